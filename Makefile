@@ -1,0 +1,41 @@
+# Every target makes its own environment: Python 3.11 or newer, pip and make are all it takes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-all check bench clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test]"
+	touch $@ $(VENV)/core.stamp
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
+	touch $@ $(VENV)/test.stamp $(VENV)/core.stamp
+
+demo: $(VENV)/core.stamp  ## verify a false claim and a true one
+	$(BIN)/dpverify demo
+
+test: $(VENV)/test.stamp  ## everything that takes minutes
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/test.stamp  ## the long statistical checks too
+	$(BIN)/python -m pytest -m ""
+
+check: $(VENV)/dev.stamp  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(VENV)/dev.stamp  ## run on purpose: every figure is a ratio within one run
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info

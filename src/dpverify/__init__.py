@@ -1,0 +1,45 @@
+"""How private is your estimator, really? Verification of differential privacy from samples alone."""
+
+from dpverify.buehler import delta_lower_bound, epsilon_lower_bound
+from dpverify.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
+from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
+from dpverify.exact import critical_epsilon, delta_upper_bound, epsilon_upper_bound, p_values, paper_lambda
+from dpverify.mechanism import Mechanism, factory, jax_key, jax_run, per_run
+from dpverify.region import Region, high_likely_set, scenario_size
+from dpverify.report import Report, Verdict, Witness
+from dpverify.sampling import rmse
+from dpverify.settings import Settings
+from dpverify.verify import verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ellipsoid",
+    "FolderError",
+    "InputError",
+    "Mechanism",
+    "MechanismError",
+    "Region",
+    "Report",
+    "Settings",
+    "Stopped",
+    "Verdict",
+    "Warning",
+    "Witness",
+    "critical_epsilon",
+    "delta_lower_bound",
+    "delta_upper_bound",
+    "epsilon_lower_bound",
+    "epsilon_upper_bound",
+    "factory",
+    "high_likely_set",
+    "jax_key",
+    "jax_run",
+    "minimum_volume_ellipsoid",
+    "p_values",
+    "paper_lambda",
+    "per_run",
+    "rmse",
+    "scenario_size",
+    "verify",
+]

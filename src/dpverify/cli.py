@@ -1,0 +1,200 @@
+"""The command `dpverify`. Exit 0: not refuted, or no claim. 1: refuted, and nothing else. 2: usage, bad input or the
+mechanism's own exception, in one line. 3: no answer (interrupted, workers gone, our own fault with its traceback)."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dpverify import Report, Settings, __version__, verify
+from dpverify.errors import InputError, MechanismError, Stopped, Warning
+
+REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3
+
+
+def load_mechanism(text: str) -> Any:
+    """`module:name` or `path/file.py:name`, with `()` behind it to call it first."""
+    target, call = (text[:-2], True) if text.endswith("()") else (text, False)
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name.isidentifier():
+        raise InputError(f"mechanism: found {text!r}; expected module:name or path/file.py:name, with () to call it first")
+    if place.endswith(".py"):
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise InputError(f"mechanism: no file {place}; expected a Python file that defines {name}")
+        folder, module = str(path.parent), path.stem
+    else:
+        path, folder, module = None, str(Path.cwd()), place
+    sys.path.insert(0, folder)  # spawned workers get sys.path too, so they import the same file
+    found = _user_code(f"mechanism: importing {place}", lambda: importlib.import_module(module))
+    if path is not None and Path(getattr(found, "__file__", None) or "").resolve() != path:
+        raise InputError(f"mechanism: {place} hides behind another module called {module}; rename the file")
+    if not hasattr(found, name):
+        raise InputError(f"mechanism: {place} has no {name}; expected one of its functions or objects")
+    mechanism = getattr(found, name)
+    return _user_code(f"mechanism: calling {name}()", mechanism) if call else mechanism
+
+
+def _user_code(doing: str, function: Callable[[], Any]) -> Any:
+    """Code that is not ours may raise anything, or even exit: one line, and never exit 1."""
+    try:
+        return function()
+    except (Exception, SystemExit) as problem:
+        raise InputError(f"{doing} failed ({type(problem).__name__}: {problem})") from problem
+
+
+def load_data(text: str) -> Any:
+    """.npy (never a pickle), .csv, .txt or .json."""
+    path = Path(text)
+    readers: dict[str, Callable[[Path], Any]] = {
+        ".npy": lambda p: np.load(p, allow_pickle=False),
+        ".csv": lambda p: np.loadtxt(p, delimiter=",", ndmin=1),
+        ".txt": lambda p: np.loadtxt(p, ndmin=1),
+        ".json": lambda p: _from_json(json.loads(p.read_text(encoding="utf-8"))),
+    }
+    if path.suffix not in readers:
+        raise InputError(f"data: found {text}; expected a file that ends in {', '.join(readers)}")
+    if not path.is_file():
+        raise InputError(f"data: {text}: no such file; expected a data set")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # an empty file is only a warning to NumPy
+            return readers[path.suffix](path)
+    except OSError as problem:
+        raise InputError(f"data: {text}: {problem.strerror or problem}; expected a readable file") from None
+    except (ValueError, UserWarning) as problem:
+        raise InputError(f"data: {text}: {problem}; expected numbers") from None
+
+
+def _from_json(value: Any) -> Any:
+    """A list of numbers becomes an array; anything else reaches the mechanism as it is."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return value
+    return array if array.dtype.kind in "fiub" else value
+
+
+def read_changes(pairs: Sequence[str]) -> dict[str, Any]:
+    changes = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--set: found {pair!r}; expected NAME=VALUE")
+        try:
+            changes[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            changes[name] = value
+    return changes
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    settings = (Settings.paper() if arguments.paper else Settings()).change(**read_changes(arguments.set))
+    mechanism = load_mechanism(arguments.mechanism)
+    first, second = load_data(arguments.first), load_data(arguments.second)
+    report = verify(
+        mechanism,
+        first,
+        second,
+        arguments.epsilon,
+        arguments.delta,
+        settings=settings,
+        executor=arguments.workers,
+        progress=not arguments.quiet,
+    )
+    if arguments.json:
+        write(report.to_json, arguments.json)
+    if not arguments.quiet:
+        print(report)
+    return REFUTED if report.refuted else 0
+
+
+def write(writer: Callable[[str], None], path: str) -> None:
+    try:
+        writer(path)
+    except OSError as problem:
+        raise InputError(f"{path}: {problem.strerror or problem}; expected a place that can be written") from None
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from dpverify.demo import main as demo
+
+    demo()
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    print(Report.from_json(arguments.file))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="dpverify",
+        description="Finds out, from samples alone, how private a randomised mapping really is.",
+        epilog="exit: 0 not refuted or no claim; 1 refuted; 2 bad input or the mechanism failed; 3 no answer",
+    )
+    top.add_argument("--version", action="version", version=f"dpverify {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    one = commands.add_parser("verify", help="verify one mechanism on one pair of data sets")
+    one.add_argument("mechanism", metavar="MECHANISM", help="module:name or path/file.py:name; () behind it calls it first")
+    one.add_argument("--first", required=True, metavar="F", help="data set (.npy, .csv, .txt, .json)")
+    one.add_argument("--second", required=True, metavar="F", help="the neighbouring data set")
+    one.add_argument("--epsilon", type=float, metavar="E", help="the claim; without it, measure")
+    one.add_argument("--delta", type=float, default=0.0, metavar="D", help="the claim's delta (default 0)")
+    one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, say test_runs=1000000")
+    one.add_argument("--paper", action="store_true", help="start from the paper's own settings")
+    one.add_argument("--json", metavar="FILE", help="write the report as JSON")
+    one.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")
+    one.add_argument("--quiet", action="store_true", help="print nothing; the exit status tells")
+    one.set_defaults(run=_verify)
+    again = commands.add_parser("report", help="print a report that was written as JSON")
+    again.add_argument("file", metavar="FILE.json")
+    again.set_defaults(run=_report)
+    demo = commands.add_parser("demo", help="a false claim refuted, a true one left standing; seconds")
+    demo.set_defaults(run=_demo)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    warnings.showwarning = _show_warning
+    try:
+        return arguments.run(arguments)
+    except (InputError, MechanismError) as problem:
+        return _say(problem, BAD_INPUT)
+    except Stopped as problem:
+        return _say(problem, NO_ANSWER)
+    except KeyboardInterrupt:
+        return _say("stopped by the keyboard", NO_ANSWER)
+    except BrokenPipeError:  # the reader has gone; a second complaint at exit would be noise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO_ANSWER
+    except Exception:
+        traceback.print_exc()
+        return _say("this is a fault of dpverify itself, not of what was verified; please report it", NO_ANSWER)
+
+
+def _say(problem: object, status: int) -> int:
+    print("dpverify: " + " ".join(str(problem).split()), file=sys.stderr)
+    return status
+
+
+def _show_warning(message: Any, category: type, filename: str, lineno: int, *rest: Any) -> None:
+    if issubclass(category, Warning):
+        print(f"dpverify: {message}", file=sys.stderr)
+
+
+def entry() -> NoReturn:
+    sys.exit(main())

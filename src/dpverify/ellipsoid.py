@@ -1,0 +1,260 @@
+"""The smallest ellipsoid around a cloud of points (docs/method.md, section 2).
+
+The dual of the problem is a D-optimal design: weights on the points that maximise log det of their weighted covariance.
+Any weights bound the smallest volume from below and, blown up until all points are inside, give an ellipsoid, so that
+every answer carries its own certificate (Khachiyan 1996; Todd & Yildirim 2007).
+
+Only few points carry weight. A working set starts from the extreme points of Kumar & Yildirim (2005), is solved, and
+takes in the points that stick out most, until none does; points whose weight falls to zero leave it, as in the away
+steps of Todd & Yildirim (2007). Points that carry no weight in any optimal design are struck out for good (Harman &
+Pronzato 2007). On the working set a few Newton steps replace Todd & Yildirim's many exchanges of single weights.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import get_lapack_funcs
+from scipy.optimize import nnls
+from scipy.special import gammaln
+
+from dpverify.errors import InputError
+
+Array = NDArray[np.floating]
+
+EPS = float(np.finfo(float).eps)
+FLAT = 1e-12  # a spread below this fraction of the magnitude is float rounding, not spread
+TINY = 1e-290  # below this, the reciprocal of a spread leaves float64
+RESOLVED = 1e-8  # eigenvalue ratio down to which a covariance still shows its smallest direction
+OPEN = 2e-8  # a point sticks out if its squared radius exceeds the rank by this much; the gap is then half of it
+SOLVED = 1e-10  # the same on the working set: well below OPEN, so that a point that sticks out is always a new one
+COARSE = 16  # thinning of a large cloud for a first answer
+NEWTON_STEPS, ROUNDS = 100, 1000  # never reached in practice; if they were, the gap would show it
+
+
+class Flat(NamedTuple):
+    """The affine hull of the points: |directions @ x - values| <= tolerance, the directions orthonormal rows."""
+
+    directions: Array
+    values: Array
+    tolerance: Array
+
+
+class Ellipsoid(NamedTuple):
+    """All x with |A x - b| <= 1 that lie in the affine hull `flat`.
+
+    A has shape (rank, d); it is symmetric positive definite if rank = d, and otherwise its rows lie in the hull.
+    The log-volume exceeds the smallest possible one by at most `gap`.
+    """
+
+    A: Array
+    b: Array
+    flat: Flat
+    gap: float
+
+
+def minimum_volume_ellipsoid(points: ArrayLike) -> Ellipsoid:
+    """The ellipsoid of least volume around `points`, shape (n, d), or (n,) for d = 1 (docs/method.md, section 2).
+
+    Every point satisfies |A x - b| <= 1 in float64. Points that span no volume are enclosed within their affine hull.
+    The gap is below 1e-7 unless the floats that hold the points are too coarse for that: an offset of 1e9 spreads,
+    say, leaves about 7 digits of the spread, and the gap says so.
+    """
+    x = np.ascontiguousarray(_checked(points).T)  # one point per column: sums over points run along memory
+    d = len(x)
+    low, high = x.min(axis=1), x.max(axis=1)
+    middle, spread, magnitude = low / 2 + high / 2, high / 2 - low / 2, np.maximum(-low, high)
+    constant = spread <= np.maximum(FLAT * magnitude, TINY)
+    if constant.any():
+        axes = np.eye(d)
+        return _within_hull(x, magnitude, directions=axes[constant], basis=axes[~constant])
+
+    # From here on the coordinates are centred and of order 1, whatever their units.
+    z = x - middle[:, None]
+    z /= spread[:, None]
+    mean = z.mean(axis=1)
+    z -= mean[:, None]
+    whitening, narrow = _principal_axes(z, magnitude / spread)
+    if len(narrow):
+        q = np.linalg.qr((narrow / spread).T, mode="complete")[0].T
+        return _within_hull(x, magnitude, directions=q[: len(narrow)], basis=q[len(narrow) :])
+
+    z = whitening @ z
+    extreme = z[:, _extreme_points(z)]
+    support, weights, inverse_root = _optimal_design(z, extreme, np.full(extreme.shape[1], 1 / extreme.shape[1]))
+    centre = middle + spread * (mean + np.linalg.solve(whitening, support @ weights))
+    # With radius 1 this is the dual bound: no ellipsoid around the points has less volume (see _enclose).
+    factor = inverse_root @ whitening / spread / np.sqrt(d)
+    A = _symmetric_factor(factor)
+    lost = abs(float(np.linalg.slogdet(A)[1] - np.linalg.slogdet(factor)[1]))
+    A, b, growth = _enclose(x, magnitude, A, A @ centre)
+    return Ellipsoid(A, b, Flat(np.empty((0, d)), np.empty(0), np.empty(0)), lost + growth)
+
+
+def log_volume(ellipsoid: Ellipsoid) -> float:
+    """Log of the volume in `rank` dimensions, within the affine hull; a single point (rank 0) has 0.0 by convention."""
+    rank = len(ellipsoid.A)
+    log_det = np.log(np.abs(np.diagonal(np.linalg.qr(ellipsoid.A.T, mode="r")))).sum()
+    return float(rank / 2 * np.log(np.pi) - gammaln(rank / 2 + 1) - log_det)
+
+
+def _checked(points: ArrayLike) -> Array:
+    """The points as a finite float array of shape (n, d) with n, d >= 1."""
+    try:
+        x = np.asarray(points)
+    except ValueError as ragged:
+        raise InputError("points must be a rectangular array of numbers, shape (n, d)") from ragged
+    if x.dtype.kind not in "biuf":
+        raise InputError(f"points must be real numbers, got an array of {x.dtype}")
+    if x.ndim not in (1, 2) or x.size == 0:
+        raise InputError(f"points must have shape (n, d) with n, d >= 1, got {x.shape}")
+    x = x.astype(float, copy=False).reshape(len(x), -1)
+    if not np.isfinite(x).all():
+        bad = int(np.argmin(np.isfinite(x).all(axis=1)))
+        raise InputError(f"points must be finite, but point {bad} is {x[bad].tolist()}")
+    return x
+
+
+def _within_hull(x: Array, magnitude: Array, directions: Array, basis: Array) -> Ellipsoid:
+    """Enclose the points in the coordinates `basis` of their affine hull, with `directions` pinned."""
+    d = len(x)
+    A, b, gap = np.empty((0, d)), np.empty(0), 0.0
+    if len(basis):
+        inner = minimum_volume_ellipsoid((basis @ x).T)
+        directions = np.vstack([directions, inner.flat.directions @ basis])
+        A, b, growth = _enclose(x, magnitude, inner.A @ basis, inner.b)
+        gap = inner.gap + growth
+    along = directions @ x
+    low, high = along.min(axis=1), along.max(axis=1)
+    values = low / 2 + high / 2
+    tolerance = np.maximum(high - values, values - low) + 2 * d * EPS * (np.abs(directions) @ magnitude)
+    return Ellipsoid(A, b, Flat(directions, values, tolerance), gap)
+
+
+def _enclose(x: Array, magnitude: Array, A: Array, b: Array) -> tuple[Array, Array, float]:
+    """Blow |A x - b| <= 1 up until it holds all points, and say by how much its log-volume grew at most.
+
+    Why this growth is the gap. Let u be weights that sum to 1, c and Q the weighted mean and covariance of the points.
+    For any ellipsoid |B x - a| <= 1 around all points, with k = rank,
+        1 >= sum_i u_i |B x_i - a|^2 >= tr(B Q B^T) >= k det(B Q B^T)^(1/k),
+    the last by the inequality of the means, so -log det B >= (log det Q + k log k) / 2. That is the log-volume of
+    (x - c)^T Q^-1 (x - c) <= k, the ellipsoid handed in. Blowing it up by r adds k log r.
+
+    Another order of summation than ours may move |A x - b| by the rounding of its terms; the slack pays for that in the
+    radius, and once more in the gap for the rounding of A itself.
+    """
+    radius = float(np.sqrt(_squared_lengths(A @ x, b).max(initial=0.0)))
+    slack = 2 * EPS * (2 + float(np.linalg.norm(np.abs(A) @ magnitude + np.abs(b))))
+    radius *= 1 + slack
+    return A / radius, b / radius, len(A) * float(np.log(radius) + slack)
+
+
+def _squared_lengths(y: Array, b: Array) -> Array:
+    """|y_i - b|^2 for the columns of y, which is overwritten."""
+    y -= b[:, None]
+    return np.einsum("ij,ij->j", y, y)
+
+
+def _principal_axes(z: Array, noise: Array) -> tuple[Array, Array]:
+    """A matrix T that gives T @ z about unit covariance, and the unit directions (rows) in which z is flat.
+
+    Flat is a width that the rounding of the coordinates explains; `noise` is their magnitude relative to their spread.
+    """
+    k, n = z.shape
+    variances, axes = np.linalg.eigh(z @ z.T / n)
+    if variances[0] > RESOLVED * variances[-1]:
+        return axes.T / np.sqrt(variances)[:, None], np.empty((0, k))
+    # The covariance squares the condition number; the triangular factor of the points themselves does not.
+    triangle = np.linalg.qr(z.T, mode="r") / np.sqrt(n)
+    _, deviations, axes = np.linalg.svd(np.pad(triangle, ((0, k - len(triangle)), (0, 0))))
+    flat = np.abs(axes @ z).max(axis=1) <= FLAT * np.linalg.norm(axes * noise, axis=1)
+    return axes / np.where(flat, 1.0, deviations)[:, None], axes[flat]
+
+
+def _optimal_design(z: Array, work: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Support and weights of the optimal design on the points z, and R with R^T R the inverse of its covariance.
+
+    Starts from weights on a working set that spans all dimensions.
+    """
+    k, n = z.shape
+    if n > COARSE * 1000:  # a thinned cloud gives most of the answer at little cost
+        work, weights, _ = _optimal_design(z[:, ::COARSE], work, weights)
+    newcomers = 2 * k + k * (k + 3) // 2
+    for _ in range(ROUNDS):
+        weights, inverse_root = _design_weights(work, weights)
+        work, weights = work[:, weights > 0], weights[weights > 0]
+        squared = _squared_lengths(inverse_root @ z, inverse_root @ work @ weights)
+        excess = squared.max() - k
+        if excess <= OPEN:
+            break
+        outside = np.flatnonzero(squared > k + OPEN)
+        if len(outside) > newcomers:
+            outside = outside[np.argpartition(squared[outside], -newcomers)[-newcomers:]]
+        work = np.hstack([work, z[:, outside]])
+        weights = np.append(weights, np.zeros(len(outside)))
+        # Harman & Pronzato, theorem 1: below this variance y^T M^-1 y, here 1 + squared, no optimal design has weight.
+        least = (k + 1) * (1 + excess / 2 - np.sqrt(excess * (4 + excess - 4 / (k + 1))) / 2)
+        alive = 1 + squared >= (1 - 1e-9) * least
+        if 2 * np.count_nonzero(alive) < len(alive):  # else the copy costs more than it saves
+            z = z[:, alive]
+    return work, weights, inverse_root
+
+
+def _extreme_points(z: Array) -> NDArray[np.intp]:
+    """Indices of at most 2 d points that span all dimensions (Kumar & Yildirim 2005).
+
+    Each direction is orthogonal to the span so far, so that the two extreme points along it add a dimension.
+    """
+    k = len(z)
+    chosen, span = [], np.empty((k, 0))
+    for dimension in range(k):
+        normal = np.linalg.qr(span, mode="complete")[0][:, dimension]
+        along = normal @ z
+        lowest, highest = along.argmin(), along.argmax()
+        chosen += [lowest, highest]
+        span = np.column_stack([span, z[:, highest] - z[:, lowest]])
+    return np.unique(chosen)
+
+
+def _design_weights(points: Array, weights: Array) -> tuple[Array, Array]:
+    """Optimal weights on a few points, and R with R^T R the inverse of their weighted covariance.
+
+    Newton's method for log det M(u) - D sum(u) over u >= 0, where M = sum_i u_i y_i y_i^T for the lifted points
+    y = (1, x) and D = d + 1; the optimum has sum(u) = 1. In coordinates where M = I, in which the first entry of every
+    y is still 1, the quadratic model is, up to a constant,
+        -|sum_i u_i y_i y_i^T - (2 I - D e_1 e_1^T)|^2 / 2,
+    so that each step is a nonnegative least squares problem and weights become exactly zero. The objective is
+    self-concordant: steps damped by 1 / (1 + decrement) converge from anywhere, undamped ones quadratically in the end.
+    """
+    k = len(points)
+    row, column = np.triu_indices(k + 1)
+    multiplicity = np.where(row == column, 1.0, np.sqrt(2.0))[:, None]  # off the diagonal an entry counts twice
+    target = np.where(row == column, 2.0, 0.0)
+    target[0] -= k + 1
+    for _ in range(NEWTON_STEPS):
+        centred = points - (points @ weights)[:, None]
+        root = np.linalg.cholesky((centred * weights) @ centred.T)
+        white = np.linalg.solve(root, centred)
+        if np.square(white).sum(axis=0).max() <= k + SOLVED:
+            break
+        lifted = np.vstack([np.ones(len(weights)), white])
+        products = multiplicity * lifted[row] * lifted[column]
+        step = nnls(products, target)[0] - weights
+        decrement = float(np.linalg.norm(products @ step))
+        weights = weights + step / (1.0 if decrement < 0.25 else 1 + decrement)
+        weights /= weights.sum()
+    return weights, np.linalg.inv(root)
+
+
+def _symmetric_factor(factor: Array) -> Array:
+    """The symmetric positive definite A with A^T A = factor^T factor.
+
+    Jacobi's singular values keep the small entries accurate when the coordinates have very different units (up to
+    1e100 apart; beyond that the gap shows the loss).
+    """
+    (gejsv,) = get_lapack_funcs(("gejsv",), (factor,))
+    singular, _, v, scales, _, _ = gejsv(factor, joba=0)  # 0: accurate for columns of any scale
+    A = (v * (singular * (scales[0] / scales[1]))) @ v.T
+    return (A + A.T) / 2

@@ -1,0 +1,40 @@
+"""What can go wrong, each kind once. Every message says what was found, what was expected and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class InputError(ValueError):
+    """Something handed in cannot be used."""
+
+
+class MechanismError(RuntimeError):
+    """The mechanism itself failed or answered badly; the original exception, if any, is the cause."""
+
+    def __init__(self, message: str, stage: str, side: int, block: int):
+        super().__init__(message)
+        self.stage, self.side, self.block = stage, side, block
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return type(self), (self.args[0], self.stage, self.side, self.block)
+
+
+class FolderError(RuntimeError):
+    """A checkpoint folder belongs to another run, was written by a newer version, or is damaged."""
+
+
+class Stopped(RuntimeError):
+    """The run ended before its answer; what was finished lies in `folder` (None: it was not kept)."""
+
+    def __init__(self, message: str, folder: str | None = None, done: int = 0):
+        super().__init__(message)
+        self.folder, self.done = folder, done
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return type(self), (self.args[0], self.folder, self.done)
+
+
+class Warning(UserWarning):
+    """Worth knowing, not fatal; the same sentence stands in `report.notes`."""

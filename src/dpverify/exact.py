@@ -1,0 +1,220 @@
+"""Everything that is said about two columns of counts, from the exact laws of the counts alone.
+
+The paper's test (section IV, Algorithms 4 and 5) and the upper bounds over the unions of a partition's cells
+(docs/method.md, section 5). The lower bound for one frozen event has a room of its own, `buehler`.
+`runs` is a number, or one a side.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv
+from scipy.stats import hypergeom
+
+from dpverify.buehler import epsilon_lower_bound
+from dpverify.errors import InputError
+
+SWEEP = np.linspace(0.001, 1.5, 80)  # eight of the paper's fourteen critical values lie on it to every printed digit
+
+
+def check_level(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise InputError(f"{name}: found {value}; expected a number between 0 and 1")
+
+
+def check_epsilon(epsilon: float) -> None:
+    if not (isinstance(epsilon, (int, float, np.number)) and 0 <= epsilon < math.inf):
+        raise InputError(f"epsilon: found {epsilon!r}; expected a finite number from 0 up")
+
+
+def check_delta(delta: float) -> None:
+    if not (isinstance(delta, (int, float, np.number)) and 0 <= delta < 1):
+        raise InputError(f"delta: found {delta!r}; expected a number from 0 up and below 1")
+
+
+def sides(runs: Any) -> tuple[int, int]:
+    m1, m2 = (runs, runs) if np.ndim(runs) == 0 else runs
+    if not (m1 >= 1 and m2 >= 1 and int(m1) == m1 and int(m2) == m2):
+        raise InputError(f"runs: found {runs}; expected a whole number from 1 up, or one a side")
+    return int(m1), int(m2)
+
+
+def columns(counts1: Any, counts2: Any, runs: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Two columns of cell counts, checked: a sum above the runs would turn limits into NaN further down."""
+    c1, c2 = np.asarray(counts1, float), np.asarray(counts2, float)
+    if c1.shape != c2.shape or c1.ndim != 1:
+        raise InputError(f"counts: found shapes {c1.shape} and {c2.shape}; expected one number a cell, both sides alike")
+    for c, m in zip((c1, c2), sides(runs), strict=True):
+        if not ((c >= 0).all() and c.sum() <= m):
+            raise InputError(f"counts: found a sum of {c.sum():g} for {m} runs; expected counts from 0 up, at most one a run")
+    return c1, c2
+
+
+def upper_limit(c: Any, runs: int, alpha: float) -> Any:
+    """Clopper-Pearson, one-sided: the probability is at most this, at confidence 1 - alpha."""
+    c = np.asarray(c, float)
+    full = c >= runs
+    return np.where(full, 1.0, betaincinv(np.where(full, 1.0, c + 1), np.where(full, 1.0, runs - c), 1 - alpha))[()]
+
+
+def lower_limit(c: Any, runs: int, alpha: float) -> Any:
+    """Clopper-Pearson, one-sided: the probability is at least this, at confidence 1 - alpha."""
+    c = np.asarray(c, float)
+    none = c <= 0
+    return np.where(none, 0.0, betaincinv(np.where(none, 1.0, c), np.where(none, 1.0, runs - c + 1), alpha))[()]
+
+
+# The paper's test.
+
+
+def p_values(c1: Any, c2: Any, runs: Any, epsilon: float, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Algorithm 5's PVALUE, over any number of events: thin one side's count by e^-epsilon, then Fisher's exact test.
+
+    The first is against p1 <= e^epsilon p2, the second against p2 <= e^epsilon p1.
+    """
+    check_epsilon(epsilon)
+    m1, m2 = sides(runs)
+    keep = math.exp(-epsilon)
+    thin1, thin2 = rng.binomial(c1, keep), rng.binomial(c2, keep)
+    forward = hypergeom.sf(thin1 - 1, m1 + m2, m1, thin1 + c2)
+    backward = hypergeom.sf(thin2 - 1, m1 + m2, m2, thin2 + c1)
+    # A tail that starts at 0 is everything, to the last digit.
+    return np.where(thin1 == 0, 1.0, forward)[()], np.where(thin2 == 0, 1.0, backward)[()]
+
+
+def critical_epsilon(c1: int, c2: int, runs: Any, alpha: float = 0.05, rng: np.random.Generator | None = None) -> float:
+    """The smallest epsilon at which neither order is rejected, the counts held fixed.
+
+    With `rng` it is the paper's sweep: epsilon climbs `SWEEP` (beyond its end by the same step), thinned anew at
+    every point, so the answer is random. Without, it is deterministic: the larger of the two orders' exact bounds.
+    """
+    check_level("alpha", alpha)
+    if rng is None:
+        m1, m2 = sides(runs)
+        return max(epsilon_lower_bound(c1, c2, (m1, m2), 0.0, alpha), epsilon_lower_bound(c2, c1, (m2, m1), 0.0, alpha))
+    step = SWEEP[1] - SWEEP[0]
+    for i in range(100_000):
+        epsilon = SWEEP[i] if i < SWEEP.size else SWEEP[0] + i * step
+        if min(p_values(c1, c2, runs, epsilon, rng)) > alpha:
+            return float(epsilon)
+    raise AssertionError("at epsilon 1900 nothing is left of a thinned count")
+
+
+def paper_lambda(beta: float, eta: float, epsilon: float) -> float:
+    """The paper's lambda, beta + 2 eta e^epsilon. Not a guarantee: docs/method.md, section 4.2."""
+    return beta + 2 * eta * math.exp(epsilon)
+
+
+def eta_upper_bound(counts: Any, runs: int, alpha: float = 0.05) -> float:
+    """No cell is more likely than this. The likeliest cell is fixed, so its own limit needs no correction."""
+    return float(upper_limit(np.max(counts, initial=0), runs, alpha))
+
+
+# Upper bounds over all unions of cells.
+
+
+class Frontier(NamedTuple):
+    """The largest first count that any union of cells has for a given second count: a concave polyline a(b)."""
+
+    b: np.ndarray
+    a: np.ndarray
+    runs: tuple[int, int]
+
+    def height(self, b: np.ndarray) -> np.ndarray:
+        return np.floor(np.interp(b, self.b, self.a) * (1 + 1e-14))  # never below a whole number that is met
+
+    def slack(self, b: np.ndarray, c: np.ndarray, scale: float, alpha: float) -> np.ndarray:
+        """upper limit at a(b) - scale * lower limit at c."""
+        return upper_limit(self.height(b), self.runs[0], alpha / 2) - scale * lower_limit(c, self.runs[1], alpha / 2)
+
+
+def frontier(counts1: Any, counts2: Any, runs: Any) -> Frontier:
+    """Cells in the order of their ratio, cumulated: no union of cells lies above this line."""
+    c1, c2 = columns(counts1, counts2, runs)
+    seen = c1 + c2 > 0
+    c1, c2 = c1[seen], c2[seen]
+    order = np.argsort(-c1 / (c1 + c2), kind="stable")
+    a, b = np.append(0.0, np.cumsum(c1[order])), np.append(0.0, np.cumsum(c2[order]))
+    last = np.append(b[1:] > b[:-1], True)  # of several points above one b, the highest
+    return Frontier(b[last], a[last], sides(runs))
+
+
+def frontier_bound(line: Frontier, epsilon: float, alpha: float, tolerance: float = 1e-3) -> float:
+    """`max over b of CPU(floor a(b)) - e^epsilon CPL(b)`: delta on the partition is at most this (one order).
+
+    Between two evaluated b0 < b1 nothing exceeds `CPU(floor a(b1 - 1)) - e^epsilon CPL(b0 + 1)`. Stretches whose
+    bound could still win are halved until none promises more than `tolerance` standard errors over the best.
+    """
+    scale = math.exp(epsilon)
+    b = line.b
+    best = float(line.slack(b, b, scale, alpha).max())
+    left, right = b[:-1], b[1:]
+    m1, m2 = line.runs
+    for _ in range(200):
+        open_ = right - left > 1
+        left, right = left[open_], right[open_]
+        if not left.size:
+            break
+        bound = line.slack(right - 1, left + 1, scale, alpha)
+        f1, f2 = np.clip(line.height(right) / m1, 1 / m1, 1), np.clip(right / m2, 1 / m2, 1)
+        fine = tolerance * np.sqrt(f1 / m1 + scale**2 * f2 / m2)
+        settled = bound <= best + fine
+        if settled.all():
+            return max(best, float(bound.max()))
+        best_settled = float(bound[settled].max(initial=-np.inf))
+        left, right = left[~settled], right[~settled]
+        middle = np.floor((left + right) / 2)
+        best = max(best, best_settled, float(line.slack(middle, middle, scale, alpha).max()))
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+    return best
+
+
+def mcdiarmid_bound(counts1: Any, counts2: Any, runs: Any, epsilon: float, alpha: float) -> float:
+    """Plug-in plus a McDiarmid term (one order): a little better than the frontier at epsilon near 0 and few runs."""
+    m1, m2 = sides(runs)
+    c1, c2 = columns(counts1, counts2, runs)
+    plug_in = np.maximum(c1 / m1 - math.exp(epsilon) * c2 / m2, 0).sum()
+    return float(plug_in + math.sqrt((1 / m1 + math.exp(2 * epsilon) / m2) * math.log(1 / alpha) / 2))
+
+
+def delta_upper_bound(counts1: Any, counts2: Any, runs: Any, epsilon: float, alpha: float = 0.05) -> float:
+    """P1(E) <= e^epsilon P2(E) + this, for all unions E of the cells at once, at confidence 1 - alpha (one order)."""
+    check_epsilon(epsilon)
+    check_level("alpha", alpha)
+    return min(1.0, max(0.0, frontier_bound(frontier(counts1, counts2, runs), epsilon, alpha)))
+
+
+def epsilon_upper_bound(counts1: Any, counts2: Any, runs: Any, delta: float = 0.0, alpha: float = 0.05) -> float:
+    """No union of the cells breaks (this, delta), in either order, at confidence 1 - alpha.
+
+    The worse order is unknown but fixed, so each order's bound at alpha needs no correction. At delta 0 the worst
+    single cell decides; a cell with an empty count makes that infinite (all cells must be handed in).
+    """
+    check_delta(delta)
+    check_level("alpha", alpha)
+    m1, m2 = sides(runs)
+    if delta == 0:
+        c1, c2 = columns(counts1, counts2, (m1, m2))
+        with np.errstate(divide="ignore"):
+            forward = np.log(upper_limit(c1, m1, alpha / 2)) - np.log(lower_limit(c2, m2, alpha / 2))
+            backward = np.log(upper_limit(c2, m2, alpha / 2)) - np.log(lower_limit(c1, m1, alpha / 2))
+        return max(0.0, float(np.max(np.maximum(forward, backward), initial=0.0)))
+    lines = frontier(counts1, counts2, (m1, m2)), frontier(counts2, counts1, (m2, m1))
+
+    def worst(epsilon: float) -> float:
+        return max(frontier_bound(line, epsilon, alpha) for line in lines)
+
+    low, high = 0.0, 1.0
+    if worst(low) <= delta:
+        return 0.0
+    while worst(high) > delta:
+        low, high = high, 2 * high
+        if high > 700:
+            return math.inf
+    while high - low > 1e-6 * max(high, 1e-3):
+        middle = (low + high) / 2
+        low, high = (low, middle) if worst(middle) <= delta else (middle, high)
+    return high

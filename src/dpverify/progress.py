@@ -1,0 +1,93 @@
+"""What a person sees while runs are drawn: a bar on a terminal where rich is installed, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+LONG = 10.0  # seconds; a shorter run needs no announcement
+PAUSE = 5.0  # seconds between two plain lines
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def spaced(number: float) -> str:
+    """A whole number with its thousands set apart: 500 000."""
+    return f"{number:,.0f}".replace(",", " ")
+
+
+class Progress:
+    """Announces the cost of a long run once the speed is known, then shows how far it is."""
+
+    def __init__(self, shown: bool, kept: bool = False, stream: Any = None):
+        self._stream = stream or sys.stderr
+        self._shown, self._kept = shown, kept
+        self._total = self._done = self._timed = 0
+        self._stage = ""
+        self._first = self._last_line = None
+        self._announced = False
+        self._bar = self._task = None
+
+    def plan(self, runs: int) -> None:
+        """All runs that are still to come, over all stages and both sides."""
+        self._total = self._done + runs
+
+    def stage(self, name: str) -> None:
+        self._stage = name
+
+    def advance(self, runs: int) -> None:
+        self._done += runs
+        if not self._shown:
+            return
+        now = time.monotonic()
+        if self._first is None:  # the first block pays for compilation and imports: not timed
+            self._first = now
+            return
+        self._timed += runs
+        seconds = now - self._first
+        if not self._announced and seconds > 0.5:
+            self._announce(self._timed / seconds)
+            self._last_line = now
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done, description=self._stage)
+        elif self._announced and now - (self._last_line or now) >= PAUSE:
+            self._last_line = now
+            self._say(f"{self._stage}: {spaced(self._done)} of {spaced(self._total)} runs")
+
+    def _announce(self, rate: float) -> None:
+        left = (self._total - self._done) / rate
+        self._announced = True
+        if left < LONG:
+            self._shown = False
+            return
+        keeps = "Ctrl-C keeps what is done" if self._kept else "Ctrl-C stops it; folder= would keep what is done"
+        self._say(f"about {duration(left)} for {spaced(self._total)} runs at {spaced(rate)} runs/s; {keeps}")
+        if getattr(self._stream, "isatty", lambda: False)():
+            self._start_bar()
+
+    def _start_bar(self) -> None:
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+        except ImportError:
+            return
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn()
+        self._bar = Bar(*columns, console=Console(file=self._stream), transient=True)
+        self._task = self._bar.add_task(self._stage, total=self._total)
+        self._bar.start()
+
+    def _say(self, line: str) -> None:
+        print(f"dpverify: {line}", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

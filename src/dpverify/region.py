@@ -1,0 +1,103 @@
+"""The high-likely set: how many runs it takes, and a product of minimum-volume ellipsoids (paper, Algorithm 3)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import bdtr
+
+from dpverify.arrays import namespace
+from dpverify.ellipsoid import minimum_volume_ellipsoid
+from dpverify.errors import InputError
+
+
+def _check(dimension: int, beta: float, gamma: float, steps: int) -> int:
+    """The number of variables of one scenario program over all steps: an ellipsoid each."""
+    for name, value in (("beta", beta), ("gamma", gamma)):
+        if not 0 < value < 1:
+            raise InputError(f"{name}: found {value}; expected a number between 0 and 1")
+    for name, value in (("dimension", dimension), ("steps", steps)):
+        if int(value) != value or value < 1:
+            raise InputError(f"{name}: found {value}; expected a whole number from 1 up")
+    return steps * (dimension * (dimension + 1) // 2 + dimension)
+
+
+def scenario_size(dimension: int, beta: float, gamma: float, steps: int = 1) -> int:
+    """The paper's Gamma: runs after which the ellipsoid(s) hold 1 - beta of the mass, at confidence 1 - gamma.
+
+    `dimension` is that of one step's output. With `steps` one program over all of them is meant, so that the mass
+    of the product is 1 - beta jointly (docs/method.md, section 4.3); the paper takes each step on its own.
+    """
+    variables = _check(dimension, beta, gamma, steps)
+    return math.ceil(math.e / (math.e - 1) / beta * (math.log(1 / gamma) + variables))
+
+
+def exact_scenario_size(dimension: int, beta: float, gamma: float, steps: int = 1) -> int:
+    """The least number with the same guarantee: BinomCDF(variables - 1; Gamma, beta) <= gamma."""
+    variables = _check(dimension, beta, gamma, steps)
+    low, high = variables, scenario_size(dimension, beta, gamma, steps)
+    while low < high:  # the distribution function falls in Gamma
+        middle = (low + high) // 2
+        if bdtr(variables - 1, middle, beta) <= gamma:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+class Region(NamedTuple):
+    """A product over K steps of ellipsoids `|A x - b| <= 1`, with pinned directions where the runs are flat.
+
+    Rows of A beyond an ellipsoid's rank are zero, and so are rows of `pins` where nothing is pinned. `centre` and
+    `half` give the box around each step's ellipsoid.
+    """
+
+    A: np.ndarray  # (K, d, d)
+    b: np.ndarray  # (K, d)
+    pins: np.ndarray  # (K, d, d)
+    values: np.ndarray  # (K, d)
+    slack: np.ndarray  # (K, d)
+    centre: np.ndarray  # (K, d)
+    half: np.ndarray  # (K, d)
+
+    def contains(self, x: Any) -> Any:
+        """For samples (runs, K, d): which lie in the ellipsoid of every step."""
+        xp = namespace(x)
+        u = _by_step(x, self.A) - self.b[:, None]
+        inside = (xp.einsum("kni,kni->kn", u, u) <= 1).all(0)
+        if xp is np and not self.pins.any():
+            return inside
+        pinned = xp.abs(_by_step(x, self.pins) - self.values[:, None])
+        return inside & (pinned <= self.slack[:, None]).all((0, 2))
+
+
+def _by_step(x: Any, matrices: Any) -> Any:
+    """Each step's matrix applied to that step of every run: (K, runs, d)."""
+    if x.shape[-1] == 1:  # no matrix product for numbers
+        return x.swapaxes(0, 1) * matrices
+    return namespace(x).matmul(x.swapaxes(0, 1), matrices.swapaxes(1, 2))
+
+
+def high_likely_set(samples: Any) -> Region:
+    """The product over the steps of the smallest ellipsoids around all runs, (runs,), (runs, d) or (runs, K, d)."""
+    samples = np.asarray(samples, float)
+    samples = samples.reshape(len(samples), *((1, 1), (1, -1), samples.shape[1:])[min(samples.ndim, 3) - 1])
+    if not samples.size:
+        raise InputError(f"samples: found shape {samples.shape}; expected at least one run")
+    _, steps, d = samples.shape
+    A, pins = np.zeros((steps, d, d)), np.zeros((steps, d, d))
+    b, values, slack, centre, half = (np.zeros((steps, d)) for _ in range(5))
+    for k in range(steps):
+        points = samples[:, k]
+        e = minimum_volume_ellipsoid(points)
+        rank = len(e.b)
+        A[k, :rank], b[k, :rank] = e.A, e.b
+        directions, at, tolerance = e.flat
+        pins[k, : d - rank], values[k, : d - rank], slack[k, : d - rank] = directions, at, tolerance
+        # The box: the ellipsoid is {x0 + pinv(A) u : |u| <= 1}, so a coordinate reaches as far as its row is long.
+        inverse = np.linalg.pinv(e.A) if rank else np.zeros((d, 0))
+        half[k] = np.sqrt((inverse**2).sum(1))
+        centre[k] = inverse @ e.b + directions.T @ at
+    return Region(A, b, pins, values, slack, centre, half)

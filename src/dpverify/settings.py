@@ -1,0 +1,90 @@
+"""The settings of one verification, checked when they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dpverify.errors import InputError
+
+CHOICES = {
+    "partition": ("auto", "grid", "equal-mass", "atoms"),
+    "events": ("auto", "cell", "union"),
+    "test": ("exact", "thinned"),
+    "nonfinite": ("error", "event"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a verification is done. `Settings.paper()` follows the paper to the letter."""
+
+    alpha: float = 0.05  # of each of the two budgets
+    select_runs: int = 50_000  # a side
+    test_runs: int = 200_000  # a side
+    partition: str = "auto"
+    resolution: int | None = None  # r of the grid; number of cells of the others
+    events: str | Callable[[Any], Any] = "auto"
+    test: str = "exact"  # "thinned": the paper's randomised test
+    selection_epsilon: float | None = None  # None: by the promised bound; a number: the paper's selector
+    nonfinite: str = "error"  # "event": NaN and infinite estimates are a cell
+    beta: float = 0.05  # region: mass left out,
+    gamma: float = 1e-9  # confidence of the scenario bound,
+    joint: bool = True  # one program over all steps, runs of both sides; False: each step on its own, first side only
+    block: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise InputError(f"{name}: found {value!r}; expected one of {', '.join(map(repr, choices))}")
+        for name in ("alpha", "beta", "gamma"):
+            value = getattr(self, name)
+            if not (_is_number(value) and 0 < value < 1):
+                raise InputError(f"{name}: found {value!r}; expected a number between 0 and 1")
+        for name, least in (("select_runs", 2), ("test_runs", 1), ("resolution", 1), ("block", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is None and name in ("resolution", "block"):
+                continue
+            if not (_is_number(value) and int(value) == value and value >= least):
+                raise InputError(f"{name}: found {value!r}; expected a whole number from {least} up")
+            object.__setattr__(self, name, int(value))
+        if not isinstance(self.joint, bool):
+            raise InputError(f"joint: found {self.joint!r}; expected True or False")
+        epsilon = self.selection_epsilon
+        if epsilon is not None and not (_is_number(epsilon) and 0 <= epsilon < float("inf")):
+            raise InputError(f"selection_epsilon: found {epsilon!r}; expected None or a finite number from 0 up")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Settings:
+        """The paper's own procedure. It prints neither n nor m: 1000 and 2000 are our guess from its examples."""
+        return cls(
+            select_runs=1000,
+            test_runs=2000,
+            partition="grid",
+            resolution=2,
+            events="cell",
+            test="thinned",
+            selection_epsilon=1.0,
+            joint=False,
+        ).change(**changes)
+
+    def change(self, **changes: Any) -> Settings:
+        """A copy with some settings replaced; an unknown name is refused with the nearest one."""
+        names = [field.name for field in dataclasses.fields(self)]
+        for name in changes:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, 1, 0.0)[0]
+                raise InputError(f"unknown setting {name!r}; the nearest is {near!r}; all are: {', '.join(names)}")
+        return dataclasses.replace(self, **changes)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, (bool, str)) and float(value) == float(value) and abs(float(value)) != float("inf")
+    except (TypeError, ValueError):
+        return False

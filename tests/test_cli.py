@@ -1,0 +1,196 @@
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.cli import main
+
+MECHANISMS = """
+import numpy as np
+
+def laplace(data, runs, rng):
+    return np.sum(data) + rng.laplace(size=runs)
+
+def make():
+    return laplace
+
+def nan(data, runs, rng):
+    return np.full(runs, np.nan)
+
+def short(data, runs, rng):
+    return np.zeros(runs - 1)
+
+def objects(data, runs, rng):
+    return np.array([None] * runs)
+
+def complex_(data, runs, rng):
+    return np.zeros(runs, complex)
+
+def raises(data, runs, rng):
+    raise KeyError("no key")
+
+def exits(data, runs, rng):
+    raise SystemExit(1)
+
+changing_calls = []
+
+def changing(data, runs, rng):
+    changing_calls.append(1)
+    return np.zeros((runs, 1 + len(changing_calls) // 3))
+
+local = lambda data, runs, rng: rng.random(runs)
+number = 3
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    sys.modules.pop("mine", None)
+    (tmp_path / "mine.py").write_text(MECHANISMS)
+    (tmp_path / "broken.py").write_text("raise ImportError('half installed')")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(1)")
+    (tmp_path / "a.txt").write_text("1 2\n")
+    (tmp_path / "b.csv").write_text("1,3\n")
+    (tmp_path / "c.json").write_text("[1, 2]")
+    (tmp_path / "words.txt").write_text("one two\n")
+    (tmp_path / "empty.csv").write_text("")
+    np.save(tmp_path / "d.npy", np.array([1.0, 3.0]))
+    np.save(tmp_path / "pickle.npy", np.array([{}]), allow_pickle=True)
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+QUICK = ["--set", "select_runs=2000", "--set", "test_runs=4000"]
+
+
+def run(*arguments):
+    return main(["verify", *arguments, *QUICK])
+
+
+def test_refuted_exits_1_and_prints(place, capsys):
+    assert run("mine.py:laplace", "--first", "a.txt", "--second", "b.csv", "--epsilon", "0.3") == 1
+    out = capsys.readouterr().out
+    assert out.startswith("laplace: REFUTED")
+    assert "witness" in out
+
+
+@pytest.mark.parametrize("claim", [["--epsilon", "1.01"], []])
+def test_not_refuted_or_no_claim_exits_0(place, claim):
+    assert run("mine:laplace", "--first", "c.json", "--second", "d.npy", *claim) == 0
+
+
+def test_a_factory_is_called_and_json_is_written(place, capsys):
+    assert run("mine:make()", "--first", "a.txt", "--second", "b.csv", "--json", "out.json", "--quiet") == 0
+    assert capsys.readouterr().out == ""
+    assert dpv.Report.from_json("out.json").name == "laplace"
+    assert json.loads((place / "out.json").read_text())["schema"] == 1
+    assert main(["report", "out.json"]) == 0
+    assert "laplace: MEASURED" in capsys.readouterr().out
+
+
+def test_the_papers_preset(place, capsys):
+    assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv", "--epsilon", "0", "--paper") == 1
+    assert "over unions of 3 cells" in capsys.readouterr().out
+
+
+FAILURES = [
+    (["mine:nan"], "NaN or infinity in"),
+    (["mine:short"], "runs, expected the"),
+    (["mine:objects"], "dtype object"),
+    (["mine:complex_"], "dtype complex128"),
+    (["mine:changing"], "must not change"),
+    (["mine:raises"], "KeyError: 'no key'"),
+    (["mine:exits"], "SystemExit"),
+    (["mine:number"], "mechanism: found int"),
+    (["mine:absent"], "has no absent"),
+    (["nowhere:f"], "No module named 'nowhere'"),
+    (["nowhere.py:f"], "no file nowhere.py"),
+    (["broken:f"], "half installed"),
+    (["leaves:f"], "SystemExit"),
+    (["mine"], "expected module:name"),
+    (["mine:laplace", "--epsilon", "-1"], "epsilon: found -1"),
+    (["mine:laplace", "--epsilon", "nan"], "epsilon: found nan"),
+    (["mine:laplace", "--delta", "2"], "delta: found 2"),
+    (["mine:laplace", "--set", "alpha=1"], "alpha: found 1"),
+    (["mine:laplace", "--set", "test_runs=0"], "test_runs: found 0"),
+    (["mine:laplace", "--set", "test_run=9"], "the nearest is 'test_runs'"),
+    (["mine:laplace", "--set", "alpha"], "expected NAME=VALUE"),
+    (["mine:laplace", "--first", "absent.txt"], "absent.txt: no such file"),
+    (["mine:laplace", "--first", "words.txt"], "words.txt"),
+    (["mine:laplace", "--first", "empty.csv"], "empty.csv"),
+    (["mine:laplace", "--first", "pickle.npy"], "pickle.npy"),
+    (["mine:laplace", "--first", "mine.py"], "expected a file that ends in"),
+    (["mine:local", "--workers", "2"], "factory"),
+    (["mine:laplace", "--workers", "0"], "executor: found 0"),
+    (["mine:laplace", "--json", "nowhere/out.json"], "nowhere/out.json"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), FAILURES, ids=lambda x: " ".join(x) if isinstance(x, list) else None)
+def test_bad_input_exits_2_with_one_line(place, capsys, arguments, message):
+    tail = QUICK if "--set" not in arguments else ["--set", "select_runs=2000"]
+    status = main(["verify", "--first", "a.txt", "--second", "b.csv", *arguments, *tail])
+    captured = capsys.readouterr()
+    assert status == 2
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("dpverify: ")
+
+
+def test_usage_errors_exit_2(capsys):
+    for arguments in ([], ["verify"], ["frobnicate"], ["verify", "m:f", "--first", "a", "--second", "b", "--epsilon", "x"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 2
+
+
+def test_version_and_help(capsys):
+    for flag in ("--version", "--help"):
+        with pytest.raises(SystemExit) as stop:
+            main([flag])
+        assert stop.value.code == 0
+    assert dpv.__version__ in capsys.readouterr().out
+
+
+def test_our_own_fault_exits_3_with_its_traceback(place, capsys, monkeypatch):
+    monkeypatch.setattr("dpverify.cli.verify", lambda *a, **k: 1 / 0)
+    assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv") == 3
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_the_keyboard_exits_3(place, capsys, monkeypatch):
+    def interrupted(*a, **k):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpverify.cli.verify", interrupted)
+    assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv") == 3
+    assert "stopped by the keyboard" in capsys.readouterr().err
+
+
+def test_dead_workers_exit_3(place, capsys):
+    (place / "dies.py").write_text("import os\ndef f(data, runs, rng):\n    import multiprocessing\n"
+        "    if multiprocessing.parent_process(): os._exit(1)\n    return rng.random(runs)\n")
+    assert run("dies:f", "--first", "a.txt", "--second", "b.csv", "--workers", "1") == 3
+    assert "the workers died" in capsys.readouterr().err
+
+
+def test_the_installed_command(place):
+    command = [sys.executable, "-m", "dpverify", "verify", "mine.py:laplace", "--first", "a.txt", "--second", "b.csv"]
+    done = subprocess.run([*command, "--epsilon", "0.3", "--workers", "2", *QUICK], capture_output=True, text=True, env={**os.environ})
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.startswith("laplace: REFUTED")
+
+
+def test_the_demo(capsys):
+    assert main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert "laplace_sum: REFUTED" in out
+    assert "private Kalman filter: " in out
+    assert "private Kalman filter: REFUTED" not in out

@@ -1,0 +1,227 @@
+import math
+
+import numpy as np
+import pytest
+from limits import most
+from scipy.stats import binom, chisquare, hypergeom
+
+import dpverify as dpv
+from dpverify.exact import SWEEP, eta_upper_bound, lower_limit, mcdiarmid_bound, upper_limit
+
+
+@pytest.mark.parametrize(
+    ("eta", "epsilon", "printed"),
+    [
+        (0.013, 0.39947, 0.0888),
+        (0.010, 0.11485, 0.0724),
+        (0.026, 0.70306, 0.1550),
+        (0.028, 0.41844, 0.1351),
+        (0.015, 0.53229, 0.1011),
+        (0.039, 0.72204, 0.2106),
+        (0.010, 0.98768, 0.1037),
+        (0.038, 2.3423, 0.8408),
+    ],
+)
+def test_the_papers_lambdas(eta, epsilon, printed):
+    value = dpv.paper_lambda(0.05, eta, epsilon)
+    # The paper prints four decimals; two of the eight were rounded from an eta with more digits than it shows.
+    assert value == pytest.approx(printed, abs=1e-4)
+
+
+def test_p_values_are_the_hypergeometric_tail_at_epsilon_zero():
+    c1, c2 = (c.ravel() for c in np.meshgrid(np.arange(61), np.arange(61)))
+    forward, backward = dpv.p_values(c1, c2, 1000, 0, np.random.default_rng(0))
+    np.testing.assert_allclose(forward, hypergeom.sf(c1 - 1, 2000, 1000, c1 + c2), rtol=1e-12)
+    np.testing.assert_allclose(backward, hypergeom.sf(c2 - 1, 2000, 1000, c1 + c2), rtol=1e-12)
+
+
+def test_thinning_follows_the_binomial_law():
+    c, m, epsilon, trials = 40, 1000, 0.7, 20_000
+    forward, _ = dpv.p_values(np.full(trials, c), np.zeros(trials, int), m, epsilon, np.random.default_rng(1))
+    # With nothing on the other side the p-value is a strictly falling function of the thinned count: read it back.
+    tails = np.array([1.0] + [hypergeom.sf(k - 1, 2 * m, m, k) for k in range(1, c + 1)])
+    thinned = np.argmin(np.abs(forward[:, None] / tails - 1), axis=1)
+    expected = trials * binom.pmf(np.arange(c + 1), c, math.exp(-epsilon))
+    seen = np.bincount(thinned, minlength=c + 1)
+    often = expected >= 5
+    pooled = lambda x: np.append(x[often], x[~often].sum())  # noqa: E731
+    assert chisquare(pooled(seen), pooled(expected)).pvalue > 1e-3
+
+
+def test_different_numbers_of_runs_a_side():
+    forward, backward = dpv.p_values(30, 10, (1000, 500), 0, np.random.default_rng(0))
+    assert forward == pytest.approx(hypergeom.sf(29, 1500, 1000, 40))
+    assert backward == pytest.approx(hypergeom.sf(9, 1500, 500, 40))
+
+
+def test_the_smaller_of_two_p_values_has_twice_the_size_and_one_fixed_direction_has_not():
+    """docs/method.md, section 4.9."""
+    rng = np.random.default_rng(2)
+    c1, c2 = rng.binomial(2000, 0.4, (2, 4000))
+    forward, backward = dpv.p_values(c1, c2, 2000, 0, rng)
+    smaller = int((np.minimum(forward, backward) <= 0.05).sum())
+    assert smaller > most(4000, 0.05)
+    assert smaller <= most(4000, 0.10)
+    assert int((forward <= 0.05).sum()) <= most(4000, 0.05)
+
+
+def test_the_worst_event_depends_on_epsilon():
+    """docs/method.md, section 4.10: the paper holds that one event has the smallest p-value at every epsilon."""
+    rng = np.random.default_rng(3)
+
+    def median(c1, c2, epsilon):
+        return np.median(dpv.p_values(np.full(4001, c1), np.full(4001, c2), 10_000, epsilon, rng)[0])
+
+    assert median(1300, 1000, 0) < 1e-10 < 1e-5 < median(30, 6, 0) < 1e-4
+    assert median(1300, 1000, 0.2) > 0.05 > 0.001 > median(30, 6, 0.2)
+
+
+def test_p_values_at_a_constant_ratio_are_not_similar():
+    """docs/method.md, section 4.10."""
+    values = [dpv.p_values(c, 2 * c, 1000, 0, np.random.default_rng(0))[1] for c in (10, 15, 20)]
+    np.testing.assert_allclose(values, [0.048, 0.017, 0.006], atol=5e-4)
+
+
+def test_the_sweep_holds_the_papers_values():
+    printed = [0.11485, 0.39947, 0.41844, 0.53229, 0.70306, 0.72204, 0.89281, 0.98768]
+    assert all(np.min(np.abs(SWEEP - value)) < 5e-6 for value in printed)
+
+
+def test_critical_epsilon_by_the_sweep_is_random_and_on_the_sweep():
+    values = {dpv.critical_epsilon(27, 12, 1000, rng=np.random.default_rng(seed)) for seed in range(50)}
+    assert len(values) > 3
+    assert all(np.min(np.abs(SWEEP - value)) < 1e-12 for value in values)
+
+
+def test_the_sweep_goes_on_past_its_end():
+    value = dpv.critical_epsilon(1990, 10, 2000, rng=np.random.default_rng(0))
+    assert value > 3
+    steps = (value - SWEEP[0]) / (SWEEP[1] - SWEEP[0])
+    assert steps == pytest.approx(round(steps), abs=1e-9)
+
+
+def test_critical_epsilon_is_deterministic_and_symmetric_by_default():
+    value = dpv.critical_epsilon(27, 12, 1000)
+    assert value == dpv.critical_epsilon(12, 27, 1000)
+    assert value == dpv.epsilon_lower_bound(27, 12, 1000) > 0
+
+
+@pytest.mark.parametrize(("n", "p"), [(30, 0.1), (200, 0.5), (1000, 0.001)])
+def test_clopper_pearson_covers_and_is_exact_at_the_ends(n, p):
+    c = np.arange(n + 1)
+    law = binom.pmf(c, n, p)
+    assert law[upper_limit(c, n, 0.05) < p].sum() <= 0.05
+    assert law[lower_limit(c, n, 0.05) > p].sum() <= 0.05
+    assert upper_limit(n, n, 0.05) == 1
+    assert lower_limit(0, n, 0.05) == 0
+    assert upper_limit(0, n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
+
+
+def test_eta_as_a_maximum_of_shares_is_biased_and_its_upper_limit_covers():
+    """docs/method.md, section 4.7: 256 equal cells."""
+    rng = np.random.default_rng(4)
+    counts = rng.multinomial(1000, np.full(256, 1 / 256), 1000).max(axis=1)
+    assert counts.mean() / 1000 == pytest.approx(0.0105, abs=2e-4)  # the truth is .0039
+    # Unequal cells: the limit of the largest count misses the likeliest cell no more often than its level.
+    p = np.append(0.02, np.full(200, 0.98 / 200))
+    most_likely = rng.multinomial(1000, p, 2000).max(axis=1)
+    missed = sum(eta_upper_bound(c, 1000) < 0.02 for c in most_likely)
+    assert missed <= most(2000, 0.05)
+
+
+def delta_on(p1, p2, epsilon):
+    return np.maximum(p1 - math.exp(epsilon) * p2, 0).sum()
+
+
+@pytest.mark.parametrize("cells", [4, 64])
+@pytest.mark.parametrize("epsilon", [0, 0.5, 2])
+def test_delta_upper_covers_the_partitions_own_delta(cells, epsilon):
+    rng = np.random.default_rng(5)
+    p1 = rng.dirichlet(np.ones(cells))
+    p2 = rng.dirichlet(np.ones(cells))
+    true = delta_on(p1, p2, epsilon)
+    c1, c2 = rng.multinomial(2000, p1, 400), rng.multinomial(2000, p2, 400)
+    for bound in (dpv.delta_upper_bound, lambda *a: mcdiarmid_bound(*a, 0.05)):
+        missed = sum(bound(a, b, 2000, epsilon) < true for a, b in zip(c1, c2, strict=True))
+        assert missed <= most(400, 0.05)
+
+
+def test_the_plug_in_alone_would_miss():
+    """The negative control of the coverage test above: without the margin it has to fail."""
+    rng = np.random.default_rng(5)
+    p = np.full(4, 0.25)
+    q = np.array([0.4, 0.3, 0.2, 0.1])
+    c1, c2 = rng.multinomial(2000, p, 400), rng.multinomial(2000, q, 400)
+    missed = (np.maximum(c1 / 2000 - c2 / 2000, 0).sum(1) < delta_on(p, q, 0)).sum()
+    assert missed > most(400, 0.05)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_epsilon_upper_covers_both_orders(delta):
+    rng = np.random.default_rng(6)
+    p1, p2 = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.3, 0.3, 0.2, 0.2])
+    grid = np.linspace(0, 3, 30_001)
+    worst = np.maximum(delta_on_grid(p1, p2, grid), delta_on_grid(p2, p1, grid))
+    true = grid[np.argmax(worst <= delta + 1e-12)]
+    c1, c2 = rng.multinomial(1000, p1, 200), rng.multinomial(1000, p2, 200)
+    bounds = [dpv.epsilon_upper_bound(a, b, 1000, delta) for a, b in zip(c1, c2, strict=True)]
+    assert sum(bound < true - 1e-4 for bound in bounds) <= most(200, 0.05)
+    assert np.median(bounds) < true + 0.6
+
+
+def delta_on_grid(p1, p2, epsilons):
+    return np.maximum(p1[:, None] - np.exp(epsilons) * p2[:, None], 0).sum(0)
+
+
+def test_the_frontier_beats_mcdiarmid_at_large_epsilon():
+    """docs/method.md, section 5: a Gaussian shifted by 1, 256 equal-mass cells, 10^6 runs."""
+    from scipy.stats import norm
+
+    x = np.linspace(-8, 9, 200_001)
+    pooled = (norm.cdf(x) + norm.cdf(x - 1)) / 2
+    edges = np.concatenate([[-np.inf], np.interp(np.arange(1, 256) / 256, pooled, x), [np.inf]])
+    c1, c2 = (np.floor(1e6 * np.diff(norm.cdf(edges, loc=mean))) for mean in (1, 0))
+    assert dpv.delta_upper_bound(c1, c2, 10**6, 1.0) == pytest.approx(0.1293, abs=2e-4)
+    assert delta_on(c1 / 1e6, c2 / 1e6, 3.0) < 0.0016 < dpv.delta_upper_bound(c1, c2, 10**6, 3.0) < 0.0027
+    assert mcdiarmid_bound(c1, c2, 10**6, 1.0, 0.05) == pytest.approx(0.1306, abs=2e-4)
+    assert mcdiarmid_bound(c1, c2, 10**6, 3.0, 0.05) == pytest.approx(0.0265, abs=5e-4)
+
+
+def test_the_frontier_bound_holds_between_its_nodes():
+    from dpverify.exact import frontier, frontier_bound
+
+    rng = np.random.default_rng(7)
+    c1, c2 = rng.multinomial(300, np.full(6, 1 / 6)), rng.multinomial(300, rng.dirichlet(np.ones(6)))
+    line = frontier(c1, c2, 300)
+    for epsilon in (0.0, 0.3, 1.0):
+        b = np.arange(301.0)
+        every = upper_limit(line.height(b), 300, 0.025) - math.exp(epsilon) * lower_limit(b, 300, 0.025)
+        bound = frontier_bound(line, epsilon, 0.05)
+        assert every.max() <= bound + 1e-12
+        assert bound <= every.max() + 1e-3
+
+
+def test_an_empty_cell_makes_pure_epsilon_infinite():
+    assert dpv.epsilon_upper_bound([5, 0], [5, 5], 10) == math.inf
+    assert dpv.epsilon_upper_bound([50, 50], [50, 50], 100, 0.9) == 0
+
+
+@pytest.mark.parametrize("epsilon", [-1, math.nan, math.inf, "x"])
+def test_epsilon_is_checked(epsilon):
+    with pytest.raises(dpv.InputError, match="epsilon: found"):
+        dpv.p_values(1, 1, 10, epsilon, np.random.default_rng(0))
+    with pytest.raises(dpv.InputError, match="epsilon: found"):
+        dpv.delta_upper_bound([1], [1], 10, epsilon)
+
+
+def test_runs_and_levels_are_checked():
+    with pytest.raises(dpv.InputError, match="runs: found"):
+        dpv.p_values(1, 1, 0, 1.0, np.random.default_rng(0))
+    with pytest.raises(dpv.InputError, match="alpha: found"):
+        dpv.critical_epsilon(1, 1, 10, alpha=1.5)
+    with pytest.raises(dpv.InputError, match="delta: found"):
+        dpv.epsilon_upper_bound([1], [1], 10, delta=-0.1)
+    with pytest.raises(dpv.InputError, match="sum of 11 for 10 runs"):
+        dpv.delta_upper_bound([6, 5], [1, 1], 10, 1.0)
+    with pytest.raises(dpv.InputError, match="both sides alike"):
+        dpv.delta_upper_bound([6], [1, 1], 10, 1.0)

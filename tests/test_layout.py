@@ -1,0 +1,83 @@
+"""The map holds: imports go downwards only, the public names are all there, the bare core needs NumPy and SciPy alone."""
+
+import ast
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import dpverify as dpv
+
+ROOT = Path(dpv.__file__).parent
+PROJECT = ROOT.parent.parent
+
+# From the ground up: a module may import modules of earlier lines only.
+FLOORS = [
+    {"errors", "arrays", "serial", "progress"},
+    {"ellipsoid", "buehler", "settings"},
+    {"mechanism", "exact", "region"},
+    {"sampling", "partition"},
+    {"selection"},
+    {"words"},
+    {"report"},
+    {"verify"},
+    {"demo"},
+    {"__init__"},
+    {"cli"},
+    {"__main__"},
+]
+LATE = {("verify", "__init__")}  # the version, read when a report is made
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "dpverify":
+            parts = node.module.split(".")
+            if len(parts) > 1:
+                yield parts[1]
+            else:
+                for alias in node.names:
+                    yield alias.name if (ROOT / f"{alias.name}.py").exists() else "__init__"
+
+
+def test_imports_go_downwards():
+    level = {name: floor for floor, names in enumerate(FLOORS) for name in names}
+    found = {path.stem for path in ROOT.glob("*.py")}
+    assert found == set(level), "a module is missing from the map"
+    for path in ROOT.glob("*.py"):
+        for target in imports(path):
+            if (path.stem, target) not in LATE:
+                assert level[target] < level[path.stem], f"{path.stem} imports {target}"
+
+
+def test_public_names_exist_and_are_sorted():
+    assert list(dpv.__all__) == sorted(dpv.__all__)
+    for name in dpv.__all__:
+        assert hasattr(dpv, name)
+
+
+def test_no_room_is_crowded():
+    for path in ROOT.rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 350, path.name
+
+
+def test_importing_brings_no_optional_package():
+    code = "import sys, dpverify; print([m for m in ('jax', 'sklearn', 'matplotlib', 'jinja2', 'rich') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_the_bare_core_verifies_in_an_environment_of_its_own(tmp_path):
+    venv.create(tmp_path / "bare", with_pip=True)
+    python = tmp_path / "bare" / "bin" / "python"
+    constraints = PROJECT / "constraints.txt"
+    install = [python, "-m", "pip", "install", "-q", "-c", constraints, PROJECT]
+    subprocess.run(install, check=True, capture_output=True)
+    listed = subprocess.run([python, "-m", "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True).stdout
+    assert {line.split("==")[0].lower() for line in listed.split()} == {"dpverify", "numpy", "scipy", "pip", "setuptools"}
+    code = (
+        "import numpy as np, dpverify as dpv\n"
+        "f = lambda data, runs, rng: data + rng.laplace(size=runs)\n"
+        "print(dpv.verify(f, 0.0, 1.0, 0.5).verdict.name)"
+    )
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == "REFUTED"

@@ -1,0 +1,155 @@
+import json
+import math
+from importlib import resources
+
+import jsonschema
+import numpy as np
+import pytest
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
+
+import dpverify as dpv
+from dpverify import Report, Verdict
+
+SMALL = {"select_runs": 2000, "test_runs": 10_000}
+REPORTS = {
+    "laplace": lambda: dpv.verify(laplace, ZERO, ONE, 0.5, error=dpv.rmse(ZERO), **SMALL),
+    "measured": lambda: dpv.verify(laplace, ZERO, ONE, **SMALL),
+    "paper": lambda: dpv.verify(laplace, ZERO, ONE, 0.5, settings=dpv.Settings.paper()),
+    "trajectory": lambda: dpv.verify(gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.4), 0.5, **SMALL),
+    "grid": lambda: dpv.verify(gaussian_trajectory, np.zeros((40, 2)), np.full((40, 2), 0.4), 0.5, partition="grid", **SMALL),
+}
+
+
+@pytest.fixture(scope="module", params=REPORTS)
+def report(request):
+    return REPORTS[request.param]()
+
+
+def test_json_gives_the_same_report_back(report, tmp_path):
+    path = tmp_path / "report.json"
+    report.to_json(path)
+    back = Report.from_json(path)
+    assert back == report
+    assert back.digest == report.digest
+    assert str(back) == str(report)
+    assert back.row() == report.row()
+    assert back.delta_lower(0.3) == report.delta_lower(0.3)
+    assert back.on_partition.delta_upper(0.3) == report.on_partition.delta_upper(0.3)
+    assert back.against(0.2).digest == report.against(0.2).digest
+    samples = report.picture["first"]
+    np.testing.assert_array_equal(back.witness.contains(samples), report.witness.contains(samples))
+
+
+def test_json_follows_its_schema_strictly(report, tmp_path):
+    path = tmp_path / "report.json"
+    report.to_json(path)
+    schema = json.loads(resources.files("dpverify").joinpath("report.schema.json").read_text())
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    document = json.loads(path.read_text(), parse_constant=refuse)
+    jsonschema.validate(document, schema)
+    document["result"]["alpha"] = 2
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema)
+
+
+def test_unknown_keys_are_ignored_and_a_newer_schema_is_refused(tmp_path):
+    path = tmp_path / "report.json"
+    report = REPORTS["measured"]()
+    report.to_json(path)
+    document = json.loads(path.read_text())
+    document["result"]["invented_later"] = 1
+    document["result"]["witness"]["also"] = [1]
+    path.write_text(json.dumps(document))
+    assert Report.from_json(path) == report
+    document["schema"] = 2
+    path.write_text(json.dumps(document))
+    with pytest.raises(dpv.InputError, match="found schema 2, expected at most 1"):
+        Report.from_json(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"schema": 1}',
+        '{"schema": "1", "result": {}, "run": {}}',
+        '{"schema": 1, "result": {"verdict": {"kind": "os.system"}}, "run": {}}',
+        '{"schema": 1, "result": {"verdict": {"kind": "array", "dtype": "O", "values": [], "shape": [0]}}, "run": {}}',
+    ],
+)
+def test_what_is_not_a_report_gets_one_line(text, tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    with pytest.raises(dpv.InputError, match=r"report.json: (not a|a damaged) report"):
+        Report.from_json(path)
+
+
+def test_a_missing_file():
+    with pytest.raises(dpv.InputError, match="No such file"):
+        Report.from_json("nowhere.json")
+
+
+def test_another_claim_on_the_same_counts():
+    report = REPORTS["laplace"]()
+    other = report.against(0.7)
+    assert other.witness == report.witness
+    assert (other.epsilon, other.refuted) == (0.7, True)
+    assert report.against(None).verdict is Verdict.MEASURED
+    assert report.against(1.0).p_value > 0.05
+    assert report.against(report.epsilon, report.delta) == report
+    assert report.against(0.5, 0.1).epsilon_lower < report.epsilon_lower
+    with pytest.raises(dpv.InputError):
+        report.against(-1)
+
+
+def test_the_run_is_outside_equality():
+    one, two = REPORTS["laplace"](), REPORTS["laplace"]()
+    assert one == two
+    assert one.run != two.run
+    assert set(one.run) == {"seconds", "versions", "device", "workers", "resumed"}
+
+
+def test_the_text_says_what_is_proved_and_what_is_not():
+    text = str(REPORTS["laplace"]())
+    assert text.startswith("laplace: REFUTED\n")
+    for words in ("over all events, for this pair", "over unions of 65 cells only", "not a certificate", "% of runs"):
+        assert words in text
+    assert REPORTS["laplace"]().refuted
+
+
+def test_the_witness_in_words_is_the_event():
+    report = dpv.verify(laplace, ZERO, ONE, 0.5, partition="grid", resolution=2, **SMALL)
+    samples = np.linspace(-20, 20, 2001)
+    inside = report.witness.contains(samples)
+    low, high = samples[inside].min(), samples[inside].max()
+    assert report.witness.direction in ((1, 2), (2, 1))
+    assert report.witness.step == 0
+    text = report.witness.text
+    assert "output" in text
+    numbers = [float(word) for word in text.replace("<=", " ").replace("<", " ").replace(">", " ").split() if word[-1].isdigit()]
+    assert any(math.isclose(n, low, abs_tol=0.05) or math.isclose(n, high, abs_tol=0.05) for n in numbers)
+
+
+def test_the_witness_has_counts_limits_and_checks_shapes():
+    report = REPORTS["trajectory"]()
+    for (share, low, high), count in zip(report.witness.probabilities, report.witness.counts, strict=True):
+        assert share == count / 10_000
+        assert low < share < high
+    with pytest.raises(dpv.InputError, match="expected runs of 4 steps in 2 dimensions"):
+        report.witness.contains(np.zeros((5, 3)))
+
+
+def test_a_row_is_flat():
+    assert all(not isinstance(value, (dict, list, tuple, np.ndarray)) for value in REPORTS["paper"]().row().values())
+
+
+def test_counts_conserve_runs(report):
+    part = report.on_partition
+    assert part.c1 @ part.number == part.c2 @ part.number == report.witness.runs
+    assert sum(report.cells["number"]) == len(np.repeat(part.c1, part.number))

@@ -1,0 +1,27 @@
+import dataclasses
+
+import pytest
+
+from dpverify import InputError, Settings
+from dpverify.settings import CHOICES
+
+
+def test_the_papers_preset():
+    paper = Settings.paper()
+    assert (paper.partition, paper.resolution, paper.events, paper.test) == ("grid", 2, "cell", "thinned")
+    assert (paper.selection_epsilon, paper.joint) == (1, False)
+    assert Settings.paper(test_runs=5).test_runs == 5
+
+
+def test_settings_are_frozen_and_changed_by_name():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().alpha = 0.1
+    assert Settings().change(test_runs=1e6).test_runs == 1_000_000
+    with pytest.raises(InputError, match="unknown setting 'runs_test'"):
+        Settings().change(runs_test=1)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices_are_named(name):
+    with pytest.raises(InputError, match=f"{name}: found 'nonsense'; expected one of"):
+        Settings(**{name: "nonsense"})

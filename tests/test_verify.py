@@ -1,0 +1,263 @@
+import math
+
+import numpy as np
+import pytest
+from limits import most
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace, laplace_half_noise
+
+import dpverify as dpv
+from dpverify import Settings, Verdict, verify
+
+SMALL = {"select_runs": 2000, "test_runs": 4000}
+
+
+def test_a_false_claim_is_refuted_and_a_true_one_is_not():
+    report = verify(laplace, ZERO, ONE, 0.5)
+    assert report.refuted
+    assert report.p_value < 1e-9
+    assert 0.97 < report.epsilon_lower < 1
+    assert 1 < report.on_partition.epsilon_upper() < 1.3
+    assert verify(laplace, ZERO, ONE, 1.0).verdict is Verdict.NOT_REFUTED
+
+
+def test_a_loose_claim_is_bounded_on_the_partition():
+    report = verify(laplace, ZERO, ONE, 1.5)
+    assert report.verdict is Verdict.BOUNDED
+    assert "other events are not bounded" in str(report)
+
+
+def test_no_claim_measures():
+    report = verify(laplace, ZERO, ONE, **SMALL)
+    assert report.verdict is Verdict.MEASURED
+    assert report.p_value is None
+    assert report.epsilon is None
+    assert report.epsilon_lower > 0.5
+
+
+def test_epsilon_zero_is_a_claim():
+    assert verify(laplace, ZERO, ONE, 0, **SMALL).refuted
+    assert verify(laplace, ONE, ONE, 0, **SMALL).verdict is Verdict.NOT_REFUTED
+
+
+def test_delta_is_part_of_the_claim():
+    """Laplace, epsilon 0.5: delta is 1 - e^-0.25."""
+    exact = 1 - math.exp(-0.25)
+    assert verify(laplace, ZERO, ONE, 0.5, 0.8 * exact).refuted
+    report = verify(laplace, ZERO, ONE, 0.5, 1.05 * exact)
+    assert not report.refuted
+    assert 0.9 * exact < report.delta_lower(0.5) < exact < report.on_partition.delta_upper(0.5)
+
+
+def test_the_papers_preset_follows_its_own_sizes():
+    report = verify(gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.3), 1.0, settings=Settings.paper())
+    assert len(report.picture["first"]) == 400
+    assert report.picture["second"] is None  # the region comes from the first side only
+    assert report.on_partition.cells == 257
+    assert report.paper.lambda_ == pytest.approx(dpv.paper_lambda(0.05, report.paper.eta, report.epsilon_critical))
+    assert report.p_value == min(report.paper.p_values)
+    assert report.witness.cell is not None
+
+
+# False alarms and their negative control.
+
+
+def rejections(seeds, mechanism, first, second, epsilon, settings):
+    return sum(verify(mechanism, first, second, epsilon, settings=settings, seed=seed).refuted for seed in range(seeds))
+
+
+def test_false_alarms_of_the_preset_at_the_exact_epsilon():
+    assert rejections(1000, laplace, ZERO, ONE, 1.0, Settings.paper()) <= most(1000, 0.05)
+
+
+def test_false_alarms_at_epsilon_zero_and_equal_laws():
+    """The preset takes the smaller of two p-values: its level is 2 alpha (docs/method.md, section 4.9)."""
+    assert rejections(1000, laplace, ZERO, ZERO, 0, Settings.paper()) <= most(1000, 0.10)
+    assert rejections(1000, laplace, ZERO, ZERO, 0, Settings(**SMALL)) <= most(1000, 0.05)
+
+
+def test_false_alarms_of_the_default_at_the_exact_epsilon():
+    assert rejections(300, laplace, ZERO, ONE, 1.0, Settings(**SMALL)) <= most(300, 0.05)
+
+
+def test_half_the_noise_is_caught_every_time():
+    for settings in (Settings.paper(), Settings(**SMALL)):
+        assert rejections(100, laplace_half_noise, ZERO, ONE, 1.0, settings) == 100
+
+
+# Outputs of every kind.
+
+
+def constant(data, runs, rng):
+    return np.full((runs, 2), data)
+
+
+def line(data, runs, rng):
+    t = data + rng.laplace(size=runs)
+    return np.stack([t, 3 * t - 1], axis=1)
+
+
+def geometric(data, runs, rng):
+    return data + rng.geometric(0.5, runs) - rng.geometric(0.5, runs)
+
+
+def geometric_as_floats(data, runs, rng):
+    return geometric(data, runs, rng).astype(float)
+
+
+def flags_and_values(data, runs, rng):
+    flag = rng.random(runs) < (0.3 if data else 0.6)
+    return np.stack([flag, np.where(flag, 0.0, rng.standard_normal(runs))], axis=1)
+
+
+def cauchy(data, runs, rng):
+    return data + rng.standard_cauchy(runs)
+
+
+def shaped(steps, dimension):
+    def mechanism(data, runs, rng):
+        return 0.5 * data + rng.standard_normal((runs, steps, dimension))
+
+    return mechanism
+
+
+@pytest.mark.parametrize(
+    "mechanism", [line, geometric, geometric_as_floats, flags_and_values, cauchy, shaped(1, 1), shaped(50, 1), shaped(1, 10)]
+)
+def test_any_output_is_told_apart_and_not_from_itself(mechanism):
+    told = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)
+    assert told.refuted, str(told)
+    assert told.witness.text
+    same = verify(mechanism, 0.0, 0.0, 0.1, select_runs=4000, test_runs=20_000)
+    assert not same.refuted
+    assert same.on_partition.region_mass > 0.9
+
+
+def test_fifty_steps_in_ten_dimensions():
+    settings = Settings(beta=0.5, gamma=0.1, select_runs=2000, test_runs=4000)
+    assert verify(shaped(50, 10), 0.0, 2.0, 0.1, settings=settings).refuted
+    assert not verify(shaped(50, 10), 0.0, 0.0, 0.1, settings=settings).refuted
+
+
+def test_integers_as_ints_and_as_floats_are_the_same():
+    one, two = (verify(m, 0, 1, 0.5, **SMALL) for m in (geometric, geometric_as_floats))
+    assert one.witness.counts == two.witness.counts
+    assert one.epsilon_lower == two.epsilon_lower
+
+
+def test_geometric_noise_has_its_closed_form():
+    """Two-sided geometric noise with ratio 1/2: epsilon is ln 2."""
+    report = verify(geometric, 0, 1, math.log(2))
+    assert not report.refuted
+    assert 0.6 < report.epsilon_lower < math.log(2) < report.on_partition.epsilon_upper(0.01) + 0.05
+
+
+def test_two_different_constants_are_violated_at_every_epsilon():
+    report = verify(constant, 1.0, 2.0, 3.0, **SMALL)
+    assert report.refuted
+    assert report.witness.counts in ((4000, 0), (0, 4000))
+    assert any("deterministic" in note for note in report.notes)
+
+
+def test_one_constant_is_identical():
+    report = verify(constant, 1.0, 1.0, 0, **SMALL)
+    assert not report.refuted
+    assert report.epsilon_lower == 0
+    assert any("identical" in note for note in report.notes)
+
+
+def test_one_side_all_outside_the_region():
+    """The complement of the region is an event: the paper's region knows the first side only."""
+    report = verify(laplace, 0.0, 1000.0, 1.0, settings=Settings.paper())
+    assert report.refuted
+    assert report.on_partition.region_mass < 0.01
+    assert report.witness.text == "an estimate outside the high-likely region"
+
+
+def test_non_finite_estimates_can_be_an_event():
+    def sometimes_nan(data, runs, rng):
+        return np.where(rng.random(runs) < data, np.nan, rng.standard_normal(runs))
+
+    with pytest.raises(dpv.MechanismError, match="NaN or infinity"):
+        verify(sometimes_nan, 0.1, 0.4, 0.5, **SMALL)
+    report = verify(sometimes_nan, 0.1, 0.4, 0.5, nonfinite="event", **SMALL)
+    assert report.refuted
+    assert "NaN" in report.witness.text
+
+
+def test_nothing_but_nan():
+    def nan(data, runs, rng):
+        return np.full(runs, np.nan)
+
+    assert not verify(nan, 0, 1, 0, nonfinite="event", **SMALL).refuted
+
+
+def test_many_cells_cost_little():
+    report = verify(
+        gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.1), partition="grid", resolution=10, test_runs=20_000
+    )
+    assert report.on_partition.cells == 10**8 + 1
+    assert report.on_partition.epsilon_upper() == math.inf
+    assert 0 < report.on_partition.delta_upper(1.0) <= 1
+
+
+def test_the_mechanism_can_not_change_its_data():
+    def careless(data, runs, rng):
+        data += 1
+        return rng.random(runs)
+
+    with pytest.raises(dpv.MechanismError, match="read-only"):
+        verify(careless, np.zeros(3), np.ones(3), **SMALL)
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": -1}, "epsilon: found -1"),
+        ({"epsilon": math.nan}, "epsilon: found nan"),
+        ({"epsilon": math.inf}, "epsilon: found inf"),
+        ({"epsilon": "1"}, "epsilon: found '1'"),
+        ({"delta": 1.0}, "delta: found 1.0"),
+        ({"alpha": 0}, "alpha: found 0"),
+        ({"alpha": 1}, "alpha: found 1"),
+        ({"test_runs": 0}, "test_runs: found 0"),
+        ({"select_runs": 1}, "select_runs: found 1"),
+        ({"test_runs": 1.5}, "test_runs: found 1.5"),
+        ({"seed": -1}, "seed: found -1"),
+        ({"partition": "hexagons"}, "partition: found 'hexagons'"),
+        ({"joint": "yes"}, "joint: found 'yes'"),
+        ({"selection_epsilon": -1}, "selection_epsilon: found -1"),
+        ({"test_run": 10}, "the nearest is 'test_runs'"),
+        ({"test": "thinned", "delta": 0.1}, "delta 0 only"),
+    ],
+)
+def test_bad_settings_get_one_line(changes, message):
+    with pytest.raises(dpv.InputError, match=message) as problem:
+        verify(laplace, ZERO, ONE, **changes)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_mechanism_must_be_callable():
+    with pytest.raises(dpv.InputError, match="mechanism: found int"):
+        verify(3, ZERO, ONE)
+
+
+def test_the_shape_may_not_change_between_blocks():
+    calls = []
+
+    def changing(data, runs, rng):
+        calls.append(1)
+        return np.zeros((runs, 1 + (len(calls) > 5)))
+
+    with pytest.raises(dpv.MechanismError, match="must not change"):
+        verify(changing, ZERO, ONE, **SMALL)
+
+
+def test_a_mechanism_that_exits_is_a_mechanism_error():
+    def leaves(data, runs, rng):
+        raise SystemExit(1)
+
+    with pytest.raises(dpv.MechanismError, match="SystemExit"):
+        verify(leaves, ZERO, ONE, **SMALL)
