@@ -23,9 +23,7 @@ from dpverify.exact import SWEEP, eta_upper_bound, lower_limit, mcdiarmid_bound,
     ],
 )
 def test_the_papers_lambdas(eta, epsilon, printed):
-    value = dpv.paper_lambda(0.05, eta, epsilon)
-    # The paper prints four decimals; two of the eight were rounded from an eta with more digits than it shows.
-    assert value == pytest.approx(printed, abs=1e-4)
+    assert round(dpv.paper_lambda(0.05, eta, epsilon), 4) == printed
 
 
 def test_p_values_are_the_hypergeometric_tail_at_epsilon_zero():
@@ -115,6 +113,15 @@ def test_clopper_pearson_covers_and_is_exact_at_the_ends(n, p):
     assert upper_limit(n, n, 0.05) == 1
     assert lower_limit(0, n, 0.05) == 0
     assert upper_limit(0, n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
+
+
+@pytest.mark.parametrize("m", [10**8, 10**9, 10**10])
+@pytest.mark.parametrize("c", [1, 999, 1000, 1001, 10**6])
+def test_limits_hold_where_the_inverse_of_scipy_misses(c, m):
+    low, high = lower_limit(c, m, 0.025), upper_limit(c, m, 0.025)
+    assert low * m < c < high * m
+    assert binom.sf(c - 1, m, low) == pytest.approx(0.025, rel=1e-5)
+    assert binom.cdf(c, m, high) == pytest.approx(0.025, rel=1e-5)
 
 
 def test_eta_as_a_maximum_of_shares_is_biased_and_its_upper_limit_covers():

@@ -141,8 +141,3 @@ def test_shifting_and_scaling_a_coordinate_moves_its_bins(samples, shift, scale)
     moved = partition.cells._replace(low=partition.cells.low * scale, scale=partition.cells.scale / scale)
     flat = samples.reshape(20, 2)
     np.testing.assert_array_equal(partition.cells.digits(flat), moved.digits(flat * scale))
-
-
-def test_unknown_partition():
-    with pytest.raises(dpv.InputError, match="partition: found 'hexagons'"):
-        build("hexagons", normal())

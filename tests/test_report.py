@@ -118,7 +118,7 @@ def test_the_run_is_outside_equality():
 def test_the_text_says_what_is_proved_and_what_is_not():
     text = str(REPORTS["laplace"]())
     assert text.startswith("laplace: REFUTED\n")
-    for words in ("over all events, for this pair", "over unions of 65 cells only", "not a certificate", "% of runs"):
+    for words in ("over all events, for this pair", "over unions of 17 cells only", "not a certificate", "% of runs"):
         assert words in text
     assert REPORTS["laplace"]().refuted
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+EXTREMES = 128  # values kept at either end
 DENSE = 1 << 18  # up to so many cells a table of all of them is cheaper than sorting the codes
 
 
@@ -62,7 +63,12 @@ def codes_of(plain: Any, x: Any) -> np.ndarray:
     if not is_jax(x):
         return plain.codes(x)
     with wide(x):
-        return np.asarray(_jitted(type(plain))(plain, x))
+        return np.asarray(_jitted(type(plain))(plain, x) if is_plain(plain) else plain.codes(x))
+
+
+def is_plain(plain: Any) -> bool:
+    """False where a user's own function is part of it, which can't be handed to a jit as data."""
+    return getattr(plain, "is_plain", True)
 
 
 def digitize(edges: Any, x: Any) -> Any:
@@ -97,6 +103,26 @@ def digitize(edges: Any, x: Any) -> Any:
     return found
 
 
+SERIAL = 1 << 17  # multiplications that BLAS does without starting threads
+
+
+def rows_times(x: Any, matrix: Any) -> Any:
+    """`x @ matrix` for many short rows.
+
+    Threads inside BLAS cost more here than they gain, and fight with our own workers: NumPy gets it in small pieces.
+    """
+    if x.shape[1] == 1:
+        return x * matrix
+    if namespace(x) is not np:
+        return x @ matrix
+    rows = max(1, SERIAL // max(matrix.size, 1))
+    whole = len(x) // rows * rows
+    if whole <= rows:
+        return x @ matrix
+    pieces = np.matmul(x[:whole].reshape(-1, rows, x.shape[1]), matrix).reshape(whole, matrix.shape[1])
+    return pieces if whole == len(x) else np.concatenate([pieces, x[whole:] @ matrix])
+
+
 class Counts(NamedTuple):
     """How many runs fell into each occupied cell: sorted codes and their counts."""
 
@@ -117,7 +143,7 @@ class Counts(NamedTuple):
 
 def count(plain: Any, x: Any, size: int) -> Counts:
     """The runs of x in each cell of a partition of `size` cells, counted on the device where that is dense."""
-    if size > DENSE:
+    if size > DENSE or (is_jax(x) and not is_plain(plain)):
         return Counts(*np.unique(codes_of(plain, x), return_counts=True))
     if is_jax(x):
         with wide(x):
@@ -148,21 +174,52 @@ def add_counts(parts: list[Counts]) -> Counts:
     return Counts(distinct, total)
 
 
+class Extremes(NamedTuple):
+    """The lowest and the highest values that were seen, sorted: tails finer than any table resolves."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Extremes:
+        if values.size <= EXTREMES:
+            values = np.sort(values)
+            return cls(values, values)
+        ends = np.partition(values, (EXTREMES - 1, values.size - EXTREMES))
+        return cls(np.sort(ends[:EXTREMES]), np.sort(ends[-EXTREMES:]))
+
+
+def merge(parts: list[Any]) -> Any:
+    """The sum of what several blocks came to: counts, tables of counts, or extremes."""
+    if isinstance(parts[0], Counts):
+        return add_counts(parts)
+    if isinstance(parts[0], Extremes):
+        low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
+        return Extremes(Extremes.of(low).low, Extremes.of(high).high)
+    if isinstance(parts[0], tuple):
+        return type(parts[0])(*(merge(list(column)) for column in zip(*parts, strict=True)))
+    return np.sum(parts, axis=0)
+
+
 class Adder:
-    """Adds counts as they arrive, in batches: memory stays within a few times the number of occupied cells."""
+    """Merges parts as they arrive, in batches: memory stays within a few times what is summed."""
 
     def __init__(self) -> None:
-        self._parts: list[Counts] = []
+        self._parts: list[Any] = []
         self._waiting = 0
 
-    def add(self, part: Counts) -> None:
+    def add(self, part: Any) -> None:
         self._parts.append(part)
-        self._waiting += part.codes.size
-        if self._waiting > max(1 << 20, 2 * self._parts[0].codes.size):
+        self._waiting += _length(part)
+        if self._waiting > max(1 << 20, 2 * _length(self._parts[0])):
             self._parts, self._waiting = [self.sum()], 0
 
-    def sum(self) -> Counts:
-        return add_counts(self._parts)
+    def sum(self) -> Any:
+        return merge(self._parts)
+
+
+def _length(part: Any) -> int:
+    return part.size if isinstance(part, np.ndarray) else part[0].size
 
 
 def repeat(xp: Any, times: Any, step: Any, state: Any) -> Any:

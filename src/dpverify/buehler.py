@@ -1,20 +1,16 @@
-"""Certified lower bounds from two counts: the exact unconditional score test in Buehler form (docs/method.md, section 5).
+"""Certified lower bounds from two counts: the exact unconditional score test (docs/method.md, section 5).
 
-`c1 ~ Bin(m1, p1)` and `c2 ~ Bin(m2, p2)` count one frozen event under the two laws; the claim is `p1 <= R p2 + delta`
-with `R = e^epsilon`. Everything here follows four steps:
+`c1 ~ Bin(m1, p1)` and `c2 ~ Bin(m2, p2)` count one frozen event; the claim is `p1 <= R p2 + delta`, `R = e^epsilon`.
+Pairs are ordered by T, the value of the running parameter (epsilon or delta) at which the Farrington-Manning score
+equals `z_{1-alpha}`. The region `S = {c1 >= b(c2)}` holds every pair at or above the observed one. It does not depend
+on the claim, so its largest probability under the claim, over p2 in a Clopper-Pearson interval at `1 - alpha/1000`
+(Berger and Boos), rises with the claim; the answer is the largest claim at which it is at most alpha (Buehler).
 
-1. The pairs are ordered by T, the value of the running parameter (epsilon or delta) at which the Farrington-Manning
-   score with constrained maximum likelihood equals `z_{1-alpha}`.
-2. The region `S = {c1 >= b(c2)}` holds every pair ordered at or above the observed one. It does not depend on the
-   claim, so its worst-case probability rises with the claim, and rising until it exceeds alpha is rigorous.
-3. That probability is maximised over p2 in a Clopper-Pearson interval at `1 - alpha/1000` (Berger and Boos), by
-   Chebyshev interpolation with a proven error bound, which is added.
-4. The answer is the largest claim that is rejected.
-
-For maintainers. Validity needs `S` to *contain* every pair at or above the observed one; making S larger (rounding b
-down, blocks, the monotone closure) costs tightness only. Never make it smaller, and never let it depend on the claim.
-The score falls as the running parameter rises, which is what makes the sets S nested: at delta 0 and for a running
-delta both constrained estimates move monotonically; for a running epsilon at delta > 0 this is a numerical finding.
+For maintainers. S must *contain* all pairs at or above the observed one, and these sets must be nested. A larger S
+(rounding b down, blocks, the monotone closure) costs tightness only; never make it smaller or let it see the claim.
+Nested, because the score falls as its parameter rises: for delta, one constrained estimate rises, the other falls; for
+epsilon, with x the constrained p1 and `y = (x - delta)(c1 - m1 x)/(x (1-x))`, the squared score is `A(x) + G(y)` where
+A and `A + y` fall and `0 <= G' <= 1`.
 """
 
 from __future__ import annotations
@@ -32,144 +28,125 @@ from scipy.special import betainc, betaincc, ndtr, ndtri
 from .errors import InputError
 
 Array = NDArray[np.float64]
+Many = ArrayLike
+Pair = tuple[int, int]
+Runs = float | tuple[float, float]
 
 _MOST_RUNS = 10**12  # beyond it double precision cannot tell a proportion near 1 from its neighbours
-_SMOOTH = 500.0  # binomial variance from which the uniform expansion is accurate to 1e-9
-_ROWS = 1 << 14  # table entries computed at a time: small enough for the processor's cache
-_LARGE = 100.0  # from this epsilon on p2 may be 0 in effect while p1 is 1: nothing can be proved
-_BLOCKS = 4096  # most values of c2 told apart; 21 standard deviations lie in the window
-
-# Shares of alpha. Their sum is what the certificate costs; the supremum costs 1.4e-4 of its own value besides.
+_SMOOTH = 1000.0  # binomial variance from which the uniform expansion is accurate to 2e-9
+_ENTRIES = 1 << 14  # of a table, computed at a time: small enough for the processor's cache
+_BLOCKS = 8192  # values of c2 told apart at most, within about 21 standard deviations
+# Shares of alpha that the certificate costs; the supremum costs 3e-5 of its own value besides.
 _NUISANCE = 1e-3  # Berger and Boos: p2 lies outside its interval
-_SUPREMUM = 4e-4  # interpolation between nodes, and subintervals set aside
-_OUTSIDE = 1e-8  # c2 lies outside the window, each side
-_ROUNDING = 1e-5  # tails and table sums in double precision
+_SUPREMUM = 4e-4  # interpolation between nodes
+_OUTSIDE = 1e-8  # a count lies outside its window
+_ROUNDING = 1e-5  # tails and their sums in double precision
 
-_NODES = 16
-_FINE = 1024
-_ANGLES = (np.arange(_NODES) + 0.5) * math.pi / _NODES
-_TO_COEFFICIENTS = 2.0 / _NODES * np.cos(np.outer(np.arange(_NODES), _ANGLES)) / np.r_[2.0, np.ones(_NODES - 1)][:, None]
-_TO_FINE = np.cos(np.outer(np.arange(_FINE + 1) * math.pi / _FINE, np.arange(_NODES))) @ _TO_COEFFICIENTS
-# A polynomial of degree n exceeds its values at angles h apart by at most this factor (Ehlich and Zeller), and what
-# is bounded here lies in [0, best], so the factor applies to half its range.
-_BETWEEN_FINE = 1.0 + 0.5 * (1.0 / math.cos((_NODES - 1) * math.pi / (2 * _FINE)) - 1.0)
-_RADII = np.r_[np.geomspace(1.5, 60.0, 12), np.geomspace(200.0, 1e8, 5)][:, None]
-_CORNERS = np.linspace(0.0, math.pi, 13)  # of a polygon around the unit circle (its upper half)
+_NODES, _FINE = 16, 2048
+_DEGREES = np.arange(_NODES)
+_ANGLES = (_DEGREES + 0.5) * math.pi / _NODES
+_COEFFICIENTS = np.cos(np.outer(_DEGREES, _ANGLES)) * np.where(_DEGREES > 0, 2.0, 1.0)[:, None] / _NODES
+_TO_FINE = np.cos(np.outer(_DEGREES, np.arange(_FINE + 1) * math.pi / _FINE)).T @ _COEFFICIENTS
+# Between angles that close a polynomial exceeds its values by this factor at most (Ehlich and Zeller); the values lie
+# in [0, best], so it applies to half of best.
+_BETWEEN = 1.0 + 0.5 * (1.0 / math.cos((_NODES - 1) * math.pi / (2 * _FINE)) - 1.0)
+_RADII = np.r_[np.geomspace(1.5, 60.0, 10), np.geomspace(300.0, 1e8, 4)]
+_CORNERS = np.exp(1j * np.linspace(0.0, math.pi, 9)) / math.cos(math.pi / 16)  # around the unit circle, upper half
+_ELLIPSES = (np.outer(_RADII, _CORNERS) + np.outer(1.0 / _RADII, _CORNERS.conj())) / 2.0
 
 
 @dataclass(frozen=True)
 class _Region:
-    """`{c1 >= least[j]}` where c2 lies in the block that begins at `first[j]`, and what goes with the observed pair."""
+    """`{c1 >= least[j]}` where c2 lies in the block that begins at `first[j]`, and what belongs to the pair seen."""
 
     first: Array
     least: Array
-    runs: tuple[int, int]
-    low: float  # Clopper-Pearson interval of p2
+    runs: Pair
+    low: float  # Clopper-Pearson limits of p2
     high: float
-    root: float  # T of the observed pair; -inf where nothing is proved
+    root: float  # T; -inf where no value of the parameter is refuted
     scale: float  # a standard error of the running parameter
     alpha: float
-
-
-# Binomial tails ----------------------------------------------------------------------------------------------------
+    reach: float  # this many standard deviations and reach^2/3 counts away lies at most `_OUTSIDE` alpha (Bernstein)
 
 
 def _smooth_tail(count: Array, runs: int, p: Array, side: int) -> Array:
-    """`_tail` by Temme's uniform expansion of the incomplete beta function, two terms.
-
-    With z the signed root of the deviance and d the standardised distance, integrating by parts twice leaves
-    `Phi(z) - phi(z) (1 - beta) [1/d - 1/z + (1/z^2 - w z/d^3 - beta)/z]`. Near z = 0, where that cancels, its series.
-    """
+    """`_tail` by Temme's uniform expansion: the normal law at the signed root of the deviance, and a series."""
     total = runs + 1.0
     rest = total - count
-    centre, spread = count / total, count * rest / total
+    spread = count * rest / total
     skew, beta = (rest - count) / (total * np.sqrt(spread)), (1.0 / spread - 1.0 / total) / 12.0
-    at_zero = -2.0 / 135.0 * skew * (2.0 * skew**2 + 9.0 / total)
-    gap = p - centre
-    up, down = np.maximum(gap / centre, -1.0), np.maximum(-gap * total / rest, -1.0)
-    with np.errstate(divide="ignore"):
-        deviance = -2.0 * (count * (np.log1p(up) - up) + rest * (np.log1p(down) - down))
+    gap = p - count / total
+    up, down = (np.maximum(x, -1.0 + 1e-15) for x in (gap * total / count, -gap * total / rest))
+    deviance = -2.0 * (count * (np.log1p(up) - up) + rest * (np.log1p(down) - down))
     z = np.copysign(np.minimum(np.sqrt(np.maximum(deviance, 0.0)), 39.0), gap)
-    series = -skew / 3.0 + z * (skew**2 + 3.0 / total) / 12.0 + at_zero * (1.0 + z * z / 2.0)
-    direct = np.abs(z) > 0.05 + 1e-4 * spread
-    if direct.any():
-        spread_, beta_, total_p = (np.broadcast_to(v, z.shape)[direct] for v in (spread, beta, total * p * (1.0 - p)))
-        z_, d = z[direct], (gap * total / np.sqrt(spread))[direct]
-        series[direct] = 1 / d - 1 / z_ + (1 / z_**2 - total_p / spread_ * z_ / d**3 - beta_) / z_
-    return ndtr(side * z) - side * np.exp(-0.5 * z * z) * (1.0 - beta) * series / math.sqrt(2.0 * math.pi)
+    correction = -skew / 3.0 + z * (skew**2 + 3.0 / total) / 12.0
+    correction -= skew * (2.0 * skew**2 + 9.0 / total) * (2.0 + z * z) / 135.0
+    return ndtr(side * z) - side * np.exp(-0.5 * z * z) * (1.0 - beta) * correction / math.sqrt(2.0 * math.pi)
 
 
-def _tail(count: Array, runs: int, p: Array, side: int = 1) -> Array:
-    """`P[Bin(runs, p) >= count]`, for side -1 `P[... < count]`: a row for each p, a column for each count."""
-    p = p[:, None]
-    table = np.empty((len(p), len(count)))
-    table[:] = (count <= 0) if side > 0 else (count > runs)
-    inside = (count > 0) & (count <= runs)
-    smooth = inside & (count * (runs + 1.0 - count) >= _SMOOTH * (runs + 1.0))
-    exact = inside & ~smooth
-    # betainc keeps 1e-12 up to 10^10 runs but takes microseconds there; bdtr is off by 2e-3 at 10^7.
-    table[:, exact] = (betainc if side > 0 else betaincc)(count[exact], runs + 1.0 - count[exact], p)
-    table[:, smooth] = _smooth_tail(count[smooth], runs, p, side)
+def _tail(count: ArrayLike, runs: int, p: Array, side: int = 1) -> Array:
+    """`P[Bin(runs, p) >= count]`, or `P[Bin(runs, p) < count]` for side -1."""
+    count, p = np.broadcast_arrays(count, p)
+    table = np.where(count <= 0 if side > 0 else count > runs, 1.0, 0.0)
+    smooth = count * (runs + 1.0 - count) >= _SMOOTH * (runs + 1.0)
+    exact = (count > 0) & (count <= runs) & ~smooth
+    # betainc keeps 1e-11 everywhere but takes microseconds at large counts; bdtr is off by 2e-3 at 10^7 runs.
+    table[exact] = (betainc if side > 0 else betaincc)(count[exact], runs + 1.0 - count[exact], p[exact])
+    table[smooth] = _smooth_tail(count[smooth], runs, p[smooth], side)
     return table
 
 
 def _clopper_pearson(count: int, runs: int, g: float) -> tuple[float, float]:
-    """The interval at `1 - g`, rounded outwards; SciPy's betaincinv is not used, being wrong at (1000, 10^10)."""
-    s = math.sqrt(-2.0 * math.log(g / 2.0))
-    low, high = [0.0, count / runs], [count / runs, min(1.0, (count + s * s + s * math.sqrt(count)) / runs)]
-    for _ in range(6):
-        grid = np.linspace(*low, 33)
-        i = int((_tail(np.array([count]), runs, grid)[1:-1, 0] <= g / 2.0).sum())
-        low = [grid[i], grid[i + 1]]
-        grid = np.linspace(*high, 33)
-        i = int((_tail(np.array([count + 1]), runs, grid, -1)[1:-1, 0] > g / 2.0).sum())
-        high = [grid[i], grid[i + 1]]
-    return float(low[0]), float(high[1]) if count < runs else 1.0
+    """The interval at `1 - g`, rounded outwards. (SciPy 1.17's betaincinv is plainly wrong for 1000 of 10^10.)"""
 
+    def limit(least: int, side: int, inner: float, outer: float) -> float:
+        for _ in range(5):
+            grid = np.linspace(outer, inner, 65)
+            i = int((_tail(least, runs, grid[1:-1], side) <= g / 2.0).sum())
+            outer, inner = float(grid[i]), float(grid[i + 1])
+        return outer
 
-def _block_masses(region: _Region, p: Array) -> Array:
-    """Probability of every block of c2, a row for each p2, scaled up to sum to one over the window."""
-    first, runs = region.first, region.runs[1]
-    if first[-1] - first[0] == len(first) - 1:  # one value a block: neighbouring ratios, which lose no digits
-        k = first[:-1]
-        steps = np.r_[0.0, np.cumsum(np.log((runs - k) / (k + 1.0)))]
-        odds = np.log(np.maximum(p, 1e-300)) - np.log(np.maximum(1.0 - p, 1e-300))
-        logs = steps + (first - first[0]) * odds[:, None]
-        masses = np.exp(logs - logs.max(axis=1, keepdims=True))
-    else:
-        above = _tail(first, runs, p)
-        masses = np.maximum(above - np.c_[above[:, 1:], np.zeros(len(p))], 0.0)
-    return masses / masses.sum(axis=1, keepdims=True)
+    s, rest = math.sqrt(-2.0 * math.log(g / 2.0)), runs - count  # Chernoff's limits enclose these
+    low = max(0.0, count - s * math.sqrt(count), count - s * s - s * math.sqrt(rest)) / runs
+    high = min(runs, count + s * math.sqrt(rest), count + s * s + s * math.sqrt(count)) / runs
+    return limit(count, 1, count / runs, low), limit(count + 1, -1, count / runs, high)
 
 
 def _rejection(region: _Region, p1: Array, p2: Array) -> Array:
-    """Probability of the region at each (p1, p2), but for what lies outside the window of c2."""
-    rows = max(1, _ROWS // len(region.first))
-    parts = [slice(i, i + rows) for i in range(0, len(p1), rows)]
-    return np.concatenate([
-        np.einsum("ij,ij->i", _block_masses(region, p2[s]), _tail(region.least, region.runs[0], p1[s])) for s in parts
-    ])  # fmt: skip
+    """Probability of the region at each (p1, p2), at most `2 _OUTSIDE alpha` too small: far blocks are not summed."""
+    (m1, m2), s, first, least = region.runs, region.reach, region.first, region.least
+    away1, away2 = (s * np.sqrt(m * p * (1.0 - p)) + s * s / 3.0 for m, p in ((m1, p1), (m2, p2)))
+    begin = np.maximum(least.searchsorted(m1 * p1 - away1, "right"), first.searchsorted(m2 * p2 - away2, "right") - 1)
+    end = least.searchsorted(np.minimum(m1 * p1 + away1, m1 + 1.0))
+    end = np.minimum(end, first.searchsorted(m2 * p2 + away2, "right"))
+    columns = np.arange(max(0, int((end - begin).max())) + 1)
+    edges, least = np.r_[first, m2 + 1.0], np.r_[least, m1 + 1.0]
+    rows = max(1, _ENTRIES // len(columns))
+    out = np.empty(len(p1))
+    for part in (slice(i, i + rows) for i in range(0, len(p1), rows)):
+        blocks = np.minimum(begin[part, None] + columns, len(first))
+        above = _tail(edges[blocks], m2, p2[part, None])
+        reject = _tail(least[blocks[:, :-1]], m1, p1[part, None])
+        out[part] = 1.0 - above[:, 0] + np.einsum("ij,ij->i", above[:, :-1] - above[:, 1:], reject)
+    return out
 
 
-# The ordering and its region ---------------------------------------------------------------------------------------
+def _wilson(count: Any, runs: int, z: float) -> Any:
+    """Wilson's score limit for a proportion, the upper one for z > 0, the lower one for z < 0."""
+    return (count + z * z / 2.0 + z * (count * (runs - count) / runs + z * z / 4.0) ** 0.5) / (runs + z * z)
 
 
-def _wilson(count: float, runs: int, z: float) -> float:
-    """Wilson's score limit for a proportion: the upper one for z > 0, the lower one for z < 0."""
-    share = z * z / runs
-    centre = count / runs + share / 2.0
-    return min(1.0, max(0.0, (centre + z * math.sqrt((count * (runs - count) / runs + z * z / 4.0)) / runs) / (1.0 + share)))
+def _order(c1: int, c2: int, runs: Pair, z: float, ratio: float | None, delta: float) -> tuple[float, float]:
+    """T of the pair, an epsilon (`ratio` None) or a delta, and its standard error.
 
-
-def _order(c1: int, c2: int, runs: tuple[int, int], z: float, ratio: float | None, delta: float) -> tuple[float, float]:
-    """`(T, standard error)`: T is the epsilon (`ratio` None) or the delta at which the score of the pair equals z.
-
-    The squared score is Pearson's, so at the root `p1` and `p2` are Wilson limits at `z cos(angle)` and
-    `z sin(angle)`; the likelihood equation `tan(angle) = R sd2/sd1` fixes the angle.
+    The squared score is Pearson's, so where it equals z the constrained p1 and p2 are Wilson limits at `z cos(angle)`
+    and `z sin(angle)`; the likelihood equation `tan(angle) = R sd2/sd1` fixes the angle.
     """
 
     def at(angle: float) -> tuple[float, float, float, float, float]:
-        p1, p2 = _wilson(c1, runs[0], -z * math.cos(angle)), _wilson(c2, runs[1], z * math.sin(angle))
+        p1 = max(0.0, _wilson(c1, runs[0], -z * math.cos(angle)))
+        p2 = min(1.0, _wilson(c2, runs[1], z * math.sin(angle)))
         r = (p1 - delta) / max(p2, 1e-300) if ratio is None else ratio
         return p1, p2, r, math.sqrt(p1 * (1.0 - p1) / runs[0]), r * math.sqrt(p2 * (1.0 - p2) / runs[1])
 
@@ -178,267 +155,196 @@ def _order(c1: int, c2: int, runs: tuple[int, int], z: float, ratio: float | Non
     left, right = 0.0, math.pi / 2.0
     for _ in range(60):
         angle = (left + right) / 2.0
-        _, _, _, sd1, sd2 = at(angle)
+        *_, sd1, sd2 = at(angle)
         left, right = (angle, right) if sd2 * math.cos(angle) > sd1 * math.sin(angle) else (left, angle)
     p1, p2, r, sd1, sd2 = at(right)
-    if ratio is not None:
-        return p1 - ratio * p2, math.hypot(sd1, sd2)
-    return math.log(r), math.hypot(sd1, sd2) / (p1 - delta)
+    sd = math.hypot(sd1, sd2)
+    return (math.log(r), sd / (p1 - delta)) if ratio is None else (p1 - r * p2, sd)
 
 
-def _least_count(c2: Array, runs: tuple[int, int], z: float, ratio: float, delta: float) -> Array:
-    """`b`: for each c2 the least c1 whose score for `p1 <= ratio p2 + delta` reaches z (never more than that).
+def _crossing(test: Callable[[Array], NDArray[np.bool_]], left: Array, right: Array) -> Array:
+    """The point of [left, right], elementwise, from which on `test` holds (`right` if it never does)."""
+    for _ in range(48):
+        middle = (left + right) / 2.0
+        holds = test(middle)
+        left, right = np.where(holds, left, middle), np.where(holds, middle, right)
+    return right
 
-    With c2 fixed, the constrained estimate `p` of p2 rises with c1, and the score is `s sqrt(V)`,
+
+def _least_count(c2: Array, runs: Pair, z: float, ratio: float, delta: float) -> Array:
+    """`b`: for each c2 the least c1 whose score for `p1 <= ratio p2 + delta` reaches z; `m1 + 1` where none does.
+
+    With c2 fixed, the constrained estimate p of p2 rises with c1, and the score is `s sqrt(V)`,
     `s = m2 (p - c2/m2) / (ratio p (1-p))`, `V = p1 (1-p1)/m1 + ratio^2 p (1-p)/m2`. So one root in p is sought.
     """
-    m1, m2 = runs
-    share = c2 / m2
-    cap = min(1.0, (1.0 - delta) / ratio)
-    vertex = (ratio + (1.0 - 2.0 * delta) * m2 / m1) / (2.0 * ratio * (1.0 + m2 / m1))
-    # The score rises with c1 except, for m2 > ratio m1, towards c1 = m1; V held at its peak is then an upper bound.
-    falls = (cap < 1.0) & (2.0 * share * (1.0 - share) + (cap - share) * (1.0 - 2.0 * share - m2 / (m1 * ratio)) < 0.0)
+    (m1, m2), share, cap = runs, c2 / runs[1], min(1.0, (1.0 - delta) / ratio)
+    z *= 1.0 - 1e-9  # pairs tied with the observed one (its mirror image, say) stay in, whatever the rounding
 
     def variance(p: Array) -> Array:
         p1 = np.clip(ratio * p + delta, 0.0, 1.0)
         return p1 * (1.0 - p1) / m1 + ratio**2 * p * (1.0 - p) / m2
 
-    def bound(p: Array) -> Array:
-        return variance(np.where(falls, np.minimum(p, vertex), p))
+    def reached(p: Array) -> NDArray[np.bool_]:
+        return m2 * (p - share) * np.sqrt(variance(p)) >= z * ratio * p * (1.0 - p)
 
-    def reached(p: Array) -> Array:
-        return m2 * (p - share) * np.sqrt(bound(p)) >= z * ratio * p * (1.0 - p)
+    def falls(p: Array) -> NDArray[np.bool_]:
+        slope = ratio * (1.0 - 2.0 * (ratio * p + delta)) / m1 + ratio**2 * (1.0 - 2.0 * p) / m2
+        rise = 2.0 * variance(p) * ((p - share) ** 2 + share * (1.0 - share))
+        return rise + (p - share) * p * (1.0 - p) * slope < -1e-12 * rise
 
-    wilson = (share + z * z / (2 * m2) + z * np.sqrt(share * (1 - share) / m2 + (z / (2 * m2)) ** 2)) / (1 + z * z / m2)
-    left = np.maximum(share, -delta / ratio)
-    right = np.minimum(cap, wilson)  # the second sample alone reaches z at its Wilson limit
-    possible = (left <= cap) & ((wilson < cap) | reached(np.full_like(share, cap)))
-    left, right = np.minimum(left, right), np.maximum(left, right)
-    for _ in range(48):
-        p = (left + right) / 2.0
-        yes = reached(p)
-        left, right = np.where(yes, left, p), np.where(yes, p, right)
-    step = z * variance(right) / np.sqrt(np.maximum(bound(right), 1e-300))
-    exact = m1 * (ratio * share + delta + step)
+    possible = (share <= cap) & (-delta / ratio <= cap)
+    left = np.minimum(np.maximum(share, -delta / ratio), cap)
+    right = np.maximum(left, np.minimum(cap, _wilson(c2, m2, z)))  # there the second sample alone reaches z
+    if m2 > ratio * m1:  # only then may the score fall again, towards c1 = m1: look no further than its one peak
+        right = _crossing(falls, left, right)
+    possible &= reached(right)
+    exact = m1 * (ratio * share + delta + z * np.sqrt(variance(_crossing(reached, left, right))))
     # Rounded down by more than the arithmetic can be wrong: a pair let in by mistake does no harm.
     return np.where(possible, np.clip(np.ceil(exact - 1e-9 - 4e-15 * m1), 0.0, m1 + 1.0), m1 + 1.0)
 
 
-def _region(c1: int, c2: int, runs: tuple[int, int], alpha: float, ratio: float | None, delta: float) -> _Region:
+def _region(c1: int, c2: int, runs: Pair, alpha: float, ratio: float | None, delta: float) -> _Region:
     """The region of the observed pair; epsilon runs if `ratio` is None, else delta does."""
     m2 = runs[1]
     low, high = _clopper_pearson(c2, m2, _NUISANCE * alpha)
-    z = float(-ndtri(min(alpha, 0.45)))  # the order, not the level: any z > 0 is valid
+    z = float(-ndtri(min(alpha, 0.45)))  # only orders the pairs: any z > 0 would be valid
     root, scale = _order(c1, c2, runs, z, ratio, delta)
-
-    # Bernstein: beyond s standard deviations and s^2/3 counts lies at most exp(-s^2/2).
     s = math.sqrt(-2.0 * (math.log(_OUTSIDE) + math.log(alpha)))
     start = max(0, math.floor(m2 * low - s * math.sqrt(m2 * low * (1.0 - low)) - s * s / 3.0))
     stop = min(m2, math.ceil(m2 * high + s * math.sqrt(m2 * high * (1.0 - high)) + s * s / 3.0))
-    width = -(-(stop - start + 1) // _BLOCKS)
-    first = np.arange(start, stop + 1, width, dtype=float)
-    if root == -math.inf:
-        least = np.zeros_like(first)
-    else:
+    first = np.arange(start, stop + 1, -(-(stop - start + 1) // _BLOCKS), dtype=float)
+    least = np.zeros_like(first)
+    if root > -math.inf:
         least = _least_count(first, runs, z, *((math.exp(root), delta) if ratio is None else (ratio, root)))
         least = np.where(first <= c2, np.minimum(least, c1), least)
         least = np.minimum.accumulate(least[::-1])[::-1]
-    return _Region(first, least, runs, low, high, root, scale, alpha)
+    return _Region(first, least, runs, low, high, root, scale, alpha, s)
 
 
-# The supremum over the nuisance parameter --------------------------------------------------------------------------
+def _interpolation_error(runs: Pair, *ends: tuple[Array, Array]) -> Array:
+    """What interpolation at Chebyshev nodes between the ends of p1 and of p2 errs by at most, for any event.
 
-
-def _interpolation_error(region: _Region, ends1: tuple[Array, Array], ends2: tuple[Array, Array]) -> Array:
-    """What interpolation at Chebyshev nodes between the ends errs by at most, for any event.
-
-    The probability of an event, less 1/2, is in modulus at most `1/2 prod (|p_i| + |1 - p_i|)^m_i` at complex p, and
-    a function bounded by M on the ellipse of radius rho is interpolated to within `4 M rho^(1-n) / (rho-1)`. Distance
-    sums are convex, so a polygon around the ellipse bounds them at its corners; no end of [0, 1] is singular.
+    At complex p an event's probability, less 1/2, is at most `M = 1/2 prod (|p_i| + |1 - p_i|)^m_i`, and interpolation
+    errs by `4 M rho^(1-n) / (rho-1)` for M's maximum on the ellipse of radius rho. Distance sums are convex, so corners
+    of a polygon around it bound them. Unlike the Fisher information this stays finite at 0 and 1.
     """
-    circle = np.exp(1j * _CORNERS) / math.cos(math.pi / (2 * (len(_CORNERS) - 1)))
-    ellipse = ((_RADII + 1.0 / _RADII) * circle.real + 1j * (_RADII - 1.0 / _RADII) * circle.imag) / 2.0
-    logs = np.log(2.0 / (_RADII[:, 0] - 1.0)) - (_NODES - 1) * np.log(_RADII[:, 0])
-    for (a, c), runs in zip((ends1, ends2), region.runs, strict=True):
-        points = ((a + c) / 2.0)[:, None, None] + ((c - a) / 2.0)[:, None, None] * ellipse
+    logs = np.log(2.0 / (_RADII - 1.0)) - (_NODES - 1) * np.log(_RADII)
+    for m, (a, c) in zip(runs, ends, strict=True):
+        points = ((a + c) / 2.0)[:, None, None] + ((c - a) / 2.0)[:, None, None] * _ELLIPSES
         sums = (np.abs(points) + np.abs(1.0 - points)).max(axis=2)
-        logs = logs + runs * (np.log(np.maximum(sums, 1.0)) + 4e-16)
+        logs = logs + m * (np.log(np.maximum(sums, 1.0)) + 4e-16)
     return np.exp(np.minimum(logs.min(axis=1), 0.0))
 
 
 def _worst(region: _Region, ratio: float, delta: float) -> float:
-    """An upper bound on the p-value of the claim `p1 <= ratio p2 + delta`, slack at most 1.5e-3 alpha."""
-    if region.root == -math.inf:
-        return 1.0
-    alpha = region.alpha
+    """The p-value of `p1 <= ratio p2 + delta`: never too small, and near alpha too large by less than 5e-4 alpha."""
+    alpha, tolerance = region.alpha, max(_SUPREMUM * region.alpha, 1e-100)
     cap = min(1.0, (1.0 - delta) / ratio)
-    tolerance = max(_SUPREMUM * alpha, 1e-100)
 
-    def first_law(p2: Array) -> Array:
+    def law1(p2: Array) -> Array:
         return np.where(p2 >= cap, 1.0, np.minimum(1.0, ratio * p2 + delta))
 
-    # Where p1 is 1 the region, lower-closed in c2, only loses by a larger p2: the cap stands for all beyond it.
-    start, stop = region.low, min(region.high, cap)
-    best = float(_rejection(region, first_law(np.array([start])), np.array([start]))[0])
-    panels = np.array([[start], [stop]]) if start < stop else np.empty((2, 0))
+    # Where p1 is 1, a larger p2 only makes the region less likely (b rises): the cap stands for all beyond it.
+    panels = np.array([[region.low], [min(region.high, cap)]])
+    best = float(_rejection(region, law1(panels[0]), panels[0])[0])
+    panels = panels[:, panels[0] < panels[1]]
     while panels.size:
         a, c = panels
-        fine = _interpolation_error(region, (first_law(a), first_law(c)), (a, c)) <= tolerance
+        if len(a) > 32:  # one sample is far sharper: drop what the corner (p1 at c, p2 at a) proves to be no higher
+            middle = (a + c) / 2.0
+            best = max(best, float(_rejection(region, law1(middle), middle).max()))
+            a, c = panels[:, _rejection(region, law1(c), a) > best + tolerance]
+        fine = _interpolation_error(region.runs, (law1(a), law1(c)), (a, c)) <= tolerance
         if fine.any():
             nodes = ((a + c)[fine, None] + (c - a)[fine, None] * np.cos(_ANGLES)) / 2.0
-            values = _rejection(region, first_law(nodes.ravel()), nodes.ravel()).reshape(nodes.shape)
-            best = max(best, _highest(values @ _TO_FINE.T))
+            values = _rejection(region, law1(nodes.ravel()), nodes.ravel()).reshape(nodes.shape)
+            best = max(best, float((values @ _TO_FINE.T).max()))
         a, c = a[~fine], c[~fine]
-        if len(a) > 32:  # R is huge: drop what the corner (p1 at c, p2 at a) proves to be no higher
-            middle = (a + c) / 2.0
-            best = max(best, float(_rejection(region, first_law(middle), middle).max()))
-            keep = _rejection(region, first_law(c), a) > best + tolerance
-            a, c = a[keep], c[keep]
-        middle = (a + c) / 2.0
-        panels = np.array([np.r_[a, middle], np.r_[middle, c]])
-    return min(1.0, best * _BETWEEN_FINE + alpha * (_NUISANCE + _SUPREMUM + 2.0 * _OUTSIDE + _ROUNDING))
+        panels = np.array([np.r_[a, (a + c) / 2.0], np.r_[(a + c) / 2.0, c]])
+    return min(1.0, best * _BETWEEN + alpha * (_NUISANCE + _SUPREMUM + 2.0 * _OUTSIDE + _ROUNDING))
 
 
-def _highest(values: Array) -> float:
-    """The maximum over all rows, improved by the parabola through it and its neighbours."""
-    row, column = np.unravel_index(int(values.argmax()), values.shape)
-    top = float(values[row, column])
-    if not 0 < column < values.shape[1] - 1:
-        return top
-    before, after = float(values[row, column - 1]), float(values[row, column + 1])
-    bend = 2.0 * top - before - after
-    return top + (after - before) ** 2 / (8.0 * bend) if bend > 0.0 else top
+@lru_cache(maxsize=4096)
+def _bound(c1: int, c2: int, runs: Pair, alpha: float, epsilon: float | None, delta: float) -> float:
+    """The largest rejected value of the running parameter (epsilon if that is None, else delta), 0.0 if there is none.
 
-
-def _largest_rejected(p_value: Callable[[float], float], region: _Region, top: float) -> float:
-    """The largest x in [0, top) with `p_value(x) <= alpha`, met to 1e-5 alpha; 0.0 where there is none.
-
-    p_value rises, so whatever x ends up proved, every smaller one is. The secant runs on the normal scale, where the
-    p-value is all but a straight line.
+    alpha is met to 1e-5 of it, from below, by secants on the normal scale, where the p-value is nearly straight.
     """
-    alpha, slope = region.alpha, region.scale
-    goal = float(ndtri(alpha * (1.0 - 5e-6)))
-    low, high = 0.0, top
-    x, last = max(region.root, 0.0), None
+    ratio = None if epsilon is None else math.exp(epsilon)
+    region = _region(c1, c2, runs, alpha, ratio, delta)
+    goal, scale = float(ndtri(alpha * (1.0 - 5e-6))), region.scale
+    low, high, x, last, slope = 0.0, math.inf if ratio is None else 1.0, max(region.root, 0.0), None, scale
     for trial in range(200):
-        p = p_value(x)
-        here = float(ndtri(min(max(p, 1e-300), 1.0 - 1e-15)))
-        if p > alpha:
-            high = x
-        else:
-            low = x
-        if x == high == 0.0 or alpha * (1.0 - 1e-5) <= p <= alpha or high - low <= 1e-7 * region.scale:
+        p = _worst(region, math.exp(x), delta) if ratio is None else _worst(region, ratio, x)
+        low, high = (low, x) if p > alpha else (x, high)
+        if high == 0.0 or alpha * (1.0 - 1e-5) <= p <= alpha or high - low <= 1e-7 * scale:
             break
-        if last is not None and here != last[1] and (x - last[0]) / (here - last[1]) > 0.0:
+        here = float(ndtri(min(max(p, 1e-300), 1.0 - 1e-15)))
+        if last is not None and (x - last[0]) * (here - last[1]) > 0.0:
             slope = (x - last[0]) / (here - last[1])
-        last = x, here
-        x += min(max((goal - here) * slope, -8.0 * region.scale), 8.0 * region.scale)
+        last, x = (x, here), x + min(max((goal - here) * slope, -8.0 * scale), 8.0 * scale)
         if not low < x < high or trial > 20:
-            x = 0.0 if x <= 0.0 == low else (low + min(high, 2.0 * low + 1.0)) / 2.0
+            x = 0.0 if x <= low == 0.0 else (low + min(high, 2.0 * low + 1.0)) / 2.0
     return low
 
 
-# The three questions -----------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=4096)
-def _epsilon_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float, delta: float) -> float:
-    region = _region(c1, c2, runs, alpha, None, delta)
-    return _largest_rejected(lambda epsilon: _worst(region, math.exp(epsilon), delta), region, math.inf)
-
-
-@lru_cache(maxsize=4096)
-def _delta_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon: float) -> float:
-    if epsilon > _LARGE:
-        return 0.0
-    region = _region(c1, c2, runs, alpha, math.exp(epsilon), 0.0)
-    return _largest_rejected(lambda delta: _worst(region, math.exp(epsilon), delta), region, 1.0)
-
-
-@lru_cache(maxsize=4096)
-def _p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon: float, delta: float) -> float:
-    if epsilon > _LARGE:
-        return 1.0
+def _p_value(c1: int, c2: int, runs: Pair, alpha: float, epsilon: float, delta: float) -> float:
     p = _worst(_region(c1, c2, runs, alpha, None, delta), math.exp(epsilon), delta)
-    # Both numbers are upper bounds on one rising function; where they disagree about alpha, within the slack, the
-    # bound decides, and its decision is itself an upper bound.
-    if epsilon < _epsilon_bound(c1, c2, runs, alpha, delta):
-        return min(p, alpha)
-    return max(p, math.nextafter(alpha, 1.0))
+    # Bound and p lie above one rising function; where they disagree about alpha, within the slack, either is right.
+    return min(p, alpha) if epsilon < _bound(c1, c2, runs, alpha, None, delta) else max(p, math.nextafter(alpha, 1.0))
 
 
-def epsilon_lower_bound(
-    c1: ArrayLike, c2: ArrayLike, runs: float | tuple[float, float], delta: ArrayLike = 0.0, alpha: float = 0.05
-) -> Any:
-    """Certified lower bound on epsilon from one event's counts, `p1 <= e^epsilon p2 + delta` (docs/method.md, section 5).
+def _each(one: Callable[..., float], c1: Any, c2: Any, runs: Any, alpha: Any, epsilon: Any, delta: Any) -> Any:
+    """Checks what came in, then asks `one` about each pair of counts."""
 
-    With probability at least `1 - alpha` over the runs it is no larger than the true epsilon of that event. Always
-    finite; 0.0 where nothing is proved. `c1`, `c2` and `delta` broadcast, and scalars give a float; `runs` is one
-    number, or a pair with one number a side.
+    def checked(name: str, value: Any, least: float, most: float, wanted: str, whole: bool = False) -> NDArray[Any]:
+        v = np.asarray(value)
+        if v.dtype.kind not in "fiu" or not np.all((v >= least) & (v <= most) & ((v == np.floor(v)) | (not whole))):
+            raise InputError(f"{name} is {' '.join(repr(value).split())[:60]}: it must be {wanted}.")
+        return v
+
+    below_one = math.nextafter(1.0, 0.0)
+    sizes = checked("runs", runs, 1, _MOST_RUNS, "a whole number from 1 to 10^12, or a pair of them, one a side", True)
+    level = checked("alpha", alpha, 5e-324, below_one, "a number above 0 and below 1")
+    if sizes.shape not in ((), (2,)) or level.ndim:
+        raise InputError(f"runs must be one number or a pair, and alpha one number: found {sizes} and {level}.")
+    m1, m2 = np.broadcast_to(sizes, 2).astype(int).tolist()
+    first = checked("c1", c1, 0, m1, f"a whole number from 0 to the number of runs, {m1}", True)
+    second = checked("c2", c2, 0, m2, f"a whole number from 0 to the number of runs, {m2}", True)
+    slack = checked("delta", delta, 0.0, below_one, "at least 0 and below 1")
+    # Beyond 100 nothing can be proved: p1 may be 1 where p2 is 0 in effect.
+    ratio = np.minimum(checked("epsilon", epsilon, 0.0, 1.7e308, "finite and at least 0"), 100.0)
+    try:
+        asked = np.broadcast(first, second, ratio, slack)
+    except ValueError:
+        raise InputError("the shapes of c1, c2 and the claim do not fit together.") from None
+    answers = [one(int(a), int(b), (m1, m2), float(level), float(e), float(d)) for a, b, e, d in asked]
+    return np.array(answers, dtype=float).reshape(asked.shape) if asked.ndim else answers[0]
+
+
+def epsilon_lower_bound(c1: Many, c2: Many, runs: Runs, delta: Many = 0.0, alpha: float = 0.05) -> Any:
+    """Certified lower bound on epsilon in `p1 <= e^epsilon p2 + delta` (docs/method.md, section 5).
+
+    With probability at least `1 - alpha` it is not above the true one. Always finite; 0.0 where nothing is proved.
+    `c1`, `c2` and `delta` broadcast; scalars give a float. `runs` is one number, or a pair, one a side.
     """
-    return _each(_epsilon_bound, c1, c2, runs, alpha, delta=delta)
+    return _each(lambda a, b, m, level, _, d: _bound(a, b, m, level, None, d), c1, c2, runs, alpha, 0.0, delta)
 
 
-def delta_lower_bound(
-    c1: ArrayLike, c2: ArrayLike, runs: float | tuple[float, float], epsilon: ArrayLike, alpha: float = 0.05
-) -> Any:
+def delta_lower_bound(c1: Many, c2: Many, runs: Runs, epsilon: Many, alpha: float = 0.05) -> Any:
     """Certified lower bound on delta at this epsilon: the same event read the other way (docs/method.md, section 5).
 
-    Every value holds at `1 - alpha` on its own. The pairs are ordered by delta here and by epsilon in
-    `epsilon_lower_bound`, so the two may disagree by a hair about a claim that lies on the boundary.
+    Every value holds at `1 - alpha` on its own. Pairs are ordered by delta here, by epsilon in `epsilon_lower_bound`:
+    about a claim on the very edge the two may disagree.
     """
-    return _each(_delta_bound, c1, c2, runs, alpha, epsilon=epsilon)
+    return _each(_bound, c1, c2, runs, alpha, epsilon, 0.0)
 
 
-def claim_p_value(
-    c1: ArrayLike,
-    c2: ArrayLike,
-    runs: float | tuple[float, float],
-    epsilon: ArrayLike,
-    delta: ArrayLike = 0.0,
-    alpha: float = 0.05,
-) -> Any:
+def claim_p_value(c1: Many, c2: Many, runs: Runs, epsilon: Many, delta: Many = 0.0, alpha: float = 0.05) -> Any:
     """Valid p-value of the claim `p1 <= e^epsilon p2 + delta` (docs/method.md, section 5).
 
-    It is at most `alpha` exactly where `epsilon < epsilon_lower_bound(..., delta, alpha)`. `alpha` takes part because
-    the order of the pairs depends on it (through `z_{1-alpha}`) and because the nuisance interval costs `alpha/1000`,
-    which is also about the smallest value given; at any fixed alpha the p-value is valid at every level.
+    At most `alpha` exactly where `epsilon < epsilon_lower_bound(c1, c2, runs, delta, alpha)`. `alpha` takes part: it
+    orders the pairs (through `z_{1-alpha}`), and alpha/1000 goes to the nuisance interval, so no value is smaller. For
+    an alpha fixed beforehand the p-value is valid at every level.
     """
-    return _each(_p_value, c1, c2, runs, alpha, epsilon=epsilon, delta=delta)
-
-
-def _each(one: Callable[..., float], c1: Any, c2: Any, runs: Any, alpha: Any, **claim: Any) -> Any:
-    """Checks what came in, then asks `one` about each pair of counts."""
-    sizes = np.asarray(runs)
-    if sizes.shape not in ((), (2,)) or not _whole(sizes) or sizes.min() < 1 or sizes.max() > _MOST_RUNS:
-        raise InputError(f"runs is {runs!r}: it must be a whole number from 1 to 10^12, or a pair of them, one a side.")
-    m1, m2 = (int(m) for m in np.broadcast_to(sizes, 2))
-    if not (np.ndim(alpha) == 0 and np.asarray(alpha).dtype.kind in "fiu" and 0.0 < alpha < 1.0):
-        raise InputError(f"alpha is {alpha!r}: it must be a number between 0 and 1, both excluded.")
-    for name, counts, most in (("c1", c1, m1), ("c2", c2, m2)):
-        array = np.asarray(counts)
-        if not _whole(array) or (array.size and (array.min() < 0 or array.max() > most)):
-            raise InputError(f"{name} holds {_short(counts)}: counts must be whole numbers from 0 to runs, here {most}.")
-    for name, value in claim.items():
-        array = np.asarray(value)
-        good = array.dtype.kind in "fiu" and bool(np.all(np.isfinite(array) & (array >= 0)))
-        if not good or (name == "delta" and array.size and array.max() >= 1.0):
-            wanted = "from 0 up to, not including, 1" if name == "delta" else "finite and at least 0"
-            raise InputError(f"{name} is {_short(value)}: it must be {wanted}.")
-    try:
-        arrays = np.broadcast_arrays(c1, c2, *claim.values())
-    except ValueError:
-        shapes = ", ".join(str(np.shape(v)) for v in (c1, c2, *claim.values()))
-        raise InputError(f"the shapes {shapes} of c1, c2, {', '.join(claim)} do not fit together.") from None
-    rows = zip(*(array.ravel().tolist() for array in arrays), strict=True)
-    answers = [one(int(a), int(b), (m1, m2), float(alpha), *map(float, rest)) for a, b, *rest in rows]
-    return np.array(answers).reshape(arrays[0].shape) if arrays[0].ndim else answers[0]
-
-
-def _whole(array: NDArray[Any]) -> bool:
-    return array.dtype.kind in "iu" or (array.dtype.kind == "f" and bool(np.all(np.floor(array) == array)))
-
-
-def _short(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+    return _each(_p_value, c1, c2, runs, alpha, epsilon, delta)

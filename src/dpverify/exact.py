@@ -11,7 +11,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
+from scipy.special import betainc, betaincinv
 from scipy.stats import hypergeom
 
 from dpverify.buehler import epsilon_lower_bound
@@ -53,18 +53,35 @@ def columns(counts1: Any, counts2: Any, runs: Any) -> tuple[np.ndarray, np.ndarr
     return c1, c2
 
 
+def _beta_quantile(a: np.ndarray, b: np.ndarray, level: float) -> np.ndarray:
+    """SciPy's inverse of the incomplete beta function, checked: it misses for some large arguments (a = 1000, b = 10^9)."""
+    x = betaincinv(a, b, level)
+    wrong = ~(np.abs(betainc(a, b, x) - level) <= 1e-7 * min(level, 1 - level))
+    if wrong.any():
+        a, b = np.broadcast_arrays(a, b)
+        mean = a[wrong] / (a[wrong] + b[wrong])
+        low, high = np.zeros_like(mean), np.minimum(1.0, mean + 50 * np.sqrt(mean / (a[wrong] + b[wrong])))
+        for _ in range(100):
+            middle = (low + high) / 2
+            under = betainc(a[wrong], b[wrong], middle) < level
+            low, high = np.where(under, middle, low), np.where(under, high, middle)
+        x = np.array(x)
+        x[wrong] = high if level > 0.5 else low  # the side that errs outwards
+    return x
+
+
 def upper_limit(c: Any, runs: int, alpha: float) -> Any:
     """Clopper-Pearson, one-sided: the probability is at most this, at confidence 1 - alpha."""
     c = np.asarray(c, float)
     full = c >= runs
-    return np.where(full, 1.0, betaincinv(np.where(full, 1.0, c + 1), np.where(full, 1.0, runs - c), 1 - alpha))[()]
+    return np.where(full, 1.0, _beta_quantile(np.where(full, 1.0, c + 1), np.where(full, 1.0, runs - c), 1 - alpha))[()]
 
 
 def lower_limit(c: Any, runs: int, alpha: float) -> Any:
     """Clopper-Pearson, one-sided: the probability is at least this, at confidence 1 - alpha."""
     c = np.asarray(c, float)
     none = c <= 0
-    return np.where(none, 0.0, betaincinv(np.where(none, 1.0, c), np.where(none, 1.0, runs - c + 1), alpha))[()]
+    return np.where(none, 0.0, _beta_quantile(np.where(none, 1.0, c), np.where(none, 1.0, runs - c + 1), alpha))[()]
 
 
 # The paper's test.

@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.arrays import digitize, namespace, repeat
-from dpverify.errors import InputError
 from dpverify.region import Region
 
 OUTSIDE, NONFINITE, FIRST = 0, 1, 2
 HASHED = 1 << 63
-PARTITIONS = ("auto", "grid", "equal-mass", "atoms")
 
 
 class Atoms(NamedTuple):
@@ -266,6 +264,11 @@ def equal_mass(region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = 
     )
 
 
+def with_cells(region: Region, tree: Tree, nonfinite: bool) -> Partition:
+    """The leaves of a tree and the complement of the region; atoms are the tree's own affair."""
+    return _assemble(region, tree, [int(tree.leaf.max()) + 1], [], nonfinite)
+
+
 def _median_split(points: np.ndarray, spread: np.ndarray) -> tuple[int, float] | None:
     """The coordinate and the place between two values nearest to its median; None where nothing can be split."""
     if len(points) < 2:
@@ -305,10 +308,8 @@ def make_partition(kind: str, region: Region, pilot: np.ndarray, resolution: int
         atoms = find_atoms(pilot.reshape(len(pilot), -1))
         held = [np.isin(pilot.reshape(len(pilot), -1)[:, j], values).mean() for j, values in enumerate(atoms)]
         kind = "atoms" if min(held) > 0.5 else "equal-mass"
-    if kind == "atoms":
-        return grid(region, pilot, 1, nonfinite)
     if kind == "grid":
         return grid(region, pilot, resolution or 2, nonfinite)
-    if kind == "equal-mass":
-        return equal_mass(region, pilot, resolution or 64, nonfinite)
-    raise InputError(f"partition: found {kind!r}; expected one of {', '.join(PARTITIONS)}")
+    if kind == "atoms":
+        return grid(region, pilot, 1, nonfinite)
+    return equal_mass(region, pilot, resolution or 64, nonfinite)

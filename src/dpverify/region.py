@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import bdtr
 
-from dpverify.arrays import namespace
+from dpverify.arrays import namespace, rows_times
 from dpverify.ellipsoid import minimum_volume_ellipsoid
 from dpverify.errors import InputError
 
@@ -66,7 +66,7 @@ class Region(NamedTuple):
         """For samples (runs, K, d): which lie in the ellipsoid of every step."""
         xp = namespace(x)
         u = _by_step(x, self.A) - self.b[:, None]
-        inside = (xp.einsum("kni,kni->kn", u, u) <= 1).all(0)
+        inside = ((xp.abs(u[..., 0]) if x.shape[-1] == 1 else xp.einsum("kni,kni->kn", u, u)) <= 1).all(0)
         if xp is np and not self.pins.any():
             return inside
         pinned = xp.abs(_by_step(x, self.pins) - self.values[:, None])
@@ -77,6 +77,8 @@ def _by_step(x: Any, matrices: Any) -> Any:
     """Each step's matrix applied to that step of every run: (K, runs, d)."""
     if x.shape[-1] == 1:  # no matrix product for numbers
         return x.swapaxes(0, 1) * matrices
+    if namespace(x) is np:
+        return np.stack([rows_times(x[:, k], matrix.T) for k, matrix in enumerate(matrices)])
     return namespace(x).matmul(x.swapaxes(0, 1), matrices.swapaxes(1, 2))
 
 

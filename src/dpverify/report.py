@@ -31,6 +31,7 @@ from dpverify.exact import (
     paper_lambda,
     upper_limit,
 )
+from dpverify.partition import Partition
 from dpverify.selection import Event
 from dpverify.settings import Settings
 from dpverify.words import cell_number, describe, figure, percent
@@ -57,6 +58,7 @@ class Witness:
     runs: int
     alpha: float
     text: str
+    shape: tuple[int, int]  # steps and dimensions of one output
 
     @property
     def direction(self) -> tuple[int, int]:
@@ -78,24 +80,21 @@ class Witness:
 
     @property
     def cell(self) -> int | None:
-        """The code of the cell, where the event is a single one."""
-        return int(self.event.codes[0]) if self.event.codes.size == 1 else None
+        """The code of the cell, where the event is a single one of a given partition."""
+        single = self.event.codes.size == 1 and isinstance(self.event.partition, Partition)
+        return int(self.event.codes[0]) if single else None
 
     @property
     def step(self) -> int | None:
         """The only step that the event looks at; None where it looks at several."""
-        return 0 if self.event.partition.region.centre.shape[0] == 1 else None
+        return 0 if self.shape[0] == 1 else None
 
     def contains(self, samples: Any) -> np.ndarray:
         """Which runs of (runs,), (runs, d) or (runs, K, d) fall into the event."""
-        shape = self.event.partition.region.centre.shape
-        samples = np.asarray(samples, float)
-        try:
-            return self.event.contains(samples.reshape(-1, *shape))
-        except ValueError:
-            raise InputError(
-                f"samples: found shape {samples.shape}; expected runs of {shape[0]} steps in {shape[1]} dimensions"
-            ) from None
+        samples, (steps, dimension) = np.asarray(samples, float), self.shape
+        if samples.size % (steps * dimension) or (samples.ndim > 1 and samples.shape[-1] != dimension):
+            raise InputError(f"samples: found shape {samples.shape}; expected runs of {steps} steps in {dimension} dimensions")
+        return self.event.contains(samples.reshape(-1, steps, dimension))
 
 
 @dataclass(frozen=True)
@@ -321,4 +320,4 @@ def check_claim(settings: Settings, epsilon: float | None, delta: float) -> None
 
 
 def make_witness(event: Event, counts: tuple[int, int], runs: int, alpha: float, examples: np.ndarray) -> Witness:
-    return Witness(event, counts, runs, alpha, describe(event, examples))
+    return Witness(event, counts, runs, alpha, describe(event, examples), examples.shape[1:])

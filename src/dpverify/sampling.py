@@ -14,10 +14,17 @@ import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -187,27 +194,42 @@ def rmse(truth: Any) -> Callable[[Any], Any]:
     return Rmse(truth.reshape(1, -1) if truth.ndim < 2 else truth)
 
 
-class Tally(NamedTuple):
-    """What a block comes to: counts in each partition, and the sums of the error and its square."""
+class Meter(Protocol):
+    """Something that turns a block into a part that can be merged: counts, a table, extremes."""
 
-    counts: tuple[Counts, ...]
+    def measure(self, samples: Any, /) -> Any: ...
+
+
+class Cells(NamedTuple):
+    """Counts the runs in each cell of a partition."""
+
+    partition: Any
+
+    def measure(self, samples: Any) -> Counts:
+        return count(self.partition, samples, self.partition.size)
+
+
+class Tally(NamedTuple):
+    """What a block comes to: a part for each meter, and the sums of the error and its square."""
+
+    parts: tuple[Any, ...]
     error: tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Count:
-    partitions: tuple[Any, ...]
+class Measure:
+    meters: tuple[Meter, ...]
     error: Callable[[Any], Any] | None = None
 
     def __call__(self, samples: Any) -> Tally:
-        counts = tuple(count(p, samples, p.size) for p in self.partitions)
+        parts = tuple(meter.measure(samples) for meter in self.meters)
         if self.error is None:
-            return Tally(counts, (0.0, 0.0))
+            return Tally(parts, (0.0, 0.0))
         with wide(samples):
             errors = np.asarray(self.error(samples), float)
         if errors.shape != samples.shape[:1]:
             raise InputError(f"error: found shape {errors.shape}; expected one number a run, {samples.shape[:1]}")
-        return Tally(counts, (float(errors.sum()), float((errors**2).sum())))
+        return Tally(parts, (float(errors.sum()), float((errors**2).sum())))
 
 
 def probe(source: Source) -> tuple[Source, dict[tuple[int, int], np.ndarray], str]:
@@ -241,22 +263,31 @@ def collect_samples(
 
 
 class Tallies(NamedTuple):
-    """A stage counted: for each side the counts in each partition; mean error and its standard error."""
+    """A stage summed: for each side a part for each meter; the mean error of each side and its standard error."""
 
-    counts: tuple[tuple[Counts, ...], tuple[Counts, ...]]
+    parts: tuple[tuple[Any, ...], tuple[Any, ...]]
     error: tuple[tuple[float, float], tuple[float, float]] | None
 
 
-def collect_counts(source: Source, stage: str, runs: int, count: Count, workers: Workers, progress: Progress) -> Tallies:
-    adders = tuple(tuple(Adder() for _ in count.partitions) for _ in SIDES)
+def collect(
+    source: Source,
+    stage: str,
+    runs: int,
+    measure: Measure,
+    workers: Workers,
+    progress: Progress,
+    known: Collection[tuple[int, int]] = (),
+) -> Tallies:
+    """The sums over the blocks of a stage, but for the `known` ones."""
+    adders = tuple(tuple(Adder() for _ in measure.meters) for _ in SIDES)
     errors: tuple[dict[int, tuple[float, float]], ...] = ({}, {})
-    for side, block, tally in run_stage(source, stage, runs, count, workers, progress):
-        for adder, part in zip(adders[side], tally.counts, strict=True):
+    for side, block, tally in run_stage(source, stage, runs, measure, workers, progress, known=known):
+        for adder, part in zip(adders[side], tally.parts, strict=True):
             adder.add(part)
         errors[side][block] = tally.error
-    counts = tuple(tuple(adder.sum() for adder in side) for side in adders)
-    if count.error is None:
-        return Tallies(counts, None)  # type: ignore[arg-type]
+    parts = tuple(tuple(adder.sum() for adder in side) for side in adders)
+    if measure.error is None:
+        return Tallies(parts, None)  # type: ignore[arg-type]
     means = []
     for side in errors:
         # Floats are summed in the order of the blocks: the same sum whoever drew them, and when.
@@ -264,4 +295,4 @@ def collect_counts(source: Source, stage: str, runs: int, count: Count, workers:
         mean = total / runs
         spread = math.sqrt(max(squares / runs - mean**2, 0.0) / max(runs - 1, 1))
         means.append((float(mean), spread))
-    return Tallies(counts, tuple(means))  # type: ignore[arg-type]
+    return Tallies(parts, tuple(means))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which event is tested: candidates compete on the selection runs, the winner and its direction are frozen.
+"""Which event is tested: candidates compete on held-out selection runs; the winner and its direction are frozen.
 
 The paper's selector takes the cell with the smallest p-value at one fixed epsilon (Algorithm 4). Ours takes the event
 that promises the highest bound from the planned test runs (docs/method.md, section 5).
@@ -12,19 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from dpverify.arrays import Counts, add_counts, codes_of, occupied
-from dpverify.exact import p_values
+from dpverify.arrays import EXTREMES, Counts, Extremes, codes_of, digitize, occupied
+from dpverify.errors import InputError
+from dpverify.exact import epsilon_upper_bound, frontier, frontier_bound, p_values
 from dpverify.partition import Partition
+from dpverify.scores import Levels, Score
 
 LARGEST_UNION = 4096  # cells; an event of more is noise, and too long to write down
 CHARGE = 2.5  # standard errors charged to every candidate, or the luckiest tiny event would win
+FINE = 1024  # levels of a score while it competes
+COARSE = (16, 32, 64, 128, 256)  # levels that the bound on the partition may have
 
 
 @dataclass(frozen=True)
 class Event:
     """A union of cells, and the side that is expected to fall into it more often: plain data."""
 
-    partition: Partition
+    partition: Partition | Levels
     codes: np.ndarray
     direction: int  # 0: the first data set, 1: the second
 
@@ -35,30 +39,39 @@ class Event:
         return int(counts.of(self.codes).sum())
 
 
+class Aim(NamedTuple):
+    """What a promise is measured by: the planned test runs, and the claim's delta and level."""
+
+    planned: int
+    delta: float
+    alpha: float
+
+
+def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim) -> np.ndarray:
+    """The epsilon bound that the planned runs are expected to give for p1 <= e^eps p2 + delta, less a charge.
+
+    Normal approximations suffice: a promise only chooses, it proves nothing.
+    """
+    f1, f2 = (np.asarray(c1) + 0.5) / (selected + 1), (np.asarray(c2) + 0.5) / (selected + 1)
+    excess = f1 - aim.delta
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = f1 * (1 - f1) / excess**2 + (1 - f2) / f2
+        spread = -ndtri(aim.alpha) * np.sqrt(variance / aim.planned) + CHARGE * np.sqrt(variance / selected)
+        return np.where(excess > 0, np.log(np.maximum(excess, 1e-300) / f2) - spread, -np.inf)
+
+
+# Cells of a given partition.
+
+
 class SelectionCounts(NamedTuple):
-    """Both sides' counts of one half of the selection runs."""
+    """Both sides' counts of some selection runs."""
 
     first: Counts
     second: Counts
     runs: int
 
 
-def promised_bound(c1: Any, c2: Any, selected: int, planned: int, delta: float, alpha: float) -> np.ndarray:
-    """The epsilon bound that `planned` test runs are expected to give for p1 <= e^eps p2 + delta, less a charge.
-
-    Normal approximations suffice: a promise only chooses, it proves nothing.
-    """
-    f1, f2 = (np.asarray(c1) + 0.5) / (selected + 1), (np.asarray(c2) + 0.5) / (selected + 1)
-    excess = f1 - delta
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = f1 * (1 - f1) / excess**2 + (1 - f2) / f2
-        spread = -ndtri(alpha) * np.sqrt(variance / planned) + CHARGE * np.sqrt(variance / selected)
-        return np.where(excess > 0, np.log(np.maximum(excess, 1e-300) / f2) - spread, -np.inf)
-
-
-def paper_selector(
-    partition: Partition, both: SelectionCounts, epsilon: float, rng: np.random.Generator
-) -> Event:
+def paper_selector(partition: Partition, both: SelectionCounts, epsilon: float, rng: np.random.Generator) -> Event:
     """Algorithm 4: the cell with the smallest of all p-values at one fixed epsilon."""
     codes = occupied(both.first, both.second)
     forward, backward = p_values(both.first.of(codes), both.second.of(codes), both.runs, epsilon, rng)
@@ -66,52 +79,137 @@ def paper_selector(
     return Event(partition, codes[[worst]], int(backward[worst] < forward[worst]))
 
 
-def best_cell(partition: Partition, both: SelectionCounts, planned: int, delta: float, alpha: float) -> Event:
+def best_cell(partition: Partition, both: SelectionCounts, aim: Aim) -> tuple[float, Event]:
     codes = occupied(both.first, both.second)
     c = both.first.of(codes), both.second.of(codes)
-    promises = np.stack(
-        [promised_bound(c[side], c[1 - side], both.runs, planned, delta, alpha) for side in (0, 1)]
-    )
+    promises = np.stack([promised_bound(c[side], c[1 - side], both.runs, aim) for side in (0, 1)])
     direction, cell = np.unravel_index(int(np.argmax(promises)), promises.shape)
-    return Event(partition, codes[[cell]], int(direction))
+    return float(promises[direction, cell]), Event(partition, codes[[cell]], int(direction))
 
 
 def best_union(
-    partition: Partition, train: SelectionCounts, cut: SelectionCounts, planned: int, delta: float, alpha: float
-) -> Event:
-    """One half of the selection runs orders the cells by their ratio, the other picks how many of them, and which way."""
-    codes = occupied(train.first, train.second)
+    partition: Partition, train: SelectionCounts, cut: SelectionCounts, aim: Aim
+) -> tuple[float, Event]:
+    """Training runs order the cells by their ratio, held-out runs pick how many of them, and which way."""
+    codes = occupied(train.first, train.second, cut.first, cut.second)
     trained = train.first.of(codes), train.second.of(codes)
-    best, winner = -np.inf, None
+    held = cut.first.of(codes), cut.second.of(codes)
+    best: tuple[float, Event] | None = None
     for side in (0, 1):
         order = np.argsort(-(trained[side] + 0.5) / (trained[1 - side] + 0.5), kind="stable")[:LARGEST_UNION]
-        c = np.cumsum(cut.first.of(codes)[order]), np.cumsum(cut.second.of(codes)[order])
-        promises = promised_bound(c[side], c[1 - side], cut.runs, planned, delta, alpha)
+        c = np.cumsum(held[0][order]), np.cumsum(held[1][order])
+        promises = promised_bound(c[side], c[1 - side], cut.runs, aim)
         at = int(np.argmax(promises))
-        if winner is None or promises[at] > best:
-            best, winner = promises[at], Event(partition, np.sort(codes[order[: at + 1]]), side)
+        if best is None or promises[at] > best[0]:
+            best = float(promises[at]), Event(partition, np.sort(codes[order[: at + 1]]), side)
+    assert best is not None
+    return best
+
+
+# Level sets of a score.
+
+
+class Ruler(NamedTuple):
+    """A score with fine edges: measures how many runs lie between them."""
+
+    score: Score
+    edges: np.ndarray
+
+    def measure(self, samples: Any) -> Ruled:
+        values = score_values(self.score, samples)
+        table = np.bincount(digitize(self.edges, values), minlength=self.edges.size + 1)
+        return Ruled(table, Extremes.of(values))
+
+
+class Ruled(NamedTuple):
+    table: np.ndarray
+    extremes: Extremes
+
+
+class Heat(NamedTuple):
+    """A score's held-out counts, one column a side: runs in each level, and the extremes."""
+
+    table: tuple[np.ndarray, np.ndarray]
+    extremes: tuple[Extremes, Extremes]
+    runs: int
+
+
+def score_values(score: Score, samples: Any) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(score.values(np.asarray(samples).reshape(len(samples), -1)), float)
+    if values.shape != (len(samples),) or np.isnan(values).any():
+        found = "NaN" if values.shape == (len(samples),) else f"shape {values.shape}"
+        raise InputError(f"events: the score gave {found}; expected one number a run, ({len(samples)},)")
+    return values
+
+
+def fine_edges(values: np.ndarray, most: int = FINE) -> np.ndarray:
+    """Edges between distinct values of the training runs, near their quantiles; each on a value, closed above."""
+    distinct = np.unique(values)
+    if distinct.size > most:
+        distinct = np.unique(np.quantile(values, np.linspace(0, 1, most + 1), method="inverted_cdf"))
+    return distinct[:-1] if distinct.size > 1 else distinct
+
+
+def cuts(heat: Heat, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Thresholds t, and how many runs of each side lie above each: at the edges, and at the values in the tails."""
+    above = [heat.runs - np.cumsum(table)[:-1] for table in heat.table]
+    thresholds, counts = [edges], [np.stack(above)]
+    top = max(e.high[0] if e.high.size == EXTREMES else -np.inf for e in heat.extremes)
+    bottom = min(e.low[-1] if e.low.size == EXTREMES else np.inf for e in heat.extremes)
+    high = np.unique(np.concatenate([e.high for e in heat.extremes]))
+    low = np.unique(np.concatenate([e.low for e in heat.extremes]))
+    high, low = high[high >= top], low[low < bottom]
+    thresholds.append(high)
+    counts.append(np.stack([e.high.size - np.searchsorted(e.high, high, side="right") for e in heat.extremes]))
+    thresholds.append(low)
+    counts.append(heat.runs - np.stack([np.searchsorted(e.low, low, side="right") for e in heat.extremes]))
+    return np.concatenate(thresholds), *np.concatenate(counts, axis=1)
+
+
+class Cut(NamedTuple):
+    """The best event of a score: {score > threshold} for direction 0, {score <= threshold} for direction 1."""
+
+    promise: float
+    score: Score
+    threshold: float
+    direction: int
+
+    def event(self, levels: Levels | None = None) -> Event:
+        """As a union of the given level sets, of which the threshold must be an edge; or of just two."""
+        levels = levels or Levels(self.score, np.array([self.threshold]))
+        at = int(np.searchsorted(levels.edges, self.threshold))
+        codes = np.arange(at + 1, levels.size) if self.direction == 0 else np.arange(at + 1)
+        return Event(levels, codes, self.direction)
+
+
+def best_cut(score: Score, edges: np.ndarray, heat: Heat, aim: Aim) -> Cut:
+    thresholds, c1, c2 = cuts(heat, edges)
+    n = heat.runs
+    promises = np.stack([promised_bound(c1, c2, n, aim), promised_bound(n - c2, n - c1, n, aim)])
+    direction, at = np.unravel_index(int(np.argmax(promises)), promises.shape)
+    return Cut(float(promises[direction, at]), score, float(thresholds[at]), int(direction))
+
+
+def bounding_levels(cut: Cut, edges: np.ndarray, heat: Heat, aim: Aim, resolution: int | None) -> Levels:
+    """Level sets for the bound on the partition, with the event's threshold among the edges.
+
+    Many cells say more and bound worse: of several numbers the one with the smallest promised bound is taken.
+    """
+    share = np.cumsum(heat.table[0] + heat.table[1])[:-1] / (2 * heat.runs)
+    best, winner = np.inf, None
+    for number in (resolution,) if resolution else COARSE:
+        places = np.unique(np.clip(np.searchsorted(share, np.arange(1, number) / number), 0, edges.size - 1))
+        chosen = np.unique(np.append(edges[places], cut.threshold))
+        group = np.searchsorted(chosen, np.append(edges, np.inf))
+        expected = [np.floor(np.bincount(group, t, chosen.size + 1) * aim.planned / heat.runs) for t in heat.table]
+        if aim.delta == 0:
+            promise = epsilon_upper_bound(*expected, aim.planned, 0.0, aim.alpha)
+        else:
+            epsilon = max(cut.promise, 0.0)
+            lines = (frontier(*pair, aim.planned) for pair in (expected, expected[::-1]))
+            promise = max(frontier_bound(line, epsilon, aim.alpha) for line in lines)
+        if winner is None or promise < best:
+            best, winner = promise, Levels(cut.score, chosen)
     assert winner is not None
     return winner
-
-
-def select(
-    partition: Partition,
-    train: SelectionCounts,
-    cut: SelectionCounts,
-    *,
-    events: str,
-    epsilon: float | None,
-    delta: float,
-    alpha: float,
-    planned: int,
-    rng: np.random.Generator,
-) -> Event:
-    """The event that is tested, from the two halves of the selection runs."""
-    if epsilon is None and events != "cell":
-        return best_union(partition, train, cut, planned, delta, alpha)
-    both = SelectionCounts(
-        add_counts([train.first, cut.first]), add_counts([train.second, cut.second]), train.runs + cut.runs
-    )
-    if epsilon is not None:
-        return paper_selector(partition, both, epsilon, rng)
-    return best_cell(partition, both, planned, delta, alpha)

@@ -11,8 +11,8 @@ from typing import Any
 from dpverify.errors import InputError
 
 CHOICES = {
-    "partition": ("auto", "grid", "equal-mass", "atoms"),
-    "events": ("auto", "cell", "union"),
+    "partition": ("auto", "grid", "equal-mass", "tree", "atoms"),
+    "events": ("auto", "cell", "union", "score"),
     "test": ("exact", "thinned"),
     "nonfinite": ("error", "event"),
 }
@@ -40,7 +40,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices:
+            if value not in choices and not (name == "events" and callable(value)):
                 raise InputError(f"{name}: found {value!r}; expected one of {', '.join(map(repr, choices))}")
         for name in ("alpha", "beta", "gamma"):
             value = getattr(self, name)
@@ -53,6 +53,8 @@ class Settings:
             if not (_is_number(value) and int(value) == value and value >= least):
                 raise InputError(f"{name}: found {value!r}; expected a whole number from {least} up")
             object.__setattr__(self, name, int(value))
+        if self.partition == "tree" and self.selection_epsilon is not None:
+            raise InputError('partition: found "tree" with selection_epsilon; a tree grows on selection runs; use "grid"')
         if not isinstance(self.joint, bool):
             raise InputError(f"joint: found {self.joint!r}; expected True or False")
         epsilon = self.selection_epsilon

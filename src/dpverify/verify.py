@@ -13,16 +13,27 @@ import numpy as np
 import scipy
 
 from dpverify.arrays import Counts, occupied
+from dpverify.contest import Contest, choose, choose_cell
 from dpverify.errors import InputError, Warning
 from dpverify.exact import eta_upper_bound, lower_limit
 from dpverify.mechanism import Mechanism, is_seeded, name_of, read_only
-from dpverify.partition import OUTSIDE, Partition, make_partition
+from dpverify.partition import Partition, make_partition
 from dpverify.progress import Progress
 from dpverify.region import Region, exact_scenario_size, high_likely_set, scenario_size
 from dpverify.report import OnPartition, Report, answers, check_claim, make_witness
-from dpverify.sampling import Count, Source, check_pickles, collect_counts, collect_samples, default_block
-from dpverify.sampling import open_workers, probe
-from dpverify.selection import SelectionCounts, select
+from dpverify.sampling import (
+    Cells,
+    Measure,
+    Source,
+    check_pickles,
+    collect,
+    collect_samples,
+    default_block,
+    open_workers,
+    probe,
+)
+from dpverify.scores import Inside, Levels
+from dpverify.selection import Aim
 from dpverify.settings import Settings
 
 SELECTION = 102  # spawn key of the paper's thinned selection
@@ -71,41 +82,36 @@ def verify(
             region, points = make_region(pilot)
             clock.lap("pilot")
 
-            # EventList (Algorithm 2)
-            nonfinite = settings.nonfinite == "event"
-            partition = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
-            clock.lap("partition")
+            # EventList (Algorithm 2): a partition is given, or the winner's own cells will be bounded
+            one_cell = settings.selection_epsilon is not None or settings.events == "cell"
+            given = None
+            if settings.partition != "tree" and (one_cell or settings.partition != "auto"):
+                nonfinite = settings.nonfinite == "event"
+                given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
 
-            # WorstEvent (Algorithm 4), from selection runs: one half orders the cells, the other chooses
-            counter = Count((partition,))
-            halves = [settings.select_runs // 2, settings.select_runs - settings.select_runs // 2]
-            train, cut = (
-                SelectionCounts(*(side[0] for side in collect_counts(source, stage, runs, counter, workers, show).counts), runs)
-                for stage, runs in zip(("train", "cut"), halves, strict=True)
-            )
-            rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
-            event = select(
-                partition,
-                train,
-                cut,
-                events=str(settings.events),
-                epsilon=settings.selection_epsilon,
-                delta=delta,
-                alpha=settings.alpha,
-                planned=settings.test_runs,
-                rng=rng,
-            )
+            # WorstEvent (Algorithm 4), from selection runs: candidates are trained on one half and cut on the other
+            aim = Aim(settings.test_runs, delta, settings.alpha)
+            contest = Contest(source, settings, region, aim, workers, show)
+            if given is not None and one_cell:
+                rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
+                event, partition = choose_cell(contest, given, rng)
+            else:
+                event, partition = choose(contest, given)
             clock.lap("selection")
 
             # HypothesisTest (Algorithm 5), from fresh runs: the event and its direction are frozen now
-            tested = collect_counts(source, "test", settings.test_runs, Count((partition,), error), workers, show)
-            (c1,), (c2,) = tested.counts
+            meters = Cells(partition), Cells(event.partition), Cells(Inside(region))
+            if event.partition is partition:
+                meters = meters[0], meters[2]
+            tested = collect(source, "test", settings.test_runs, Measure(meters, error), workers, show)
+            (c1, *_, in1), (c2, *_, in2) = tested.parts
+            witnessed = event.count(tested.parts[0][len(meters) - 2]), event.count(tested.parts[1][len(meters) - 2])
             clock.lap("test")
     finally:
         show.close()
 
-    witness = make_witness(event, (event.count(c1), event.count(c2)), settings.test_runs, settings.alpha, points)
-    on_partition = bound_partition(partition, c1, c2, settings)
+    witness = make_witness(event, witnessed, settings.test_runs, settings.alpha, points)
+    on_partition = bound_partition(partition, (c1, c2), (in1, in2), settings)
     eta = eta_upper_bound(np.concatenate([c1.counts, c2.counts]), settings.test_runs, settings.alpha)
     notes = remarks(mechanism, pilot, c1, c2)
     if not is_seeded(mechanism):
@@ -150,14 +156,15 @@ def make_region(pilot: list[np.ndarray]) -> tuple[Region, np.ndarray]:
     return high_likely_set(finite), finite
 
 
-def bound_partition(partition: Partition, c1: Counts, c2: Counts, settings: Settings) -> OnPartition:
+def bound_partition(
+    partition: Partition | Levels, cells: tuple[Counts, Counts], inside: tuple[Counts, Counts], settings: Settings
+) -> OnPartition:
     """The test counts as distinct pairs, and the region's mass: the least of the two sides is fixed, so no split."""
-    codes = occupied(c1, c2)
+    codes = occupied(*cells)
     radix = settings.test_runs + 1  # a pair of counts as one number: sorting pairs is slow
-    pairs, number = np.unique(c1.of(codes) * radix + c2.of(codes), return_counts=True)
+    pairs, number = np.unique(cells[0].of(codes) * radix + cells[1].of(codes), return_counts=True)
     m, alpha = settings.test_runs, settings.alpha
-    outside = [int(c.of(np.array([OUTSIDE]))[0]) + int(c.of(np.array([1]))[0]) for c in (c1, c2)]
-    mass = min(float(lower_limit(m - out, m, REGION_SHARE * alpha)) for out in outside)
+    mass = min(float(lower_limit(counts.of(np.array([1]))[0], m, REGION_SHARE * alpha)) for counts in inside)
     return OnPartition(pairs // radix, pairs % radix, number, m, (1 - REGION_SHARE) * alpha, partition.number, mass)
 
 

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from dpverify.partition import FIRST, HASHED, NONFINITE, OUTSIDE
+from dpverify.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Partition
+from dpverify.scores import Additive, CellScore, Levels, Linear, Quadratic, Score, UserScore
 from dpverify.selection import Event
 
 PIECES = 4  # longer lists are cut
@@ -24,6 +25,8 @@ def percent(x: float) -> str:
 def between(name: str, low: float, high: float) -> str:
     if low == high:
         return f"{name} = {figure(low)}"
+    if np.nextafter(low, math.inf) == high:  # the bin of an atom
+        return f"{name} = {figure(high)}"
     if low == -math.inf:
         return f"{name} <= {figure(high)}"
     if high == math.inf:
@@ -42,21 +45,64 @@ def coordinate_names(steps: int, dimension: int) -> list[str]:
 
 
 def describe(event: Event, examples: np.ndarray) -> str:
-    """What the event is; `examples` (pilot runs) stand for cells whose code can't be taken apart."""
-    partition = event.partition
-    if event.codes.size == 1:
-        return _cell(event, int(event.codes[0]), examples)
+    """What the event is; `examples` (pilot runs) stand for cells whose code can't be taken apart, and for the shape."""
+    if isinstance(event.partition, Levels):
+        return _levels(event, event.partition, examples)
+    return _cells(event.partition, event.codes, examples)
+
+
+def _cells(partition: Partition, codes: np.ndarray, examples: np.ndarray) -> str:
+    if codes.size == 1:
+        return _cell(partition, int(codes[0]), examples)
     if partition.region.centre.size == 1 and partition.size != HASHED:
-        return _on_a_line(event, examples)
-    return f"a union of {event.codes.size} of the partition's {cell_number(partition.number)} cells"
+        return _on_a_line(partition, codes, examples)
+    return f"a union of {codes.size} of the partition's {cell_number(partition.number)} cells"
+
+
+def _levels(event: Event, levels: Levels, examples: np.ndarray) -> str:
+    above = event.codes[-1] == levels.size - 1 and event.codes.size < levels.size
+    threshold = levels.edges[event.codes[0] - 1] if above else levels.edges[min(event.codes[-1], levels.edges.size - 1)]
+    score, names = levels.score, coordinate_names(*examples.shape[1:])
+    if isinstance(score, CellScore):
+        inside = np.isin(np.searchsorted(levels.edges, score.numbers), event.codes)
+        if np.isin(np.searchsorted(levels.edges, score.other), event.codes):
+            outside = score.cells[~inside]
+            return f"anything but {_cells(score.partition, outside, examples)}" if outside.size else "any estimate"
+        return _cells(score.partition, score.cells[inside], examples)
+    if isinstance(score, Linear) and score.weights.size == 1 and score.weights[0]:
+        cut = float(threshold / score.weights[0])
+        high = above == (score.weights[0] > 0)
+        return between("output", cut, math.inf) if high else between("output", -math.inf, cut)
+    if isinstance(score, Additive) and score.features.whiten is None and score.coordinates.size == 1:
+        inside = np.isin(np.searchsorted(levels.edges, score.steps[0]), event.codes)
+        ends = np.concatenate([[-math.inf], score.edges[0], [math.inf]])
+        pieces = [(float(ends[i]), float(ends[i + 1])) for i in np.flatnonzero(inside) if ends[i] < ends[i + 1]]
+        return _joined(pieces, names[int(score.coordinates[0])])
+    if isinstance(score, UserScore):
+        return f"the given score {'>' if above else '<='} {figure(float(threshold))}"
+    kind = {Linear: "linear", Quadratic: "quadratic", Additive: "additive"}[type(score)]
+    return f"a {kind} score of {_mostly(score, names)} {'>' if above else '<='} {figure(float(threshold))}"
+
+
+def _mostly(score: Score, names: list[str]) -> str:
+    """The coordinates that a score looks at, the heaviest of them by name."""
+    if isinstance(score, Linear):
+        weight, at = np.abs(score.weights), np.arange(score.weights.size)
+    elif isinstance(score, Additive):
+        weight, at = np.ptp(score.steps, axis=1), score.coordinates
+    else:
+        return f"{len(names)} coordinates"
+    heavy = at[np.argsort(-weight, kind="stable")]
+    if weight.size == 1:
+        return names[int(heavy[0])]
+    return f"{weight.size} coordinates (most on {', '.join(names[int(j)] for j in heavy[:2])})"
 
 
 def cell_number(number: int) -> str:
     return f"{number:,}".replace(",", " ") if number < 10**9 else f"{float(number):.1e}" if number < 10**300 else "countless"
 
 
-def _cell(event: Event, code: int, examples: np.ndarray) -> str:
-    partition = event.partition
+def _cell(partition: Partition, code: int, examples: np.ndarray) -> str:
     if partition.size != HASHED and code < FIRST:
         return {OUTSIDE: "an estimate outside the high-likely region", NONFINITE: "an estimate with NaN or infinity"}[code]
     box = partition.box(code, examples)
@@ -71,13 +117,12 @@ def _cell(event: Event, code: int, examples: np.ndarray) -> str:
     return ", ".join(limits) + ("" if partition.region.centre.size == 1 else " (inside the high-likely region)")
 
 
-def _on_a_line(event: Event, examples: np.ndarray) -> str:
+def _on_a_line(partition: Partition, codes: np.ndarray, examples: np.ndarray) -> str:
     """One coordinate: neighbouring intervals are joined."""
-    partition = event.partition
     bottom = float((partition.region.centre - partition.region.half).ravel()[0])
     top = float((partition.region.centre + partition.region.half).ravel()[0])
     intervals, points, others = [], [], []
-    for code in event.codes.tolist():
+    for code in codes.tolist():
         if code == NONFINITE:
             others.append("output is NaN or infinite")
         elif code == OUTSIDE:
@@ -88,18 +133,21 @@ def _on_a_line(event: Event, examples: np.ndarray) -> str:
                 points.append(low)
             else:
                 intervals.append((max(low, bottom), min(high, top)))
+    if points:
+        values = ", ".join(figure(p) for p in sorted(points)[: 2 * PIECES])
+        more = f" and {len(points) - 2 * PIECES} more values" if len(points) > 2 * PIECES else ""
+        others.insert(0, f"output = {values}{more}")
+    return _joined(intervals, "output", others)
+
+
+def _joined(intervals: list[tuple[float, float]], name: str, others: list[str] | None = None) -> str:
     joined: list[list[float]] = []
     for low, high in sorted(intervals):
         if joined and low <= joined[-1][1]:
             joined[-1][1] = max(joined[-1][1], high)
         else:
             joined.append([low, high])
-    pieces = [between("output", *interval) for interval in joined]
-    if points:
-        pieces.append(f"output = {', '.join(figure(p) for p in sorted(points)[: 2 * PIECES])}")
-        if len(points) > 2 * PIECES:
-            pieces[-1] += f" and {len(points) - 2 * PIECES} more values"
-    pieces += others
+    pieces = [between(name, *interval) for interval in joined] + (others or [])
     if len(pieces) > PIECES:
         pieces = pieces[:PIECES] + [f"{len(pieces) - PIECES} more pieces"]
     return " or ".join(pieces)

@@ -1,0 +1,214 @@
+"""Scores learned from training runs: by moments, and by counting in bins, which streams over any number of runs.
+
+The features are the coordinates (where values repeat) and the innovations: whitened with the time-ordered Cholesky
+factor of the pooled covariance, so that each coordinate is what is new at its step (docs/method.md, section 5).
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpverify.arrays import Counts, digitize, occupied
+from dpverify.partition import Partition, Tree, find_atoms, make_tree
+from dpverify.scores import Additive, CellScore, Features, Linear, Quadratic, Score
+
+FINEST = 64  # bins a coordinate
+ALONE = 512  # bins where there is only one coordinate
+QUADRATIC = 64  # coordinates at most for a quadratic score
+TAIL = 4  # the most extreme runs a bin at the end may hold
+LARGEST_CELLS = 4096  # cells that a score lists; more are noise, and too long to write down
+
+
+def clipped(flat: np.ndarray) -> np.ndarray:
+    """Without the wildest hundredth at either end: heavy tails have no moments."""
+    low, high = np.quantile(flat, [0.005, 0.995], axis=0)
+    return np.clip(flat, low, high)
+
+
+def innovations(first: np.ndarray, second: np.ndarray) -> Features:
+    """Mean and time-ordered whitening from both sides, each about its own mean."""
+    tame = clipped(np.concatenate([first, second]))
+    sides = tame[: len(first)], tame[len(first) :]
+    covariance = sum(np.atleast_2d(np.cov(side, rowvar=False)) for side in sides) / 2
+    # A coordinate that is constant on each side has no spread of its own: the distance of the sides is its unit.
+    whole = tame.std(0)
+    scale = np.sqrt(np.diag(covariance))
+    scale = np.where(scale > 1e-9 * whole, scale, np.where(whole > 0, whole, 1.0))
+    correlation = covariance / np.outer(scale, scale)
+    # A coordinate that the earlier ones determine has no innovation: the ridge keeps its rounding from being magnified.
+    factor = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(scale)))
+    return Features(tame.mean(0), np.linalg.solve(factor, np.diag(1 / scale)))
+
+
+def moment_scores(features: Features, first: np.ndarray, second: np.ndarray) -> list[Score]:
+    """The log-ratio of two Gaussians with a common covariance, and with one each."""
+    z1, z2 = (clipped(features.values(side)) for side in (first, second))
+    difference = z1.mean(0) - z2.mean(0)
+    assert features.whiten is not None
+    scores: list[Score] = [Linear(features.whiten.T @ difference)]
+    dimension = z1.shape[1]
+    if dimension <= QUADRATIC and min(len(z1), len(z2)) > 10 * dimension:
+        ridge = 1e-6 * np.eye(dimension)
+        P1, P2 = (np.linalg.inv(np.atleast_2d(np.cov(z, rowvar=False)) + ridge) for z in (z1, z2))
+        weights = P1 @ z1.mean(0) - P2 @ z2.mean(0)
+        scores.append(Quadratic(features, weights, (P2 - P1) / 2))
+    return scores
+
+
+class Binning(NamedTuple):
+    """Bins of every feature; it measures how many runs fall into each."""
+
+    features: Features
+    edges: np.ndarray  # (J, E), sorted, padded with infinity
+
+    def measure(self, x: Any) -> np.ndarray:
+        columns = np.ascontiguousarray(self.features.values(np.asarray(x).reshape(len(x), -1)).T)
+        number = self.edges.shape[1] + 1
+        return np.stack([np.bincount(digitize(e, z), minlength=number) for e, z in zip(self.edges, columns, strict=True)])
+
+
+def make_binning(features: Features, flat: np.ndarray) -> Binning:
+    """Quantile bins of the training runs, fine bins at the ends, and a bin of its own for every atom of a coordinate.
+
+    Innovations of discrete coordinates repeat without end: there only quantiles count.
+    """
+    z = features.values(flat)
+    columns = []
+    atoms = find_atoms(z) if features.whiten is None else [np.zeros(0)] * z.shape[1]
+    number = ALONE if z.shape[1] == 1 else FINEST
+    for j in range(z.shape[1]):
+        x = np.sort(z[:, j])
+        if len(atoms[j]):
+            x = x[~np.isin(x, atoms[j])]
+        edges = [atoms[j], np.nextafter(atoms[j], -np.inf)]
+        if x.size:
+            # Order statistics in equal steps, and in doubling ones towards both ends.
+            doubling = TAIL * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL, 1))) + 1))
+            places = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
+            places = places[(places > 0) & (places < x.size)]
+            edges.append(x[places - 1] + (x[places] - x[places - 1]) / 2)
+        columns.append(np.unique(np.concatenate(edges)))
+    most = max(len(column) for column in columns)
+    return Binning(features, np.stack([np.pad(c, (0, most - len(c)), constant_values=np.inf) for c in columns]))
+
+
+def additive_scores(binning: Binning, table1: np.ndarray, table2: np.ndarray) -> list[Score]:
+    """Log-ratios of counts with neighbouring bins pooled to several finenesses, each shrunken by its own noise.
+
+    Few bins are blind to shape, many are noisy: held-out runs decide.
+    """
+    total = table1[0].sum()
+    scores: list[Score] = []
+    number = ALONE if len(table1) == 1 else FINEST
+    for bins in (2, 4, 8, 16, 32, 64, 128, 512):
+        if bins > number:
+            break
+        steps = np.stack([_shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(table1, table2, strict=True)])
+        matters = np.flatnonzero(np.any(steps != 0, axis=1))
+        if matters.size:
+            scores.append(_trimmed(Additive(binning.features, matters, binning.edges[matters], steps[matters])))
+    return scores
+
+
+def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:
+    """log(c1/c2) after pooling neighbours up to a share 1/bins of the runs, times what exceeds its noise."""
+    both = c1 + c2
+    middle = (np.cumsum(both) - both / 2) / (2 * total)
+    group = np.unique(np.minimum((middle * bins).astype(int), bins - 1), return_inverse=True)[1]
+    p1, p2 = (np.bincount(group, c) for c in (c1, c2))
+    ratio = np.log((p1 + 0.5) / (p2 + 0.5))
+    noise = 1 / (p1 + 0.5) + 1 / (p2 + 0.5)
+    weight = (p1 + p2) / max((p1 + p2).sum(), 1)
+    signal = 1 - (weight * noise).sum() / max((weight * ratio**2).sum(), 1e-300)
+    return max(signal, 0.0) * ratio[group]
+
+
+def _trimmed(score: Additive) -> Additive:
+    """Without the edges at which nothing changes: the same function, faster and shorter."""
+    columns = []
+    for edges, steps in zip(score.edges, score.steps, strict=True):
+        changes = (steps[1:] != steps[:-1]) & np.isfinite(edges)
+        columns.append((edges[changes], np.append(steps[0], steps[1:][changes])))
+    most = max(len(edges) for edges, _ in columns)
+    edges = np.stack([np.pad(e, (0, most - len(e)), constant_values=np.inf) for e, _ in columns])
+    steps = np.stack([np.pad(s, (0, most + 1 - len(s)), mode="edge") for _, s in columns])
+    return score._replace(edges=edges, steps=steps)
+
+
+def cell_score(partition: Partition, first: Counts, second: Counts) -> CellScore:
+    """The cells in the order of their ratio of counts, the most telling ones where there are too many."""
+    codes = occupied(first, second)
+    c1, c2 = first.of(codes) + 0.5, second.of(codes) + 0.5
+    numbers = np.log(c1 / c2)
+    if codes.size > LARGEST_CELLS:
+        # By how many standard errors a ratio differs from 1.
+        kept = np.sort(np.argsort(-np.abs(numbers) / np.sqrt(1 / c1 + 1 / c2), kind="stable")[:LARGEST_CELLS])
+        codes, numbers = codes[kept], numbers[kept]
+    if not codes.size:
+        codes, numbers = np.zeros(1, np.int64), np.zeros(1)
+    return CellScore(partition, codes, numbers, np.zeros(()))
+
+
+def grow_tree(binning: Binning, first: np.ndarray, second: np.ndarray, leaves: int, least: int) -> Tree:
+    """A tree whose splits gain most in telling the sides apart (entropy), the best split of all leaves first.
+
+    It is grown on the training runs, refines where the laws differ and mass is, and never has a leaf with fewer than
+    `least` of them. `binning` must hold the coordinates themselves, so that a leaf is a box.
+    """
+    flat = np.concatenate([first, second])
+    side = np.repeat([0, 1], [len(first), len(second)])
+    z = np.stack([np.searchsorted(e, flat[:, j]) for j, e in enumerate(binning.edges)], axis=1)
+    number = binning.edges.shape[1] + 1
+    feature, threshold, left, right, depth = [0], [0.0], [0], [0], [0]
+    heap: list[tuple[float, int, np.ndarray, int, int]] = []
+
+    def consider(node: int, rows: np.ndarray) -> None:
+        split = _best_split(z[rows], side[rows], number, least)
+        if split is not None:
+            heapq.heappush(heap, (-split[0], node, rows, split[1], split[2]))
+
+    consider(0, np.arange(len(flat)))
+    count = 1
+    while heap and count < leaves:
+        _, node, rows, j, at = heapq.heappop(heap)
+        feature[node], threshold[node] = j, float(binning.edges[j, at])
+        left[node], right[node] = len(feature), len(feature) + 1
+        above = z[rows, j] > at
+        for child in (rows[~above], rows[above]):
+            feature.append(0)
+            threshold.append(0.0)
+            left.append(len(left))
+            right.append(len(right))
+            depth.append(depth[node] + 1)
+            consider(len(feature) - 1, child)
+        count += 1
+    return make_tree(feature, threshold, left, right, max(depth))
+
+
+def _best_split(z: np.ndarray, side: np.ndarray, number: int, least: int) -> tuple[float, int, int] | None:
+    """(gain, feature, edge) of the best split; None where none gains more than chance would."""
+    if len(z) < 2 * least:
+        return None
+    best: tuple[float, int, int] | None = None
+    for j in range(z.shape[1]):
+        below = np.cumsum(np.bincount(2 * z[:, j] + side, minlength=2 * number).reshape(number, 2), axis=0)
+        whole = below[-1]
+        lower, upper = below[:-1], whole - below[:-1]
+        gain = _information(lower) + _information(upper) - _information(whole)
+        gain = np.where((lower.sum(1) >= least) & (upper.sum(1) >= least), gain, -np.inf)
+        at = int(np.argmax(gain))
+        if gain[at] > (best[0] if best else 6.0):  # nats; chance rarely gains 6 over some hundred splits
+            best = float(gain[at]), j, at
+    return best
+
+
+def _information(counts: np.ndarray) -> np.ndarray:
+    """Log-likelihood of the two sides' counts under their own share."""
+    counts = np.asarray(counts, float)
+    total = counts.sum(-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(counts > 0, counts * np.log(counts / total[..., None]), 0.0)
+    return terms.sum(-1)

@@ -1,0 +1,126 @@
+"""Scores: plain data that turns samples into one number a run, high where the first data set is likelier.
+
+Whatever learned them, what is tested is this exported form, evaluated by our own code in NumPy or JAX. The cells of a
+score are its level sets (`Levels`), a partition like any other (docs/method.md, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpverify.arrays import digitize, namespace, rows_times
+from dpverify.partition import Partition
+from dpverify.region import Region
+
+
+class Features(NamedTuple):
+    """Coordinates, or innovations: what is new in each coordinate once the earlier ones are known."""
+
+    mean: np.ndarray  # (J,)
+    whiten: np.ndarray | None  # (J, J), lower triangular; None: the coordinates themselves
+
+    def values(self, flat: Any) -> Any:
+        return flat if self.whiten is None else rows_times(flat - self.mean, self.whiten.T)
+
+
+class Linear(NamedTuple):
+    weights: np.ndarray  # (J,)
+
+    def values(self, flat: Any) -> Any:
+        return rows_times(flat, self.weights[:, None])[:, 0]
+
+
+class Quadratic(NamedTuple):
+    features: Features
+    weights: np.ndarray  # (J,)
+    matrix: np.ndarray  # (J, J)
+
+    def values(self, flat: Any) -> Any:
+        z = self.features.values(flat)
+        return ((rows_times(z, self.matrix) + self.weights) * z).sum(-1)
+
+
+class Additive(NamedTuple):
+    """A sum over coordinates of step functions: a shrunken log-ratio of counts in each bin.
+
+    An atom a is the bin between the number just below a and a itself.
+    """
+
+    features: Features
+    coordinates: np.ndarray  # (J',) those that matter
+    edges: np.ndarray  # (J', E), sorted, padded with infinity
+    steps: np.ndarray  # (J', E + 1)
+
+    def values(self, flat: Any) -> Any:
+        z = self.features.values(flat)
+        columns = namespace(z).ascontiguousarray(z[:, self.coordinates].T)
+        return sum(self.steps[j][digitize(self.edges[j], columns[j])] for j in range(self.edges.shape[0]))
+
+
+class CellScore(NamedTuple):
+    """A number for each cell of a partition that was seen often enough; `other` for the rest."""
+
+    partition: Partition
+    cells: np.ndarray  # sorted codes
+    numbers: np.ndarray
+    other: np.ndarray  # ()
+
+    def values(self, x: Any) -> Any:
+        xp = namespace(x)
+        codes = self.partition.codes(x.reshape(x.shape[0], *self.partition.region.centre.shape))
+        at = xp.clip(xp.searchsorted(self.cells, codes), 0, self.cells.shape[0] - 1)
+        return xp.where(self.cells[at] == codes, self.numbers[at], self.other)
+
+
+class UserScore(NamedTuple):
+    """A callable of the user's: as good as any other in the test, but not plain data."""
+
+    function: Callable[[Any], Any]
+    shape: tuple[int, int]
+
+    def values(self, flat: Any) -> Any:
+        return self.function(flat.reshape(flat.shape[0], *self.shape))
+
+
+Score = Linear | Quadratic | Additive | CellScore | UserScore
+
+
+class Levels(NamedTuple):
+    """The level sets of a score between sorted edges: cells 0 to E, each closed above."""
+
+    score: Score
+    edges: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return self.edges.shape[0] + 1
+
+    @property
+    def number(self) -> int:
+        return self.size
+
+    @property
+    def is_plain(self) -> bool:
+        return not isinstance(self.score, UserScore)
+
+    def codes(self, x: Any) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return digitize(self.edges, self.score.values(x.reshape(x.shape[0], -1)))
+
+
+class Inside(NamedTuple):
+    """Two cells: outside and inside the region. A run that is not finite is outside."""
+
+    region: Region
+
+    @property
+    def size(self) -> int:
+        return 2
+
+    def codes(self, x: Any) -> Any:
+        # Comparisons with NaN and infinity are false, so such runs need no care.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.region.contains(x).astype(np.int64)
