@@ -29,7 +29,7 @@ def test_digitize_far_away():
 @given(st.lists(st.lists(st.integers(-3, 9), max_size=30), min_size=1, max_size=8))
 def test_counts_add_up_in_any_order(blocks):
     parts = [Counts(*np.unique(np.array(block, np.int64), return_counts=True)) for block in blocks]
-    every = np.array(sum(blocks, []), np.int64)
+    every = np.array([code for block in blocks for code in block], np.int64)
     codes, counts = np.unique(every, return_counts=True)
     adder = Adder()
     for part in reversed(parts):

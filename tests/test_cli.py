@@ -144,7 +144,12 @@ def test_bad_input_exits_2_with_one_line(place, capsys, arguments, message):
 
 
 def test_usage_errors_exit_2(capsys):
-    for arguments in ([], ["verify"], ["frobnicate"], ["verify", "m:f", "--first", "a", "--second", "b", "--epsilon", "x"]):
+    for arguments in (
+        [],
+        ["verify"],
+        ["frobnicate"],
+        ["verify", "m:f", "--first", "a", "--second", "b", "--epsilon", "x"],
+    ):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2
@@ -174,15 +179,19 @@ def test_the_keyboard_exits_3(place, capsys, monkeypatch):
 
 
 def test_dead_workers_exit_3(place, capsys):
-    (place / "dies.py").write_text("import os\ndef f(data, runs, rng):\n    import multiprocessing\n"
-        "    if multiprocessing.parent_process(): os._exit(1)\n    return rng.random(runs)\n")
+    (place / "dies.py").write_text(
+        "import os\ndef f(data, runs, rng):\n    import multiprocessing\n"
+        "    if multiprocessing.parent_process(): os._exit(1)\n    return rng.random(runs)\n"
+    )
     assert run("dies:f", "--first", "a.txt", "--second", "b.csv", "--workers", "1") == 3
     assert "the workers died" in capsys.readouterr().err
 
 
 def test_the_installed_command(place):
     command = [sys.executable, "-m", "dpverify", "verify", "mine.py:laplace", "--first", "a.txt", "--second", "b.csv"]
-    done = subprocess.run([*command, "--epsilon", "0.3", "--workers", "2", *QUICK], capture_output=True, text=True, env={**os.environ})
+    done = subprocess.run(
+        [*command, "--epsilon", "0.3", "--workers", "2", *QUICK], capture_output=True, text=True, env={**os.environ}
+    )
     assert done.returncode == 1, done.stderr
     assert done.stderr == ""
     assert done.stdout.startswith("laplace: REFUTED")

@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from limits import most
 from scipy.stats import binom, chisquare, hypergeom
 
 import dpverify as dpv
 from dpverify.exact import SWEEP, eta_upper_bound, lower_limit, mcdiarmid_bound, upper_limit
+from limits import most
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,13 @@ import pickle
 
 import numpy as np
 import pytest
-from mechanisms import ONE, ZERO, laplace
 
 import dpverify as dpv
 from dpverify.mechanism import admit, is_seeded, name_of, read_only
+from mechanisms import ONE, ZERO, laplace
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"), [((5,), (5, 1, 1)), ((5, 3), (5, 1, 3)), ((5, 2, 3), (5, 2, 3))]
-)
+@pytest.mark.parametrize(("shape", "expected"), [((5,), (5, 1, 1)), ((5, 3), (5, 1, 3)), ((5, 2, 3), (5, 2, 3))])
 def test_shapes_become_runs_steps_dimensions(shape, expected):
     assert admit(np.zeros(shape), 5).shape == expected
 

@@ -132,7 +132,9 @@ def test_mixing_does_not_merge_the_cells_of_real_runs():
     assert len(np.unique(partition.codes(samples)[inside])) == len(rows)
 
 
-@given(arrays(np.float64, (20, 1, 2), elements=st.floats(-1e6, 1e6)), st.floats(-100, 100), st.sampled_from([0.25, 1, 8]))
+@given(
+    arrays(np.float64, (20, 1, 2), elements=st.floats(-1e6, 1e6)), st.floats(-100, 100), st.sampled_from([0.25, 1, 8])
+)
 def test_shifting_and_scaling_a_coordinate_moves_its_bins(samples, shift, scale):
     pilot = normal(50)
     region = dpv.high_likely_set(pilot)

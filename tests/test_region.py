@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from limits import most
 from scipy.stats import binom
 
 import dpverify as dpv
 from dpverify.region import exact_scenario_size
+from limits import most
 
 
 def test_the_papers_number_of_pilot_runs():
@@ -81,7 +81,8 @@ def test_the_joint_region_keeps_its_promise_and_the_per_step_one_breaks_it():
 
     def too_small(runs):
         return sum(
-            dpv.high_likely_set(rng.standard_normal((runs, steps, 2))).contains(fresh).mean() < 1 - beta for _ in range(20)
+            dpv.high_likely_set(rng.standard_normal((runs, steps, 2))).contains(fresh).mean() < 1 - beta
+            for _ in range(20)
         )
 
     assert too_small(exact_scenario_size(2, beta, gamma, steps)) <= most(20, gamma)

@@ -5,10 +5,10 @@ from importlib import resources
 import jsonschema
 import numpy as np
 import pytest
-from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 import dpverify as dpv
 from dpverify import Report, Verdict
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
 REPORTS = {
@@ -16,7 +16,9 @@ REPORTS = {
     "measured": lambda: dpv.verify(laplace, ZERO, ONE, **SMALL),
     "paper": lambda: dpv.verify(laplace, ZERO, ONE, 0.5, settings=dpv.Settings.paper()),
     "trajectory": lambda: dpv.verify(gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.4), 0.5, **SMALL),
-    "grid": lambda: dpv.verify(gaussian_trajectory, np.zeros((40, 2)), np.full((40, 2), 0.4), 0.5, partition="grid", **SMALL),
+    "grid": lambda: dpv.verify(
+        gaussian_trajectory, np.zeros((40, 2)), np.full((40, 2), 0.4), 0.5, partition="grid", **SMALL
+    ),
 }
 
 
@@ -132,7 +134,11 @@ def test_the_witness_in_words_is_the_event():
     assert report.witness.step == 0
     text = report.witness.text
     assert "output" in text
-    numbers = [float(word) for word in text.replace("<=", " ").replace("<", " ").replace(">", " ").split() if word[-1].isdigit()]
+    numbers = [
+        float(word)
+        for word in text.replace("<=", " ").replace("<", " ").replace(">", " ").split()
+        if word[-1].isdigit()
+    ]
     assert any(math.isclose(n, low, abs_tol=0.05) or math.isclose(n, high, abs_tol=0.05) for n in numbers)
 
 

@@ -5,11 +5,11 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from mechanisms import ONE, ZERO, fails_at_block_three, gaussian_trajectory, laplace
 
 import dpverify as dpv
 from dpverify.progress import Progress, duration, spaced
 from dpverify.sampling import Source, collect_samples, default_block, draw, generator, open_workers, probe
+from mechanisms import ONE, ZERO, fails_at_block_three, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000, "block": 256}
 
@@ -104,7 +104,9 @@ def test_collected_samples_are_those_of_their_blocks():
 
 @pytest.mark.parametrize("executor", [None, 2])
 def test_a_failing_block_is_named_and_keeps_its_cause(executor):
-    with pytest.raises(dpv.MechanismError, match="test runs of the second data set, block 3: ZeroDivisionError") as problem:
+    with pytest.raises(
+        dpv.MechanismError, match="test runs of the second data set, block 3: ZeroDivisionError"
+    ) as problem:
         dpv.verify(fails_at_block_three, ZERO, ONE, executor=executor, **SMALL)
     error = problem.value
     assert (error.stage, error.side, error.block) == ("test", 1, 3)
@@ -144,11 +146,16 @@ def test_views_of_one_buffer_do_no_harm():
         buffer[:] = laplace(data, runs, rng)
         return buffer
 
-    assert dpv.verify(reusing, ZERO, ONE, 0.5, **SMALL).witness.counts == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).witness.counts
+    assert (
+        dpv.verify(reusing, ZERO, ONE, 0.5, **SMALL).witness.counts
+        == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).witness.counts
+    )
 
 
 def test_rmse_and_its_standard_error():
-    report = dpv.verify(gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.5), error=dpv.rmse(np.zeros((4, 2))), **SMALL)
+    report = dpv.verify(
+        gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.5), error=dpv.rmse(np.zeros((4, 2))), **SMALL
+    )
     (first, spread), (second, _) = report.error
     # The mean of the root of chi-square with 8 degrees of freedom over 4.
     expected = np.sqrt(2 / 4) * 9.0 * np.sqrt(np.pi) * 35 / 32 / 3 / 3 / 3 * 0 + np.mean(

@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from limits import most
-from mechanisms import ONE, ZERO, gaussian_trajectory, laplace, laplace_half_noise
 
 import dpverify as dpv
 from dpverify import Settings, Verdict, verify
+from limits import most
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace, laplace_half_noise
 
 SMALL = {"select_runs": 2000, "test_runs": 4000}
 
@@ -121,7 +121,8 @@ def shaped(steps, dimension):
 
 
 @pytest.mark.parametrize(
-    "mechanism", [line, geometric, geometric_as_floats, flags_and_values, cauchy, shaped(1, 1), shaped(50, 1), shaped(1, 10)]
+    "mechanism",
+    [line, geometric, geometric_as_floats, flags_and_values, cauchy, shaped(1, 1), shaped(50, 1), shaped(1, 10)],
 )
 def test_any_output_is_told_apart_and_not_from_itself(mechanism):
     told = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)

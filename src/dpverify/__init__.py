@@ -5,10 +5,13 @@ from dpverify.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
 from dpverify.exact import critical_epsilon, delta_upper_bound, epsilon_upper_bound, p_values, paper_lambda
 from dpverify.mechanism import Mechanism, factory, jax_key, jax_run, per_run
+from dpverify.pairs import search_pairs
+from dpverify.power import plan_runs
 from dpverify.region import Region, high_likely_set, scenario_size
-from dpverify.report import Report, Verdict, Witness
+from dpverify.report import Report
 from dpverify.sampling import rmse
 from dpverify.settings import Settings
+from dpverify.statements import Verdict, Witness
 from dpverify.verify import verify
 
 __version__ = "0.1.0"
@@ -39,7 +42,9 @@ __all__ = [
     "p_values",
     "paper_lambda",
     "per_run",
+    "plan_runs",
     "rmse",
     "scenario_size",
+    "search_pairs",
     "verify",
 ]

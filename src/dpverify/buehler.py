@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincc, ndtr, ndtri
 
-from .errors import InputError
+from dpverify.errors import InputError
 
 Array = NDArray[np.float64]
 Many = ArrayLike

@@ -28,7 +28,9 @@ def load_mechanism(text: str) -> Any:
     target, call = (text[:-2], True) if text.endswith("()") else (text, False)
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name.isidentifier():
-        raise InputError(f"mechanism: found {text!r}; expected module:name or path/file.py:name, with () to call it first")
+        raise InputError(
+            f"mechanism: found {text!r}; expected module:name or path/file.py:name, with () to call it first"
+        )
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():
@@ -148,12 +150,16 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"dpverify {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser("verify", help="verify one mechanism on one pair of data sets")
-    one.add_argument("mechanism", metavar="MECHANISM", help="module:name or path/file.py:name; () behind it calls it first")
+    one.add_argument(
+        "mechanism", metavar="MECHANISM", help="module:name or path/file.py:name; () behind it calls it first"
+    )
     one.add_argument("--first", required=True, metavar="F", help="data set (.npy, .csv, .txt, .json)")
     one.add_argument("--second", required=True, metavar="F", help="the neighbouring data set")
     one.add_argument("--epsilon", type=float, metavar="E", help="the claim; without it, measure")
     one.add_argument("--delta", type=float, default=0.0, metavar="D", help="the claim's delta (default 0)")
-    one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, say test_runs=1000000")
+    one.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, say test_runs=1000000"
+    )
     one.add_argument("--paper", action="store_true", help="start from the paper's own settings")
     one.add_argument("--json", metavar="FILE", help="write the report as JSON")
     one.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")

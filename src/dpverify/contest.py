@@ -6,16 +6,19 @@ rest is only counted. The other half cuts: all candidates on its first runs, the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpverify.arrays import Counts, add_counts, count, merge
+from dpverify.errors import InputError
 from dpverify.learning import additive_scores, cell_score, grow_tree, innovations, make_binning, moment_scores
 from dpverify.partition import Partition, equal_mass, find_atoms, grid, with_cells
 from dpverify.progress import Progress
 from dpverify.region import Region
-from dpverify.sampling import Cells, Measure, Source, Workers, collect, collect_samples
+from dpverify.sampling import Cells, Measure, Meter, Source, Workers, collect, collect_samples
 from dpverify.scores import Features, Levels, Score, UserScore
 from dpverify.selection import (
     Aim,
@@ -49,6 +52,7 @@ class Chosen(NamedTuple):
 
     event: Event
     partition: Partition | Levels
+    promise: float = math.nan  # the bound that the planned test runs are expected to give; the paper's has none
 
 
 class Contest(NamedTuple):
@@ -69,18 +73,21 @@ class Contest(NamedTuple):
     def cut_runs(self) -> int:
         return self.settings.select_runs - self.train_runs
 
-    def count(self, stage: str, runs: int, meters: tuple, known=()):  # noqa: ANN001
+    def count(self, stage: str, runs: int, meters: tuple[Meter, ...], known: Collection[tuple[int, int]] = ()) -> Any:
         """Both sides' parts, (first, second)."""
         return collect(self.source, stage, runs, Measure(meters), self.workers, self.progress, known).parts
 
 
 def choose_cell(contest: Contest, partition: Partition, rng: np.random.Generator) -> Chosen:
     """The paper's way: one cell of a given partition, from all selection runs."""
-    halves = [contest.count(stage, runs, (Cells(partition),)) for stage, runs in (("train", contest.train_runs), ("cut", contest.cut_runs))]
-    both = SelectionCounts(*(add_counts([half[side][0] for half in halves]) for side in (0, 1)), contest.settings.select_runs)
+    meters = (Cells(partition),)
+    train, cut = contest.count("train", contest.train_runs, meters), contest.count("cut", contest.cut_runs, meters)
+    first, second = (add_counts([train[side][0], cut[side][0]]) for side in (0, 1))
+    both = SelectionCounts(first, second, contest.settings.select_runs)
     if contest.settings.selection_epsilon is not None:
         return Chosen(paper_selector(partition, both, contest.settings.selection_epsilon, rng), partition)
-    return Chosen(best_cell(partition, both, contest.aim)[1], partition)
+    promise, event = best_cell(partition, both, contest.aim)
+    return Chosen(event, partition, promise)
 
 
 def choose(contest: Contest, given: Partition | None) -> Chosen:
@@ -88,71 +95,80 @@ def choose(contest: Contest, given: Partition | None) -> Chosen:
 
     `given` is the partition that the settings name; without one, the level sets of the winner are bounded.
     """
-    settings = contest.settings
+    settings, aim = contest.settings, contest.aim
     samples, known = keep_training_runs(contest)
     flats = [x.reshape(len(x), -1) for x in samples]
     if settings.partition == "tree":
         given = tree_partition(contest, flats, settings.resolution or LEAVES)
-        if settings.events == "cell":
-            (c1,), (c2,) = contest.count("cut", contest.cut_runs, (Cells(given),))
-            return Chosen(best_cell(given, SelectionCounts(c1, c2, contest.cut_runs), contest.aim)[1], given)
-    trained, candidates = train(contest, given, flats, samples, known)
+    trained, scores = train(contest, given, flats, samples, known)
+    rulers = [Ruler(s, fine_edges(np.concatenate([score_values(s, x) for x in samples]))) for s in scores]
+    cells, heats = run_heats(contest, given if trained else None, rulers)
 
-    meters = [Ruler(score, fine_edges(np.concatenate([score_values(score, x) for x in samples]))) for score in candidates]
-    cells = (Cells(given),) if given is not None and settings.events in ("auto", "union") else ()
-    first = min(contest.cut_runs, max(HEAT_RUNS // contest.source.block, 1) * contest.source.block)
-    heat = contest.count("cut", first, (*cells, *meters))
-    runs = first
-    if first < contest.cut_runs:
-        ranked = sorted(range(len(meters)), key=lambda i: -_cut(meters[i], heat, i + len(cells), runs, contest.aim).promise)
-        kept = sorted(ranked[:FINALISTS])
-        meters = [meters[i] for i in kept]
+    cuts = sorted((best_cut(ruler, heat, aim) for ruler, heat in heats), key=lambda cut: -cut.promise)
+    if given is None:
+        best = cuts[0]
+        ruler, heat = next((r, h) for r, h in heats if r.score is best.score)
+        levels = bounding_levels(best, ruler.edges, heat, aim, settings.resolution)
+        return Chosen(best.event(levels), levels, best.promise)
+    if cells is not None and trained is not None:
+        best_of_cells = (
+            best_cell(given, cells, aim) if settings.events == "cell" else best_union(given, trained, cells, aim)
+        )
+        if not cuts or best_of_cells[0] >= cuts[0].promise:
+            return Chosen(best_of_cells[1], given, best_of_cells[0])
+    return Chosen(cuts[0].event(), given, cuts[0].promise)
+
+
+def run_heats(
+    contest: Contest, given: Partition | None, rulers: list[Ruler]
+) -> tuple[SelectionCounts | None, list[tuple[Ruler, Heat]]]:
+    """Held-out counts: all candidates on the first of the cut runs, the best few on all of them."""
+    block = contest.source.block
+    cells = [] if given is None else [Cells(given)]
+    runs = min(contest.cut_runs, max(HEAT_RUNS // block, 1) * block)
+    parts = contest.count("cut", runs, (*cells, *rulers))
+
+    def heats(runs: int) -> list[tuple[Ruler, Heat]]:
+        ruled = zip(rulers, parts[0][len(cells) :], parts[1][len(cells) :], strict=True)
+        return [(r, Heat((one.table, two.table), (one.extremes, two.extremes), runs)) for r, one, two in ruled]
+
+    if runs < contest.cut_runs:
+        promises = [best_cut(ruler, heat, contest.aim).promise for ruler, heat in heats(runs)]
+        kept = sorted(np.argsort(promises, kind="stable")[-FINALISTS:].tolist())
+        rulers = [rulers[i] for i in kept]
         places = [*range(len(cells)), *(i + len(cells) for i in kept)]
-        drawn = {(side, block) for side in (0, 1) for block in range(first // contest.source.block)}
-        rest = contest.count("cut", contest.cut_runs, (*cells, *meters), drawn)
-        heat = tuple(tuple(merge([heat[s][i], rest[s][j]]) for j, i in enumerate(places)) for s in (0, 1))
+        drawn = {(side, b) for side in (0, 1) for b in range(runs // block)}
+        rest = contest.count("cut", contest.cut_runs, (*cells, *rulers), drawn)
+        parts = tuple(tuple(merge([parts[side][i], rest[side][j]]) for j, i in enumerate(places)) for side in (0, 1))
         runs = contest.cut_runs
-
-    found = [_cut(meter, heat, i + len(cells), runs, contest.aim) for i, meter in enumerate(meters)]
-    best = max(found, key=lambda cut: cut.promise) if found else None
-    if cells and given is not None:
-        assert trained is not None
-        promise, event = best_union(given, trained, SelectionCounts(heat[0][0], heat[1][0], runs), contest.aim)
-        if best is None or promise >= best.promise:
-            return Chosen(event, given)
-    assert best is not None
-    if given is not None:
-        return Chosen(best.event(), given)
-    at = found.index(best)
-    levels = bounding_levels(best, meters[at].edges, _heat(heat, at + len(cells), runs), contest.aim, settings.resolution)
-    return Chosen(best.event(levels), levels)
-
-
-def _heat(parts: tuple, at: int, runs: int) -> Heat:
-    one, two = parts[0][at], parts[1][at]
-    return Heat((one.table, two.table), (one.extremes, two.extremes), runs)
-
-
-def _cut(ruler: Ruler, parts: tuple, at: int, runs: int, aim: Aim):
-    return best_cut(ruler.score, ruler.edges, _heat(parts, at, runs), aim)
+    counted = SelectionCounts(parts[0][0], parts[1][0], runs) if cells else None
+    return counted, heats(runs)
 
 
 def keep_training_runs(contest: Contest) -> tuple[list[np.ndarray], set[tuple[int, int]]]:
     """As many whole blocks of training runs as fit, and which they are."""
     assert contest.source.shape is not None
     block = contest.source.block
-    most = max(block, min(KEPT_RUNS, KEPT_NUMBERS // (contest.source.shape[0] * contest.source.shape[1])) // block * block)
+    most = max(
+        block, min(KEPT_RUNS, KEPT_NUMBERS // (contest.source.shape[0] * contest.source.shape[1])) // block * block
+    )
     runs = min(contest.train_runs, most)
     samples = collect_samples(contest.source, "train", runs, contest.workers, contest.progress)
     return samples, {(side, b) for side in (0, 1) for b in range(-(-runs // block))}
 
 
 def train(
-    contest: Contest, given: Partition | None, flats: list[np.ndarray], samples: list[np.ndarray], known: set[tuple[int, int]]
+    contest: Contest,
+    given: Partition | None,
+    flats: list[np.ndarray],
+    samples: list[np.ndarray],
+    known: set[tuple[int, int]],
 ) -> tuple[SelectionCounts | None, list[Score]]:
     """The given partition's training counts, and the scores that compete."""
     settings, dimension = contest.settings, flats[0].shape[1]
     events = settings.events
+    if ":" in str(events) and not callable(events):
+        raise InputError(f"events: found the name {events!r}; expected the score itself, a callable of samples")
     if callable(events):
         return None, [UserScore(events, contest.source.shape)]  # type: ignore[arg-type]
     learned = events in ("auto", "score") and settings.nonfinite == "error"
@@ -168,7 +184,7 @@ def train(
             binnings.append(make_binning(plain, both))
         if dimension > 1 and not all(map(len, atoms)):
             binnings.append(make_binning(new, both))
-    counted = ([given] if given is not None and events in ("auto", "union") else []) + partitions
+    counted = ([given] if given is not None and events != "score" else []) + partitions
     parts = [[m.measure(x) for m in binnings] + [count(p, x, p.size) for p in counted] for x in samples]
     if len(known) // 2 * contest.source.block < contest.train_runs:
         more = contest.count("train", contest.train_runs, (*binnings, *(Cells(p) for p in counted)), known)
@@ -198,7 +214,11 @@ def candidate_partitions(contest: Contest, flats: list[np.ndarray]) -> list[Part
     if both.shape[1] > 1 or settings.events == "union" or nonfinite:
         sizes = (settings.resolution,) if settings.resolution else CELLS
         least = min(sizes)
-        found += [equal_mass(contest.region, few, n, nonfinite) for n in sizes if n == least or n * A_CELL <= 2 * contest.train_runs]
+        found += [
+            equal_mass(contest.region, few, n, nonfinite)
+            for n in sizes
+            if n == least or n * A_CELL <= 2 * contest.train_runs
+        ]
     if both.shape[1] > 1 and not nonfinite:
         found.append(tree_partition(contest, flats, settings.resolution or LEAVES))
     return found

@@ -46,15 +46,19 @@ def columns(counts1: Any, counts2: Any, runs: Any) -> tuple[np.ndarray, np.ndarr
     """Two columns of cell counts, checked: a sum above the runs would turn limits into NaN further down."""
     c1, c2 = np.asarray(counts1, float), np.asarray(counts2, float)
     if c1.shape != c2.shape or c1.ndim != 1:
-        raise InputError(f"counts: found shapes {c1.shape} and {c2.shape}; expected one number a cell, both sides alike")
+        raise InputError(
+            f"counts: found shapes {c1.shape} and {c2.shape}; expected one number a cell, both sides alike"
+        )
     for c, m in zip((c1, c2), sides(runs), strict=True):
         if not ((c >= 0).all() and c.sum() <= m):
-            raise InputError(f"counts: found a sum of {c.sum():g} for {m} runs; expected counts from 0 up, at most one a run")
+            raise InputError(
+                f"counts: found a sum of {c.sum():g} for {m} runs; expected counts from 0 up, at most one a run"
+            )
     return c1, c2
 
 
 def _beta_quantile(a: np.ndarray, b: np.ndarray, level: float) -> np.ndarray:
-    """SciPy's inverse of the incomplete beta function, checked: it misses for some large arguments (a = 1000, b = 10^9)."""
+    """SciPy's inverse of the incomplete beta function, checked: it misses for some arguments (a 1000, b 10^9)."""
     x = betaincinv(a, b, level)
     wrong = ~(np.abs(betainc(a, b, x) - level) <= 1e-7 * min(level, 1 - level))
     if wrong.any():

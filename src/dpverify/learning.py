@@ -67,7 +67,9 @@ class Binning(NamedTuple):
     def measure(self, x: Any) -> np.ndarray:
         columns = np.ascontiguousarray(self.features.values(np.asarray(x).reshape(len(x), -1)).T)
         number = self.edges.shape[1] + 1
-        return np.stack([np.bincount(digitize(e, z), minlength=number) for e, z in zip(self.edges, columns, strict=True)])
+        return np.stack(
+            [np.bincount(digitize(e, z), minlength=number) for e, z in zip(self.edges, columns, strict=True)]
+        )
 
 
 def make_binning(features: Features, flat: np.ndarray) -> Binning:

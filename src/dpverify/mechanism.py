@@ -136,17 +136,15 @@ def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinit
         try:
             answer = np.asarray(answer)
         except ValueError as ragged:
-            raise ValueError("found rows of different lengths; expected one array; return equal shapes a run") from ragged
+            raise ValueError(
+                "found rows of different lengths; expected one array; return equal shapes a run"
+            ) from ragged
     if answer.dtype.kind not in "fiub":
-        raise ValueError(
-            f"found dtype {answer.dtype}; expected real numbers or integers; convert before returning"
-        )
+        raise ValueError(f"found dtype {answer.dtype}; expected real numbers or integers; convert before returning")
     if not 1 <= answer.ndim <= 3:
         raise ValueError(f"found shape {answer.shape}; expected (runs,), (runs, d) or (runs, K, d)")
     if answer.shape[0] != runs:
-        raise ValueError(
-            f"found {answer.shape[0]} runs, expected the {runs} that were asked for; return one row a run"
-        )
+        raise ValueError(f"found {answer.shape[0]} runs, expected the {runs} that were asked for; return one row a run")
     steps = answer.shape[1] if answer.ndim == 3 else 1
     dimension = answer.shape[-1] if answer.ndim > 1 else 1
     if steps * dimension == 0:
@@ -173,4 +171,3 @@ def read_only(data: Any) -> Any:
         data = data.view()
         data.flags.writeable = False
     return data
-

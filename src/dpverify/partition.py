@@ -100,7 +100,9 @@ class Tree(NamedTuple):
         low, high = np.full(coordinates, -np.inf), np.full(coordinates, np.inf)
         node = int(np.flatnonzero(self.leaf == leaf)[0])
         while node:
-            parent = int(np.flatnonzero((self.left == node) | (self.right == node) & (np.arange(len(self.left)) != node))[0])
+            parent = int(
+                np.flatnonzero((self.left == node) | (self.right == node) & (np.arange(len(self.left)) != node))[0]
+            )
             f, t = int(self.feature[parent]), self.threshold[parent]
             if self.left[parent] == node:
                 high[f] = min(high[f], t)

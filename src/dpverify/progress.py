@@ -79,7 +79,12 @@ class Progress:
             from rich.progress import Progress as Bar
         except ImportError:
             return
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeRemainingColumn(),
+        )
         self._bar = Bar(*columns, console=Console(file=self._stream), transient=True)
         self._task = self._bar.add_task(self._stage, total=self._total)
         self._bar.start()

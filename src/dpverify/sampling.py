@@ -107,7 +107,7 @@ def open_workers(executor: int | Executor | None) -> Iterator[Workers]:
             yield Workers(pool, executor)
     else:
         raise InputError(
-            f"executor: found {executor!r}; expected None, a number of processes from 1 up, or a concurrent.futures.Executor"
+            f"executor: found {executor!r}; expected None, a number of processes, or a concurrent.futures.Executor"
         )
 
 
@@ -136,7 +136,7 @@ def run_stage(
     sides: tuple[int, ...] = (0, 1),
     known: Collection[tuple[int, int]] = (),
 ) -> Iterator[tuple[int, int, Answer]]:
-    """(side, block, answer) for every block of a stage that is not known yet, in the order in which they are finished."""
+    """(side, block, answer) for every block of a stage that is not known yet, in the order they are finished."""
     blocks = ((side, block) for block in range(-(-runs // source.block)) for side in sides)
     todo = deque(key for key in blocks if key not in known)
     progress.stage(stage)
@@ -164,8 +164,9 @@ def run_stage(
         raise Stopped(f"stopped by the keyboard after {done} {stage} runs; nothing was kept", done=done) from None
     except BrokenExecutor as problem:
         raise Stopped(
-            f"the workers died after {done} {stage} runs ({problem}); expected processes that can import the mechanism: "
-            'in a script, put the call under if __name__ == "__main__":', done=done
+            f"the workers died after {done} {stage} runs ({problem}); expected processes that import the mechanism: "
+            'in a script, put the call under if __name__ == "__main__":',
+            done=done,
         ) from problem
     finally:
         for future in pending:

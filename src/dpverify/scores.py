@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.arrays import digitize, namespace, rows_times
+from dpverify.errors import InputError
 from dpverify.partition import Partition
 from dpverify.region import Region
 
@@ -54,10 +55,13 @@ class Additive(NamedTuple):
     edges: np.ndarray  # (J', E), sorted, padded with infinity
     steps: np.ndarray  # (J', E + 1)
 
-    def values(self, flat: Any) -> Any:
+    def bins(self, flat: Any) -> list[Any]:
         z = self.features.values(flat)
         columns = namespace(z).ascontiguousarray(z[:, self.coordinates].T)
-        return sum(self.steps[j][digitize(self.edges[j], columns[j])] for j in range(self.edges.shape[0]))
+        return [digitize(self.edges[j], columns[j]) for j in range(self.edges.shape[0])]
+
+    def values(self, flat: Any) -> Any:
+        return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(flat)))
 
 
 class CellScore(NamedTuple):
@@ -82,10 +86,25 @@ class UserScore(NamedTuple):
     shape: tuple[int, int]
 
     def values(self, flat: Any) -> Any:
+        if not callable(self.function):
+            raise InputError(
+                f"the score {self.function} is not part of the report; expected it in memory: verify again"
+            )
         return self.function(flat.reshape(flat.shape[0], *self.shape))
 
 
 Score = Linear | Quadratic | Additive | CellScore | UserScore
+
+
+def parameters(score: Score) -> int:
+    """How many numbers were learned: what a score may owe to luck."""
+    if isinstance(score, Additive):
+        return int((score.steps[:, 1:] != score.steps[:, :-1]).sum())
+    if isinstance(score, CellScore):
+        return score.cells.size
+    if isinstance(score, UserScore):
+        return 0
+    return score.weights.size if isinstance(score, Linear) else score.weights.size + score.matrix.size
 
 
 class Levels(NamedTuple):
@@ -107,8 +126,11 @@ class Levels(NamedTuple):
         return not isinstance(self.score, UserScore)
 
     def codes(self, x: Any) -> Any:
+        flat = x.reshape(x.shape[0], -1)
         with np.errstate(over="ignore", invalid="ignore"):
-            return digitize(self.edges, self.score.values(x.reshape(x.shape[0], -1)))
+            if isinstance(self.score, Additive) and self.score.edges.shape[0] == 1:
+                return digitize(self.edges, self.score.steps[0])[self.score.bins(flat)[0]]  # no need of the values
+            return digitize(self.edges, self.score.values(flat))
 
 
 class Inside(NamedTuple):

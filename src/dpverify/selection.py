@@ -16,7 +16,7 @@ from dpverify.arrays import EXTREMES, Counts, Extremes, codes_of, digitize, occu
 from dpverify.errors import InputError
 from dpverify.exact import epsilon_upper_bound, frontier, frontier_bound, p_values
 from dpverify.partition import Partition
-from dpverify.scores import Levels, Score
+from dpverify.scores import Levels, Score, parameters
 
 LARGEST_UNION = 4096  # cells; an event of more is noise, and too long to write down
 CHARGE = 2.5  # standard errors charged to every candidate, or the luckiest tiny event would win
@@ -47,16 +47,18 @@ class Aim(NamedTuple):
     alpha: float
 
 
-def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim) -> np.ndarray:
+def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, learned: int = 0) -> np.ndarray:
     """The epsilon bound that the planned runs are expected to give for p1 <= e^eps p2 + delta, less a charge.
 
-    Normal approximations suffice: a promise only chooses, it proves nothing.
+    Normal approximations suffice: a promise only chooses, it proves nothing. Of two events that promise about the same,
+    the one with fewer learned numbers behind it has the smaller charge.
     """
+    charge = CHARGE + 0.1 * np.log2(1 + learned)
     f1, f2 = (np.asarray(c1) + 0.5) / (selected + 1), (np.asarray(c2) + 0.5) / (selected + 1)
     excess = f1 - aim.delta
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = f1 * (1 - f1) / excess**2 + (1 - f2) / f2
-        spread = -ndtri(aim.alpha) * np.sqrt(variance / aim.planned) + CHARGE * np.sqrt(variance / selected)
+        spread = -ndtri(aim.alpha) * np.sqrt(variance / aim.planned) + charge * np.sqrt(variance / selected)
         return np.where(excess > 0, np.log(np.maximum(excess, 1e-300) / f2) - spread, -np.inf)
 
 
@@ -87,9 +89,7 @@ def best_cell(partition: Partition, both: SelectionCounts, aim: Aim) -> tuple[fl
     return float(promises[direction, cell]), Event(partition, codes[[cell]], int(direction))
 
 
-def best_union(
-    partition: Partition, train: SelectionCounts, cut: SelectionCounts, aim: Aim
-) -> tuple[float, Event]:
+def best_union(partition: Partition, train: SelectionCounts, cut: SelectionCounts, aim: Aim) -> tuple[float, Event]:
     """Training runs order the cells by their ratio, held-out runs pick how many of them, and which way."""
     codes = occupied(train.first, train.second, cut.first, cut.second)
     trained = train.first.of(codes), train.second.of(codes)
@@ -183,12 +183,12 @@ class Cut(NamedTuple):
         return Event(levels, codes, self.direction)
 
 
-def best_cut(score: Score, edges: np.ndarray, heat: Heat, aim: Aim) -> Cut:
-    thresholds, c1, c2 = cuts(heat, edges)
-    n = heat.runs
-    promises = np.stack([promised_bound(c1, c2, n, aim), promised_bound(n - c2, n - c1, n, aim)])
+def best_cut(ruler: Ruler, heat: Heat, aim: Aim) -> Cut:
+    thresholds, c1, c2 = cuts(heat, ruler.edges)
+    n, learned = heat.runs, parameters(ruler.score)
+    promises = np.stack([promised_bound(c1, c2, n, aim, learned), promised_bound(n - c2, n - c1, n, aim, learned)])
     direction, at = np.unravel_index(int(np.argmax(promises)), promises.shape)
-    return Cut(float(promises[direction, at]), score, float(thresholds[at]), int(direction))
+    return Cut(float(promises[direction, at]), ruler.score, float(thresholds[at]), int(direction))
 
 
 def bounding_levels(cut: Cut, edges: np.ndarray, heat: Heat, aim: Aim, resolution: int | None) -> Levels:

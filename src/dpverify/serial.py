@@ -16,7 +16,12 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return {"kind": type(value).__name__, "name": value.name}
     if isinstance(value, np.ndarray):
-        return {"kind": "array", "dtype": str(value.dtype), "shape": list(value.shape), "values": to_plain(value.ravel().tolist())}
+        return {
+            "kind": "array",
+            "dtype": str(value.dtype),
+            "shape": list(value.shape),
+            "values": to_plain(value.ravel().tolist()),
+        }
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):

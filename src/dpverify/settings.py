@@ -40,7 +40,11 @@ class Settings:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices and not (name == "events" and callable(value)):
+            if name == "events" and (
+                callable(value) or ":" in str(value)
+            ):  # a user's score, by name where read from JSON
+                continue
+            if value not in choices:
                 raise InputError(f"{name}: found {value!r}; expected one of {', '.join(map(repr, choices))}")
         for name in ("alpha", "beta", "gamma"):
             value = getattr(self, name)
@@ -54,7 +58,9 @@ class Settings:
                 raise InputError(f"{name}: found {value!r}; expected a whole number from {least} up")
             object.__setattr__(self, name, int(value))
         if self.partition == "tree" and self.selection_epsilon is not None:
-            raise InputError('partition: found "tree" with selection_epsilon; a tree grows on selection runs; use "grid"')
+            raise InputError(
+                'partition: found "tree" with selection_epsilon; a tree grows on selection runs; use "grid"'
+            )
         if not isinstance(self.joint, bool):
             raise InputError(f"joint: found {self.joint!r}; expected True or False")
         epsilon = self.selection_epsilon

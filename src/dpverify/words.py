@@ -99,12 +99,20 @@ def _mostly(score: Score, names: list[str]) -> str:
 
 
 def cell_number(number: int) -> str:
-    return f"{number:,}".replace(",", " ") if number < 10**9 else f"{float(number):.1e}" if number < 10**300 else "countless"
+    return (
+        f"{number:,}".replace(",", " ")
+        if number < 10**9
+        else f"{float(number):.1e}"
+        if number < 10**300
+        else "countless"
+    )
 
 
 def _cell(partition: Partition, code: int, examples: np.ndarray) -> str:
     if partition.size != HASHED and code < FIRST:
-        return {OUTSIDE: "an estimate outside the high-likely region", NONFINITE: "an estimate with NaN or infinity"}[code]
+        return {OUTSIDE: "an estimate outside the high-likely region", NONFINITE: "an estimate with NaN or infinity"}[
+            code
+        ]
     box = partition.box(code, examples)
     if box is None:
         return "one cell of the partition, not among the pilot runs"

@@ -1,0 +1,151 @@
+"""The parts of a verification that are neither sampling nor statistics: plans before it, and the report after it."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+from dpverify.arrays import Counts, occupied
+from dpverify.errors import InputError
+from dpverify.exact import lower_limit
+from dpverify.mechanism import Mechanism, is_seeded
+from dpverify.partition import FIRST, Partition, find_atoms, grid
+from dpverify.region import Region, exact_scenario_size, high_likely_set, scenario_size
+from dpverify.sampling import Source
+from dpverify.scores import Levels
+from dpverify.settings import Settings
+from dpverify.statements import OnAllEvents, OnPartition
+
+REGION_SHARE = 0.1  # of the second budget, for the region's mass; the rest bounds delta on the partition
+DRAWN = 400  # points a side in the picture
+DRAWN_NUMBERS = 20_000  # numbers a side in the picture
+SMOOTH_CELLS = 4096  # of the grid behind a certificate for all events
+
+
+def pilot_plan(settings: Settings, source: Source) -> tuple[int, tuple[int, ...]]:
+    """How many pilot runs a side, and of which sides.
+
+    The paper takes each step's ellipsoid on its own, from the first side. Ours is one program over all steps; every
+    side has the full number, so the region holds 1 - beta of either law (docs/method.md, section 4.3).
+    """
+    assert source.shape is not None
+    steps, dimension = source.shape
+    if settings.joint:
+        return exact_scenario_size(dimension, settings.beta, settings.gamma, steps), (0, 1)
+    return scenario_size(dimension, settings.beta, settings.gamma), (0,)
+
+
+def make_region(pilot: list[np.ndarray]) -> tuple[Region, np.ndarray]:
+    """The region around the finite pilot runs, and those runs."""
+    points = np.concatenate(pilot)
+    finite = points[np.isfinite(points).all(axis=(1, 2))]
+    if not len(finite):  # nothing but NaN: any region will do, all of it is one event
+        finite = np.zeros((1, *points.shape[1:]))
+    return high_likely_set(finite), finite
+
+
+def bound_partition(
+    partition: Partition | Levels, cells: tuple[Counts, Counts], inside: tuple[Counts, Counts], settings: Settings
+) -> OnPartition:
+    """The test counts as distinct pairs, and the region's mass: the least of the two sides is fixed, so no split."""
+    codes = occupied(*cells)
+    radix = settings.test_runs + 1  # a pair of counts as one number: sorting pairs is slow
+    pairs, number = np.unique(cells[0].of(codes) * radix + cells[1].of(codes), return_counts=True)
+    m, alpha = settings.test_runs, settings.alpha
+    mass = min(float(lower_limit(counts.of(np.array([1]))[0], m, REGION_SHARE * alpha)) for counts in inside)
+    return OnPartition(pairs // radix, pairs % radix, number, m, (1 - REGION_SHARE) * alpha, partition.number, mass)
+
+
+UNSEEDED = "this mechanism can't be seeded: the numbers can't be repeated run for run"
+
+
+def remarks(mechanism: Mechanism, pilot: list[np.ndarray], cells: tuple[Counts, Counts]) -> tuple[str, ...]:
+    notes = []
+    constant = all((runs == runs[:1]).all() for runs in pilot)
+    one, two = (side.codes for side in cells)
+    if constant and one.size == two.size == 1:
+        if one[0] == two[0]:
+            notes.append("every run of both data sets gave the same output: identical as far as these runs can tell")
+        else:
+            notes.append(
+                "each data set always gave one output, and the two differ: deterministic, violated at every epsilon"
+            )
+    if not is_seeded(mechanism):
+        notes.append(UNSEEDED)
+    return tuple(notes)
+
+
+def draw_picture(pilot: list[np.ndarray]) -> dict[str, Any]:
+    """Some pilot runs of each side; the paper's region draws the first side only."""
+    number = max(1, min(DRAWN, DRAWN_NUMBERS // pilot[0][0].size))
+    some = [runs[np.isfinite(runs).all(axis=(1, 2))][:number] for runs in pilot]
+    return {"first": some[0], "second": some[1] if len(some) > 1 else None}
+
+
+class Clock:
+    """Seconds of each stage."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = round(now - self._last, 6)
+        self._last = now
+
+
+def versions() -> dict[str, str]:
+    from dpverify import __version__
+
+    return {
+        "dpverify": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }
+
+
+class Smooth(NamedTuple):
+    """A fine grid on which the log-ratio hardly varies, and by how much at most."""
+
+    grid: Partition
+    variation: float
+
+
+def smooth_grid(
+    stated: Any, mechanism: Mechanism, data: tuple[Any, Any], region: Region, points: np.ndarray
+) -> tuple[Smooth | None, tuple[str, ...]]:
+    """The grid for a certificate over all events, where a Lipschitz constant is stated; and why there is none."""
+    if stated is None:
+        own = getattr(mechanism, "log_lipschitz", None)
+        if own is None:
+            return None, ()
+        stated = tuple(own(one) for one in data)
+    pair = (stated, stated) if np.ndim(stated) == 0 else tuple(stated)
+    if len(pair) != 2 or not all(isinstance(x, (int, float, np.number)) and 0 <= x < math.inf for x in pair):
+        raise InputError(f"log_lipschitz: found {stated!r}; expected a finite number from 0 up, or one a side")
+    flat = points.reshape(len(points), -1)
+    if any(map(len, find_atoms(flat))):
+        return None, ("values repeat, so there is no density: the stated Lipschitz constant was not used",)
+    if flat.shape[1] > 2:
+        return None, ("a certificate for all events is of use in one or two dimensions: the constant was not used",)
+    resolution = round(SMOOTH_CELLS ** (1 / flat.shape[1]))
+    diagonal = float(np.linalg.norm(2 * region.half)) / resolution
+    return Smooth(grid(region, points, resolution), (float(pair[0]) + float(pair[1])) * diagonal), ()
+
+
+def bound_all_events(smooth: Smooth, cells: tuple[Counts, Counts], settings: Settings) -> OnAllEvents:
+    """Counts of the bounded cells; what lies outside the region is the rest."""
+    codes = occupied(*cells)
+    inside = codes[codes >= FIRST]
+    c1, c2 = (counts.of(inside) for counts in cells)
+    m = settings.test_runs
+    return OnAllEvents(
+        c1, c2, (m - int(c1.sum()), m - int(c2.sum())), smooth.variation, m, (1 - REGION_SHARE) * settings.alpha
+    )
