@@ -199,11 +199,11 @@ def test_the_frontier_bound_holds_between_its_nodes():
 
     rng = np.random.default_rng(7)
     c1, c2 = rng.multinomial(300, np.full(6, 1 / 6)), rng.multinomial(300, rng.dirichlet(np.ones(6)))
-    line = frontier(c1, c2, 300)
+    line = frontier(c1, c2, 300, 0.05)
     for epsilon in (0.0, 0.3, 1.0):
         b = np.arange(301.0)
         every = upper_limit(line.height(b), 300, 0.025) - math.exp(epsilon) * lower_limit(b, 300, 0.025)
-        bound = frontier_bound(line, epsilon, 0.05)
+        bound = frontier_bound(line, epsilon)
         assert every.max() <= bound + 1e-12
         assert bound <= every.max() + 1e-3
 

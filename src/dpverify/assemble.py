@@ -24,7 +24,7 @@ from dpverify.statements import OnAllEvents, OnPartition
 REGION_SHARE = 0.1  # of the second budget, for the region's mass; the rest bounds delta on the partition
 DRAWN = 400  # points a side in the picture
 DRAWN_NUMBERS = 20_000  # numbers a side in the picture
-SMOOTH_CELLS = 4096  # of the grid behind a certificate for all events
+SMOOTH_CELLS = 1024  # of the grid behind a certificate for all events
 
 
 def pilot_plan(settings: Settings, source: Source) -> tuple[int, tuple[int, ...]]:

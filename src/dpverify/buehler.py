@@ -40,7 +40,7 @@ _BLOCKS = 8192  # values of c2 told apart at most, within about 21 standard devi
 _NUISANCE = 1e-3  # Berger and Boos: p2 lies outside its interval
 _SUPREMUM = 4e-4  # interpolation between nodes
 _OUTSIDE = 1e-8  # a count lies outside its window
-_ROUNDING = 1e-5  # tails and their sums in double precision
+_ROUNDING = 1e-5  # tails and their sums in double precision (and 1e-15, which ends what can be proved)
 
 _NODES, _FINE = 16, 2048
 _DEGREES = np.arange(_NODES)
@@ -261,7 +261,7 @@ def _worst(region: _Region, ratio: float, delta: float) -> float:
             best = max(best, float((values @ _TO_FINE.T).max()))
         a, c = a[~fine], c[~fine]
         panels = np.array([np.r_[a, (a + c) / 2.0], np.r_[(a + c) / 2.0, c]])
-    return min(1.0, best * _BETWEEN + alpha * (_NUISANCE + _SUPREMUM + 2.0 * _OUTSIDE + _ROUNDING))
+    return min(1.0, best * _BETWEEN + alpha * (_NUISANCE + _SUPREMUM + 2.0 * _OUTSIDE + _ROUNDING) + 1e-15)
 
 
 @lru_cache(maxsize=4096)
@@ -311,11 +311,11 @@ def _each(one: Callable[..., float], c1: Any, c2: Any, runs: Any, alpha: Any, ep
     m1, m2 = np.broadcast_to(sizes, 2).astype(int).tolist()
     first = checked("c1", c1, 0, m1, f"a whole number from 0 to the number of runs, {m1}", True)
     second = checked("c2", c2, 0, m2, f"a whole number from 0 to the number of runs, {m2}", True)
-    slack = checked("delta", delta, 0.0, below_one, "at least 0 and below 1")
+    deltas = checked("delta", delta, 0.0, below_one, "at least 0 and below 1")
     # Beyond 100 nothing can be proved: p1 may be 1 where p2 is 0 in effect.
-    ratio = np.minimum(checked("epsilon", epsilon, 0.0, 1.7e308, "finite and at least 0"), 100.0)
+    epsilons = np.minimum(checked("epsilon", epsilon, 0.0, 1.7e308, "finite and at least 0"), 100.0)
     try:
-        asked = np.broadcast(first, second, ratio, slack)
+        asked = np.broadcast(first, second, epsilons, deltas)
     except ValueError:
         raise InputError("the shapes of c1, c2 and the claim do not fit together.") from None
     answers = [one(int(a), int(b), (m1, m2), float(level), float(e), float(d)) for a, b, e, d in asked]

@@ -12,10 +12,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.arrays import Counts, add_counts, count, merge
+from dpverify.arrays import add_counts, count, merge, occupied
 from dpverify.errors import InputError
-from dpverify.learning import additive_scores, cell_score, grow_tree, innovations, make_binning, moment_scores
-from dpverify.partition import Partition, equal_mass, find_atoms, grid, with_cells
+from dpverify.learning import (
+    Binning,
+    additive_scores,
+    cell_score,
+    grow_tree,
+    innovations,
+    make_binning,
+    moment_scores,
+    piecewise_score,
+)
+from dpverify.partition import Edges, Partition, equal_mass, find_atoms, with_cells
 from dpverify.progress import Progress
 from dpverify.region import Region
 from dpverify.sampling import Cells, Measure, Meter, Source, Workers, collect, collect_samples
@@ -36,13 +45,15 @@ from dpverify.selection import (
 )
 from dpverify.settings import Settings
 
-KEPT_RUNS = 1 << 17  # a side
-KEPT_NUMBERS = 1 << 23  # a side: 64 MB
+KEPT_RUNS = 1 << 19  # a side
+KEPT_NUMBERS = 1 << 22  # a side: 32 MB
+GROWN = 1 << 17  # runs a side that grow a tree
 HEAT_RUNS = 1 << 17  # a side, of the cut that all candidates run
 FINALISTS = 3
 CELLS = (16, 64, 256, 1024)  # of the equal-mass candidates
 A_CELL = 50  # training runs at least, on average
 A_LEAF = 25  # training runs at least
+A_JOINT_CELL = 20  # training runs at least, on average, where all coordinates are binned at once
 SPLITS = 1 << 15  # runs that place the medians of equal-mass cells
 LEAVES = 256
 
@@ -165,60 +176,62 @@ def train(
     known: set[tuple[int, int]],
 ) -> tuple[SelectionCounts | None, list[Score]]:
     """The given partition's training counts, and the scores that compete."""
-    settings, dimension = contest.settings, flats[0].shape[1]
-    events = settings.events
-    if ":" in str(events) and not callable(events):
-        raise InputError(f"events: found the name {events!r}; expected the score itself, a callable of samples")
+    events = contest.settings.events
     if callable(events):
         return None, [UserScore(events, contest.source.shape)]  # type: ignore[arg-type]
-    learned = events in ("auto", "score") and settings.nonfinite == "error"
-    partitions = candidate_partitions(contest, flats) if given is None else []
-    binnings, scores = [], []
-    if learned:
-        both = np.concatenate(flats)
-        plain = Features(np.zeros(dimension), None)
+    if ":" in events:
+        raise InputError(f"events: found the name {events!r}; expected the score itself, a callable of samples")
+    flats = [x[np.isfinite(x).all(1)] for x in flats]
+    both = np.concatenate(flats)
+    plain = Features(np.zeros(both.shape[1]), None)
+    binnings: list[Binning] = []
+    scores: list[Score] = []
+    if events in ("auto", "score") and contest.settings.nonfinite == "error":
         new = innovations(*flats)
         scores = moment_scores(new, *flats)
-        atoms = find_atoms(both)
-        if dimension == 1 or any(map(len, atoms)):
+        atoms = [len(values) for values in find_atoms(both)]
+        if both.shape[1] == 1 or any(atoms):
             binnings.append(make_binning(plain, both))
-        if dimension > 1 and not all(map(len, atoms)):
+        if both.shape[1] > 1 and not all(atoms):
             binnings.append(make_binning(new, both))
-    counted = ([given] if given is not None and events != "score" else []) + partitions
-    parts = [[m.measure(x) for m in binnings] + [count(p, x, p.size) for p in counted] for x in samples]
+    partitions = candidate_partitions(contest, flats) if given is None else []
+    mine = [given] if given is not None and events != "score" else []
+    parts = [[b.measure(x) for b in binnings] + [count(p, x, p.size) for p in mine + partitions] for x in samples]
     if len(known) // 2 * contest.source.block < contest.train_runs:
-        more = contest.count("train", contest.train_runs, (*binnings, *(Cells(p) for p in counted)), known)
+        meters = (*binnings, *(Cells(p) for p in mine + partitions))
+        more = contest.count("train", contest.train_runs, meters, known)
         parts = [[merge([a, b]) for a, b in zip(parts[side], more[side], strict=True)] for side in (0, 1)]
-    for i, binning in enumerate(binnings):
-        scores += additive_scores(binning, parts[0][i], parts[1][i])
-    pairs: list[tuple[Counts, Counts]] = list(zip(parts[0][len(binnings) :], parts[1][len(binnings) :], strict=True))
-    trained = None
-    if given is not None and counted:
-        trained = SelectionCounts(*pairs.pop(0), contest.train_runs)
-    scores += [cell_score(p, *pair) for p, pair in zip(partitions, pairs, strict=True)]
+    pairs = list(zip(*parts, strict=True))
+    for binning, tables in zip(binnings, pairs, strict=False):
+        scores += additive_scores(binning, *tables)
+        scores.append(piecewise_score(binning.features, *flats))
+    rest = pairs[len(binnings) :]
+    trained = SelectionCounts(*rest.pop(0), contest.train_runs) if mine else None
+    scores += [cell_score(p, *pair) for p, pair in zip(partitions, rest, strict=True)]
     return trained, scores
 
 
 def candidate_partitions(contest: Contest, flats: list[np.ndarray]) -> list[Partition]:
-    """Cells of several sizes: atoms, equal mass, and the leaves of a tree."""
+    """Cells of several kinds: bins of all coordinates at once where values repeat, equal mass, the leaves of a tree."""
     settings = contest.settings
-    shape = contest.source.shape
     nonfinite = settings.nonfinite == "event"
     both = np.concatenate(flats)
-    finite = both[np.isfinite(both).all(1)] if nonfinite else both
-    if not len(finite):
-        finite = np.zeros((1, both.shape[1]))
-    discrete = any(len(values) for values in find_atoms(finite))
-    few = finite[:: max(1, len(finite) // SPLITS)].reshape(-1, *shape)  # type: ignore[misc]
-    found = [grid(contest.region, few, 1, nonfinite)] if discrete else []
+    if not len(both):  # nothing but NaN
+        both = np.zeros((1, flats[0].shape[1]))
+        flats = [both, both]
+    found = []
+    discrete = any(map(len, find_atoms(both)))
+    if discrete:
+        binning = make_binning(Features(np.zeros(both.shape[1]), None), both)
+        joint = with_cells(contest.region, Edges(binning.edges, np.zeros(0, np.int64)), nonfinite)
+        shaped = both.reshape(len(both), *contest.source.shape)  # type: ignore[misc]
+        if occupied(count(joint, shaped, joint.size)).size * A_JOINT_CELL <= len(both):
+            found.append(joint)
+    sizes = (settings.resolution,) if settings.resolution else CELLS
     if both.shape[1] > 1 or settings.events == "union" or nonfinite:
-        sizes = (settings.resolution,) if settings.resolution else CELLS
-        least = min(sizes)
-        found += [
-            equal_mass(contest.region, few, n, nonfinite)
-            for n in sizes
-            if n == least or n * A_CELL <= 2 * contest.train_runs
-        ]
+        few = both[:: max(1, len(both) // SPLITS)].reshape(-1, *contest.source.shape)  # type: ignore[misc]
+        enough = [n for n in sizes if n == min(sizes) or n * A_CELL <= 2 * contest.train_runs]
+        found += [equal_mass(contest.region, few, n, nonfinite) for n in (enough[:1] if discrete else enough)]
     if both.shape[1] > 1 and not nonfinite:
         found.append(tree_partition(contest, flats, settings.resolution or LEAVES))
     return found
@@ -226,7 +239,6 @@ def candidate_partitions(contest: Contest, flats: list[np.ndarray]) -> list[Part
 
 def tree_partition(contest: Contest, flats: list[np.ndarray], leaves: int) -> Partition:
     """The leaves of a tree grown on the training runs, inside the region."""
-    finite = [x[np.isfinite(x).all(1)] for x in flats]
+    finite = [x[np.isfinite(x).all(1)][:GROWN] for x in flats]
     binning = make_binning(Features(np.zeros(flats[0].shape[1]), None), np.concatenate(finite))
-    tree = grow_tree(binning, *finite, leaves, A_LEAF)
-    return with_cells(contest.region, tree, contest.settings.nonfinite == "event")
+    return with_cells(contest.region, grow_tree(binning, *finite, leaves, A_LEAF), contest.settings.nonfinite == "event")

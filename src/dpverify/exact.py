@@ -138,59 +138,65 @@ def eta_upper_bound(counts: Any, runs: int, alpha: float = 0.05) -> float:
 
 
 class Frontier(NamedTuple):
-    """The largest first count that any union of cells has for a given second count: a concave polyline a(b)."""
+    """The largest first count that any union of cells has for a given second count: a concave polyline a(b).
+
+    `upper` and `lower` are the limits at its corners, at alpha / 2 each.
+    """
 
     b: np.ndarray
     a: np.ndarray
+    upper: np.ndarray
+    lower: np.ndarray
     runs: tuple[int, int]
+    alpha: float
 
     def height(self, b: np.ndarray) -> np.ndarray:
         return np.floor(np.interp(b, self.b, self.a) * (1 + 1e-14))  # never below a whole number that is met
 
-    def slack(self, b: np.ndarray, c: np.ndarray, scale: float, alpha: float) -> np.ndarray:
-        """upper limit at a(b) - scale * lower limit at c."""
-        return upper_limit(self.height(b), self.runs[0], alpha / 2) - scale * lower_limit(c, self.runs[1], alpha / 2)
+    def excess(self, b: np.ndarray, c: np.ndarray, scale: float) -> np.ndarray:
+        """Upper limit at a(b) - scale * lower limit at c."""
+        upper = upper_limit(self.height(b), self.runs[0], self.alpha / 2)
+        return upper - scale * lower_limit(c, self.runs[1], self.alpha / 2)
 
 
-def frontier(counts1: Any, counts2: Any, runs: Any) -> Frontier:
+def frontier(counts1: Any, counts2: Any, runs: Any, alpha: float) -> Frontier:
     """Cells in the order of their ratio, cumulated: no union of cells lies above this line."""
     c1, c2 = columns(counts1, counts2, runs)
+    m1, m2 = sides(runs)
     seen = c1 + c2 > 0
     c1, c2 = c1[seen], c2[seen]
     order = np.argsort(-c1 / (c1 + c2), kind="stable")
     a, b = np.append(0.0, np.cumsum(c1[order])), np.append(0.0, np.cumsum(c2[order]))
     last = np.append(b[1:] > b[:-1], True)  # of several points above one b, the highest
-    return Frontier(b[last], a[last], sides(runs))
+    a, b = a[last], b[last]
+    return Frontier(b, a, upper_limit(a, m1, alpha / 2), lower_limit(b, m2, alpha / 2), (m1, m2), alpha)
 
 
-def frontier_bound(line: Frontier, epsilon: float, alpha: float, tolerance: float = 1e-3) -> float:
+def frontier_bound(line: Frontier, epsilon: float, tolerance: float = 1e-3) -> float:
     """`max over b of CPU(floor a(b)) - e^epsilon CPL(b)`: delta on the partition is at most this (one order).
 
-    Between two evaluated b0 < b1 nothing exceeds `CPU(floor a(b1 - 1)) - e^epsilon CPL(b0 + 1)`. Stretches whose
-    bound could still win are halved until none promises more than `tolerance` standard errors over the best.
+    Between two evaluated b0 < b1 nothing exceeds `CPU(floor a(b1)) - e^epsilon CPL(b0)`, nor, more closely,
+    `CPU(floor a(b1 - 1)) - e^epsilon CPL(b0 + 1)`. Stretches whose bound could still win are halved until none promises
+    more than `tolerance` standard errors over the best.
     """
     scale = math.exp(epsilon)
-    b = line.b
-    best = float(line.slack(b, b, scale, alpha).max())
-    left, right = b[:-1], b[1:]
     m1, m2 = line.runs
+    left, right = line.b[:-1], line.b[1:]
+    best = float((line.upper - scale * line.lower).max())
+    bound = line.upper[1:] - scale * line.lower[:-1]
     for _ in range(200):
-        open_ = right - left > 1
-        left, right = left[open_], right[open_]
-        if not left.size:
-            break
-        bound = line.slack(right - 1, left + 1, scale, alpha)
         f1, f2 = np.clip(line.height(right) / m1, 1 / m1, 1), np.clip(right / m2, 1 / m2, 1)
-        fine = tolerance * np.sqrt(f1 / m1 + scale**2 * f2 / m2)
-        settled = bound <= best + fine
-        if settled.all():
-            return max(best, float(bound.max()))
-        best_settled = float(bound[settled].max(initial=-np.inf))
+        fine = tolerance * np.hypot(np.sqrt(f1 / m1), scale * np.sqrt(f2 / m2))
+        settled = (bound <= best + fine) | (right - left <= 1)
+        best = max(best, float(bound[settled & (right - left > 1)].max(initial=-np.inf)))
         left, right = left[~settled], right[~settled]
+        if not left.size:
+            return best
         middle = np.floor((left + right) / 2)
-        best = max(best, best_settled, float(line.slack(middle, middle, scale, alpha).max()))
+        best = max(best, float(line.excess(middle, middle, scale).max()))
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-    return best
+        bound = line.excess(np.maximum(right - 1, left), np.minimum(left + 1, right), scale)
+    return max(best, float(bound.max()))
 
 
 def mcdiarmid_bound(counts1: Any, counts2: Any, runs: Any, epsilon: float, alpha: float) -> float:
@@ -205,7 +211,7 @@ def delta_upper_bound(counts1: Any, counts2: Any, runs: Any, epsilon: float, alp
     """P1(E) <= e^epsilon P2(E) + this, for all unions E of the cells at once, at confidence 1 - alpha (one order)."""
     check_epsilon(epsilon)
     check_level("alpha", alpha)
-    return min(1.0, max(0.0, frontier_bound(frontier(counts1, counts2, runs), epsilon, alpha)))
+    return min(1.0, max(0.0, frontier_bound(frontier(counts1, counts2, runs, alpha), epsilon)))
 
 
 def epsilon_upper_bound(counts1: Any, counts2: Any, runs: Any, delta: float = 0.0, alpha: float = 0.05) -> float:
@@ -223,10 +229,10 @@ def epsilon_upper_bound(counts1: Any, counts2: Any, runs: Any, delta: float = 0.
             forward = np.log(upper_limit(c1, m1, alpha / 2)) - np.log(lower_limit(c2, m2, alpha / 2))
             backward = np.log(upper_limit(c2, m2, alpha / 2)) - np.log(lower_limit(c1, m1, alpha / 2))
         return max(0.0, float(np.max(np.maximum(forward, backward), initial=0.0)))
-    lines = frontier(counts1, counts2, (m1, m2)), frontier(counts2, counts1, (m2, m1))
+    lines = frontier(counts1, counts2, (m1, m2), alpha), frontier(counts2, counts1, (m2, m1), alpha)
 
     def worst(epsilon: float) -> float:
-        return max(frontier_bound(line, epsilon, alpha) for line in lines)
+        return max(frontier_bound(line, epsilon) for line in lines)
 
     low, high = 0.0, 1.0
     if worst(low) <= delta:

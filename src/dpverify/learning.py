@@ -10,15 +10,20 @@ import heapq
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
-from dpverify.arrays import Counts, digitize, occupied
-from dpverify.partition import Partition, Tree, find_atoms, make_tree
-from dpverify.scores import Additive, CellScore, Features, Linear, Quadratic, Score
+from dpverify.arrays import Counts, columns, digitize, occupied
+from dpverify.partition import Partition, Tree, find_atoms, make_tree, padded
+from dpverify.scores import Additive, CellScore, Features, Linear, Piecewise, Quadratic, Score
 
 FINEST = 64  # bins a coordinate
 ALONE = 512  # bins where there is only one coordinate
 QUADRATIC = 64  # coordinates at most for a quadratic score
 TAIL = 4  # the most extreme runs a bin at the end may hold
+FITTED_NUMBERS = 1 << 20  # a side, for a joint fit
+KNOTS = (0.0005, 0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995, 0.9995)  # quantiles
+RIDGE = 5.0  # runs' worth of belief that a step is 0
 LARGEST_CELLS = 4096  # cells that a score lists; more are noise, and too long to write down
 
 
@@ -65,11 +70,9 @@ class Binning(NamedTuple):
     edges: np.ndarray  # (J, E), sorted, padded with infinity
 
     def measure(self, x: Any) -> np.ndarray:
-        columns = np.ascontiguousarray(self.features.values(np.asarray(x).reshape(len(x), -1)).T)
+        z = columns(self.features.values(np.asarray(x).reshape(len(x), -1)))
         number = self.edges.shape[1] + 1
-        return np.stack(
-            [np.bincount(digitize(e, z), minlength=number) for e, z in zip(self.edges, columns, strict=True)]
-        )
+        return np.stack([np.bincount(digitize(e, x), minlength=number) for e, x in zip(self.edges, z, strict=True)])
 
 
 def make_binning(features: Features, flat: np.ndarray) -> Binning:
@@ -78,7 +81,7 @@ def make_binning(features: Features, flat: np.ndarray) -> Binning:
     Innovations of discrete coordinates repeat without end: there only quantiles count.
     """
     z = features.values(flat)
-    columns = []
+    found = []
     atoms = find_atoms(z) if features.whiten is None else [np.zeros(0)] * z.shape[1]
     number = ALONE if z.shape[1] == 1 else FINEST
     for j in range(z.shape[1]):
@@ -92,9 +95,8 @@ def make_binning(features: Features, flat: np.ndarray) -> Binning:
             places = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
             places = places[(places > 0) & (places < x.size)]
             edges.append(x[places - 1] + (x[places] - x[places - 1]) / 2)
-        columns.append(np.unique(np.concatenate(edges)))
-    most = max(len(column) for column in columns)
-    return Binning(features, np.stack([np.pad(c, (0, most - len(c)), constant_values=np.inf) for c in columns]))
+        found.append(np.unique(np.concatenate(edges)))
+    return Binning(features, padded(found))
 
 
 def additive_scores(binning: Binning, table1: np.ndarray, table2: np.ndarray) -> list[Score]:
@@ -115,6 +117,51 @@ def additive_scores(binning: Binning, table1: np.ndarray, table2: np.ndarray) ->
     return scores
 
 
+def piecewise_score(features: Features, first: np.ndarray, second: np.ndarray) -> Piecewise:
+    """Piecewise linear functions of all features, fitted jointly by logistic regression.
+
+    Counting takes every coordinate on its own, and counts the same thing twice where coordinates depend on each other;
+    a joint fit does not, and what is linear between knots carries over from where runs are many to where they are few.
+    """
+    runs = max(1000, FITTED_NUMBERS // first.shape[1])
+    sides = [features.values(side[:runs]).T for side in (first, second)]
+    both = np.concatenate(sides, axis=1)
+    atoms = find_atoms(both.T) if features.whiten is None else [np.zeros(0)] * len(both)
+    rows = padded(atoms, least=1)
+    knots = []
+    for z, values in zip(both, atoms, strict=True):
+        free = z[~np.isin(z, values)] if len(values) else z
+        found = np.unique(np.quantile(free, KNOTS)) if free.size else np.zeros(1)
+        if found.size < len(KNOTS):  # few distinct values: spread the knots evenly
+            found = np.linspace(found[0], max(found[-1], found[0] + 1), len(KNOTS))
+        knots.append(found)
+    start = Piecewise(features, np.stack(knots), np.zeros((len(both), len(KNOTS))), rows, np.zeros(rows.shape))
+    places = [[start.place(np.ascontiguousarray(z), j) for j, z in enumerate(side)] for side in sides]
+    cut = start.heights.size
+
+    def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
+        heights, jumps = numbers[:cut].reshape(start.heights.shape), numbers[cut:].reshape(rows.shape)
+        value, slope = 0.5 * RIDGE * float(numbers @ numbers), [RIDGE * heights, RIDGE * jumps]
+        for sign, side in zip((1, -1), places, strict=True):
+            margin = np.zeros(len(side[0][0]))
+            for j, (right, share, hit, atom) in enumerate(side):
+                low, high = heights[j][right - 1], heights[j][right]
+                margin += np.where(hit, jumps[j][atom], low + share * (high - low))
+            value += float(np.logaddexp(0.0, -sign * margin).sum())
+            pull = -sign * expit(-sign * margin)
+            for j, (right, share, hit, atom) in enumerate(side):
+                free = np.where(hit, 0.0, pull)
+                slope[0][j] += np.bincount(right - 1, free * (1 - share), len(KNOTS))
+                slope[0][j] += np.bincount(right, free * share, len(KNOTS))
+                if hit.any():
+                    slope[1][j] += np.bincount(atom, np.where(hit, pull, 0.0), rows.shape[1])
+        return value / both.shape[1], np.concatenate([part.ravel() for part in slope]) / both.shape[1]
+
+    zero = np.zeros(cut + rows.size)
+    fitted = minimize(loss, zero, jac=True, method="L-BFGS-B", options={"maxiter": 60}).x
+    return start._replace(heights=fitted[:cut].reshape(start.heights.shape), atom_heights=fitted[cut:].reshape(rows.shape))
+
+
 def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:
     """log(c1/c2) after pooling neighbours up to a share 1/bins of the runs, times what exceeds its noise."""
     both = c1 + c2
@@ -130,13 +177,12 @@ def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np
 
 def _trimmed(score: Additive) -> Additive:
     """Without the edges at which nothing changes: the same function, faster and shorter."""
-    columns = []
+    trimmed = []
     for edges, steps in zip(score.edges, score.steps, strict=True):
         changes = (steps[1:] != steps[:-1]) & np.isfinite(edges)
-        columns.append((edges[changes], np.append(steps[0], steps[1:][changes])))
-    most = max(len(edges) for edges, _ in columns)
-    edges = np.stack([np.pad(e, (0, most - len(e)), constant_values=np.inf) for e, _ in columns])
-    steps = np.stack([np.pad(s, (0, most + 1 - len(s)), mode="edge") for _, s in columns])
+        trimmed.append((edges[changes], np.append(steps[0], steps[1:][changes])))
+    edges = padded([edges for edges, _ in trimmed])
+    steps = np.stack([np.pad(s, (0, edges.shape[1] + 1 - len(s)), mode="edge") for _, s in trimmed])
     return score._replace(edges=edges, steps=steps)
 
 

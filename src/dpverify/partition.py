@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.arrays import digitize, namespace, repeat
+from dpverify.arrays import columns, digitize, namespace, repeat
 from dpverify.region import Region
 
 OUTSIDE, NONFINITE, FIRST = 0, 1, 2
@@ -73,6 +73,28 @@ class Bins(NamedTuple):
         return low, high
 
 
+class Edges(NamedTuple):
+    """Bins of every coordinate between edges of its own; an atom a is the bin from the number just below a to a."""
+
+    edges: np.ndarray  # (K*d, E), sorted, padded with infinity
+    weights: np.ndarray
+
+    def digits(self, flat: Any) -> Any:
+        return namespace(flat).stack(self._digits(flat), axis=1)
+
+    def index(self, flat: Any) -> Any:
+        return sum(digits * self.weights[j] for j, digits in enumerate(self._digits(flat)))
+
+    def _digits(self, flat: Any) -> list[Any]:
+        return [digitize(edges, x) for edges, x in zip(self.edges, columns(flat), strict=True)]
+
+    def box(self, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ends = np.pad(self.edges, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
+        rows = np.arange(len(digits))
+        low, high = ends[rows, digits], ends[rows, digits + 1]
+        return np.where(np.nextafter(low, np.inf) == high, high, low), high
+
+
 class Tree(NamedTuple):
     """A binary tree of splits `x[feature] > threshold`; leaves are numbered from left to right."""
 
@@ -116,7 +138,7 @@ class Partition(NamedTuple):
     """The cells of a region, its complement, and (where asked for) the non-finite runs."""
 
     region: Region
-    cells: Bins | Tree
+    cells: Bins | Edges | Tree
     atoms: Atoms | None
     radix: np.ndarray  # of all digits: those of the cells, then those of the atoms
     nonfinite: np.ndarray  # (), 1 where NaN and infinity are an event
@@ -170,13 +192,13 @@ class Partition(NamedTuple):
                 return None
             flat = found[:1].reshape(1, -1)
             atom_digits = [int(d[0]) for d in self.atoms.digits(flat)] if self.atoms is not None else []
-            cell = self.cells.digits(flat)[0] if isinstance(self.cells, Bins) else int(self.cells.index(flat)[0])
+            cell = int(self.cells.index(flat)[0]) if isinstance(self.cells, Tree) else self.cells.digits(flat)[0]
         else:
             digits = np.unravel_index(code - FIRST, [int(r) for r in self.radix[::-1]])[::-1]
-            number = coordinates if isinstance(self.cells, Bins) else 1
-            cell = np.array(digits[:number]) if isinstance(self.cells, Bins) else int(digits[0])
+            number = 1 if isinstance(self.cells, Tree) else coordinates
+            cell = int(digits[0]) if isinstance(self.cells, Tree) else np.array(digits[:number])
             atom_digits = [int(d) for d in digits[number:]]
-        low, high = self.cells.box(cell) if isinstance(self.cells, Bins) else self.cells.box(cell, coordinates)  # type: ignore[arg-type]
+        low, high = self.cells.box(cell, coordinates) if isinstance(self.cells, Tree) else self.cells.box(cell)  # type: ignore[arg-type]
         for j, digit in enumerate(atom_digits):
             if digit and self.atoms is not None:
                 at = int(self.atoms.coordinates[j])
@@ -193,6 +215,12 @@ def _weights(radix: np.ndarray) -> np.ndarray:
     return (mix * np.uint64(2) + np.uint64(1)).view(np.int64)
 
 
+def padded(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
+    """Sorted rows of different lengths as one table, filled up with infinity."""
+    most = max([least, *map(len, rows)])
+    return np.stack([np.pad(row, (0, most - len(row)), constant_values=np.inf) for row in rows])
+
+
 def find_atoms(flat: np.ndarray) -> list[np.ndarray]:
     """For each coordinate the values that repeat among the pilot runs."""
     columns = (np.unique(flat[:, j], return_counts=True) for j in range(flat.shape[1]))
@@ -205,10 +233,8 @@ def _assemble(region: Region, cells: Any, cell_radix: list[int], atoms: list[np.
     weights = _weights(radix)
     rows = None
     if where:
-        most = max(len(atoms[j]) for j in where)
-        values = np.stack([np.pad(atoms[j], (0, most - len(atoms[j])), constant_values=np.inf) for j in where])
-        rows = Atoms(np.array(where), values, weights[len(cell_radix) :])
-    if isinstance(cells, Bins):
+        rows = Atoms(np.array(where), padded([atoms[j] for j in where]), weights[len(cell_radix) :])
+    if not isinstance(cells, Tree):
         cells = cells._replace(weights=weights[: len(cell_radix)])
     return Partition(region, cells, rows, radix, np.array(int(nonfinite)))
 
@@ -266,9 +292,10 @@ def equal_mass(region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = 
     )
 
 
-def with_cells(region: Region, tree: Tree, nonfinite: bool) -> Partition:
-    """The leaves of a tree and the complement of the region; atoms are the tree's own affair."""
-    return _assemble(region, tree, [int(tree.leaf.max()) + 1], [], nonfinite)
+def with_cells(region: Region, cells: Tree | Edges, nonfinite: bool) -> Partition:
+    """Given cells and the complement of the region; atoms are the cells' own affair."""
+    radix = [int(cells.leaf.max()) + 1] if isinstance(cells, Tree) else [cells.edges.shape[1] + 1] * len(cells.edges)
+    return _assemble(region, cells, radix, [], nonfinite)
 
 
 def _median_split(points: np.ndarray, spread: np.ndarray) -> tuple[int, float] | None:

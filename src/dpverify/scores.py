@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.arrays import digitize, namespace, rows_times
+from dpverify.arrays import columns, digitize, namespace, rows_times
 from dpverify.errors import InputError
 from dpverify.partition import Partition
 from dpverify.region import Region
@@ -57,11 +57,38 @@ class Additive(NamedTuple):
 
     def bins(self, flat: Any) -> list[Any]:
         z = self.features.values(flat)
-        columns = namespace(z).ascontiguousarray(z[:, self.coordinates].T)
-        return [digitize(self.edges[j], columns[j]) for j in range(self.edges.shape[0])]
+        return [digitize(edges, x) for edges, x in zip(self.edges, columns(z[:, self.coordinates]), strict=True)]
 
     def values(self, flat: Any) -> Any:
         return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(flat)))
+
+
+class Piecewise(NamedTuple):
+    """A sum over coordinates of piecewise linear functions, constant beyond their ends; an atom has a height of its own."""
+
+    features: Features
+    knots: np.ndarray  # (J, E), increasing
+    heights: np.ndarray  # (J, E)
+    atoms: np.ndarray  # (J, A), sorted, padded with infinity
+    atom_heights: np.ndarray  # (J, A)
+
+    def place(self, z: Any, j: int) -> tuple[Any, Any, Any, Any]:
+        """For one column: the knot on the right, how far towards it, which values are atoms, and which atom."""
+        xp = namespace(z)
+        knots, atoms = self.knots[j], self.atoms[j]
+        right = xp.clip(digitize(knots, z), 1, knots.shape[0] - 1)
+        share = xp.clip((z - knots[right - 1]) / (knots[right] - knots[right - 1]), 0.0, 1.0)
+        atom = xp.clip(xp.searchsorted(atoms, z), 0, atoms.shape[0] - 1)
+        return right, share, atoms[atom] == z, atom
+
+    def values(self, flat: Any) -> Any:
+        xp = namespace(flat)
+        total = 0.0
+        for j, z in enumerate(columns(self.features.values(flat))):
+            right, share, hit, atom = self.place(z, j)
+            low, high = self.heights[j][right - 1], self.heights[j][right]
+            total = total + xp.where(hit, self.atom_heights[j][atom], low + share * (high - low))
+        return total
 
 
 class CellScore(NamedTuple):
@@ -93,13 +120,15 @@ class UserScore(NamedTuple):
         return self.function(flat.reshape(flat.shape[0], *self.shape))
 
 
-Score = Linear | Quadratic | Additive | CellScore | UserScore
+Score = Linear | Quadratic | Additive | Piecewise | CellScore | UserScore
 
 
 def parameters(score: Score) -> int:
     """How many numbers were learned: what a score may owe to luck."""
     if isinstance(score, Additive):
         return int((score.steps[:, 1:] != score.steps[:, :-1]).sum())
+    if isinstance(score, Piecewise):
+        return score.heights.size + score.atom_heights.size
     if isinstance(score, CellScore):
         return score.cells.size
     if isinstance(score, UserScore):

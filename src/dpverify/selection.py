@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import gammaincinv, ndtr, ndtri
 
 from dpverify.arrays import EXTREMES, Counts, Extremes, codes_of, digitize, occupied
 from dpverify.errors import InputError
@@ -50,16 +50,20 @@ class Aim(NamedTuple):
 def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, learned: int = 0) -> np.ndarray:
     """The epsilon bound that the planned runs are expected to give for p1 <= e^eps p2 + delta, less a charge.
 
-    Normal approximations suffice: a promise only chooses, it proves nothing. Of two events that promise about the same,
-    the one with fewer learned numbers behind it has the smaller charge.
+    Approximations suffice: a promise only chooses, it proves nothing. Of two events that promise about the same, the one
+    with fewer learned numbers behind it has the smaller charge.
     """
-    charge = CHARGE + 0.1 * np.log2(1 + learned)
-    f1, f2 = (np.asarray(c1) + 0.5) / (selected + 1), (np.asarray(c2) + 0.5) / (selected + 1)
+    c1, c2 = np.asarray(c1, float), np.asarray(c2, float)
+    f1, f2 = (c1 + 0.5) / (selected + 1), (c2 + 0.5) / (selected + 1)
+    level = ndtr(-CHARGE - 0.1 * np.log2(1 + learned))
+    # How far off either count may be, as Poisson limits: standard errors at large counts, and fair to small ones.
+    low = f1 - np.sqrt(1 - f1) * (f1 - gammaincinv(np.maximum(c1, 0.5), level) / (selected + 1))
+    high = f2 + np.sqrt(1 - f2) * (gammaincinv(c2 + 1, 1 - level) / (selected + 1) - f2)
     excess = f1 - aim.delta
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = f1 * (1 - f1) / excess**2 + (1 - f2) / f2
-        spread = -ndtri(aim.alpha) * np.sqrt(variance / aim.planned) + charge * np.sqrt(variance / selected)
-        return np.where(excess > 0, np.log(np.maximum(excess, 1e-300) / f2) - spread, -np.inf)
+        charge = np.hypot(np.log(excess / (low - aim.delta)), np.log(high / f2))
+        spread = -ndtri(aim.alpha) * np.sqrt((f1 * (1 - f1) / excess**2 + (1 - f2) / f2) / aim.planned)
+        return np.where(low > aim.delta, np.log(np.maximum(excess, 1e-300) / f2) - spread - charge, -np.inf)
 
 
 # Cells of a given partition.
@@ -143,26 +147,37 @@ def score_values(score: Score, samples: Any) -> np.ndarray:
     return values
 
 
+def between_values(values: np.ndarray) -> np.ndarray:
+    """Midpoints between the distinct ones of some sorted values.
+
+    Values closer than rounding are one: a sum taken in another order must not change sides.
+    """
+    gaps = np.diff(values) > 1e-9 * max(values[-1] - values[0], np.finfo(float).tiny) if values.size else np.zeros(0, bool)
+    low, high = values[:-1][gaps], values[1:][gaps]
+    return low + (high - low) / 2
+
+
 def fine_edges(values: np.ndarray, most: int = FINE) -> np.ndarray:
-    """Edges between distinct values of the training runs, near their quantiles; each on a value, closed above."""
-    distinct = np.unique(values)
-    if distinct.size > most:
-        distinct = np.unique(np.quantile(values, np.linspace(0, 1, most + 1), method="inverted_cdf"))
-    return distinct[:-1] if distinct.size > 1 else distinct
+    """Edges between the values of the training runs: near equal shares of them, and near halving shares at the ends."""
+    edges = between_values(np.sort(values))
+    if edges.size > most:
+        n = edges.size
+        halving = 2 ** np.arange(int(np.log2(n)))
+        places = np.unique(np.concatenate([np.arange(1, most) * n // most, halving - 1, n - halving]))
+        edges = edges[places]
+    return edges if edges.size else values[:1]
 
 
 def cuts(heat: Heat, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Thresholds t, and how many runs of each side lie above each: at the edges, and at the values in the tails."""
-    above = [heat.runs - np.cumsum(table)[:-1] for table in heat.table]
-    thresholds, counts = [edges], [np.stack(above)]
+    """Thresholds t, and how many runs of each side lie above each: at the edges, and between the values in the tails."""
+    thresholds, counts = [edges], [np.stack([heat.runs - np.cumsum(table)[:-1] for table in heat.table])]
     top = max(e.high[0] if e.high.size == EXTREMES else -np.inf for e in heat.extremes)
     bottom = min(e.low[-1] if e.low.size == EXTREMES else np.inf for e in heat.extremes)
-    high = np.unique(np.concatenate([e.high for e in heat.extremes]))
-    low = np.unique(np.concatenate([e.low for e in heat.extremes]))
+    high = between_values(np.sort(np.concatenate([e.high for e in heat.extremes])))
+    low = between_values(np.sort(np.concatenate([e.low for e in heat.extremes])))
     high, low = high[high >= top], low[low < bottom]
-    thresholds.append(high)
+    thresholds += [high, low]
     counts.append(np.stack([e.high.size - np.searchsorted(e.high, high, side="right") for e in heat.extremes]))
-    thresholds.append(low)
     counts.append(heat.runs - np.stack([np.searchsorted(e.low, low, side="right") for e in heat.extremes]))
     return np.concatenate(thresholds), *np.concatenate(counts, axis=1)
 
@@ -207,8 +222,8 @@ def bounding_levels(cut: Cut, edges: np.ndarray, heat: Heat, aim: Aim, resolutio
             promise = epsilon_upper_bound(*expected, aim.planned, 0.0, aim.alpha)
         else:
             epsilon = max(cut.promise, 0.0)
-            lines = (frontier(*pair, aim.planned) for pair in (expected, expected[::-1]))
-            promise = max(frontier_bound(line, epsilon, aim.alpha) for line in lines)
+            lines = (frontier(*pair, aim.planned, aim.alpha) for pair in (expected, expected[::-1]))
+            promise = max(frontier_bound(line, epsilon) for line in lines)
         if winner is None or promise < best:
             best, winner = promise, Levels(cut.score, chosen)
     assert winner is not None

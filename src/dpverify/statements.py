@@ -127,9 +127,8 @@ class OnPartition:
         Each node has an equal part of alpha; between them the partition's delta is convex in e^epsilon.
         """
         c1, c2 = self._columns
-        lines = [frontier(a, b, self.runs) for a, b in ((c1, c2), (c2, c1))]
-        alpha = self.alpha / len(epsilons)
-        return np.clip([max(frontier_bound(line, e, alpha) for line in lines) for e in epsilons], 0.0, 1.0)
+        lines = [frontier(a, b, self.runs, self.alpha / len(epsilons)) for a, b in ((c1, c2), (c2, c1))]
+        return np.clip([max(frontier_bound(line, e) for line in lines) for e in epsilons], 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -151,24 +150,26 @@ class OnAllEvents:
     def _lines(self) -> tuple[Any, Any]:
         c1, c2 = self.c1, self.c2
         return (
-            frontier(np.append(c1, self.rest[0]), np.append(c2, 0), self.runs),
-            frontier(np.append(c2, self.rest[1]), np.append(c1, 0), self.runs),
+            frontier(np.append(c1, self.rest[0]), np.append(c2, 0), self.runs, self.alpha),
+            frontier(np.append(c2, self.rest[1]), np.append(c1, 0), self.runs, self.alpha),
         )
 
     def delta_upper(self, epsilon: float) -> float:
         """The mechanism is (epsilon, this)-private on this pair, in either order; this one value at 1 - alpha."""
         check_epsilon(epsilon)
-        bound = max(frontier_bound(line, epsilon - self.variation, self.alpha) for line in self._lines)
+        bound = max(frontier_bound(line, epsilon - self.variation) for line in self._lines)
         return min(1.0, max(0.0, bound))
 
     def epsilon_upper(self, delta: float = 0.0) -> float:
         """The mechanism is (this, delta)-private on this pair; infinite where delta is less than what lies outside."""
         check_delta(delta)
-        if self.delta_upper(700.0) > delta:
-            return math.inf
-        low, high = 0.0, 700.0
-        if self.delta_upper(0.0) <= delta:
+        low, high = 0.0, 1.0
+        if self.delta_upper(low) <= delta:
             return 0.0
+        while self.delta_upper(high) > delta:
+            low, high = high, 2 * high
+            if high > 700:
+                return math.inf
         while high - low > 1e-6 * max(high, 1e-3):
             middle = (low + high) / 2
             low, high = (low, middle) if self.delta_upper(middle) <= delta else (middle, high)

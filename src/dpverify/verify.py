@@ -30,8 +30,18 @@ from dpverify.partition import make_partition
 from dpverify.progress import Progress
 from dpverify.region import Region
 from dpverify.report import Report
-from dpverify.sampling import Cells, Measure, Source, Workers, check_pickles, collect, collect_samples
-from dpverify.sampling import default_block, open_workers, probe
+from dpverify.sampling import (
+    Cells,
+    Measure,
+    Source,
+    Workers,
+    check_pickles,
+    collect,
+    collect_samples,
+    default_block,
+    open_workers,
+    probe,
+)
 from dpverify.scores import Inside
 from dpverify.selection import Aim
 from dpverify.settings import Settings

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpverify.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Partition
-from dpverify.scores import Additive, CellScore, Levels, Linear, Quadratic, Score, UserScore
+from dpverify.scores import Additive, CellScore, Levels, Linear, Piecewise, Quadratic, Score, UserScore
 from dpverify.selection import Event
 
 PIECES = 4  # longer lists are cut
@@ -80,8 +80,9 @@ def _levels(event: Event, levels: Levels, examples: np.ndarray) -> str:
         return _joined(pieces, names[int(score.coordinates[0])])
     if isinstance(score, UserScore):
         return f"the given score {'>' if above else '<='} {figure(float(threshold))}"
-    kind = {Linear: "linear", Quadratic: "quadratic", Additive: "additive"}[type(score)]
-    return f"a {kind} score of {_mostly(score, names)} {'>' if above else '<='} {figure(float(threshold))}"
+    kind = {Linear: "linear", Quadratic: "quadratic", Additive: "additive", Piecewise: "piecewise linear"}[type(score)]
+    article = "an" if kind == "additive" else "a"
+    return f"{article} {kind} score of {_mostly(score, names)} {'>' if above else '<='} {figure(float(threshold))}"
 
 
 def _mostly(score: Score, names: list[str]) -> str:
@@ -90,6 +91,8 @@ def _mostly(score: Score, names: list[str]) -> str:
         weight, at = np.abs(score.weights), np.arange(score.weights.size)
     elif isinstance(score, Additive):
         weight, at = np.ptp(score.steps, axis=1), score.coordinates
+    elif isinstance(score, Piecewise):
+        weight, at = np.ptp(score.heights, axis=1) + np.ptp(score.atom_heights, axis=1), np.arange(len(score.knots))
     else:
         return f"{len(names)} coordinates"
     heavy = at[np.argsort(-weight, kind="stable")]

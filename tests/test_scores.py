@@ -1,0 +1,144 @@
+"""Scores are plain data: the same in NumPy, in JAX and after JSON; learning finds what is there and ignores noise."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify import serial
+from dpverify.arrays import codes_of, count, wide
+from dpverify.learning import additive_scores, cell_score, grow_tree, innovations, make_binning, moment_scores, piecewise_score
+from dpverify.partition import equal_mass, with_cells
+from dpverify.report import KINDS
+from dpverify.scores import Additive, Features, Inside, Levels, Linear, Quadratic, UserScore, parameters
+
+
+def two_sides(steps=3, dimension=2, shift=0.5, runs=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    walk = np.cumsum(rng.standard_normal((2, runs, steps, dimension)), axis=2)
+    walk[0, :, 1:, 0] += shift
+    return walk
+
+
+def learned(shift=0.5):
+    first, second = two_sides(shift=shift)
+    flats = first.reshape(len(first), -1), second.reshape(len(second), -1)
+    features = innovations(*flats)
+    scores = moment_scores(features, *flats)
+    binning = make_binning(features, np.concatenate(flats))
+    scores += additive_scores(binning, binning.measure(first), binning.measure(second))
+    scores.append(piecewise_score(features, *flats))
+    pilot = np.concatenate([first, second])[::8]
+    cells = equal_mass(dpv.high_likely_set(pilot), pilot, 32)
+    scores.append(cell_score(cells, count(cells, first, cells.size), count(cells, second, cells.size)))
+    return scores
+
+
+SCORES = learned()
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{parameters(score)}")
+def test_the_same_in_numpy_in_jax_and_after_json(score):
+    import jax.numpy as jnp
+
+    fresh = two_sides(seed=1)[0]
+    values = score.values(fresh.reshape(len(fresh), -1))
+    levels = Levels(score, np.unique(np.quantile(values, np.linspace(0.1, 0.9, 9), method="inverted_cdf")))
+    codes = levels.codes(fresh)
+    assert codes.min() >= 0
+    assert codes.max() < levels.size
+    with wide():
+        device = jnp.asarray(fresh)
+    assert (codes_of(levels, device) != codes).mean() < 1e-3  # a value on an edge may round to the other side
+    back = serial.from_plain(json.loads(json.dumps(serial.to_plain(levels))), KINDS)
+    np.testing.assert_array_equal(back.codes(fresh), codes)
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{parameters(score)}")
+def test_high_scores_belong_to_the_first_side(score):
+    first, second = two_sides(seed=2)
+    high, low = (score.values(side.reshape(len(side), -1)).mean() for side in (first, second))
+    assert high > low
+
+
+def test_innovations_are_white_and_in_the_order_of_time():
+    first, second = (side.reshape(4000, -1) for side in two_sides(shift=0.0))
+    features = innovations(first, second)
+    z = features.values(np.concatenate([first, second]))
+    np.testing.assert_allclose(np.cov(z, rowvar=False), np.eye(6), atol=0.1)
+    assert np.allclose(features.whiten, np.tril(features.whiten))
+    # A random walk: what is new at a step is its last increment.
+    steps = np.diff(first.reshape(4000, 3, 2), axis=1)[:, 1, 0]
+    assert np.corrcoef(features.values(first)[:, 4], steps)[0, 1] > 0.99
+
+
+def test_innovations_of_a_coordinate_that_the_others_determine():
+    x = np.random.default_rng(0).standard_normal((1000, 1))
+    flat = np.concatenate([x, 2 * x, np.ones((1000, 1))], axis=1)
+    features = innovations(flat, flat + [0.0, 0.0, 1.0])
+    assert np.isfinite(features.values(flat)).all()
+
+
+def test_coordinates_without_a_difference_are_dropped():
+    rng = np.random.default_rng(3)
+    first, second = rng.standard_normal((2, 20_000, 5))
+    first[:, 3] += 1
+    binning = make_binning(Features(np.zeros(5), None), np.concatenate([first, second]))
+    few = additive_scores(binning, binning.measure(first), binning.measure(second))[0]
+    assert isinstance(few, Additive)
+    assert 3 in few.coordinates
+    assert np.ptp(few.steps, axis=1)[few.coordinates == 3] > 10 * np.ptp(few.steps, axis=1)[few.coordinates != 3].max(initial=0)
+
+
+def test_an_atom_is_a_bin_of_its_own():
+    x = np.array([0.0, 0.0, 1.0, 1.0, *np.linspace(-1, 2, 200)])[:, None]
+    binning = make_binning(Features(np.zeros(1), None), x)
+    both = binning.measure(np.array([0.0, 1.0])[:, None])
+    around = binning.measure(np.array([0.0, 1.0, 1e-9, -1e-9, 1 + 1e-9, 1 - 1e-9])[:, None])
+    assert ((both == 1) & (around == 1)).sum() == 2
+
+
+def test_quadratic_sees_a_change_of_spread_that_linear_can_not():
+    rng = np.random.default_rng(4)
+    first, second = rng.standard_normal((20_000, 2)), 1.5 * rng.standard_normal((20_000, 2))
+    linear, quadratic = moment_scores(innovations(first, second), first, second)
+    assert isinstance(linear, Linear)
+    assert isinstance(quadratic, Quadratic)
+    separation = [
+        (score.values(first).mean() - score.values(second).mean()) / score.values(second).std()
+        for score in (linear, quadratic)
+    ]
+    assert separation[1] > 0.4 > 0.1 > separation[0]
+
+
+def test_a_tree_refines_where_the_laws_differ():
+    rng = np.random.default_rng(5)
+    first, second = rng.random((2, 20_000, 2))
+    first[:10_000] = first[:10_000] * [0.5, 0.5] + [0.5, 0.5]  # the first side crowds into one corner
+    binning = make_binning(Features(np.zeros(2), None), np.concatenate([first, second]))
+    tree = grow_tree(binning, first, second, 32, 25)
+    assert 2 <= tree.leaf.max() + 1 <= 32
+    both = np.concatenate([first, second])[:, None]
+    partition = with_cells(dpv.high_likely_set(both), tree, False)
+    c1, c2 = (np.bincount(partition.codes(side[:, None]), minlength=partition.size) for side in (first, second))
+    assert np.maximum(c1 - c2, 0).sum() / 20_000 > 0.35  # the total variation is .375
+    same = grow_tree(binning, second, rng.random((20_000, 2)), 32, 25)
+    assert same.leaf.max() == 0  # nothing to refine
+
+
+def test_inside_is_the_region_and_nan_is_outside():
+    pilot = np.random.default_rng(6).standard_normal((300, 2, 2))
+    region = dpv.high_likely_set(pilot)
+    samples = 2 * np.random.default_rng(7).standard_normal((500, 2, 2))
+    samples[0, 0, 0], samples[1, 1, 1] = np.nan, np.inf
+    codes = Inside(region).codes(samples)
+    assert codes[0] == codes[1] == 0
+    np.testing.assert_array_equal(codes[2:], region.contains(samples[2:]))
+
+
+def test_a_users_score_does_not_come_back_from_json():
+    score = UserScore(lambda samples: samples[:, 0, 0], (1, 1))
+    back = serial.from_plain(serial.to_plain(score), KINDS)
+    with pytest.raises(dpv.InputError, match="not part of the report"):
+        back.values(np.zeros((2, 1)))
