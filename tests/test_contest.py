@@ -4,21 +4,21 @@ import math
 
 import numpy as np
 import pytest
-from limits import most
-from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 from scipy.special import ndtr
 
 import dpverify as dpv
 from dpverify import Report, verify
+from dpverify.arrays import Extremes
 from dpverify.scores import Levels
 from dpverify.selection import Aim, Heat, cuts, promised_bound
-from dpverify.arrays import Extremes
+from limits import most
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 10_000, "test_runs": 20_000}
 
 
 def left_and_right(cells):
-    """docs/method.md, section 4.2: equal mass in every cell, the first law on the left halves, the second on the right."""
+    """docs/method.md, section 4.2: equal mass in every cell, one law on the left halves, the other on the right."""
 
     def mechanism(data, runs, rng):
         return (rng.integers(cells, size=runs) + (rng.random(runs) + data) / 2) / cells
@@ -62,7 +62,9 @@ def test_a_linear_score_beats_cells_on_trajectories(shape):
 @pytest.mark.parametrize("events", ["cell", "union", "score", "auto"])
 @pytest.mark.parametrize("partition", ["auto", "grid", "equal-mass", "tree", "atoms"])
 def test_every_kind_of_event_on_every_partition(events, partition, tmp_path):
-    report = verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.8), 0.1, events=events, partition=partition, **SMALL)
+    report = verify(
+        gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.8), 0.1, events=events, partition=partition, **SMALL
+    )
     assert report.refuted or (partition == "atoms" and events in ("cell", "union"))
     report.to_json(tmp_path / "report.json")
     back = Report.from_json(tmp_path / "report.json")
@@ -128,10 +130,11 @@ def test_the_tails_are_seen_beyond_the_training_runs():
 
 def test_promises_charge_for_luck():
     aim = Aim(10**6, 0.0, 0.05)
-    tiny, solid = promised_bound(4, 0, 10**5, aim), promised_bound(4000, 2000, 10**5, aim)
+    tiny, solid = promised_bound(4, 0, 10**5, aim, 2.5), promised_bound(4000, 2000, 10**5, aim, 2.5)
     assert tiny < solid < math.log(2)
-    assert promised_bound(4000, 2000, 10**5, aim, learned=500) < solid
-    assert promised_bound(10, 5, 10**5, Aim(10**6, 0.5, 0.05)) == -math.inf
+    assert promised_bound(4000, 2000, 10**5, aim, 2.5, learned=500) < solid
+    assert promised_bound(4000, 2000, 10**5, aim, 1.0) > solid
+    assert promised_bound(10, 5, 10**5, Aim(10**6, 0.5, 0.05), 1.0) == -math.inf
 
 
 def test_cuts_count_exactly_at_edges_and_in_the_tails():
@@ -184,7 +187,9 @@ def test_searching_many_pairs_costs_no_false_alarms():
     """Best of many trials without a correction is a known fault: here all twelve pairs have equal laws."""
     pairs = [(ZERO, ZERO)] * 12
     alarms = sum(
-        dpv.search_pairs(laplace, pairs, 0, runs=2400, select_runs=500, test_runs=1000, events="union", seed=1000 * s).report.refuted
+        dpv.search_pairs(
+            laplace, pairs, 0, runs=2400, select_runs=500, test_runs=1000, events="union", seed=1000 * s
+        ).report.refuted
         for s in range(40)
     )
     assert alarms <= most(40, 0.05)

@@ -2,14 +2,15 @@ import math
 
 import numpy as np
 import pytest
-from limits import least, most
 
 import dpverify as dpv
 from dpverify.power import detectable_epsilon, power
+from limits import least, most
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "true", "mass", "delta"), [(0.5, 1.0, 0.3, 0.0), (0.0, 0.2, 0.5, 0.0), (1.0, 2.0, 0.02, 0.0), (0.5, 1.0, 0.3, 0.05)]
+    ("epsilon", "true", "mass", "delta"),
+    [(0.5, 1.0, 0.3, 0.0), (0.0, 0.2, 0.5, 0.0), (1.0, 2.0, 0.02, 0.0), (0.5, 1.0, 0.3, 0.05)],
 )
 def test_planned_runs_reach_their_power(epsilon, true, mass, delta):
     m = dpv.plan_runs(epsilon, true, mass, delta)

@@ -62,10 +62,18 @@ def test_another_seed_is_another_report():
 
 
 def test_stages_sides_and_blocks_have_generators_of_their_own():
-    keys = [("pilot", 0, 0), ("train", 0, 0), ("cut", 0, 0), ("test", 0, 0), ("test", 1, 0), ("test", 0, 1)]
+    keys = [
+        ("pilot", 0, 0),
+        ("train", 0, 0),
+        ("cut", 0, 0),
+        ("decide", 0, 0),
+        ("test", 0, 0),
+        ("test", 1, 0),
+        ("test", 0, 1),
+    ]
     assert len({generator(0, *key).random() for key in keys}) == len(keys)
     assert generator(0, *keys[0]).random() == generator(0, *keys[0]).random()
-    spawned = np.random.SeedSequence(5, spawn_key=(3, 1, 7))
+    spawned = np.random.SeedSequence(5, spawn_key=(4, 1, 7))
     assert generator(5, "test", 1, 7).random() == np.random.default_rng(spawned).random()
 
 

@@ -8,7 +8,15 @@ import pytest
 import dpverify as dpv
 from dpverify import serial
 from dpverify.arrays import codes_of, count, wide
-from dpverify.learning import additive_scores, cell_score, grow_tree, innovations, make_binning, moment_scores, piecewise_score
+from dpverify.learning import (
+    additive_scores,
+    cell_score,
+    grow_tree,
+    innovations,
+    make_binning,
+    moment_scores,
+    piecewise_score,
+)
 from dpverify.partition import equal_mass, with_cells
 from dpverify.report import KINDS
 from dpverify.scores import Additive, Features, Inside, Levels, Linear, Quadratic, UserScore, parameters
@@ -88,7 +96,9 @@ def test_coordinates_without_a_difference_are_dropped():
     few = additive_scores(binning, binning.measure(first), binning.measure(second))[0]
     assert isinstance(few, Additive)
     assert 3 in few.coordinates
-    assert np.ptp(few.steps, axis=1)[few.coordinates == 3] > 10 * np.ptp(few.steps, axis=1)[few.coordinates != 3].max(initial=0)
+    assert np.ptp(few.steps, axis=1)[few.coordinates == 3] > 10 * np.ptp(few.steps, axis=1)[few.coordinates != 3].max(
+        initial=0
+    )
 
 
 def test_an_atom_is_a_bin_of_its_own():

@@ -72,8 +72,7 @@ class _Region:
 
 def _smooth_tail(count: Array, runs: int, p: Array, side: int) -> Array:
     """`_tail` by Temme's uniform expansion: the normal law at the signed root of the deviance, and a series."""
-    total = runs + 1.0
-    rest = total - count
+    total, rest = runs + 1.0, runs + 1.0 - count
     spread = count * rest / total
     skew, beta = (rest - count) / (total * np.sqrt(spread)), (1.0 / spread - 1.0 / total) / 12.0
     gap = p - count / total
@@ -258,7 +257,8 @@ def _worst(region: _Region, ratio: float, delta: float) -> float:
         if fine.any():
             nodes = ((a + c)[fine, None] + (c - a)[fine, None] * np.cos(_ANGLES)) / 2.0
             values = _rejection(region, law1(nodes.ravel()), nodes.ravel()).reshape(nodes.shape)
-            best = max(best, float((values @ _TO_FINE.T).max()))
+            few = _ENTRIES // (_FINE + 1)  # so small a product stays in the cache, and BLAS starts no threads for it
+            best = max(best, *(float((values[i : i + few] @ _TO_FINE.T).max()) for i in range(0, len(values), few)))
         a, c = a[~fine], c[~fine]
         panels = np.array([np.r_[a, (a + c) / 2.0], np.r_[(a + c) / 2.0, c]])
     return min(1.0, best * _BETWEEN + alpha * (_NUISANCE + _SUPREMUM + 2.0 * _OUTSIDE + _ROUNDING) + 1e-15)

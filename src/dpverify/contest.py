@@ -1,13 +1,14 @@
 """The selection runs put to use: train candidates, let them compete on held-out runs, freeze the winner.
 
 Half of the selection runs trains. As many of them as fit into memory are kept and give features, bins and moments; the
-rest is only counted. The other half cuts: all candidates on its first runs, the best few on all of it.
+rest is only counted. A quarter cuts: each score proposes events, rare ones and frequent ones. The last quarter decides
+between the few that were proposed, so that the luck of being the best of thousands plays no part.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,24 +34,30 @@ from dpverify.selection import (
     Aim,
     Event,
     Heat,
+    Proposal,
     Ruler,
     SelectionCounts,
-    best_cell,
-    best_cut,
-    best_union,
     bounding_levels,
+    decided_promise,
     fine_edges,
+    level_event,
     paper_selector,
+    propose_cells,
+    propose_levels,
+    propose_unions,
     score_values,
+    threshold_of,
 )
 from dpverify.settings import Settings
+
+Known = Collection[tuple[int, int]]  # blocks, (side, number)
 
 KEPT_RUNS = 1 << 19  # a side
 KEPT_NUMBERS = 1 << 22  # a side: 32 MB
 GROWN = 1 << 17  # runs a side that grow a tree
-HEAT_RUNS = 1 << 17  # a side, of the cut that all candidates run
-FINALISTS = 3
-CELLS = (16, 64, 256, 1024)  # of the equal-mass candidates
+HEAT_RUNS = 1 << 18  # a side, of the cut that all candidates run
+FINALISTS = 4
+CELLS = (64, 512)  # of the equal-mass candidates
 A_CELL = 50  # training runs at least, on average
 A_LEAF = 25  # training runs at least
 A_JOINT_CELL = 20  # training runs at least, on average, where all coordinates are binned at once
@@ -77,28 +84,25 @@ class Contest(NamedTuple):
     progress: Progress
 
     @property
-    def train_runs(self) -> int:
-        return self.settings.select_runs // 2
+    def runs(self) -> dict[str, int]:
+        """Half of the selection runs train, a quarter proposes events, a quarter decides between them."""
+        n = self.settings.select_runs
+        train, decide = n // 2, max(1, n // 4)
+        return {"train": train, "cut": max(1, n - train - decide), "decide": decide}
 
-    @property
-    def cut_runs(self) -> int:
-        return self.settings.select_runs - self.train_runs
-
-    def count(self, stage: str, runs: int, meters: tuple[Meter, ...], known: Collection[tuple[int, int]] = ()) -> Any:
+    def count(self, stage: str, meters: Sequence[Meter], runs: int | None = None, known: Known = ()) -> Any:
         """Both sides' parts, (first, second)."""
-        return collect(self.source, stage, runs, Measure(meters), self.workers, self.progress, known).parts
+        runs = self.runs[stage] if runs is None else runs
+        return collect(self.source, stage, runs, Measure(tuple(meters)), self.workers, self.progress, known).parts
 
 
 def choose_cell(contest: Contest, partition: Partition, rng: np.random.Generator) -> Chosen:
-    """The paper's way: one cell of a given partition, from all selection runs."""
-    meters = (Cells(partition),)
-    train, cut = contest.count("train", contest.train_runs, meters), contest.count("cut", contest.cut_runs, meters)
-    first, second = (add_counts([train[side][0], cut[side][0]]) for side in (0, 1))
-    both = SelectionCounts(first, second, contest.settings.select_runs)
-    if contest.settings.selection_epsilon is not None:
-        return Chosen(paper_selector(partition, both, contest.settings.selection_epsilon, rng), partition)
-    promise, event = best_cell(partition, both, contest.aim)
-    return Chosen(event, partition, promise)
+    """The paper's way: the worst cell of a given partition, from all selection runs."""
+    assert contest.settings.selection_epsilon is not None
+    parts = [contest.count(stage, (Cells(partition),)) for stage in contest.runs]
+    first, second = (add_counts([part[side][0] for part in parts]) for side in (0, 1))
+    both = SelectionCounts(first, second, sum(contest.runs.values()))
+    return Chosen(paper_selector(partition, both, contest.settings.selection_epsilon, rng), partition)
 
 
 def choose(contest: Contest, given: Partition | None) -> Chosen:
@@ -113,47 +117,59 @@ def choose(contest: Contest, given: Partition | None) -> Chosen:
         given = tree_partition(contest, flats, settings.resolution or LEAVES)
     trained, scores = train(contest, given, flats, samples, known)
     rulers = [Ruler(s, fine_edges(np.concatenate([score_values(s, x) for x in samples]))) for s in scores]
-    cells, heats = run_heats(contest, given if trained else None, rulers)
+    held, heats = hold_heats(contest, given if trained else None, rulers)
 
-    cuts = sorted((best_cut(ruler, heat, aim) for ruler, heat in heats), key=lambda cut: -cut.promise)
-    if given is None:
-        best = cuts[0]
-        ruler, heat = next((r, h) for r, h in heats if r.score is best.score)
-        levels = bounding_levels(best, ruler.edges, heat, aim, settings.resolution)
-        return Chosen(best.event(levels), levels, best.promise)
-    if cells is not None and trained is not None:
-        best_of_cells = (
-            best_cell(given, cells, aim) if settings.events == "cell" else best_union(given, trained, cells, aim)
-        )
-        if not cuts or best_of_cells[0] >= cuts[0].promise:
-            return Chosen(best_of_cells[1], given, best_of_cells[0])
-    return Chosen(cuts[0].event(), given, cuts[0].promise)
+    proposals: list[Proposal] = []
+    for ruler, heat in heats:
+        proposals += propose_levels(ruler, heat, aim)[1]
+    if given is not None and trained is not None and held is not None:
+        cell = settings.events == "cell"
+        proposals += propose_cells(given, held, aim) if cell else propose_unions(given, trained, held, aim)
+    event, promise = decide(contest, proposals)
+    if given is not None:
+        return Chosen(event, given, promise)
+    ruler, heat = next((r, h) for r, h in heats if r.score is event.partition.score)  # type: ignore[union-attr]
+    levels = bounding_levels(event, promise, ruler, heat, aim, settings.resolution)
+    return Chosen(level_event(levels, threshold_of(event), event.direction), levels, promise)
 
 
-def run_heats(
+def hold_heats(
     contest: Contest, given: Partition | None, rulers: list[Ruler]
 ) -> tuple[SelectionCounts | None, list[tuple[Ruler, Heat]]]:
-    """Held-out counts: all candidates on the first of the cut runs, the best few on all of them."""
-    block = contest.source.block
+    """Counts that propose: of all candidates on the first of the cut runs, of the best few on all of them."""
+    block, runs = contest.source.block, contest.runs["cut"]
     cells = [] if given is None else [Cells(given)]
-    runs = min(contest.cut_runs, max(HEAT_RUNS // block, 1) * block)
-    parts = contest.count("cut", runs, (*cells, *rulers))
+    early = min(runs, max(HEAT_RUNS // block, 1) * block)
+    parts = contest.count("cut", (*cells, *rulers), early)
 
     def heats(runs: int) -> list[tuple[Ruler, Heat]]:
         ruled = zip(rulers, parts[0][len(cells) :], parts[1][len(cells) :], strict=True)
         return [(r, Heat((one.table, two.table), (one.extremes, two.extremes), runs)) for r, one, two in ruled]
 
-    if runs < contest.cut_runs:
-        promises = [best_cut(ruler, heat, contest.aim).promise for ruler, heat in heats(runs)]
+    if early < runs:
+        promises = [propose_levels(ruler, heat, contest.aim)[0] for ruler, heat in heats(early)]
         kept = sorted(np.argsort(promises, kind="stable")[-FINALISTS:].tolist())
         rulers = [rulers[i] for i in kept]
         places = [*range(len(cells)), *(i + len(cells) for i in kept)]
-        drawn = {(side, b) for side in (0, 1) for b in range(runs // block)}
-        rest = contest.count("cut", contest.cut_runs, (*cells, *rulers), drawn)
+        drawn = {(side, b) for side in (0, 1) for b in range(early // block)}
+        rest = contest.count("cut", (*cells, *rulers), runs, drawn)
         parts = tuple(tuple(merge([parts[side][i], rest[side][j]]) for j, i in enumerate(places)) for side in (0, 1))
-        runs = contest.cut_runs
-    counted = SelectionCounts(parts[0][0], parts[1][0], runs) if cells else None
-    return counted, heats(runs)
+    held = SelectionCounts(parts[0][0], parts[1][0], runs) if cells else None
+    return held, heats(runs)
+
+
+def decide(contest: Contest, proposals: list[Proposal]) -> tuple[Event, float]:
+    """The event that promises most once runs have their say that proposed none of them."""
+    partitions = list({id(p.event.partition): p.event.partition for p in proposals}.values())
+    parts = contest.count("decide", [Cells(partition) for partition in partitions])
+    runs = contest.runs["cut"] + contest.runs["decide"]
+    best, winner = -math.inf, proposals[0].event
+    for proposal in proposals:
+        at = next(i for i, partition in enumerate(partitions) if partition is proposal.event.partition)
+        promise = decided_promise(proposal, parts[0][at], parts[1][at], runs, contest.aim)
+        if promise > best:
+            best, winner = promise, proposal.event
+    return winner, best
 
 
 def keep_training_runs(contest: Contest) -> tuple[list[np.ndarray], set[tuple[int, int]]]:
@@ -163,7 +179,7 @@ def keep_training_runs(contest: Contest) -> tuple[list[np.ndarray], set[tuple[in
     most = max(
         block, min(KEPT_RUNS, KEPT_NUMBERS // (contest.source.shape[0] * contest.source.shape[1])) // block * block
     )
-    runs = min(contest.train_runs, most)
+    runs = min(contest.runs["train"], most)
     samples = collect_samples(contest.source, "train", runs, contest.workers, contest.progress)
     return samples, {(side, b) for side in (0, 1) for b in range(-(-runs // block))}
 
@@ -197,16 +213,19 @@ def train(
     partitions = candidate_partitions(contest, flats) if given is None else []
     mine = [given] if given is not None and events != "score" else []
     parts = [[b.measure(x) for b in binnings] + [count(p, x, p.size) for p in mine + partitions] for x in samples]
-    if len(known) // 2 * contest.source.block < contest.train_runs:
+    if len(known) // 2 * contest.source.block < contest.runs["train"]:
         meters = (*binnings, *(Cells(p) for p in mine + partitions))
-        more = contest.count("train", contest.train_runs, meters, known)
+        more = contest.count("train", meters, known=known)
         parts = [[merge([a, b]) for a, b in zip(parts[side], more[side], strict=True)] for side in (0, 1)]
     pairs = list(zip(*parts, strict=True))
     for binning, tables in zip(binnings, pairs, strict=False):
         scores += additive_scores(binning, *tables)
         scores.append(piecewise_score(binning.features, *flats))
     rest = pairs[len(binnings) :]
-    trained = SelectionCounts(*rest.pop(0), contest.train_runs) if mine else None
+    trained = None
+    if mine:
+        one, two = rest.pop(0)
+        trained = SelectionCounts(one, two, contest.runs["train"])
     scores += [cell_score(p, *pair) for p, pair in zip(partitions, rest, strict=True)]
     return trained, scores
 
@@ -230,7 +249,7 @@ def candidate_partitions(contest: Contest, flats: list[np.ndarray]) -> list[Part
     sizes = (settings.resolution,) if settings.resolution else CELLS
     if both.shape[1] > 1 or settings.events == "union" or nonfinite:
         few = both[:: max(1, len(both) // SPLITS)].reshape(-1, *contest.source.shape)  # type: ignore[misc]
-        enough = [n for n in sizes if n == min(sizes) or n * A_CELL <= 2 * contest.train_runs]
+        enough = [n for n in sizes if n == min(sizes) or n * A_CELL <= 2 * contest.runs["train"]]
         found += [equal_mass(contest.region, few, n, nonfinite) for n in (enough[:1] if discrete else enough)]
     if both.shape[1] > 1 and not nonfinite:
         found.append(tree_partition(contest, flats, settings.resolution or LEAVES))
@@ -241,4 +260,6 @@ def tree_partition(contest: Contest, flats: list[np.ndarray], leaves: int) -> Pa
     """The leaves of a tree grown on the training runs, inside the region."""
     finite = [x[np.isfinite(x).all(1)][:GROWN] for x in flats]
     binning = make_binning(Features(np.zeros(flats[0].shape[1]), None), np.concatenate(finite))
-    return with_cells(contest.region, grow_tree(binning, *finite, leaves, A_LEAF), contest.settings.nonfinite == "event")
+    return with_cells(
+        contest.region, grow_tree(binning, finite[0], finite[1], leaves, A_LEAF), contest.settings.nonfinite == "event"
+    )

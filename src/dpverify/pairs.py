@@ -42,8 +42,8 @@ def search_pairs(
     """
     settings = settings.change(**changes)
     check_claim(settings, epsilon, delta)
-    if not pairs or runs < 2 * len(pairs):
-        raise InputError(f"pairs: found {len(pairs)} of them and {runs} runs; expected some, and two runs a pair")
+    if not pairs or runs < 4 * len(pairs):
+        raise InputError(f"pairs: found {len(pairs)} of them and {runs} runs; expected some, and four runs a pair")
     rounds = max(1, (len(pairs) - 1).bit_length())
     left = list(range(len(pairs)))
     tried: list[tuple[int, float]] = []
@@ -51,7 +51,7 @@ def search_pairs(
         if len(left) == 1:
             break
         # Another seed for every round: the runs that put a pair forward must not praise it again.
-        share = settings.change(select_runs=max(2, runs // rounds // len(left)), seed=settings.seed + 1 + turn)
+        share = settings.change(select_runs=max(4, runs // rounds // len(left)), seed=settings.seed + 1 + turn)
         promises = {}
         for place in left:
             with prepare(mechanism, *pairs[place], share, executor, False) as run:

@@ -6,6 +6,7 @@ Normal approximations to the score test: they plan, they prove nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
@@ -27,7 +28,7 @@ def _deviations(p1: float, p2: float, epsilon: float, delta: float) -> tuple[flo
 
     edge = 1e-12 * top
     low, high = edge, top - edge
-    q2 = low if slope(low) <= 0 else high if slope(high) >= 0 else brentq(slope, low, high, xtol=1e-15)
+    q2 = low if slope(low) <= 0 else high if slope(high) >= 0 else _root(slope, low, high)
     spread = [math.sqrt(q * (1 - q) + scale**2 * r * (1 - r)) for q, r in ((scale * q2 + delta, q2), (p1, p2))]
     return p1 - scale * p2 - delta, spread[0], spread[1]
 
@@ -64,5 +65,10 @@ def detectable_epsilon(runs: int, p2: float, epsilon: float, delta: float, alpha
     top = math.log((1 - delta) / p2)
     if top <= epsilon or power(runs, 1.0, p2, epsilon, delta, alpha) < target:
         return math.inf
-    for_truth = lambda e: power(runs, min(1.0, math.exp(e) * p2 + delta), p2, epsilon, delta, alpha) - target  # noqa: E731
-    return float(brentq(for_truth, epsilon, top, xtol=1e-9))
+    return _root(
+        lambda e: power(runs, min(1.0, math.exp(e) * p2 + delta), p2, epsilon, delta, alpha) - target, epsilon, top
+    )
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    return float(brentq(function, low, high, xtol=1e-15))  # type: ignore[arg-type]

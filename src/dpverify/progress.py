@@ -33,7 +33,8 @@ class Progress:
         self._stage = ""
         self._first = self._last_line = None
         self._announced = False
-        self._bar = self._task = None
+        self._bar: Any = None
+        self._task: Any = None
 
     def plan(self, runs: int) -> None:
         """All runs that are still to come, over all stages and both sides."""

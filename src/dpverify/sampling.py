@@ -33,7 +33,7 @@ from dpverify.errors import InputError, MechanismError, Stopped
 from dpverify.mechanism import Mechanism, admit
 from dpverify.progress import Progress
 
-STAGES = ("pilot", "train", "cut", "test")  # the position is part of every seed: append, never reorder
+STAGES = ("pilot", "train", "cut", "decide", "test")  # the position is part of every seed: append, never reorder
 SIDES = ("first", "second")
 LARGEST = 64 << 20  # bytes of one block's output
 TASK_SECONDS = 1.0  # about so long is one task: short enough to lose, long enough to pay for its way

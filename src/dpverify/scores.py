@@ -64,7 +64,7 @@ class Additive(NamedTuple):
 
 
 class Piecewise(NamedTuple):
-    """A sum over coordinates of piecewise linear functions, constant beyond their ends; an atom has a height of its own."""
+    """A sum of piecewise linear functions, one a coordinate, constant beyond their ends; atoms have own heights."""
 
     features: Features
     knots: np.ndarray  # (J, E), increasing

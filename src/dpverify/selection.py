@@ -19,7 +19,10 @@ from dpverify.partition import Partition
 from dpverify.scores import Levels, Score, parameters
 
 LARGEST_UNION = 4096  # cells; an event of more is noise, and too long to write down
-CHARGE = 2.5  # standard errors charged to every candidate, or the luckiest tiny event would win
+PROPOSING = (0.75, 1.5, 2.5, 4.0)  # standard errors charged to an event while it is one of thousands
+RANKING = 1.5  # of them, when scores are compared
+DECIDING = 2.25  # and when few are left: without a charge the luckiest tiny event would win
+HANDICAP = 0.1  # a doubling of learned numbers
 FINE = 1024  # levels of a score while it competes
 COARSE = (16, 32, 64, 128, 256)  # levels that the bound on the partition may have
 
@@ -39,6 +42,13 @@ class Event:
         return int(counts.of(self.codes).sum())
 
 
+class Proposal(NamedTuple):
+    """An event, and how often each side fell into it in the runs that proposed it."""
+
+    event: Event
+    counts: tuple[int, int]
+
+
 class Aim(NamedTuple):
     """What a promise is measured by: the planned test runs, and the claim's delta and level."""
 
@@ -47,15 +57,15 @@ class Aim(NamedTuple):
     alpha: float
 
 
-def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, learned: int = 0) -> np.ndarray:
+def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, errors: float, learned: int = 0) -> np.ndarray:
     """The epsilon bound that the planned runs are expected to give for p1 <= e^eps p2 + delta, less a charge.
 
-    Approximations suffice: a promise only chooses, it proves nothing. Of two events that promise about the same, the one
-    with fewer learned numbers behind it has the smaller charge.
+    The charge is so many standard errors at the size of the selection, more where more numbers were learned: of two
+    events that promise about the same the simpler one wins. Approximations suffice: a promise only chooses.
     """
     c1, c2 = np.asarray(c1, float), np.asarray(c2, float)
     f1, f2 = (c1 + 0.5) / (selected + 1), (c2 + 0.5) / (selected + 1)
-    level = ndtr(-CHARGE - 0.1 * np.log2(1 + learned))
+    level = ndtr(-errors - HANDICAP * np.log2(1 + learned))
     # How far off either count may be, as Poisson limits: standard errors at large counts, and fair to small ones.
     low = f1 - np.sqrt(1 - f1) * (f1 - gammaincinv(np.maximum(c1, 0.5), level) / (selected + 1))
     high = f2 + np.sqrt(1 - f2) * (gammaincinv(c2 + 1, 1 - level) / (selected + 1) - f2)
@@ -85,29 +95,32 @@ def paper_selector(partition: Partition, both: SelectionCounts, epsilon: float, 
     return Event(partition, codes[[worst]], int(backward[worst] < forward[worst]))
 
 
-def best_cell(partition: Partition, both: SelectionCounts, aim: Aim) -> tuple[float, Event]:
-    codes = occupied(both.first, both.second)
-    c = both.first.of(codes), both.second.of(codes)
-    promises = np.stack([promised_bound(c[side], c[1 - side], both.runs, aim) for side in (0, 1)])
-    direction, cell = np.unravel_index(int(np.argmax(promises)), promises.shape)
-    return float(promises[direction, cell]), Event(partition, codes[[cell]], int(direction))
+def propose_cells(partition: Partition, held: SelectionCounts, aim: Aim) -> list[Proposal]:
+    """For every charge the cell that promises most."""
+    codes = occupied(held.first, held.second)
+    c = held.first.of(codes), held.second.of(codes)
+    found = []
+    for errors in PROPOSING:
+        promises = np.stack([promised_bound(c[side], c[1 - side], held.runs, aim, errors) for side in (0, 1)])
+        direction, cell = np.unravel_index(int(np.argmax(promises)), promises.shape)
+        event = Event(partition, codes[[cell]], int(direction))
+        found.append(Proposal(event, (int(c[0][cell]), int(c[1][cell]))))
+    return found
 
 
-def best_union(partition: Partition, train: SelectionCounts, cut: SelectionCounts, aim: Aim) -> tuple[float, Event]:
-    """Training runs order the cells by their ratio, held-out runs pick how many of them, and which way."""
-    codes = occupied(train.first, train.second, cut.first, cut.second)
+def propose_unions(partition: Partition, train: SelectionCounts, held: SelectionCounts, aim: Aim) -> list[Proposal]:
+    """Training runs order the cells by their ratio, held-out runs tell how many of them, and which way."""
+    codes = occupied(train.first, train.second, held.first, held.second)
     trained = train.first.of(codes), train.second.of(codes)
-    held = cut.first.of(codes), cut.second.of(codes)
-    best: tuple[float, Event] | None = None
+    counts = held.first.of(codes), held.second.of(codes)
+    found = []
     for side in (0, 1):
         order = np.argsort(-(trained[side] + 0.5) / (trained[1 - side] + 0.5), kind="stable")[:LARGEST_UNION]
-        c = np.cumsum(held[0][order]), np.cumsum(held[1][order])
-        promises = promised_bound(c[side], c[1 - side], cut.runs, aim)
-        at = int(np.argmax(promises))
-        if best is None or promises[at] > best[0]:
-            best = float(promises[at]), Event(partition, np.sort(codes[order[: at + 1]]), side)
-    assert best is not None
-    return best
+        c = np.cumsum(counts[0][order]), np.cumsum(counts[1][order])
+        for at in sorted({int(np.argmax(promised_bound(c[side], c[1 - side], held.runs, aim, e))) for e in PROPOSING}):
+            event = Event(partition, np.sort(codes[order[: at + 1]]), side)
+            found.append(Proposal(event, (int(c[0][at]), int(c[1][at]))))
+    return found
 
 
 # Level sets of a score.
@@ -152,7 +165,9 @@ def between_values(values: np.ndarray) -> np.ndarray:
 
     Values closer than rounding are one: a sum taken in another order must not change sides.
     """
-    gaps = np.diff(values) > 1e-9 * max(values[-1] - values[0], np.finfo(float).tiny) if values.size else np.zeros(0, bool)
+    gaps = (
+        np.diff(values) > 1e-9 * max(values[-1] - values[0], np.finfo(float).tiny) if values.size else np.zeros(0, bool)
+    )
     low, high = values[:-1][gaps], values[1:][gaps]
     return low + (high - low) / 2
 
@@ -169,7 +184,7 @@ def fine_edges(values: np.ndarray, most: int = FINE) -> np.ndarray:
 
 
 def cuts(heat: Heat, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Thresholds t, and how many runs of each side lie above each: at the edges, and between the values in the tails."""
+    """Thresholds t, and how many runs of each side lie above each: at the edges, and between values in the tails."""
     thresholds, counts = [edges], [np.stack([heat.runs - np.cumsum(table)[:-1] for table in heat.table])]
     top = max(e.high[0] if e.high.size == EXTREMES else -np.inf for e in heat.extremes)
     bottom = min(e.low[-1] if e.low.size == EXTREMES else np.inf for e in heat.extremes)
@@ -182,49 +197,67 @@ def cuts(heat: Heat, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
     return np.concatenate(thresholds), *np.concatenate(counts, axis=1)
 
 
-class Cut(NamedTuple):
-    """The best event of a score: {score > threshold} for direction 0, {score <= threshold} for direction 1."""
+def propose_levels(ruler: Ruler, heat: Heat, aim: Aim) -> tuple[float, list[Proposal]]:
+    """For every charge and direction the best {score > t} or {score <= t}, as a union of level sets.
 
-    promise: float
-    score: Score
-    threshold: float
-    direction: int
-
-    def event(self, levels: Levels | None = None) -> Event:
-        """As a union of the given level sets, of which the threshold must be an edge; or of just two."""
-        levels = levels or Levels(self.score, np.array([self.threshold]))
-        at = int(np.searchsorted(levels.edges, self.threshold))
-        codes = np.arange(at + 1, levels.size) if self.direction == 0 else np.arange(at + 1)
-        return Event(levels, codes, self.direction)
-
-
-def best_cut(ruler: Ruler, heat: Heat, aim: Aim) -> Cut:
+    The level sets have all the chosen thresholds as edges. The first number is the highest promise of them.
+    """
     thresholds, c1, c2 = cuts(heat, ruler.edges)
     n, learned = heat.runs, parameters(ruler.score)
-    promises = np.stack([promised_bound(c1, c2, n, aim, learned), promised_bound(n - c2, n - c1, n, aim, learned)])
-    direction, at = np.unravel_index(int(np.argmax(promises)), promises.shape)
-    return Cut(float(promises[direction, at]), ruler.score, float(thresholds[at]), int(direction))
+    chosen: dict[tuple[float, int], tuple[int, int]] = {}
+    best = -np.inf
+    for errors in PROPOSING:
+        for direction, (a, b) in enumerate(((c1, c2), (n - c2, n - c1))):
+            promises = promised_bound(a, b, n, aim, errors, learned)
+            at = int(np.argmax(promises))
+            chosen[float(thresholds[at]), direction] = (
+                (int(a[at]), int(b[at])) if direction == 0 else (int(b[at]), int(a[at]))
+            )
+            best = max(best, float(promises[at])) if errors == RANKING else best
+    levels = Levels(ruler.score, np.array(sorted({t for t, _ in chosen})))
+    return best, [Proposal(level_event(levels, *key), counts) for key, counts in sorted(chosen.items())]
 
 
-def bounding_levels(cut: Cut, edges: np.ndarray, heat: Heat, aim: Aim, resolution: int | None) -> Levels:
+def level_event(levels: Levels, threshold: float, direction: int) -> Event:
+    """{score > threshold} for direction 0, {score <= threshold} for direction 1; the threshold must be an edge."""
+    at = int(np.searchsorted(levels.edges, threshold))
+    codes = np.arange(at + 1, levels.size) if direction == 0 else np.arange(at + 1)
+    return Event(levels, codes, direction)
+
+
+def threshold_of(event: Event) -> float:
+    assert isinstance(event.partition, Levels)
+    return float(event.partition.edges[event.codes[0] - 1 if event.direction == 0 else event.codes[-1]])
+
+
+def decided_promise(proposal: Proposal, first: Counts, second: Counts, runs: int, aim: Aim) -> float:
+    """What an event promises on the runs that proposed it together with as many that did not."""
+    event = proposal.event
+    learned = parameters(event.partition.score) if isinstance(event.partition, Levels) else 0
+    c = proposal.counts[0] + event.count(first), proposal.counts[1] + event.count(second)
+    return float(promised_bound(c[event.direction], c[1 - event.direction], runs, aim, DECIDING, learned))
+
+
+def bounding_levels(event: Event, promise: float, ruler: Ruler, heat: Heat, aim: Aim, resolution: int | None) -> Levels:
     """Level sets for the bound on the partition, with the event's threshold among the edges.
 
     Many cells say more and bound worse: of several numbers the one with the smallest promised bound is taken.
     """
+    edges, threshold = ruler.edges, threshold_of(event)
     share = np.cumsum(heat.table[0] + heat.table[1])[:-1] / (2 * heat.runs)
     best, winner = np.inf, None
     for number in (resolution,) if resolution else COARSE:
         places = np.unique(np.clip(np.searchsorted(share, np.arange(1, number) / number), 0, edges.size - 1))
-        chosen = np.unique(np.append(edges[places], cut.threshold))
+        chosen = np.unique(np.append(edges[places], threshold))
         group = np.searchsorted(chosen, np.append(edges, np.inf))
-        expected = [np.floor(np.bincount(group, t, chosen.size + 1) * aim.planned / heat.runs) for t in heat.table]
+        per_run = aim.planned / heat.runs
+        one, two = (np.floor(np.bincount(group, t, chosen.size + 1) * per_run) for t in heat.table)
         if aim.delta == 0:
-            promise = epsilon_upper_bound(*expected, aim.planned, 0.0, aim.alpha)
+            bound = epsilon_upper_bound(one, two, aim.planned, 0.0, aim.alpha)
         else:
-            epsilon = max(cut.promise, 0.0)
-            lines = (frontier(*pair, aim.planned, aim.alpha) for pair in (expected, expected[::-1]))
-            promise = max(frontier_bound(line, epsilon) for line in lines)
-        if winner is None or promise < best:
-            best, winner = promise, Levels(cut.score, chosen)
+            lines = (frontier(a, b, aim.planned, aim.alpha) for a, b in ((one, two), (two, one)))
+            bound = max(frontier_bound(line, max(promise, 0.0)) for line in lines)
+        if winner is None or bound < best:
+            best, winner = bound, Levels(ruler.score, chosen)
     assert winner is not None
     return winner

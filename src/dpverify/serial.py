@@ -33,8 +33,9 @@ def to_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"kind": type(value).__name__, **fields}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {"kind": type(value).__name__, **{name: to_plain(getattr(value, name)) for name in value._fields}}
+    names = getattr(value, "_fields", None)
+    if names is not None:
+        return {"kind": type(value).__name__, **{name: to_plain(getattr(value, name)) for name in names}}
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
     if isinstance(value, dict):

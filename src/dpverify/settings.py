@@ -40,23 +40,21 @@ class Settings:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if name == "events" and (
-                callable(value) or ":" in str(value)
-            ):  # a user's score, by name where read from JSON
-                continue
+            if name == "events" and (callable(value) or ":" in str(value)):
+                continue  # a user's score; by its name where it was read from JSON
             if value not in choices:
                 raise InputError(f"{name}: found {value!r}; expected one of {', '.join(map(repr, choices))}")
         for name in ("alpha", "beta", "gamma"):
-            value = getattr(self, name)
-            if not (_is_number(value) and 0 < value < 1):
-                raise InputError(f"{name}: found {value!r}; expected a number between 0 and 1")
-        for name, least in (("select_runs", 2), ("test_runs", 1), ("resolution", 1), ("block", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if value is None and name in ("resolution", "block"):
+            level = getattr(self, name)
+            if not (_is_number(level) and 0 < level < 1):
+                raise InputError(f"{name}: found {level!r}; expected a number between 0 and 1")
+        for name, least in (("select_runs", 4), ("test_runs", 1), ("resolution", 1), ("block", 1), ("seed", 0)):
+            number = getattr(self, name)
+            if number is None and name in ("resolution", "block"):
                 continue
-            if not (_is_number(value) and int(value) == value and value >= least):
-                raise InputError(f"{name}: found {value!r}; expected a whole number from {least} up")
-            object.__setattr__(self, name, int(value))
+            if number is None or not (_is_number(number) and int(number) == number and number >= least):
+                raise InputError(f"{name}: found {number!r}; expected a whole number from {least} up")
+            object.__setattr__(self, name, int(number))
         if self.partition == "tree" and self.selection_epsilon is not None:
             raise InputError(
                 'partition: found "tree" with selection_epsilon; a tree grows on selection runs; use "grid"'

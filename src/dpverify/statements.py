@@ -34,6 +34,8 @@ from dpverify.words import figure, percent
 
 THINNING, SWEEP = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
 NODES = 24  # of the profile
+FLOOR = 2e-3  # times alpha: no p-value of the test at level alpha is much smaller
+LEAST_LEVEL = 1e-12
 
 
 class Verdict(enum.Enum):
@@ -64,7 +66,8 @@ class Witness:
     @property
     def ordered(self) -> tuple[int, int]:
         """The counts, that of the exceeding side first."""
-        return self.counts if self.event.direction == 0 else self.counts[::-1]
+        first, second = self.counts
+        return (first, second) if self.event.direction == 0 else (second, first)
 
     @property
     def probabilities(self) -> tuple[tuple[float, float, float], ...]:
@@ -204,7 +207,7 @@ def answers(
     lower = epsilon_lower_bound(*witness.ordered, m, delta, alpha)
     critical, p_value, thinned = lower, None, None
     if epsilon is not None:
-        p_value = claim_p_value(*witness.ordered, m, epsilon, delta, alpha)
+        p_value = small_p_value(*witness.ordered, m, epsilon, delta, alpha)
         thinned = tuple(float(p) for p in p_values(*witness.counts, m, epsilon, _generator(settings, THINNING)))
     if settings.test == "thinned":
         critical = critical_epsilon(*witness.counts, m, alpha, _generator(settings, SWEEP))
@@ -229,6 +232,22 @@ def answers(
         "paper": Paper(thinned, eta, paper_lambda(settings.beta, eta, critical)),  # type: ignore[arg-type]
         "next_step": next_step(verdict, witness, epsilon or 0.0, delta, alpha, detectable),
     }
+
+
+def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float) -> float:
+    """The claim's p-value, also below the floor that the test at level alpha has (about alpha / 700).
+
+    At the floor the test is asked again at levels a thousand times smaller each, as long as it rejects; the last level
+    is the answer. To be at or below a level the test must have rejected at it, so this is a p-value too.
+    """
+    p = claim_p_value(c1, c2, runs, epsilon, delta, alpha)
+    if p > FLOOR * alpha:
+        return p
+    p = FLOOR * alpha
+    level = alpha / 1000
+    while level >= LEAST_LEVEL and claim_p_value(c1, c2, runs, epsilon, delta, level) <= level:
+        p, level = level, level / 1000
+    return p
 
 
 def _generator(settings: Settings, key: int) -> np.random.Generator:

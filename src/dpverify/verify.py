@@ -167,14 +167,14 @@ def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float) -> 
     The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
     """
     settings = run.settings
-    one_cell = settings.selection_epsilon is not None or settings.events == "cell"
+    papers = settings.selection_epsilon is not None
     given = None
-    if settings.partition != "tree" and (one_cell or settings.partition != "auto"):
+    if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):
         nonfinite = settings.nonfinite == "event"
         given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
     aim = Aim(settings.test_runs, delta, settings.alpha)
     contest = Contest(run.source, settings, region, aim, run.workers, run.show)
-    if given is not None and one_cell:
+    if given is not None and papers:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
         chosen = choose_cell(contest, given, rng)
     else:
