@@ -46,6 +46,7 @@ from dpverify.selection import (
     propose_levels,
     propose_unions,
     score_values,
+    simplest,
     threshold_of,
 )
 from dpverify.settings import Settings
@@ -163,13 +164,11 @@ def decide(contest: Contest, proposals: list[Proposal]) -> tuple[Event, float]:
     partitions = list({id(p.event.partition): p.event.partition for p in proposals}.values())
     parts = contest.count("decide", [Cells(partition) for partition in partitions])
     runs = contest.runs["cut"] + contest.runs["decide"]
-    best, winner = -math.inf, proposals[0].event
+    found = []
     for proposal in proposals:
         at = next(i for i, partition in enumerate(partitions) if partition is proposal.event.partition)
-        promise = decided_promise(proposal, parts[0][at], parts[1][at], runs, contest.aim)
-        if promise > best:
-            best, winner = promise, proposal.event
-    return winner, best
+        found.append(decided_promise(proposal, parts[0][at], parts[1][at], runs, contest.aim))
+    return simplest(found)
 
 
 def keep_training_runs(contest: Contest) -> tuple[list[np.ndarray], set[tuple[int, int]]]:

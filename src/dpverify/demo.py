@@ -59,7 +59,7 @@ class PrivateTracker:
 def runs() -> list[tuple[Report, str]]:
     first = np.sin(0.3 * np.arange(6))
     second = first + 0.1 * (np.arange(6) == 2)
-    tracker = PrivateTracker(noise=0.1)
+    tracker = PrivateTracker(noise=0.25)
     exact = tracker.delta(1.0, first, second)
     return [
         (verify(laplace_sum, np.array([3.0, 2.0]), np.array([3.0, 3.0]), epsilon=0.5), "epsilon 1 exactly"),

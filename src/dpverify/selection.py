@@ -22,6 +22,7 @@ LARGEST_UNION = 4096  # cells; an event of more is noise, and too long to write 
 PROPOSING = (0.75, 1.5, 2.5, 4.0)  # standard errors charged to an event while it is one of thousands
 RANKING = 1.5  # of them, when scores are compared
 DECIDING = 2.25  # and when few are left: without a charge the luckiest tiny event would win
+NEAR = 0.25  # standard errors within which the simpler event wins
 HANDICAP = 0.1  # a doubling of learned numbers
 FINE = 1024  # levels of a score while it competes
 COARSE = (16, 32, 64, 128, 256)  # levels that the bound on the partition may have
@@ -230,12 +231,28 @@ def threshold_of(event: Event) -> float:
     return float(event.partition.edges[event.codes[0] - 1 if event.direction == 0 else event.codes[-1]])
 
 
-def decided_promise(proposal: Proposal, first: Counts, second: Counts, runs: int, aim: Aim) -> float:
-    """What an event promises on the runs that proposed it together with as many that did not."""
+def simplest(found: list[tuple[float, float, Event]]) -> tuple[Event, float]:
+    """Of (promise, standard error, event) the highest promise; one hardly lower wins if fewer numbers were learned."""
+    best, error, _ = max(found, key=lambda one: one[0])
+    near = [one for one in found if one[0] >= best - NEAR * error]
+    promise, _, event = min(near, key=lambda one: (learned_numbers(one[2]), -one[0]))
+    return event, promise
+
+
+def learned_numbers(event: Event) -> int:
+    return parameters(event.partition.score) if isinstance(event.partition, Levels) else event.codes.size
+
+
+def decided_promise(
+    proposal: Proposal, first: Counts, second: Counts, runs: int, aim: Aim
+) -> tuple[float, float, Event]:
+    """What an event promises on the runs that proposed it together with as many that did not, and its noise."""
     event = proposal.event
     learned = parameters(event.partition.score) if isinstance(event.partition, Levels) else 0
     c = proposal.counts[0] + event.count(first), proposal.counts[1] + event.count(second)
-    return float(promised_bound(c[event.direction], c[1 - event.direction], runs, aim, DECIDING, learned))
+    error = float(np.sqrt(1 / (c[0] + 0.5) + 1 / (c[1] + 0.5)))
+    promise = promised_bound(c[event.direction], c[1 - event.direction], runs, aim, DECIDING, learned)
+    return float(promise), error, event
 
 
 def bounding_levels(event: Event, promise: float, ruler: Ruler, heat: Heat, aim: Aim, resolution: int | None) -> Levels:
