@@ -1,0 +1,147 @@
+"""Draws the figures of the README and of the documentation: python docs/make_figures.py"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import dpverify as dpv
+from dpverify.demo import PrivateTracker, laplace_sum
+
+PLACE = Path(__file__).parent / "figures"
+FIRST, SECOND, EVENT = "#1f5fa8", "#c25a12", "#e9c46a"
+
+
+def style(axes, title, x, y):
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save(figure, name):
+    figure.savefig(PLACE / f"{name}.png", dpi=160, bbox_inches="tight")
+    figure.savefig(PLACE / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+
+
+def witness():
+    """The two output laws of the README's example and the event that tells them apart."""
+    first, second = np.array([3.0, 2.0]), np.array([3.0, 3.0])
+    report = dpv.verify(laplace_sum, first, second, epsilon=0.5)
+    rng = np.random.default_rng(1)
+    x = np.linspace(-1, 12, 2601)
+    inside = report.witness.contains(x)
+    figure, axes = plt.subplots(figsize=(7.2, 3.0))
+    top = 0.62
+    axes.fill_between(x, 0, top, where=inside, color=EVENT, alpha=0.45, lw=0, label="witness")
+    for data, color, name in ((first, FIRST, "first data set"), (second, SECOND, "second data set")):
+        samples = laplace_sum(data, 200_000, rng)[:, 0]
+        axes.hist(samples, bins=260, range=(-1, 12), density=True, histtype="step", color=color, lw=1.4, label=name)
+    p1, p2 = (share for share, *_ in report.witness.probabilities)
+    edge = x[inside][0] if inside[-1] else x[inside][-1]
+    axes.annotate(
+        f"{100 * p1:.1f}% of the first,\n{100 * p2:.1f}% of the second",
+        (edge, 0.5),
+        xytext=(edge + (0.25 if inside[-1] else -0.25), 0.5),
+        ha="left" if inside[-1] else "right",
+        va="center",
+        fontsize=9,
+    )
+    axes.set_ylim(0, top)
+    axes.legend(frameon=False, loc="upper left", fontsize=9)
+    style(axes, f"Claimed epsilon 0.5; proved at least {report.epsilon_lower:.3f}", "released sum", "density")
+    save(figure, "witness")
+
+
+def resolution():
+    """The wall of the paper: more bins a coordinate, and the tree that refines where the laws differ."""
+    first = np.sin(0.3 * np.arange(4))
+    second = first + 0.1 * (np.arange(4) == 1)
+    tracker = PrivateTracker(noise=0.12)
+    epsilon, runs = 1.0, {"select_runs": 400_000, "test_runs": 400_000}
+    true = tracker.delta(epsilon, first, second)
+    rows = []
+    for r in (2, 3, 4, 5, 6, 8, 10, 12):
+        report = dpv.verify(tracker, first, second, partition="grid", resolution=r, events="union", **runs)
+        rows.append(measured(f"r = {r}", report, epsilon, tracker, (first, second)))
+    for leaves in (16, 64, 256):
+        report = dpv.verify(tracker, first, second, partition="tree", resolution=leaves, events="union", **runs)
+        rows.append(measured(f"tree, {leaves} leaves", report, epsilon, tracker, (first, second)))
+    auto = dpv.verify(tracker, first, second, **runs)
+    rows.append(measured("learned score", auto, epsilon, tracker, (first, second)))
+    for row in rows:
+        print("{:20} cells {:>10}  epsilon_lower {:.3f}  delta_P about {:.4f}  delta_upper {:.4f}".format(*row))
+    print(f"exact delta over all events {true:.4f}")
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6))
+    grids, trees, last = rows[:8], rows[8:11], rows[11]
+    left.plot([row[1] for row in grids], [row[2] for row in grids], "o-", color=FIRST, label="grid, r 2 to 12")
+    left.plot([row[1] for row in trees], [row[2] for row in trees], "s-", color=SECOND, label="tree")
+    left.axhline(last[2], color="0.4", ls="--", lw=1, label="learned score")
+    right.plot([row[1] for row in grids], [row[4] for row in grids], "o-", color=FIRST, label="grid: bound")
+    right.plot(
+        [row[1] for row in grids],
+        [row[3] for row in grids],
+        "o:",
+        color=FIRST,
+        mfc="white",
+        label="grid: delta of the cells",
+    )
+    right.plot([row[1] for row in trees], [row[4] for row in trees], "s-", color=SECOND, label="tree: bound")
+    right.plot(
+        [row[1] for row in trees],
+        [row[3] for row in trees],
+        "s:",
+        color=SECOND,
+        mfc="white",
+        label="tree: delta of the cells",
+    )
+    right.axhline(true, color="0.4", ls="--", lw=1, label="exact delta, all events")
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.legend(frameon=False, fontsize=8)
+    style(left, "Proved epsilon (delta 0)", "number of cells", "epsilon_lower")
+    style(right, "Bound over unions of cells, epsilon 1", "number of cells", "delta")
+    figure.suptitle("A private Kalman filter over 4 steps, 400 000 test runs a side", fontsize=11, x=0.02, ha="left")
+    figure.tight_layout()
+    save(figure, "resolution")
+
+
+def measured(name, report, epsilon, tracker, data):
+    part = report.on_partition
+    return (
+        name,
+        part.cells,
+        report.epsilon_lower,
+        delta_of_cells(report, epsilon, tracker, data),
+        part.delta_upper(epsilon),
+    )
+
+
+def delta_of_cells(report, epsilon, tracker, data, runs=1_000_000):
+    """The frozen partition's own delta from fresh runs: one half says which cells exceed, the other how much.
+
+    With more cells than runs to tell them apart there is no saying.
+    """
+    if report.on_partition.cells > runs / 10:
+        return np.nan
+    rng = np.random.default_rng(7)
+    codes = [report.witness.event.partition.codes(tracker(d, 2 * runs, rng)) for d in data]
+    names = np.unique(np.concatenate(codes), return_counts=True)[0]
+    halves = [
+        [np.bincount(np.searchsorted(names, c[k::2]), minlength=names.size) / runs for c in codes] for k in (0, 1)
+    ]
+    excess = []
+    for a, b in ((0, 1), (1, 0)):
+        cells = halves[0][a] > np.exp(epsilon) * halves[0][b]
+        excess.append((halves[1][a] - np.exp(epsilon) * halves[1][b])[cells].sum())
+    return max(*excess, 0.0)
+
+
+if __name__ == "__main__":
+    PLACE.mkdir(exist_ok=True)
+    witness()
+    resolution()
