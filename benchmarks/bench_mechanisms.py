@@ -36,7 +36,7 @@ def bare_seconds(row, pair, runs, block):
 
 
 def one(row, seed, select, test):
-    search = select // 10 if len(row.pairs) > 1 else 4
+    search = select // 4 if len(row.pairs) > 1 else 4
     start = time.perf_counter()
     found = dpv.search_pairs(
         row.mechanism, row.pairs, row.claimed, runs=search, select_runs=select - search, test_runs=test, seed=100 * seed

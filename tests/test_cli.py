@@ -80,7 +80,7 @@ def test_refuted_exits_1_and_prints(place, capsys):
     assert "witness" in out
 
 
-@pytest.mark.parametrize("claim", [["--epsilon", "1.01"], []])
+@pytest.mark.parametrize("claim", [["--epsilon", "1.3"], []])
 def test_not_refuted_or_no_claim_exits_0(place, claim):
     assert run("mine:laplace", "--first", "c.json", "--second", "d.npy", *claim) == 0
 

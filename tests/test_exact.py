@@ -208,6 +208,19 @@ def test_the_frontier_bound_holds_between_its_nodes():
         assert bound <= every.max() + 1e-3
 
 
+def test_the_frontier_stays_sharp_at_large_epsilon():
+    """Once e^epsilon is large a stretch must not count as settled for its own size."""
+    assert dpv.delta_upper_bound([30_000, 70_000], [10_000, 90_000], 10**5, 12.0) < 1e-3
+    bound = dpv.epsilon_upper_bound([60_000, 40_000], [30, 99_970], 10**5, 0.001)
+    assert 11 < bound < 12
+
+
+def test_limits_at_tiny_levels():
+    for alpha in (1e-12, 1e-16, 2e-16):
+        assert binom.cdf(10, 1000, upper_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+        assert binom.sf(9, 1000, lower_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+
+
 def test_an_empty_cell_makes_pure_epsilon_infinite():
     assert dpv.epsilon_upper_bound([5, 0], [5, 5], 10) == math.inf
     assert dpv.epsilon_upper_bound([50, 50], [50, 50], 100, 0.9) == 0

@@ -8,6 +8,8 @@ import pytest
 
 import dpverify as dpv
 from dpverify import Report, Verdict
+from dpverify.assemble import distinct_pairs
+from dpverify.words import at_least, at_most, percent
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
@@ -149,6 +151,28 @@ def test_the_witness_has_counts_limits_and_checks_shapes():
         assert low < share < high
     with pytest.raises(dpv.InputError, match="expected runs of 4 steps in 2 dimensions"):
         report.witness.contains(np.zeros((5, 3)))
+
+
+def test_printed_bounds_are_rounded_outwards():
+    """Rounded to nearest, what is printed would be false more often than what was proved."""
+    assert (at_least(1.00099), at_most(1.00091)) == ("1", "1.001")
+    assert (at_least(0.98859), at_most(0.98851), at_least(12345.0)) == ("0.9885", "0.9886", "1.234e+04")
+    assert (at_least(0.0), at_most(math.inf)) == ("0", "infinity")
+    assert (percent(1 - 1e-4), percent(1 - 1e-6), percent(0.523), percent(1)) == ("99.99%", "99.9999%", "52.3%", "100%")
+
+
+def test_the_profile_has_fixed_nodes():
+    one, two = REPORTS["laplace"](), REPORTS["trajectory"]()
+    np.testing.assert_array_equal(one.profile["eps"], two.profile["eps"])
+    assert (one.profile["delta_lower"] <= one.profile["delta_upper"]).all()
+    assert (np.diff(one.profile["delta_upper"]) <= 1e-9).all()
+
+
+def test_pairs_of_counts_of_any_size():
+    for runs in (10**6, 4 * 10**9):
+        c = np.array([3, 3, runs]), np.array([5, 5, 0])
+        c1, c2, number = distinct_pairs(*c, runs)
+        assert sorted(zip(c1.tolist(), c2.tolist(), number.tolist(), strict=True)) == [(3, 5, 2), (runs, 0, 1)]
 
 
 def test_a_row_is_flat():

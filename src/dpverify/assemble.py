@@ -54,27 +54,35 @@ def bound_partition(
 ) -> OnPartition:
     """The test counts as distinct pairs, and the region's mass: the least of the two sides is fixed, so no split."""
     codes = occupied(*cells)
-    radix = settings.test_runs + 1  # a pair of counts as one number: sorting pairs is slow
-    pairs, number = np.unique(cells[0].of(codes) * radix + cells[1].of(codes), return_counts=True)
+    c1, c2, number = distinct_pairs(cells[0].of(codes), cells[1].of(codes), settings.test_runs)
     m, alpha = settings.test_runs, settings.alpha
     mass = min(float(lower_limit(counts.of(np.array([1]))[0], m, REGION_SHARE * alpha)) for counts in inside)
-    return OnPartition(pairs // radix, pairs % radix, number, m, (1 - REGION_SHARE) * alpha, partition.number, mass)
+    return OnPartition(c1, c2, number, m, (1 - REGION_SHARE) * alpha, partition.number, mass)
 
 
 UNSEEDED = "this mechanism can't be seeded: the numbers can't be repeated run for run"
 
 
+def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct pairs of counts, and how many cells have each."""
+    if runs >= 1 << 31:
+        pairs, number = np.unique(np.stack([c1, c2]), axis=1, return_counts=True)
+        return pairs[0], pairs[1], number
+    # A pair as one number: sorting pairs is slow.
+    packed, number = np.unique(c1 * (runs + 1) + c2, return_counts=True)
+    return packed // (runs + 1), packed % (runs + 1), number
+
+
 def remarks(mechanism: Mechanism, pilot: list[np.ndarray], cells: tuple[Counts, Counts]) -> tuple[str, ...]:
     notes = []
-    constant = all((runs == runs[:1]).all() for runs in pilot)
+    constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
     one, two = (side.codes for side in cells)
     if constant and one.size == two.size == 1:
-        if one[0] == two[0]:
-            notes.append("every run of both data sets gave the same output: identical as far as these runs can tell")
-        else:
-            notes.append(
-                "each data set always gave one output, and the two differ: deterministic, violated at every epsilon"
-            )
+        notes.append(
+            "every run of both data sets gave the same output: identical as far as these runs can tell"
+            if one[0] == two[0]
+            else "either data set gave one output only, and the two differ: if deterministic, it breaks every epsilon"
+        )
     if not is_seeded(mechanism):
         notes.append(UNSEEDED)
     return tuple(notes)

@@ -219,7 +219,8 @@ def train(
     pairs = list(zip(*parts, strict=True))
     for binning, tables in zip(binnings, pairs, strict=False):
         scores += additive_scores(binning, *tables)
-        scores.append(piecewise_score(binning.features, *flats))
+        if both.shape[1] > 1:  # on one coordinate counting alone is as good, and faster
+            scores.append(piecewise_score(binning.features, *flats))
     rest = pairs[len(binnings) :]
     trained = None
     if mine:

@@ -11,7 +11,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betainc, betaincinv
+from scipy.special import betainc, betaincc, betainccinv, betaincinv
 from scipy.stats import hypergeom
 
 from dpverify.buehler import epsilon_lower_bound
@@ -57,20 +57,22 @@ def columns(counts1: Any, counts2: Any, runs: Any) -> tuple[np.ndarray, np.ndarr
     return c1, c2
 
 
-def _beta_quantile(a: np.ndarray, b: np.ndarray, level: float) -> np.ndarray:
-    """SciPy's inverse of the incomplete beta function, checked: it misses for some arguments (a 1000, b 10^9)."""
-    x = betaincinv(a, b, level)
-    wrong = ~(np.abs(betainc(a, b, x) - level) <= 1e-7 * min(level, 1 - level))
+def _beta_quantile(a: np.ndarray, b: np.ndarray, alpha: float, upper: bool) -> np.ndarray:
+    """Where the beta law leaves alpha below, or above; SciPy's inverse misses at some arguments (a 1000, b 10^9)."""
+    inverse, tail = (betainccinv, betaincc) if upper else (betaincinv, betainc)
+    x = inverse(a, b, alpha)
+    wrong = ~(np.abs(tail(a, b, x) - alpha) <= 1e-7 * min(alpha, 1 - alpha))
     if wrong.any():
         a, b = np.broadcast_arrays(a, b)
-        mean = a[wrong] / (a[wrong] + b[wrong])
-        low, high = np.zeros_like(mean), np.minimum(1.0, mean + 50 * np.sqrt(mean / (a[wrong] + b[wrong])))
+        a, b = a[wrong], b[wrong]
+        mean = a / (a + b)
+        low, high = np.zeros_like(mean), np.minimum(1.0, mean + 50 * np.sqrt(mean / (a + b)))
         for _ in range(100):
             middle = (low + high) / 2
-            under = betainc(a[wrong], b[wrong], middle) < level
+            under = (tail(a, b, middle) > alpha) if upper else (tail(a, b, middle) < alpha)
             low, high = np.where(under, middle, low), np.where(under, high, middle)
         x = np.array(x)
-        x[wrong] = high if level > 0.5 else low  # the side that errs outwards
+        x[wrong] = high if upper else low  # the side that errs outwards
     return x
 
 
@@ -78,14 +80,16 @@ def upper_limit(c: Any, runs: int, alpha: float) -> Any:
     """Clopper-Pearson, one-sided: the probability is at most this, at confidence 1 - alpha."""
     c = np.asarray(c, float)
     full = c >= runs
-    return np.where(full, 1.0, _beta_quantile(np.where(full, 1.0, c + 1), np.where(full, 1.0, runs - c), 1 - alpha))[()]
+    limit = _beta_quantile(np.where(full, 1.0, c + 1), np.where(full, 1.0, runs - c), alpha, True)
+    return np.where(full, 1.0, limit)[()]
 
 
 def lower_limit(c: Any, runs: int, alpha: float) -> Any:
     """Clopper-Pearson, one-sided: the probability is at least this, at confidence 1 - alpha."""
     c = np.asarray(c, float)
     none = c <= 0
-    return np.where(none, 0.0, _beta_quantile(np.where(none, 1.0, c), np.where(none, 1.0, runs - c + 1), alpha))[()]
+    limit = _beta_quantile(np.where(none, 1.0, c), np.where(none, 1.0, runs - c + 1), alpha, False)
+    return np.where(none, 0.0, limit)[()]
 
 
 # The paper's test.
@@ -177,16 +181,15 @@ def frontier_bound(line: Frontier, epsilon: float, tolerance: float = 1e-3) -> f
 
     Between two evaluated b0 < b1 nothing exceeds `CPU(floor a(b1)) - e^epsilon CPL(b0)`, nor, more closely,
     `CPU(floor a(b1 - 1)) - e^epsilon CPL(b0 + 1)`. Stretches whose bound could still win are halved until none promises
-    more than `tolerance` standard errors over the best.
+    more than `tolerance` standard errors of the first count over the best.
     """
     scale = math.exp(epsilon)
-    m1, m2 = line.runs
+    m1 = line.runs[0]
     left, right = line.b[:-1], line.b[1:]
     best = float((line.upper - scale * line.lower).max())
     bound = line.upper[1:] - scale * line.lower[:-1]
     for _ in range(200):
-        f1, f2 = np.clip(line.height(right) / m1, 1 / m1, 1), np.clip(right / m2, 1 / m2, 1)
-        fine = tolerance * np.hypot(np.sqrt(f1 / m1), scale * np.sqrt(f2 / m2))
+        fine = tolerance * np.sqrt(np.clip(line.height(right) / m1, 1 / m1, 1) / m1)
         settled = (bound <= best + fine) | (right - left <= 1)
         best = max(best, float(bound[settled & (right - left > 1)].max(initial=-np.inf)))
         left, right = left[~settled], right[~settled]

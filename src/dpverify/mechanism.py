@@ -53,7 +53,8 @@ def jax_key(rng: np.random.Generator) -> Any:
     """A JAX key drawn from a NumPy generator, so that a block's generator seeds JAX code too."""
     import jax
 
-    return jax.random.key(int(rng.integers(1 << 63)))
+    with wide():  # outside 64 bit the upper half of a seed is dropped without a word
+        return jax.random.key(int(rng.integers(1 << 63)))
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from dpverify.errors import InputError
 from dpverify.selection import Event
 from dpverify.settings import Settings
 from dpverify.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness, answers, profile, shares
-from dpverify.words import cell_number, figure, percent
+from dpverify.words import at_least, at_most, cell_number, figure, percent
 
 SCHEMA = 1
 
@@ -73,8 +73,7 @@ class Report:
     @functools.cached_property
     def profile(self) -> dict[str, np.ndarray]:
         """Columns eps, delta_lower and delta_upper (on the partition); each bound holds as a whole curve."""
-        top = 1.5 * max(self.epsilon or 0.0, min(self.epsilon_lower, 30.0), 0.5)
-        return profile(self.witness, self.on_partition, top)
+        return profile(self.witness, self.on_partition)
 
     @functools.cached_property
     def digest(self) -> str:
@@ -127,13 +126,13 @@ class Report:
         if self.epsilon is not None:
             claim = f"epsilon {figure(self.epsilon)}, delta {figure(self.delta)}"
             lines.append(f"  claimed   {claim}; p-value {self.p_value:.3g} (refuted at {figure(self.alpha)} or less)")
-        proved = f"epsilon >= {figure(self.epsilon_lower)}{at}" if self.epsilon_lower > 0 else "nothing"
+        proved = f"epsilon >= {at_least(self.epsilon_lower)}{at}" if self.epsilon_lower > 0 else "nothing"
         lines.append(f"  proved    {proved}; over all events, for this pair, {sure}")
-        bounded = f"epsilon <= {figure(upper)}{at}" if upper < float("inf") else f"no finite epsilon{at}"
+        bounded = f"epsilon <= {at_most(upper)}{at}" if upper < float("inf") else f"no finite epsilon{at}"
         lines.append(f"  bounded   {bounded}; over unions of {cell_number(part.cells)} cells only, {sure}")
         if self.on_all_events is not None:
             whole = self.on_all_events.epsilon_upper(self.delta)
-            whole_text = f"epsilon <= {figure(whole)}{at}" if whole < float("inf") else f"no finite epsilon{at}"
+            whole_text = f"epsilon <= {at_most(whole)}{at}" if whole < float("inf") else f"no finite epsilon{at}"
             lines.append(f"  certified {whole_text}; over all events, if the stated Lipschitz constant holds, {sure}")
         lines.append(f"  witness   {self.witness.text}")
         lines.append(f"            {shares(self.witness)}")
@@ -142,14 +141,14 @@ class Report:
             lines.append(
                 f"  error     {figure(e1)} (standard error {figure(s1)}) first, {figure(e2)} ({figure(s2)}) second"
             )
-        paper = f"  paper's   critical epsilon {figure(self.epsilon_critical)}, eta <= {figure(self.paper.eta)}"
+        paper = f"  paper's   critical epsilon {figure(self.epsilon_critical)}, eta <= {at_most(self.paper.eta)}"
         lines.append(f"{paper}, lambda {figure(self.paper.lambda_)} (not a certificate)")
         lines += [f"  note      {remark}" for remark in self.remarks]
         lines.append(f"  next      {self.next_step}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Report {self.name}: {self.verdict.name}, epsilon >= {figure(self.epsilon_lower)}>"
+        return f"<Report {self.name}: {self.verdict.name}, epsilon >= {at_least(self.epsilon_lower)}>"
 
     def _result(self) -> dict[str, Any]:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "run"}

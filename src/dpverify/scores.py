@@ -117,7 +117,11 @@ class UserScore(NamedTuple):
             raise InputError(
                 f"the score {self.function} is not part of the report; expected it in memory: verify again"
             )
-        return self.function(flat.reshape(flat.shape[0], *self.shape))
+        values = self.function(flat.reshape(flat.shape[0], *self.shape))
+        if values.shape != flat.shape[:1] or bool(namespace(values).isnan(values).any()):
+            found = "NaN" if values.shape == flat.shape[:1] else f"shape {values.shape}"
+            raise InputError(f"events: the score gave {found}; expected one number a run, {flat.shape[:1]}")
+        return values
 
 
 Score = Linear | Quadratic | Additive | Piecewise | CellScore | UserScore

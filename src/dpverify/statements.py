@@ -33,7 +33,7 @@ from dpverify.settings import Settings
 from dpverify.words import figure, percent
 
 THINNING, SWEEP = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
-NODES = 24  # of the profile
+NODES = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 12, 15)
 FLOOR = 2e-3  # times alpha: no p-value of the test at level alpha is much smaller
 LEAST_LEVEL = 1e-12
 
@@ -207,11 +207,12 @@ def answers(
     lower = epsilon_lower_bound(*witness.ordered, m, delta, alpha)
     critical, p_value, thinned = lower, None, None
     if epsilon is not None:
-        p_value = small_p_value(*witness.ordered, m, epsilon, delta, alpha)
         thinned = tuple(float(p) for p in p_values(*witness.counts, m, epsilon, _generator(settings, THINNING)))
     if settings.test == "thinned":
         critical = critical_epsilon(*witness.counts, m, alpha, _generator(settings, SWEEP))
         p_value = min(thinned) if thinned else None
+    elif epsilon is not None:
+        p_value = small_p_value(*witness.ordered, m, epsilon, delta, alpha)
     if epsilon is None or p_value is None:
         verdict = Verdict.MEASURED
     elif p_value <= alpha:
@@ -237,8 +238,8 @@ def answers(
 def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float) -> float:
     """The claim's p-value, also below the floor that the test at level alpha has (about alpha / 700).
 
-    At the floor the test is asked again at levels a thousand times smaller each, as long as it rejects; the last level
-    is the answer. To be at or below a level the test must have rejected at it, so this is a p-value too.
+    At the floor the test is asked again at ever smaller levels, as long as it rejects; the last of them is the
+    answer. To be at or below a level the test must have rejected at it, so this is a p-value too.
     """
     p = claim_p_value(c1, c2, runs, epsilon, delta, alpha)
     if p > FLOOR * alpha:
@@ -246,7 +247,7 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
     p = FLOOR * alpha
     level = alpha / 1000
     while level >= LEAST_LEVEL and claim_p_value(c1, c2, runs, epsilon, delta, level) <= level:
-        p, level = level, level / 1000
+        p, level = level, level / 10**6
     return p
 
 
@@ -274,12 +275,13 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
     return f"{able}; if the {figure(seen)} seen there is real, test_runs={spaced(needed)} would settle it"
 
 
-def profile(witness: Witness, part: OnPartition, top: float) -> dict[str, np.ndarray]:
+def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:
     """Columns eps, delta_lower, delta_upper; each column holds as a whole, with its own budget.
 
-    The lower one reads one pair of limits at every epsilon.
+    The lower one reads one pair of limits at every epsilon. The epsilons are fixed: chosen from the test runs they
+    would void the upper one.
     """
-    epsilons = np.linspace(0.0, top, NODES)
+    epsilons = np.array(NODES, float)
     c1, c2 = witness.ordered
     p1, p2 = lower_limit(c1, witness.runs, witness.alpha / 2), upper_limit(c2, witness.runs, witness.alpha / 2)
     lower = np.maximum(p1 - np.exp(epsilons) * p2, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,8 +19,26 @@ def figure(x: float) -> str:
     return "infinity" if x == math.inf else f"{x:.4g}"
 
 
+def at_least(x: float) -> str:
+    """A lower bound for print: rounded down, so that what is printed is proved too."""
+    return _rounded(x, math.floor)
+
+
+def at_most(x: float) -> str:
+    """An upper bound for print: rounded up."""
+    return _rounded(x, math.ceil)
+
+
+def _rounded(x: float, whole: Callable[[float], int]) -> str:
+    if x == 0 or math.isinf(x):
+        return figure(x)
+    unit = 10.0 ** (math.floor(math.log10(abs(x))) - 3)
+    return f"{whole(x / unit) * unit:.4g}"
+
+
 def percent(x: float) -> str:
-    return f"{100 * x:.3g}%"
+    """Three digits, more where fewer would turn nearly all into all."""
+    return next((text for d in (3, 5, 7) if (text := f"{100 * x:.{d}g}%") != "100%" or x == 1), f"{100 * x:.15g}%")
 
 
 def between(name: str, low: float, high: float) -> str:
