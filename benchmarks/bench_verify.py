@@ -65,9 +65,7 @@ def main():
             times.append(seconds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     ratio = statistics.median(m / f for m, f in zip(many, few, strict=True))
-    print(
-        f"{report.on_partition.cells} cells against 257, 10^6 runs a side: {ratio:.2f} times as long; peak {peak:.2f} GB"
-    )
+    print(f"{report.on_partition.cells} cells against 257, 10^6 runs: {ratio:.2f} times as long; peak {peak:.2f} GB")
 
 
 if __name__ == "__main__":
