@@ -20,6 +20,15 @@ def test_digitize_is_searchsorted(law, number):
     np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
 
 
+@pytest.mark.parametrize("size", [100, 5000])
+@pytest.mark.parametrize("number", [3, 100])
+def test_digitize_puts_nan_last_whatever_the_size(size, number):
+    x = np.random.default_rng(0).standard_normal(size)
+    x[7] = np.nan
+    edges = np.linspace(-1, 1, number)
+    np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
+
+
 def test_digitize_far_away():
     x = np.append(np.linspace(-1, 1, 5000), [1e308, -1e308])
     edges = np.linspace(-0.5, 0.5, 32)

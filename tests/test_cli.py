@@ -60,6 +60,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "c.json").write_text("[1, 2]")
     (tmp_path / "words.txt").write_text("one two\n")
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("value,other\n1,2\n")
     np.save(tmp_path / "d.npy", np.array([1.0, 3.0]))
     np.save(tmp_path / "pickle.npy", np.array([{}]), allow_pickle=True)
     yield tmp_path
@@ -124,6 +125,7 @@ FAILURES = [
     (["mine:laplace", "--first", "absent.txt"], "absent.txt: no such file"),
     (["mine:laplace", "--first", "words.txt"], "words.txt"),
     (["mine:laplace", "--first", "empty.csv"], "empty.csv"),
+    (["mine:laplace", "--first", "header.csv"], "no header line"),
     (["mine:laplace", "--first", "pickle.npy"], "pickle.npy"),
     (["mine:laplace", "--first", "mine.py"], "expected a file that ends in"),
     (["mine:local", "--workers", "2"], "factory"),

@@ -185,6 +185,25 @@ def test_the_worst_pair_is_found_and_verified_with_fresh_runs():
         dpv.search_pairs(laplace, [], runs=100)
 
 
+def test_runs_beyond_memory_are_only_counted(monkeypatch):
+    """The streamed branches of training and cutting, which take millions of runs, on a small scale."""
+    monkeypatch.setattr("dpverify.contest.KEPT_RUNS", 1024)
+    monkeypatch.setattr("dpverify.contest.HEAT_RUNS", 512)
+    report = verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.5), 0.1, block=256, **SMALL)
+    assert report.refuted
+    assert (
+        report.epsilon_lower
+        > 0.7 * verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.5), **SMALL).epsilon_lower
+    )
+
+
+def test_what_can_not_compete_is_refused():
+    with pytest.raises(dpv.InputError, match="a score needs finite runs"):
+        verify(laplace, ZERO, ONE, events="score", nonfinite="event")
+    with pytest.raises(dpv.InputError, match="no promise to search by"):
+        dpv.search_pairs(laplace, [(ZERO, ONE)], runs=100, settings=dpv.Settings.paper())
+
+
 def test_searching_many_pairs_costs_no_false_alarms():
     """Best of many trials without a correction is a known fault: here all twelve pairs have equal laws."""
     pairs = [(ZERO, ZERO)] * 12

@@ -21,6 +21,14 @@ def test_planned_runs_reach_their_power(epsilon, true, mass, delta):
     assert least(200, 0.7) <= refuted <= most(200, 0.9)
 
 
+def test_little_power_needs_few_runs():
+    assert (
+        dpv.plan_runs(0.5, 1.0, 0.3, power=0.01)
+        <= dpv.plan_runs(0.5, 1.0, 0.3, power=0.3)
+        < dpv.plan_runs(0.5, 1.0, 0.3)
+    )
+
+
 def test_half_the_planned_runs_do_not():
     m = dpv.plan_runs(0.5, 1.0, 0.3) // 2
     rng = np.random.default_rng(1)

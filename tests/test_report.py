@@ -5,10 +5,13 @@ from importlib import resources
 import jsonschema
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import dpverify as dpv
 from dpverify import Report, Verdict
 from dpverify.assemble import distinct_pairs
+from dpverify.exact import frontier, frontier_bound, lower_limit, upper_limit
+from dpverify.statements import OnAllEvents
 from dpverify.words import at_least, at_most, percent
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
@@ -166,6 +169,32 @@ def test_the_profile_has_fixed_nodes():
     np.testing.assert_array_equal(one.profile["eps"], two.profile["eps"])
     assert (one.profile["delta_lower"] <= one.profile["delta_upper"]).all()
     assert (np.diff(one.profile["delta_upper"]) <= 1e-9).all()
+
+
+def test_each_budget_is_spent_as_stated():
+    report = REPORTS["laplace"]()
+    part, m = report.on_partition, report.witness.runs
+    assert part.alpha == pytest.approx(0.9 * 0.05)
+    inside = round(brentq(lambda c: lower_limit(c, m, 0.005) - part.region_mass, 1, m))
+    assert lower_limit(inside, m, 0.1 * 0.05) == pytest.approx(part.region_mass, abs=1e-9)  # a whole count, at a tenth
+    assert part.region_mass < inside / m
+    c1, c2 = (np.repeat(c, part.number) for c in (part.c1, part.c2))
+    one = max(frontier_bound(frontier(a, b, m, part.alpha / 24), 0.5) for a, b in ((c1, c2), (c2, c1)))
+    at = int(np.argmin(np.abs(report.profile["eps"] - 0.5)))
+    assert report.profile["delta_upper"][at] == pytest.approx(one)
+    a, b = report.witness.ordered
+    low = lower_limit(a, m, 0.025) - math.exp(0.5) * upper_limit(b, m, 0.025)
+    assert report.profile["delta_lower"][at] == pytest.approx(low)
+
+
+def test_the_bound_over_all_events_counts_the_rest_and_the_variation():
+    c = np.array([400, 300, 200]), np.array([300, 300, 300])
+    whole = OnAllEvents(*c, (100, 100), 0.0, 1000, 0.05)
+    without = OnAllEvents(*c, (0, 0), 0.0, 1000, 0.05)
+    varied = OnAllEvents(*c, (100, 100), 0.4, 1000, 0.05)
+    assert whole.delta_upper(0.2) > without.delta_upper(0.2) + 0.09
+    assert varied.delta_upper(0.6) == pytest.approx(whole.delta_upper(0.2))
+    assert varied.delta_upper(0.2) > whole.delta_upper(0.2)
 
 
 def test_pairs_of_counts_of_any_size():

@@ -161,17 +161,26 @@ def test_views_of_one_buffer_do_no_harm():
 
 
 def test_rmse_and_its_standard_error():
-    report = dpv.verify(
-        gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.5), error=dpv.rmse(np.zeros((4, 2))), **SMALL
-    )
+    zero, half = np.zeros((4, 2)), np.full((4, 2), 0.5)
+    report = dpv.verify(gaussian_trajectory, zero, half, error=dpv.rmse(zero), **SMALL)
     (first, spread), (second, _) = report.error
-    # The mean of the root of chi-square with 8 degrees of freedom over 4.
-    expected = np.sqrt(2 / 4) * 9.0 * np.sqrt(np.pi) * 35 / 32 / 3 / 3 / 3 * 0 + np.mean(
-        np.sqrt((np.random.default_rng(0).standard_normal((200_000, 4, 2)) ** 2).sum(-1).mean(-1))
-    )
-    assert first == pytest.approx(expected, abs=5 * spread)
+    reference = np.sqrt((np.random.default_rng(0).standard_normal((200_000, 4, 2)) ** 2).sum(-1).mean(-1))
+    assert first == pytest.approx(reference.mean(), abs=5 * spread)
+    assert spread == pytest.approx(reference.std() / 100, rel=0.05)  # 10 000 runs
     assert second > first
-    assert spread == pytest.approx(0.35 / 2 * 2 / np.sqrt(10_000), rel=0.5)
+
+
+def test_a_truth_is_laid_along_the_outputs_and_a_wrong_one_refused():
+    data = np.zeros((8, 1)), np.ones((8, 1))
+    flat, column = (
+        dpv.verify(gaussian_trajectory, *data, error=dpv.rmse(np.zeros(s)), **SMALL).error for s in (8, (8, 1))
+    )
+    assert flat == column
+    for truth in (np.zeros(5), np.zeros((8, 2))):
+        with pytest.raises(dpv.InputError, match="found a truth of shape"):
+            dpv.verify(gaussian_trajectory, *data, error=dpv.rmse(truth), **SMALL)
+    with pytest.raises(dpv.InputError, match="error: found ndarray"):
+        dpv.verify(gaussian_trajectory, *data, error=np.zeros(8), **SMALL)
 
 
 def test_an_error_of_the_wrong_shape_is_refused():
@@ -209,14 +218,14 @@ def test_the_bar_runs_on_a_terminal(monkeypatch):
     clock = iter(np.arange(0, 1000, 0.4))
     stream = io.StringIO()
     stream.isatty = lambda: True
-    show = Progress(True, kept=True, stream=stream)
+    show = Progress(True, stream=stream)
     monkeypatch.setattr("dpverify.progress.time.monotonic", lambda: float(next(clock)))
     show.plan(100_000)
     for _ in range(10):
         show.advance(100)
     assert show._bar is not None
     show.close()
-    assert "keeps what is done" in stream.getvalue()
+    assert "Ctrl-C stops it" in stream.getvalue()
 
 
 def test_durations_and_numbers_for_people():

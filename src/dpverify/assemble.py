@@ -73,8 +73,12 @@ def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarra
     return packed // (runs + 1), packed % (runs + 1), number
 
 
-def remarks(mechanism: Mechanism, pilot: list[np.ndarray], cells: tuple[Counts, Counts]) -> tuple[str, ...]:
+def remarks(
+    mechanism: Mechanism, data: tuple[Any, Any], pilot: list[np.ndarray], cells: tuple[Counts, Counts]
+) -> tuple[str, ...]:
     notes = []
+    if isinstance(data[0], np.ndarray) and isinstance(data[1], np.ndarray) and np.array_equal(*data):
+        notes.append("both data sets are the same: nothing could tell them apart")
     constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
     one, two = (side.codes for side in cells)
     if constant and one.size == two.size == 1:
@@ -83,9 +87,26 @@ def remarks(mechanism: Mechanism, pilot: list[np.ndarray], cells: tuple[Counts, 
             if one[0] == two[0]
             else "either data set gave one output only, and the two differ: if deterministic, it breaks every epsilon"
         )
+    if not constant and any(repeats(runs) for runs in pilot):
+        notes.append(REPEATS)
     if not is_seeded(mechanism):
         notes.append(UNSEEDED)
     return tuple(notes)
+
+
+REPEATS = "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted"
+
+
+def repeats(runs: np.ndarray) -> bool:
+    """Whether the first pilot runs come back in the same order, as they do from a generator seeded anew every time.
+
+    Outputs of few values may repeat by chance: only runs that differ among themselves tell.
+    """
+    head = runs[:32]
+    if len(np.unique(head.reshape(len(head), -1), axis=0)) < 16:
+        return False
+    again = np.flatnonzero((runs[32:] == head[0]).all(axis=(1, 2))) + 32
+    return any(np.array_equal(runs[at : at + 32], head) for at in again)
 
 
 def draw_picture(pilot: list[np.ndarray]) -> dict[str, Any]:

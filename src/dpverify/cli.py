@@ -76,7 +76,8 @@ def load_data(text: str) -> Any:
     except OSError as problem:
         raise InputError(f"data: {text}: {problem.strerror or problem}; expected a readable file") from None
     except (ValueError, UserWarning) as problem:
-        raise InputError(f"data: {text}: {problem}; expected numbers") from None
+        found = str(problem).split(";")[0].rstrip(".")
+        raise InputError(f"data: {text}: {found}; expected numbers only, rows of one length, no header line") from None
 
 
 def _from_json(value: Any) -> Any:

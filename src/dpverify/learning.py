@@ -28,7 +28,7 @@ LARGEST_CELLS = 4096  # cells that a score lists; more are noise, and too long t
 
 
 def clipped(flat: np.ndarray) -> np.ndarray:
-    """Without the wildest hundredth at either end: heavy tails have no moments."""
+    """Without the wildest two-hundredth at either end: heavy tails have no moments."""
     low, high = np.quantile(flat, [0.005, 0.995], axis=0)
     return np.clip(flat, low, high)
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpverify.arrays import namespace, wide
+from dpverify.errors import InputError
 
 
 class Mechanism(Protocol):
@@ -128,7 +129,7 @@ def factory(make: Callable[[], Mechanism]) -> Mechanism:
 
 
 def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinite: str = "error") -> Any:
-    """The door: an answer of the mechanism as a float64 array (runs, K, d), or a ValueError in one line.
+    """The door: an answer of the mechanism as a float64 array (runs, K, d), or an InputError in one line.
 
     `shape` is the (K, d) of earlier answers, None for the first.
     """
@@ -137,21 +138,21 @@ def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinit
         try:
             answer = np.asarray(answer)
         except ValueError as ragged:
-            raise ValueError(
+            raise InputError(
                 "found rows of different lengths; expected one array; return equal shapes a run"
             ) from ragged
     if answer.dtype.kind not in "fiub":
-        raise ValueError(f"found dtype {answer.dtype}; expected real numbers or integers; convert before returning")
+        raise InputError(f"found dtype {answer.dtype}; expected real numbers or integers; convert before returning")
     if not 1 <= answer.ndim <= 3:
-        raise ValueError(f"found shape {answer.shape}; expected (runs,), (runs, d) or (runs, K, d)")
+        raise InputError(f"found shape {answer.shape}; expected (runs,), (runs, d) or (runs, K, d); or use per_run")
     if answer.shape[0] != runs:
-        raise ValueError(f"found {answer.shape[0]} runs, expected the {runs} that were asked for; return one row a run")
+        raise InputError(f"found {answer.shape[0]} runs, expected the {runs} that were asked for; return one row a run")
     steps = answer.shape[1] if answer.ndim == 3 else 1
     dimension = answer.shape[-1] if answer.ndim > 1 else 1
     if steps * dimension == 0:
-        raise ValueError(f"found shape {answer.shape}; expected at least one number a run")
+        raise InputError(f"found shape {answer.shape}; expected at least one number a run")
     if shape is not None and (steps, dimension) != shape:
-        raise ValueError(
+        raise InputError(
             f"found outputs of {steps} x {dimension}, expected {shape[0]} x {shape[1]} as before; "
             "the shape of one output must not change"
         )
@@ -159,7 +160,7 @@ def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinit
         samples = answer.astype(np.float64, copy=False).reshape(runs, steps, dimension)
         if nonfinite == "error" and not bool(xp.isfinite(samples).all()):
             bad = int((~xp.isfinite(samples)).any(axis=(1, 2)).sum())
-            raise ValueError(
+            raise InputError(
                 f"found NaN or infinity in {bad} of {runs} runs; expected finite estimates; "
                 'mend the mechanism, or let them be an event with nonfinite="event"'
             )

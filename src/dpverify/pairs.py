@@ -42,6 +42,8 @@ def search_pairs(
     """
     settings = settings.change(**changes)
     check_claim(settings, epsilon, delta)
+    if settings.selection_epsilon is not None:
+        raise InputError("selection_epsilon: the paper's selector makes no promise to search by; expected None")
     if not pairs or runs < 4 * len(pairs):
         raise InputError(f"pairs: found {len(pairs)} of them and {runs} runs; expected some, and four runs a pair")
     rounds = max(1, (len(pairs) - 1).bit_length())

@@ -57,7 +57,7 @@ def plan_runs(
             "expected a truth that breaks the claim: no number of runs refutes what is true"
         )
     mean, claimed, true = _deviations(event_mass, (event_mass - delta) * math.exp(-true_epsilon), epsilon, delta)
-    return math.ceil(((-ndtri(alpha) * claimed + ndtri(power) * true) / mean) ** 2)
+    return max(1, math.ceil((max(0.0, -ndtri(alpha) * claimed + ndtri(power) * true) / mean) ** 2))
 
 
 def detectable_epsilon(runs: int, p2: float, epsilon: float, delta: float, alpha: float, target: float = 0.8) -> float:

@@ -26,9 +26,9 @@ def spaced(number: float) -> str:
 class Progress:
     """Announces the cost of a long run once the speed is known, then shows how far it is."""
 
-    def __init__(self, shown: bool, kept: bool = False, stream: Any = None):
+    def __init__(self, shown: bool, stream: Any = None):
         self._stream = stream or sys.stderr
-        self._shown, self._kept = shown, kept
+        self._shown = shown
         self._total = self._done = self._timed = 0
         self._stage = ""
         self._first = self._last_line = None
@@ -68,8 +68,7 @@ class Progress:
         if left < LONG:
             self._shown = False
             return
-        keeps = "Ctrl-C keeps what is done" if self._kept else "Ctrl-C stops it; folder= would keep what is done"
-        self._say(f"about {duration(left)} for {spaced(self._total)} runs at {spaced(rate)} runs/s; {keeps}")
+        self._say(f"about {duration(left)} for {spaced(self._total)} runs at {spaced(rate)} runs/s; Ctrl-C stops it")
         if getattr(self._stream, "isatty", lambda: False)():
             self._start_bar()
 

@@ -21,7 +21,7 @@ from dpverify.buehler import delta_lower_bound
 from dpverify.errors import InputError
 from dpverify.selection import Event
 from dpverify.settings import Settings
-from dpverify.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness, answers, profile, shares
+from dpverify.statements import FLOOR, OnAllEvents, OnPartition, Paper, Verdict, Witness, answers, profile, shares
 from dpverify.words import at_least, at_most, cell_number, figure, percent
 
 SCHEMA = 1
@@ -125,9 +125,12 @@ class Report:
         lines = [f"{self.name}: {self.verdict.name.replace('_', ' ')}", f"  {self.verdict.value}"]
         if self.epsilon is not None:
             claim = f"epsilon {figure(self.epsilon)}, delta {figure(self.delta)}"
-            lines.append(f"  claimed   {claim}; p-value {self.p_value:.3g} (refuted at {figure(self.alpha)} or less)")
-        proved = f"epsilon >= {at_least(self.epsilon_lower)}{at}" if self.epsilon_lower > 0 else "nothing"
-        lines.append(f"  proved    {proved}; over all events, for this pair, {sure}")
+            floor = "<= " if self.settings.test == "exact" and (self.p_value or 1) <= FLOOR * self.alpha else ""
+            lines.append(
+                f"  claimed   {claim}; p-value {floor}{self.p_value:.3g} (refuted at {figure(self.alpha)} or less)"
+            )
+        proved = f"epsilon >= {at_least(self.epsilon_lower)}{at}; over all events, for this pair, {sure}"
+        lines.append(f"  proved    {proved if self.epsilon_lower > 0 else f'nothing{at}'}")
         bounded = f"epsilon <= {at_most(upper)}{at}" if upper < float("inf") else f"no finite epsilon{at}"
         lines.append(f"  bounded   {bounded}; over unions of {cell_number(part.cells)} cells only, {sure}")
         if self.on_all_events is not None:

@@ -70,7 +70,9 @@ def draw(source: Source, stage: str, side: int, block: int) -> Any:
     except MechanismError:
         raise
     except (Exception, SystemExit) as problem:  # an exit inside a mechanism is a failure of it, not our end
-        kind = "" if type(problem) is ValueError else f"{type(problem).__name__}: "
+        kind = (
+            "" if isinstance(problem, InputError) else f"{type(problem).__name__}: "
+        )  # the door's own lines need none
         where = f"in the {stage} runs of the {SIDES[side]} data set, block {block}"
         raise MechanismError(f"the mechanism failed {where}: {kind}{problem}", stage, side, block) from problem
 
@@ -186,13 +188,21 @@ class Rmse:
     truth: np.ndarray
 
     def __call__(self, samples: Any) -> Any:
-        return namespace(samples).sqrt(((samples - self.truth) ** 2).sum(-1).mean(-1))
+        if self.truth.size != samples[0].size:
+            steps, d = samples.shape[1:]
+            raise InputError(
+                f"error: found a truth of shape {self.truth.shape}; expected ({steps}, {d}) as the outputs have"
+            )
+        difference = samples - self.truth.reshape(samples.shape[1:])
+        return namespace(samples).sqrt((difference**2).sum(-1).mean(-1))
 
 
 def rmse(truth: Any) -> Callable[[Any], Any]:
-    """For `error=`: a run's root of the mean, over the steps, of the squared distance to the truth (K, d)."""
-    truth = np.asarray(truth, float)
-    return Rmse(truth.reshape(1, -1) if truth.ndim < 2 else truth)
+    """For `error=`: a run's root of the mean, over the steps, of the squared distance to the truth (K, d).
+
+    Outputs of shape (runs, d) are one step of d dimensions; a scalar filter over K steps answers (runs, K, 1).
+    """
+    return Rmse(np.asarray(truth, float))
 
 
 class Meter(Protocol):
@@ -230,6 +240,10 @@ class Measure:
             errors = np.asarray(self.error(samples), float)
         if errors.shape != samples.shape[:1]:
             raise InputError(f"error: found shape {errors.shape}; expected one number a run, {samples.shape[:1]}")
+        if not np.isfinite(errors).all():
+            raise InputError(
+                "error: found NaN or infinity; expected one finite number a run; mind non-finite estimates"
+            )
         return Tally(parts, (float(errors.sum()), float((errors**2).sum())))
 
 

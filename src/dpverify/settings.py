@@ -59,6 +59,8 @@ class Settings:
             raise InputError(
                 'partition: found "tree" with selection_epsilon; a tree grows on selection runs; use "grid"'
             )
+        if self.events == "score" and self.nonfinite == "event":
+            raise InputError('events: found "score" with nonfinite="event"; a score needs finite runs; use "union"')
         if not isinstance(self.joint, bool):
             raise InputError(f"joint: found {self.joint!r}; expected True or False")
         epsilon = self.selection_epsilon
@@ -84,8 +86,9 @@ class Settings:
         names = [field.name for field in dataclasses.fields(self)]
         for name in changes:
             if name not in names:
-                near = difflib.get_close_matches(name, names, 1, 0.0)[0]
-                raise InputError(f"unknown setting {name!r}; the nearest is {near!r}; all are: {', '.join(names)}")
+                near = difflib.get_close_matches(name, names, 1, 0.55)
+                hint = f"the nearest is {near[0]!r}; " if near else ""
+                raise InputError(f"unknown setting {name!r}; {hint}all are: {', '.join(names)}")
         return dataclasses.replace(self, **changes)
 
 

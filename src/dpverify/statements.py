@@ -32,7 +32,7 @@ from dpverify.selection import Event
 from dpverify.settings import Settings
 from dpverify.words import figure, percent
 
-THINNING, SWEEP = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
+THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
 NODES = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 12, 15)
 FLOOR = 2e-3  # times alpha: no p-value of the test at level alpha is much smaller
 LEAST_LEVEL = 1e-12
@@ -83,7 +83,7 @@ class Witness:
 
     @property
     def step(self) -> int | None:
-        """The only step that the event looks at; None where it looks at several."""
+        """0 where an output has only one step, None where it has several."""
         return 0 if self.shape[0] == 1 else None
 
     def contains(self, samples: Any) -> np.ndarray:
@@ -207,9 +207,9 @@ def answers(
     lower = epsilon_lower_bound(*witness.ordered, m, delta, alpha)
     critical, p_value, thinned = lower, None, None
     if epsilon is not None:
-        thinned = tuple(float(p) for p in p_values(*witness.counts, m, epsilon, _generator(settings, THINNING)))
+        thinned = tuple(float(p) for p in p_values(*witness.counts, m, epsilon, _generator(settings, THINNING_KEY)))
     if settings.test == "thinned":
-        critical = critical_epsilon(*witness.counts, m, alpha, _generator(settings, SWEEP))
+        critical = critical_epsilon(*witness.counts, m, alpha, _generator(settings, SWEEP_KEY))
         p_value = min(thinned) if thinned else None
     elif epsilon is not None:
         p_value = small_p_value(*witness.ordered, m, epsilon, delta, alpha)
@@ -260,15 +260,15 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
     if verdict is Verdict.REFUTED:
         return "the witness shows where it leaks; more noise there, or a larger claimed epsilon, and verify again"
     if verdict is Verdict.MEASURED:
-        return "state a claim, epsilon=..., to have it tested; more test_runs narrow both bounds"
+        return "state a claim, epsilon=..., to have it tested; more select_runs and test_runs sharpen what is said"
     m = witness.runs
     f1, f2 = ((c + 0.5) / (m + 1) for c in witness.ordered)
     seen = math.log((f1 - delta) / f2) if f1 > delta else -math.inf
     able = f"these runs refute a true epsilon of {figure(detectable)} on this event with probability 80%"
     if detectable == math.inf:
-        able = "these runs are too few to refute any epsilon on this event"
+        able = "these runs are too few to refute any true epsilon above the claim on this event: more test_runs"
     if seen <= epsilon:
-        return f"{able}; the event itself does not exceed the claim, so other pairs of data sets are the place to look"
+        return f"{able}; it does not exceed the claim: more select_runs may find another, or another pair"
     needed = plan_runs(epsilon, seen, min(f1, 1 - 1e-12), delta, alpha)
     if needed > MOST:
         return able

@@ -74,6 +74,10 @@ def verify(
     """
     settings = settings.change(**changes)
     check_claim(settings, epsilon, delta)
+    if error is not None and not callable(error):
+        raise InputError(
+            f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
+        )
     with prepare(mechanism, first, second, settings, executor, progress) as run:
         settings, source = run.settings, run.source
         region, points, pilot = find_region(run)
@@ -110,7 +114,7 @@ def verify(
         settings=settings,
         name=name_of(mechanism),
         seeded=is_seeded(mechanism),
-        remarks=remarks(mechanism, pilot, counts["cells"]) + notes,
+        remarks=remarks(mechanism, source.data, pilot, counts["cells"]) + notes,
         run={},
     )
     run.clock.lap("report")

@@ -54,13 +54,14 @@ def between(name: str, low: float, high: float) -> str:
 
 
 def coordinate_names(steps: int, dimension: int) -> list[str]:
+    """As they are indexed: steps and coordinates count from 0."""
     if steps * dimension == 1:
         return ["output"]
     if steps == 1:
-        return [f"x{j + 1}" for j in range(dimension)]
+        return [f"x[{j}]" for j in range(dimension)]
     if dimension == 1:
         return [f"step {k}" for k in range(steps)]
-    return [f"step {k} x{j + 1}" for k in range(steps) for j in range(dimension)]
+    return [f"step {k} x[{j}]" for k in range(steps) for j in range(dimension)]
 
 
 def describe(event: Event, examples: np.ndarray) -> str:
