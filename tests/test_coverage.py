@@ -160,7 +160,7 @@ def oracle(name, m):
 def check(name, events, seeds):
     mechanism, delta_of, epsilon_true = CASES[name]
     m = RUNS["test_runs"]
-    missed = dict.fromkeys(("epsilon_lower", "delta_lower", "delta_upper", "epsilon_upper", "region_mass"), 0)
+    missed = dict.fromkeys(("epsilon_lower", "delta_lower", "delta_upper", "epsilon_upper"), 0)
     lowers, gaps, allowed = [], [], []
     slack = 0.0 if name in EXACT_CELLS else 0.003  # of a reference of 400 000 runs
     for seed in range(seeds):
@@ -177,14 +177,14 @@ def check(name, events, seeds):
         missed["delta_upper"] += upper < own - slack
         if name in EXACT_CELLS:
             missed["epsilon_upper"] += part.epsilon_upper(0.0) < own_epsilon - 1e-9
-        missed["region_mass"] += part.region_mass > 0.99999  # a region of some hundred pilot runs never holds more
         lowers.append(report.epsilon_lower)
         gaps.append(upper - own)
         lines = [frontier(np.floor(m * a), np.floor(m * b), m, part.alpha) for a, b in ((p1, p2), (p2, p1))]
         allowed.append(max(frontier_bound(line, EPSILON) for line in lines) - own)
     limit = most(seeds, 0.05)
     assert all(number <= limit for number in missed.values()), missed
-    noise = 3 * np.std(gaps) / math.sqrt(seeds)  # of the mean over the seeds
+    # Ten seeds leave the mean itself uncertain; from a hundred on the limit is taken as it stands.
+    noise = 3 * np.std(gaps) / math.sqrt(seeds) if seeds < 100 else 0.0
     assert np.mean(gaps) <= 1.1 * np.mean(allowed) + noise
     assert np.mean(lowers) >= 0.8 * oracle(name, m)
     return missed, np.mean(lowers), oracle(name, m), np.mean(gaps), np.mean(allowed)

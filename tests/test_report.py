@@ -9,10 +9,13 @@ from scipy.optimize import brentq
 
 import dpverify as dpv
 from dpverify import Report, Verdict
-from dpverify.assemble import distinct_pairs
+from dpverify.arrays import Counts
+from dpverify.assemble import bound_partition, distinct_pairs
 from dpverify.exact import frontier, frontier_bound, lower_limit, upper_limit
+from dpverify.scores import Levels, Linear
 from dpverify.statements import OnAllEvents
 from dpverify.words import at_least, at_most, percent
+from limits import most
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
@@ -195,6 +198,19 @@ def test_the_bound_over_all_events_counts_the_rest_and_the_variation():
     assert whole.delta_upper(0.2) > without.delta_upper(0.2) + 0.09
     assert varied.delta_upper(0.6) == pytest.approx(whole.delta_upper(0.2))
     assert varied.delta_upper(0.2) > whole.delta_upper(0.2)
+
+
+def test_the_mass_of_the_region_is_covered():
+    """At a tenth of the second budget; the share itself, without a limit, would miss half the time."""
+    settings, rng = dpv.Settings(alpha=0.5, test_runs=500), np.random.default_rng(0)
+    levels, true = Levels(Linear(np.ones(1)), np.zeros(1)), (0.97, 0.95)
+    missed = plain = 0
+    for _ in range(1000):
+        held = [int(rng.binomial(500, p)) for p in true]
+        inside = tuple(Counts(np.array([0, 1]), np.array([500 - c, c])) for c in held)
+        missed += bound_partition(levels, inside, inside, settings).region_mass > min(true)
+        plain += min(held) / 500 > min(true)
+    assert missed <= most(1000, 0.05) < plain
 
 
 def test_pairs_of_counts_of_any_size():
