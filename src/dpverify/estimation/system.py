@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -70,13 +70,16 @@ def sensor_circle(angles: Sequence[float] | int = 10) -> SensorCircle:
     return SensorCircle(tuple(float(a) for a in places))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class System:
     """The noise-free step `f`, the measurement `h`, the laws of w, v and x_0 - start, and what is released.
 
     `start` is where the initial law is centred, and every estimator's first guess. `released` are the coordinates of
     the state that an estimator gives away (None: all). Where the system is linear, `A` and `C` say so, and stand for
     `f` and `h` if these are None. `lipschitz` is c_f of the paper: a Lipschitz constant of f (with A: its 2-norm).
+
+    Systems are compared by value, so that a copy in another process finds its compiled code again. `A` and `C` are
+    left out of that: they say again what `f` and `h` do.
     """
 
     f: Any = None
@@ -87,12 +90,13 @@ class System:
     initial: Law = QUIET
     released: Any = None
     lipschitz: float | None = None
-    A: Any = None
-    C: Any = None
+    A: Any = field(default=None, compare=False)
+    C: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not len(self.start):
             raise InputError("found no start; expected the first guess of the state, start=(...); state it")
+        object.__setattr__(self, "start", tuple(float(v) for v in self.start))
         for map_, matrix, letter in (("f", "A", "step"), ("h", "C", "measurement")):
             if getattr(self, map_) is None:
                 if getattr(self, matrix) is None:
@@ -100,8 +104,8 @@ class System:
                         f"found neither {map_} nor {matrix}; expected the {letter} of the system; give one"
                     )
                 object.__setattr__(self, map_, Linear.of(getattr(self, matrix)))
-        if self.released is None:
-            object.__setattr__(self, "released", tuple(range(len(self.start))))
+        chosen = range(len(self.start)) if self.released is None else self.released
+        object.__setattr__(self, "released", tuple(int(i) for i in chosen))
         if self.lipschitz is None and self.A is not None:
             object.__setattr__(self, "lipschitz", float(np.linalg.norm(self.A, 2)))
         self._check()
@@ -126,8 +130,20 @@ class System:
                     raise InputError(
                         f"found NaN or infinity in {name}(start); expected finite numbers; mend {name} or start"
                     )
-        if not all(0 <= i < states for i in self.released or ()):
+        if not self.released or not all(0 <= i < states for i in self.released):
             raise InputError(f"found released {self.released}; expected coordinates 0 to {states - 1} of the state")
+        for name in ("disturbance", "noise", "initial"):
+            try:
+                hash(getattr(self, name))
+            except TypeError as wrong:
+                raise InputError(
+                    f"found a list or an array in the law of {name}; expected numbers or tuples of them; use tuple(...)"
+                ) from wrong
+            shape, number = np.shape(getattr(self, name).variance), self.measurements if name == "noise" else states
+            if shape not in ((), (number,)):
+                raise InputError(
+                    f"found a law of {name} for {shape} numbers; expected one deviation, or one for each of {number}"
+                )
         for name, matrix, states_only in (("A", self.A, True), ("C", self.C, False)):
             if matrix is None:
                 continue
