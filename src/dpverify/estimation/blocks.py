@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -40,3 +41,28 @@ def recorded(system: System, data: Any, least: int = 1) -> Any:
     if not np.isfinite(array).all():
         raise InputError("data: found NaN or infinity; expected finite measurements; leave such steps out beforehand")
     return jnp.asarray(array)
+
+
+def share(name: str, value: Any, above: bool = False) -> None:
+    """Refuses what is no number in [0, 1] (`above`: in (0, 1])."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and 0 <= value <= 1 and (value > 0 or not above)):
+        least = "above 0, up to 1" if above else "from 0 to 1"
+        raise InputError(f"{name}: found {value!r}; expected a number {least} (1: no noise)")
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _estimate(estimator: Any, data: Any) -> Any:
+    return estimator.estimate(data)
+
+
+def finite_estimate(estimator: Any, data: Any) -> Any:
+    """`estimator.estimate(data)`, the noise-free answer, or one line that names the first step that is not finite."""
+    estimate = _estimate(estimator, data)
+    finite = np.isfinite(np.asarray(estimate)).reshape(len(estimate), -1).all(1)
+    if not finite.all():
+        raise InputError(
+            f"found NaN or infinity in the noise-free estimate at step {int(np.argmin(finite))}; expected f and h that "
+            "stay finite around the trajectory; mend them, or compare data and start with the model"
+        )
+    return estimate
