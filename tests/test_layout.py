@@ -16,7 +16,7 @@ FLOORS = [
     {"errors", "arrays", "serial", "progress"},
     {"ellipsoid", "buehler", "settings"},
     {"mechanism", "exact", "region"},
-    {"sampling", "partition", "power"},
+    {"sampling", "partition", "power", "unions"},
     {"scores"},
     {"selection", "learning"},
     {"contest", "words"},

@@ -11,9 +11,10 @@ import dpverify as dpv
 from dpverify import Report, Verdict
 from dpverify.arrays import Counts
 from dpverify.assemble import bound_partition, distinct_pairs
-from dpverify.exact import frontier, frontier_bound, lower_limit, upper_limit
+from dpverify.exact import lower_limit, upper_limit
 from dpverify.scores import Levels, Linear
 from dpverify.statements import OnAllEvents
+from dpverify.unions import frontier, frontier_bound
 from dpverify.words import at_least, at_most, percent
 from limits import most
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace

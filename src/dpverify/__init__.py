@@ -3,7 +3,7 @@
 from dpverify.buehler import delta_lower_bound, epsilon_lower_bound
 from dpverify.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
-from dpverify.exact import critical_epsilon, delta_upper_bound, epsilon_upper_bound, p_values, paper_lambda
+from dpverify.exact import critical_epsilon, p_values, paper_lambda
 from dpverify.mechanism import Mechanism, factory, jax_key, jax_run, per_run
 from dpverify.pairs import search_pairs
 from dpverify.power import plan_runs
@@ -12,6 +12,7 @@ from dpverify.report import Report
 from dpverify.sampling import rmse
 from dpverify.settings import Settings
 from dpverify.statements import Verdict, Witness
+from dpverify.unions import delta_upper_bound, epsilon_upper_bound
 from dpverify.verify import verify
 
 __version__ = "0.1.0"

@@ -109,11 +109,15 @@ def repeats(runs: np.ndarray) -> bool:
     return any(np.array_equal(runs[at : at + 32], head) for at in again)
 
 
-def draw_picture(pilot: list[np.ndarray]) -> dict[str, Any]:
-    """Some pilot runs of each side; the paper's region draws the first side only."""
+def draw_picture(pilot: list[np.ndarray], region: Region) -> dict[str, Any]:
+    """The region unless it is huge, and some pilot runs of each side; the paper's region draws the first side only."""
     number = max(1, min(DRAWN, DRAWN_NUMBERS // pilot[0][0].size))
     some = [runs[np.isfinite(runs).all(axis=(1, 2))][:number] for runs in pilot]
-    return {"first": some[0], "second": some[1] if len(some) > 1 else None}
+    return {
+        "first": some[0],
+        "second": some[1] if len(some) > 1 else None,
+        "region": region if region.A.size <= DRAWN_NUMBERS else None,
+    }
 
 
 class Clock:

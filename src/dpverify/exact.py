@@ -1,14 +1,14 @@
 """Everything that is said about two columns of counts, from the exact laws of the counts alone.
 
-The paper's test (section IV, Algorithms 4 and 5) and the upper bounds over the unions of a partition's cells
-(docs/method.md, section 5). The lower bound for one frozen event has a room of its own, `buehler`.
+Clopper-Pearson limits and the paper's test (section IV, Algorithms 4 and 5). The lower bound for one frozen event and
+the upper bounds over unions of cells have rooms of their own, `buehler` and `unions`.
 `runs` is a number, or one a side.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import betainc, betaincc, betainccinv, betaincinv
@@ -136,115 +136,3 @@ def paper_lambda(beta: float, eta: float, epsilon: float) -> float:
 def eta_upper_bound(counts: Any, runs: int, alpha: float = 0.05) -> float:
     """No cell is more likely than this. The likeliest cell is fixed, so its own limit needs no correction."""
     return float(upper_limit(np.max(counts, initial=0), runs, alpha))
-
-
-# Upper bounds over all unions of cells.
-
-
-class Frontier(NamedTuple):
-    """The largest first count that any union of cells has for a given second count: a concave polyline a(b).
-
-    `upper` and `lower` are the limits at its corners, at alpha / 2 each.
-    """
-
-    b: np.ndarray
-    a: np.ndarray
-    upper: np.ndarray
-    lower: np.ndarray
-    runs: tuple[int, int]
-    alpha: float
-
-    def height(self, b: np.ndarray) -> np.ndarray:
-        return np.floor(np.interp(b, self.b, self.a) * (1 + 1e-14))  # never below a whole number that is met
-
-    def excess(self, b: np.ndarray, c: np.ndarray, scale: float) -> np.ndarray:
-        """Upper limit at a(b) - scale * lower limit at c."""
-        upper = upper_limit(self.height(b), self.runs[0], self.alpha / 2)
-        return upper - scale * lower_limit(c, self.runs[1], self.alpha / 2)
-
-
-def frontier(counts1: Any, counts2: Any, runs: Any, alpha: float) -> Frontier:
-    """Cells in the order of their ratio, cumulated: no union of cells lies above this line."""
-    c1, c2 = checked_columns(counts1, counts2, runs)
-    m1, m2 = sides(runs)
-    seen = c1 + c2 > 0
-    c1, c2 = c1[seen], c2[seen]
-    order = np.argsort(-c1 / (c1 + c2), kind="stable")
-    a, b = np.append(0.0, np.cumsum(c1[order])), np.append(0.0, np.cumsum(c2[order]))
-    last = np.append(b[1:] > b[:-1], True)  # of several points above one b, the highest
-    a, b = a[last], b[last]
-    return Frontier(b, a, upper_limit(a, m1, alpha / 2), lower_limit(b, m2, alpha / 2), (m1, m2), alpha)
-
-
-def frontier_bound(line: Frontier, epsilon: float, tolerance: float = 1e-3) -> float:
-    """`max over b of CPU(floor a(b)) - e^epsilon CPL(b)`: delta on the partition is at most this (one order).
-
-    Between two evaluated b0 < b1 nothing exceeds `CPU(floor a(b1)) - e^epsilon CPL(b0)`, nor, more closely,
-    `CPU(floor a(b1 - 1)) - e^epsilon CPL(b0 + 1)`. Stretches whose bound could still win are halved until none promises
-    more than `tolerance` standard errors of the first count over the best.
-    """
-    scale = math.exp(min(epsilon, 700.0))  # the bound falls in epsilon: stopping early is safe
-    m1 = line.runs[0]
-    left, right = line.b[:-1], line.b[1:]
-    best = float((line.upper - scale * line.lower).max())
-    bound = line.upper[1:] - scale * line.lower[:-1]
-    for _ in range(200):
-        fine = tolerance * np.sqrt(np.clip(line.height(right) / m1, 1 / m1, 1) / m1)
-        settled = (bound <= best + fine) | (right - left <= 1)
-        best = max(best, float(bound[settled & (right - left > 1)].max(initial=-np.inf)))
-        left, right = left[~settled], right[~settled]
-        if not left.size:
-            return best
-        middle = np.floor((left + right) / 2)
-        best = max(best, float(line.excess(middle, middle, scale).max()))
-        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        bound = line.excess(np.maximum(right - 1, left), np.minimum(left + 1, right), scale)
-    return max(best, float(bound.max()))
-
-
-def mcdiarmid_bound(counts1: Any, counts2: Any, runs: Any, epsilon: float, alpha: float) -> float:
-    """Plug-in plus a McDiarmid term (one order): a little better than the frontier at epsilon near 0 and few runs."""
-    m1, m2 = sides(runs)
-    c1, c2 = checked_columns(counts1, counts2, runs)
-    plug_in = np.maximum(c1 / m1 - math.exp(epsilon) * c2 / m2, 0).sum()
-    return float(plug_in + math.sqrt((1 / m1 + math.exp(2 * epsilon) / m2) * math.log(1 / alpha) / 2))
-
-
-def delta_upper_bound(counts1: Any, counts2: Any, runs: Any, epsilon: float, alpha: float = 0.05) -> float:
-    """P1(E) <= e^epsilon P2(E) + this, for all unions E of the cells at once, at confidence 1 - alpha (one order)."""
-    check_epsilon(epsilon)
-    check_level("alpha", alpha)
-    return min(1.0, max(0.0, frontier_bound(frontier(counts1, counts2, runs, alpha), epsilon)))
-
-
-def epsilon_upper_bound(counts1: Any, counts2: Any, runs: Any, delta: float = 0.0, alpha: float = 0.05) -> float:
-    """No union of the cells breaks (this, delta), in either order, at confidence 1 - alpha.
-
-    The worse order is unknown but fixed, so each order's bound at alpha needs no correction. At delta 0 the worst
-    single cell decides; a cell with an empty count makes that infinite (all cells must be handed in).
-    """
-    check_delta(delta)
-    check_level("alpha", alpha)
-    m1, m2 = sides(runs)
-    if delta == 0:
-        c1, c2 = checked_columns(counts1, counts2, (m1, m2))
-        with np.errstate(divide="ignore"):
-            forward = np.log(upper_limit(c1, m1, alpha / 2)) - np.log(lower_limit(c2, m2, alpha / 2))
-            backward = np.log(upper_limit(c2, m2, alpha / 2)) - np.log(lower_limit(c1, m1, alpha / 2))
-        return max(0.0, float(np.max(np.maximum(forward, backward), initial=0.0)))
-    lines = frontier(counts1, counts2, (m1, m2), alpha), frontier(counts2, counts1, (m2, m1), alpha)
-
-    def worst(epsilon: float) -> float:
-        return max(frontier_bound(line, epsilon) for line in lines)
-
-    low, high = 0.0, 1.0
-    if worst(low) <= delta:
-        return 0.0
-    while worst(high) > delta:
-        low, high = high, 2 * high
-        if high > 700:
-            return math.inf
-    while high - low > 1e-6 * max(high, 1e-3):
-        middle = (low + high) / 2
-        low, high = (low, middle) if worst(middle) <= delta else (middle, high)
-    return high

@@ -13,9 +13,10 @@ import numpy as np
 from scipy.special import gammaincinv, ndtr, ndtri
 
 from dpverify.arrays import EXTREMES, Counts, Extremes, codes_of, digitize, occupied
-from dpverify.exact import epsilon_upper_bound, frontier, frontier_bound, p_values
+from dpverify.exact import p_values
 from dpverify.partition import Partition
 from dpverify.scores import Levels, Score, parameters
+from dpverify.unions import epsilon_upper_bound, frontier, frontier_bound
 
 LARGEST_UNION = 4096  # cells; an event of more is noise, and too long to write down
 PROPOSING = (0.75, 1.5, 2.5, 4.0)  # standard errors charged to an event while it is one of thousands

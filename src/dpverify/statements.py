@@ -16,10 +16,6 @@ from dpverify.exact import (
     check_delta,
     check_epsilon,
     critical_epsilon,
-    delta_upper_bound,
-    epsilon_upper_bound,
-    frontier,
-    frontier_bound,
     lower_limit,
     p_values,
     paper_lambda,
@@ -30,6 +26,7 @@ from dpverify.power import MOST, detectable_epsilon, plan_runs
 from dpverify.progress import spaced
 from dpverify.selection import Event
 from dpverify.settings import Settings
+from dpverify.unions import delta_upper_bound, epsilon_upper_bound, frontier, frontier_bound, smallest_epsilon
 from dpverify.words import figure, percent
 
 THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
@@ -166,17 +163,7 @@ class OnAllEvents:
     def epsilon_upper(self, delta: float = 0.0) -> float:
         """The mechanism is (this, delta)-private on this pair; infinite where delta is less than what lies outside."""
         check_delta(delta)
-        low, high = 0.0, 1.0
-        if self.delta_upper(low) <= delta:
-            return 0.0
-        while self.delta_upper(high) > delta:
-            low, high = high, 2 * high
-            if high > 700:
-                return math.inf
-        while high - low > 1e-6 * max(high, 1e-3):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.delta_upper(middle) <= delta else (middle, high)
-        return high
+        return smallest_epsilon(self.delta_upper, delta)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def verify(
         on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
         witness=witness,
         error=tested.error,
-        picture=draw_picture(pilot),
+        picture=draw_picture(pilot, region),
         settings=settings,
         name=name_of(mechanism),
         seeded=is_seeded(mechanism),
