@@ -1,6 +1,7 @@
 """The estimators of the paper, and what to build one's own with. Needs JAX: `pip install dpverify[estimation]`."""
 
 from dpverify.estimation.laws import Law, Normal, TruncatedMixture, Uniform
+from dpverify.estimation.mhe import W2MHE
 from dpverify.estimation.system import (
     SensorCircle,
     System,
@@ -12,6 +13,7 @@ from dpverify.estimation.system import (
 )
 
 __all__ = [
+    "W2MHE",
     "Law",
     "Normal",
     "SensorCircle",

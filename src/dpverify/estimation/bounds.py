@@ -1,0 +1,124 @@
+"""Bounds of the stage cost's derivatives over boxes, for any f and h that JAX can differentiate three times.
+
+Only f and h themselves are differentiated and enclosed; their derivatives are put together by the chain rule in
+interval arithmetic, window step by window step, so that the work (and what is compiled) does not grow with the window.
+The formulas are in docs/method.md, section 7.3.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dpverify.arrays import wide
+from dpverify.estimation.intervals import SLACK, Interval, enclose
+from dpverify.estimation.system import System
+
+
+class CostBounds(NamedTuple):
+    """Over each of B boxes: the gradient and the Hessian of J, and the most that |D^3 J [u, u, u]| is for |u| = 1."""
+
+    gradient: Interval  # (B, n)
+    hessian: Interval  # (B, n, n)
+    third: np.ndarray  # (B,)
+
+
+class Jet(NamedTuple):
+    """A map of z, and its derivatives of orders 1 to 3, over a batch of boxes; only D^3 [u, u, u] is ever used."""
+
+    value: Interval  # (B, p)
+    first: Interval  # (B, p, n)
+    second: Interval  # (B, p, n, n)
+    third: Interval  # (B, p, n, n, n)
+
+
+@functools.lru_cache(maxsize=64)
+def _derivatives(function: Any) -> Any:
+    """Boxes (B, n) -> the jet of `function` over each of them."""
+
+    def orders(x: Any) -> tuple[Any, ...]:
+        second = jax.jacfwd(jax.jacfwd(function))
+        return function(x), jax.jacfwd(function)(x), second(x), jax.jacfwd(second)(x)
+
+    return jax.jit(lambda lo, hi: enclose(jax.vmap(orders), lo, hi))
+
+
+def _jet(function: Any, box: Interval) -> Jet:
+    size = 1 << (len(box.lo) - 1).bit_length()  # few sizes, few compilations
+    padded = [np.concatenate([end, np.repeat(end[-1:], size - len(end), 0)]) for end in box]
+    with wide():
+        enclosed = _derivatives(function)(*padded)
+        return Jet(*(Interval(*(np.asarray(end)[: len(box.lo)] for end in order)) for order in enclosed))
+
+
+def times(subscripts: str, x: Interval, y: Interval) -> Interval:
+    """einsum of two intervals, by midpoints and radii."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        mx, my = (x.lo + x.hi) / 2, (y.lo + y.hi) / 2
+        rx, ry = (x.hi - x.lo) / 2 + SLACK * np.abs(mx), (y.hi - y.lo) / 2 + SLACK * np.abs(my)
+        middle = np.einsum(subscripts, mx, my)
+        radius = np.einsum(subscripts, np.abs(mx), ry) + np.einsum(subscripts, rx, np.abs(my) + ry)
+        radius = radius * (1 + SLACK) + SLACK * np.abs(middle)
+        return Interval(middle - radius, middle + radius)
+
+
+def plus(x: Interval, y: Interval, factor: float = 1.0) -> Interval:
+    """x + factor y."""
+    ends = factor * y.lo, factor * y.hi
+    lo, hi = x.lo + np.minimum(*ends), x.hi + np.maximum(*ends)
+    size = SLACK * (np.abs(lo) + np.abs(hi) + np.abs(ends[0]) + np.abs(ends[1]))
+    return Interval(lo - size, hi + size)
+
+
+def after(outer: Jet, inner: Jet) -> Jet:
+    """The jet of a composition: outer's taken over (at least) inner's values."""
+    first = times("bpi,biu->bpu", outer.first, inner.first)
+    bent = times("bpij,biu->bpuj", outer.second, inner.first)
+    second = plus(times("bpuj,bjv->bpuv", bent, inner.first), times("bpi,biuv->bpuv", outer.first, inner.second))
+    cubed = times("bpijk,biu->bpujk", outer.third, inner.first)
+    cubed = times("bpujk,bjv->bpuvk", cubed, inner.first)
+    cubed = times("bpuvk,bkw->bpuvw", cubed, inner.first)
+    third = plus(cubed, times("bpuj,bjvw->bpuvw", bent, inner.second), 3.0)
+    third = plus(third, times("bpi,biuvw->bpuvw", outer.first, inner.third))
+    return Jet(outer.value, first, second, third)
+
+
+def measured(system: System, window: int, box: Interval) -> list[Jet]:
+    """The jets of h(f0^j(z)), j = 0..window, over each box."""
+    count, n = box.lo.shape
+    flat = [np.zeros((count,) + (n,) * (order + 1)) for order in (1, 2, 3)]
+    flat[0][:] = np.eye(n)
+    state = Jet(box, *(Interval(v, v) for v in flat))
+    jets = []
+    for j in range(window + 1):
+        if j:
+            state = after(_jet(system.f, state.value), state)
+        jets.append(after(_jet(system.h, state.value), state))
+    return jets
+
+
+def cost_bounds(system: System, y: np.ndarray, weights: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> CostBounds:
+    """Of J(z) = 1/2 sum_j |y_j - h(f0^j(z))|^2 over boxes (B, n); y is (B, window + 1, p), weights broadcast to it.
+
+    A weight of 0 leaves a term out. Raises NoBound where f or h is made of something that has no interval rule.
+    """
+    count, n = lo.shape
+    gradient, hessian, third = (
+        Interval(np.zeros(s), np.zeros(s)) for s in ((count, n), (count, n, n), (count, n, n, n))
+    )
+    weights = np.broadcast_to(weights, y.shape)
+    for j, jet in enumerate(measured(system, y.shape[1] - 1, Interval(lo, hi))):
+        w, exact = weights[:, j], Interval(y[:, j], y[:, j])
+        residual = plus(jet.value, exact, -1.0)  # h - y
+        pulled = Interval(w * residual.lo, w * residual.hi)
+        heavy = Interval(w[..., None] * jet.first.lo, w[..., None] * jet.first.hi)
+        gradient = plus(gradient, times("bp,bpu->bu", pulled, jet.first))
+        hessian = plus(hessian, times("bpu,bpv->buv", heavy, jet.first))
+        hessian = plus(hessian, times("bp,bpuv->buv", pulled, jet.second))
+        third = plus(third, times("bpu,bpvw->buvw", heavy, jet.second), 3.0)
+        third = plus(third, times("bp,bpuvw->buvw", pulled, jet.third))
+    magnitude = np.maximum(np.abs(third.lo), np.abs(third.hi))
+    return CostBounds(gradient, hessian, np.sqrt(np.square(magnitude).sum((1, 2, 3))) * (1 + SLACK))

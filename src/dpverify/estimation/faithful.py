@@ -1,0 +1,264 @@
+"""Chooses, once per data set, the envelope from which the Gibbs law is drawn exactly, and says what is certain of it.
+
+In this order (docs/method.md, section 7.3): the bent Taylor polynomial, if the third derivative is bounded and few
+draws are refused; cells; where f or h has no interval bounds, the one cell that needs none; and, flagged, the Taylor
+polynomial with a third derivative that was only sampled.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpverify.arrays import wide
+from dpverify.errors import InputError, Warning
+from dpverify.estimation.bounds import cost_bounds
+from dpverify.estimation.cells import CELLS, Cells, below, nonnegative, padded, refined
+from dpverify.estimation.gibbs import ATTEMPTS, Ball, Taylor, keep, taylor
+from dpverify.estimation.horizon import estimates, proximal, stage_cost, window_weights
+from dpverify.estimation.intervals import NoBound
+from dpverify.estimation.system import System
+
+FEW = 4.0  # draws a run at most, for the Taylor envelope to be taken without looking further
+PILOT = 512
+LEAST = 0.02  # share kept with which the cell that needs no bounds is still worth its exactness
+TOTAL_VARIATION = 1e-6
+
+
+class Problem(NamedTuple):
+    """What compiled code depends on; the data, s, tau and the sets K_k are its arguments."""
+
+    system: System
+    window: int
+    span: str
+    weights: tuple[float, ...] | None
+
+    @property
+    def table(self) -> np.ndarray:
+        return window_weights(self.system, self.window, self.span, self.weights)
+
+
+class Faithfulness(NamedTuple):
+    """What is certain of the sampler, step by step.
+
+    `M`: draws made for one kept (for `taylor` a bound, at the prior of the deterministic trajectory; for cells as
+    measured on pilot runs). `total_variation`: of the law drawn from to the law meant; exact draws have only those left
+    that would be given up, None where a bound of the third derivative was sampled instead of proved. `modes`: how many
+    minima were found from several starts inside K_k; for the reader, nothing rests on it.
+    """
+
+    method: str
+    certified: bool
+    M: tuple[float, ...]
+    total_variation: tuple[float, ...] | None
+    modes: tuple[int, ...] = ()
+
+
+class Plan(NamedTuple):
+    y: Any  # (K, window + 1, p)
+    ball: Ball
+    envelope: Any  # None at s = 0 and s = 1
+    trajectory: Any  # (K, n): the deterministic one
+    faithfulness: Faithfulness
+
+
+@functools.lru_cache(maxsize=64)
+def jitted_estimates(problem: Problem, shape: str) -> Callable[..., Any]:
+    return jax.jit(estimates(problem.system, problem.table, shape))
+
+
+@functools.lru_cache(maxsize=64)
+def _local(problem: Problem) -> Callable[..., Any]:
+    """(z, y) of all steps -> J, gradient and Hessian."""
+    cost = stage_cost(problem.system, problem.table)
+    return jax.jit(jax.vmap(lambda z, y: (cost(z, y), jax.grad(cost)(z, y), jax.hessian(cost)(z, y))))
+
+
+@functools.lru_cache(maxsize=64)
+def _minima(problem: Problem) -> Callable[..., Any]:
+    """(prior, starts, y, tau) of one step -> the minimum that each start leads to."""
+    cost = stage_cost(problem.system, problem.table)
+
+    def one(prior: Any, start: Any, y: Any, tau: Any) -> Any:
+        return proximal(lambda z: cost(z, y), prior, tau, start)
+
+    return jax.jit(jax.vmap(one, in_axes=(None, 0, None, None)))
+
+
+@functools.lru_cache(maxsize=64)
+def _trial(problem: Problem) -> Callable[..., Any]:
+    cost = stage_cost(problem.system, problem.table)
+
+    def trial(cells: Cells, ball: Ball, y: Any, m: Any, key: Any, kappa: Any, tau: Any) -> Any:
+        draw, where = cells.located(m, key, kappa, tau)
+        gap = jax.vmap(lambda z: cost(z, y), in_axes=1)(draw.z) - draw.lower
+        return where, jnp.where(ball.holds(draw.z), jnp.minimum(jnp.exp(-gap / kappa), 1.0), 0.0)
+
+    return jax.jit(trial)
+
+
+@functools.lru_cache(maxsize=64)
+def _step(problem: Problem) -> Callable[..., Any]:
+    """One exact step of the pilot runs, and the priors that they carry on."""
+    cost = stage_cost(problem.system, problem.table)
+
+    def step(envelope: Any, ball: Ball, y: Any, m: Any, key: Any, kappa: Any, tau: Any) -> Any:
+        z, _ = keep(lambda z: cost(z, y), envelope, ball, m, key, kappa, tau)
+        return jax.vmap(problem.system.f, in_axes=1, out_axes=1)(z)
+
+    return jax.jit(step)
+
+
+def plan(problem: Problem, data: Any, ball: Ball, kappa: float, tau: float) -> Plan:
+    """Everything that depends on the data alone; `ball` holds the centres and radii of all steps."""
+    with wide():
+        y = np.stack([data[k : k + problem.window + 1] for k in range(len(data) - problem.window)])
+        trajectory = np.asarray(jitted_estimates(problem, "ball")(y, tau, ball.centre, ball.radius))
+        local = [np.asarray(v) for v in _local(problem)(trajectory, y)]
+        if not all(np.isfinite(v).all() for v in local):
+            raise InputError(
+                "found NaN or infinity in h or its derivatives at an estimate; expected a smooth h on all of K_k; "
+                "mend f or h, or choose a smaller diameter"
+            )
+        priors = predictions(problem.system, trajectory)
+        envelope, method, certified, M = _choose(problem, y, ball, trajectory, local, priors, kappa, tau)
+        stacked = jax.tree.map(lambda *v: jnp.asarray(np.stack(v)), *envelope)
+    total_variation = tuple(float((1 - 1 / v) ** ATTEMPTS) for v in M) if certified else None
+    answer = Faithfulness(method, certified, tuple(M), total_variation)
+    _warn(answer)
+    return Plan(y, ball, stacked, trajectory, answer)
+
+
+def _warn(known: Faithfulness) -> None:
+    if known.total_variation is None:
+        warnings.warn(
+            "the Gibbs law is drawn with a third derivative that was sampled, not proved, since f or h holds an "
+            "operation without interval bounds; write it with + - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt",
+            Warning,
+            stacklevel=2,
+        )
+    elif max(known.total_variation) > TOTAL_VARIATION:
+        warnings.warn(
+            f"the Gibbs law can't be drawn within a total variation of {TOTAL_VARIATION:g}: one draw in "
+            f"{max(known.M):.2g} is kept and {ATTEMPTS} are allowed; choose a smaller diameter or tau, or another s",
+            Warning,
+            stacklevel=2,
+        )
+
+
+def _choose(
+    problem: Problem, y: Any, ball: Ball, trajectory: Any, local: list[Any], priors: Any, kappa: float, tau: float
+) -> tuple[list[Any], str, bool, list[float]]:
+    """Envelopes of all steps, the method, whether it is certain, and M of each step."""
+    lo, hi = ball.centre - ball.radius[:, None], ball.centre + ball.radius[:, None]
+
+    def expanded(third: np.ndarray) -> tuple[list[Taylor], list[float]] | None:
+        envelopes, M = [], []
+        for k, z in enumerate(trajectory):
+            value, gradient, hessian = (order[k] for order in local)
+            at = Ball(ball.centre[k], ball.radius[k])
+            step = taylor(z, value, gradient, hessian, float(third[k]), at, priors[k], kappa, tau)
+            if step is None:
+                return None
+            envelopes.append(step[0])
+            M.append(step[1])
+        return envelopes, M
+
+    try:
+        third = cost_bounds(problem.system, y, problem.table, lo, hi).third
+        known = bool(np.isfinite(third).all())
+    except NoBound:
+        third, known = np.full(len(y), np.inf), False
+    steps = expanded(third) if known else None
+    if steps and max(steps[1]) <= FEW:
+        return steps[0], "taylor", True, steps[1]
+    cells, M = _cells(problem, y, ball, known, kappa, tau)
+    if known or max(M) <= 1 / LEAST:
+        if steps and max(steps[1]) <= max(M):
+            return steps[0], "taylor", True, steps[1]
+        return cells, "cells", True, M
+    steps = expanded(2 * _sampled_third(problem, y, ball))
+    if steps and max(steps[1]) < np.inf:
+        return steps[0], "taylor", False, steps[1]
+    return cells, "cells", True, M
+
+
+def _cells(
+    problem: Problem, y: Any, ball: Ball, known: bool, kappa: float, tau: float
+) -> tuple[list[Any], list[float]]:
+    """Cells for all steps, refined on pilot runs that walk along, and M of each step."""
+    key = jax.random.key(0)
+    m = jnp.tile(jnp.asarray(problem.system.start)[:, None], PILOT)
+    chosen, M = [], []
+    for k, rows in enumerate(y):
+        at, key = Ball(ball.centre[k], ball.radius[k]), jax.random.fold_in(key, k)
+        cells, kept = _cells_of_step(problem, rows, at, m, key, known, kappa, tau)
+        chosen.append(cells)
+        M.append(1 / kept if kept else np.inf)
+        if M[-1] > ATTEMPTS / 14:  # nothing left to walk on with
+            chosen += [nonnegative(at)] * (len(y) - k - 1)
+            M += [np.inf] * (len(y) - k - 1)
+            break
+        m = _step(problem)(padded(cells, CELLS), at, rows, m, jax.random.fold_in(key, 1), kappa, tau)
+    size = 1 << (max(len(c.value) for c in chosen) - 1).bit_length()
+    return [padded(c, size) for c in chosen], M
+
+
+def _cells_of_step(
+    problem: Problem, rows: Any, at: Ball, m: Any, key: Any, known: bool, kappa: float, tau: float
+) -> tuple[Cells, float]:
+    def bound(lo: np.ndarray, hi: np.ndarray) -> tuple[Cells, np.ndarray]:
+        return _bound(problem, rows, tau, lo, hi) if known else (nonnegative(at), np.ones((1, 1)))
+
+    def trial(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+        where, kept = _trial(problem)(cells, at, rows, m, key, kappa, tau)
+        return np.asarray(where), np.asarray(kept)
+
+    return refined(at, bound, trial, CELLS if known else 1)
+
+
+def _bound(problem: Problem, rows: Any, tau: float, lo: np.ndarray, hi: np.ndarray) -> tuple[Cells, np.ndarray]:
+    size = 1 << (len(lo) - 1).bit_length()
+    middle = np.resize((lo + hi) / 2, (size, lo.shape[1]))
+    value, gradient, _ = (
+        np.asarray(v)[: len(lo)] for v in _local(problem)(middle, np.broadcast_to(rows, (size, *rows.shape)))
+    )
+    hessian = cost_bounds(problem.system, np.broadcast_to(rows, (len(lo), *rows.shape)), problem.table, lo, hi).hessian
+    cells = below(lo, hi, value, gradient, hessian, tau)
+    doubt = np.maximum(np.abs(hessian.lo), np.abs(hessian.hi))
+    for j in range(lo.shape[1]):  # of the curvature along a side, only what the parabola lacks
+        doubt[:, j, j] = hessian.hi[:, j, j] - cells.bend[:, j]
+    return cells, cells.half * np.einsum("bjk,bk->bj", doubt, cells.half)
+
+
+def _sampled_third(problem: Problem, y: Any, ball: Ball) -> np.ndarray:
+    cost = stage_cost(problem.system, problem.table)
+    direction = np.random.default_rng(0).standard_normal((256, ball.centre.shape[1]))
+    inside = direction / np.linalg.norm(direction, axis=1, keepdims=True) * np.linspace(0, 1, 256)[:, None]
+    third = jax.jit(jax.vmap(jax.jacfwd(jax.hessian(cost)), in_axes=(0, None)))
+    tensors = [np.asarray(third(c + r * inside, rows)) for c, r, rows in zip(ball.centre, ball.radius, y, strict=True)]
+    return np.array([np.sqrt(np.square(t).sum((1, 2, 3))).max() for t in tensors])
+
+
+def predictions(system: System, trajectory: np.ndarray) -> np.ndarray:
+    """The prior of each step along a trajectory."""
+    later = [np.asarray(system.f(jnp.asarray(z))) for z in trajectory[:-1]]
+    return np.vstack([system.start, *later])
+
+
+def count_modes(problem: Problem, known: Plan, tau: float) -> tuple[int, ...]:
+    """How many minima of the whole exponent several starts inside each K_k lead to."""
+    ball, y, priors = known.ball, known.y, predictions(problem.system, known.trajectory)
+    n, counts = ball.centre.shape[1], []
+    axes = 0.7 * np.vstack([np.zeros(n), np.eye(n), -np.eye(n)])
+    for centre, radius, prior, rows in zip(ball.centre, ball.radius, priors, y, strict=True):
+        found = np.asarray(_minima(problem)(prior, np.vstack([prior, centre + radius * axes]), rows, tau))
+        found = found[np.linalg.norm(found - centre, axis=1) <= radius]
+        counts.append(len(np.unique(np.round((found - centre) / radius, 6), axis=0)))
+    return tuple(counts)

@@ -1,0 +1,191 @@
+"""The W2-MHE: a moving-horizon estimator whose estimate is random (docs/method.md, section 7.2).
+
+Between the deterministic estimate (s = 1) and pure chance on a compact set K_k (s = 0) lies s; the paper does not print
+the law in between, so there are two. `law="gibbs"` minimises s E[cost] - (1 - s) entropy and is drawn exactly (`gibbs`,
+`cells`, `faithful`); `law="blend"` is s times the deterministic estimate plus 1 - s times a uniform draw from K_k.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpverify.arrays import wide
+from dpverify.errors import InputError
+from dpverify.estimation.blocks import device_block, recorded
+from dpverify.estimation.faithful import Faithfulness, Plan, Problem, count_modes, jitted_estimates, plan
+from dpverify.estimation.gibbs import Ball, keep
+from dpverify.estimation.horizon import SPANS, stage_cost
+from dpverify.estimation.system import System
+from dpverify.mechanism import jax_key
+
+LAWS = ("gibbs", "blend")
+
+
+@dataclass(frozen=True)
+class W2MHE:
+    """The mechanism: data (T + 1, measurements) -> estimates (runs, T + 1 - window, released coordinates).
+
+    `window` is N; `span="closed"` lets a step read y_k..y_{k+N}, "open" y_{k+1}..y_{k+N}. `weights`: one number for
+    each measurement, on its squared residual. K_k is centred at f0^k(start): by default the theorem's, of diameter
+    `diameter` c_f^k (a ball for gibbs, a cube for blend); with `support="wide"` of the stated `radius` at every step
+    (half the diagonal of the cube), for which the theory has no value.
+    """
+
+    system: System
+    window: int
+    s: float
+    tau: float
+    _: KW_ONLY
+    law: str = "gibbs"
+    span: str = "closed"
+    weights: tuple[float, ...] | None = None
+    support: str = "theorem"
+    diameter: float = 0.1
+    radius: float | None = None
+    name: str = "W2-MHE"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.window, int | np.integer) or self.window < 0:
+            raise InputError(f"found window {self.window!r}; expected a whole number of steps, 0 or more")
+        if not 0 <= self.s <= 1:
+            raise InputError(f"found s {self.s}; expected 0 (pure chance) to 1 (deterministic)")
+        if not 0 < self.tau < np.inf:
+            raise InputError(f"found tau {self.tau}; expected a positive number; smaller trusts the prediction more")
+        for name, found, allowed in (("law", self.law, LAWS), ("span", self.span, SPANS)):
+            if found not in allowed:
+                raise InputError(f'found {name} {found!r}; expected "{allowed[0]}" or "{allowed[1]}"')
+        if self.weights is not None:
+            weights = tuple(float(w) for w in np.ravel(self.weights))
+            if len(weights) != self.system.measurements or not all(0 <= w < np.inf for w in weights):
+                raise InputError(
+                    f"found weights {weights}; expected {self.system.measurements} numbers, 0 or more, one for each "
+                    "measurement"
+                )
+            object.__setattr__(self, "weights", weights)
+        self._check_support()
+
+    def _check_support(self) -> None:
+        if self.support == "wide":
+            if self.radius is None or not 0 < self.radius < np.inf:
+                raise InputError(f'found radius {self.radius}; expected support="wide" to state one, a positive number')
+        elif self.support != "theorem":
+            raise InputError(f'found support {self.support!r}; expected "theorem" or "wide"')
+        elif self.radius is not None:
+            raise InputError('found a radius with the theorem\'s support; expected support="wide" with it, or diameter')
+        elif not 0 < self.diameter < np.inf:
+            raise InputError(f"found diameter {self.diameter}; expected a positive number, that of K_0")
+        elif self.system.lipschitz is None or not 0 < self.system.lipschitz < np.inf:
+            raise InputError(
+                f"found c_f {self.system.lipschitz}; expected a positive Lipschitz constant of f, by which K_k grows; "
+                'state System(lipschitz=...), mend a singular A, or take support="wide"'
+            )
+
+    @property
+    def block(self) -> int:
+        return device_block()
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(self.system, int(self.window), self.span, self.weights)
+
+    @property
+    def kappa(self) -> float:
+        """The temperature (1 - s) / s."""
+        return (1 - self.s) / self.s if self.s > 0 else np.inf
+
+    def sets(self, steps: int) -> Ball:
+        """K_0..K_{steps-1}: centres and radii (half the diameters)."""
+        with wide():
+            centres = [jnp.asarray(self.system.start)]
+            for _ in range(steps - 1):
+                centres.append(self.system.f(centres[-1]))
+            centre = np.asarray(jnp.stack(centres))
+        if self.radius is not None:
+            return Ball(centre, np.full(steps, float(self.radius)))
+        assert self.system.lipschitz is not None
+        return Ball(centre, self.diameter / 2 * self.system.lipschitz ** np.arange(steps))
+
+    def deterministic(self, data: Any) -> np.ndarray:
+        """The estimates at s = 1, all coordinates: (T + 1 - window, states)."""
+        return np.asarray(self._plan(data).trajectory)
+
+    def faithfulness(self, data: Any) -> Faithfulness:
+        """What is certain of the sampler for this data set."""
+        known = self._plan(data)
+        with wide():
+            return known.faithfulness._replace(modes=count_modes(self.problem, known, self.tau))
+
+    def _plan(self, data: Any) -> Plan:
+        with wide():
+            array = np.ascontiguousarray(recorded(self.system, data, int(self.window) + 1))
+        return _planned(self, array.shape, array.tobytes())
+
+    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
+        known = self._plan(data)
+        with wide():
+            key, released = jax_key(rng), list(self.system.released)
+            if self.s == 1:
+                return jnp.broadcast_to(jnp.asarray(known.trajectory)[:, released], (runs, len(known.y), len(released)))
+            if self.law == "blend":
+                return _blend(
+                    key, runs, known.trajectory[:, released], known.ball, self.s, self.system.states, tuple(released)
+                )
+            if self.s == 0:
+                return _uniform(key, runs, known.ball, tuple(released))
+            return _gibbs(self.problem)(key, runs, known.y, known.ball, known.envelope, self.kappa, self.tau)
+
+
+@functools.lru_cache(maxsize=64)
+def _planned(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> Plan:
+    y = np.frombuffer(data).reshape(shape)
+    ball = mechanism.sets(len(y) - int(mechanism.window))
+    if mechanism.law == "gibbs" and 0 < mechanism.s < 1:
+        return plan(mechanism.problem, y, ball, mechanism.kappa, mechanism.tau)
+    with wide():
+        shape_of = "ball" if mechanism.law == "gibbs" else "cube"
+        rows = np.stack([y[k : k + mechanism.window + 1] for k in range(len(ball.radius))])
+        trajectory = np.asarray(jitted_estimates(mechanism.problem, shape_of)(rows, mechanism.tau, *ball))
+    if not np.isfinite(trajectory).all():
+        raise InputError("found NaN or infinity in f or h near an estimate; expected finite numbers; mend f or h")
+    steps = len(rows)
+    return Plan(rows, ball, None, trajectory, Faithfulness("direct", True, (1.0,) * steps, (0.0,) * steps))
+
+
+@functools.partial(jax.jit, static_argnames=("runs", "states", "released"))
+def _blend(key: Any, runs: int, trajectory: Any, ball: Ball, s: Any, states: int, released: tuple[int, ...]) -> Any:
+    half = jnp.asarray(ball.radius)[:, None] / np.sqrt(states)
+    u = jax.random.uniform(key, (runs, *trajectory.shape), trajectory.dtype, -1.0, 1.0)
+    return s * trajectory + (1 - s) * (jnp.asarray(ball.centre)[:, released] + half * u)
+
+
+@functools.partial(jax.jit, static_argnames=("runs", "released"))
+def _uniform(key: Any, runs: int, ball: Ball, released: tuple[int, ...]) -> Any:
+    inside = jax.random.ball(key, ball.centre.shape[1], shape=(runs, len(ball.radius)), dtype=ball.centre.dtype)
+    return (ball.centre + jnp.asarray(ball.radius)[:, None] * inside)[..., released]
+
+
+@functools.lru_cache(maxsize=64)
+def _gibbs(problem: Problem) -> Callable[..., Any]:
+    """All steps of all runs, under one jit: only runs and the kind of envelope are compiled in."""
+    system, cost = problem.system, stage_cost(problem.system, problem.table)
+    carry = jax.vmap(system.f, in_axes=1, out_axes=1)
+
+    def run(key: Any, runs: int, y: Any, ball: Ball, envelope: Any, kappa: Any, tau: Any) -> Any:
+        def step(m: Any, at: Any) -> Any:
+            rows, here, envelope, key = at
+            z, _ = keep(lambda z: cost(z, rows), envelope, here, m, key, kappa, tau)
+            return carry(z), z[jnp.asarray(system.released)]
+
+        start = jnp.tile(jnp.asarray(system.start, y.dtype)[:, None], runs)
+        keys = jax.random.split(key, len(y))
+        _, released = jax.lax.scan(step, start, (y, ball, envelope, keys))
+        return jnp.transpose(released, (2, 0, 1))
+
+    return jax.jit(run, static_argnums=1)
