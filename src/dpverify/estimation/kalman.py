@@ -18,7 +18,6 @@ from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, finite_estimate, recorded, share
 from dpverify.estimation.system import System
-from dpverify.estimation.tiny import posterior, times
 from dpverify.mechanism import jax_key
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -102,10 +101,11 @@ class PrivateEKF:
             H = jax.jacfwd(lambda z: whiten(system.h(z)))(x)
             innovation = whiten(y - system.h(x))
             gathered = H.T @ jnp.concatenate([H, innovation[:, None]], axis=1)  # one pass over the measurements
-            P = posterior(P, gathered[:, :-1])
-            x = x + times(P, gathered[:, -1]) + shock
+            # (P^-1 + H' R^-1 H)^-1 in the form that takes a singular P, of the size of the state
+            P = jnp.linalg.solve(jnp.eye(system.states) + P @ gathered[:, :-1], P)
+            x = x + P @ gathered[:, -1] + shock
             F = jax.jacfwd(system.f)(x)
-            return (system.f(x), times(times(F, P), F.T) + Q), x[released]
+            return (system.f(x), F @ P @ F.T + Q), x[released]
 
         start = jnp.asarray(system.start), jnp.asarray(self.initial)
         return jax.lax.scan(update_and_predict, start, (data[: len(shocks)], shocks))[1]
