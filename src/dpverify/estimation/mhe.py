@@ -21,7 +21,8 @@ from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, recorded
 from dpverify.estimation.faithful import Faithfulness, Plan, Problem, count_modes, jitted_estimates, plan
 from dpverify.estimation.gibbs import Ball, keep
-from dpverify.estimation.horizon import SPANS, stage_cost
+from dpverify.estimation.horizon import SPANS, estimates, stage_cost, windows
+from dpverify.estimation.near import estimates_near
 from dpverify.estimation.system import System
 from dpverify.mechanism import jax_key
 
@@ -116,6 +117,29 @@ class W2MHE:
         """The estimates at s = 1, all coordinates: (T + 1 - window, states)."""
         return np.asarray(self._plan(data).trajectory)
 
+    def estimate(self, data: Any) -> Any:
+        """The released estimates at s = 1, (K, d): pure JAX, can be vmapped over data."""
+        solve = estimates(self.system, self.problem.table, self._shape)
+        return solve(windows(data, int(self.window)), self.tau, *self._constant_sets(data))[:, self._released]
+
+    def near(self, data: Any) -> Callable[[Any], Any]:
+        """`estimate`, made faster for data sets near this one."""
+        solve = estimates_near(self.system, self.problem.table, self._shape)
+        trajectory = solve(windows(data, int(self.window)), self.tau, *self._constant_sets(data))
+        return lambda other: trajectory(windows(other, int(self.window)))[:, self._released]
+
+    @property
+    def _shape(self) -> str:
+        return "ball" if self.law == "gibbs" else "cube"
+
+    @property
+    def _released(self) -> Any:
+        return np.asarray(self.system.released)
+
+    def _constant_sets(self, data: Any) -> Ball:
+        with jax.ensure_compile_time_eval():  # the sets do not depend on the data, only on their number
+            return self.sets(len(data) - int(self.window))
+
     def faithfulness(self, data: Any) -> Faithfulness:
         """What is certain of the sampler for this data set."""
         known = self._plan(data)
@@ -149,9 +173,8 @@ def _planned(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> Plan:
     if mechanism.law == "gibbs" and 0 < mechanism.s < 1:
         return plan(mechanism.problem, y, ball, mechanism.kappa, mechanism.tau)
     with wide():
-        shape_of = "ball" if mechanism.law == "gibbs" else "cube"
         rows = np.stack([y[k : k + mechanism.window + 1] for k in range(len(ball.radius))])
-        trajectory = np.asarray(jitted_estimates(mechanism.problem, shape_of)(rows, mechanism.tau, *ball))
+        trajectory = np.asarray(jitted_estimates(mechanism.problem, mechanism._shape)(rows, mechanism.tau, *ball))
     if not np.isfinite(trajectory).all():
         raise InputError("found NaN or infinity in f or h near an estimate; expected finite numbers; mend f or h")
     steps = len(rows)

@@ -1,0 +1,123 @@
+"""The KL-MHE, particle sibling of the W2-MHE (docs/method.md, section 7.8).
+
+Without regularisation its law is d mu_k ~ e^{-J_k} d(f0#mu_{k-1}): the minimiser of E[J_k] + KL(mu | f0#mu_{k-1}). With
+the entropy factor s it minimises s (E[J_k] + KL(mu | nu)) - (1 - s) Entropy(mu), nu = f0#mu_{k-1}. The terms with
+log mu add up to s + (1 - s) = 1 of them, so the minimiser is (e^{-J_k} nu)^s, normalised: s = 1 is the law above,
+s = 0 uniform, and in between what was learned j steps ago counts by s^j once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpverify.arrays import wide
+from dpverify.errors import InputError
+from dpverify.estimation.blocks import device_block, recorded, share
+from dpverify.estimation.system import System
+from dpverify.mechanism import jax_key
+
+TOGETHER = 1 << 14  # particles that are evaluated at once: what a processor's cache holds
+
+
+@dataclass(frozen=True)
+class KLMHE:
+    """Particles, evenly from the ball K_0 around the start, weighted for mu_k; released is one drawn by its weight.
+
+    A run has particles of its own. What is released at step k = 0..T - window is *one* particle, drawn anew at each
+    step: its law is mu_k as the particles grow many. (The mean would be random only by the finite number of particles:
+    more of them, less privacy, down to none.) `span` and `weights` shape the cost as in `W2MHE`; `diameter` is K_0's.
+    """
+
+    system: System
+    window: int
+    s: float
+    _: KW_ONLY
+    particles: int = 256
+    span: str = "closed"
+    weights: tuple[float, ...] | None = None
+    diameter: float = 0.1
+    name: str = "KL-MHE"
+
+    def __post_init__(self) -> None:
+        share("s", self.s)
+        for name, least in (("window", 0), ("particles", 1)):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= least):
+                raise InputError(f"{name}: found {getattr(self, name)!r}; expected a whole number from {least} up")
+        if self.span not in ("closed", "open"):
+            raise InputError(f'span: found {self.span!r}; expected "closed" or "open"')
+        if not 0 < self.diameter < np.inf:
+            raise InputError(f"diameter: found {self.diameter!r}; expected that of K_0, a positive number")
+        number = self.system.measurements
+        weights = tuple(float(w) for w in np.ravel(np.ones(number) if self.weights is None else self.weights))
+        if len(weights) != number or not all(0 <= w < np.inf for w in weights):
+            raise InputError(f"weights: found {weights}; expected {number} numbers from 0 up, one for each measurement")
+        object.__setattr__(self, "weights", weights)
+        if self.system.A is not None and np.linalg.matrix_rank(np.asarray(self.system.A)) < self.system.states:
+            raise InputError(
+                "found a singular A; expected an invertible step, or the law has no density to be tempered"
+            )
+
+    @property
+    def block(self) -> int:
+        return device_block() >> 3  # a run holds hundreds of particles
+
+    def log_weights(self, starts: Any, data: Any, s: Any) -> tuple[Any, Any]:
+        """Trajectories (T + 1, M, n) of particles that start at `starts`, and their log weights (K, M) for each mu_k.
+
+        With f0 invertible a particle carries the density of its law exactly, up to a constant: mu_k(z_k) =
+        (e^{-J_k(z_k)} mu_{k-1}(z_{k-1}) / D_{k-1})^s, D = |det Df0|. No resampling: with no noise in f0 it would only
+        lose points. As the starts are even in K_0, the weight is mu_k(z_k) D_0 .. D_{k-1}.
+        """
+        system, first = self.system, int(self.span == "open")
+
+        def step(z: Any, y: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+            residual = y - jax.vmap(system.h)(z)
+            cost = jnp.square(residual) @ jnp.asarray(self.weights) / 2
+            volume = jnp.zeros(len(z))  # constant where f is linear, and constants cancel
+            if system.A is None:
+                volume = jax.vmap(lambda x: jnp.linalg.slogdet(jax.jacfwd(system.f)(x))[1])(z)
+            return jax.vmap(system.f)(z), (z, cost, volume)
+
+        _, (paths, costs, volumes) = jax.lax.scan(step, starts, data)
+        log_density, grown, rows = 0.0, 0.0, []
+        for k in range(len(data) - self.window):
+            J = costs[k + first : k + self.window + 1].sum(0)
+            log_density = s * (log_density - (volumes[k - 1] if k else 0.0) - J)
+            grown = grown + (volumes[k - 1] if k else 0.0)
+            rows.append(log_density + grown)
+        return paths, jnp.stack(rows)
+
+    def effective(self, data: Any, rng: np.random.Generator) -> np.ndarray:
+        """How many equally weighted particles one run's are worth, at each step; below about 20, take more of them."""
+        with wide():
+            y = recorded(self.system, data, self.window + 1)
+            starts = _starts(self, jax_key(rng))
+            weights = np.asarray(jax.nn.softmax(self.log_weights(starts, y, self.s)[1], axis=1))
+        return 1 / np.square(weights).sum(1)
+
+    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
+        with wide():
+            y = recorded(self.system, data, self.window + 1)
+            return _particle_runs(replace(self, s=1.0, name=""), self.s, y, jax_key(rng), runs)
+
+
+def _starts(mhe: KLMHE, key: Any) -> Any:
+    inside = jax.random.ball(key, mhe.system.states, shape=(mhe.particles,))
+    return jnp.asarray(mhe.system.start) + mhe.diameter / 2 * inside
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def _particle_runs(mhe: KLMHE, s: Any, data: Any, key: Any, runs: int) -> Any:
+    def one(key: Any) -> Any:
+        where, which = jax.random.split(key)
+        paths, weights = mhe.log_weights(_starts(mhe, where), data, s)
+        chosen = jax.random.categorical(which, weights, axis=1)
+        return paths[jnp.arange(len(weights)), chosen][:, jnp.asarray(mhe.system.released)]
+
+    return jax.lax.map(one, jax.random.split(key, runs), batch_size=max(1, TOGETHER // mhe.particles))
