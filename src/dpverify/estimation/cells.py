@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr, ndtri
+from jax.scipy.special import ndtri
 
 from dpverify.estimation.gibbs import Ball, Draw
 from dpverify.estimation.intervals import Interval
@@ -36,43 +36,42 @@ class Cut(NamedTuple):
     scale: Any
     low: Any  # the ends, in deviations from the mean
     high: Any
-    log_mass: Any
+    least: Any  # e at its least, or in a tail at the nearer end
+    mass: Any  # of exp(least - e), or of the exponential law
 
     @classmethod
     def of(cls, offset: Any, half: Any, gradient: Any, bend: Any, kappa: Any, tau: Any) -> Cut:
         precision = 1 / tau + bend
         mean, scale = (offset / tau - gradient) / precision, jnp.sqrt(kappa / precision)
         low, high = (-half - mean) / scale, (half - mean) / scale
-        summit = jnp.clip(mean, -half, half)  # where exp(-e) is largest
-        e = (jnp.square(summit - offset) / (2 * tau) + (gradient + bend * summit / 2) * summit) / kappa
-        rate = jnp.maximum(low, -high)  # of the exponential law
-        far = rate > FAR
-        rate = jnp.where(far, rate, FAR)
-        near_ends = _lower_tail(low, high)
-        # at the summit the normal law is exp(-rate^2 / 2) of its peak: e is taken there, so that much is put back
-        inside = math.log(2 * math.pi) / 2 + jnp.log(ndtr(near_ends[1]) - ndtr(near_ends[0]))
-        inside = inside + jnp.square((summit - mean) / scale) / 2
-        tail = jnp.log(-jnp.expm1(-rate * (high - low)) / rate)
-        return cls(mean, scale, low, high, jnp.log(scale) + jnp.where(far, tail, inside) - e)
+        far, rate, _, ends = _tail(low, high)
+        summit = jnp.where(far, jnp.clip(mean, -half, half), mean)
+        least = (jnp.square(summit - offset) / (2 * tau) + (gradient + bend * summit / 2) * summit) / kappa
+        inside = math.sqrt(2 * math.pi) * (_below(ends[1]) - _below(ends[0]))
+        beyond = -jnp.expm1(-rate * (high - low)) / rate
+        return cls(mean, scale, low, high, least, scale * jnp.where(far, beyond, inside))
 
     def draw(self, level: Any) -> tuple[Any, Any]:
         """A point for a uniform level, and by how much e of the law drawn from is below the e that was asked for."""
-        rate = jnp.maximum(self.low, -self.high)
-        far = rate > FAR
-        rate = jnp.where(far, rate, FAR)
-        side = jnp.where(self.low + self.high > 0, -1.0, 1.0)  # the lower tail, where small probabilities keep digits
-        ends = _lower_tail(self.low, self.high)
-        inside = side * ndtri(ndtr(ends[0]) + level * (ndtr(ends[1]) - ndtr(ends[0])))
+        far, rate, side, ends = _tail(self.low, self.high)
+        inside = side * ndtri(_below(ends[0]) + level * (_below(ends[1]) - _below(ends[0])))
         beyond = -jnp.log1p(level * jnp.expm1(-rate * (self.high - self.low))) / rate
         out = jnp.where(far, -side * (rate + beyond), inside)
         d = self.mean + self.scale * jnp.clip(out, self.low, self.high)
         return d, jnp.where(far, jnp.square(beyond) / 2, 0.0)
 
 
-def _lower_tail(low: Any, high: Any) -> tuple[Any, Any]:
-    """The ends, turned about 0 if most of the interval lies above it."""
+def _below(x: Any) -> Any:
+    """The normal law's mass below x, to all digits in the lower tail."""
+    return jax.lax.erfc(-x / math.sqrt(2)) / 2
+
+
+def _tail(low: Any, high: Any) -> tuple[Any, Any, Any, tuple[Any, Any]]:
+    """Whether an interval lies far out, how far (at least FAR), and its ends, turned about 0 into the lower tail."""
+    out = jnp.maximum(low, -high)
     turned = low + high > 0
-    return jnp.where(turned, -high, low), jnp.where(turned, -low, high)
+    ends = jnp.where(turned, -high, low), jnp.where(turned, -low, high)
+    return out > FAR, jnp.maximum(out, FAR), jnp.where(turned, -1.0, 1.0), ends
 
 
 class Cells(NamedTuple):
@@ -91,8 +90,8 @@ class Cells(NamedTuple):
         """A draw, and the cell it lies in."""
         which, where = jax.random.split(key)
         cuts = Cut.of(m.T[:, None] - self.middle, self.half, self.gradient, self.bend, kappa, tau)
-        log_mass = cuts.log_mass.sum(-1) - self.value / kappa
-        mass = jnp.cumsum(jnp.exp(log_mass - log_mass.max(1, keepdims=True)), 1)
+        least = cuts.least.sum(-1) + self.value / kappa
+        mass = jnp.cumsum(cuts.mass.prod(-1) * jnp.exp(least.min(1, keepdims=True) - least), 1)
         at = jnp.sum(mass <= jax.random.uniform(which, (m.shape[1], 1), m.dtype) * mass[:, -1:], 1)
         middle, half, gradient, bend = (v[at] for v in (self.middle, self.half, self.gradient, self.bend))
         cut = Cut.of(m.T - middle, half, gradient, bend, kappa, tau)
