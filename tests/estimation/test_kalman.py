@@ -1,0 +1,246 @@
+"""The extended filter beside filterpy's, the linear one beside conditional means, both laws beside closed forms."""
+
+import math
+import warnings
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chi2, kstest, norm
+
+import dpverify as dpv
+from dpverify.arrays import wide
+from dpverify.estimation import (
+    GaussianTruth,
+    Normal,
+    PrivateEKF,
+    PrivateKalman,
+    System,
+    oscillator,
+    simulate,
+)
+from limits import most
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the oracle's own affair
+    from filterpy.kalman import ExtendedKalmanFilter, KalmanFilter
+
+A, C = np.array([[1.0, 0.1], [0.0, 1.0]]), np.array([[1.0, 0.0]])
+TRACK = System(
+    A=A, C=C, start=(0.0, 0.5), disturbance=Normal((0.03, 0.05)), noise=Normal(0.2), initial=Normal((1.0, 0.0))
+)
+FIRST = np.sin(0.3 * np.arange(6))[:, None]
+SECOND = FIRST + 0.1 * (np.arange(6) == 2)[:, None]
+
+
+def estimate(mechanism, data):
+    with wide():
+        return np.asarray(mechanism.estimate(jnp.asarray(data)))
+
+
+def test_the_noise_free_filter_is_filterpys_on_the_papers_data():
+    system = oscillator()
+    data, places = simulate(system, np.random.default_rng(3)).data, system.h.places
+
+    def h(x):
+        return 100 * np.tanh(0.1 * (x[:2] - places)).reshape(-1)
+
+    def H(x):
+        slope = 10 / np.cosh(0.1 * (x[:2] - places)) ** 2
+        return np.concatenate([np.hstack([np.diag(row), np.zeros((2, 2))]) for row in slope])
+
+    oracle = ExtendedKalmanFilter(4, 20)
+    oracle.x, oracle.F = np.array(system.start), np.asarray(system.A)
+    oracle.P, oracle.Q = system.initial.variance * np.eye(4), np.diag(system.disturbance.variance)
+    oracle.R = system.noise.variance * np.eye(20)
+    expected = []
+    for k, y in enumerate(data):
+        if k:
+            oracle.predict()
+        oracle.update(y, H, h)
+        expected.append(oracle.x[:2].copy())
+    assert np.abs(estimate(PrivateEKF(system, 1.0), data) - expected).max() < 1e-9
+    assert np.abs(estimate(PrivateEKF(system, 1.0, window=5), data) - expected[:4]).max() < 1e-9
+
+
+def conditional_means(system, data, R):
+    """E[x_k | y_0..y_k] from the joint Gaussian law of all states and data: no recursion."""
+    n, steps = 2, len(data)
+    powers = [np.linalg.matrix_power(A, k) for k in range(steps)]
+    P0, Q = np.diag(system.initial.variance), np.diag(system.disturbance.variance)
+    cov = np.zeros((steps * n, steps * n))
+    for i in range(steps):
+        for j in range(steps):
+            shared = powers[i] @ P0 @ powers[j].T
+            shared = shared + sum(powers[i - k] @ Q @ powers[j - k].T for k in range(1, min(i, j) + 1))
+            cov[n * i : n * i + n, n * j : n * j + n] = shared
+    mean = np.concatenate([power @ system.start for power in powers])
+    H = np.kron(np.eye(steps), C)
+    answers = []
+    for k in range(steps):
+        seen, at = slice(0, k + 1), slice(n * k, n * k + n)
+        S = (H @ cov @ H.T)[seen, seen] + R * np.eye(k + 1)
+        innovation = np.ravel(data)[seen] - (H @ mean)[seen]
+        answers.append(mean[at] + (cov @ H.T)[at, seen] @ np.linalg.solve(S, innovation))
+    return np.array(answers)
+
+
+def test_on_a_linear_system_it_is_the_kalman_filter():
+    """A start that is known exactly in one coordinate makes the covariance singular: no obstacle."""
+    oracle = KalmanFilter(2, 1)
+    oracle.x, oracle.F, oracle.H = np.array(TRACK.start), A, C
+    oracle.P, oracle.Q = np.diag(TRACK.initial.variance), np.diag(TRACK.disturbance.variance)
+    oracle.R = np.array([[0.04]])
+    filtered = []
+    for k, y in enumerate(FIRST):
+        if k:
+            oracle.predict()
+        oracle.update(y)
+        filtered.append(oracle.x.copy())
+    means = conditional_means(TRACK, FIRST, 0.04)
+    for mechanism in (PrivateEKF(TRACK, 1.0), PrivateKalman(TRACK, 0.0), PrivateKalman(TRACK, 1.0, "input")):
+        assert np.abs(estimate(mechanism, FIRST) - filtered).max() < 1e-9
+        assert np.abs(estimate(mechanism, FIRST) - means).max() < 1e-9
+
+
+def test_a_full_measurement_covariance_equals_whitened_measurements():
+    R = np.array([[0.04, 0.03], [0.03, 0.05]])
+    L = np.linalg.cholesky(R)
+    twice = np.hstack([FIRST, 0.5 * FIRST])
+    full = replace(TRACK, h=None, C=np.eye(2), noise=Normal(1.0))
+    whitened = replace(TRACK, h=None, C=np.linalg.inv(L), noise=Normal(1.0))
+    ours = estimate(PrivateEKF(full, 1.0, measurement=R), twice)
+    assert np.abs(ours - estimate(PrivateEKF(whitened, 1.0), np.linalg.solve(L, twice.T).T)).max() < 1e-12
+
+
+def test_the_private_ekf_keeps_its_bias():
+    """On a linear system the output is linear in the noise, so its mean is the output of the noise's mean."""
+    mechanism, runs = PrivateEKF(TRACK, 0.8), 4096
+    samples = np.asarray(mechanism(FIRST, runs, np.random.default_rng(0))).reshape(runs, -1)
+    with wide():
+        shocks = jnp.full((6, 2), 0.25 / 2)
+        mean = np.asarray(replace(mechanism, s_hat=1.0).filtered(jnp.asarray(FIRST), shocks)).ravel()
+
+    def length(centre):
+        off = samples.mean(0) - centre
+        return runs * off @ np.linalg.solve(np.cov(samples.T), off)
+
+    assert length(mean) < chi2.ppf(0.999, samples.shape[1])
+    assert length(estimate(mechanism, FIRST).ravel()) > chi2.ppf(0.999, samples.shape[1])  # no zero-mean noise
+
+
+def test_without_noise_the_private_ekf_is_the_filter():
+    samples = np.asarray(PrivateEKF(TRACK, 1.0)(FIRST, 8, np.random.default_rng(0)))
+    assert np.abs(samples - estimate(PrivateEKF(TRACK, 1.0), FIRST)).max() < 1e-12
+
+
+@pytest.mark.parametrize("where", ["output", "input"])
+def test_the_samples_have_the_stated_law(where):
+    mechanism, runs = PrivateKalman(TRACK, 0.25, where), 8192
+    truth = mechanism.truth(FIRST, SECOND)
+    samples = np.asarray(mechanism(SECOND, runs, np.random.default_rng(1))).reshape(runs, -1)
+    values, vectors = np.linalg.eigh(truth.covariance)
+    kept = values > 1e-9 * values.max()  # with one measurement a step the law of two states is flat
+    off = samples - truth.second.ravel()
+    assert np.abs(off @ vectors[:, ~kept]).max(initial=0.0) < 1e-7
+    white = off @ vectors[:, kept] / np.sqrt(values[kept])
+    assert kstest(np.square(white).sum(1), chi2(kept.sum()).cdf).pvalue > 1e-3
+    assert kstest(white.ravel(), norm.cdf).pvalue > 1e-3
+    shift = (truth.first - truth.second).ravel() @ vectors[:, kept] / np.sqrt(values[kept])
+    assert np.linalg.norm(shift) == pytest.approx(truth.mu)
+    along = white @ (shift / truth.mu)
+    assert kstest(along, norm.cdf).pvalue > 1e-3
+    assert kstest(along - truth.mu, norm.cdf).pvalue < 1e-6  # the other side's law is told apart
+
+
+def test_the_length_decides_and_its_limits_are_plain():
+    output, input_ = (PrivateKalman(TRACK, 0.25, where).truth(FIRST, SECOND) for where in ("output", "input"))
+    shift = (output.first - output.second).ravel()
+    assert output.mu == pytest.approx(np.linalg.norm(shift) / 0.25)
+    assert input_.mu <= 0.1 / 0.25 + 1e-12  # what the filter makes of noisy data can't tell more than the data
+    assert PrivateKalman(TRACK, 0.25).truth(FIRST, FIRST).delta(0.0) == 0.0
+    assert PrivateKalman(TRACK, 0.0).truth(FIRST, SECOND).delta(9.0) == 1.0
+    truth = GaussianTruth(FIRST, SECOND, np.eye(1), 1.0)
+    assert truth.delta(1.0) == pytest.approx(norm.cdf(-0.5) - math.e * norm.cdf(-1.5))
+
+
+# The linear filter's must: bounds beside the closed form and beside the frozen partition's own delta.
+
+EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5)
+
+
+class Ratio:
+    """The log-likelihood ratio of two Gaussians, up to a constant: a user's own score, linear in the output."""
+
+    def __init__(self, truth):
+        self.weights = np.linalg.pinv(truth.covariance, 1e-9) @ (truth.first - truth.second).ravel()
+        self.laws = [
+            norm(m.ravel() @ self.weights, np.sqrt(self.weights @ truth.covariance @ self.weights))
+            for m in (truth.first, truth.second)
+        ]
+
+    def __call__(self, samples):
+        return samples.reshape(len(samples), -1) @ self.weights
+
+
+def own_deltas(partition, point_at, laws):
+    """delta of the frozen cells at each epsilon, from exact probabilities: codes change at places found by halving."""
+    span = np.array([min(law.ppf(1e-13) for law in laws), max(law.isf(1e-13) for law in laws)])
+
+    def codes(t):
+        return np.asarray(partition.codes(point_at(np.asarray(t))))
+
+    grid = np.linspace(*span, 20_001)
+    found = codes(grid)
+    at = np.flatnonzero(found[1:] != found[:-1])
+    low, high, left = grid[at], grid[at + 1], found[at]
+    for _ in range(40):
+        middle = (low + high) / 2
+        same = codes(middle) == left
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    cells = np.concatenate([found[at], found[-1:]])
+    place = np.unique(cells, return_inverse=True)[1]
+    p, q = (np.bincount(place, np.diff(np.concatenate([[0.0], law.cdf(high), [1.0]]))) for law in laws)
+    return [max(np.maximum(a - math.exp(e) * b, 0).sum() for a, b in ((p, q), (q, p))) for e in EPSILONS]
+
+
+def misses(where, window, seeds):
+    """How often a bound fails, for each epsilon: (delta_lower above the truth, delta_upper below the cells' own)."""
+    scalar = window == len(FIRST) - 1
+    system = replace(TRACK, released=(0,)) if scalar else TRACK
+    mechanism = PrivateKalman(system, 0.1, where, window=window)
+    pair = (FIRST, FIRST + 0.1 * (np.arange(6) == 0)[:, None]) if scalar else (FIRST, SECOND)
+    truth = mechanism.truth(*pair)
+    score = Ratio(truth)
+    laws, events, point_at = score.laws, score, lambda t: np.outer(t, score.weights / np.square(score.weights).sum())
+    if scalar:  # one number is released: whatever event wins, its cells are intervals
+        deviation = math.sqrt(truth.covariance[0, 0])
+        laws, events = [norm(m[0, 0], deviation) for m in (truth.first, truth.second)], "union"
+        point_at = lambda t: np.asarray(t)  # noqa: E731
+    shape = truth.first.shape
+    lower, upper = np.zeros(5, int), np.zeros(5, int)
+    for seed in range(seeds):
+        report = dpv.verify(mechanism, *pair, events=events, seed=seed, select_runs=4096, test_runs=8192, block=4096)
+        own = own_deltas(report.witness.event.partition, lambda t: point_at(t).reshape(-1, *shape), laws)
+        for i, epsilon in enumerate(EPSILONS):
+            lower[i] += report.delta_lower(epsilon) > truth.delta(epsilon)
+            upper[i] += report.on_partition.delta_upper(epsilon) < own[i] - 1e-9
+    return lower, upper, truth
+
+
+def test_bounds_beside_the_closed_form():
+    lower, upper, truth = misses("output", 0, 20)
+    assert 0.001 < truth.delta(1.0) < 0.9
+    assert lower.max() <= most(20, 0.05)
+    assert upper.max() <= most(20, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["output", "input"])
+@pytest.mark.parametrize("window", [0, 2, 5])
+def test_bounds_beside_the_closed_form_over_many_seeds(where, window):
+    lower, upper, truth = misses(where, window, 200)
+    print(where, window, "mu", truth.mu, "lower", lower, "upper", upper, "allowed", most(200, 0.05))
+    assert lower.max() <= most(200, 0.05)
+    assert upper.max() <= most(200, 0.05)
