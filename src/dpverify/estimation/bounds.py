@@ -46,8 +46,13 @@ def _derivatives(function: Any) -> Any:
     return jax.jit(lambda lo, hi: enclose(jax.vmap(orders), lo, hi))
 
 
+def round_size(count: int) -> int:
+    """What a number of boxes is filled up to: few sizes, few compilations."""
+    return next((size for size in (32, 1024) if count <= size), 1 << (count - 1).bit_length())
+
+
 def _jet(function: Any, box: Interval) -> Jet:
-    size = 1 << (len(box.lo) - 1).bit_length()  # few sizes, few compilations
+    size = round_size(len(box.lo))
     padded = [np.concatenate([end, np.repeat(end[-1:], size - len(end), 0)]) for end in box]
     with wide():
         enclosed = _derivatives(function)(*padded)

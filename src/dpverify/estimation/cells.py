@@ -47,14 +47,16 @@ class Cut(NamedTuple):
         far, rate, _, ends = _tail(low, high)
         summit = jnp.where(far, jnp.clip(mean, -half, half), mean)
         least = (jnp.square(summit - offset) / (2 * tau) + (gradient + bend * summit / 2) * summit) / kappa
-        inside = math.sqrt(2 * math.pi) * (_below(ends[1]) - _below(ends[0]))
+        below = _below(ends)
+        inside = math.sqrt(2 * math.pi) * (below[1] - below[0])
         beyond = -jnp.expm1(-rate * (high - low)) / rate
         return cls(mean, scale, low, high, least, scale * jnp.where(far, beyond, inside))
 
     def draw(self, level: Any) -> tuple[Any, Any]:
         """A point for a uniform level, and by how much e of the law drawn from is below the e that was asked for."""
         far, rate, side, ends = _tail(self.low, self.high)
-        inside = side * ndtri(_below(ends[0]) + level * (_below(ends[1]) - _below(ends[0])))
+        below = _below(ends)
+        inside = side * ndtri(below[0] + level * (below[1] - below[0]))
         beyond = -jnp.log1p(level * jnp.expm1(-rate * (self.high - self.low))) / rate
         out = jnp.where(far, -side * (rate + beyond), inside)
         d = self.mean + self.scale * jnp.clip(out, self.low, self.high)
@@ -66,11 +68,11 @@ def _below(x: Any) -> Any:
     return jax.lax.erfc(-x / math.sqrt(2)) / 2
 
 
-def _tail(low: Any, high: Any) -> tuple[Any, Any, Any, tuple[Any, Any]]:
+def _tail(low: Any, high: Any) -> tuple[Any, Any, Any, Any]:
     """Whether an interval lies far out, how far (at least FAR), and its ends, turned about 0 into the lower tail."""
     out = jnp.maximum(low, -high)
     turned = low + high > 0
-    ends = jnp.where(turned, -high, low), jnp.where(turned, -low, high)
+    ends = jnp.where(turned, jnp.stack([-high, -low]), jnp.stack([low, high]))
     return out > FAR, jnp.maximum(out, FAR), jnp.where(turned, -1.0, 1.0), ends
 
 
@@ -81,7 +83,8 @@ class Cells(NamedTuple):
     gradient: Any  # (C, n)
     bend: Any  # (C, n), so that 1 / tau + bend > 0
 
-    pending = 8
+    glance = False
+    pending = 16
 
     def draw(self, m: Any, key: Any, kappa: Any, tau: Any) -> Draw:
         return self.located(m, key, kappa, tau)[0]
@@ -93,8 +96,8 @@ class Cells(NamedTuple):
         least = cuts.least.sum(-1) + self.value / kappa
         mass = jnp.cumsum(cuts.mass.prod(-1) * jnp.exp(least.min(1, keepdims=True) - least), 1)
         at = jnp.sum(mass <= jax.random.uniform(which, (m.shape[1], 1), m.dtype) * mass[:, -1:], 1)
-        middle, half, gradient, bend = (v[at] for v in (self.middle, self.half, self.gradient, self.bend))
-        cut = Cut.of(m.T - middle, half, gradient, bend, kappa, tau)
+        cut = Cut(*(jnp.take_along_axis(jnp.broadcast_to(v, cuts.low.shape), at[:, None, None], 1)[:, 0] for v in cuts))
+        middle, gradient, bend = (v[at] for v in (self.middle, self.gradient, self.bend))
         d, short = cut.draw(jax.random.uniform(where, middle.shape, m.dtype))
         lower = self.value[at] + jnp.sum(gradient * d + bend * d * d / 2 - kappa * short, 1)
         return Draw((middle + d).T, lower), at
@@ -141,20 +144,20 @@ def below(lo: np.ndarray, hi: np.ndarray, value: Any, gradient: Any, hessian: In
 def refined(
     ball: Ball,
     bound: Callable[[np.ndarray, np.ndarray], tuple[Cells, np.ndarray]],
-    trial: Callable[[Cells], tuple[np.ndarray, np.ndarray]],
+    trial: Callable[[Cells], tuple[np.ndarray, ...]],
     most: int = CELLS,
-) -> tuple[Cells, float]:
-    """Boxes split until most draws are kept, and the share that is.
+) -> tuple[Cells, np.ndarray, np.ndarray]:
+    """Boxes split until most draws are kept; the last trial's draws, and their probabilities of being kept.
 
-    `bound(lo, hi)` gives the cells and, for each side of a box, what could be gained by halving it; `trial(cells)` the
-    cell and the probability of being kept of each of some draws.
+    `bound(lo, hi)` gives the cells and, for each side of a box, what could be gained by halving it; `trial(cells)`
+    some draws, the cell of each, and its probability of being kept.
     """
     lo, hi = box_of(ball)
     while True:
         cells, gain = bound(lo, hi)
-        where, kept = trial(padded(cells, CELLS))
+        z, where, kept = trial(padded(cells, CELLS))
         if kept.mean() >= KEPT or len(lo) > most // 2:
-            return cells, float(kept.mean())
+            return cells, z, kept
         lost = np.bincount(where, 1 - kept, len(lo))
         split = np.flatnonzero(lost >= lost.sum() / (4 * len(lo)))  # at least the worst: lost.max() >= the mean
         side = gain[split].argmax(1)

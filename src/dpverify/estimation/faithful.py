@@ -18,9 +18,9 @@ import numpy as np
 
 from dpverify.arrays import wide
 from dpverify.errors import InputError, Warning
-from dpverify.estimation.bounds import cost_bounds
+from dpverify.estimation.bounds import cost_bounds, round_size
 from dpverify.estimation.cells import CELLS, Cells, below, nonnegative, padded, refined
-from dpverify.estimation.gibbs import ATTEMPTS, Ball, Taylor, keep, taylor
+from dpverify.estimation.gibbs import ATTEMPTS, Ball, Taylor, taylor
 from dpverify.estimation.horizon import estimates, proximal, stage_cost, window_weights
 from dpverify.estimation.intervals import NoBound
 from dpverify.estimation.system import System
@@ -86,7 +86,9 @@ def _minima(problem: Problem) -> Callable[..., Any]:
     cost = stage_cost(problem.system, problem.table)
 
     def one(prior: Any, start: Any, y: Any, tau: Any) -> Any:
-        return proximal(lambda z: cost(z, y), prior, tau, start)
+        z = proximal(lambda z: cost(z, y), prior, tau, start)
+        curvature = jax.hessian(cost)(z, y) + jnp.eye(z.size) / tau
+        return jnp.where(jnp.linalg.eigvalsh(curvature)[0] > 0, z, jnp.nan)  # a summit, where Newton never started
 
     return jax.jit(jax.vmap(one, in_axes=(None, 0, None, None)))
 
@@ -98,21 +100,9 @@ def _trial(problem: Problem) -> Callable[..., Any]:
     def trial(cells: Cells, ball: Ball, y: Any, m: Any, key: Any, kappa: Any, tau: Any) -> Any:
         draw, where = cells.located(m, key, kappa, tau)
         gap = jax.vmap(lambda z: cost(z, y), in_axes=1)(draw.z) - draw.lower
-        return where, jnp.where(ball.holds(draw.z), jnp.minimum(jnp.exp(-gap / kappa), 1.0), 0.0)
+        return draw.z, where, jnp.where(ball.holds(draw.z), jnp.minimum(jnp.exp(-gap / kappa), 1.0), 0.0)
 
     return jax.jit(trial)
-
-
-@functools.lru_cache(maxsize=64)
-def _step(problem: Problem) -> Callable[..., Any]:
-    """One exact step of the pilot runs, and the priors that they carry on."""
-    cost = stage_cost(problem.system, problem.table)
-
-    def step(envelope: Any, ball: Ball, y: Any, m: Any, key: Any, kappa: Any, tau: Any) -> Any:
-        z, _ = keep(lambda z: cost(z, y), envelope, ball, m, key, kappa, tau)
-        return jax.vmap(problem.system.f, in_axes=1, out_axes=1)(z)
-
-    return jax.jit(step)
 
 
 def plan(problem: Problem, data: Any, ball: Ball, kappa: float, tau: float) -> Plan:
@@ -192,39 +182,37 @@ def _choose(
 def _cells(
     problem: Problem, y: Any, ball: Ball, known: bool, kappa: float, tau: float
 ) -> tuple[list[Any], list[float]]:
-    """Cells for all steps, refined on pilot runs that walk along, and M of each step."""
-    key = jax.random.key(0)
-    m = jnp.tile(jnp.asarray(problem.system.start)[:, None], PILOT)
+    """Cells for all steps, and M of each, as measured on pilot runs that walk along.
+
+    The pilots decide where boxes are split, never what is drawn: that is exact whatever the boxes are.
+    """
+    rng, priors = np.random.default_rng(0), np.tile(problem.system.start, (PILOT, 1))
     chosen, M = [], []
     for k, rows in enumerate(y):
-        at, key = Ball(ball.centre[k], ball.radius[k]), jax.random.fold_in(key, k)
-        cells, kept = _cells_of_step(problem, rows, at, m, key, known, kappa, tau)
+        at, key = Ball(ball.centre[k], ball.radius[k]), jax.random.key(k)
+
+        def bound(lo: Any, hi: Any) -> tuple[Cells, np.ndarray]:
+            return _bound(problem, rows, tau, lo, hi) if known else (nonnegative(at), np.ones((1, 1)))  # noqa: B023
+
+        def trial(cells: Cells) -> tuple[np.ndarray, ...]:
+            tried = _trial(problem)(cells, at, rows, priors.T, key, kappa, tau)  # noqa: B023
+            return tuple(np.asarray(v) for v in tried)
+
+        cells, z, kept = refined(at, bound, trial, CELLS if known else 1)
         chosen.append(cells)
-        M.append(1 / kept if kept else np.inf)
+        M.append(1 / kept.mean() if kept.any() else np.inf)
         if M[-1] > ATTEMPTS / 14:  # nothing left to walk on with
             chosen += [nonnegative(at)] * (len(y) - k - 1)
             M += [np.inf] * (len(y) - k - 1)
             break
-        m = _step(problem)(padded(cells, CELLS), at, rows, m, jax.random.fold_in(key, 1), kappa, tau)
+        walked = z[:, rng.choice(PILOT, PILOT, p=kept / kept.sum())].T
+        priors = np.asarray(jax.vmap(problem.system.f)(walked))
     size = 1 << (max(len(c.value) for c in chosen) - 1).bit_length()
     return [padded(c, size) for c in chosen], M
 
 
-def _cells_of_step(
-    problem: Problem, rows: Any, at: Ball, m: Any, key: Any, known: bool, kappa: float, tau: float
-) -> tuple[Cells, float]:
-    def bound(lo: np.ndarray, hi: np.ndarray) -> tuple[Cells, np.ndarray]:
-        return _bound(problem, rows, tau, lo, hi) if known else (nonnegative(at), np.ones((1, 1)))
-
-    def trial(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
-        where, kept = _trial(problem)(cells, at, rows, m, key, kappa, tau)
-        return np.asarray(where), np.asarray(kept)
-
-    return refined(at, bound, trial, CELLS if known else 1)
-
-
 def _bound(problem: Problem, rows: Any, tau: float, lo: np.ndarray, hi: np.ndarray) -> tuple[Cells, np.ndarray]:
-    size = 1 << (len(lo) - 1).bit_length()
+    size = round_size(len(lo))
     middle = np.resize((lo + hi) / 2, (size, lo.shape[1]))
     value, gradient, _ = (
         np.asarray(v)[: len(lo)] for v in _local(problem)(middle, np.broadcast_to(rows, (size, *rows.shape)))
@@ -259,6 +247,6 @@ def count_modes(problem: Problem, known: Plan, tau: float) -> tuple[int, ...]:
     axes = 0.7 * np.vstack([np.zeros(n), np.eye(n), -np.eye(n)])
     for centre, radius, prior, rows in zip(ball.centre, ball.radius, priors, y, strict=True):
         found = np.asarray(_minima(problem)(prior, np.vstack([prior, centre + radius * axes]), rows, tau))
-        found = found[np.linalg.norm(found - centre, axis=1) <= radius]
+        found = found[np.linalg.norm(found - centre, axis=1) <= radius]  # NaN is nowhere
         counts.append(len(np.unique(np.round((found - centre) / radius, 6), axis=0)))
     return tuple(counts)

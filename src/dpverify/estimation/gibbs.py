@@ -49,6 +49,7 @@ class Taylor(NamedTuple):
     shift: Any
     root: Any  # of the covariance
 
+    glance = True
     pending = 64  # one run in so many is looked at again at a time: few need it
 
     def draw(self, m: Any, key: Any, kappa: Any, tau: Any) -> Draw:
@@ -97,40 +98,46 @@ def taylor(
 
 
 def keep(cost: Callable[[Any], Any], envelope: Any, ball: Ball, m: Any, key: Any, kappa: Any, tau: Any) -> Any:
-    """One exact draw for each column of m, and how many draws that took; NaN where ATTEMPTS were not enough.
+    """One exact draw for each column of m; NaN where ATTEMPTS were not enough.
 
-    All runs draw once; where J is at most `lower + slack` most are kept at a glance. The others go in small batches of
-    a fixed size through the full test: what is undecided is evaluated, what is refused draws again.
+    Where the envelope knows its slack, all runs draw once, and most are kept at a glance: J is at most lower + slack.
+    The others go in small batches of a fixed size through the full test: what waits is evaluated, what is refused
+    draws again. Without a slack there is nothing to wait for: a batch draws and is tested.
     """
     runs = m.shape[1]
     size = min(runs, max(runs // envelope.pending, 64))
     values = jax.vmap(cost, in_axes=1)
-    first, uniform, key = jax.random.split(key, 3)
-    z, lower, slack = envelope.draw(m, first, kappa, tau)
-    u = jax.random.uniform(uniform, (runs,), m.dtype)
-    chance = jnp.exp((lower - values(z)) / kappa) if slack is None else 1 - slack / kappa  # 1 - x <= exp(-x)
-    pending = ~(ball.holds(z) & (u < chance))
+
+    def drawn(m: Any, key: Any) -> tuple[Draw, Any]:
+        where, whether = jax.random.split(key)
+        return envelope.draw(m, where, kappa, tau), jax.random.uniform(whether, m.shape[1:], m.dtype)
+
+    lost = jnp.isnan(m[0])  # given up at an earlier step
+    first, key = jax.random.split(key)
+    if envelope.glance:
+        (z, lower, slack), u = drawn(m, first)
+        pending = ~lost & ~(ball.holds(z) & (u < 1 - slack / kappa))  # 1 - x <= exp(-x)
+    else:
+        z, lower, u, pending = m, m[0], m[0], ~lost
 
     def look(state: Any) -> Any:
-        z, lower, u, pending, key, drawn, count = state
+        z, lower, u, pending, key, count = state
         at = jnp.nonzero(pending, size=size, fill_value=runs)[0]
-        z_at, lower_at, u_at = (v.at[..., at].get(mode="clip") for v in (z, lower, u))
+        now, key = jax.random.split(key)
+        fresh, fresh_u = drawn(m.at[:, at].get(mode="clip"), now)
+        waiting = (v.at[..., at].get(mode="clip") for v in (z, lower, u))
+        z_at, lower_at, u_at = waiting if envelope.glance else (fresh.z, fresh.lower, fresh_u)
         kept = ball.holds(z_at) & (u_at < jnp.exp((lower_at - values(z_at)) / kappa))
-        first, uniform, key = jax.random.split(key, 3)
-        fresh = envelope.draw(m.at[:, at].get(mode="clip"), first, kappa, tau)
-        fresh_u = jax.random.uniform(uniform, (size,), m.dtype)
         return (
             z.at[:, at].set(jnp.where(kept, z_at, fresh.z), mode="drop"),
             lower.at[at].set(jnp.where(kept, lower_at, fresh.lower), mode="drop"),
             u.at[at].set(jnp.where(kept, u_at, fresh_u), mode="drop"),
             pending.at[at].set(~kept, mode="drop"),
             key,
-            drawn + jnp.sum(~kept & (at < runs)),
             count + 1,
         )
 
-    lost = jnp.isnan(m[0])  # given up at an earlier step
-    state = (z, lower, u, pending & ~lost, key, jnp.asarray(runs), 0)
     most = ATTEMPTS * (runs // size)
+    state = (z, lower, u, pending, key, 0)
     state = jax.lax.while_loop(lambda s: jnp.any(s[3]) & (s[-1] < most), look, state)
-    return jnp.where(state[3] | lost, jnp.nan, state[0]), state[5]
+    return jnp.where(state[3] | lost, jnp.nan, state[0])

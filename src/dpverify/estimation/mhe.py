@@ -203,7 +203,7 @@ def _gibbs(problem: Problem) -> Callable[..., Any]:
     def run(key: Any, runs: int, y: Any, ball: Ball, envelope: Any, kappa: Any, tau: Any) -> Any:
         def step(m: Any, at: Any) -> Any:
             rows, here, envelope, key = at
-            z, _ = keep(lambda z: cost(z, rows), envelope, here, m, key, kappa, tau)
+            z = keep(lambda z: cost(z, rows), envelope, here, m, key, kappa, tau)
             return carry(z), z[jnp.asarray(system.released)]
 
         start = jnp.tile(jnp.asarray(system.start, y.dtype)[:, None], runs)
