@@ -120,7 +120,7 @@ def plan(problem: Problem, data: Any, ball: Ball, kappa: float, tau: float) -> P
         envelope, method, certified, M = _choose(problem, y, ball, trajectory, local, priors, kappa, tau)
         stacked = jax.tree.map(lambda *v: jnp.asarray(np.stack(v)), *envelope)
     total_variation = tuple(float((1 - 1 / v) ** ATTEMPTS) for v in M) if certified else None
-    answer = Faithfulness(method, certified, tuple(M), total_variation)
+    answer = Faithfulness(method, certified, tuple(float(v) for v in M), total_variation)
     _warn(answer)
     return Plan(y, ball, stacked, trajectory, answer)
 

@@ -74,7 +74,8 @@ def proximal(cost: Callable[[Any], Any], prior: Any, tau: Any, start: Any = None
     start = prior if start is None else start
     floor = 1e-3 / tau
     state = (start, total(start), jnp.zeros_like(prior[0]), jnp.asarray(jnp.inf, prior.dtype), 0)
-    return jax.lax.while_loop(lambda s: (s[3] > 1e-14) & (s[4] < most), step, state)[0]
+    z, value, *_ = jax.lax.while_loop(lambda s: (s[3] > 1e-14) & (s[4] < most), step, state)
+    return jnp.where(jnp.isfinite(value), z, jnp.nan)
 
 
 def onto(z: Any, centre: Any, radius: Any, shape: str) -> Any:

@@ -84,10 +84,8 @@ def _rising(primitive: Any, operands: list[Any], params: Any) -> Any:
     """Nondecreasing in every operand, as all that only moves numbers about: lower ends give the lower end."""
     if primitive.name == "convert_element_type" and not jnp.issubdtype(params["new_dtype"], jnp.floating):
         raise NoBound("convert_element_type to integers")
-    if primitive.name in ("gather", "dynamic_slice", "select_n"):
-        chooser = operands[:1] if primitive.name == "select_n" else operands[1:]
-        if any(isinstance(x, Interval) for x in chooser):
-            raise NoBound(primitive.name)
+    if primitive.name in ("gather", "dynamic_slice") and any(isinstance(x, Interval) for x in operands[1:]):
+        raise NoBound(primitive.name)
     lo = primitive.bind(*(x.lo if isinstance(x, Interval) else x for x in operands), **params)
     hi = primitive.bind(*(x.hi if isinstance(x, Interval) else x for x in operands), **params)
     if primitive.name in MOVING:
@@ -173,6 +171,18 @@ def _sign(x: Interval, **_: Any) -> Interval:
     return _unless((x.lo <= 0) & (x.hi >= 0), Interval(jnp.sign(x.lo), jnp.sign(x.hi)))
 
 
+def _less(x: Any, y: Any, strict: bool) -> Interval:
+    """False and true are 0 and 1: an interval of both is undecided."""
+    x, y = as_interval(x), as_interval(y)
+    return Interval(x.hi < y.lo, x.lo < y.hi) if strict else Interval(x.hi <= y.lo, x.lo <= y.hi)
+
+
+def _select(which: Any, *cases: Any, **_: Any) -> Interval:
+    chosen = as_interval(which)
+    lo, hi = (jax.lax.select_n(chosen.lo, *ends) for ends in zip(*map(as_interval, cases), strict=True))
+    return _unless(chosen.lo != chosen.hi, Interval(lo, hi))  # undecided: a kink, as in _sign
+
+
 def _contraction(x: Any, y: Any, **params: Any) -> Interval:
     """By midpoint and radius: |x y - x' y'| <= |x'| ry + rx |y'| + rx ry."""
     x, y = as_interval(x), as_interval(y)
@@ -197,7 +207,6 @@ MOVING = {
     "pad",
     "reshape",
     "rev",
-    "select_n",
     "slice",
     "split",
     "stack",
@@ -216,11 +225,16 @@ RULES: dict[str, Callable[..., Interval]] = {
     "cosh": lambda x, **_: _even(x, jnp.cosh),
     "div": _quotient,
     "dot_general": _contraction,
+    "ge": lambda x, y, **_: _less(y, x, strict=False),
+    "gt": lambda x, y, **_: _less(y, x, strict=True),
     "integer_pow": _integer_power,
+    "le": lambda x, y, **_: _less(x, y, strict=False),
+    "lt": lambda x, y, **_: _less(x, y, strict=True),
     "mul": _product,
     "neg": _negative,
     "pow": _power,
     "rsqrt": lambda x, **_: _unless(x.lo <= 0, _padded(jax.lax.rsqrt(x.hi), jax.lax.rsqrt(x.lo))),
+    "select_n": _select,
     "sign": _sign,
     "sin": _sine,
     "square": lambda x, **_: _even(x, jnp.square),

@@ -1,0 +1,171 @@
+"""The Gibbs law is drawn as it is defined: closed forms, quadrature, and a sampler that must fail."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from quadrature import BANANA, CHAIN, QUADRATIC, TWO_MODES, chi_square, grid, runs_of
+
+from dpverify.arrays import wide
+from dpverify.errors import Warning
+from dpverify.estimation import W2MHE, System, oscillator, simulate
+from dpverify.estimation.horizon import stage_cost
+
+LEAST = 1e-4  # of the p-values of five seeds
+RUNS = 10**5
+
+
+@pytest.mark.parametrize(
+    ("system", "data", "s", "tau", "radius", "bins", "method"),
+    [
+        (QUADRATIC, [[0.1, 0.2]], 0.9, 1.0, 0.8, 8, "taylor"),
+        (BANANA, [[0.3, 0.4]], 0.7, 1.0, 1.0, 8, "cells"),
+        (TWO_MODES, [[0.25]], 0.98, 10.0, 1.0, 64, "cells"),
+    ],
+    ids=["quadratic", "banana", "two modes"],
+)
+def test_the_law_agrees_with_quadrature(system, data, s, tau, radius, bins, method):
+    mechanism, data = W2MHE(system, 0, s, tau, support="wide", radius=radius), np.array(data)
+    known = mechanism.faithfulness(data)  # warnings are errors here: no flag is raised
+    assert known.method == method
+    assert known.certified
+    assert known.total_variation is not None
+    assert max(known.total_variation) <= 1e-6
+    assert known.modes == ((2,) if system is TWO_MODES else (1,))
+    points, law = grid(mechanism, data, 800 if system.states == 2 else 10**5)
+    for seed in range(5):
+        assert chi_square(points, law, runs_of(mechanism, data, RUNS, seed)[:, 0], bins) >= LEAST
+
+
+@pytest.mark.slow
+def test_two_steps_have_the_right_joint_law():
+    mechanism = W2MHE(CHAIN, 1, 0.6, 0.05, support="wide", radius=0.7)
+    data = np.array([[0.5], [0.9], [0.2]])
+    line = 0.7 * (2 * np.arange(1200) + 1 - 1200) / 1200
+    ball = mechanism.sets(2)
+    with wide():
+        cost = stage_cost(CHAIN, mechanism.problem.table)
+        costs = [
+            np.asarray(jax.vmap(lambda z, k=k: cost(z, data[k : k + 2]))(jnp.asarray(ball.centre[k] + line)[:, None]))
+            for k in range(2)
+        ]
+        carried = np.asarray(CHAIN.f(jnp.asarray(ball.centre[0] + line)))
+    z0, z1 = ball.centre[0] + line, ball.centre[1] + line
+    first = np.exp(-(np.square(z0 - CHAIN.start[0]) / (2 * mechanism.tau) + costs[0]) / mechanism.kappa)
+    then = np.exp(-(np.square(z1 - carried[:, None]) / (2 * mechanism.tau) + costs[1]) / mechanism.kappa)
+    law = first[:, None] / first.sum() * then / then.sum(1, keepdims=True)
+    points = np.stack(np.meshgrid(z0, z1, indexing="ij"), -1).reshape(-1, 2)
+    p = [chi_square(points, law.ravel(), runs_of(mechanism, data, RUNS, seed)[..., 0], 8) for seed in range(5)]
+    assert min(p) >= LEAST
+    assert mechanism.faithfulness(data).certified
+
+
+def test_one_metropolis_step_from_a_laplace_proposal_is_caught():
+    mechanism, data = W2MHE(TWO_MODES, 0, 0.98, 10.0, support="wide", radius=1.0), np.array([[0.25]])
+    points, law = grid(mechanism, data, 10**5)
+    rng = np.random.default_rng(0)
+    mode, deviation = points[law.argmax(), 0], np.sqrt(mechanism.kappa / (1 / mechanism.tau + 4 * 0.25))
+
+    def log_target(z):
+        return -(z**2 / (2 * mechanism.tau) + (0.25 - z**2) ** 2 / 2) / mechanism.kappa
+
+    a, b = mode + deviation * rng.standard_normal((2, RUNS))
+    log_ratio = log_target(b) - log_target(a) + (np.square(b - mode) - np.square(a - mode)) / (2 * deviation**2)
+    moved = np.log(rng.random(RUNS)) < log_ratio
+    assert moved.mean() > 0.5  # it looks healthy
+    assert chi_square(points, law, np.where(moved, b, a)[:, None], 64) < 1e-12
+
+
+def test_a_linear_system_has_its_closed_form():
+    """Gaussian transitions: z_k given m_k is N((I/tau + H)^-1 (m_k/tau + b_k), kappa (I/tau + H)^-1)."""
+    A, C, N, tau = np.array([[1.0, 0.2], [-0.1, 0.9]]), np.array([[1.0, 0.0], [0.5, -1.0]]), 2, 0.04
+    system = System(A=A, C=C, start=(0.3, -0.2))
+    data = np.random.default_rng(3).normal(0.2, 0.1, (6, 2))
+    mechanism = W2MHE(system, N, 0.9, tau, support="wide", radius=4.0)
+    maps = [C @ np.linalg.matrix_power(A, j) for j in range(N + 1)]
+    P = np.eye(2) / tau + sum(G.T @ G for G in maps)
+    steps = len(data) - N
+    means, covariance = [], np.zeros((2 * steps, 2 * steps))
+    prior, before = np.array(system.start), np.zeros((2, 2 * steps))
+    for k in range(steps):
+        b = sum(G.T @ data[k + j] for j, G in enumerate(maps))
+        means.append(np.linalg.solve(P, prior / tau + b))
+        row = np.linalg.solve(P, before / tau)  # z_k as a combination of the independent noises so far
+        row[:, 2 * k : 2 * k + 2] += np.linalg.cholesky(mechanism.kappa * np.linalg.inv(P))
+        covariance[2 * k : 2 * k + 2] = row
+        prior, before = A @ means[-1], A @ row
+    covariance = covariance @ covariance.T
+    runs = 10**6
+    z = np.asarray(mechanism(data, runs, np.random.default_rng(0))).reshape(runs, -1)
+    error = (z.mean(0) - np.ravel(means)) / np.sqrt(np.diag(covariance) / runs)
+    assert np.abs(error).max() < 4.5  # 8 means: exceeded with probability 6e-5
+    scale = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)) + covariance**2)
+    assert (np.abs(np.cov(z.T) - covariance) / (scale / np.sqrt(runs))).max() < 5.0  # 36 entries: 2e-5
+    assert max(mechanism.faithfulness(data).M) < 1.01
+
+
+def test_every_draw_lies_above_the_envelope_and_below_its_slack():
+    """What the certificate promises, at points of the ball rather than in the proof."""
+    system = oscillator()
+    mechanism = W2MHE(system, 5, 0.8, 1.4e-5)
+    data = simulate(system, np.random.default_rng(0)).data
+    known = mechanism._plan(data)
+    with wide():
+        cost = stage_cost(system, mechanism.problem.table)
+        for k in range(4):
+            step = jax.tree.map(lambda v, k=k: v[k], known.envelope)
+            wide_kappa = 100.0  # far beyond the law: draws all over the ball
+            prior = jnp.tile(jnp.asarray(known.trajectory[k])[:, None], 2000)
+            draw = step._replace(root=step.root * np.sqrt(wide_kappa / mechanism.kappa)).draw(
+                prior, jax.random.key(k), mechanism.kappa, mechanism.tau
+            )
+            inside = np.linalg.norm(np.asarray(draw.z).T - known.ball.centre[k], axis=1) <= known.ball.radius[k]
+            gap = np.asarray(jax.vmap(lambda z, k=k: cost(z, known.y[k]), in_axes=1)(draw.z) - draw.lower)[inside]
+            assert inside.sum() > 50
+            assert gap.min() >= -1e-9
+            assert (gap <= np.asarray(draw.slack)[inside] + 1e-9).all()
+    assert max(known.faithfulness.M) < 1.01
+
+
+def rounded(x):
+    return x + 0.05 * jnp.round(x)
+
+
+def clipped(x):
+    return jnp.clip(x, -2.0, 2.0)
+
+
+def steep(x):
+    return 60.0 * jnp.clip(x, -2.0, 2.0)
+
+
+@pytest.mark.slow
+def test_without_interval_bounds_the_law_is_still_exact():
+    """One cell and J >= 0 need to know nothing of f and h."""
+    data = np.array([[0.2]])
+    mechanism = W2MHE(
+        System(f=rounded, h=clipped, start=(0.0,), lipschitz=2.0), 0, 0.5, 1.0, support="wide", radius=0.4
+    )
+    assert mechanism.faithfulness(data).certified
+    points, law = grid(mechanism, data, 10**5)
+    assert chi_square(points, law, runs_of(mechanism, data, RUNS, 0)[:, 0], 64) >= LEAST
+
+
+def test_without_interval_bounds_a_sampled_third_derivative_is_flagged():
+    system = System(f=rounded, h=steep, start=(0.0,), lipschitz=2.0)
+    mechanism = W2MHE(system, 0, 0.99, 1.0, support="wide", radius=0.4)
+    with pytest.warns(Warning, match="sampled, not proved"):
+        assert not mechanism.faithfulness(np.array([[8.0]])).certified
+
+
+def test_a_law_that_cannot_be_drawn_is_flagged():
+    """The data pull far out of K_k, and nothing is known of the cost but that it is not negative."""
+    system = System(f=rounded, h=steep, start=(0.0,), lipschitz=2.0)
+    mechanism = W2MHE(system, 0, 0.999, 1e3, support="wide", radius=0.1)
+    with pytest.warns(Warning, match="can't be drawn|sampled, not proved"):
+        mechanism.faithfulness(np.array([[100.0]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mechanism.faithfulness(np.array([[100.0]]))  # said once for a data set
