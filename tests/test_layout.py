@@ -19,6 +19,7 @@ FLOORS = [
     {"sampling", "partition", "power", "unions"},
     {"scores"},
     {"selection", "learning"},
+    {"trees"},
     {"contest", "words"},
     {"statements"},
     {"report", "assemble"},

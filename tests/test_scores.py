@@ -11,15 +11,25 @@ from dpverify.arrays import codes_of, count, wide
 from dpverify.learning import (
     additive_scores,
     cell_score,
-    grow_tree,
     innovations,
     make_binning,
+    make_pattern_binning,
     moment_scores,
+    pattern_score,
     piecewise_score,
 )
-from dpverify.partition import equal_mass, with_cells
+from dpverify.partition import equal_mass, find_atoms, with_cells
 from dpverify.report import KINDS
 from dpverify.scores import Additive, Features, Inside, Levels, Linear, Quadratic, UserScore, parameters
+from dpverify.trees import grow_tree
+
+
+def binned(features, flat):
+    return make_binning(features, flat, find_atoms(flat))
+
+
+def patterned(flat):
+    return make_pattern_binning(flat, find_atoms(flat))
 
 
 def two_sides(steps=3, dimension=2, shift=0.5, runs=4000, seed=0):
@@ -34,7 +44,7 @@ def learned(shift=0.5):
     flats = first.reshape(len(first), -1), second.reshape(len(second), -1)
     features = innovations(*flats)
     scores = moment_scores(features, *flats)
-    binning = make_binning(features, np.concatenate(flats))
+    binning = binned(features, np.concatenate(flats))
     scores += additive_scores(binning, binning.measure(first), binning.measure(second))
     scores.append(piecewise_score(features, *flats))
     pilot = np.concatenate([first, second])[::8]
@@ -92,7 +102,7 @@ def test_coordinates_without_a_difference_are_dropped():
     rng = np.random.default_rng(3)
     first, second = rng.standard_normal((2, 20_000, 5))
     first[:, 3] += 1
-    binning = make_binning(Features(np.zeros(5), None), np.concatenate([first, second]))
+    binning = binned(Features(np.zeros(5), None), np.concatenate([first, second]))
     few = additive_scores(binning, binning.measure(first), binning.measure(second))[0]
     assert isinstance(few, Additive)
     assert 3 in few.coordinates
@@ -103,7 +113,7 @@ def test_coordinates_without_a_difference_are_dropped():
 
 def test_an_atom_is_a_bin_of_its_own():
     x = np.array([0.0, 0.0, 1.0, 1.0, *np.linspace(-1, 2, 200)])[:, None]
-    binning = make_binning(Features(np.zeros(1), None), x)
+    binning = binned(Features(np.zeros(1), None), x)
     both = binning.measure(np.array([0.0, 1.0])[:, None])
     around = binning.measure(np.array([0.0, 1.0, 1e-9, -1e-9, 1 + 1e-9, 1 - 1e-9])[:, None])
     assert ((both == 1) & (around == 1)).sum() == 2
@@ -126,7 +136,7 @@ def test_a_tree_refines_where_the_laws_differ():
     rng = np.random.default_rng(5)
     first, second = rng.random((2, 20_000, 2))
     first[:10_000] = first[:10_000] * [0.5, 0.5] + [0.5, 0.5]  # the first side crowds into one corner
-    binning = make_binning(Features(np.zeros(2), None), np.concatenate([first, second]))
+    binning = binned(Features(np.zeros(2), None), np.concatenate([first, second]))
     tree = grow_tree(binning, first, second, 32, 25)
     assert 2 <= tree.leaf.max() + 1 <= 32
     both = np.concatenate([first, second])[:, None]
@@ -152,3 +162,43 @@ def test_a_users_score_does_not_come_back_from_json():
     back = serial.from_plain(serial.to_plain(score), KINDS)
     with pytest.raises(dpv.InputError, match="not part of the report"):
         back.values(np.zeros((2, 1)))
+
+
+def first_above(shift, runs, rng):
+    """The first of three noisy numbers above 1 is answered, the others are marks: atoms in changing places."""
+    noisy = shift + rng.laplace(size=(runs, 3))
+    above = noisy >= 1
+    stopped = np.cumsum(above, axis=1) - above > 0
+    return np.where(stopped, -9.0, np.where(above, noisy, -8.0))[:, :, None]
+
+
+def test_patterns_of_atoms_have_scores_of_their_own():
+    """The true log-ratio: 3 log-ratios of marks, and one of the density of what is answered."""
+    import jax.numpy as jnp
+    from scipy.stats import laplace
+
+    rng = np.random.default_rng(4)
+    first, second = (first_above(shift, 200_000, rng) for shift in (0.5, 0.0))
+    binning = patterned(np.concatenate([first, second]).reshape(-1, 3))
+    score = pattern_score(binning, binning.measure(first), binning.measure(second))
+    assert len(score.patterns) == 4  # answered first, second, third, never
+    fresh = first_above(0.5, 20_000, rng).reshape(-1, 3)
+    below = np.log(laplace.cdf(0.5) / laplace.cdf(1))
+    place = np.argmax(fresh > 0, axis=1)
+    answered = (fresh > 0).any(1)
+    value = np.where(answered, fresh[np.arange(len(fresh)), place], 0.0)
+    true = np.where(answered, below * place + np.abs(value) - np.abs(value - 0.5), 3 * below)
+    assert np.abs(score.values(fresh) - true).mean() < 0.05
+    with wide():
+        device = np.asarray(score.values(jnp.asarray(fresh)))
+    np.testing.assert_allclose(device, score.values(fresh))
+    back = serial.from_plain(json.loads(json.dumps(serial.to_plain(score))), KINDS)
+    np.testing.assert_array_equal(back.values(fresh), score.values(fresh))
+    # A pattern that was never seen gets the offset of the unknown.
+    assert score.values(np.full((1, 3), -8.5)) == score.offsets[-1]
+
+
+def test_no_patterns_where_nothing_repeats_or_nothing_is_free():
+    rng = np.random.default_rng(5)
+    assert patterned(rng.standard_normal((1000, 3))) is None
+    assert patterned(rng.integers(2, size=(1000, 3)).astype(float)) is None

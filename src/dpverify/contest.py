@@ -19,10 +19,11 @@ from dpverify.learning import (
     Binning,
     additive_scores,
     cell_score,
-    grow_tree,
     innovations,
     make_binning,
+    make_pattern_binning,
     moment_scores,
+    pattern_score,
     piecewise_score,
 )
 from dpverify.partition import Edges, Partition, equal_mass, find_atoms, with_cells
@@ -50,6 +51,7 @@ from dpverify.selection import (
     threshold_of,
 )
 from dpverify.settings import Settings
+from dpverify.trees import grow_tree
 
 Known = Collection[tuple[int, int]]  # blocks, (side, number)
 
@@ -64,6 +66,8 @@ A_LEAF = 25  # training runs at least
 A_JOINT_CELL = 20  # training runs at least, on average, where all coordinates are binned at once
 SPLITS = 1 << 15  # runs that place the medians of equal-mass cells
 LEAVES = 256
+FEW = 256  # patterns of discrete values that need no score but their own ratios
+GLANCE = 1 << 14  # runs that tell whether all values repeat
 
 
 class Chosen(NamedTuple):
@@ -113,10 +117,10 @@ def choose(contest: Contest, given: Partition | None) -> Chosen:
     """
     settings, aim = contest.settings, contest.aim
     samples, known = keep_training_runs(contest)
-    flats = [x.reshape(len(x), -1) for x in samples]
+    seen = look(samples)
     if settings.partition == "tree":
-        given = tree_partition(contest, flats, settings.resolution or LEAVES)
-    trained, scores = train(contest, given, flats, samples, known)
+        given = tree_partition(contest, seen)
+    trained, scores = train(contest, given, seen, samples, known)
     rulers = [Ruler(s, fine_edges(np.concatenate([score_values(s, x) for x in samples]))) for s in scores]
     held, heats = hold_heats(contest, given if trained else None, rulers)
 
@@ -183,12 +187,33 @@ def keep_training_runs(contest: Contest) -> tuple[list[np.ndarray], set[tuple[in
     return samples, {(side, b) for side in (0, 1) for b in range(-(-runs // block))}
 
 
+class Seen(NamedTuple):
+    """Finite training runs, flat, of each side and of both together, and the values that repeat in each coordinate."""
+
+    flats: list[np.ndarray]
+    both: np.ndarray
+    atoms: list[np.ndarray]
+    discrete: bool  # all values do
+
+    @property
+    def plain(self) -> Features:
+        return Features(np.zeros(self.both.shape[1]), None)
+
+
+def look(samples: list[np.ndarray]) -> Seen:
+    flats = [x.reshape(len(x), -1) for x in samples]
+    flats = [x[np.isfinite(x).all(1)] for x in flats]
+    both = np.concatenate(flats)
+    if not len(both):  # nothing but NaN
+        both = np.zeros((1, both.shape[1]))
+        flats = [both, both]
+    atoms = find_atoms(both)
+    discrete = all(np.isin(column[:GLANCE], values).all() for column, values in zip(both.T, atoms, strict=True))
+    return Seen(flats, both, atoms, discrete)
+
+
 def train(
-    contest: Contest,
-    given: Partition | None,
-    flats: list[np.ndarray],
-    samples: list[np.ndarray],
-    known: set[tuple[int, int]],
+    contest: Contest, given: Partition | None, seen: Seen, samples: list[np.ndarray], known: set[tuple[int, int]]
 ) -> tuple[SelectionCounts | None, list[Score]]:
     """The given partition's training counts, and the scores that compete."""
     events = contest.settings.events
@@ -196,24 +221,23 @@ def train(
         return None, [UserScore(events, contest.source.shape)]  # type: ignore[arg-type]
     if ":" in events:
         raise InputError(f"events: found the name {events!r}; expected the score itself, a callable of samples")
-    flats = [x[np.isfinite(x).all(1)] for x in flats]
-    both = np.concatenate(flats)
-    plain = Features(np.zeros(both.shape[1]), None)
+    flats, both, atoms, _ = seen
     binnings: list[Binning] = []
+    pattern = None
     scores: list[Score] = []
-    if events in ("auto", "score") and contest.settings.nonfinite == "error":
+    partitions, enough = candidate_partitions(contest, seen) if given is None else ([], False)
+    if events in ("auto", "score") and contest.settings.nonfinite == "error" and not enough:
         new = innovations(*flats)
         scores = moment_scores(new, *flats)
-        atoms = [len(values) for values in find_atoms(both)]
-        if both.shape[1] == 1 or any(atoms):
-            binnings.append(make_binning(plain, both))
-        if both.shape[1] > 1 and not all(atoms):
-            binnings.append(make_binning(new, both))
-    partitions = candidate_partitions(contest, flats) if given is None else []
+        if both.shape[1] == 1 or any(map(len, atoms)):
+            binnings.append(make_binning(seen.plain, both, atoms))
+        if both.shape[1] > 1 and not all(map(len, atoms)):
+            binnings.append(make_binning(new, both, atoms))
+        pattern = make_pattern_binning(both, atoms)
     mine = [given] if given is not None and events != "score" else []
-    parts = [[b.measure(x) for b in binnings] + [count(p, x, p.size) for p in mine + partitions] for x in samples]
+    meters = (*binnings, *filter(None, [pattern]), *(Cells(p) for p in mine + partitions))
+    parts = [[meter.measure(x) for meter in meters] for x in samples]
     if len(known) // 2 * contest.source.block < contest.runs["train"]:
-        meters = (*binnings, *(Cells(p) for p in mine + partitions))
         more = contest.count("train", meters, known=known)
         parts = [[merge([a, b]) for a, b in zip(parts[side], more[side], strict=True)] for side in (0, 1)]
     pairs = list(zip(*parts, strict=True))
@@ -222,6 +246,8 @@ def train(
         if both.shape[1] > 1:  # on one coordinate counting alone is as good, and faster
             scores.append(piecewise_score(binning.features, *flats))
     rest = pairs[len(binnings) :]
+    if pattern is not None:
+        scores.append(pattern_score(pattern, *rest.pop(0)))
     trained = None
     if mine:
         one, two = rest.pop(0)
@@ -230,36 +256,37 @@ def train(
     return trained, scores
 
 
-def candidate_partitions(contest: Contest, flats: list[np.ndarray]) -> list[Partition]:
-    """Cells of several kinds: bins of all coordinates at once where values repeat, equal mass, the leaves of a tree."""
-    settings = contest.settings
+def candidate_partitions(contest: Contest, seen: Seen) -> tuple[list[Partition], bool]:
+    """Cells of several kinds: bins of all coordinates at once where values repeat, equal mass, the leaves of a tree.
+
+    True says that nothing else is worth a try: a few patterns of values are all there is, and each is a cell.
+    """
+    settings, both = contest.settings, seen.both
     nonfinite = settings.nonfinite == "event"
-    both = np.concatenate(flats)
-    if not len(both):  # nothing but NaN
-        both = np.zeros((1, flats[0].shape[1]))
-        flats = [both, both]
     found = []
-    discrete = any(map(len, find_atoms(both)))
-    if discrete:
-        binning = make_binning(Features(np.zeros(both.shape[1]), None), both)
+    repeated = any(map(len, seen.atoms))
+    if repeated:
+        binning = make_binning(seen.plain, both, seen.atoms)
         joint = with_cells(contest.region, Edges(binning.edges, np.zeros(0, np.int64)), nonfinite)
         shaped = both.reshape(len(both), *contest.source.shape)  # type: ignore[misc]
-        if occupied(count(joint, shaped, joint.size)).size * A_JOINT_CELL <= len(both):
+        number = occupied(count(joint, shaped, joint.size)).size
+        if number * A_JOINT_CELL <= len(both):
             found.append(joint)
+            if seen.discrete and both.shape[1] > 1 and number <= FEW and not settings.resolution:
+                return found, True
     sizes = (settings.resolution,) if settings.resolution else CELLS
     if both.shape[1] > 1 or settings.events == "union" or nonfinite:
         few = both[:: max(1, len(both) // SPLITS)].reshape(-1, *contest.source.shape)  # type: ignore[misc]
         enough = [n for n in sizes if n == min(sizes) or n * A_CELL <= 2 * contest.runs["train"]]
-        found += [equal_mass(contest.region, few, n, nonfinite) for n in (enough[:1] if discrete else enough)]
+        found += [equal_mass(contest.region, few, n, nonfinite) for n in (enough[:1] if repeated else enough)]
     if both.shape[1] > 1 and not nonfinite:
-        found.append(tree_partition(contest, flats, settings.resolution or LEAVES))
-    return found
+        found.append(tree_partition(contest, seen))
+    return found, False
 
 
-def tree_partition(contest: Contest, flats: list[np.ndarray], leaves: int) -> Partition:
+def tree_partition(contest: Contest, seen: Seen) -> Partition:
     """The leaves of a tree grown on the training runs, inside the region."""
-    finite = [x[np.isfinite(x).all(1)][:GROWN] for x in flats]
-    binning = make_binning(Features(np.zeros(flats[0].shape[1]), None), np.concatenate(finite))
-    return with_cells(
-        contest.region, grow_tree(binning, finite[0], finite[1], leaves, A_LEAF), contest.settings.nonfinite == "event"
-    )
+    some = [x[:GROWN] for x in seen.flats]
+    binning = make_binning(seen.plain, np.concatenate(some), seen.atoms)
+    tree = grow_tree(binning, some[0], some[1], contest.settings.resolution or LEAVES, A_LEAF)
+    return with_cells(contest.region, tree, contest.settings.nonfinite == "event")

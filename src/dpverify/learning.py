@@ -6,7 +6,6 @@ factor of the pooled covariance, so that each coordinate is what is new at its s
 
 from __future__ import annotations
 
-import heapq
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +13,16 @@ from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit
 
 from dpverify.arrays import Counts, columns, digitize, occupied
-from dpverify.partition import Partition, Tree, find_atoms, make_tree, padded
-from dpverify.scores import Additive, CellScore, Features, Linear, Piecewise, Quadratic, Score
+from dpverify.partition import Atoms, Partition, find_atoms, mixed_radix, padded
+from dpverify.scores import Additive, CellScore, Features, Linear, Patterned, Piecewise, Quadratic, Score
 
 FINEST = 64  # bins a coordinate
 ALONE = 512  # bins where there is only one coordinate
 QUADRATIC = 64  # coordinates at most for a quadratic score
+PATTERNS = 64  # of atoms that a score tells apart
+A_PATTERN = 200  # training runs at least
 TAIL = 32  # the most extreme runs that a bin at the end holds
-FITTED_NUMBERS = 1 << 21  # a side, for a joint fit
+FITTED_NUMBERS = 1 << 19  # a side, for a joint fit
 KNOTS = (0.0005, 0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995, 0.9995)  # quantiles
 RIDGE = 5.0  # runs' worth of belief that a step is 0
 LARGEST_CELLS = 4096  # cells that a score lists; more are noise, and too long to write down
@@ -75,28 +76,33 @@ class Binning(NamedTuple):
         return np.stack([np.bincount(digitize(e, x), minlength=number) for e, x in zip(self.edges, z, strict=True)])
 
 
-def make_binning(features: Features, flat: np.ndarray) -> Binning:
+def make_binning(features: Features, flat: np.ndarray, atoms: list[np.ndarray]) -> Binning:
     """Quantile bins of the training runs, fine bins at the ends, and a bin of its own for every atom of a coordinate.
 
     Innovations of discrete coordinates repeat without end: there only quantiles count.
     """
     z = features.values(flat)
     found = []
-    atoms = find_atoms(z) if features.whiten is None else [np.zeros(0)] * z.shape[1]
+    if features.whiten is not None:
+        atoms = [np.zeros(0)] * z.shape[1]
     number = ALONE if z.shape[1] == 1 else FINEST
     for j in range(z.shape[1]):
         x = np.sort(z[:, j])
         if len(atoms[j]):
             x = x[~np.isin(x, atoms[j])]
-        edges = [atoms[j], np.nextafter(atoms[j], -np.inf)]
-        if x.size:
-            # Order statistics in equal steps, and in doubling ones towards both ends.
-            doubling = TAIL * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL, 1))) + 1))
-            places = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
-            places = places[(places > 0) & (places < x.size)]
-            edges.append(x[places - 1] + (x[places] - x[places - 1]) / 2)
+        edges = [atoms[j], np.nextafter(atoms[j], -np.inf), _quantile_edges(x, number)]
         found.append(np.unique(np.concatenate(edges)))
     return Binning(features, padded(found))
+
+
+def _quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
+    """Between order statistics of sorted values: in equal steps, and in doubling ones towards both ends."""
+    if not x.size:
+        return x
+    doubling = TAIL * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL, 1))) + 1))
+    places = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
+    places = places[(places > 0) & (places < x.size)]
+    return np.unique(x[places - 1] + (x[places] - x[places - 1]) / 2)
 
 
 def additive_scores(binning: Binning, table1: np.ndarray, table2: np.ndarray) -> list[Score]:
@@ -114,7 +120,9 @@ def additive_scores(binning: Binning, table1: np.ndarray, table2: np.ndarray) ->
     ]
     steps.append(np.stack([_monotone_ratio(c1, c2) for c1, c2 in zip(table1, table2, strict=True)]))
     scores: list[Score] = []
-    for heights in steps:
+    for at, heights in enumerate(steps):
+        if any(np.array_equal(heights, earlier) for earlier in steps[:at]):
+            continue
         matters = np.flatnonzero(np.any(heights != heights[:, :1], axis=1))
         if matters.size:
             scores.append(_trimmed(Additive(binning.features, matters, binning.edges[matters], heights[matters])))
@@ -131,6 +139,73 @@ def _monotone_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
     best = int(np.argmin(misses))
     gain = float((weight * (ratio - flat) ** 2).sum()) - misses[best]
     return fits[best] if gain > 2 * np.log(len(ratio)) + 6 else flat  # chance alone gains about the logarithm
+
+
+class PatternBinning(NamedTuple):
+    """Bins of every coordinate that is no atom, for each frequent pattern of atoms; measures runs in each of them."""
+
+    score: Patterned  # all heights 0
+
+    def measure(self, x: Any) -> np.ndarray:
+        """One row of counts for each of the score's rows, and a last one for the patterns."""
+        flat, score = np.asarray(x).reshape(len(x), -1), self.score
+        shown = score.place(flat)
+        table = np.zeros((len(score.rows) + 1, max(score.steps.shape[1], len(score.offsets))), np.int64)
+        for row, (pattern, j) in enumerate(zip(score.rows, score.coordinates, strict=True)):
+            bins = np.searchsorted(score.edges[row], flat[shown == pattern, j])
+            table[row] = np.bincount(bins, minlength=table.shape[1])
+        table[-1] = np.bincount(shown, minlength=table.shape[1])
+        return table
+
+
+def make_pattern_binning(flat: np.ndarray, found: list[np.ndarray]) -> PatternBinning | None:
+    """None where no pattern of atoms leaves a coordinate free, or where there is only one pattern."""
+    where = [j for j, values in enumerate(found) if len(values)]
+    if not where:
+        return None
+    values = padded([found[j] for j in where])
+    atoms = Atoms(np.array(where), values, mixed_radix([1 + len(found[j]) for j in where]))
+    patterns, shown, counts = np.unique(atoms.index(flat), return_inverse=True, return_counts=True)
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:PATTERNS])
+    frequent = frequent[counts[frequent] >= A_PATTERN]
+    rows, coordinates, edges = [], [], []
+    for place, pattern in enumerate(frequent):
+        some = flat[shown == pattern]
+        for j in range(flat.shape[1]):
+            if not np.isin(some[0, j], found[j]):  # the pattern says where all of its runs hold atoms
+                rows.append(place)
+                coordinates.append(j)
+                edges.append(_quantile_edges(np.sort(some[:, j]), FINEST))
+    if not rows or patterns.size == 1:
+        return None
+    score = Patterned(
+        atoms,
+        patterns[frequent],
+        np.zeros(frequent.size + 1),
+        np.array(rows),
+        np.array(coordinates),
+        padded(edges),
+        np.zeros((len(rows), max(map(len, edges)) + 1)),
+    )
+    return PatternBinning(score)
+
+
+def pattern_score(binning: PatternBinning, table1: np.ndarray, table2: np.ndarray) -> Patterned:
+    """The log-ratio of each pattern, and of each free coordinate given the pattern, rising or falling."""
+    score = binning.score
+    seen1, seen2 = (table[-1, : len(score.offsets)] + 0.5 for table in (table1, table2))
+    offsets = np.log(seen1 / seen2)
+    offsets[-1] *= min(seen1[-1], seen2[-1]) > 1  # nothing is known of what was never seen
+    steps = np.zeros_like(score.steps)
+    for row, bins in enumerate(np.isfinite(score.edges).sum(1) + 1):
+        fit = _monotone_ratio(table1[row, :bins], table2[row, :bins])
+        steps[row] = np.pad(fit, (0, steps.shape[1] - bins), mode="edge")
+    varied = np.flatnonzero(np.ptp(steps, axis=1) > 0)
+    steps = steps[varied] - offsets[score.rows[varied]][:, None]
+    edges, steps = _without_idle_edges(score.edges[varied], steps)
+    return score._replace(
+        offsets=offsets, rows=score.rows[varied], coordinates=score.coordinates[varied], edges=edges, steps=steps
+    )
 
 
 def piecewise_score(features: Features, first: np.ndarray, second: np.ndarray) -> Piecewise:
@@ -195,13 +270,19 @@ def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np
 
 def _trimmed(score: Additive) -> Additive:
     """Without the edges at which nothing changes: the same function, faster and shorter."""
+    edges, steps = _without_idle_edges(score.edges, score.steps)
+    return score._replace(edges=edges, steps=steps)
+
+
+def _without_idle_edges(all_edges: np.ndarray, all_steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     trimmed = []
-    for edges, steps in zip(score.edges, score.steps, strict=True):
+    for edges, steps in zip(all_edges, all_steps, strict=True):
         changes = (steps[1:] != steps[:-1]) & np.isfinite(edges)
         trimmed.append((edges[changes], np.append(steps[0], steps[1:][changes])))
-    edges = padded([edges for edges, _ in trimmed])
-    steps = np.stack([np.pad(s, (0, edges.shape[1] + 1 - len(s)), mode="edge") for _, s in trimmed])
-    return score._replace(edges=edges, steps=steps)
+    if not trimmed:
+        return all_edges[:, :1], all_steps[:, :2]
+    edges = padded([edges for edges, _ in trimmed], least=1)
+    return edges, np.stack([np.pad(s, (0, edges.shape[1] + 1 - len(s)), mode="edge") for _, s in trimmed])
 
 
 def cell_score(partition: Partition, first: Counts, second: Counts) -> CellScore:
@@ -216,65 +297,3 @@ def cell_score(partition: Partition, first: Counts, second: Counts) -> CellScore
     if not codes.size:
         codes, numbers = np.zeros(1, np.int64), np.zeros(1)
     return CellScore(partition, codes, numbers, np.zeros(()))
-
-
-def grow_tree(binning: Binning, first: np.ndarray, second: np.ndarray, leaves: int, least: int) -> Tree:
-    """A tree whose splits gain most in telling the sides apart (entropy), the best split of all leaves first.
-
-    It is grown on the training runs, refines where the laws differ and mass is, and never has a leaf with fewer than
-    `least` of them. `binning` must hold the coordinates themselves, so that a leaf is a box.
-    """
-    flat = np.concatenate([first, second])
-    side = np.repeat([0, 1], [len(first), len(second)])
-    z = np.stack([np.searchsorted(e, flat[:, j]) for j, e in enumerate(binning.edges)], axis=1)
-    number = binning.edges.shape[1] + 1
-    feature, threshold, left, right, depth = [0], [0.0], [0], [0], [0]
-    heap: list[tuple[float, int, np.ndarray, int, int]] = []
-
-    def consider(node: int, rows: np.ndarray) -> None:
-        split = _best_split(z[rows], side[rows], number, least)
-        if split is not None:
-            heapq.heappush(heap, (-split[0], node, rows, split[1], split[2]))
-
-    consider(0, np.arange(len(flat)))
-    count = 1
-    while heap and count < leaves:
-        _, node, rows, j, at = heapq.heappop(heap)
-        feature[node], threshold[node] = j, float(binning.edges[j, at])
-        left[node], right[node] = len(feature), len(feature) + 1
-        above = z[rows, j] > at
-        for child in (rows[~above], rows[above]):
-            feature.append(0)
-            threshold.append(0.0)
-            left.append(len(left))
-            right.append(len(right))
-            depth.append(depth[node] + 1)
-            consider(len(feature) - 1, child)
-        count += 1
-    return make_tree(feature, threshold, left, right, max(depth))
-
-
-def _best_split(z: np.ndarray, side: np.ndarray, number: int, least: int) -> tuple[float, int, int] | None:
-    """(gain, feature, edge) of the best split; None where none gains more than chance would."""
-    if len(z) < 2 * least:
-        return None
-    best: tuple[float, int, int] | None = None
-    for j in range(z.shape[1]):
-        below = np.cumsum(np.bincount(2 * z[:, j] + side, minlength=2 * number).reshape(number, 2), axis=0)
-        whole = below[-1]
-        lower, upper = below[:-1], whole - below[:-1]
-        gain = _information(lower) + _information(upper) - _information(whole)
-        gain = np.where((lower.sum(1) >= least) & (upper.sum(1) >= least), gain, -np.inf)
-        at = int(np.argmax(gain))
-        if gain[at] > (best[0] if best else 6.0):  # nats; chance rarely gains 6 over some hundred splits
-            best = float(gain[at]), j, at
-    return best
-
-
-def _information(counts: np.ndarray) -> np.ndarray:
-    """Log-likelihood of the two sides' counts under their own share."""
-    counts = np.asarray(counts, float)
-    total = counts.sum(-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(counts > 0, counts * np.log(counts / total[..., None]), 0.0)
-    return terms.sum(-1)

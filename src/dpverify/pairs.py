@@ -14,6 +14,9 @@ from dpverify.settings import Settings
 from dpverify.statements import check_claim
 from dpverify.verify import find_region, freeze_event, prepare, verify
 
+GROWTH = 2.5  # of a pair's selection runs from round to round
+DARING = 1.0  # standard errors charged while pairs are compared: what is rare shows late, so doubt counts less
+
 
 @dataclass(frozen=True)
 class Search:
@@ -37,8 +40,9 @@ def search_pairs(
 ) -> Search:
     """The pair of a list that promises the highest bound, verified.
 
-    Successive halving: `runs` selection runs a side are spent in all, equally in every round; each round the better
-    half of the pairs goes on with twice the runs. A promise needs no test runs, so nothing is owed for the search.
+    Successive halving: `runs` selection runs a side are spent on the search in all; each round the better half of the
+    pairs goes on, with more runs added to those it has (`search_plan`). The winner's are among the first of the
+    `select_runs` that it is verified with. A promise needs no test runs, so nothing is owed for the search.
     """
     settings = settings.change(**changes)
     check_claim(settings, epsilon, delta)
@@ -46,21 +50,26 @@ def search_pairs(
         raise InputError("selection_epsilon: the paper's selector makes no promise to search by; expected None")
     if not pairs or runs < 4 * len(pairs):
         raise InputError(f"pairs: found {len(pairs)} of them and {runs} runs; expected some, and four runs a pair")
-    rounds = max(1, (len(pairs) - 1).bit_length())
     left = list(range(len(pairs)))
     tried: list[tuple[int, float]] = []
-    for turn in range(rounds):
-        if len(left) == 1:
-            break
-        # Another seed for every round: the runs that put a pair forward must not praise it again.
-        share = settings.change(select_runs=max(4, runs // rounds // len(left)), seed=settings.seed + 1 + turn)
+    for spent in search_plan(len(pairs), runs):
+        share = settings.change(select_runs=spent)
         promises = {}
         for place in left:
             with prepare(mechanism, *pairs[place], share, executor, False) as run:
                 region, points, _ = find_region(run)
-                promises[place] = freeze_event(run, region, points, delta).promise
+                promises[place] = freeze_event(run, region, points, delta, DARING).promise
         tried += promises.items()
         left = sorted(left, key=lambda place: -promises[place])[: (len(left) + 1) // 2]
     winner = left[0]
     report = verify(mechanism, *pairs[winner], epsilon, delta, settings=settings, executor=executor)
     return Search(report, winner, tuple(tried))
+
+
+def search_plan(pairs: int, runs: int) -> tuple[int, ...]:
+    """How many selection runs a side each pair that is left has had by the end of every round."""
+    rounds = (pairs - 1).bit_length()
+    left = [-(-pairs // 2**turn) for turn in range(rounds)]
+    spent = [GROWTH**turn for turn in range(rounds)]
+    cost = sum(number * (n - before) for number, n, before in zip(left, spent, [0, *spent], strict=False))
+    return tuple(max(4, int(runs * n / cost)) for n in spent)

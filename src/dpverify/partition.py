@@ -206,7 +206,7 @@ class Partition(NamedTuple):
         return low, high
 
 
-def _weights(radix: np.ndarray) -> np.ndarray:
+def mixed_radix(radix: Any) -> np.ndarray:
     """Mixed radix while it fits, else fixed odd multipliers: a multilinear hash modulo 2^64."""
     sizes = [int(r) for r in radix]
     if math.prod(sizes) < HASHED - FIRST:
@@ -230,7 +230,7 @@ def find_atoms(flat: np.ndarray) -> list[np.ndarray]:
 def _assemble(region: Region, cells: Any, cell_radix: list[int], atoms: list[np.ndarray], nonfinite: bool) -> Partition:
     where = [j for j, values in enumerate(atoms) if len(values)]
     radix = np.array(cell_radix + [1 + len(atoms[j]) for j in where], np.int64)
-    weights = _weights(radix)
+    weights = mixed_radix(radix)
     rows = None
     if where:
         rows = Atoms(np.array(where), padded([atoms[j] for j in where]), weights[len(cell_radix) :])

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpverify.arrays import columns, digitize, namespace, rows_times
 from dpverify.errors import InputError
-from dpverify.partition import Partition
+from dpverify.partition import Atoms, Partition
 from dpverify.region import Region
 
 
@@ -91,6 +91,40 @@ class Piecewise(NamedTuple):
         return total
 
 
+class Patterned(NamedTuple):
+    """Step functions that differ from pattern to pattern: which coordinates hold atoms, and which ones.
+
+    Each row is one coordinate under one pattern. A pattern that is not listed has the last of the offsets.
+    """
+
+    atoms: Atoms
+    patterns: np.ndarray  # (P,) sorted
+    offsets: np.ndarray  # (P + 1,)
+    rows: np.ndarray  # (R,) place of the pattern
+    coordinates: np.ndarray  # (R,)
+    edges: np.ndarray  # (R, E), sorted, padded with infinity
+    steps: np.ndarray  # (R, E + 1)
+
+    def place(self, flat: Any) -> Any:
+        """Which pattern each run shows; P where it is not listed."""
+        xp = namespace(flat)
+        codes = self.atoms.index(flat)
+        at = xp.clip(xp.searchsorted(self.patterns, codes), 0, self.patterns.shape[0] - 1)
+        return xp.where(self.patterns[at] == codes, at, self.patterns.shape[0])
+
+    def values(self, flat: Any) -> Any:
+        xp = namespace(flat)
+        shown = self.place(flat)
+        total = self.offsets[shown]
+        for row in range(self.rows.shape[0]):
+            here, column = shown == self.rows[row], flat[:, self.coordinates[row]]
+            if xp is np:
+                total[here] += self.steps[row][np.searchsorted(self.edges[row], column[here])]
+            else:
+                total = total + xp.where(here, self.steps[row][xp.searchsorted(self.edges[row], column)], 0.0)
+        return total
+
+
 class CellScore(NamedTuple):
     """A number for each cell of a partition that was seen often enough; `other` for the rest."""
 
@@ -124,7 +158,7 @@ class UserScore(NamedTuple):
         return values
 
 
-Score = Linear | Quadratic | Additive | Piecewise | CellScore | UserScore
+Score = Linear | Quadratic | Additive | Piecewise | Patterned | CellScore | UserScore
 
 
 def parameters(score: Score) -> int:
@@ -133,6 +167,8 @@ def parameters(score: Score) -> int:
         return int((score.steps[:, 1:] != score.steps[:, :-1]).sum())
     if isinstance(score, Piecewise):
         return score.heights.size + score.atom_heights.size
+    if isinstance(score, Patterned):
+        return score.patterns.size + int((score.steps[:, 1:] != score.steps[:, :-1]).sum())
     if isinstance(score, CellScore):
         return score.cells.size
     if isinstance(score, UserScore):

@@ -51,11 +51,12 @@ class Proposal(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """What a promise is measured by: the planned test runs, and the claim's delta and level."""
+    """What a promise is measured by: the planned test runs, the claim's delta and level, and the last charge."""
 
     planned: int
     delta: float
     alpha: float
+    caution: float = DECIDING
 
 
 def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, errors: float, learned: int = 0) -> np.ndarray:
@@ -247,7 +248,7 @@ def decided_promise(
     learned = parameters(event.partition.score) if isinstance(event.partition, Levels) else 0
     c = proposal.counts[0] + event.count(first), proposal.counts[1] + event.count(second)
     error = float(np.sqrt(1 / (c[0] + 0.5) + 1 / (c[1] + 0.5)))
-    promise = promised_bound(c[event.direction], c[1 - event.direction], runs, aim, DECIDING, learned)
+    promise = promised_bound(c[event.direction], c[1 - event.direction], runs, aim, aim.caution, learned)
     return float(promise), error, event
 
 

@@ -32,7 +32,7 @@ class Limit(NamedTuple):
 
     f1: np.ndarray
     f2: np.ndarray
-    spread1: np.ndarray  # variances of the shares, times z squared
+    spread1: np.ndarray  # z standard deviations of the shares
     spread2: np.ndarray
     high: np.ndarray
     low: np.ndarray
@@ -44,16 +44,15 @@ class Limit(NamedTuple):
         box = self.high - scale * self.low
         if scale < 1:
             return box
-        with np.errstate(invalid="ignore"):
-            shares = self.f1 - scale * self.f2 + np.sqrt(self.spread1 + scale**2 * self.spread2)
+        shares = self.f1 - scale * self.f2 + np.hypot(self.spread1, scale * self.spread2)
         return np.maximum(np.where(self.normal, shares, -np.inf), np.where(self.rare, box, -np.inf))
 
     def ratio(self) -> np.ndarray:
         """The largest scale at which the excess may still be positive."""
         with np.errstate(divide="ignore", invalid="ignore"):
             box = self.high / self.low
-            lead = self.f2**2 - self.spread2
-            root = np.sqrt(np.maximum((self.f1 * self.f2) ** 2 - lead * (self.f1**2 - self.spread1), 0))
+            lead = self.f2**2 - self.spread2**2
+            root = np.sqrt(np.maximum((self.f1 * self.f2) ** 2 - lead * (self.f1**2 - self.spread1**2), 0))
             shares = np.where(lead > 0, (self.f1 * self.f2 + root) / lead, np.inf)
         return np.maximum(np.where(self.normal, shares, 0.0), np.where(self.rare, box, 0.0))
 
@@ -81,8 +80,8 @@ def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: fl
     return Limit(
         np.asarray(a, float) / m1,
         np.asarray(b_low, float) / m2,
-        z**2 * _variances(np.zeros_like(p1), p1)[1] / m1,
-        z**2 * largest / m2,
+        z * np.sqrt(_variances(np.zeros_like(p1), p1)[1] / m1),
+        z * np.sqrt(largest / m2),
         upper_limit(a, m1, rest / 2),
         lower_limit(b_low, m2, rest / 2),
         normal,
@@ -145,7 +144,8 @@ def frontier_bound(line: Frontier, epsilon: float, tolerance: float = 1e-3) -> f
         best = max(best, float(here.excess(scale).max()))
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         inner = np.minimum(left + 1, right), np.maximum(right - 1, left)
-        bound = make_limit(line.height(inner[1]), *np.sort(inner, axis=0), line.runs, line.alpha).excess(scale)
+        low, high = np.minimum(*inner), np.maximum(*inner)
+        bound = make_limit(line.height(inner[1]), low, high, line.runs, line.alpha).excess(scale)
     return max(best, float(bound.max()))
 
 

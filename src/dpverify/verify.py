@@ -43,7 +43,7 @@ from dpverify.sampling import (
     probe,
 )
 from dpverify.scores import Inside
-from dpverify.selection import Aim
+from dpverify.selection import DECIDING, Aim
 from dpverify.settings import Settings
 from dpverify.statements import Witness, answers, check_claim
 from dpverify.words import describe
@@ -165,7 +165,7 @@ def find_region(run: Run) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     return region, points, pilot
 
 
-def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float) -> Chosen:
+def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, caution: float = DECIDING) -> Chosen:
     """EventList (Algorithm 2) and WorstEvent (Algorithm 4), from selection runs.
 
     The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
@@ -176,7 +176,7 @@ def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float) -> 
     if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):
         nonfinite = settings.nonfinite == "event"
         given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
-    aim = Aim(settings.test_runs, delta, settings.alpha)
+    aim = Aim(settings.test_runs, delta, settings.alpha, caution)
     contest = Contest(run.source, settings, region, aim, run.workers, run.show)
     if given is not None and papers:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))

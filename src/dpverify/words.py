@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpverify.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Partition
-from dpverify.scores import Additive, CellScore, Levels, Linear, Piecewise, Quadratic, Score, UserScore
+from dpverify.scores import Additive, CellScore, Levels, Linear, Patterned, Piecewise, Quadratic, Score, UserScore
 from dpverify.selection import Event
 
 PIECES = 4  # longer lists are cut
@@ -100,7 +100,14 @@ def _levels(event: Event, levels: Levels, examples: np.ndarray) -> str:
         return _joined(pieces, names[int(score.coordinates[0])])
     if isinstance(score, UserScore):
         return f"the given score {'>' if above else '<='} {figure(float(threshold))}"
-    kind = {Linear: "linear", Quadratic: "quadratic", Additive: "additive", Piecewise: "piecewise linear"}[type(score)]
+    kinds = {
+        Linear: "linear",
+        Quadratic: "quadratic",
+        Additive: "additive",
+        Piecewise: "piecewise linear",
+        Patterned: "pattern by pattern",
+    }
+    kind = kinds[type(score)]
     article = "an" if kind == "additive" else "a"
     return f"{article} {kind} score of {_mostly(score, names)} {'>' if above else '<='} {figure(float(threshold))}"
 
