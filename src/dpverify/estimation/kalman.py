@@ -178,7 +178,7 @@ class PrivateKalman:
         for name in ("process", "measurement", "initial"):
             object.__setattr__(self, name, getattr(self.filter, name))
 
-    @property
+    @functools.cached_property
     def filter(self) -> PrivateEKF:
         """The same filter as an extended one: on a linear system the Jacobians are A and C."""
         linear = replace(self.system, f=None, h=None)

@@ -104,12 +104,23 @@ class KLMHE:
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
         with wide():
             y = recorded(self.system, data, self.window + 1)
-            return _particle_runs(replace(self, s=1.0, name=""), self.s, y, jax_key(rng), runs)
+            plain = replace(self, s=1.0, name="")  # one compilation for all s
+            if not bool(_is_finite(plain, y)):
+                raise InputError(
+                    "found NaN or infinity in f or h on the way from start; expected finite numbers around the "
+                    "trajectory; mend them, or compare data and start with the model"
+                )
+            return _particle_runs(plain, self.s, y, jax_key(rng), runs)
 
 
 def _starts(mhe: KLMHE, key: Any) -> Any:
     inside = jax.random.ball(key, mhe.system.states, shape=(mhe.particles,))
     return jnp.asarray(mhe.system.start) + mhe.diameter / 2 * inside
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _is_finite(mhe: KLMHE, data: Any) -> Any:
+    return jnp.isfinite(mhe.log_weights(jnp.asarray(mhe.system.start)[None], data, 1.0)[1]).all()
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
@@ -118,6 +129,7 @@ def _particle_runs(mhe: KLMHE, s: Any, data: Any, key: Any, runs: int) -> Any:
         where, which = jax.random.split(key)
         paths, weights = mhe.log_weights(_starts(mhe, where), data, s)
         chosen = jax.random.categorical(which, weights, axis=1)
-        return paths[jnp.arange(len(weights)), chosen][:, jnp.asarray(mhe.system.released)]
+        drawn = paths[jnp.arange(len(weights)), chosen][:, jnp.asarray(mhe.system.released)]
+        return jnp.where(jnp.isnan(weights).any(1, keepdims=True), jnp.nan, drawn)  # for the door to see
 
     return jax.lax.map(one, jax.random.split(key, runs), batch_size=max(1, TOGETHER // mhe.particles))

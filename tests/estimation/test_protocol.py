@@ -1,0 +1,163 @@
+"""What every public mechanism of the room keeps to, and what each refuses in one line."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.estimation import (
+    KLMHE,
+    W2MHE,
+    InputPerturbed,
+    Normal,
+    PrivateEKF,
+    PrivateKalman,
+    System,
+    adjacent_recordings,
+    oscillator,
+)
+
+RUNS = 64  # a block everywhere, so that each mechanism compiles once
+SYSTEM = oscillator()
+LINEAR = System(
+    A=SYSTEM.A,
+    C=np.eye(2, 4),
+    start=SYSTEM.start,
+    released=(0, 1),
+    disturbance=Normal(0.001),
+    noise=Normal(0.02),
+    initial=Normal(0.01),
+)
+FIRST, SECOND, RECORDING = adjacent_recordings(SYSTEM, SYSTEM.h, 2, 5.0, np.random.default_rng(4))
+SEEN = RECORDING.states[:, :2]  # data of the linear system
+W2 = W2MHE(SYSTEM, 5, 0.8, 1.4e-5)
+MECHANISMS = {
+    "W2-MHE": (W2, FIRST, 4),
+    "W2-MHE, blend": (W2MHE(SYSTEM, 5, 0.8, 1.4e-5, law="blend"), FIRST, 4),
+    "KL-MHE": (KLMHE(SYSTEM, 5, 0.8, particles=32), FIRST, 4),
+    "private EKF": (PrivateEKF(SYSTEM, 0.98, window=5), FIRST, 4),
+    "private Kalman, output": (PrivateKalman(LINEAR, 0.1), SEEN, 9),
+    "private Kalman, input": (PrivateKalman(LINEAR, 0.1, "input", window=5), SEEN, 4),
+    "perturbed W2-MHE": (InputPerturbed(W2MHE(SYSTEM, 5, 1.0, 1.4e-5), 0.944), FIRST, 4),
+    "perturbed Kalman": (InputPerturbed(PrivateKalman(LINEAR, 0.0), 0.944), SEEN, 9),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_mechanism_keeps_the_protocol(name):
+    mechanism, data, steps = MECHANISMS[name]
+    runs = RUNS
+    once, again, other = (mechanism(data, runs, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert isinstance(once, jax.Array)
+    assert once.shape == (runs, steps, 2)
+    assert once.dtype == jnp.float64
+    assert np.isfinite(np.asarray(once)).all()
+    assert np.array_equal(once, again)
+    assert not np.array_equal(once, other)
+    assert len(np.unique(np.asarray(once)[:, 0, 0])) == runs  # runs differ from each other
+    copy = pickle.loads(pickle.dumps(mechanism))
+    assert copy == mechanism
+    assert np.array_equal(copy(data, runs, np.random.default_rng(0)), once)
+    assert isinstance(mechanism.block, int)
+    assert mechanism.block & (mechanism.block - 1) == 0
+    assert jnp.zeros(1).dtype == jnp.float32  # JAX's global settings are as they were
+    for wrong in (data[:, :-1], data[0], data[:0], np.where(np.arange(len(data))[:, None] == 1, np.nan, data), "data"):
+        with pytest.raises(dpv.InputError, match=r"^data: found .*; expected .*") as refused:
+            mechanism(wrong, runs, np.random.default_rng(0))
+        assert "\n" not in str(refused.value)
+
+
+ERROR = dpv.rmse(RECORDING.released(SYSTEM, 4))
+
+
+@pytest.mark.parametrize("name", ["W2-MHE", "W2-MHE, blend", "KL-MHE", "private EKF", "perturbed W2-MHE"])
+def test_accuracy_on_both_sides_of_the_papers_set_up(name):
+    mechanism, _, _ = MECHANISMS[name]
+    correct, adjacent = (ERROR(np.asarray(mechanism(y, RUNS, np.random.default_rng(0)))) for y in (FIRST, SECOND))
+    assert correct.shape == adjacent.shape == (RUNS,)
+    assert 0 < correct.mean() < 0.05
+    if name != "KL-MHE":  # its law is wide beside what one moved sensor does
+        assert correct.mean() < adjacent.mean()
+
+
+def test_accuracy_stands_in_the_report():
+    runs = {"select_runs": 512, "test_runs": 512, "block": RUNS}
+    report = dpv.verify(
+        MECHANISMS["private EKF"][0], FIRST, SECOND, error=ERROR, partition="grid", events="cell", **runs
+    )
+    (correct, spread), (adjacent, _) = report.error
+    assert 0 < spread < correct < adjacent
+
+
+def falls_at_three(x):
+    """Finite at the start, NaN once the third state has passed."""
+    return jnp.where(x > 2.5, jnp.nan, x)
+
+
+def grows(x):
+    return x + 1.0
+
+
+CLIMBER = System(f=grows, h=falls_at_three, start=(0.0,), noise=Normal(0.1), initial=Normal(0.1), lipschitz=1.0)
+
+REFUSED = {
+    "s_hat above 1": (lambda: PrivateEKF(SYSTEM, 1.2), "s_hat: found 1.2"),
+    "s_hat 0": (lambda: PrivateEKF(SYSTEM, 0.0), "s_hat: found 0.0; expected a number above 0"),
+    "s_bar below 0": (lambda: InputPerturbed(W2, -0.1), "s_bar: found -0.1"),
+    "s NaN": (lambda: KLMHE(SYSTEM, 5, float("nan")), "s: found nan"),
+    "no amount": (lambda: InputPerturbed(W2), "neither of s_bar and covariance"),
+    "no estimator": (lambda: InputPerturbed(MECHANISMS["KL-MHE"][0], 0.9), "without estimate"),
+    "indefinite": (lambda: InputPerturbed(W2, covariance=np.eye(20) - 0.2), "covariance: found an eigenvalue -3"),
+    "one large block": (
+        lambda: InputPerturbed(W2, 0.9, coordinates=20)(FIRST, 4, np.random.default_rng(0)),
+        "covariance: found an eigenvalue -",
+    ),
+    "odd sensors": (lambda: InputPerturbed(W2, 0.9, coordinates=3), "found 20 measurements"),
+    "no noise in the data": (
+        lambda: PrivateEKF(System(A=[[1.0]], C=[[1.0]], start=(0.0,), initial=Normal(1.0)), 0.9),
+        "measurement: found an eigenvalue 0",
+    ),
+    "no doubt": (
+        lambda: PrivateEKF(System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(1.0)), 0.9),
+        "initial and process covariance 0",
+    ),
+    "wrong size": (lambda: PrivateEKF(SYSTEM, 0.9, process=np.eye(3)), r"process: found shape \(3, 3\)"),
+    "no matrices": (lambda: PrivateKalman(SYSTEM, 0.1), "without A or C"),
+    "where": (lambda: PrivateKalman(LINEAR, 0.1, "inside"), "where: found 'inside'"),
+    "scale": (lambda: PrivateKalman(LINEAR, -1.0), "scale: found -1.0"),
+    "singular step": (
+        lambda: KLMHE(System(A=[[0.0]], C=[[1.0]], start=(0.0,)), 0, 0.5),
+        "singular A",
+    ),
+    "window": (lambda: PrivateEKF(SYSTEM, 0.9, window=9)(FIRST, 4, np.random.default_rng(0)), "found 9 steps"),
+    "law of another size": (
+        lambda: System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal((1.0, 2.0))),
+        "a law of noise",
+    ),
+    "NaN on the way, EKF": (
+        lambda: PrivateEKF(CLIMBER, 0.9)(np.arange(6.0)[:, None], 4, np.random.default_rng(0)),
+        "noise-free estimate at step 3",
+    ),
+    "NaN on the way, perturbed": (
+        lambda: InputPerturbed(PrivateEKF(CLIMBER, 1.0), covariance=0.1)(
+            np.arange(6.0)[:, None], 4, np.random.default_rng(0)
+        ),
+        "noise-free estimate at step 3",
+    ),
+    "NaN on the way, KL-MHE": (
+        lambda: KLMHE(CLIMBER, 0, 0.9)(np.arange(6.0)[:, None], 4, np.random.default_rng(0)),
+        "found NaN or infinity in f or h on the way",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_one_clear_line(name):
+    build, words = REFUSED[name]
+    with pytest.raises(dpv.InputError, match=words) as refused:
+        build()
+    assert "\n" not in str(refused.value)
+    assert "expected" in str(refused.value)

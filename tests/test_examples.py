@@ -1,0 +1,18 @@
+"""The examples run as they stand, and their estimators track what they are shown."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.mark.parametrize("name", ["pendulum", "tracker"])
+def test_a_users_own_system(name):
+    path = EXAMPLES / f"{name}.py"
+    done = subprocess.run([sys.executable, path], check=True, capture_output=True, text=True)
+    assert "proved" in done.stdout
+    assert "witness" in done.stdout
+    assert len(path.read_text().splitlines()) <= 30
