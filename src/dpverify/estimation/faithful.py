@@ -117,19 +117,20 @@ def plan(problem: Problem, data: Any, ball: Ball, kappa: float, tau: float) -> P
                 "mend f or h, or choose a smaller diameter"
             )
         priors = predictions(problem.system, trajectory)
-        envelope, method, certified, M = _choose(problem, y, ball, trajectory, local, priors, kappa, tau)
+        third, missing = _third(problem, y, ball)
+        envelope, method, certified, M = _choose(problem, y, ball, trajectory, local, priors, third, kappa, tau)
         stacked = jax.tree.map(lambda *v: jnp.asarray(np.stack(v)), *envelope)
     total_variation = tuple(float((1 - 1 / v) ** ATTEMPTS) for v in M) if certified else None
     answer = Faithfulness(method, certified, tuple(float(v) for v in M), total_variation)
-    _warn(answer)
+    _warn(answer, missing)
     return Plan(y, ball, stacked, trajectory, answer)
 
 
-def _warn(known: Faithfulness) -> None:
+def _warn(known: Faithfulness, missing: str) -> None:
     if known.total_variation is None:
         warnings.warn(
-            "the Gibbs law is drawn with a third derivative that was sampled, not proved, since f or h holds an "
-            "operation without interval bounds; write it with + - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt",
+            "the Gibbs law is drawn with a third derivative that was sampled, not proved, since f or h has no interval "
+            f"bounds ({missing}); write it with + - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt",
             Warning,
             stacklevel=2,
         )
@@ -142,11 +143,28 @@ def _warn(known: Faithfulness) -> None:
         )
 
 
+def _third(problem: Problem, y: Any, ball: Ball) -> tuple[np.ndarray, str]:
+    """Proved bounds of the third derivative over each K_k, infinite where there are none; and why there are none."""
+    lo, hi = ball.centre - ball.radius[:, None], ball.centre + ball.radius[:, None]
+    try:
+        third = cost_bounds(problem.system, y, problem.table, lo, hi).third
+    except NoBound as unknown:
+        return np.full(len(y), np.inf), f"nothing is known of the operation {unknown}"
+    return third, "" if np.isfinite(third).all() else "they are not finite on K_k"
+
+
 def _choose(
-    problem: Problem, y: Any, ball: Ball, trajectory: Any, local: list[Any], priors: Any, kappa: float, tau: float
+    problem: Problem,
+    y: Any,
+    ball: Ball,
+    trajectory: Any,
+    local: list[Any],
+    priors: Any,
+    proved: np.ndarray,
+    kappa: float,
+    tau: float,
 ) -> tuple[list[Any], str, bool, list[float]]:
     """Envelopes of all steps, the method, whether it is certain, and M of each step."""
-    lo, hi = ball.centre - ball.radius[:, None], ball.centre + ball.radius[:, None]
 
     def expanded(third: np.ndarray) -> tuple[list[Taylor], list[float]] | None:
         envelopes, M = [], []
@@ -160,12 +178,8 @@ def _choose(
             M.append(step[1])
         return envelopes, M
 
-    try:
-        third = cost_bounds(problem.system, y, problem.table, lo, hi).third
-        known = bool(np.isfinite(third).all())
-    except NoBound:
-        third, known = np.full(len(y), np.inf), False
-    steps = expanded(third) if known else None
+    known = bool(np.isfinite(proved).all())
+    steps = expanded(proved) if known else None
     if steps and max(steps[1]) <= FEW:
         return steps[0], "taylor", True, steps[1]
     cells, M = _cells(problem, y, ball, known, kappa, tau)

@@ -112,11 +112,14 @@ def keep(cost: Callable[[Any], Any], envelope: Any, ball: Ball, m: Any, key: Any
         where, whether = jax.random.split(key)
         return envelope.draw(m, where, kappa, tau), jax.random.uniform(whether, m.shape[1:], m.dtype)
 
+    def kept_at_a_glance(draw: Draw, u: Any) -> Any:
+        return ball.holds(draw.z) & (u < 1 - draw.slack / kappa)  # 1 - x <= exp(-x)
+
     lost = jnp.isnan(m[0])  # given up at an earlier step
     first, key = jax.random.split(key)
     if envelope.glance:
-        (z, lower, slack), u = drawn(m, first)
-        pending = ~lost & ~(ball.holds(z) & (u < 1 - slack / kappa))  # 1 - x <= exp(-x)
+        draw, u = drawn(m, first)
+        z, lower, pending = draw.z, draw.lower, ~lost & ~kept_at_a_glance(draw, u)
     else:
         z, lower, u, pending = m, m[0], m[0], ~lost
 
@@ -128,11 +131,12 @@ def keep(cost: Callable[[Any], Any], envelope: Any, ball: Ball, m: Any, key: Any
         waiting = (v.at[..., at].get(mode="clip") for v in (z, lower, u))
         z_at, lower_at, u_at = waiting if envelope.glance else (fresh.z, fresh.lower, fresh_u)
         kept = ball.holds(z_at) & (u_at < jnp.exp((lower_at - values(z_at)) / kappa))
+        done = kept | kept_at_a_glance(fresh, fresh_u) if envelope.glance else kept
         return (
             z.at[:, at].set(jnp.where(kept, z_at, fresh.z), mode="drop"),
             lower.at[at].set(jnp.where(kept, lower_at, fresh.lower), mode="drop"),
             u.at[at].set(jnp.where(kept, u_at, fresh_u), mode="drop"),
-            pending.at[at].set(~kept, mode="drop"),
+            pending.at[at].set(~done, mode="drop"),
             key,
             count + 1,
         )

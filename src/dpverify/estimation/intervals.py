@@ -216,8 +216,8 @@ MOVING = {
     "transpose",
     "unstack",
 }
-RISING = MOVING | {"add", "add_any", "asinh", "atan", "cbrt", "erf", "exp", "expm1", "log", "log1p", "logistic"}
-RISING |= {"reduce_sum", "sinh", "sqrt", "tanh"}
+RISING = MOVING | {"add", "add_any", "asinh", "atan", "cbrt", "erf", "exp", "exp2", "expm1", "log", "log1p"}
+RISING |= {"log2", "logistic", "reduce_sum", "sinh", "sqrt", "tanh"}
 RULES: dict[str, Callable[..., Interval]] = {
     "abs": lambda x, **_: _even(x, lambda v: v),
     "atan2": _angle,
@@ -232,6 +232,7 @@ RULES: dict[str, Callable[..., Interval]] = {
     "lt": lambda x, y, **_: _less(x, y, strict=True),
     "mul": _product,
     "neg": _negative,
+    "one_minus_square": lambda x, **_: _difference(1.0, _even(x, jnp.square)),  # what newer JAX makes of tanh'
     "pow": _power,
     "rsqrt": lambda x, **_: _unless(x.lo <= 0, _padded(jax.lax.rsqrt(x.hi), jax.lax.rsqrt(x.lo))),
     "select_n": _select,
