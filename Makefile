@@ -12,16 +12,21 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q -c constraints.txt -e .
 	touch $@
 
+$(VENV)/estimation.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[estimation]"
+	touch $@ $(VENV)/core.stamp
+
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test]"
-	touch $@ $(VENV)/core.stamp
+	touch $@ $(VENV)/estimation.stamp $(VENV)/core.stamp
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
-	touch $@ $(VENV)/test.stamp $(VENV)/core.stamp
+	touch $@ $(VENV)/test.stamp $(VENV)/estimation.stamp $(VENV)/core.stamp
 
-demo: $(VENV)/core.stamp  ## verify a false claim and a true one
+demo: $(VENV)/estimation.stamp  ## a false claim, a true one, and the paper's W2-MHE
 	$(BIN)/dpverify demo
+	$(BIN)/python -m dpverify.estimation.demo
 
 test: $(VENV)/test.stamp  ## everything that takes minutes
 	$(BIN)/python -m pytest
