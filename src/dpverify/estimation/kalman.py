@@ -17,6 +17,7 @@ from scipy.special import log_ndtr, ndtr
 from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, finite_estimate, recorded, share
+from dpverify.estimation.small import posterior
 from dpverify.estimation.system import System
 from dpverify.mechanism import jax_key
 
@@ -101,8 +102,7 @@ class PrivateEKF:
             H = jax.jacfwd(lambda z: whiten(system.h(z)))(x)
             innovation = whiten(y - system.h(x))
             gathered = H.T @ jnp.concatenate([H, innovation[:, None]], axis=1)  # one pass over the measurements
-            # (P^-1 + H' R^-1 H)^-1 in the form that takes a singular P, of the size of the state
-            P = jnp.linalg.solve(jnp.eye(system.states) + P @ gathered[:, :-1], P)
+            P = posterior(P, gathered[:, :-1])
             x = x + P @ gathered[:, -1] + shock
             F = jax.jacfwd(system.f)(x)
             return (system.f(x), F @ P @ F.T + Q), x[released]

@@ -19,6 +19,7 @@ import numpy as np
 from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, recorded, share
+from dpverify.estimation.small import log_volume
 from dpverify.estimation.system import System
 from dpverify.mechanism import jax_key
 
@@ -81,7 +82,7 @@ class KLMHE:
             cost = jnp.square(residual) @ jnp.asarray(self.weights) / 2
             volume = jnp.zeros(len(z))  # constant where f is linear, and constants cancel
             if system.A is None:
-                volume = jax.vmap(lambda x: jnp.linalg.slogdet(jax.jacfwd(system.f)(x))[1])(z)
+                volume = jax.vmap(lambda x: log_volume(jax.jacfwd(system.f)(x)))(z)
             return jax.vmap(system.f)(z), (z, cost, volume)
 
         _, (paths, costs, volumes) = jax.lax.scan(step, starts, data)
