@@ -1,6 +1,7 @@
 """The paper's W2-MHE verified in under a minute: `python -m dpverify.estimation.demo`, or `make demo`.
 
-Ten sensors around an oscillator, one of them turned until the data have moved by 10; nothing is claimed, all is measured.
+Ten sensors around an oscillator, one of them turned until the data have moved by 10. Nothing is claimed, all is
+measured.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def main() -> None:
         bounded = report.on_partition.epsilon_upper()
         (correct, _), (adjacent, _) = report.error or ((np.nan, 0), (np.nan, 0))
         print(
-            f"{mechanism.s:4.1f}   >= {report.epsilon_lower:<13.4g}<= {bounded:<15.4g}<= {ours:<15.4g}<= {theorem:<16.5g}"
-            f"{correct:<9.4g}{adjacent:.4g}"
+            f"{mechanism.s:4.1f}   >= {report.epsilon_lower:<13.4g}<= {bounded:<15.4g}<= {ours:<15.4g}"
+            f"<= {theorem:<17.5g}{correct:<9.4g}{adjacent:.4g}"
         )
         last = report
     print(f"\n{last}")
