@@ -1,6 +1,9 @@
 """What every public mechanism of the room keeps to, and what each refuses in one line."""
 
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +71,24 @@ def test_a_mechanism_keeps_the_protocol(name):
         with pytest.raises(dpv.InputError, match=r"^data: found .*; expected .*") as refused:
             mechanism(wrong, runs, np.random.default_rng(0))
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.slow
+def test_blocks_may_be_drawn_in_two_threads():
+    """Batched LAPACK calls from two threads lock each other out; in a process of its own, so that it can be ended."""
+    code = """
+import numpy as np, test_protocol
+from concurrent.futures import ThreadPoolExecutor
+for name, (mechanism, data, _) in test_protocol.MECHANISMS.items():
+    draw = lambda seed: np.asarray(mechanism(data, 2048, np.random.default_rng(seed)))
+    with ThreadPoolExecutor(2) as pool:
+        drawn = list(pool.map(draw, range(6)))
+    assert np.array_equal(drawn[5], draw(5)), name
+    print(name, flush=True)
+"""
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, timeout=1800)
+    assert done.stdout.split("\n")[:-1] == list(MECHANISMS), done.stderr
 
 
 ERROR = dpv.rmse(RECORDING.released(SYSTEM, 4))
