@@ -131,12 +131,12 @@ def test_the_tails_are_seen_beyond_the_training_runs():
 
 
 def test_promises_charge_for_luck():
-    aim = Aim(10**6, 0.0, 0.05)
+    aim = Aim(10**6, 0.0, 0.05, 1.85)
     tiny, solid = promised_bound(4, 0, 10**5, aim, 2.5), promised_bound(4000, 2000, 10**5, aim, 2.5)
     assert tiny < solid < math.log(2)
     assert promised_bound(4000, 2000, 10**5, aim, 2.5, learned=500) < solid
     assert promised_bound(4000, 2000, 10**5, aim, 1.0) > solid
-    assert promised_bound(10, 5, 10**5, Aim(10**6, 0.5, 0.05), 1.0) == -math.inf
+    assert promised_bound(10, 5, 10**5, Aim(10**6, 0.5, 0.05, 1.85), 1.0) == -math.inf
 
 
 def test_cuts_count_exactly_at_edges_and_in_the_tails():
@@ -187,7 +187,7 @@ def test_the_worst_pair_is_found_and_verified_with_fresh_runs():
 
 def test_runs_beyond_memory_are_only_counted(monkeypatch):
     """The streamed branches of training and cutting, which take millions of runs, on a small scale."""
-    monkeypatch.setattr("dpverify.contest.KEPT_RUNS", 1024)
+    monkeypatch.setattr("dpverify.contest.KEPT_NUMBERS", 1024)
     monkeypatch.setattr("dpverify.contest.HEAT_RUNS", 512)
     report = verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.5), 0.1, block=256, **SMALL)
     assert report.refuted

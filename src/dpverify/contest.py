@@ -55,11 +55,11 @@ from dpverify.trees import grow_tree
 
 Known = Collection[tuple[int, int]]  # blocks, (side, number)
 
-KEPT_RUNS = 1 << 19  # a side
 KEPT_NUMBERS = 1 << 22  # a side: 32 MB
 GROWN = 1 << 17  # runs a side that grow a tree
 HEAT_RUNS = 1 << 18  # a side, of the cut that all candidates run
 FINALISTS = 4
+RULED = 1 << 17  # runs a side that place the edges of a score
 CELLS = (64, 512)  # of the equal-mass candidates
 A_CELL = 50  # training runs at least, on average
 A_LEAF = 25  # training runs at least
@@ -78,6 +78,18 @@ class Chosen(NamedTuple):
     promise: float = math.nan  # the bound that the planned test runs are expected to give; the paper's has none
 
 
+class Effort(NamedTuple):
+    """How much is tried: runs kept a side, whether the costly candidates compete, and the charge that decides."""
+
+    kept: int
+    costly: bool
+    caution: float  # standard errors; without a charge the luckiest tiny event would win
+
+
+THOROUGH = Effort(1 << 19, True, 1.85)
+QUICK = Effort(1 << 16, False, 1.0)  # compares pairs: what is rare shows late, so doubt counts less
+
+
 class Contest(NamedTuple):
     """What every part of the selection needs."""
 
@@ -87,6 +99,7 @@ class Contest(NamedTuple):
     aim: Aim
     workers: Workers
     progress: Progress
+    effort: Effort = THOROUGH
 
     @property
     def runs(self) -> dict[str, int]:
@@ -121,7 +134,7 @@ def choose(contest: Contest, given: Partition | None) -> Chosen:
     if settings.partition == "tree":
         given = tree_partition(contest, seen)
     trained, scores = train(contest, given, seen, samples, known)
-    rulers = [Ruler(s, fine_edges(np.concatenate([score_values(s, x) for x in samples]))) for s in scores]
+    rulers = [Ruler(s, fine_edges(np.concatenate([score_values(s, x[:RULED]) for x in samples]))) for s in scores]
     held, heats = hold_heats(contest, given if trained else None, rulers)
 
     proposals: list[Proposal] = []
@@ -179,9 +192,8 @@ def keep_training_runs(contest: Contest) -> tuple[list[np.ndarray], set[tuple[in
     """As many whole blocks of training runs as fit, and which they are."""
     assert contest.source.shape is not None
     block = contest.source.block
-    most = max(
-        block, min(KEPT_RUNS, KEPT_NUMBERS // (contest.source.shape[0] * contest.source.shape[1])) // block * block
-    )
+    fit = min(contest.effort.kept, KEPT_NUMBERS // (contest.source.shape[0] * contest.source.shape[1]))
+    most = max(block, fit // block * block)
     runs = min(contest.runs["train"], most)
     samples = collect_samples(contest.source, "train", runs, contest.workers, contest.progress)
     return samples, {(side, b) for side in (0, 1) for b in range(-(-runs // block))}
@@ -243,7 +255,7 @@ def train(
     pairs = list(zip(*parts, strict=True))
     for binning, tables in zip(binnings, pairs, strict=False):
         scores += additive_scores(binning, *tables)
-        if both.shape[1] > 1:  # on one coordinate counting alone is as good, and faster
+        if both.shape[1] > 1 and contest.effort.costly:  # on one coordinate counting alone is as good, and faster
             scores.append(piecewise_score(binning.features, *flats))
     rest = pairs[len(binnings) :]
     if pattern is not None:
@@ -274,6 +286,8 @@ def candidate_partitions(contest: Contest, seen: Seen) -> tuple[list[Partition],
             found.append(joint)
             if seen.discrete and both.shape[1] > 1 and number <= FEW and not settings.resolution:
                 return found, True
+    if settings.events == "auto" and not contest.effort.costly:
+        return found, False
     sizes = (settings.resolution,) if settings.resolution else CELLS
     if both.shape[1] > 1 or settings.events == "union" or nonfinite:
         few = both[:: max(1, len(both) // SPLITS)].reshape(-1, *contest.source.shape)  # type: ignore[misc]

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
+from dpverify.contest import QUICK
 from dpverify.errors import InputError
 from dpverify.mechanism import Mechanism
 from dpverify.report import Report
@@ -15,7 +16,6 @@ from dpverify.statements import check_claim
 from dpverify.verify import find_region, freeze_event, prepare, verify
 
 GROWTH = 2.5  # of a pair's selection runs from round to round
-DARING = 1.0  # standard errors charged while pairs are compared: what is rare shows late, so doubt counts less
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def search_pairs(
         for place in left:
             with prepare(mechanism, *pairs[place], share, executor, False) as run:
                 region, points, _ = find_region(run)
-                promises[place] = freeze_event(run, region, points, delta, DARING).promise
+                promises[place] = freeze_event(run, region, points, delta, QUICK).promise
         tried += promises.items()
         left = sorted(left, key=lambda place: -promises[place])[: (len(left) + 1) // 2]
     winner = left[0]

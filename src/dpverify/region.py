@@ -65,12 +65,24 @@ class Region(NamedTuple):
     def contains(self, x: Any) -> Any:
         """For samples (runs, K, d): which lie in the ellipsoid of every step."""
         xp = namespace(x)
+        if xp is np and self.pins.any():
+            return self._pinned(x)
         u = _by_step(x, self.A) - self.b[:, None]
         inside = ((xp.abs(u[..., 0]) if x.shape[-1] == 1 else xp.einsum("kni,kni->kn", u, u)) <= 1).all(0)
         if xp is np and not self.pins.any():
             return inside
         pinned = xp.abs(_by_step(x, self.pins) - self.values[:, None])
         return inside & (pinned <= self.slack[:, None]).all((0, 2))
+
+    def _pinned(self, x: np.ndarray) -> np.ndarray:
+        """The same with one product a step: what an ellipsoid lacks in rank is pinned, d rows together."""
+        inside = np.ones(len(x), bool)
+        for k, (A, pins) in enumerate(zip(self.A, self.pins, strict=True)):
+            free, fixed = A.any(1), pins.any(1)
+            both = rows_times(x[:, k], np.concatenate([A[free], pins[fixed]]).T)
+            u, at = both[:, : free.sum()] - self.b[k, free], both[:, free.sum() :] - self.values[k, fixed]
+            inside &= (np.einsum("ni,ni->n", u, u) <= 1) & (np.abs(at) <= self.slack[k, fixed]).all(1)
+        return inside
 
 
 def _by_step(x: Any, matrices: Any) -> Any:

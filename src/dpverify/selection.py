@@ -21,7 +21,6 @@ from dpverify.unions import epsilon_upper_bound, frontier, frontier_bound
 LARGEST_UNION = 4096  # cells; an event of more is noise, and too long to write down
 PROPOSING = (0.75, 1.5, 2.5, 4.0)  # standard errors charged to an event while it is one of thousands
 RANKING = 1.5  # of them, when scores are compared
-DECIDING = 1.85  # and when few are left: without a charge the luckiest tiny event would win
 NEAR = 0.25  # standard errors within which the simpler event wins
 HANDICAP = 0.15  # a doubling of learned numbers
 FINE = 1024  # levels of a score while it competes
@@ -56,7 +55,7 @@ class Aim(NamedTuple):
     planned: int
     delta: float
     alpha: float
-    caution: float = DECIDING
+    caution: float
 
 
 def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, errors: float, learned: int = 0) -> np.ndarray:

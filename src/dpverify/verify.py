@@ -22,7 +22,7 @@ from dpverify.assemble import (
     smooth_grid,
     versions,
 )
-from dpverify.contest import Chosen, Contest, choose, choose_cell
+from dpverify.contest import THOROUGH, Chosen, Contest, Effort, choose, choose_cell
 from dpverify.errors import InputError, Warning
 from dpverify.exact import eta_upper_bound
 from dpverify.mechanism import Mechanism, is_seeded, name_of, read_only
@@ -43,7 +43,7 @@ from dpverify.sampling import (
     probe,
 )
 from dpverify.scores import Inside
-from dpverify.selection import DECIDING, Aim
+from dpverify.selection import Aim
 from dpverify.settings import Settings
 from dpverify.statements import Witness, answers, check_claim
 from dpverify.words import describe
@@ -165,7 +165,7 @@ def find_region(run: Run) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     return region, points, pilot
 
 
-def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, caution: float = DECIDING) -> Chosen:
+def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, effort: Effort = THOROUGH) -> Chosen:
     """EventList (Algorithm 2) and WorstEvent (Algorithm 4), from selection runs.
 
     The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
@@ -176,8 +176,8 @@ def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, cau
     if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):
         nonfinite = settings.nonfinite == "event"
         given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
-    aim = Aim(settings.test_runs, delta, settings.alpha, caution)
-    contest = Contest(run.source, settings, region, aim, run.workers, run.show)
+    aim = Aim(settings.test_runs, delta, settings.alpha, effort.caution)
+    contest = Contest(run.source, settings, region, aim, run.workers, run.show, effort)
     if given is not None and papers:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
         chosen = choose_cell(contest, given, rng)
