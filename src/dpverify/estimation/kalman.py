@@ -86,6 +86,11 @@ class PrivateEKF:
     def block(self) -> int:
         return device_block()
 
+    @functools.cached_property
+    def plain(self) -> PrivateEKF:
+        """The filter without noise, which is what gets compiled: once for all s_hat."""
+        return replace(self, s_hat=1.0, name="")
+
     def estimate(self, data: Any) -> Any:
         """The plain filter's released estimates (K, d): pure JAX, can be vmapped over data."""
         steps = data.shape[0] - self.window
@@ -113,9 +118,8 @@ class PrivateEKF:
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
         with wide():
             y = recorded(self.system, data, self.window + 1)
-            plain = replace(self, s_hat=1.0, name="")  # one compilation for all s_hat
-            finite_estimate(plain, y)
-            return _ekf_runs(plain, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
+            finite_estimate(self.plain, y)
+            return _ekf_runs(self.plain, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
 
 
 def _whitener(measurement: Any) -> Any:
