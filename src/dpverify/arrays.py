@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import typing
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,6 +204,8 @@ class Extremes(NamedTuple):
 
 def merge(parts: list[Any]) -> Any:
     """The sum of what several blocks came to: counts, tables of counts, or extremes."""
+    if len(parts) == 1:
+        return parts[0]
     if isinstance(parts[0], Counts):
         return add_counts(parts)
     if isinstance(parts[0], Extremes):
@@ -223,14 +227,30 @@ class Adder:
         self._parts.append(part)
         self._waiting += _length(part)
         if self._waiting > max(1 << 20, 2 * _length(self._parts[0])):
-            self._parts, self._waiting = [self.sum()], 0
+            self.sum()
 
     def sum(self) -> Any:
-        return merge(self._parts)
+        self._parts, self._waiting = [merge(self._parts)], 0
+        return self._parts[0]
 
 
 def _length(part: Any) -> int:
     return part.size if isinstance(part, np.ndarray) else part[0].size
+
+
+def leaves(part: Any) -> list[np.ndarray]:
+    """The arrays of a part, in order: this is how it travels, and how it is kept."""
+    return [part] if isinstance(part, np.ndarray) else [leaf for item in part for leaf in leaves(item)]
+
+
+def rebuild(kind: Any, arrays: Iterator[np.ndarray]) -> Any:
+    """The inverse: a part of this kind, taken from the arrays; the annotations of its fields say what it is made of."""
+    if kind is np.ndarray:
+        return next(arrays)
+    return kind(*(rebuild(inner, arrays) for inner in hints(kind).values()))
+
+
+hints = functools.cache(typing.get_type_hints)
 
 
 def repeat(xp: Any, times: Any, step: Any, state: Any) -> Any:

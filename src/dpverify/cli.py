@@ -5,20 +5,23 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import importlib
 import json
+import logging
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from dpverify import Report, Settings, __version__, verify
-from dpverify.errors import InputError, MechanismError, Stopped, Warning
+from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3
 
@@ -106,21 +109,47 @@ def _verify(arguments: argparse.Namespace) -> int:
     settings = (Settings.paper() if arguments.paper else Settings()).change(**read_changes(arguments.set))
     mechanism = load_mechanism(arguments.mechanism)
     first, second = load_data(arguments.first), load_data(arguments.second)
-    report = verify(
-        mechanism,
-        first,
-        second,
-        arguments.epsilon,
-        arguments.delta,
-        settings=settings,
-        executor=arguments.workers,
-        progress=not arguments.quiet,
-    )
+    with open_executor(arguments) as executor:
+        report = verify(
+            mechanism,
+            first,
+            second,
+            arguments.epsilon,
+            arguments.delta,
+            settings=settings,
+            executor=executor,
+            folder=arguments.folder,
+            progress=not arguments.quiet,
+        )
     if arguments.json:
         write(report.to_json, arguments.json)
     if not arguments.quiet:
         print(report)
     return REFUTED if report.refuted else 0
+
+
+@contextlib.contextmanager
+def open_executor(arguments: argparse.Namespace) -> Iterator[int | Executor | None]:
+    """A number of processes, or a Dask cluster that is already running; its workers get the mechanism's file."""
+    if arguments.dask is None:
+        yield arguments.workers
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--dask: distributed is not installed; install dpverify[dask]") from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)  # we say it ourselves, in one line
+    try:
+        client = Client(arguments.dask, set_as_default=False)
+    except (OSError, ValueError) as problem:
+        raise Stopped(
+            f"--dask: no scheduler at {arguments.dask} ({problem}); start it, and then the same again"
+        ) from None
+    with client:
+        place = arguments.mechanism.rpartition(":")[0]
+        if place.endswith(".py"):
+            client.upload_file(place)
+        yield client.get_executor()
 
 
 def write(writer: Callable[[str], None], path: str) -> None:
@@ -163,7 +192,10 @@ def parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--paper", action="store_true", help="start from the paper's own settings")
     one.add_argument("--json", metavar="FILE", help="write the report as JSON")
-    one.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")
+    one.add_argument("--folder", metavar="DIR", help="keep what is finished here; the same command goes on from there")
+    who = one.add_mutually_exclusive_group()
+    who.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")
+    who.add_argument("--dask", metavar="ADDRESS", help="draw on the Dask cluster of this scheduler")
     one.add_argument("--quiet", action="store_true", help="print nothing; the exit status tells")
     one.set_defaults(run=_verify)
     again = commands.add_parser("report", help="print a report that was written as JSON")
@@ -179,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         return arguments.run(arguments)
-    except (InputError, MechanismError) as problem:
+    except (InputError, MechanismError, FolderError) as problem:
         return _say(problem, BAD_INPUT)
     except Stopped as problem:
         return _say(problem, NO_ANSWER)

@@ -26,10 +26,11 @@ def spaced(number: float) -> str:
 class Progress:
     """Announces the cost of a long run once the speed is known, then shows how far it is."""
 
-    def __init__(self, shown: bool, stream: Any = None):
+    def __init__(self, shown: bool, kept: bool = False, stream: Any = None):
+        self._interrupt = "Ctrl-C keeps what is done" if kept else "Ctrl-C stops it"
         self._stream = stream or sys.stderr
         self._shown = shown
-        self._total = self._done = self._timed = 0
+        self._total = self._done = self._skipped = self._timed = 0
         self._stage = ""
         self._first = self._last_line = None
         self._announced = False
@@ -42,6 +43,15 @@ class Progress:
 
     def stage(self, name: str) -> None:
         self._stage = name
+
+    @property
+    def done(self) -> int:
+        return self._done
+
+    def skip(self, runs: int) -> None:
+        """Runs that need not be drawn: an earlier start has done it."""
+        self._done += runs
+        self._skipped += runs
 
     def advance(self, runs: int) -> None:
         self._done += runs
@@ -68,7 +78,8 @@ class Progress:
         if left < LONG:
             self._shown = False
             return
-        self._say(f"about {duration(left)} for {spaced(self._total)} runs at {spaced(rate)} runs/s; Ctrl-C stops it")
+        runs = self._total - self._skipped
+        self._say(f"about {duration(left)} for {spaced(runs)} runs at {spaced(rate)} runs/s; {self._interrupt}")
         if getattr(self._stream, "isatty", lambda: False)():
             self._start_bar()
 

@@ -58,7 +58,7 @@ class Report:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for the reader; the last says what to do next."""
-        return *self.remarks, self.next_step
+        return *self.remarks, *self.run.get("notes", ()), self.next_step
 
     @property
     def refuted(self) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpverify.arrays import is_plain
 from dpverify.assemble import (
     UNSEEDED,
     Clock,
@@ -23,30 +25,23 @@ from dpverify.assemble import (
     versions,
 )
 from dpverify.contest import THOROUGH, Chosen, Contest, Effort, choose, choose_cell
-from dpverify.errors import InputError, Warning
+from dpverify.errors import InputError, Stopped, Warning
 from dpverify.exact import eta_upper_bound
 from dpverify.mechanism import Mechanism, is_seeded, name_of, read_only
 from dpverify.partition import make_partition
-from dpverify.progress import Progress
+from dpverify.progress import Progress, spaced
 from dpverify.region import Region
 from dpverify.report import Report
-from dpverify.sampling import (
-    Cells,
-    Measure,
-    Source,
-    Workers,
-    check_pickles,
-    collect,
-    collect_samples,
-    default_block,
-    open_workers,
-    probe,
-)
+from dpverify.sampling import SIDES, Source, behaviour, collect, collect_samples, default_block, probe
 from dpverify.scores import Inside
-from dpverify.selection import Aim
+from dpverify.selection import Aim, Event
+from dpverify.serial import from_plain, kinds_of, to_plain
 from dpverify.settings import Settings
 from dpverify.statements import Witness, answers, check_claim
+from dpverify.store import Page, Store, fingerprint, open_store
+from dpverify.totals import Cells, Measure
 from dpverify.words import describe
+from dpverify.workers import Workers, check_pickles, open_workers
 
 SELECTION = 102  # spawn key of the paper's thinned selection
 
@@ -60,6 +55,7 @@ def verify(
     *,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
     error: Callable[[Any], Any] | None = None,
     log_lipschitz: float | tuple[float, float] | None = None,
     progress: bool = False,
@@ -68,9 +64,10 @@ def verify(
     """How much `mechanism` tells `first` from `second`: a proof of what leaks, a bound on what was partitioned.
 
     `epsilon=None` makes no claim and measures. `executor` is None (here, in order), a number of processes, or any
-    `concurrent.futures.Executor`. `error` turns samples into one number a run (see `rmse`). `log_lipschitz` states
-    a constant of the log-density (Euclidean norm on the flattened output), one for both sides or one each. Single
-    settings can be given by name: `verify(..., test_runs=10**6, seed=3)`.
+    `concurrent.futures.Executor`. `folder` keeps what is finished: the same call goes on from there, whatever ended the
+    first, and comes to the same report. `error` turns samples into one number a run (see `rmse`). `log_lipschitz`
+    states a constant of the log-density (Euclidean norm on the flattened output), one for both sides or one each.
+    Single settings can be given by name: `verify(..., test_runs=10**6, seed=3)`.
     """
     settings = settings.change(**changes)
     check_claim(settings, epsilon, delta)
@@ -78,7 +75,8 @@ def verify(
         raise InputError(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
-    with prepare(mechanism, first, second, settings, executor, progress) as run:
+    call = {"delta": delta, "error": fingerprint(error), "log_lipschitz": fingerprint(log_lipschitz)}
+    with prepare(mechanism, first, second, settings, executor, progress, folder, call) as run:
         settings, source = run.settings, run.source
         region, points, pilot = find_region(run)
         event, partition, _ = freeze_event(run, region, points, delta)
@@ -94,33 +92,36 @@ def verify(
         tested = collect(source, "test", settings.test_runs, measure, run.workers, run.show)
         run.clock.lap("test")
 
-    counts = {name: (one, two) for name, one, two in zip(meters, *tested.parts, strict=True)}
-    one, two = (event.count(side) for side in counts.get("event", counts["cells"]))
-    steps, dimension = points.shape[1:]
-    text = describe(event, points)
-    witness = Witness(event, (one, two), settings.test_runs, settings.alpha, text, (steps, dimension))
-    on_partition = bound_partition(partition, counts["cells"], counts["inside"], settings)
-    eta = eta_upper_bound(np.concatenate([side.counts for side in counts["cells"]]), settings.test_runs, settings.alpha)
-    if not is_seeded(mechanism):
-        warnings.warn(UNSEEDED, Warning, stacklevel=2)
-    report = Report(
-        **answers(witness, on_partition, eta, settings, epsilon, delta),
-        alpha=settings.alpha,
-        on_partition=on_partition,
-        on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
-        witness=witness,
-        error=tested.error,
-        picture=draw_picture(pilot, region),
-        settings=settings,
-        name=name_of(mechanism),
-        seeded=is_seeded(mechanism),
-        remarks=remarks(mechanism, source.data, pilot, counts["cells"]) + notes,
-        run={},
-    )
-    run.clock.lap("report")
-    number = run.workers.number
-    report.run.update(seconds=run.clock.laps, versions=versions(), device=run.device, workers=number, resumed=False)
-    return report
+        counts = {name: (one, two) for name, one, two in zip(meters, *tested.parts, strict=True)}
+        one, two = (event.count(side) for side in counts.get("event", counts["cells"]))
+        steps, dimension = points.shape[1:]
+        text = describe(event, points)
+        witness = Witness(event, (one, two), settings.test_runs, settings.alpha, text, (steps, dimension))
+        on_partition = bound_partition(partition, counts["cells"], counts["inside"], settings)
+        eta = eta_upper_bound(
+            np.concatenate([side.counts for side in counts["cells"]]), settings.test_runs, settings.alpha
+        )
+        if not is_seeded(mechanism):
+            warnings.warn(UNSEEDED, Warning, stacklevel=2)
+        report = Report(
+            **answers(witness, on_partition, eta, settings, epsilon, delta),
+            alpha=settings.alpha,
+            on_partition=on_partition,
+            on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
+            witness=witness,
+            error=tested.error,
+            picture=draw_picture(pilot, region),
+            settings=settings,
+            name=name_of(mechanism),
+            seeded=is_seeded(mechanism),
+            remarks=remarks(mechanism, source.data, pilot, counts["cells"]) + notes,
+            run={},
+        )
+        run.clock.lap("report")
+        store, number = run.workers.store, run.number
+        report.run.update(seconds=run.clock.laps, versions=versions(), device=run.device, workers=number)
+        report.run.update(resumed=store.resumed, notes=[store.problem] if store.problem else [])
+        return report
 
 
 class Run(NamedTuple):
@@ -129,6 +130,7 @@ class Run(NamedTuple):
     source: Source
     settings: Settings
     workers: Workers
+    number: int  # of workers, at the start
     show: Progress
     clock: Clock
     known: dict[tuple[int, int], np.ndarray]  # pilot blocks that the first look has drawn already
@@ -137,21 +139,57 @@ class Run(NamedTuple):
 
 @contextlib.contextmanager
 def prepare(
-    mechanism: Mechanism, first: Any, second: Any, settings: Settings, executor: int | Executor | None, progress: bool
+    mechanism: Mechanism,
+    first: Any,
+    second: Any,
+    settings: Settings,
+    executor: int | Executor | None,
+    progress: bool,
+    folder: str | os.PathLike[str] | None = None,
+    call: dict[str, Any] | None = None,
 ) -> Iterator[Run]:
-    """A first look at the mechanism settles the block and the shape of an output."""
+    """A first look at the mechanism settles the block and the shape of an output, and whose folder it is."""
     if not callable(mechanism):
         raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
-    clock, show = Clock(), Progress(progress)
+    clock, show = Clock(), Progress(progress, folder is not None)
     block = settings.block or getattr(mechanism, "block", None) or default_block(settings.test_runs)
     source = Source(mechanism, (read_only(first), read_only(second)), settings.seed, int(block), settings.nonfinite)
-    try:
-        with open_workers(executor) as workers:
-            check_pickles(source, workers)
-            source, known, device = probe(source)
-            yield Run(source, settings.change(block=source.block), workers, show, clock, known, device)
-    finally:
-        show.close()
+    with open_store(folder) as store:
+        try:
+            with open_workers(executor, store) as workers:
+                check_pickles(source, workers)
+                source, known, device = probe(source, both=folder is not None)
+                settings = settings.change(block=source.block)
+                if folder is not None:
+                    about = {"name": name_of(mechanism), **versions()}
+                    store.claim(identity(source, settings, known, call or {}), about)
+                yield Run(source, settings, workers, workers.number, show, clock, known, device)
+        except KeyboardInterrupt:
+            raise stopped("stopped by the keyboard", store, show) from None
+        except BrokenExecutor as problem:
+            need = 'in a script, processes need the call under if __name__ == "__main__":'
+            raise stopped(f"the workers died ({problem}; {need})", store, show) from problem
+        finally:
+            show.close()
+
+
+def identity(source: Source, settings: Settings, known: dict[tuple[int, int], Any], call: dict[str, Any]) -> Any:
+    """What decides whether a folder belongs to a call: settings, data, and what the mechanism does with them."""
+    plain = {name: value for name, value in to_plain(settings).items() if name != "kind"}
+    data = {f"{side} data set": fingerprint(one) for side, one in zip(SIDES, source.data, strict=True)}
+    seeded = is_seeded(source.mechanism)
+    does = {"probe": behaviour(known)} if seeded else {"mechanism": name_of(source.mechanism)}
+    return {**plain, **call, **data, "seeded": seeded, **does}
+
+
+def stopped(why: str, store: Store, show: Progress) -> Stopped:
+    folder = str(store.folder) if store.folder is not None else None
+    kept = f"they are kept in {folder}: start the same again and it goes on from there"
+    if folder is None:
+        kept = "nothing was kept; a folder (folder=, --folder) would keep them"
+    elif store.problem:
+        kept = store.problem
+    return Stopped(f"{why} after {spaced(show.done)} runs; {kept}", folder, show.done)
 
 
 def find_region(run: Run) -> tuple[Region, np.ndarray, list[np.ndarray]]:
@@ -161,6 +199,12 @@ def find_region(run: Run) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     run.show.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
     pilot = collect_samples(run.source, "pilot", runs, run.workers, run.show, sides, run.known)
     region, points = make_region(pilot)
+    store = run.workers.store
+    settled = store.read("region")  # the same on every machine that goes on from here
+    if settled is None:
+        store.write("region", Page(to_plain({"region": region})))
+    else:
+        region = from_plain(settled.head, kinds_of(Region))["region"]
     run.clock.lap("pilot")
     return region, points, pilot
 
@@ -169,8 +213,15 @@ def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, eff
     """EventList (Algorithm 2) and WorstEvent (Algorithm 4), from selection runs.
 
     The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
+    Once frozen it stays so: a run that goes on reads it from its folder.
     """
     settings = run.settings
+    store = run.workers.store
+    frozen = store.read("event")
+    if frozen is not None:
+        run.show.skip(2 * settings.select_runs)
+        kept = from_plain(frozen.head, kinds_of(Event))
+        return Chosen(kept["event"], kept["partition"] or kept["event"].partition)
     papers = settings.selection_epsilon is not None
     given = None
     if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):
@@ -183,5 +234,10 @@ def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, eff
         chosen = choose_cell(contest, given, rng)
     else:
         chosen = choose(contest, given)
+    if is_plain(chosen.event.partition):  # a user's own function can't be written: the selection runs stay instead
+        other = None if chosen.partition is chosen.event.partition else chosen.partition
+        store.write("event", Page(to_plain({"event": chosen.event, "partition": other})))
+        if store.problem is None:
+            store.forget("train", "cut", "decide")
     run.clock.lap("selection")
     return chosen
