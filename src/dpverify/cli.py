@@ -138,13 +138,13 @@ def open_executor(arguments: argparse.Namespace) -> Iterator[int | Executor | No
         from distributed import Client
     except ImportError:
         raise InputError("--dask: distributed is not installed; install dpverify[dask]") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)  # we say it ourselves, in one line
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # we say it ourselves, in one line
     try:
         client = Client(arguments.dask, set_as_default=False)
     except (OSError, ValueError) as problem:
-        raise Stopped(
-            f"--dask: no scheduler at {arguments.dask} ({problem}); start it, and then the same again"
-        ) from None
+        gone = f"--dask: no scheduler at {arguments.dask} ({problem})"
+        raise Stopped(f"{gone}; expected one that runs; start it, and then the same again") from None
     with client:
         place = arguments.mechanism.rpartition(":")[0]
         if place.endswith(".py"):

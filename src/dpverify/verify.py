@@ -167,8 +167,9 @@ def prepare(
         except KeyboardInterrupt:
             raise stopped("stopped by the keyboard", store, show) from None
         except BrokenExecutor as problem:
-            need = 'in a script, processes need the call under if __name__ == "__main__":'
-            raise stopped(f"the workers died ({problem}; {need})", store, show) from problem
+            ours = '; in a script, processes need the call under if __name__ == "__main__":'
+            why = f"the workers died ({problem}{ours if isinstance(executor, int) else ''})"
+            raise stopped(why, store, show) from problem
         finally:
             show.close()
 

@@ -1,0 +1,154 @@
+"""The command killed with -9 at moments of all kinds: the same command goes on, and comes to the same report."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+
+MECHANISM = """
+import os, time
+import numpy as np
+
+def laplace(data, runs, rng):
+    time.sleep(0.01)
+    with open(os.environ["DRAWN"], "a") as log:
+        log.write("{}-{}-{}\\n".format(*rng.bit_generator.seed_seq.spawn_key))
+    return np.sum(data) + rng.laplace(size=(runs, 1))
+"""
+RUNS = 30_000
+SETTINGS = ["--set", "select_runs=4000", "--set", f"test_runs={RUNS}", "--set", "block=256"]
+LATE, *OTHERS = np.random.default_rng(3).uniform(0.05, 1, 10)[[2, 0, 1, *range(3, 10)]]  # of the time it takes
+BLOCKS = 2 * -(-RUNS // 256)  # of the test
+
+
+class Command:
+    def __init__(self, place, *more):
+        self.place = place
+        self.arguments = [sys.executable, "-m", "dpverify", "verify", "mine.py:laplace", "--first", "a.txt"]
+        self.arguments += ["--second", "b.txt", "--epsilon", "0.5", "--quiet", *SETTINGS, *more]
+        (place / "mine.py").write_text(MECHANISM)
+        (place / "a.txt").write_text("0\n")
+        (place / "b.txt").write_text("1\n")
+
+    def start(self, *more):
+        environment = {**os.environ, "DRAWN": str(self.place / "drawn"), "OPENBLAS_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            [*self.arguments, *more],
+            cwd=self.place,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def finish(self, *more):
+        """The report; the claim is false, so that the command exits 1."""
+        process = self.start("--json", "report.json", *more)
+        _, complaint = process.communicate()
+        assert process.returncode == 1, complaint
+        assert complaint == ""
+        return dpv.Report.from_json(self.place / "report.json")
+
+    def drawn(self, stage):
+        lines = (self.place / "drawn").read_text().split()
+        return [line for line in lines if line.startswith(f"{stage}-")]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The digest, and how long it takes here and now, which only says when to kill."""
+    command = Command(tmp_path_factory.mktemp("undisturbed"))
+    start = time.monotonic()
+    digest = command.finish().digest
+    return digest, time.monotonic() - start
+
+
+def kill_and_resume(command, fractions, undisturbed):
+    digest, seconds = undisturbed
+    for fraction in fractions:
+        process = command.start("--folder", "kept")
+        time.sleep(fraction * seconds)
+        process.kill()
+        process.communicate()
+    report = command.finish("--folder", "kept")
+    assert report.digest == digest
+    assert len(set(command.drawn(4))) == BLOCKS
+    part = report.on_partition
+    assert part.c1 @ part.number == part.c2 @ part.number == RUNS
+
+
+def test_killed_and_started_again(tmp_path, undisturbed):
+    kill_and_resume(Command(tmp_path), [LATE], undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fraction", OTHERS)
+def test_killed_at_other_moments(fraction, tmp_path, undisturbed):
+    kill_and_resume(Command(tmp_path), [fraction], undisturbed)
+
+
+@pytest.mark.slow
+def test_killed_ten_times_in_a_row(tmp_path, undisturbed):
+    kill_and_resume(Command(tmp_path), [LATE, *OTHERS], undisturbed)
+
+
+def wait_for(something):
+    """Until it is true; a minute is for ever."""
+    end = time.monotonic() + 60
+    while not something():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.05)
+
+
+def session_of(process):
+    """The processes of the session that a process leads, zombies aside."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                state, _, _, session = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[:4]
+            except OSError:
+                continue
+            if int(session) == process.pid and state != "Z":
+                found.append(int(entry))
+    return found
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+def test_killed_with_workers_that_end_with_it(tmp_path, undisturbed):
+    """The moment is the first saving of the test's counts, so that there is something to go on from."""
+    command, kept = Command(tmp_path, "--workers", "2"), tmp_path / "kept" / "test-1.npz"
+    process = command.start("--folder", "kept")
+    wait_for(kept.exists)
+    assert len(session_of(process)) >= 3
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not session_of(process))
+    before = len(command.drawn(4))
+    report = command.finish("--folder", "kept")
+    assert report.digest == undisturbed[0]
+    assert report.run["resumed"]
+    assert len(set(command.drawn(4))) == BLOCKS
+    assert len(command.drawn(4)) - before < BLOCKS  # it went on, it did not begin anew
+
+
+@pytest.mark.parametrize("workers", [pytest.param([], marks=pytest.mark.slow), ["--workers", "2"]])
+def test_ctrl_c_keeps_what_is_done(workers, tmp_path, undisturbed):
+    """As a terminal sends it: to the command and its workers alike."""
+    command = Command(tmp_path, *workers)
+    process = command.start("--folder", "kept")
+    wait_for((tmp_path / "kept" / "test-1.npz").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    _, complaint = process.communicate()
+    assert process.returncode == 3
+    assert complaint.startswith("dpverify: stopped by the keyboard after ")
+    assert complaint.endswith("kept in kept: start the same again and it goes on from there\n")
+    assert complaint.count("\n") == 1
+    assert command.finish("--folder", "kept").digest == undisturbed[0]
