@@ -23,6 +23,7 @@ FLOORS = [
     {"contest", "words"},
     {"statements"},
     {"report", "assemble"},
+    {"start"},
     {"verify"},
     {"demo", "pairs"},
     {"__init__"},

@@ -1,6 +1,7 @@
 """Plans of blocks, exact sums, and what happens to workers when their parent is gone."""
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dpverify.arrays import Counts, Extremes, leaves, rebuild
 from dpverify.selection import Ruled
 from dpverify.totals import Kept, Measure, Sums
 from dpverify.workers import Plan, Workers, join
+from mechanisms import ONE, ZERO, laplace
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
 
@@ -86,10 +88,13 @@ def test_executors_are_asked_how_many_they_are(attributes, number):
     assert Workers(executor).number == number
 
 
-def test_an_executor_that_was_shut_down_is_one_line(tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
+def test_an_error_that_does_not_pickle_is_one_line():
+    with pytest.raises(dpv.InputError, match="error or score can't be sent to another process"):
+        dpv.verify(laplace, ZERO, ONE, error=lambda samples: samples[:, 0, 0], executor=1, test_runs=1000)
 
+
+def test_an_executor_that_was_shut_down_is_one_line():
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
     with pytest.raises(dpv.Stopped, match=r"the workers died \(cannot schedule new futures after shutdown\)"):
-        dpv.verify(lambda data, runs, rng: data + rng.laplace(size=runs), 0.0, 1.0, executor=pool)
+        dpv.verify(laplace, ZERO, ONE, executor=pool)

@@ -25,7 +25,7 @@ from dpverify.totals import Cells as Cells
 from dpverify.totals import Kept, Measure, Sums, Total
 from dpverify.totals import Meter as Meter
 from dpverify.totals import rmse as rmse
-from dpverify.workers import Plan, Spans, Workers, drawn, join
+from dpverify.workers import Plan, Spans, Workers, check_pickles, drawn, join
 
 STAGES = ("pilot", "train", "cut", "decide", "test")  # the position is part of every seed: append, never reorder
 SIDES = ("first", "second")
@@ -143,6 +143,7 @@ def gather(
     progress.stage(stage)
     progress.skip(sum(size(step.done[side]) - size(left_out[side]) for side in sides))
     task = partial(draw_span, source, stage, runs, make)
+    check_pickles(task, workers)
     whole, saved = True, page is not None
     try:
         for (side, start, stop), arrays in drawn(Plan(blocks, step.done), task, workers):

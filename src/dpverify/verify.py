@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 
 from dpverify.arrays import is_plain
 from dpverify.assemble import (
     UNSEEDED,
-    Clock,
     bound_all_events,
     bound_partition,
     draw_picture,
@@ -25,23 +23,22 @@ from dpverify.assemble import (
     versions,
 )
 from dpverify.contest import THOROUGH, Chosen, Contest, Effort, choose, choose_cell
-from dpverify.errors import InputError, Stopped, Warning
+from dpverify.errors import InputError, Warning
 from dpverify.exact import eta_upper_bound
-from dpverify.mechanism import Mechanism, is_seeded, name_of, read_only
+from dpverify.mechanism import Mechanism, is_seeded, name_of
 from dpverify.partition import make_partition
-from dpverify.progress import Progress, spaced
 from dpverify.region import Region
 from dpverify.report import Report
-from dpverify.sampling import SIDES, Source, behaviour, collect, collect_samples, default_block, probe
+from dpverify.sampling import collect, collect_samples
 from dpverify.scores import Inside
 from dpverify.selection import Aim, Event
-from dpverify.serial import from_plain, kinds_of, to_plain
+from dpverify.serial import to_plain
 from dpverify.settings import Settings
+from dpverify.start import Run, prepare, recall
 from dpverify.statements import Witness, answers, check_claim
-from dpverify.store import Page, Store, fingerprint, open_store
+from dpverify.store import Page, fingerprint
 from dpverify.totals import Cells, Measure
 from dpverify.words import describe
-from dpverify.workers import Workers, check_pickles, open_workers
 
 SELECTION = 102  # spawn key of the paper's thinned selection
 
@@ -118,79 +115,10 @@ def verify(
             run={},
         )
         run.clock.lap("report")
-        store, number = run.workers.store, run.number
-        report.run.update(seconds=run.clock.laps, versions=versions(), device=run.device, workers=number)
-        report.run.update(resumed=store.resumed, notes=[store.problem] if store.problem else [])
+        store = run.workers.store
+        report.run.update(seconds=run.clock.laps, versions=versions(), device=run.device, workers=run.number)
+        report.run.update(resumed=store.resumed, **({"notes": [store.problem]} if store.problem else {}))
         return report
-
-
-class Run(NamedTuple):
-    """A verification under way: settled settings, where the samples come from, and who draws them."""
-
-    source: Source
-    settings: Settings
-    workers: Workers
-    number: int  # of workers, at the start
-    show: Progress
-    clock: Clock
-    known: dict[tuple[int, int], np.ndarray]  # pilot blocks that the first look has drawn already
-    device: str
-
-
-@contextlib.contextmanager
-def prepare(
-    mechanism: Mechanism,
-    first: Any,
-    second: Any,
-    settings: Settings,
-    executor: int | Executor | None,
-    progress: bool,
-    folder: str | os.PathLike[str] | None = None,
-    call: dict[str, Any] | None = None,
-) -> Iterator[Run]:
-    """A first look at the mechanism settles the block and the shape of an output, and whose folder it is."""
-    if not callable(mechanism):
-        raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
-    clock, show = Clock(), Progress(progress, folder is not None)
-    block = settings.block or getattr(mechanism, "block", None) or default_block(settings.test_runs)
-    source = Source(mechanism, (read_only(first), read_only(second)), settings.seed, int(block), settings.nonfinite)
-    with open_store(folder) as store:
-        try:
-            with open_workers(executor, store) as workers:
-                check_pickles(source, workers)
-                source, known, device = probe(source, both=folder is not None)
-                settings = settings.change(block=source.block)
-                if folder is not None:
-                    about = {"name": name_of(mechanism), **versions()}
-                    store.claim(identity(source, settings, known, call or {}), about)
-                yield Run(source, settings, workers, workers.number, show, clock, known, device)
-        except KeyboardInterrupt:
-            raise stopped("stopped by the keyboard", store, show) from None
-        except BrokenExecutor as problem:
-            ours = '; in a script, processes need the call under if __name__ == "__main__":'
-            why = f"the workers died ({problem}{ours if isinstance(executor, int) else ''})"
-            raise stopped(why, store, show) from problem
-        finally:
-            show.close()
-
-
-def identity(source: Source, settings: Settings, known: dict[tuple[int, int], Any], call: dict[str, Any]) -> Any:
-    """What decides whether a folder belongs to a call: settings, data, and what the mechanism does with them."""
-    plain = {name: value for name, value in to_plain(settings).items() if name != "kind"}
-    data = {f"{side} data set": fingerprint(one) for side, one in zip(SIDES, source.data, strict=True)}
-    seeded = is_seeded(source.mechanism)
-    does = {"probe": behaviour(known)} if seeded else {"mechanism": name_of(source.mechanism)}
-    return {**plain, **call, **data, "seeded": seeded, **does}
-
-
-def stopped(why: str, store: Store, show: Progress) -> Stopped:
-    folder = str(store.folder) if store.folder is not None else None
-    kept = f"they are kept in {folder}: start the same again and it goes on from there"
-    if folder is None:
-        kept = "nothing was kept; a folder (folder=, --folder) would keep them"
-    elif store.problem:
-        kept = store.problem
-    return Stopped(f"{why} after {spaced(show.done)} runs; {kept}", folder, show.done)
 
 
 def find_region(run: Run) -> tuple[Region, np.ndarray, list[np.ndarray]]:
@@ -200,12 +128,11 @@ def find_region(run: Run) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     run.show.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
     pilot = collect_samples(run.source, "pilot", runs, run.workers, run.show, sides, run.known)
     region, points = make_region(pilot)
-    store = run.workers.store
-    settled = store.read("region")  # the same on every machine that goes on from here
-    if settled is None:
-        store.write("region", Page(to_plain({"region": region})))
+    kept = recall(run.workers.store, "region", Region)  # the same on every machine that goes on from here
+    if kept is None:
+        run.workers.store.write("region", Page(to_plain({"region": region})))
     else:
-        region = from_plain(settled.head, kinds_of(Region))["region"]
+        region = kept["region"]
     run.clock.lap("pilot")
     return region, points, pilot
 
@@ -216,13 +143,11 @@ def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, eff
     The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
     Once frozen it stays so: a run that goes on reads it from its folder.
     """
-    settings = run.settings
-    store = run.workers.store
-    frozen = store.read("event")
+    settings, store = run.settings, run.workers.store
+    frozen = recall(store, "event", Event)
     if frozen is not None:
         run.show.skip(2 * settings.select_runs)
-        kept = from_plain(frozen.head, kinds_of(Event))
-        return Chosen(kept["event"], kept["partition"] or kept["event"].partition)
+        return Chosen(frozen["event"], frozen["partition"] or frozen["event"].partition)
     papers = settings.selection_epsilon is not None
     given = None
     if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):

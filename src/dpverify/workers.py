@@ -97,8 +97,8 @@ def check_pickles(work: Any, workers: Workers) -> None:
         pickle.dumps(work)
     except Exception as problem:
         raise InputError(
-            f"the mechanism or its data can't be sent to another process ({problem}); expected something that pickles; "
-            "define it at the top of a module, or wrap what builds it: dpverify.factory(make)"
+            f"the mechanism, its data, error or score can't be sent to another process ({problem}); expected what "
+            "pickles; define it at the top of a module, or wrap what builds a mechanism: dpverify.factory(make)"
         ) from problem
 
 

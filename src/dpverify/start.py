@@ -1,0 +1,104 @@
+"""How a verification starts, and how it stops: workers, the folder, a first look at the mechanism."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Executor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpverify.assemble import Clock, versions
+from dpverify.errors import FolderError, InputError, Stopped
+from dpverify.mechanism import Mechanism, is_seeded, name_of, read_only
+from dpverify.progress import Progress, spaced
+from dpverify.sampling import SIDES, Source, behaviour, default_block, probe
+from dpverify.serial import from_plain, kinds_of, to_plain
+from dpverify.settings import Settings
+from dpverify.store import Store, fingerprint, open_store
+from dpverify.workers import Workers, check_pickles, open_workers
+
+
+class Run(NamedTuple):
+    """A verification under way: settled settings, where the samples come from, and who draws them."""
+
+    source: Source
+    settings: Settings
+    workers: Workers
+    number: int  # of workers, at the start
+    show: Progress
+    clock: Clock
+    known: dict[tuple[int, int], np.ndarray]  # pilot blocks that the first look has drawn already
+    device: str
+
+
+@contextlib.contextmanager
+def prepare(
+    mechanism: Mechanism,
+    first: Any,
+    second: Any,
+    settings: Settings,
+    executor: int | Executor | None,
+    progress: bool,
+    folder: str | os.PathLike[str] | None = None,
+    call: dict[str, Any] | None = None,
+) -> Iterator[Run]:
+    """A first look at the mechanism settles the block and the shape of an output, and whose folder it is."""
+    if not callable(mechanism):
+        raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
+    clock, show = Clock(), Progress(progress, folder is not None)
+    block = settings.block or getattr(mechanism, "block", None) or default_block(settings.test_runs)
+    source = Source(mechanism, (read_only(first), read_only(second)), settings.seed, int(block), settings.nonfinite)
+    with open_store(folder) as store:
+        try:
+            with open_workers(executor, store) as workers:
+                check_pickles(source, workers)
+                source, known, device = probe(source, both=folder is not None)
+                settings = settings.change(block=source.block)
+                if folder is not None:
+                    about = {"name": name_of(mechanism), **versions()}
+                    store.claim(identity(source, settings, known, call or {}), about)
+                yield Run(source, settings, workers, workers.number, show, clock, known, device)
+        except KeyboardInterrupt:
+            raise stopped("stopped by the keyboard", store, show) from None
+        except BrokenExecutor as problem:
+            ours = '; in a script, processes need the call under if __name__ == "__main__":'
+            why = f"the workers died ({problem}{ours if isinstance(executor, int) else ''})"
+            raise stopped(why, store, show) from problem
+        finally:
+            show.close()
+
+
+def identity(source: Source, settings: Settings, known: dict[tuple[int, int], Any], call: dict[str, Any]) -> Any:
+    """What decides whether a folder belongs to a call: settings, data, and what the mechanism does with them."""
+    plain = {name: value for name, value in to_plain(settings).items() if name != "kind"}
+    data = {f"{side} data set": fingerprint(one) for side, one in zip(SIDES, source.data, strict=True)}
+    seeded = is_seeded(source.mechanism)
+    does = {"probe": behaviour(known)} if seeded else {"mechanism": name_of(source.mechanism)}
+    return {**plain, **call, **data, "seeded": seeded, **does}
+
+
+def recall(store: Store, name: str, kind: type) -> Any:
+    """What an earlier start has settled under this name, None if nothing."""
+    page = store.read(name)
+    if page is None:
+        return None
+    try:
+        return from_plain(page.head, kinds_of(kind))
+    except (KeyError, TypeError, ValueError) as problem:
+        raise FolderError(
+            f"{store.folder}: found {name} as another version of dpverify writes it ({problem}); "
+            "go on with that version, or take another folder"
+        ) from None
+
+
+def stopped(why: str, store: Store, show: Progress) -> Stopped:
+    folder = str(store.folder) if store.folder is not None else None
+    kept = f"they are kept in {folder}: start the same again and it goes on from there"
+    if folder is None:
+        kept = "nothing was kept; a folder (folder=, --folder) would keep them"
+    elif store.problem:
+        kept = store.problem
+    return Stopped(f"{why} after {spaced(show.done)} runs; {kept}", folder, show.done)
