@@ -9,7 +9,7 @@ import pytest
 from quadrature import BANANA, CHAIN, QUADRATIC, TWO_MODES, chi_square, grid, runs_of
 
 from dpverify.arrays import wide
-from dpverify.errors import Warning
+from dpverify.errors import InputError, Warning
 from dpverify.estimation import W2MHE, System, oscillator, simulate
 from dpverify.estimation.horizon import stage_cost
 
@@ -164,8 +164,10 @@ def test_a_law_that_cannot_be_drawn_is_flagged():
     """The data pull far out of K_k, and nothing is known of the cost but that it is not negative."""
     system = System(f=rounded, h=steep, start=(0.0,), lipschitz=2.0)
     mechanism = W2MHE(system, 0, 0.999, 1e3, support="wide", radius=0.1)
-    with pytest.warns(Warning, match="can't be drawn|sampled, not proved"):
+    with pytest.warns(Warning, match="can't be drawn"):
         mechanism.faithfulness(np.array([[100.0]]))
+    with pytest.raises(InputError, match="can't be drawn"):  # instead of never coming back
+        mechanism(np.array([[100.0]]), 64, np.random.default_rng(0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mechanism.faithfulness(np.array([[100.0]]))  # said once for a data set

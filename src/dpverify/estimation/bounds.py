@@ -19,29 +19,34 @@ from dpverify.estimation.system import System
 
 
 class CostBounds(NamedTuple):
-    """Over each of B boxes: the gradient and the Hessian of J, and the most that |D^3 J [u, u, u]| is for |u| = 1."""
+    """Over each of B boxes: the gradient and the Hessian of J, and the most that |D^3 J [u, u, u]| is for |u| = 1.
+
+    `third` is None where it was not asked for.
+    """
 
     gradient: Interval  # (B, n)
     hessian: Interval  # (B, n, n)
-    third: np.ndarray  # (B,)
+    third: Any  # (B,)
 
 
 class Jet(NamedTuple):
-    """A map of z, and its derivatives of orders 1 to 3, over a batch of boxes; only D^3 [u, u, u] is ever used."""
+    """A map of z, and its derivatives up to order 2 or 3, over a batch of boxes; only D^3 [u, u, u] is ever used."""
 
     value: Interval  # (B, p)
     first: Interval  # (B, p, n)
     second: Interval  # (B, p, n, n)
-    third: Interval  # (B, p, n, n, n)
+    third: Interval | None  # (B, p, n, n, n)
 
 
 @functools.lru_cache(maxsize=64)
-def _derivatives(function: Any) -> Any:
+def _derivatives(function: Any, order: int) -> Any:
     """Boxes (B, n) -> the jet of `function` over each of them."""
 
     def orders(x: Any) -> tuple[Any, ...]:
-        second = jax.jacfwd(jax.jacfwd(function))
-        return function(x), jax.jacfwd(function)(x), second(x), jax.jacfwd(second)(x)
+        maps = [function]
+        for _ in range(order):
+            maps.append(jax.jacfwd(maps[-1]))
+        return tuple(map_(x) for map_ in maps)
 
     return jax.jit(lambda lo, hi: enclose(jax.vmap(orders), lo, hi))
 
@@ -51,12 +56,13 @@ def round_size(count: int) -> int:
     return next((size for size in (32, 1024) if count <= size), 1 << (count - 1).bit_length())
 
 
-def _jet(function: Any, box: Interval) -> Jet:
+def _jet(function: Any, box: Interval, order: int) -> Jet:
     size = round_size(len(box.lo))
     padded = [np.concatenate([end, np.repeat(end[-1:], size - len(end), 0)]) for end in box]
     with wide():
-        enclosed = _derivatives(function)(*padded)
-        return Jet(*(Interval(*(np.asarray(end)[: len(box.lo)] for end in order)) for order in enclosed))
+        enclosed = _derivatives(function, order)(*padded)
+    values = [Interval(*(np.asarray(end)[: len(box.lo)] for end in v)) for v in enclosed]
+    return Jet(values[0], values[1], values[2], values[3] if order == 3 else None)
 
 
 def times(subscripts: str, x: Interval, y: Interval) -> Interval:
@@ -83,6 +89,8 @@ def after(outer: Jet, inner: Jet) -> Jet:
     first = times("bpi,biu->bpu", outer.first, inner.first)
     bent = times("bpij,biu->bpuj", outer.second, inner.first)
     second = plus(times("bpuj,bjv->bpuv", bent, inner.first), times("bpi,biuv->bpuv", outer.first, inner.second))
+    if outer.third is None or inner.third is None:
+        return Jet(outer.value, first, second, None)
     cubed = times("bpijk,biu->bpujk", outer.third, inner.first)
     cubed = times("bpujk,bjv->bpuvk", cubed, inner.first)
     cubed = times("bpuvk,bkw->bpuvw", cubed, inner.first)
@@ -91,21 +99,24 @@ def after(outer: Jet, inner: Jet) -> Jet:
     return Jet(outer.value, first, second, third)
 
 
-def measured(system: System, window: int, box: Interval) -> list[Jet]:
+def measured(system: System, window: int, box: Interval, order: int = 2) -> list[Jet]:
     """The jets of h(f0^j(z)), j = 0..window, over each box."""
     count, n = box.lo.shape
-    flat = [np.zeros((count,) + (n,) * (order + 1)) for order in (1, 2, 3)]
+    flat = [np.zeros((count,) + (n,) * (k + 1)) for k in (1, 2, 3)]
     flat[0][:] = np.eye(n)
-    state = Jet(box, *(Interval(v, v) for v in flat))
+    first, second, third = (Interval(v, v) for v in flat)
+    state = Jet(box, first, second, third if order == 3 else None)
     jets = []
     for j in range(window + 1):
         if j:
-            state = after(_jet(system.f, state.value), state)
-        jets.append(after(_jet(system.h, state.value), state))
+            state = after(_jet(system.f, state.value, order), state)
+        jets.append(after(_jet(system.h, state.value, order), state))
     return jets
 
 
-def cost_bounds(system: System, y: np.ndarray, weights: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> CostBounds:
+def cost_bounds(
+    system: System, y: np.ndarray, weights: np.ndarray, lo: np.ndarray, hi: np.ndarray, order: int = 3
+) -> CostBounds:
     """Of J(z) = 1/2 sum_j |y_j - h(f0^j(z))|^2 over boxes (B, n); y is (B, window + 1, p), weights broadcast to it.
 
     A weight of 0 leaves a term out. Raises NoBound where f or h is made of something that has no interval rule.
@@ -115,7 +126,7 @@ def cost_bounds(system: System, y: np.ndarray, weights: np.ndarray, lo: np.ndarr
         Interval(np.zeros(s), np.zeros(s)) for s in ((count, n), (count, n, n), (count, n, n, n))
     )
     weights = np.broadcast_to(weights, y.shape)
-    for j, jet in enumerate(measured(system, y.shape[1] - 1, Interval(lo, hi))):
+    for j, jet in enumerate(measured(system, y.shape[1] - 1, Interval(lo, hi), order)):
         w, exact = weights[:, j], Interval(y[:, j], y[:, j])
         residual = plus(jet.value, exact, -1.0)  # h - y
         pulled = Interval(w * residual.lo, w * residual.hi)
@@ -123,7 +134,10 @@ def cost_bounds(system: System, y: np.ndarray, weights: np.ndarray, lo: np.ndarr
         gradient = plus(gradient, times("bp,bpu->bu", pulled, jet.first))
         hessian = plus(hessian, times("bpu,bpv->buv", heavy, jet.first))
         hessian = plus(hessian, times("bp,bpuv->buv", pulled, jet.second))
-        third = plus(third, times("bpu,bpvw->buvw", heavy, jet.second), 3.0)
-        third = plus(third, times("bp,bpuvw->buvw", pulled, jet.third))
+        if jet.third is not None:
+            third = plus(third, times("bpu,bpvw->buvw", heavy, jet.second), 3.0)
+            third = plus(third, times("bp,bpuvw->buvw", pulled, jet.third))
+    if order < 3:
+        return CostBounds(gradient, hessian, None)
     magnitude = np.maximum(np.abs(third.lo), np.abs(third.hi))
     return CostBounds(gradient, hessian, np.sqrt(np.square(magnitude).sum((1, 2, 3))) * (1 + SLACK))

@@ -8,6 +8,7 @@ polynomial with a third derivative that was only sampled.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ FEW = 4.0  # draws a run at most, for the Taylor envelope to be taken without lo
 PILOT = 512
 LEAST = 0.02  # share kept with which the cell that needs no bounds is still worth its exactness
 TOTAL_VARIATION = 1e-6
+HOPELESS = ATTEMPTS / math.log(1 / TOTAL_VARIATION)  # M with which more than that would be given up
 
 
 class Problem(NamedTuple):
@@ -58,6 +60,11 @@ class Faithfulness(NamedTuple):
     M: tuple[float, ...]
     total_variation: tuple[float, ...] | None
     modes: tuple[int, ...] = ()
+
+    @property
+    def reached(self) -> bool:
+        """Whether runs end: else the sampler refuses to start."""
+        return max(self.M) <= HOPELESS
 
 
 class Plan(NamedTuple):
@@ -129,18 +136,19 @@ def plan(problem: Problem, data: Any, ball: Ball, kappa: float, tau: float) -> P
 def _warn(known: Faithfulness, missing: str) -> None:
     if known.total_variation is None:
         warnings.warn(
-            "the Gibbs law is drawn with a third derivative that was sampled, not proved, since f or h has no interval "
-            f"bounds ({missing}); write it with + - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt",
+            f"the Gibbs law is drawn with a third derivative that was sampled, not proved: {missing}",
             Warning,
             stacklevel=2,
         )
-    elif max(known.total_variation) > TOTAL_VARIATION:
-        warnings.warn(
-            f"the Gibbs law can't be drawn within a total variation of {TOTAL_VARIATION:g}: one draw in "
-            f"{max(known.M):.2g} is kept and {ATTEMPTS} are allowed; choose a smaller diameter or tau, or another s",
-            Warning,
-            stacklevel=2,
-        )
+    elif not known.reached:
+        warnings.warn(beyond_reach(known), Warning, stacklevel=2)
+
+
+def beyond_reach(known: Faithfulness) -> str:
+    return (
+        f"the Gibbs law can't be drawn within a total variation of {TOTAL_VARIATION:g}: one draw in {max(known.M):.2g} "
+        f"is kept and {ATTEMPTS} are allowed; choose a smaller diameter, radius or tau, or another s"
+    )
 
 
 def _third(problem: Problem, y: Any, ball: Ball) -> tuple[np.ndarray, str]:
@@ -149,8 +157,10 @@ def _third(problem: Problem, y: Any, ball: Ball) -> tuple[np.ndarray, str]:
     try:
         third = cost_bounds(problem.system, y, problem.table, lo, hi).third
     except NoBound as unknown:
-        return np.full(len(y), np.inf), f"nothing is known of the operation {unknown}"
-    return third, "" if np.isfinite(third).all() else "they are not finite on K_k"
+        use = "+ - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt"
+        return np.full(len(y), np.inf), f"f or h holds {unknown}, which has no interval bounds; write it with {use}"
+    large = "too large to be of use" if np.isfinite(third).all() else "infinite"
+    return third, f"its bounds on K_k are {large}; choose a smaller diameter, radius or tau"
 
 
 def _choose(
@@ -183,9 +193,9 @@ def _choose(
     if steps and max(steps[1]) <= FEW:
         return steps[0], "taylor", True, steps[1]
     cells, M = _cells(problem, y, ball, known, kappa, tau)
-    if known or max(M) <= 1 / LEAST:
-        if steps and max(steps[1]) <= max(M):
-            return steps[0], "taylor", True, steps[1]
+    if steps and max(steps[1]) <= min(max(M), HOPELESS):
+        return steps[0], "taylor", True, steps[1]
+    if max(M) <= (HOPELESS if known else 1 / LEAST):
         return cells, "cells", True, M
     steps = expanded(2 * _sampled_third(problem, y, ball))
     if steps and max(steps[1]) < np.inf:
@@ -201,6 +211,7 @@ def _cells(
     The pilots decide where boxes are split, never what is drawn: that is exact whatever the boxes are.
     """
     rng, priors = np.random.default_rng(0), np.tile(problem.system.start, (PILOT, 1))
+    most = CELLS if len(problem.system.start) <= 3 else 64  # in more dimensions halving boxes leads nowhere
     chosen, M = [], []
     for k, rows in enumerate(y):
         at, key = Ball(ball.centre[k], ball.radius[k]), jax.random.key(k)
@@ -212,10 +223,10 @@ def _cells(
             tried = _trial(problem)(cells, at, rows, priors.T, key, kappa, tau)  # noqa: B023
             return tuple(np.asarray(v) for v in tried)
 
-        cells, z, kept = refined(at, bound, trial, CELLS if known else 1)
+        cells, z, kept = refined(at, bound, trial, most if known else 1)
         chosen.append(cells)
         M.append(1 / kept.mean() if kept.any() else np.inf)
-        if M[-1] > ATTEMPTS / 14:  # nothing left to walk on with
+        if M[-1] > HOPELESS:  # nothing left to walk on with
             chosen += [nonnegative(at)] * (len(y) - k - 1)
             M += [np.inf] * (len(y) - k - 1)
             break
@@ -231,7 +242,9 @@ def _bound(problem: Problem, rows: Any, tau: float, lo: np.ndarray, hi: np.ndarr
     value, gradient, _ = (
         np.asarray(v)[: len(lo)] for v in _local(problem)(middle, np.broadcast_to(rows, (size, *rows.shape)))
     )
-    hessian = cost_bounds(problem.system, np.broadcast_to(rows, (len(lo), *rows.shape)), problem.table, lo, hi).hessian
+    hessian = cost_bounds(
+        problem.system, np.broadcast_to(rows, (len(lo), *rows.shape)), problem.table, lo, hi, 2
+    ).hessian
     cells = below(lo, hi, value, gradient, hessian, tau)
     doubt = np.maximum(np.abs(hessian.lo), np.abs(hessian.hi))
     for j in range(lo.shape[1]):  # of the curvature along a side, only what the parabola lacks

@@ -19,7 +19,7 @@ import numpy as np
 from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, recorded
-from dpverify.estimation.faithful import Faithfulness, Plan, Problem, count_modes, jitted_estimates, plan
+from dpverify.estimation.faithful import Faithfulness, Plan, Problem, beyond_reach, count_modes, jitted_estimates, plan
 from dpverify.estimation.gibbs import Ball, keep
 from dpverify.estimation.horizon import SPANS, estimates, stage_cost, windows
 from dpverify.estimation.near import estimates_near
@@ -163,6 +163,8 @@ class W2MHE:
                 )
             if self.s == 0:
                 return _uniform(key, runs, known.ball, tuple(released))
+            if not known.faithfulness.reached:
+                raise InputError(beyond_reach(known.faithfulness))
             return _gibbs(self.problem)(key, runs, known.y, known.ball, known.envelope, self.kappa, self.tau)
 
 
