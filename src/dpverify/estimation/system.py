@@ -190,19 +190,22 @@ class Recording(NamedTuple):
         return self.states[:steps, list(system.released)]
 
 
-def simulate(system: System, rng: np.random.Generator, steps: int = STEPS) -> Recording:
-    """One run of the system itself over k = 0..steps."""
+def simulate(
+    system: System, rng: np.random.Generator, steps: int = STEPS, start: Sequence[float] | None = None
+) -> Recording:
+    """One run of the system itself over k = 0..steps, from `start` (None: drawn from the initial law)."""
     with wide():
         first, w, v = jax.random.split(jax_key(rng), 3)
-        start = jnp.asarray(system.start) + system.initial.sample(first, (system.states,))
+        drawn = jnp.asarray(system.start) + system.initial.sample(first, (system.states,))
+        x_0 = drawn if start is None else jnp.asarray(start, drawn.dtype)
         disturbances = system.disturbance.sample(w, (steps, system.states))
 
         def step(x: Any, w_k: Any) -> tuple[Any, Any]:
             after = system.f(x) + w_k
             return after, after
 
-        _, later = jax.lax.scan(step, start, disturbances)
-        states = jnp.concatenate([start[None], later])
+        _, later = jax.lax.scan(step, x_0, disturbances)
+        states = jnp.concatenate([x_0[None], later])
         noise = system.noise.sample(v, (steps + 1, system.measurements))
         data = jax.vmap(system.h)(states) + noise
         return Recording(np.asarray(states), np.asarray(noise), np.asarray(data))
@@ -243,7 +246,10 @@ def adjacent_recordings(
     steps: int = STEPS,
     angle: str = "exact",
 ) -> AdjacentRecordings:
-    """`adjacent_pair` with the truth behind it, for measuring accuracy."""
+    """`adjacent_pair` with the truth behind it, for measuring accuracy.
+
+    As in the paper, the target sets out from `start`.
+    """
     if not 0 <= move < len(sensors.angles):
         raise InputError(f"found sensor {move} to move; expected 0 to {len(sensors.angles) - 1}")
     if not distance > 0:
@@ -255,7 +261,7 @@ def adjacent_recordings(
             Warning,
             stacklevel=2,
         )
-    recording = simulate(replace(system, h=sensors, C=None), rng, steps)
+    recording = simulate(replace(system, h=sensors, C=None), rng, steps, system.start)
 
     def measured(turn: float) -> np.ndarray:
         with wide():
