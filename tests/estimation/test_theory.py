@@ -57,6 +57,12 @@ def test_our_bound_holds_and_is_near_where_the_law_is_known(s, tau):
     np.testing.assert_allclose(bound, (0.6 + 0.4) / mechanism.kappa, rtol=1e-6)
 
 
+@pytest.mark.parametrize("c", [0.7, 0.1, 1 / 3])
+def test_nothing_is_rounded_to_32_bits(c):
+    mechanism = W2MHE(System(A=[[1.0]], C=[[c]], start=(0.0,)), 0, 0.5, 1.0, support="wide", radius=0.5)
+    assert c <= gibbs_epsilon_within(mechanism, 1.0, 1) <= c * (1 + 1e-8)
+
+
 def test_our_bound_is_below_the_papers_and_above_none_of_its_pairs():
     within = gibbs_epsilon_within(MECHANISM, 10, 3)
     assert within < 6474.3 / 7
@@ -74,6 +80,8 @@ def test_what_has_no_theory_is_refused():
         w2mhe_epsilon(2, 1.0, 1.0, 1.0, 1.0, 1)
     with pytest.raises(InputError, match="negative"):
         w2mhe_epsilon(0.5, 1.0, -1.0, 1.0, 1.0, 1)
+    with pytest.raises(InputError, match="found distance -1"):
+        gibbs_epsilon_within(MECHANISM, -1.0, 3)
     with pytest.raises(InputError, match="same number of steps"):
         gibbs_epsilon(W2MHE(line_system(), 0, 0.5, 1.0), np.ones((3, 1)), np.ones((2, 1)))
 

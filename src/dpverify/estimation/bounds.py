@@ -62,6 +62,11 @@ def _jet(function: Any, box: Interval, order: int) -> Jet:
     with wide():
         enclosed = _derivatives(function, order)(*padded)
     values = [Interval(*(np.asarray(end)[: len(box.lo)] for end in v)) for v in enclosed]
+    broken = np.zeros(len(box.lo), bool)  # where an order has no bound: a jump, a kink; later ones say nothing there
+    for k, (lo, hi) in enumerate(values):
+        at = broken.reshape(-1, *(1,) * (lo.ndim - 1))
+        values[k] = Interval(np.where(at, -np.inf, lo), np.where(at, np.inf, hi))
+        broken = broken | ~np.isfinite(lo + hi).all(tuple(range(1, lo.ndim)))
     return Jet(values[0], values[1], values[2], values[3] if order == 3 else None)
 
 
@@ -139,5 +144,4 @@ def cost_bounds(
             third = plus(third, times("bp,bpuvw->buvw", pulled, jet.third))
     if order < 3:
         return CostBounds(gradient, hessian, None)
-    magnitude = np.maximum(np.abs(third.lo), np.abs(third.hi))
-    return CostBounds(gradient, hessian, np.sqrt(np.square(magnitude).sum((1, 2, 3))) * (1 + SLACK))
+    return CostBounds(gradient, hessian, np.sqrt(np.square(third.magnitude).sum((1, 2, 3))) * (1 + SLACK))

@@ -130,7 +130,7 @@ def below(lo: np.ndarray, hi: np.ndarray, value: Any, gradient: Any, hessian: In
     """
     middle, half = (lo + hi) / 2, (hi - lo) / 2
     diagonal = np.arange(lo.shape[1])
-    off = np.maximum(np.abs(hessian.lo), np.abs(hessian.hi))
+    off = hessian.magnitude
     off[:, diagonal, diagonal] = 0.0
     bend = hessian.lo[:, diagonal, diagonal] - np.einsum("bjk,bk->bj", off, half) / half
     steep = bend > -0.5 / tau  # else the parabola would outweigh the prior: a constant instead

@@ -246,7 +246,7 @@ def _bound(problem: Problem, rows: Any, tau: float, lo: np.ndarray, hi: np.ndarr
         problem.system, np.broadcast_to(rows, (len(lo), *rows.shape)), problem.table, lo, hi, 2
     ).hessian
     cells = below(lo, hi, value, gradient, hessian, tau)
-    doubt = np.maximum(np.abs(hessian.lo), np.abs(hessian.hi))
+    doubt = hessian.magnitude
     for j in range(lo.shape[1]):  # of the curvature along a side, only what the parabola lacks
         doubt[:, j, j] = hessian.hi[:, j, j] - cells.bend[:, j]
     return cells, cells.half * np.einsum("bjk,bk->bj", doubt, cells.half)

@@ -1,8 +1,10 @@
 """Bounds of a JAX function over a box: its jaxpr evaluated in interval arithmetic, rounding included.
 
 What a faithful sampler rests on (docs/method.md, section 7.3) is a bound of a derivative over a whole set, and that
-no number of samples gives. A primitive without a rule here raises `NoBound`; a bound that can't be kept finite (a
-division by something that may be 0, a kink) comes out infinite or NaN. Neither is ever wrong, only of no use.
+no number of samples gives. A primitive without a rule here raises `NoBound`; so do those whose derivative, as JAX has
+it, need not be the derivative. Where a jump or a pole may lie in the box the value comes out NaN, and everything
+computed from it: JAX takes the derivative of a step for 0, so that the value alone can tell. Neither is ever wrong,
+only of no use.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 SLACK = 2.0**-44  # relative, after every operation: many times what any of them rounds
 
@@ -29,7 +32,9 @@ class Interval(NamedTuple):
 
     @property
     def magnitude(self) -> Any:
-        return jnp.maximum(jnp.abs(self.lo), jnp.abs(self.hi))
+        """The most that |entry| is. NumPy stays NumPy, so that nothing is rounded to 32 bits outside JAX."""
+        maximum = np.maximum if isinstance(self.lo, np.ndarray) else jnp.maximum
+        return maximum(abs(self.lo), abs(self.hi))
 
 
 def enclose(function: Callable[[Any], Any], lo: Any, hi: Any) -> Any:
@@ -59,6 +64,8 @@ def _evaluate(jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
             answer = _evaluate(inner.jaxpr if closed else inner, inner.consts if closed else (), operands)
         elif not any(isinstance(x, Interval) for x in operands):
             answer = eqn.primitive.bind(*operands, **params)
+        elif any(jnp.issubdtype(v.aval.dtype, jnp.floating) and v.aval.dtype != jnp.float64 for v in eqn.outvars):
+            raise NoBound(f"{name} in {eqn.outvars[0].aval.dtype}")  # rounds more than SLACK
         elif name == "mul" and eqn.invars[0] is eqn.invars[1]:  # a square knows that its two factors agree
             answer = _even(operands[0], jnp.square)
         elif name in RULES:
@@ -88,16 +95,25 @@ def _rising(primitive: Any, operands: list[Any], params: Any) -> Any:
         raise NoBound(primitive.name)
     lo = primitive.bind(*(x.lo if isinstance(x, Interval) else x for x in operands), **params)
     hi = primitive.bind(*(x.hi if isinstance(x, Interval) else x for x in operands), **params)
+    if primitive.name == "convert_element_type" and operands[0].lo.dtype == bool:
+        return _unless(lo != hi, Interval(lo, hi))  # a comparison that is undecided: a jump
     if primitive.name in MOVING:
         return (
             [Interval(*ends) for ends in zip(lo, hi, strict=True)] if primitive.multiple_results else Interval(lo, hi)
         )
-    size = None
     if primitive.name == "reduce_sum":
-        size = primitive.bind(operands[0].magnitude, **params)
-    elif primitive.name in ("add", "add_any"):
-        size = as_interval(operands[0]).magnitude + as_interval(operands[1]).magnitude
-    return _padded(lo, hi, size)
+        negative = primitive.bind(jnp.where(operands[0].lo >= 0, 0.0, 1.0), **params)
+        return _sum(lo, hi, primitive.bind(operands[0].magnitude, **params), negative == 0)
+    if primitive.name in ("add", "add_any"):
+        x, y = map(as_interval, operands)
+        return _sum(lo, hi, x.magnitude + y.magnitude, (x.lo >= 0) & (y.lo >= 0))
+    return _padded(lo, hi)
+
+
+def _sum(lo: Any, hi: Any, size: Any, nonnegative: Any) -> Interval:
+    """Without terms below 0 there is no sum below 0, whatever is rounded: what a norm takes its root of."""
+    padded = _padded(lo, hi, size)
+    return Interval(jnp.where(nonnegative, jnp.maximum(padded.lo, 0.0), padded.lo), padded.hi)
 
 
 def _negative(x: Any, **_: Any) -> Interval:
@@ -117,7 +133,8 @@ def _corners(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Interval:
 
 
 def _unless(broken: Any, x: Interval) -> Interval:
-    return Interval(jnp.where(broken, -jnp.inf, x.lo), jnp.where(broken, jnp.inf, x.hi))
+    """NaN, not infinity, which tanh would make finite again."""
+    return Interval(jnp.where(broken, jnp.nan, x.lo), jnp.where(broken, jnp.nan, x.hi))
 
 
 def _product(x: Any, y: Any, **_: Any) -> Interval:
@@ -172,9 +189,11 @@ def _sign(x: Interval, **_: Any) -> Interval:
 
 
 def _less(x: Any, y: Any, strict: bool) -> Interval:
-    """False and true are 0 and 1: an interval of both is undecided."""
+    """(certainly, possibly): an interval of False and True is undecided, as it is where an end is NaN."""
     x, y = as_interval(x), as_interval(y)
-    return Interval(x.hi < y.lo, x.lo < y.hi) if strict else Interval(x.hi <= y.lo, x.lo <= y.hi)
+    unknown = jnp.isnan(x.lo + x.hi + y.lo + y.hi)
+    certainly, possibly = (x.hi < y.lo, x.lo < y.hi) if strict else (x.hi <= y.lo, x.lo <= y.hi)
+    return Interval(certainly & ~unknown, possibly | unknown)
 
 
 def _select(which: Any, *cases: Any, **_: Any) -> Interval:
@@ -194,7 +213,7 @@ def _contraction(x: Any, y: Any, **params: Any) -> Interval:
     return _padded(middle - radius, middle + radius, jnp.abs(middle) + radius)
 
 
-CALLS = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2"}
+CALLS = {"jit", "pjit", "closed_call", "checkpoint", "remat2"}  # no custom_jvp_call: it may answer any derivative
 MOVING = {
     "broadcast_in_dim",
     "concatenate",
@@ -211,7 +230,6 @@ MOVING = {
     "split",
     "stack",
     "squeeze",
-    "stop_gradient",
     "tile",
     "transpose",
     "unstack",

@@ -49,7 +49,8 @@ def sufficient_epsilon(mechanism: W2MHE, distance: float, steps: int, c_h: float
 def gibbs_epsilon(mechanism: W2MHE, first: Any, second: Any) -> float:
     """A certified epsilon (delta = 0, all events, both orders) of the Gibbs law for this pair of data sets.
 
-    The sum over steps of the oscillation of J_k^1 - J_k^2 over K_k, divided by kappa.
+    The sum over steps of the oscillation of J_k^1 - J_k^2 over K_k, divided by kappa; infinite where f or h may jump or
+    bend sharply in it.
     """
     with wide():
         least = int(mechanism.window) + 1
@@ -57,21 +58,28 @@ def gibbs_epsilon(mechanism: W2MHE, first: Any, second: Any) -> float:
     if y1.shape != y2.shape:
         raise InputError(f"found data of shapes {y1.shape} and {y2.shape}; expected the same number of steps")
     ball, jets = _slopes(mechanism, len(y1) - int(mechanism.window))
-    slope = [np.zeros_like(ball.centre), np.zeros_like(ball.centre)]
+    slope = Interval(np.zeros_like(ball.centre), np.zeros_like(ball.centre))
     for j, (jet, w) in enumerate(zip(jets, mechanism.problem.table, strict=True)):
         pull = w * (y1 - y2)[j : j + len(ball.radius)]
         ends = pull[..., None] * jet.first.lo, pull[..., None] * jet.first.hi
-        slope = [slope[0] + np.minimum(*ends).sum(1), slope[1] + np.maximum(*ends).sum(1)]
-    steepest = np.linalg.norm(np.maximum(np.abs(slope[0]), np.abs(slope[1])), axis=1)
-    return float(np.sum(2 * ball.radius * steepest) / mechanism.kappa * (1 + 1e-9))
+        slope = Interval(slope.lo + np.minimum(*ends).sum(1), slope.hi + np.maximum(*ends).sum(1))
+    return _added_up(ball, np.linalg.norm(slope.magnitude, axis=1), mechanism.kappa)
 
 
 def gibbs_epsilon_within(mechanism: W2MHE, distance: float, steps: int) -> float:
     """The same for all pairs at most `distance` apart (2-norm); steps = T - N + 1 of them are released."""
+    if not distance >= 0:
+        raise InputError(f"found distance {distance}; expected a number from 0 up")
     ball, jets = _slopes(mechanism, steps)
     table = mechanism.problem.table
     squares = sum(np.square(w[:, None] * jet.first.magnitude).sum((1, 2)) for jet, w in zip(jets, table, strict=True))
-    return float(distance * np.sum(2 * ball.radius * np.sqrt(squares)) / mechanism.kappa * (1 + 1e-9))
+    return _added_up(ball, distance * np.sqrt(squares), mechanism.kappa)
+
+
+def _added_up(ball: Ball, steepest: np.ndarray, kappa: float) -> float:
+    """Diameter times slope over all steps; a slope without a bound is NaN and makes it infinite."""
+    epsilon = float(np.sum(2 * ball.radius * steepest) / kappa * (1 + 1e-9))
+    return np.inf if np.isnan(epsilon) else epsilon
 
 
 def _slopes(mechanism: W2MHE, steps: int) -> tuple[Ball, list[Jet]]:
@@ -88,5 +96,5 @@ def _slopes(mechanism: W2MHE, steps: int) -> tuple[Ball, list[Jet]]:
     except NoBound as unknown:
         raise InputError(
             f"found the operation {unknown} in f or h; expected ones with interval bounds; write f and h with "
-            "+ - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt"
+            "+ - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt, in 64 bits"
         ) from unknown
