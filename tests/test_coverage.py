@@ -215,8 +215,8 @@ def test_bounds_cover_and_are_tight_over_many_seeds(name, events, seeds):
 
 def test_half_the_noise_would_be_missed_by_a_bound_that_covers():
     """The negative control: bounds of a mechanism with half the noise do not cover the closed form of the full one."""
-    reports = [dpv.verify(lambda d, n, rng: d + 0.5 * rng.laplace(size=n), 0, 1, seed=s, **RUNS) for s in range(12)]
-    assert sum(report.epsilon_lower > 1.0 for report in reports) == 12
+    reports = [dpv.verify(lambda d, n, rng: d + 0.5 * rng.laplace(size=n), 0, 1, seed=s, **RUNS) for s in range(4)]
+    assert all(report.epsilon_lower > 1.0 for report in reports)
 
 
 def test_all_events_may_exceed_the_bound_on_the_partition():

@@ -120,3 +120,22 @@ def test_optional_attributes():
         report = dpv.verify(Unseeded(), ZERO, ONE, select_runs=1000, test_runs=2000)
     assert (report.name, report.seeded, report.settings.block) == ("hardware noise", False, 128)
     assert any("can't be seeded" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("wrap", [dpv.per_run, dpv.jax_run, lambda f: dpv.factory(lambda: f)])
+def test_wrappers_pass_on_what_a_function_says_of_itself(wrap):
+    def function(*arguments):
+        return 0.0
+
+    function.block, function.seeded, function.log_lipschitz = 128, False, lambda data: 2.0
+    wrapped = wrap(function)
+    assert (wrapped.block, wrapped.seeded, wrapped.log_lipschitz(0)) == (128, False, 2.0)
+
+
+def test_remarks_of_a_mechanism_stand_in_the_notes():
+    def noisy(data, runs, rng):
+        return data + rng.laplace(size=runs)
+
+    noisy.remarks = lambda data: ("noise of a laboratory source",)
+    report = dpv.verify(noisy, 0.0, 1.0, select_runs=2000, test_runs=2000)
+    assert report.notes[:-1] == ("noise of a laboratory source",)

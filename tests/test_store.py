@@ -175,6 +175,7 @@ OTHERS = [
     ((laplace, ZERO, ONE), {"block": 128}, "found block 256, expected 128"),
     ((laplace, ZERO, ONE), {"delta": 0.1}, "found delta 0.0, expected 0.1"),
     ((laplace, ZERO, ONE), {"error": dpv.rmse(ZERO)}, "found another error"),
+    ((laplace, ZERO, ONE), {"error": lambda samples: samples[:, 0, 0]}, "found another error"),
     ((laplace, ZERO, ONE), {"log_lipschitz": 1.0}, "found another log_lipschitz"),
     ((laplace, ZERO, 2 * ONE), {}, "found another second data set"),
     ((twice_the_noise, ZERO, ONE), {}, "found the runs of another mechanism"),
@@ -188,6 +189,14 @@ def test_a_folder_of_another_call_is_refused(folder, call, changes, message):
         dpv.verify(*call, 0.5, folder=folder, **{**SMALL, **changes})
     assert "\n" not in str(problem.value)
     assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_an_error_is_known_by_what_it_does(tmp_path):
+    """Two lambdas have one name."""
+    one, two = (lambda samples: samples[:, 0, 0]), (lambda samples: 2 * samples[:, 0, 0])
+    dpv.verify(laplace, ZERO, ONE, folder=tmp_path, error=one, **SMALL)
+    with pytest.raises(dpv.FolderError, match="found another error"):
+        dpv.verify(laplace, ZERO, ONE, folder=tmp_path, error=two, **SMALL)
 
 
 def change_format(folder, found):

@@ -1,5 +1,6 @@
 """Upper bounds over unions of cells: exact size of the limit behind them, coverage, sharpness."""
 
+import itertools
 import math
 
 import numpy as np
@@ -134,3 +135,11 @@ def test_the_frontier_stays_sharp_at_large_epsilon():
 def test_an_empty_cell_makes_pure_epsilon_infinite():
     assert dpv.epsilon_upper_bound([5, 0], [5, 5], 10) == math.inf
     assert dpv.epsilon_upper_bound([50, 50], [50, 50], 100, 0.9) == 0
+
+
+def test_the_limit_falls_in_the_scale_through_one():
+    """Where a certificate for all events asks below epsilon 0; and large levels do without the joint limit."""
+    line = frontier([100_000], [1000], 100_000, 0.045)
+    bounds = [frontier_bound(line, epsilon) for epsilon in (-0.5, -1e-9, 0.0, 0.5)]
+    assert all(a >= b for a, b in itertools.pairwise(bounds))
+    assert not make_limit(np.arange(5.0), np.arange(5.0), np.arange(5.0), (10**6, 10**6), 0.4).normal.any()

@@ -91,7 +91,9 @@ def remarks(
         notes.append(REPEATS)
     if not is_seeded(mechanism):
         notes.append(UNSEEDED)
-    return tuple(notes)
+    own = getattr(mechanism, "remarks", None)
+    said = () if own is None else (sentence for one in data for sentence in own(one))
+    return (*notes, *dict.fromkeys(said))
 
 
 REPEATS = "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted"

@@ -121,10 +121,10 @@ def _verify(arguments: argparse.Namespace) -> int:
             folder=arguments.folder,
             progress=not arguments.quiet,
         )
+    if not arguments.quiet:
+        print(report)  # before anything else can go wrong
     if arguments.json:
         write(report.to_json, arguments.json)
-    if not arguments.quiet:
-        print(report)
     return REFUTED if report.refuted else 0
 
 
@@ -231,8 +231,8 @@ def _say(problem: object, status: int) -> int:
 
 
 def _show_warning(message: Any, category: type, filename: str, lineno: int, *rest: Any) -> None:
-    if issubclass(category, Warning):
-        print(f"dpverify: {message}", file=sys.stderr)
+    ours = "dpverify: " if issubclass(category, Warning) else f"{category.__name__}: "
+    print(f"{ours}{message}", file=sys.stderr)
 
 
 def entry() -> NoReturn:

@@ -102,6 +102,9 @@ def p_values(c1: Any, c2: Any, runs: Any, epsilon: float, rng: np.random.Generat
     """
     check_epsilon(epsilon)
     m1, m2 = sides(runs)
+    for c, m in ((c1, m1), (c2, m2)):
+        if np.any(np.less(c, 0)) or np.any(np.greater(c, m)):
+            raise InputError(f"counts: found {np.min(c)} to {np.max(c)}; expected 0 to {m}, at most one a run")
     keep = math.exp(-epsilon)
     thin1, thin2 = rng.binomial(c1, keep), rng.binomial(c2, keep)
     forward = hypergeom.sf(thin1 - 1, m1 + m2, m1, thin1 + c2)
@@ -110,7 +113,7 @@ def p_values(c1: Any, c2: Any, runs: Any, epsilon: float, rng: np.random.Generat
     return np.where(thin1 == 0, 1.0, forward)[()], np.where(thin2 == 0, 1.0, backward)[()]
 
 
-def critical_epsilon(c1: int, c2: int, runs: Any, alpha: float = 0.05, rng: np.random.Generator | None = None) -> float:
+def critical_epsilon(c1: Any, c2: Any, runs: Any, alpha: float = 0.05, rng: np.random.Generator | None = None) -> Any:
     """The smallest epsilon at which neither order is rejected, the counts held fixed.
 
     With `rng` it is the paper's sweep: epsilon climbs `SWEEP` (beyond its end by the same step), thinned anew at
@@ -119,7 +122,10 @@ def critical_epsilon(c1: int, c2: int, runs: Any, alpha: float = 0.05, rng: np.r
     check_level("alpha", alpha)
     if rng is None:
         m1, m2 = sides(runs)
-        return max(epsilon_lower_bound(c1, c2, (m1, m2), 0.0, alpha), epsilon_lower_bound(c2, c1, (m2, m1), 0.0, alpha))
+        forward = epsilon_lower_bound(c1, c2, (m1, m2), 0.0, alpha)
+        return np.maximum(forward, epsilon_lower_bound(c2, c1, (m2, m1), 0.0, alpha))
+    if np.ndim(c1) or np.ndim(c2):
+        return np.vectorize(lambda a, b: critical_epsilon(a, b, runs, alpha, rng), otypes=[float])(c1, c2)
     step = SWEEP[1] - SWEEP[0]
     for i in range(100_000):
         epsilon = SWEEP[i] if i < SWEEP.size else SWEEP[0] + i * step

@@ -19,7 +19,10 @@ from dpverify.errors import InputError
 
 
 class Mechanism(Protocol):
-    """A randomised mapping. It may also have the attributes `name`, `block`, `seeded` and `log_lipschitz`."""
+    """A randomised mapping. It may also have the attributes `name`, `block`, `seeded`, `log_lipschitz` and `remarks`.
+
+    `remarks(data)` is a tuple of sentences for the report: what the reader should know of this mechanism on this data.
+    """
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator, /) -> Any: ...
 
@@ -40,6 +43,18 @@ class PerRun:
     @property
     def name(self) -> str:
         return name_of(self.function)
+
+    @property
+    def block(self) -> int | None:
+        return getattr(self.function, "block", None)
+
+    @property
+    def seeded(self) -> bool:
+        return is_seeded(self.function)
+
+    @property
+    def log_lipschitz(self) -> Any:
+        return getattr(self.function, "log_lipschitz", None)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
         return np.stack([np.asarray(self.function(data, rng)) for _ in range(runs)])
@@ -75,6 +90,18 @@ class JaxRun:
     @property
     def name(self) -> str:
         return name_of(self.function)
+
+    @property
+    def block(self) -> int | None:
+        return getattr(self.function, "block", None)
+
+    @property
+    def seeded(self) -> bool:
+        return is_seeded(self.function)
+
+    @property
+    def log_lipschitz(self) -> Any:
+        return getattr(self.function, "log_lipschitz", None)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
         with wide():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +12,10 @@ from dpverify.errors import InputError
 from dpverify.mechanism import Mechanism
 from dpverify.report import Report
 from dpverify.settings import Settings
+from dpverify.start import prepare
 from dpverify.statements import check_claim
-from dpverify.verify import find_region, freeze_event, prepare, verify
+from dpverify.verify import find_region, freeze_event, verify
+from dpverify.workers import open_workers
 
 GROWTH = 2.5  # of a pair's selection runs from round to round
 
@@ -36,6 +38,9 @@ def search_pairs(
     runs: int,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     executor: int | Executor | None = None,
+    error: Callable[[Any], Any] | None = None,
+    log_lipschitz: float | tuple[float, float] | None = None,
+    progress: bool = False,
     **changes: Any,
 ) -> Search:
     """The pair of a list that promises the highest bound, verified.
@@ -52,18 +57,28 @@ def search_pairs(
         raise InputError(f"pairs: found {len(pairs)} of them and {runs} runs; expected some, and four runs a pair")
     left = list(range(len(pairs)))
     tried: list[tuple[int, float]] = []
-    for spent in search_plan(len(pairs), runs):
-        share = settings.change(select_runs=spent)
-        promises = {}
-        for place in left:
-            with prepare(mechanism, *pairs[place], share, executor, False) as run:
-                region, points, _ = find_region(run)
-                promises[place] = freeze_event(run, region, points, delta, QUICK).promise
-        tried += promises.items()
-        left = sorted(left, key=lambda place: -promises[place])[: (len(left) + 1) // 2]
-    winner = left[0]
-    report = verify(mechanism, *pairs[winner], epsilon, delta, settings=settings, executor=executor)
-    return Search(report, winner, tuple(tried))
+    with open_workers(executor) as workers:
+        for spent in search_plan(len(pairs), runs):
+            share = settings.change(select_runs=spent)
+            promises = {}
+            for place in left:
+                with prepare(mechanism, *pairs[place], share, workers.executor, False) as run:
+                    region, points, _ = find_region(run)
+                    promises[place] = freeze_event(run, region, points, delta, QUICK).promise
+            tried += promises.items()
+            left = sorted(left, key=lambda place: -promises[place])[: (len(left) + 1) // 2]
+        report = verify(
+            mechanism,
+            *pairs[left[0]],
+            epsilon,
+            delta,
+            settings=settings,
+            executor=workers.executor,
+            error=error,
+            log_lipschitz=log_lipschitz,
+            progress=progress,
+        )
+    return Search(report, left[0], tuple(tried))
 
 
 def search_plan(pairs: int, runs: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ def prepare(
     progress: bool,
     folder: str | os.PathLike[str] | None = None,
     call: dict[str, Any] | None = None,
+    error: Callable[[Any], Any] | None = None,
 ) -> Iterator[Run]:
     """A first look at the mechanism settles the block and the shape of an output, and whose folder it is."""
     if not callable(mechanism):
@@ -59,7 +60,7 @@ def prepare(
                 settings = settings.change(block=source.block)
                 if folder is not None:
                     about = {"name": name_of(mechanism), **versions()}
-                    store.claim(identity(source, settings, known, call or {}), about)
+                    store.claim(identity(source, settings, known, call or {}, error), about)
                 yield Run(source, settings, workers, workers.number, show, clock, known, device)
         except KeyboardInterrupt:
             raise stopped("stopped by the keyboard", store, show) from None
@@ -71,13 +72,24 @@ def prepare(
             show.close()
 
 
-def identity(source: Source, settings: Settings, known: dict[tuple[int, int], Any], call: dict[str, Any]) -> Any:
-    """What decides whether a folder belongs to a call: settings, data, and what the mechanism does with them."""
+def identity(
+    source: Source,
+    settings: Settings,
+    known: dict[tuple[int, int], Any],
+    call: dict[str, Any],
+    error: Callable[[Any], Any] | None,
+) -> Any:
+    """What decides whether a folder belongs to a call: settings, data, and what mechanism and error do with them."""
     plain = {name: value for name, value in to_plain(settings).items() if name != "kind"}
     data = {f"{side} data set": fingerprint(one) for side, one in zip(SIDES, source.data, strict=True)}
     seeded = is_seeded(source.mechanism)
     does = {"probe": behaviour(known)} if seeded else {"mechanism": name_of(source.mechanism)}
-    return {**plain, **call, **data, "seeded": seeded, **does}
+    # An error is known by what it says of the first look's runs; where these can't be repeated, by its name.
+    said: Any = error
+    if error is not None and seeded:
+        with contextlib.suppress(Exception):  # one that fails is told apart, and reported, when it is needed
+            said = [np.asarray(error(known[key])) for key in sorted(known)]
+    return {**plain, **call, **data, "seeded": seeded, "error": fingerprint(said), **does}
 
 
 def recall(store: Store, name: str, kind: type) -> Any:

@@ -79,7 +79,10 @@ def rmse(truth: Any) -> Callable[[Any], Any]:
 
 
 class Meter(Protocol):
-    """Something that turns a block into a part that can be merged: counts, a table, extremes."""
+    """Something that turns a block into a part that can be merged: `Counts`, `Extremes`, an array, or tuples of these.
+
+    Arrays are added up. The annotation of `measure` must say what it returns: what lies in a folder is rebuilt by it.
+    """
 
     def measure(self, samples: Any, /) -> Any: ...
 

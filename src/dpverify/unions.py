@@ -40,10 +40,9 @@ class Limit(NamedTuple):
     rare: np.ndarray
 
     def excess(self, scale: float) -> np.ndarray:
-        """`scale` below 1 is for the rare limits only: the error of the normal law is bounded from 1 up."""
         box = self.high - scale * self.low
-        if scale < 1:
-            return box
+        if scale < 1:  # the error of the normal law is bounded from 1 up; the larger of the two keeps falling in scale
+            return np.maximum(box, self.excess(1.0))
         shares = self.f1 - scale * self.f2 + np.hypot(self.spread1, scale * self.spread2)
         return np.maximum(np.where(self.normal, shares, -np.inf), np.where(self.rare, box, -np.inf))
 
@@ -70,7 +69,8 @@ def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: fl
     p2 = lower_limit(b_low, m2, aside), upper_limit(b_high, m2, aside)
     # The third moment of a side is (1 - 2v) v; written so, the error is largest where the first side has no variance.
     skew = max(1.0, 2 * m2 / (3 * m1))
-    frequent = (BERRY_ESSEEN * skew / (NORMAL * alpha)) ** 2 / m2  # variance of one run from which on it is `normal`
+    # The variance of one run from which on an event is `normal`; at larger levels the limit need not fall in epsilon.
+    frequent = (BERRY_ESSEEN * skew / (NORMAL * alpha)) ** 2 / m2 if alpha <= 0.25 else np.inf
     least, largest = _variances(*p2)
     normal, rare = largest >= frequent, least < frequent
     least = np.clip(np.maximum(least, frequent), None, 0.25)

@@ -72,8 +72,8 @@ def verify(
         raise InputError(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
-    call = {"delta": delta, "error": fingerprint(error), "log_lipschitz": fingerprint(log_lipschitz)}
-    with prepare(mechanism, first, second, settings, executor, progress, folder, call) as run:
+    call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
+    with prepare(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
         settings, source = run.settings, run.source
         region, points, pilot = find_region(run)
         event, partition, _ = freeze_event(run, region, points, delta)
