@@ -29,8 +29,8 @@ from dpverify.estimation.system import System
 FEW = 4.0  # draws a run at most, for the Taylor envelope to be taken without looking further
 PILOT = 512
 LEAST = 0.02  # share kept with which the cell that needs no bounds is still worth its exactness
-TOTAL_VARIATION = 1e-6
-HOPELESS = ATTEMPTS / math.log(1 / TOTAL_VARIATION)  # M with which more than that would be given up
+GIVEN_UP = 1e-6  # share of runs
+HOPELESS = ATTEMPTS / math.log(1 / GIVEN_UP)  # M with which more than that would be given up
 
 
 class Problem(NamedTuple):
@@ -47,19 +47,23 @@ class Problem(NamedTuple):
 
 
 class Faithfulness(NamedTuple):
-    """What is certain of the sampler, step by step.
+    """What is certain of the sampler, and what is only expected, step by step.
 
-    `M`: draws made for one kept (for `taylor` a bound, at the prior of the deterministic trajectory; for cells as
-    measured on pilot runs). `total_variation`: of the law drawn from to the law meant; exact draws have only those left
-    that would be given up, None where a bound of the third derivative was sampled instead of proved. `modes`: how many
-    minima were found from several starts inside K_k; for the reader, nothing rests on it.
+    `certified`: every run that is kept is an exact draw; False where a bound of the third derivative was sampled
+    instead of proved. `M`: draws made for one kept, for `taylor` a bound at one prior, that of the deterministic
+    trajectory, for cells an average over pilot runs: a run whose prior lies badly needs more. `given_up`: the share of
+    runs that would end as NaN if all had this M, an estimate and no bound; what is really given up shows, as NaN.
+    `modes`: how many minima were found from several starts inside K_k; for the reader, nothing rests on it.
     """
 
     method: str
     certified: bool
     M: tuple[float, ...]
-    total_variation: tuple[float, ...] | None
     modes: tuple[int, ...] = ()
+
+    @property
+    def given_up(self) -> tuple[float, ...]:
+        return tuple(float((1 - 1 / v) ** ATTEMPTS) for v in self.M)
 
     @property
     def reached(self) -> bool:
@@ -73,6 +77,7 @@ class Plan(NamedTuple):
     envelope: Any  # None at s = 0 and s = 1
     trajectory: Any  # (K, n): the deterministic one
     faithfulness: Faithfulness
+    remarks: tuple[str, ...] = ()
 
 
 @functools.lru_cache(maxsize=64)
@@ -127,27 +132,23 @@ def plan(problem: Problem, data: Any, ball: Ball, kappa: float, tau: float) -> P
         third, missing = _third(problem, y, ball)
         envelope, method, certified, M = _choose(problem, y, ball, trajectory, local, priors, third, kappa, tau)
         stacked = jax.tree.map(lambda *v: jnp.asarray(np.stack(v)), *envelope)
-    total_variation = tuple(float((1 - 1 / v) ** ATTEMPTS) for v in M) if certified else None
-    answer = Faithfulness(method, certified, tuple(float(v) for v in M), total_variation)
-    _warn(answer, missing)
-    return Plan(y, ball, stacked, trajectory, answer)
+    answer = Faithfulness(method, certified, tuple(float(v) for v in M))
+    remarks = _remarks(answer, missing)
+    for remark in remarks:
+        warnings.warn(remark, Warning, stacklevel=2)
+    return Plan(y, ball, stacked, trajectory, answer, remarks)
 
 
-def _warn(known: Faithfulness, missing: str) -> None:
-    if known.total_variation is None:
-        warnings.warn(
-            f"the Gibbs law is drawn with a third derivative that was sampled, not proved: {missing}",
-            Warning,
-            stacklevel=2,
-        )
-    elif not known.reached:
-        warnings.warn(beyond_reach(known), Warning, stacklevel=2)
+def _remarks(known: Faithfulness, missing: str) -> tuple[str, ...]:
+    if not known.certified:
+        return (f"the Gibbs law is drawn with a third derivative that was sampled, not proved: {missing}",)
+    return () if known.reached else (beyond_reach(known),)
 
 
 def beyond_reach(known: Faithfulness) -> str:
     return (
-        f"the Gibbs law can't be drawn within a total variation of {TOTAL_VARIATION:g}: one draw in {max(known.M):.2g} "
-        f"is kept and {ATTEMPTS} are allowed; choose a smaller diameter, radius or tau, or another s"
+        f"the Gibbs law can't be drawn: one draw in {max(known.M):.2g} is kept and a run may take {ATTEMPTS}, so that "
+        f"more than {GIVEN_UP:g} of them would be given up; choose a smaller diameter, radius or tau, or another s"
     )
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import chi2
 
-ATTEMPTS = 1 << 15  # draws a run may take before it is given up, as NaN
+ATTEMPTS = 1 << 15  # draws a run may have tested at a step before it is given up, as NaN
 
 
 class Ball(NamedTuple):
@@ -102,7 +102,8 @@ def keep(cost: Callable[[Any], Any], envelope: Any, ball: Ball, m: Any, key: Any
 
     Where the envelope knows its slack, all runs draw once, and most are kept at a glance: J is at most lower + slack.
     The others go in small batches of a fixed size through the full test: what waits is evaluated, what is refused
-    draws again. Without a slack there is nothing to wait for: a batch draws and is tested.
+    draws again. Without a slack there is nothing to wait for: a batch draws and is tested. Tests are counted run by
+    run, so that one that is given up takes nothing from the others.
     """
     runs = m.shape[1]
     size = min(runs, max(runs // envelope.pending, 64))
@@ -124,8 +125,8 @@ def keep(cost: Callable[[Any], Any], envelope: Any, ball: Ball, m: Any, key: Any
         z, lower, u, pending = m, m[0], m[0], ~lost
 
     def look(state: Any) -> Any:
-        z, lower, u, pending, key, count = state
-        at = jnp.nonzero(pending, size=size, fill_value=runs)[0]
+        z, lower, u, pending, tests, key = state
+        at = jnp.nonzero(pending & (tests < ATTEMPTS), size=size, fill_value=runs)[0]
         now, key = jax.random.split(key)
         fresh, fresh_u = drawn(m.at[:, at].get(mode="clip"), now)
         waiting = (v.at[..., at].get(mode="clip") for v in (z, lower, u))
@@ -137,11 +138,10 @@ def keep(cost: Callable[[Any], Any], envelope: Any, ball: Ball, m: Any, key: Any
             lower.at[at].set(jnp.where(kept, lower_at, fresh.lower), mode="drop"),
             u.at[at].set(jnp.where(kept, u_at, fresh_u), mode="drop"),
             pending.at[at].set(~done, mode="drop"),
+            tests.at[at].add(1, mode="drop"),
             key,
-            count + 1,
         )
 
-    most = ATTEMPTS * (runs // size)
-    state = (z, lower, u, pending, key, 0)
-    state = jax.lax.while_loop(lambda s: jnp.any(s[3]) & (s[-1] < most), look, state)
+    state = (z, lower, u, pending, jnp.zeros(runs, jnp.int32), key)
+    state = jax.lax.while_loop(lambda s: jnp.any(s[3] & (s[4] < ATTEMPTS)), look, state)
     return jnp.where(state[3] | lost, jnp.nan, state[0])

@@ -146,6 +146,10 @@ class W2MHE:
         with wide():
             return known.faithfulness._replace(modes=count_modes(self.problem, known, self.tau))
 
+    def remarks(self, data: Any) -> tuple[str, ...]:
+        """What a report on this data set has to say beside its numbers."""
+        return self._plan(data).remarks
+
     def _plan(self, data: Any) -> Plan:
         with wide():
             array = np.ascontiguousarray(recorded(self.system, data, int(self.window) + 1))
@@ -180,7 +184,7 @@ def _planned(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> Plan:
     if not np.isfinite(trajectory).all():
         raise InputError("found NaN or infinity in f or h near an estimate; expected finite numbers; mend f or h")
     steps = len(rows)
-    return Plan(rows, ball, None, trajectory, Faithfulness("direct", True, (1.0,) * steps, (0.0,) * steps))
+    return Plan(rows, ball, None, trajectory, Faithfulness("direct", True, (1.0,) * steps))
 
 
 @functools.partial(jax.jit, static_argnames=("runs", "states", "released"))
