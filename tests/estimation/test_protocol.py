@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
+from dpverify import estimation
 from dpverify.estimation import (
     KLMHE,
     W2MHE,
@@ -47,6 +48,18 @@ MECHANISMS = {
     "perturbed W2-MHE": (InputPerturbed(W2MHE(SYSTEM, 5, 1.0, 1.4e-5), 0.944), FIRST, 4),
     "perturbed Kalman": (InputPerturbed(PrivateKalman(LINEAR, 0.0), 0.944), SEEN, 9),
 }
+
+
+def test_no_mechanism_is_left_out():
+    public = {name for name in estimation.__all__ if hasattr(getattr(estimation, name), "block")}
+    assert public == {type(mechanism).__name__ for mechanism, _, _ in MECHANISMS.values()}
+
+
+def test_numpys_whole_numbers_are_whole_numbers():
+    five = np.int64(5)
+    same = W2MHE(SYSTEM, five, 0.8, 1.4e-5), KLMHE(SYSTEM, five, 0.8, particles=32), PrivateEKF(SYSTEM, 0.98, five)
+    assert same == tuple(MECHANISMS[name][0] for name in ("W2-MHE", "KL-MHE", "private EKF"))
+    assert all(type(mechanism.window) is int for mechanism in (*same, PrivateKalman(LINEAR, 0.1, window=five)))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -76,7 +76,7 @@ def test_what_has_no_theory_is_refused():
         sufficient_epsilon(W2MHE(SYSTEM, 5, 0.8, 1.4e-5, support="wide", radius=1.0), 10, 3)
     with pytest.raises(InputError, match="support moves"):
         gibbs_epsilon_within(W2MHE(SYSTEM, 5, 0.8, 1.4e-5, law="blend"), 10, 3)
-    with pytest.raises(InputError, match="found s 2"):
+    with pytest.raises(InputError, match="s: found 2"):
         w2mhe_epsilon(2, 1.0, 1.0, 1.0, 1.0, 1)
     with pytest.raises(InputError, match="negative"):
         w2mhe_epsilon(0.5, 1.0, -1.0, 1.0, 1.0, 1)

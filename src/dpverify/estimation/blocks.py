@@ -1,4 +1,4 @@
-"""What every mechanism of this room does at its door: how many runs a block has, and a look at the data."""
+"""What every mechanism of this room does at its door: how many runs a block has, and a look at settings and data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.estimation.system import System
+
+NUMBERS = (int, float, np.integer, np.floating)
 
 
 def device_block() -> int:
@@ -45,10 +47,39 @@ def recorded(system: System, data: Any, least: int = 1) -> Any:
 
 def share(name: str, value: Any, above: bool = False) -> None:
     """Refuses what is no number in [0, 1] (`above`: in (0, 1])."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, NUMBERS) and not isinstance(value, bool)
     if not (number and 0 <= value <= 1 and (value > 0 or not above)):
         least = "above 0, up to 1" if above else "from 0 to 1"
         raise InputError(f"{name}: found {value!r}; expected a number {least} (1: no noise)")
+
+
+def whole(name: str, value: Any, least: int = 0) -> int:
+    """A whole number from `least` up, NumPy's too."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name}: found {value!r}; expected a whole number from {least} up")
+    return int(value)
+
+
+def positive(name: str, value: Any, what: str) -> None:
+    if not (isinstance(value, NUMBERS) and 0 < value < np.inf):
+        raise InputError(f"{name}: found {value!r}; expected a positive number, {what}")
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name}: found {value!r}; expected " + " or ".join(f'"{word}"' for word in allowed))
+
+
+def measurement_weights(system: System, stated: Any) -> tuple[float, ...]:
+    """One number for each measurement, on its squared residual; None: all 1."""
+    number = system.measurements
+    try:
+        weights = tuple(float(w) for w in np.ravel(np.ones(number) if stated is None else stated))
+    except (TypeError, ValueError):
+        weights = ()
+    if len(weights) != number or not all(0 <= w < np.inf for w in weights):
+        raise InputError(f"weights: found {stated!r}; expected {number} numbers from 0 up, one for each measurement")
+    return weights
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -39,11 +39,11 @@ class Problem(NamedTuple):
     system: System
     window: int
     span: str
-    weights: tuple[float, ...] | None
+    weights: tuple[float, ...]
 
     @property
     def table(self) -> np.ndarray:
-        return window_weights(self.system, self.window, self.span, self.weights)
+        return window_weights(self.window, self.span, self.weights)
 
 
 class Faithfulness(NamedTuple):

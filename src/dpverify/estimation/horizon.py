@@ -18,9 +18,9 @@ from dpverify.estimation.system import System
 SPANS = ("closed", "open")
 
 
-def window_weights(system: System, window: int, span: str, weights: Any) -> np.ndarray:
+def window_weights(window: int, span: str, weights: tuple[float, ...]) -> np.ndarray:
     """(window + 1, measurements); the open window leaves out j = 0."""
-    table = np.ones((window + 1, system.measurements)) * (1.0 if weights is None else np.asarray(weights, float))
+    table = np.tile(weights, (window + 1, 1))
     if span == "open":
         table[0] = 0.0
     return table

@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtr
 
 from dpverify.arrays import wide
 from dpverify.errors import InputError
-from dpverify.estimation.blocks import device_block, finite_estimate, recorded, share
+from dpverify.estimation.blocks import NUMBERS, device_block, finite_estimate, one_of, recorded, share, whole
 from dpverify.estimation.small import posterior
 from dpverify.estimation.system import System
 from dpverify.mechanism import jax_key
@@ -64,8 +64,7 @@ class PrivateEKF:
 
     def __post_init__(self) -> None:
         share("s_hat", self.s_hat, above=True)
-        if not (isinstance(self.window, int) and self.window >= 0):
-            raise InputError(f"window: found {self.window!r}; expected a whole number from 0 up")
+        object.__setattr__(self, "window", whole("window", self.window))
         system, n = self.system, self.system.states
         known = {
             "process": covariance(self.process, system.disturbance.variance, n, "process"),
@@ -175,11 +174,10 @@ class PrivateKalman:
     def __post_init__(self) -> None:
         if self.system.A is None or self.system.C is None:
             raise InputError("found a system without A or C; expected a linear one; state both, or use PrivateEKF")
-        if not (isinstance(self.scale, (int, float)) and 0 <= self.scale < np.inf):
+        if not (isinstance(self.scale, NUMBERS) and 0 <= self.scale < np.inf):
             raise InputError(f"scale: found {self.scale!r}; expected a standard deviation, a number from 0 up")
-        if self.where not in ("output", "input"):
-            raise InputError(f'where: found {self.where!r}; expected "output" or "input"')
-        for name in ("process", "measurement", "initial"):
+        one_of("where", self.where, ("output", "input"))
+        for name in ("window", "process", "measurement", "initial"):
             object.__setattr__(self, name, getattr(self.filter, name))
 
     @functools.cached_property

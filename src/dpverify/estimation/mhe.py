@@ -18,7 +18,7 @@ import numpy as np
 
 from dpverify.arrays import wide
 from dpverify.errors import InputError
-from dpverify.estimation.blocks import device_block, recorded
+from dpverify.estimation.blocks import device_block, measurement_weights, one_of, positive, recorded, share, whole
 from dpverify.estimation.faithful import Faithfulness, Plan, Problem, beyond_reach, count_modes, jitted_estimates, plan
 from dpverify.estimation.gibbs import Ball, keep
 from dpverify.estimation.horizon import SPANS, estimates, stage_cost, windows
@@ -53,36 +53,23 @@ class W2MHE:
     name: str = "W2-MHE"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.window, int | np.integer) or self.window < 0:
-            raise InputError(f"found window {self.window!r}; expected a whole number of steps, 0 or more")
-        if not 0 <= self.s <= 1:
-            raise InputError(f"found s {self.s}; expected 0 (pure chance) to 1 (deterministic)")
-        if not 0 < self.tau < np.inf:
-            raise InputError(f"found tau {self.tau}; expected a positive number; smaller trusts the prediction more")
-        for name, found, allowed in (("law", self.law, LAWS), ("span", self.span, SPANS)):
-            if found not in allowed:
-                raise InputError(f'found {name} {found!r}; expected "{allowed[0]}" or "{allowed[1]}"')
-        if self.weights is not None:
-            weights = tuple(float(w) for w in np.ravel(self.weights))
-            if len(weights) != self.system.measurements or not all(0 <= w < np.inf for w in weights):
-                raise InputError(
-                    f"found weights {weights}; expected {self.system.measurements} numbers, 0 or more, one for each "
-                    "measurement"
-                )
-            object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "window", whole("window", self.window))
+        object.__setattr__(self, "weights", measurement_weights(self.system, self.weights))
+        share("s", self.s)
+        positive("tau", self.tau, "the smaller, the more the prediction is trusted")
+        one_of("law", self.law, LAWS)
+        one_of("span", self.span, SPANS)
+        one_of("support", self.support, ("theorem", "wide"))
         self._check_support()
 
     def _check_support(self) -> None:
         if self.support == "wide":
-            if self.radius is None or not 0 < self.radius < np.inf:
-                raise InputError(f'found radius {self.radius}; expected support="wide" to state one, a positive number')
-        elif self.support != "theorem":
-            raise InputError(f'found support {self.support!r}; expected "theorem" or "wide"')
-        elif self.radius is not None:
+            positive("radius", self.radius, 'which support="wide" has to state')
+            return
+        positive("diameter", self.diameter, "that of K_0")
+        if self.radius is not None:
             raise InputError('found a radius with the theorem\'s support; expected support="wide" with it, or diameter')
-        elif not 0 < self.diameter < np.inf:
-            raise InputError(f"found diameter {self.diameter}; expected a positive number, that of K_0")
-        elif self.system.lipschitz is None or not 0 < self.system.lipschitz < np.inf:
+        if self.system.lipschitz is None or not 0 < self.system.lipschitz < np.inf:
             raise InputError(
                 f"found c_f {self.system.lipschitz}; expected a positive Lipschitz constant of f, by which K_k grows; "
                 'state System(lipschitz=...), mend a singular A, or take support="wide"'
@@ -94,7 +81,8 @@ class W2MHE:
 
     @property
     def problem(self) -> Problem:
-        return Problem(self.system, int(self.window), self.span, self.weights)
+        assert self.weights is not None
+        return Problem(self.system, self.window, self.span, self.weights)
 
     @property
     def kappa(self) -> float:
@@ -120,13 +108,13 @@ class W2MHE:
     def estimate(self, data: Any) -> Any:
         """The released estimates at s = 1, (K, d): pure JAX, can be vmapped over data."""
         solve = estimates(self.system, self.problem.table, self._shape)
-        return solve(windows(data, int(self.window)), self.tau, *self._constant_sets(data))[:, self._released]
+        return solve(windows(data, self.window), self.tau, *self._constant_sets(data))[:, self._released]
 
     def near(self, data: Any) -> Callable[[Any], Any]:
         """`estimate`, made faster for data sets near this one."""
         solve = estimates_near(self.system, self.problem.table, self._shape)
-        trajectory = solve(windows(data, int(self.window)), self.tau, *self._constant_sets(data))
-        return lambda other: trajectory(windows(other, int(self.window)))[:, self._released]
+        trajectory = solve(windows(data, self.window), self.tau, *self._constant_sets(data))
+        return lambda other: trajectory(windows(other, self.window))[:, self._released]
 
     @property
     def _shape(self) -> str:
@@ -138,7 +126,7 @@ class W2MHE:
 
     def _constant_sets(self, data: Any) -> Ball:
         with jax.ensure_compile_time_eval():  # the sets do not depend on the data, only on their number
-            return self.sets(len(data) - int(self.window))
+            return self.sets(len(data) - self.window)
 
     def faithfulness(self, data: Any) -> Faithfulness:
         """What is certain of the sampler for this data set."""
@@ -152,7 +140,7 @@ class W2MHE:
 
     def _plan(self, data: Any) -> Plan:
         with wide():
-            array = np.ascontiguousarray(recorded(self.system, data, int(self.window) + 1))
+            array = np.ascontiguousarray(recorded(self.system, data, self.window + 1))
         return _planned(self, array.shape, array.tobytes())
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
@@ -175,7 +163,7 @@ class W2MHE:
 @functools.lru_cache(maxsize=64)
 def _planned(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> Plan:
     y = np.frombuffer(data).reshape(shape)
-    ball = mechanism.sets(len(y) - int(mechanism.window))
+    ball = mechanism.sets(len(y) - mechanism.window)
     if mechanism.law == "gibbs" and 0 < mechanism.s < 1:
         return plan(mechanism.problem, y, ball, mechanism.kappa, mechanism.tau)
     with wide():

@@ -18,7 +18,8 @@ import numpy as np
 
 from dpverify.arrays import wide
 from dpverify.errors import InputError
-from dpverify.estimation.blocks import device_block, recorded, share
+from dpverify.estimation.blocks import device_block, measurement_weights, one_of, positive, recorded, share, whole
+from dpverify.estimation.horizon import SPANS
 from dpverify.estimation.small import log_volume
 from dpverify.estimation.system import System
 from dpverify.mechanism import jax_key
@@ -47,18 +48,11 @@ class KLMHE:
 
     def __post_init__(self) -> None:
         share("s", self.s)
-        for name, least in (("window", 0), ("particles", 1)):
-            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= least):
-                raise InputError(f"{name}: found {getattr(self, name)!r}; expected a whole number from {least} up")
-        if self.span not in ("closed", "open"):
-            raise InputError(f'span: found {self.span!r}; expected "closed" or "open"')
-        if not 0 < self.diameter < np.inf:
-            raise InputError(f"diameter: found {self.diameter!r}; expected that of K_0, a positive number")
-        number = self.system.measurements
-        weights = tuple(float(w) for w in np.ravel(np.ones(number) if self.weights is None else self.weights))
-        if len(weights) != number or not all(0 <= w < np.inf for w in weights):
-            raise InputError(f"weights: found {weights}; expected {number} numbers from 0 up, one for each measurement")
-        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "window", whole("window", self.window))
+        object.__setattr__(self, "particles", whole("particles", self.particles, 1))
+        object.__setattr__(self, "weights", measurement_weights(self.system, self.weights))
+        one_of("span", self.span, SPANS)
+        positive("diameter", self.diameter, "that of K_0")
         if self.system.A is not None and np.linalg.matrix_rank(np.asarray(self.system.A)) < self.system.states:
             raise InputError(
                 "found a singular A; expected an invertible step, or the law has no density to be tempered"

@@ -52,7 +52,7 @@ class InputPerturbed:
     be stated: a number, variances, or a matrix.
     """
 
-    estimator: Any
+    estimator: Estimator
     s_bar: float | None = None
     _: KW_ONLY
     covariance: Any = None

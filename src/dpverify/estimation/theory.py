@@ -13,7 +13,7 @@ import numpy as np
 
 from dpverify.arrays import wide
 from dpverify.errors import InputError
-from dpverify.estimation.blocks import recorded
+from dpverify.estimation.blocks import recorded, share
 from dpverify.estimation.bounds import Jet, measured
 from dpverify.estimation.gibbs import Ball
 from dpverify.estimation.intervals import Interval, NoBound
@@ -27,8 +27,7 @@ def w2mhe_lipschitz(c_f: float, window: int, c_h: float = 100.0) -> float:
 
 def w2mhe_epsilon(s: float, lipschitz: float, c_f: float, diameter: float, distance: float, steps: int) -> float:
     """The paper's sufficient epsilon: s/(1-s) l diam(K_0) c_f^steps d, with steps = T - N + 1."""
-    if not 0 <= s <= 1:
-        raise InputError(f"found s {s}; expected 0 to 1")
+    share("s", s)
     if min(lipschitz, c_f, diameter, distance, steps) < 0:
         raise InputError("found a negative constant; expected lipschitz, c_f, diameter, distance and steps >= 0")
     return np.inf if s == 1 else s / (1 - s) * lipschitz * diameter * c_f**steps * distance
@@ -42,7 +41,7 @@ def sufficient_epsilon(mechanism: W2MHE, distance: float, steps: int, c_h: float
             f'found support "{mechanism.support}"; expected the theorem\'s sets K_k, for which alone it has a value; '
             'take support="theorem", or gibbs_epsilon, which holds for any K_k'
         )
-    lipschitz = w2mhe_lipschitz(c_f, int(mechanism.window), c_h)
+    lipschitz = w2mhe_lipschitz(c_f, mechanism.window, c_h)
     return w2mhe_epsilon(mechanism.s, lipschitz, c_f, mechanism.diameter, distance, steps)
 
 
@@ -53,11 +52,11 @@ def gibbs_epsilon(mechanism: W2MHE, first: Any, second: Any) -> float:
     bend sharply in it.
     """
     with wide():
-        least = int(mechanism.window) + 1
+        least = mechanism.window + 1
         y1, y2 = (np.asarray(recorded(mechanism.system, y, least)) for y in (first, second))
     if y1.shape != y2.shape:
         raise InputError(f"found data of shapes {y1.shape} and {y2.shape}; expected the same number of steps")
-    ball, jets = _slopes(mechanism, len(y1) - int(mechanism.window))
+    ball, jets = _slopes(mechanism, len(y1) - mechanism.window)
     slope = Interval(np.zeros_like(ball.centre), np.zeros_like(ball.centre))
     for j, (jet, w) in enumerate(zip(jets, mechanism.problem.table, strict=True)):
         pull = w * (y1 - y2)[j : j + len(ball.radius)]
@@ -92,7 +91,7 @@ def _slopes(mechanism: W2MHE, steps: int) -> tuple[Ball, list[Jet]]:
     ball = mechanism.sets(steps)
     box = Interval(ball.centre - ball.radius[:, None], ball.centre + ball.radius[:, None])
     try:
-        return ball, measured(mechanism.system, int(mechanism.window), box)
+        return ball, measured(mechanism.system, mechanism.window, box)
     except NoBound as unknown:
         raise InputError(
             f"found the operation {unknown} in f or h; expected ones with interval bounds; write f and h with "
