@@ -103,7 +103,7 @@ def test_a_linear_system_has_its_closed_form():
     assert np.abs(error).max() < 4.5  # 8 means: exceeded with probability 6e-5
     scale = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)) + covariance**2)
     assert (np.abs(np.cov(z.T) - covariance) / (scale / np.sqrt(runs))).max() < 5.0  # 36 entries: 2e-5
-    assert max(mechanism.faithfulness(data).M) < 1.01
+    assert max(mechanism._plan(data).faithfulness.M) < 1.01
 
 
 def test_every_draw_lies_above_the_envelope_and_below_its_slack():
@@ -114,15 +114,19 @@ def test_every_draw_lies_above_the_envelope_and_below_its_slack():
     known = mechanism._plan(data)
     with wide():
         cost = stage_cost(system, mechanism.problem.table)
+
+        @jax.jit
+        def drawn(step, prior, y, key):
+            wide_kappa = 100.0  # far beyond the law: draws all over the ball
+            spread = step._replace(root=step.root * np.sqrt(wide_kappa / mechanism.kappa))
+            draw = spread.draw(jnp.tile(prior[:, None], 2000), key, mechanism.kappa, mechanism.tau)
+            return draw, jax.vmap(cost, in_axes=(1, None))(draw.z, y) - draw.lower
+
         for k in range(4):
             step = jax.tree.map(lambda v, k=k: v[k], known.envelope)
-            wide_kappa = 100.0  # far beyond the law: draws all over the ball
-            prior = jnp.tile(jnp.asarray(known.trajectory[k])[:, None], 2000)
-            draw = step._replace(root=step.root * np.sqrt(wide_kappa / mechanism.kappa)).draw(
-                prior, jax.random.key(k), mechanism.kappa, mechanism.tau
-            )
+            draw, gap = drawn(step, known.trajectory[k], known.y[k], jax.random.key(k))
             inside = np.linalg.norm(np.asarray(draw.z).T - known.ball.centre[k], axis=1) <= known.ball.radius[k]
-            gap = np.asarray(jax.vmap(lambda z, k=k: cost(z, known.y[k]), in_axes=1)(draw.z) - draw.lower)[inside]
+            gap = np.asarray(gap)[inside]
             assert inside.sum() > 50
             assert gap.min() >= -1e-9
             assert (gap <= np.asarray(draw.slack)[inside] + 1e-9).all()

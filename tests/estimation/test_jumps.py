@@ -107,7 +107,7 @@ def test_a_norm_keeps_its_bound_where_it_is_0_and_nan_decides_nothing():
             enclose(coarse, lo, hi)
 
 
-@pytest.mark.parametrize(("h", "states"), [(truth_value, 1), (in_range, 2)])
+@pytest.mark.parametrize(("h", "states"), [pytest.param(truth_value, 1, marks=pytest.mark.slow), (in_range, 2)])
 def test_the_law_across_a_jump_is_still_drawn_as_it_is(h, states):
     """With no bounds it is one cell and J >= 0. A Taylor polynomial would stay on the near side of the jump."""
     known, data, runs = mechanism(h, states=states), np.array([[3.0]]), 1 << 13

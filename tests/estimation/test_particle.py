@@ -46,7 +46,7 @@ def test_the_law_is_the_closed_form(s):
 
 
 def test_at_s_0_it_is_uniform_on_the_moved_set():
-    mechanism = KLMHE(SYSTEM, 1, 0.0, particles=64, diameter=2 * RADIUS)
+    mechanism = KLMHE(SYSTEM, 1, 0.0, particles=PARTICLES, diameter=2 * RADIUS)
     samples = sample(mechanism)
     for k in range(4):
         moved = uniform(A**k * (0.3 - RADIUS), A**k * 2 * RADIUS)

@@ -60,9 +60,3 @@ def test_noise_through_a_linear_filter_has_the_closed_law():
     assert kstest((off @ np.linalg.inv(law) * off).sum(1), chi2(8).cdf).pvalue > 1e-3
     other = G @ np.kron(np.eye(4), InputPerturbed(estimator, 0.9, seed=4).of_one_step) @ G.T
     assert kstest((off @ np.linalg.inv(other) * off).sum(1), chi2(8).cdf).pvalue < 1e-3  # another seed, another law
-
-
-def test_without_noise_it_is_the_estimator_at_s_1():
-    runs = np.asarray(InputPerturbed(MHE, 1.0)(DATA, 24, np.random.default_rng(0)))
-    assert np.abs(runs - MHE.deterministic(DATA)[:, :2]).max() < 1e-9
-    assert np.array_equal(MHE(DATA, 1, np.random.default_rng(0))[0], MHE.deterministic(DATA)[:, :2])

@@ -86,6 +86,13 @@ def test_a_mechanism_keeps_the_protocol(name):
         assert "\n" not in str(refused.value)
 
 
+def test_without_noise_a_perturbed_estimator_is_the_one_at_s_1():
+    mhe = MECHANISMS["perturbed W2-MHE"][0].estimator
+    runs = np.asarray(InputPerturbed(mhe, 1.0)(FIRST, RUNS, np.random.default_rng(0)))
+    assert np.abs(runs - mhe.deterministic(FIRST)[:, :2]).max() < 1e-9
+    assert np.array_equal(mhe(FIRST, 1, np.random.default_rng(0))[0], mhe.deterministic(FIRST)[:, :2])
+
+
 @pytest.mark.slow
 def test_blocks_may_be_drawn_in_two_threads():
     """Batched LAPACK calls from two threads lock each other out; in a process of its own, so that it can be ended."""

@@ -92,9 +92,7 @@ class KLMHE:
         """How many equally weighted particles one run's are worth, at each step; below about 20, take more of them."""
         with wide():
             y = recorded(self.system, data, self.window + 1)
-            starts = _starts(self, jax_key(rng))
-            weights = np.asarray(jax.nn.softmax(self.log_weights(starts, y, self.s)[1], axis=1))
-        return 1 / np.square(weights).sum(1)
+            return np.asarray(_effective(replace(self, s=1.0, name=""), self.s, y, jax_key(rng)))
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
         with wide():
@@ -120,6 +118,12 @@ def _starts(mhe: KLMHE, key: Any) -> Any:
 @functools.partial(jax.jit, static_argnums=0)
 def _is_finite(mhe: KLMHE, data: Any) -> Any:
     return jnp.isfinite(mhe.log_weights(jnp.asarray(mhe.system.start)[None], data, 1.0)[1]).all()
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _effective(mhe: KLMHE, s: Any, data: Any, key: Any) -> Any:
+    weights = jax.nn.softmax(mhe.log_weights(_starts(mhe, key), data, s)[1], axis=1)
+    return 1 / jnp.square(weights).sum(1)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
