@@ -6,7 +6,7 @@ Not in a run that has the long tests too: that one compiles as a user's does.
 import jax
 import pytest
 
-DRAWS_MANY = {"test_gibbs", "test_kalman"}
+DRAWS_MANY = {"test_gibbs"}
 
 
 @pytest.fixture(autouse=True, scope="module")

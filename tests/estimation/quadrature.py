@@ -35,6 +35,14 @@ def saturating(x):
     return 2 * jnp.tanh(x)
 
 
+def rounded(x):
+    return x + 0.05 * jnp.round(x)
+
+
+def clipped(x):
+    return jnp.clip(x, -2.0, 2.0)
+
+
 QUADRATIC = System(f=stay, h=straight, start=(0.1, -0.1), lipschitz=1.0)
 BANANA = System(f=stay, h=bent, start=(0.0, 0.0), lipschitz=1.0)
 TWO_MODES = System(f=stay, h=squared, start=(0.0,), lipschitz=1.0)
