@@ -1,6 +1,6 @@
 """The estimators of the paper, and what to build one's own with. Needs JAX: `pip install dpverify[estimation]`."""
 
-from dpverify.estimation import theory
+import dpverify.estimation.theory as theory
 from dpverify.estimation.kalman import GaussianTruth, PrivateEKF, PrivateKalman
 from dpverify.estimation.laws import Law, Normal, TruncatedMixture, Uniform
 from dpverify.estimation.mhe import W2MHE

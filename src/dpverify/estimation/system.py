@@ -6,6 +6,7 @@ written with `jax.numpy` will do; Jacobians are found by automatic differentiati
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -195,20 +196,26 @@ def simulate(
 ) -> Recording:
     """One run of the system itself over k = 0..steps, from `start` (None: drawn from the initial law)."""
     with wide():
-        first, w, v = jax.random.split(jax_key(rng), 3)
-        drawn = jnp.asarray(system.start) + system.initial.sample(first, (system.states,))
-        x_0 = drawn if start is None else jnp.asarray(start, drawn.dtype)
-        disturbances = system.disturbance.sample(w, (steps, system.states))
-
-        def step(x: Any, w_k: Any) -> tuple[Any, Any]:
-            after = system.f(x) + w_k
-            return after, after
-
-        _, later = jax.lax.scan(step, x_0, disturbances)
-        states = jnp.concatenate([x_0[None], later])
-        noise = system.noise.sample(v, (steps + 1, system.measurements))
-        data = jax.vmap(system.h)(states) + noise
+        x_0 = jnp.asarray(system.start if start is None else start, float)
+        states, noise = _simulated(system, jax_key(rng), steps, x_0, start is None)
+        data = jax.vmap(system.h)(states) + noise  # by itself: rounded as it is for another h of the same states
         return Recording(np.asarray(states), np.asarray(noise), np.asarray(data))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _simulated(system: System, key: Any, steps: int, start: Any, spread: Any) -> tuple[Any, Any]:
+    """States and noise; `spread` says whether the initial law is added to the start."""
+    first, w, v = jax.random.split(key, 3)
+    x_0 = start + jnp.where(spread, system.initial.sample(first, (system.states,)), 0.0)
+    disturbances = system.disturbance.sample(w, (steps, system.states))
+
+    def step(x: Any, w_k: Any) -> tuple[Any, Any]:
+        after = system.f(x) + w_k
+        return after, after
+
+    _, later = jax.lax.scan(step, x_0, disturbances)
+    states = jnp.concatenate([x_0[None], later])
+    return states, system.noise.sample(v, (steps + 1, system.measurements))
 
 
 def adjacent_pair(
