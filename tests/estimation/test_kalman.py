@@ -161,6 +161,8 @@ def test_the_length_decides_and_its_limits_are_plain():
     shift = (output.first - output.second).ravel()
     assert output.mu == pytest.approx(np.linalg.norm(shift) / 0.25)
     assert input_.mu <= 0.1 / 0.25 + 1e-12  # what the filter makes of noisy data can't tell more than the data
+    assert output.delta(output.epsilon(0.01)) == pytest.approx(0.01)
+    assert (output.epsilon(0.0), output.epsilon(1.0)) == (np.inf, 0.0)
     assert PrivateKalman(TRACK, 0.25).truth(FIRST, FIRST).delta(0.0) == 0.0
     assert PrivateKalman(TRACK, 0.0).truth(FIRST, SECOND).delta(9.0) == 1.0
     truth = GaussianTruth(FIRST, SECOND, np.eye(1), 1.0)

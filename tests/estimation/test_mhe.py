@@ -64,6 +64,8 @@ def test_far_data_are_projected_onto_the_sets():
     away = mechanism.deterministic(DATA + 20.0) - ball.centre
     np.testing.assert_allclose(np.linalg.norm(away, axis=1), ball.radius, rtol=1e-12)
     np.testing.assert_allclose(2 * ball.radius, 0.1 * SYSTEM.lipschitz ** np.arange(4))
+    assert "edge of K_k" in mechanism.remarks(DATA + 20.0)[-1]
+    assert W2MHE(SYSTEM, 5, 1.0, 1e-5).remarks(DATA) == ()
 
 
 def test_no_weight_on_the_cost_is_uniform_on_the_ball():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpverify.errors import InputError
-from dpverify.estimation import adjacent_pair, adjacent_recordings, oscillator
+from dpverify.estimation import System, adjacent_pair, adjacent_recordings, oscillator
 
 SYSTEM = oscillator()
 
@@ -47,3 +47,9 @@ def test_what_can_not_be_moved_is_refused():
         adjacent_pair(SYSTEM, SYSTEM.h, 10, 1.0, np.random.default_rng(0))
     with pytest.raises(InputError, match="no turn of sensor 0"):
         adjacent_pair(SYSTEM, SYSTEM.h, 0, 1e4, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("law", ["disturbance", "noise", "initial"])
+def test_a_number_in_place_of_a_law_is_named(law):
+    with pytest.raises(InputError, match=rf"{law}: found 0.1; expected a law; Normal\(0.1\)"):
+        System(A=[[1.0]], C=[[1.0]], start=(0.0,), **{law: 0.1})

@@ -41,7 +41,10 @@ def recorded(system: System, data: Any, least: int = 1) -> Any:
             f"data: found {len(array)} steps; expected at least {least}; record longer or shorten the window"
         )
     if not np.isfinite(array).all():
-        raise InputError("data: found NaN or infinity; expected finite measurements; leave such steps out beforehand")
+        raise InputError(
+            "data: found NaN or infinity; expected finite measurements; fill such readings in, or cut the recording "
+            "before the first"
+        )
     return jnp.asarray(array)
 
 

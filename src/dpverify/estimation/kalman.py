@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from dpverify.arrays import wide
@@ -152,6 +153,16 @@ class GaussianTruth(NamedTuple):
             return float(self.mu > 0)
         a, b = self.mu / 2, epsilon / self.mu
         return float(ndtr(a - b) - np.exp(epsilon + log_ndtr(-a - b)))
+
+    def epsilon(self, delta: float) -> float:
+        """The exact epsilon at this delta; infinite at delta 0, as for all Gaussians that differ."""
+        if self.delta(0.0) <= delta:
+            return 0.0
+        if delta <= 0 or self.mu == np.inf:
+            return np.inf
+        most = self.mu**2 / 2 + self.mu * 40
+        found: Any = brentq(lambda e: self.delta(e) - delta, 0.0, most, xtol=1e-12)
+        return float(found)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,10 @@ from dpverify.estimation.system import System
 from dpverify.mechanism import jax_key
 
 LAWS = ("gibbs", "blend")
+EDGE = (
+    "the W2-MHE's estimate lies on the edge of K_k, which holds it back from the data: what was measured is the set's "
+    'privacy as well; a larger diameter=, or support="wide" with a radius=, lets the data speak'
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class W2MHE:
     """The mechanism: data (T + 1, measurements) -> estimates (runs, T + 1 - window, released coordinates).
 
     `window` is N; `span="closed"` lets a step read y_k..y_{k+N}, "open" y_{k+1}..y_{k+N}. `weights`: one number for
-    each measurement, on its squared residual. K_k is centred at f0^k(start): by default the theorem's, of diameter
+    each measurement, on its squared residual (all 1 unless stated: the law of the noise is not used, 1/variance is the
+    usual choice). K_k is centred at f0^k(start): by default the theorem's, of diameter
     `diameter` c_f^k (a ball for gibbs, a cube for blend); with `support="wide"` of the stated `radius` at every step
     (half the diagonal of the cube), for which the theory has no value.
     """
@@ -136,7 +141,13 @@ class W2MHE:
 
     def remarks(self, data: Any) -> tuple[str, ...]:
         """What a report on this data set has to say beside its numbers."""
-        return self._plan(data).remarks
+        known = self._plan(data)
+        ball = known.ball
+        way = known.trajectory - ball.centre
+        out = np.linalg.norm(way, axis=1) if self._shape == "ball" else np.abs(way).max(1) * np.sqrt(way.shape[1])
+        if (out < (1 - 1e-6) * ball.radius).all():
+            return known.remarks
+        return *known.remarks, EDGE
 
     def _plan(self, data: Any) -> Plan:
         with wide():

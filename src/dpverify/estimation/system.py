@@ -105,6 +105,10 @@ class System:
                         f"found neither {map_} nor {matrix}; expected the {letter} of the system; give one"
                     )
                 object.__setattr__(self, map_, Linear.of(getattr(self, matrix)))
+        for law in ("disturbance", "noise", "initial"):
+            if not hasattr(getattr(self, law), "variance"):
+                found = getattr(self, law)
+                raise InputError(f"{law}: found {found!r}; expected a law; Normal({found}) has that standard deviation")
         chosen = range(len(self.start)) if self.released is None else self.released
         object.__setattr__(self, "released", tuple(int(i) for i in chosen))
         if self.lipschitz is None and self.A is not None:
