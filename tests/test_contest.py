@@ -204,13 +204,11 @@ def test_what_can_not_compete_is_refused():
         dpv.search_pairs(laplace, [(ZERO, ONE)], runs=100, settings=dpv.Settings.paper())
 
 
-def test_searching_many_pairs_costs_no_false_alarms():
-    """Best of many trials without a correction is a known fault: here all six pairs have equal laws."""
-    pairs = [(ZERO, ZERO)] * 6
+@pytest.mark.parametrize(("number", "seeds"), [(6, 30), pytest.param(12, 40, marks=pytest.mark.slow)])
+def test_searching_many_pairs_costs_no_false_alarms(number, seeds):
+    """Best of many trials without a correction is a known fault: here all pairs have equal laws."""
+    pairs, runs = [(ZERO, ZERO)] * number, {"runs": 200 * number, "select_runs": 500, "test_runs": 1000}
     alarms = sum(
-        dpv.search_pairs(
-            laplace, pairs, 0, runs=1200, select_runs=500, test_runs=1000, events="union", seed=1000 * s
-        ).report.refuted
-        for s in range(30)
+        dpv.search_pairs(laplace, pairs, 0, events="union", seed=1000 * s, **runs).report.refuted for s in range(seeds)
     )
-    assert alarms <= most(30, 0.05)
+    assert alarms <= most(seeds, 0.05)

@@ -85,9 +85,10 @@ def test_false_alarms_of_the_default_at_the_exact_epsilon(seeds):
     assert rejections(seeds, laplace, ZERO, ONE, 1.0, Settings(**SMALL)) <= most(seeds, 0.05)
 
 
-def test_half_the_noise_is_caught_every_time():
+@pytest.mark.parametrize("seeds", [30, pytest.param(100, marks=pytest.mark.slow)])
+def test_half_the_noise_is_caught_every_time(seeds):
     for settings in (Settings.paper(), Settings(**SMALL)):
-        assert rejections(30, laplace_half_noise, ZERO, ONE, 1.0, settings) == 30
+        assert rejections(seeds, laplace_half_noise, ZERO, ONE, 1.0, settings) == seeds
 
 
 # Outputs of every kind.
