@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.arrays import Counts, occupied
+from dpverify.arrays import Counts, is_plain, occupied
 from dpverify.errors import InputError
 from dpverify.exact import lower_limit
 from dpverify.mechanism import Mechanism, is_seeded
 from dpverify.partition import FIRST, Partition, find_atoms, grid
 from dpverify.region import Region, exact_scenario_size, high_likely_set, scenario_size
-from dpverify.sampling import Source
+from dpverify.sampling import Source, draw
 from dpverify.scores import Levels
 from dpverify.settings import Settings
 from dpverify.statements import OnAllEvents, OnPartition
@@ -111,14 +111,24 @@ def repeats(runs: np.ndarray) -> bool:
     return any(np.array_equal(runs[at : at + 32], head) for at in again)
 
 
-def draw_picture(pilot: list[np.ndarray], region: Region) -> dict[str, Any]:
-    """The region unless it is huge, and some pilot runs of each side; the paper's region draws the first side only."""
+def draw_picture(
+    source: Source, pilot: list[np.ndarray], region: Region, partition: Partition | Levels | None
+) -> dict[str, Any]:
+    """Some runs of each side; the region unless it is huge; the partition where it is not the witness's own.
+
+    The paper's region needs pilot runs of the first side only: then a few of the second are drawn to be seen.
+    """
     number = max(1, min(DRAWN, DRAWN_NUMBERS // pilot[0][0].size))
-    some = [runs[np.isfinite(runs).all(axis=(1, 2))][:number] for runs in pilot]
+    if len(pilot) == 1:
+        blocks = range(-(-number // source.block))
+        pilot = [*pilot, np.concatenate([np.array(draw(source, "pilot", 1, block)) for block in blocks])]
+    first, second = (runs[np.isfinite(runs).all(axis=(1, 2))][:number] for runs in pilot)
+    small = region.A.size <= DRAWN_NUMBERS
     return {
-        "first": some[0],
-        "second": some[1] if len(some) > 1 else None,
-        "region": region if region.A.size <= DRAWN_NUMBERS else None,
+        "first": first,
+        "second": second,
+        "region": region if small else None,
+        "partition": partition if small and partition is not None and is_plain(partition) else None,
     }
 
 

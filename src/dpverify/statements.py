@@ -194,7 +194,7 @@ def answers(
     lower = epsilon_lower_bound(*witness.ordered, m, delta, alpha)
     critical, p_value, thinned = lower, None, None
     if epsilon is not None:
-        thinned = tuple(float(p) for p in p_values(*witness.counts, m, epsilon, _generator(settings, THINNING_KEY)))
+        thinned = thinned_p_values(witness, settings, epsilon)
     if settings.test == "thinned":
         critical = critical_epsilon(*witness.counts, m, alpha, _generator(settings, SWEEP_KEY))
         p_value = min(thinned) if thinned else None
@@ -238,6 +238,12 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
     return p
 
 
+def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
+    """The paper's two p-values of a claim, thinned with a generator of their own: the same whenever they are asked."""
+    first, second = p_values(*witness.counts, witness.runs, epsilon, _generator(settings, THINNING_KEY))
+    return float(first), float(second)
+
+
 def _generator(settings: Settings, key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(key,)))
 
@@ -265,14 +271,17 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
 def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:
     """Columns eps, delta_lower, delta_upper; each column holds as a whole, with its own budget.
 
-    The lower one reads one pair of limits at every epsilon. The epsilons are fixed: chosen from the test runs they
-    would void the upper one.
+    The epsilons are fixed: chosen from the test runs they would void the upper one.
     """
     epsilons = np.array(NODES, float)
+    return {"eps": epsilons, "delta_lower": proved_curve(witness, epsilons), "delta_upper": part.curve(epsilons)}
+
+
+def proved_curve(witness: Witness, epsilons: np.ndarray) -> np.ndarray:
+    """Lower bounds on delta that hold at all epsilons together: one pair of limits, read at every epsilon."""
     c1, c2 = witness.ordered
     p1, p2 = lower_limit(c1, witness.runs, witness.alpha / 2), upper_limit(c2, witness.runs, witness.alpha / 2)
-    lower = np.maximum(p1 - np.exp(epsilons) * p2, 0.0)
-    return {"eps": epsilons, "delta_lower": lower, "delta_upper": part.curve(epsilons)}
+    return np.maximum(p1 - np.exp(epsilons) * p2, 0.0)
 
 
 def shares(witness: Witness) -> str:

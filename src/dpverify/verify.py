@@ -107,7 +107,7 @@ def verify(
             on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
             witness=witness,
             error=tested.error,
-            picture=draw_picture(pilot, region),
+            picture=draw_picture(source, pilot, region, None if partition is event.partition else partition),
             settings=settings,
             name=name_of(mechanism),
             seeded=is_seeded(mechanism),
