@@ -1,5 +1,6 @@
 """How private is your estimator, really? Verification of differential privacy from samples alone."""
 
+from dpverify.adapters.program import program
 from dpverify.buehler import delta_lower_bound, epsilon_lower_bound
 from dpverify.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
@@ -44,6 +45,7 @@ __all__ = [
     "paper_lambda",
     "per_run",
     "plan_runs",
+    "program",
     "rmse",
     "scenario_size",
     "search_pairs",

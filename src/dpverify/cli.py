@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dpverify import Report, Settings, __version__, verify
+from dpverify import Report, Settings, __version__, program, verify
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3
@@ -49,6 +49,16 @@ def load_mechanism(text: str) -> Any:
         raise InputError(f"mechanism: {place} has no {name}; expected one of its functions or objects")
     mechanism = getattr(found, name)
     return _user_code(f"mechanism: calling {name}()", mechanism) if call else mechanism
+
+
+def choose_mechanism(arguments: argparse.Namespace) -> Any:
+    """MECHANISM, or the program after --."""
+    if (arguments.mechanism is None) == (not arguments.program):
+        found = "neither" if arguments.mechanism is None else "both"
+        raise InputError(f"mechanism: found {found} of MECHANISM and -- PROGRAM ARG...; expected one of them")
+    if arguments.program:
+        return program(arguments.program, arguments.shape, arguments.timeout, seeded=not arguments.unseeded)
+    return load_mechanism(arguments.mechanism)
 
 
 def _user_code(doing: str, function: Callable[[], Any]) -> Any:
@@ -107,7 +117,7 @@ def read_changes(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _verify(arguments: argparse.Namespace) -> int:
     settings = (Settings.paper() if arguments.paper else Settings()).change(**read_changes(arguments.set))
-    mechanism = load_mechanism(arguments.mechanism)
+    mechanism = choose_mechanism(arguments)
     first, second = load_data(arguments.first), load_data(arguments.second)
     with open_executor(arguments) as executor:
         report = verify(
@@ -146,7 +156,7 @@ def open_executor(arguments: argparse.Namespace) -> Iterator[int | Executor | No
         gone = f"--dask: no scheduler at {arguments.dask} ({problem})"
         raise Stopped(f"{gone}; expected one that runs; start it, and then the same again") from None
     with client:
-        place = arguments.mechanism.rpartition(":")[0]
+        place = (arguments.mechanism or "").rpartition(":")[0]
         if place.endswith(".py"):
             client.upload_file(place)
         yield client.get_executor()
@@ -181,7 +191,10 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser("verify", help="verify one mechanism on one pair of data sets")
     one.add_argument(
-        "mechanism", metavar="MECHANISM", help="module:name or path/file.py:name; () behind it calls it first"
+        "mechanism",
+        metavar="MECHANISM",
+        nargs="?",
+        help="module:name or path/file.py:name; () behind it calls it first. Or, at the end: -- PROGRAM ARG...",
     )
     one.add_argument("--first", required=True, metavar="F", help="data set (.npy, .csv, .txt, .json)")
     one.add_argument("--second", required=True, metavar="F", help="the neighbouring data set")
@@ -197,6 +210,10 @@ def parser() -> argparse.ArgumentParser:
     who.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")
     who.add_argument("--dask", metavar="ADDRESS", help="draw on the Dask cluster of this scheduler")
     one.add_argument("--quiet", action="store_true", help="print nothing; the exit status tells")
+    other = one.add_argument_group("with -- PROGRAM ARG...")
+    other.add_argument("--shape", type=_shape, metavar="K,D", help="of one estimate (default: the numbers of a line)")
+    other.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds a block (default 60)")
+    other.add_argument("--unseeded", action="store_true", help="the program takes no notice of its seed")
     one.set_defaults(run=_verify)
     again = commands.add_parser("report", help="print a report that was written as JSON")
     again.add_argument("file", metavar="FILE.json")
@@ -206,8 +223,15 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.replace("x", ",").split(","))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
+    argv = list(sys.argv[1:] if argv is None else argv)
+    end = argv.index("--") if argv[:1] == ["verify"] and "--" in argv else len(argv)
+    arguments = parser().parse_args(argv[:end])
+    arguments.program = argv[end + 1 :]
     warnings.showwarning = _show_warning
     try:
         return arguments.run(arguments)

@@ -19,9 +19,11 @@ from dpverify.errors import InputError
 
 
 class Mechanism(Protocol):
-    """A randomised mapping. It may also have the attributes `name`, `block`, `seeded`, `log_lipschitz` and `remarks`.
+    """A randomised mapping. It may also have the attributes `name`, `block`, `seeded`, `log_lipschitz`, `remarks`
+    and `finish`.
 
     `remarks(data)` is a tuple of sentences for the report: what the reader should know of this mechanism on this data.
+    `finish()` is called when a verification is over: for what holds a process or a connection.
     """
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator, /) -> Any: ...
@@ -145,6 +147,9 @@ class Factory:
     @property
     def log_lipschitz(self) -> Any:
         return getattr(self._mechanism, "log_lipschitz", None)
+
+    def finish(self) -> None:
+        getattr(self._mechanism, "finish", lambda: None)()
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
         return self._mechanism(data, runs, rng)

@@ -70,6 +70,7 @@ def prepare(
             raise stopped(why, store, show) from problem
         finally:
             show.close()
+            getattr(mechanism, "finish", lambda: None)()
 
 
 def identity(

@@ -1,0 +1,1 @@
+"""Estimators and mechanisms of other Python packages, each imported when it is used."""

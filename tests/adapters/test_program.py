@@ -1,0 +1,268 @@
+"""Any executable as a mechanism: what it answers, one line for whatever goes wrong, and no process left."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+import dpverify as dpv
+from dpverify.cli import main
+from mechanisms import ONE, ZERO
+
+SCRIPT = str(Path(__file__).parent / "programs.py")
+SMALL = {"select_runs": 3000, "test_runs": 6000, "block": 2048}
+SOFTER = (signal.SIGTERM, signal.SIGINT)
+PLACES = ["{data}", "{runs}", "{seed}", "{out}"]
+
+
+@pytest.fixture
+def pids(tmp_path):
+    """The file that programs write their process ids to."""
+    return tmp_path / "pids"
+
+
+def alive(number):
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE  # an orphan's zombie is not ours to collect
+    except psutil.NoSuchProcess:
+        return False
+
+
+def none_left(pids):
+    started = [int(line) for line in pids.read_text().split()]
+    return started and not any(alive(number) for number in started)
+
+
+def gone_soon(pids):
+    """Where another process kills: soon, instead of already."""
+    until = time.monotonic() + 20
+    while not none_left(pids) and time.monotonic() < until:
+        time.sleep(0.05)
+    return none_left(pids)
+
+
+def script(kind, pids, shape=1, **options):
+    return dpv.program([sys.executable, SCRIPT, kind, str(pids)], shape, **options)
+
+
+# What it answers.
+
+
+def test_it_is_started_once_and_verified_like_any_mechanism(pids):
+    report = dpv.verify(script("good", pids), ZERO, ONE, 0.5, **SMALL)
+    assert report.refuted
+    assert report.seeded
+    assert report.epsilon_lower < 1
+    assert len(pids.read_text().split()) == 1
+    assert none_left(pids)
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, pytest.param(ProcessPoolExecutor, marks=pytest.mark.slow)])
+def test_threads_and_processes_come_to_the_same_report(pids, kind):
+    mechanism = script("good", pids)
+    with kind(2) as executor:
+        assert dpv.verify(mechanism, ZERO, ONE, executor=executor, **SMALL) == dpv.verify(mechanism, ZERO, ONE, **SMALL)
+    assert gone_soon(pids)
+
+
+def test_it_pickles_while_it_runs(pids):
+    mechanism = script("good", pids)
+    mechanism(ZERO, 10, np.random.default_rng(0))
+    assert pickle.loads(pickle.dumps(mechanism)) == mechanism
+    mechanism.finish()
+    assert none_left(pids)
+
+
+def test_the_form_that_is_started_once_a_block(pids, tmp_path):
+    mechanism = dpv.program([sys.executable, SCRIPT, "two", *PLACES], (1, 2))
+    report = dpv.verify(mechanism, ZERO, ONE, 0.3, select_runs=2000, test_runs=4000, block=2000)
+    assert report.refuted
+    again = script("two", pids, (1, 2))
+    first, second = (m(np.ones((2, 3)), 50, np.random.default_rng(3)) for m in (mechanism, again))
+    np.testing.assert_array_equal(first, second)
+    assert first.shape == (50, 1, 2)
+    again.finish()
+
+
+def test_the_shape_is_stated_or_that_of_a_line(pids):
+    for shape, expected in (((2, 1), (50, 2, 1)), (2, (50, 2)), (None, (50, 2))):
+        mechanism = script("two", pids, shape)
+        assert mechanism(ZERO, 50, np.random.default_rng(0)).shape == expected
+        mechanism.finish()
+
+
+def test_numbers_arrive_as_they_are():
+    """The data comes row by row, in full; nan and inf pass, and are left to the door."""
+    echo = (
+        "import sys\nfor line in sys.stdin:\n    runs = int(line.split()[0]); row = sys.stdin.readline()\n"
+        "    sys.stdout.write(row * runs); sys.stdout.flush()"
+    )
+    mechanism = dpv.program([sys.executable, "-c", echo], (2, 2))
+    data = np.array([[0.1, 1e-300], [np.nan, -np.inf]])
+    np.testing.assert_array_equal(mechanism(data, 3, np.random.default_rng(0)), np.stack([data] * 3))
+    mechanism.finish()
+
+
+def test_a_seed_that_is_ignored_is_found_out(pids):
+    with pytest.raises(dpv.MechanismError, match="other runs when asked twice with one seed"):
+        dpv.verify(script("unseeded", pids), ZERO, ONE, **SMALL)
+    with pytest.raises(dpv.MechanismError, match="the same 2048 runs for two seeds"):
+        dpv.verify(script("deaf", pids), ZERO, ONE, **SMALL)
+    with pytest.warns(dpv.Warning, match="can't be seeded"):
+        assert not dpv.verify(script("unseeded", pids, seeded=False), ZERO, ONE, **SMALL).seeded
+    assert none_left(pids)
+
+
+# What goes wrong.
+
+FAILURES = {
+    "hangs": "found 0 of 2048 lines after 2 s; expected one a run",
+    "short": "found 2047 of 2048 lines after 2 s; .*; its last line was '1.5'",
+    "dies": "ended .exit status 1. after 1000 of 2048 lines; .*; it said: state vector lost",
+    "crashes": "ended .killed by SIGABRT. after 0 of 2048 lines",
+    "mute": "ended .exit status 4. after 0 of 2048 lines; .*it said nothing on stderr",
+    "garbage": "line 7 of the answer is 'Warning: matrix is singular'; expected 1 number, spaces between",
+    "endless": "line 1 of the answer is 'xxx",
+    "ragged": "line 4 of the answer is '1.5'; expected 2 numbers",
+    "long": "found 2049 lines, expected the 2048",
+    "nan": "found NaN or infinity in 3 of 2048 runs",
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_what_goes_wrong_gets_one_line_and_leaves_no_process(pids, kind):
+    mechanism = script(kind, pids, shape=2 if kind == "ragged" else 1, timeout=2 if kind in ("hangs", "short") else 60)
+    with pytest.raises(dpv.MechanismError, match=FAILURES[kind]) as problem:
+        dpv.verify(mechanism, ZERO, ONE, **SMALL)
+    assert "\n" not in str(problem.value)
+    assert len(str(problem.value)) < 1200
+    assert none_left(pids)
+
+
+def test_a_flood_on_stderr_stops_nobody(pids):
+    mechanism = script("floods", pids)
+    assert mechanism(ZERO, 50, np.random.default_rng(0)).shape == (50, 1)
+    mechanism.finish()
+    assert none_left(pids)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("hangs", "found 0 of 64 lines after 0.3 s"),
+        ("dies", "exit status 1.*it said: no licence"),
+        ("forgets", "exit status 0. after 0 of 64 lines; expected all of them"),
+        ("short", "found 63 lines, expected the 64"),
+    ],
+)
+def test_what_goes_wrong_once_a_block(kind, message):
+    mechanism = dpv.program([sys.executable, SCRIPT, kind, *PLACES], 1, timeout=0.3 if kind == "hangs" else 60)
+    with pytest.raises(dpv.InputError, match=message):
+        mechanism(ZERO, 64, np.random.default_rng(0))
+
+
+def test_what_can_not_be_started(tmp_path):
+    (tmp_path / "text").write_text("no program")
+    for path, why in ((tmp_path / "absent", "No such file"), (tmp_path / "text", "Permission denied")):
+        with pytest.raises(dpv.InputError, match=f"can't start .*{why}.*expected a program"):
+            dpv.program([path], 1)(ZERO, 4, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("perl x.pl", 1), "argv: found 'perl x.pl'; expected a list"),
+        (([], 1), "argv: found"),
+        ((["x", "{data}"], 1), "placeholders without {out}"),
+        ((["x"], (1, 2, 3)), "shape: found"),
+        ((["x"], 0), "shape: found 0"),
+        ((["x"], 1, -1), "timeout: found -1"),
+    ],
+)
+def test_bad_arguments_get_one_line(arguments, message):
+    with pytest.raises(dpv.InputError, match=message):
+        dpv.program(*arguments)
+    with pytest.raises(dpv.InputError, match="data: found dict; expected numbers"):
+        dpv.program(["x"], 1)({}, 1, np.random.default_rng(0))
+
+
+# No process left, whatever ends us.
+
+
+def test_workers_that_are_ended_take_their_programs_along(pids):
+    with pytest.raises(dpv.MechanismError, match="after 2 s"):
+        dpv.verify(Late(script("hangs", pids, timeout=2)), ZERO, ONE, executor=2, **SMALL)
+    assert gone_soon(pids)
+
+
+class Late:
+    """Good for the first look in the parent; in the workers it hangs."""
+
+    def __init__(self, program):
+        self.program, self.parent = program, os.getpid()
+
+    def __call__(self, data, runs, rng):
+        return rng.random(runs) if os.getpid() == self.parent else self.program(data, runs, rng)
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, *(pytest.param(s, marks=pytest.mark.slow) for s in SOFTER)])
+def test_a_killed_command_takes_its_program_along(pids, tmp_path, kill):
+    np.save(tmp_path / "a.npy", ZERO)
+    command = [sys.executable, "-m", "dpverify", "verify", "--first", "a.npy", "--second", "a.npy", "--"]
+    with subprocess.Popen(
+        [*command, sys.executable, SCRIPT, "hangs", pids], cwd=tmp_path, stderr=subprocess.DEVNULL
+    ) as running:
+        while not pids.exists() or len(pids.read_text().split("\n")) < 3:
+            assert running.poll() is None
+            time.sleep(0.02)
+        running.send_signal(kill)
+    assert gone_soon(pids)
+
+
+# On the command line.
+
+
+@pytest.fixture
+def verify(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", ZERO)
+    np.save("b.npy", ONE)
+    quick = ["--set", "select_runs=3000", "--set", "test_runs=6000", "--set", "block=2048"]
+    return lambda *rest: main(["verify", "--first", "a.npy", "--second", "b.npy", *quick, *rest])
+
+
+@pytest.mark.filterwarnings("default::dpverify.errors.Warning")
+def test_the_command_takes_a_program(verify, pids, capsys):
+    program = ["--", sys.executable, SCRIPT]
+    assert verify("--epsilon", "0.3", *program, "good", "pids") == 1
+    assert "programs.py good pids: REFUTED" in capsys.readouterr().out
+    assert verify("--shape", "2,1", "--json", "out.json", *program, "two", "pids") == 0
+    assert dpv.Report.from_json("out.json").witness.shape == (2, 1)
+    assert verify("--unseeded", *program, "unseeded", "pids") == 0
+    assert "can't be seeded" in capsys.readouterr().err
+    assert none_left(pids)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", sys.executable, SCRIPT, "dies", "pids"], "it said: state vector lost"),
+        (["--", "no-such-program"], "can't start 'no-such-program' (No such file or directory)"),
+        (["mine:laplace", "--", "x"], "found both of MECHANISM and -- PROGRAM"),
+        (["--"], "found neither of MECHANISM and -- PROGRAM"),
+    ],
+)
+def test_the_commands_line_for_what_goes_wrong(verify, pids, capsys, arguments, message):
+    assert verify(*arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not pids.exists() or none_left(pids)
