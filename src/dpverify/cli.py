@@ -6,8 +6,6 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import importlib
-import json
 import logging
 import os
 import sys
@@ -15,40 +13,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any, NoReturn
-
-import numpy as np
 
 from dpverify import Report, Settings, __version__, program, verify
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
+from dpverify.loading import load_data, load_object
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3
-
-
-def load_mechanism(text: str) -> Any:
-    """`module:name` or `path/file.py:name`, with `()` behind it to call it first."""
-    target, call = (text[:-2], True) if text.endswith("()") else (text, False)
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name.isidentifier():
-        raise InputError(
-            f"mechanism: found {text!r}; expected module:name or path/file.py:name, with () to call it first"
-        )
-    if place.endswith(".py"):
-        path = Path(place).resolve()
-        if not path.is_file():
-            raise InputError(f"mechanism: no file {place}; expected a Python file that defines {name}")
-        folder, module = str(path.parent), path.stem
-    else:
-        path, folder, module = None, str(Path.cwd()), place
-    sys.path.insert(0, folder)  # spawned workers get sys.path too, so they import the same file
-    found = _user_code(f"mechanism: importing {place}", lambda: importlib.import_module(module))
-    if path is not None and Path(getattr(found, "__file__", None) or "").resolve() != path:
-        raise InputError(f"mechanism: {place} hides behind another module called {module}; rename the file")
-    if not hasattr(found, name):
-        raise InputError(f"mechanism: {place} has no {name}; expected one of its functions or objects")
-    mechanism = getattr(found, name)
-    return _user_code(f"mechanism: calling {name}()", mechanism) if call else mechanism
 
 
 def choose_mechanism(arguments: argparse.Namespace) -> Any:
@@ -58,48 +29,7 @@ def choose_mechanism(arguments: argparse.Namespace) -> Any:
         raise InputError(f"mechanism: found {found} of MECHANISM and -- PROGRAM ARG...; expected one of them")
     if arguments.program:
         return program(arguments.program, arguments.shape, arguments.timeout, seeded=not arguments.unseeded)
-    return load_mechanism(arguments.mechanism)
-
-
-def _user_code(doing: str, function: Callable[[], Any]) -> Any:
-    """Code that is not ours may raise anything, or even exit: one line, and never exit 1."""
-    try:
-        return function()
-    except (Exception, SystemExit) as problem:
-        raise InputError(f"{doing} failed ({type(problem).__name__}: {problem})") from problem
-
-
-def load_data(text: str) -> Any:
-    """.npy (never a pickle), .csv, .txt or .json."""
-    path = Path(text)
-    readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": lambda p: np.load(p, allow_pickle=False),
-        ".csv": lambda p: np.loadtxt(p, delimiter=",", ndmin=1),
-        ".txt": lambda p: np.loadtxt(p, ndmin=1),
-        ".json": lambda p: _from_json(json.loads(p.read_text(encoding="utf-8"))),
-    }
-    if path.suffix not in readers:
-        raise InputError(f"data: found {text}; expected a file that ends in {', '.join(readers)}")
-    if not path.is_file():
-        raise InputError(f"data: {text}: no such file; expected a data set")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # an empty file is only a warning to NumPy
-            return readers[path.suffix](path)
-    except OSError as problem:
-        raise InputError(f"data: {text}: {problem.strerror or problem}; expected a readable file") from None
-    except (ValueError, UserWarning) as problem:
-        found = str(problem).split(";")[0].rstrip(".")
-        raise InputError(f"data: {text}: {found}; expected numbers only, rows of one length, no header line") from None
-
-
-def _from_json(value: Any) -> Any:
-    """A list of numbers becomes an array; anything else reaches the mechanism as it is."""
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        return value
-    return array if array.dtype.kind in "fiub" else value
+    return load_object(arguments.mechanism)
 
 
 def read_changes(pairs: Sequence[str]) -> dict[str, Any]:

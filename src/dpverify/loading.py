@@ -1,0 +1,81 @@
+"""What a command line or a study names: objects in Python files and modules, data sets in files."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpverify.errors import InputError
+
+
+def load_object(text: str, base: Path | None = None, what: str = "mechanism") -> Any:
+    """`module:name` or `path/file.py:name`, with `()` behind it to call it first; paths as seen from `base`."""
+    target, call = (text[:-2], True) if text.endswith("()") else (text, False)
+    place, colon, name = target.rpartition(":")
+    if not colon or not place or not name.isidentifier():
+        raise InputError(f"{what}: found {text!r}; expected module:name or path/file.py:name, with () to call it first")
+    base = base or Path.cwd()
+    if place.endswith(".py"):
+        path = (base / place).resolve()
+        if not path.is_file():
+            raise InputError(f"{what}: no file {place}; expected a Python file that defines {name}")
+        folder, module = str(path.parent), path.stem
+    else:
+        path, folder, module = None, str(base), place
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # spawned workers get sys.path too, so they import the same file
+    found = user_code(f"{what}: importing {place}", lambda: importlib.import_module(module))
+    if path is not None and Path(getattr(found, "__file__", None) or "").resolve() != path:
+        raise InputError(f"{what}: {place} hides behind another module called {module}; rename the file")
+    if not hasattr(found, name):
+        raise InputError(f"{what}: {place} has no {name}; expected one of its functions or objects")
+    known = getattr(found, name)
+    return user_code(f"{what}: calling {name}()", known) if call else known
+
+
+def user_code(doing: str, function: Callable[[], Any]) -> Any:
+    """Code that is not ours may raise anything, or even exit: one line, and never exit 1."""
+    try:
+        return function()
+    except (Exception, SystemExit) as problem:
+        raise InputError(f"{doing} failed ({type(problem).__name__}: {problem})") from problem
+
+
+def load_data(text: str, base: Path | None = None) -> Any:
+    """.npy (never a pickle), .csv, .txt or .json; paths as seen from `base`."""
+    path = (base or Path()) / text
+    readers: dict[str, Callable[[Path], Any]] = {
+        ".npy": lambda p: np.load(p, allow_pickle=False),
+        ".csv": lambda p: np.loadtxt(p, delimiter=",", ndmin=1),
+        ".txt": lambda p: np.loadtxt(p, ndmin=1),
+        ".json": lambda p: _from_json(json.loads(p.read_text(encoding="utf-8"))),
+    }
+    if path.suffix not in readers:
+        raise InputError(f"data: found {text}; expected a file that ends in {', '.join(readers)}")
+    if not path.is_file():
+        raise InputError(f"data: {text}: no such file; expected a data set")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # an empty file is only a warning to NumPy
+            return readers[path.suffix](path)
+    except OSError as problem:
+        raise InputError(f"data: {text}: {problem.strerror or problem}; expected a readable file") from None
+    except (ValueError, UserWarning) as problem:
+        found = str(problem).split(";")[0].rstrip(".")
+        raise InputError(f"data: {text}: {found}; expected numbers only, rows of one length, no header line") from None
+
+
+def _from_json(value: Any) -> Any:
+    """A list of numbers becomes an array; anything else reaches the mechanism as it is."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return value
+    return array if array.dtype.kind in "fiub" else value
