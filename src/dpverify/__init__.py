@@ -1,9 +1,10 @@
 """How private is your estimator, really? Verification of differential privacy from samples alone."""
 
 from dpverify.adapters.program import program
+from dpverify.assertion import assert_private
 from dpverify.buehler import delta_lower_bound, epsilon_lower_bound
 from dpverify.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
+from dpverify.errors import FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.exact import critical_epsilon, p_values, paper_lambda
 from dpverify.mechanism import Mechanism, factory, jax_key, jax_run, per_run
 from dpverify.pairs import search_pairs
@@ -28,9 +29,11 @@ __all__ = [
     "Report",
     "Settings",
     "Stopped",
+    "TooWeak",
     "Verdict",
     "Warning",
     "Witness",
+    "assert_private",
     "critical_epsilon",
     "delta_lower_bound",
     "delta_upper_bound",

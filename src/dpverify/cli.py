@@ -8,6 +8,7 @@ import ast
 import contextlib
 import logging
 import os
+import shlex
 import sys
 import traceback
 import warnings
@@ -16,8 +17,10 @@ from concurrent.futures import Executor
 from typing import Any, NoReturn
 
 from dpverify import Report, Settings, __version__, program, verify
+from dpverify.assertion import check_detects, too_weak
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
 from dpverify.loading import load_data, load_object
+from dpverify.report import draw_page
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3
 
@@ -46,7 +49,11 @@ def read_changes(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    if arguments.html:
+        draw_page()  # what is missing for it is said before a long run, not after
     settings = (Settings.paper() if arguments.paper else Settings()).change(**read_changes(arguments.set))
+    if arguments.detects is not None:
+        check_detects(arguments.detects, arguments.epsilon)
     mechanism = choose_mechanism(arguments)
     first, second = load_data(arguments.first), load_data(arguments.second)
     with open_executor(arguments) as executor:
@@ -61,11 +68,17 @@ def _verify(arguments: argparse.Namespace) -> int:
             folder=arguments.folder,
             progress=not arguments.quiet,
         )
+    report.run["command"] = arguments.line
     if not arguments.quiet:
         print(report)  # before anything else can go wrong
     if arguments.json:
         write(report.to_json, arguments.json)
-    return REFUTED if report.refuted else 0
+    if arguments.html:
+        write(report.to_html, arguments.html)
+    if report.refuted:
+        return REFUTED
+    weakness = None if arguments.detects is None else too_weak(report, arguments.detects)
+    return _say(weakness, NO_ANSWER) if weakness else 0
 
 
 @contextlib.contextmanager
@@ -107,7 +120,11 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    print(Report.from_json(arguments.file))
+    report = Report.from_json(arguments.file)
+    if arguments.html:
+        write(report.to_html, arguments.html)
+    else:
+        print(report)
     return 0
 
 
@@ -131,10 +148,14 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--epsilon", type=float, metavar="E", help="the claim; without it, measure")
     one.add_argument("--delta", type=float, default=0.0, metavar="D", help="the claim's delta (default 0)")
     one.add_argument(
+        "--detects", type=float, metavar="X", help="exit 3 where X times the claim would have gone unseen, say 1.25"
+    )
+    one.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, say test_runs=1000000"
     )
     one.add_argument("--paper", action="store_true", help="start from the paper's own settings")
     one.add_argument("--json", metavar="FILE", help="write the report as JSON")
+    one.add_argument("--html", metavar="FILE", help="write the report as a page")
     one.add_argument("--folder", metavar="DIR", help="keep what is finished here; the same command goes on from there")
     who = one.add_mutually_exclusive_group()
     who.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")
@@ -145,8 +166,9 @@ def parser() -> argparse.ArgumentParser:
     other.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds a block (default 60)")
     other.add_argument("--unseeded", action="store_true", help="the program takes no notice of its seed")
     one.set_defaults(run=_verify)
-    again = commands.add_parser("report", help="print a report that was written as JSON")
+    again = commands.add_parser("report", help="print a report that was written as JSON, or draw its page")
     again.add_argument("file", metavar="FILE.json")
+    again.add_argument("--html", metavar="FILE", help="write the page instead")
     again.set_defaults(run=_report)
     demo = commands.add_parser("demo", help="a false claim refuted, a true one left standing; seconds")
     demo.set_defaults(run=_demo)
@@ -161,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     end = argv.index("--") if argv[:1] == ["verify"] and "--" in argv else len(argv)
     arguments = parser().parse_args(argv[:end])
-    arguments.program = argv[end + 1 :]
+    arguments.program, arguments.line = argv[end + 1 :], shlex.join(["dpverify", *argv])
     warnings.showwarning = _show_warning
     try:
         return arguments.run(arguments)

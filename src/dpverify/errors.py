@@ -38,3 +38,14 @@ class Stopped(RuntimeError):
 
 class Warning(UserWarning):
     """Worth knowing, not fatal; the same sentence stands in `report.notes`."""
+
+
+class TooWeak(AssertionError):
+    """Nothing was refuted, and too few runs were asked for to have seen the violation that had to be seen."""
+
+    def __init__(self, message: str, report: Any = None, needed: int | None = None):
+        super().__init__(message)
+        self.report, self.needed = report, needed
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return type(self), (self.args[0], self.report, self.needed)

@@ -1,0 +1,109 @@
+"""Privacy as a test among others: it fails on proof, and on a run too weak to have found any."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from dpverify.errors import InputError, TooWeak
+from dpverify.mechanism import Mechanism
+from dpverify.power import MOST, plan_runs
+from dpverify.progress import spaced
+from dpverify.report import Report
+from dpverify.settings import Settings
+from dpverify.verify import verify
+from dpverify.words import figure
+
+
+def assert_private(
+    mechanism: Mechanism,
+    first: Any,
+    second: Any,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    alpha: float = 1e-6,
+    detects: float = 1.25,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    error: Callable[[Any], Any] | None = None,
+    log_lipschitz: float | tuple[float, float] | None = None,
+    progress: bool = False,
+    **changes: Any,
+) -> Report:
+    """The report where (epsilon, delta) stands, AssertionError with the report's text where it is refuted.
+
+    `alpha` is the chance that a test of a true claim fails: with a fixed seed it fails always or never. `select_runs`
+    and `test_runs` are the budget. A budget that could not have refuted a true epsilon of `detects * epsilon` with
+    probability 80% is `TooWeak`, an AssertionError that says how many runs are needed.
+    """
+    check_detects(detects, epsilon)
+    report = verify(
+        mechanism,
+        first,
+        second,
+        epsilon,
+        delta,
+        settings=settings,
+        executor=executor,
+        folder=folder,
+        error=error,
+        log_lipschitz=log_lipschitz,
+        progress=progress,
+        **{**changes, "alpha": alpha},
+    )
+    if report.refuted:
+        raise AssertionError(str(report))
+    weakness = too_weak(report, detects)
+    if weakness is not None:
+        raise TooWeak(f"{weakness}\n{report}", report, needed_runs(report, detects))
+    return report
+
+
+def check_detects(detects: float, epsilon: float | None) -> None:
+    if isinstance(detects, str) or not 1 < detects < math.inf:
+        raise InputError(f"detects: found {detects!r}; expected a number above 1, times the claimed epsilon")
+    if not epsilon:
+        raise InputError(
+            f"detects: found {detects} with a claim of epsilon {epsilon}, which has no multiple; "
+            "expected an epsilon above 0; verify tests such a claim as it is"
+        )
+
+
+def too_weak(report: Report, detects: float) -> str | None:
+    """One line where these runs could not have seen a true epsilon of `detects` times the claim, else None.
+
+    They could if the frozen event would have shown it, or if the partition's upper bound excludes it: a mechanism
+    that is far more private than it claims has no event that comes near.
+    """
+    epsilon = report.epsilon
+    check_detects(detects, epsilon)
+    assert epsilon is not None
+    target = detects * epsilon
+    if report.epsilon_detectable <= target or report.on_partition.epsilon_upper(report.delta) <= target:
+        return None
+    able = "none at all" if report.epsilon_detectable == math.inf else figure(report.epsilon_detectable)
+    line = (
+        f"too weak: asked is to detect a true epsilon of {figure(target)}; {spaced(report.witness.runs)} test runs a "
+        f"side detect {able} on this event with probability 80% at alpha {report.alpha:g}"
+    )
+    needed = needed_runs(report, detects)
+    if needed is None:
+        return f"{line}; more select_runs may find an event that is able to"
+    return f"{line}; about test_runs={spaced(needed)} would do"
+
+
+def needed_runs(report: Report, detects: float) -> int | None:
+    """Test runs a side that detect it; None where no number does on an event as rare or as common as this."""
+    assert report.epsilon is not None
+    target, runs = detects * report.epsilon, report.witness.runs
+    rare = (report.witness.ordered[1] + 0.5) / (runs + 1)
+    # The two sides of an event that shows the target add up to more than 1 only where its complement shows it better.
+    common = (1 - report.delta) / (1 + math.exp(target))
+    mass = min(rare, common) * math.exp(target) + report.delta
+    needed = plan_runs(report.epsilon, target, mass, report.delta, report.alpha)
+    return None if needed > MOST or needed <= runs else needed
