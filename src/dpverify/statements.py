@@ -121,6 +121,10 @@ class OnPartition:
             return math.inf
         return epsilon_upper_bound(c1, c2, self.runs, delta, self.alpha)
 
+    def meets(self, epsilon: float, delta: float) -> bool:
+        """Whether `epsilon_upper(delta)` is at most epsilon; for delta > 0 one value of the falling bound tells."""
+        return self.delta_upper(epsilon) <= delta if delta > 0 else self.epsilon_upper() <= epsilon
+
     def curve(self, epsilons: np.ndarray) -> np.ndarray:
         """Upper bounds on delta that hold at all the given epsilons together, and on the chords in e^epsilon between.
 
@@ -204,7 +208,7 @@ def answers(
         verdict = Verdict.MEASURED
     elif p_value <= alpha:
         verdict = Verdict.REFUTED
-    elif part.epsilon_upper(delta) <= epsilon:
+    elif part.meets(epsilon, delta):
         verdict = Verdict.BOUNDED
     else:
         verdict = Verdict.NOT_REFUTED

@@ -110,7 +110,7 @@ class Store:
         if not path.exists():
             document = {"format": FORMAT, "run": run, "about": about, "digest": self._owner}
             try:
-                _replace(path, (json.dumps(document, indent=1, default=str) + "\n").encode())
+                replace_file(path, (json.dumps(document, indent=1, default=str) + "\n").encode())
             except OSError as problem:
                 raise _unusable(self.folder, problem) from None
             return
@@ -170,7 +170,7 @@ class Store:
         words = np.frombuffer(json.dumps(head).encode(), np.uint8)
         np.savez(buffer, *arrays, head=words)
         try:
-            _replace(path, buffer.getbuffer())
+            replace_file(path, buffer.getbuffer())
         except OSError as problem:
             line = f"{self.folder}: {problem.strerror or problem}; the run goes on, but is not kept from here on"
             if self.problem is None:
@@ -232,7 +232,7 @@ def open_store(folder: str | os.PathLike[str] | None) -> Iterator[Store]:
         yield Store(path)
 
 
-def _replace(path: Path, content: Any) -> None:
+def replace_file(path: Path, content: Any) -> None:
     """Either the old file or the new one, whatever happens; never a mixture."""
     new = path.with_name(path.name + NEW)
     try:
