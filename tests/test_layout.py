@@ -42,7 +42,7 @@ ESTIMATION = [
     {"demo", "__init__"},
 ]
 ADAPTERS = [{"process", "python"}, {"program"}, {"__init__"}]
-RENDER = [{"__init__", "style"}, {"numbers", "estimates"}, {"figures"}, {"page"}]
+RENDER = [{"__init__", "style", "sections"}, {"numbers", "scene"}, {"planes"}, {"estimates", "figures"}, {"page"}]
 GROUND = {"errors", "arrays", "mechanism"}  # all of the core that the estimators stand on; their demo verifies one
 BELOW_RENDER = set().union(*FLOORS[: FLOORS.index({"report", "assemble"}) + 1])
 LATE = {("assemble", "__init__"), ("report", "render")}  # the version, read when a report is made; a page, when asked

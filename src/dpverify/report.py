@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import html
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,6 +164,18 @@ class Report:
         document = {"schema": SCHEMA, "result": {**self._result(), **drawn}, "run": serial.to_plain(self.run)}
         Path(path).write_text(_dump(document) + "\n", encoding="utf-8")
 
+    def to_html(self, path: str | Path) -> None:
+        """One self-contained page: verdict, figures, a slider for epsilon (needs `dpverify[report]`)."""
+        Path(path).write_text(draw_page()(self), encoding="utf-8")
+
+    def _repr_html_(self) -> str | None:
+        """For notebooks: the page in a frame of its own; None, and so the text, where it can't be drawn."""
+        try:
+            page = draw_page()(self)
+        except InputError:
+            return None
+        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 45rem; border: 0"></iframe>'
+
     @classmethod
     def from_json(cls, path: str | Path) -> Report:
         """A report as it was; data only, no code. Unknown keys are ignored, a newer schema is refused."""
@@ -183,6 +197,15 @@ class Report:
             return cls(**values, run=serial.from_plain(run, KINDS))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as problem:
             raise InputError(f"{path}: a damaged report ({type(problem).__name__}: {problem}); write it anew") from None
+
+
+def draw_page() -> Callable[[Report], str]:
+    """The page's own module, loaded when it is needed: the core does without matplotlib and Jinja2."""
+    try:
+        from dpverify.render.page import page
+    except ImportError as problem:
+        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
+    return page
 
 
 def _dump(document: dict[str, Any]) -> str:

@@ -1,0 +1,245 @@
+"""Figures of bounds: p-values and delta along epsilon, privacy against accuracy, the privacy map.
+
+Each function answers a `Drawing`: `.figure` is a matplotlib figure (`.figure.savefig("map.png")`), `style.svg` turns it
+into a piece of a page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from dpverify.errors import InputError
+from dpverify.render.numbers import Readings
+from dpverify.render.style import (
+    BOUNDED,
+    FIRST,
+    INK,
+    MUTED,
+    PAPER,
+    PROVED,
+    RULE,
+    SECOND,
+    Drawing,
+    Key,
+    canvas,
+    label,
+    styled,
+)
+from dpverify.report import Report
+from dpverify.words import at_least, at_most, figure
+
+LEAST_P = 1e-6  # the axis ends here, however small the paper's p-values are
+EPSILON = "ε (natural logarithm of a ratio)"
+SERIES = (FIRST, SECOND, BOUNDED, PROVED, MUTED, INK)  # mechanisms in a comparison, told apart by marks too
+MARKS = ("o", "s", "D", "^", "v", "P")
+
+
+def _mark(axes: Axes, x: float, row: int, text: str, colour: str) -> None:
+    """A vertical line with its name above the plot; names in different rows can't touch."""
+    left, right = axes.get_xlim()
+    late = (x - left) / (right - left) > 0.6
+    axes.axvline(x, color=colour, lw=1, ls=(0, (4, 2)) if row else "-", zorder=1)
+    axes.annotate(
+        text,
+        (x, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(-3 if late else 3, -9 - 12 * row),
+        textcoords="offset points",
+        ha="right" if late else "left",
+        fontsize=8.5,
+        color=colour,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+    )
+
+
+def p_values(report: Report, readings: Readings) -> Drawing:
+    """Both orders' p-values against epsilon, with the level and the critical epsilon."""
+    first = report.witness.direction[0] == 1
+    with styled():
+        picture = canvas(3.1)
+        axes = picture.add_subplot()
+        least = max(readings.floor, LEAST_P)
+        for values, colour, tested in ((readings.first, FIRST, first), (readings.second, SECOND, not first)):
+            shown = np.maximum(values, least)
+            axes.plot(readings.epsilon, shown, color=colour, lw=2 if tested else 1.4, ls="-" if tested else (0, (1, 2)))
+        axes.set_yscale("log")
+        axes.set_ylim(least / 1.6, 30)
+        axes.set_xlim(0, readings.epsilon[-1])
+        ticks = 10.0 ** np.arange(0, math.floor(math.log10(least)) - 1, -1 if least > 1e-5 else -2)
+        ticks = ticks[ticks >= least]
+        axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
+        axes.minorticks_off()
+        axes.axhline(report.alpha, color=MUTED, lw=0.8)
+        at_end = {"xytext": (-2, -3), "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8.5}
+        axes.annotate(f"α = {figure(report.alpha)}", (readings.epsilon[-1], report.alpha), color=MUTED, **at_end)
+        critical = report.epsilon_critical
+        if critical < math.inf:
+            _mark(axes, critical, 0, f"critical ε = {figure(critical)}", PROVED)
+        if report.epsilon is not None:
+            _mark(axes, report.epsilon, 1, f"claimed ε = {figure(report.epsilon)}", INK)
+        label(axes, EPSILON, "p-value")
+    floor = f"no p-value of this test is smaller than about {figure(least)}"
+    low = floor if readings.floor else "thinned at random, drawn no lower than 1e-6"
+    orders = ("first above second", "second above first")
+    return Drawing(
+        picture,
+        "How strongly each ε is rejected",
+        f"p-values against epsilon from 0 to {figure(float(readings.epsilon[-1]))}, in both orders. In the tested "
+        f"order, {orders[not first]}, they stay at or below {figure(report.alpha)} up to the critical epsilon "
+        f"{figure(critical)}.",
+        (
+            Key("first", "line" if first else "dots", orders[0] + (", the order that is tested" if first else "")),
+            Key("second", "dots" if first else "line", orders[1] + ("" if first else ", the order that is tested")),
+        ),
+        f"Of the witness, at δ = {figure(report.delta)}. Rejected where the curve lies at or below α; {low}.",
+    )
+
+
+def delta_profile(report: Report, readings: Readings) -> Drawing:
+    """Delta along epsilon, proved and bounded: of different scopes, so nothing joins the two."""
+    with styled():
+        picture = canvas(3.1)
+        axes = picture.add_subplot()
+        epsilon, lower, upper = readings.epsilon, readings.lower, readings.upper
+        axes.fill_between(epsilon, 0, lower, color=PROVED, alpha=0.16, lw=0)
+        axes.plot(epsilon, lower, color=PROVED, lw=2)
+        axes.plot(epsilon, upper, color=BOUNDED, lw=1.8, ls=(0, (5, 2)))
+        top = max(float(upper[0]), report.delta, 1e-9) * 1.3
+        axes.set_xlim(0, epsilon[-1])
+        axes.set_ylim(0, top)
+        axes.set_yticks([t for t in axes.get_yticks() if 0 <= t <= min(top, 1.0)])
+        if report.epsilon is not None:
+            _mark(axes, report.epsilon, 1, f"claimed ε = {figure(report.epsilon)}", INK)
+            axes.plot(report.epsilon, report.delta, "D", color=INK, ms=5, clip_on=False, zorder=5)
+        label(axes, EPSILON, "δ (probability)")
+    return Drawing(
+        picture,
+        "How much probability exceeds each ε",
+        f"delta against epsilon. Proved from below: {at_least(float(lower[0]))} at epsilon 0, falling to 0. Bounded "
+        f"from above over unions of the cells: {at_most(float(upper[0]))} at epsilon 0, "
+        f"{at_most(float(upper[-1]))} at epsilon {figure(float(epsilon[-1]))}.",
+        (
+            Key("proved", "area", "δ is above this area: proved, over all events"),
+            Key("bounded", "dash", "δ of unions of these cells is below this line; other events: not bounded"),
+            *([Key("ink", "diamond", "the claim")] if report.epsilon is not None else []),
+        ),
+        "Each curve holds as a whole, with its own confidence.",
+    )
+
+
+def tradeoff(rows: Sequence[Mapping[str, Any]], error_name: str = "error") -> Drawing:
+    """Privacy against accuracy, a line a mechanism: rows as `page.comparison` takes them.
+
+    A filled mark is the epsilon that is proved; a tick to its right, where it is finite, bounds unions of cells only.
+    """
+    names = list(dict.fromkeys(str(row["mechanism"]) for row in rows))
+    with styled():
+        picture = canvas(4.2, 6.4)
+        axes = picture.add_subplot()
+        for number, name in enumerate(names):
+            colour, mark = SERIES[number % len(SERIES)], MARKS[number % len(MARKS)]
+            own = sorted((row for row in rows if str(row["mechanism"]) == name), key=lambda row: row["epsilon_lower"])
+            x, y = [row["epsilon_lower"] for row in own], [row["error"] for row in own]
+            spread = [row.get("error_se") or 0.0 for row in own]
+            axes.plot(x, y, color=colour, lw=1.2, alpha=0.55)
+            axes.errorbar(x, y, 2 * np.array(spread), color=colour, fmt=mark, ms=6, lw=1, label=name)
+            bounds = [(row.get("epsilon_upper"), row["error"]) for row in own]
+            ends = [(u, e) for u, e in bounds if u is not None and u < math.inf]
+            axes.plot([u for u, _ in ends], [e for _, e in ends], "|", color=colour, ms=11, mew=1.6)
+            for row in own:
+                at = (row["epsilon_lower"], row["error"])
+                text = _short(row["parameter"])
+                offset = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+                axes.annotate(text, at, color=colour, **offset)
+        axes.set_xlim(0, None)
+        axes.set_ylim(0, axes.get_ylim()[1] * 1.08)
+        if len(names) > 1:
+            axes.legend(loc="best", fontsize=8.5)
+        label(axes, EPSILON, error_name)
+    far = max(row["epsilon_lower"] for row in rows)
+    return Drawing(
+        picture,
+        "Privacy against accuracy",
+        f"{error_name} against epsilon for {len(rows)} verifications of {', '.join(names)}; epsilon proved up to "
+        f"{at_least(float(far))}.",
+        (
+            Key("ink", "dot", "ε is at least this: proved, over all events; labelled with the parameter"),
+            Key("ink", "tick", "no union of its cells goes beyond; other events: not bounded"),
+        ),
+        "Left and low is better: little told, little error. Bars are two standard errors.",
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def privacy_map(
+    positions: Any,
+    epsilon_lower: Any,
+    *,
+    names: Sequence[str] | None = None,
+    target: Any = None,
+    title: str = "What each sensor's data tell",
+    unit: str = "",
+) -> Drawing:
+    """Where in the plane privacy is lost: a disc at each of `positions` (n, 2), its area the epsilon proved there.
+
+    `epsilon_lower` has one number a position: what was proved when that sensor's data changed. `names` stand beside
+    the discs (their numbers if left out), `target` is a point or a path (k, 2) of what the sensors look at, and `unit`
+    is that of the positions. Colour only repeats what area and number say.
+    """
+    at, lower = np.asarray(positions, float), np.asarray(epsilon_lower, float).ravel()
+    if at.ndim != 2 or at.shape[1] != 2 or len(at) != len(lower) or not len(at):
+        raise InputError(
+            f"privacy_map: found positions {at.shape} and {lower.size} epsilons; expected (n, 2) and one a position"
+        )
+    if not np.isfinite(at).all() or not (np.isfinite(lower) & (lower >= 0)).all():
+        raise InputError("privacy_map: found a number that is not finite, or a negative epsilon; expected finite ones")
+    names = [str(i) for i in range(len(at))] if names is None else [str(name) for name in names]
+    top = max(float(lower.max()), 1e-12)
+    with styled():
+        picture = canvas(4.7)
+        axes = picture.add_subplot()
+        axes.set_aspect("equal")
+        middle = at.mean(0)
+        if target is not None:
+            path = np.atleast_2d(np.asarray(target, float))
+            axes.plot(path[:, 0], path[:, 1], color=MUTED, lw=1, marker="x", ms=4)
+            axes.annotate("target", path[0], xytext=(6, 4), textcoords="offset points", color=MUTED, fontsize=8.5)
+        axes.scatter(at[:, 0], at[:, 1], s=900 * lower / top, color=PROVED, alpha=0.25, lw=0)
+        axes.scatter(at[:, 0], at[:, 1], s=900 * lower / top, facecolor="none", edgecolor=PROVED, lw=1.2)
+        axes.scatter(at[:, 0], at[:, 1], s=7, color=INK, zorder=3)
+        for place, value, name in zip(at, lower, names, strict=True):
+            away = place - middle
+            away = away / (np.linalg.norm(away) or 1.0)
+            reach = 5 + math.sqrt(900 * value / top) / 2
+            axes.annotate(
+                f"{name}\n{at_least(float(value))}",
+                place,
+                xytext=tuple(away * (reach + 8)),
+                textcoords="offset points",
+                ha="center" if abs(away[0]) < 0.4 else "left" if away[0] > 0 else "right",
+                va="center" if abs(away[1]) < 0.7 else "bottom" if away[1] > 0 else "top",
+                fontsize=8.5,
+                linespacing=1.15,
+            )
+        axes.margins(0.22)
+        space = f" ({unit})" if unit else ""
+        label(axes, f"horizontal position{space}", f"vertical position{space}")
+        axes.grid(color=RULE, lw=0.5, alpha=0.6)
+        axes.set_axisbelow(True)
+    worst, best = int(lower.argmax()), int(lower.argmin())
+    return Drawing(
+        picture,
+        title,
+        f"A map of {len(at)} positions. The most is told at {names[worst]}, epsilon at least "
+        f"{at_least(float(lower[worst]))}; the least at {names[best]}, at least {at_least(float(lower[best]))}.",
+        (Key("proved", "dot", "area and number: ε that is proved, over all events, when this one's data change"),),
+        "A small disc says that little was proved there, not that little is told.",
+    )
