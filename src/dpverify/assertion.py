@@ -75,35 +75,27 @@ def check_detects(detects: float, epsilon: float | None) -> None:
 
 
 def too_weak(report: Report, detects: float) -> str | None:
-    """One line where these runs could not have seen a true epsilon of `detects` times the claim, else None.
-
-    They could if the frozen event would have shown it, or if the partition's upper bound excludes it: a mechanism
-    that is far more private than it claims has no event that comes near.
-    """
-    epsilon = report.epsilon
-    check_detects(detects, epsilon)
-    assert epsilon is not None
-    target = detects * epsilon
-    if report.epsilon_detectable <= target or report.on_partition.epsilon_upper(report.delta) <= target:
-        return None
-    able = "none at all" if report.epsilon_detectable == math.inf else figure(report.epsilon_detectable)
-    line = (
-        f"too weak: asked is to detect a true epsilon of {figure(target)}; {spaced(report.witness.runs)} test runs a "
-        f"side detect {able} on this event with probability 80% at alpha {report.alpha:g}"
-    )
+    """One line where these runs could not have seen a true epsilon of `detects` times the claim, else None."""
+    check_detects(detects, report.epsilon)
+    target, runs = detects * (report.epsilon or 0.0), report.witness.runs
     needed = needed_runs(report, detects)
-    if needed is None:
-        return f"{line}; more select_runs may find an event that is able to"
-    return f"{line}; about test_runs={spaced(needed)} would do"
+    if needed <= runs or report.on_partition.epsilon_upper(report.delta) <= target:
+        return None
+    able = f"about test_runs={spaced(needed)} would" if needed <= MOST else "no number of test_runs would"
+    return (
+        f"too weak: {spaced(runs)} test runs a side do not detect a true epsilon of {figure(target)} on an event like "
+        f"this witness with probability 80% at alpha {report.alpha:g}; {able}"
+    )
 
 
-def needed_runs(report: Report, detects: float) -> int | None:
-    """Test runs a side that detect it; None where no number does on an event as rare or as common as this."""
+def needed_runs(report: Report, detects: float) -> int:
+    """Test runs a side that detect a true epsilon of `detects` times the claim, on an event like the witness.
+
+    Like it: the likelier side falls into it as often. A mechanism that is far more private than it claims has no
+    telling event, and what is frozen may be one that nearly all runs fall into; half of them, then.
+    """
     assert report.epsilon is not None
-    target, runs = detects * report.epsilon, report.witness.runs
-    rare = (report.witness.ordered[1] + 0.5) / (runs + 1)
-    # The two sides of an event that shows the target add up to more than 1 only where its complement shows it better.
-    common = (1 - report.delta) / (1 + math.exp(target))
-    mass = min(rare, common) * math.exp(target) + report.delta
-    needed = plan_runs(report.epsilon, target, mass, report.delta, report.alpha)
-    return None if needed > MOST or needed <= runs else needed
+    runs, half = report.witness.runs, (1 + report.delta) / 2
+    seen = report.witness.ordered[0] / runs
+    mass = seen if report.delta < seen < half else half
+    return plan_runs(report.epsilon, detects * report.epsilon, mass, report.delta, report.alpha)

@@ -1,0 +1,33 @@
+function smoother(data, runs, seed, out)
+% A private exponential smoother: x_k = x_{k-1} + (y_k - x_{k-1}) / 2 from x_0 = 0, released with Laplace noise.
+%
+% In GNU Octave, started once (in the folder of this file):
+%     dpverify verify --first a.csv --second b.csv --epsilon 0.5 -- octave-cli -q --eval smoother
+% Started once a block, with files for data and answer; the form for MATLAB too:
+%     dpverify verify ... -- octave-cli -q --eval "smoother('{data}', {runs}, {seed}, '{out}')"
+%     dpverify verify ... -- matlab -batch "smoother('{data}', {runs}, {seed}, '{out}')"
+% Both Octave lines are tested. The last was not run in MATLAB.
+
+if nargin > 0
+    y = load('-ascii', data)';  % one row a line
+    file = fopen(out, 'w');
+    answer(file, y(:)', runs, seed);
+    fclose(file);
+    return
+end
+line = fgetl(stdin);
+while ischar(line)
+    header = sscanf(line, '%f')';  % runs, seed, n
+    y = sscanf(fgetl(stdin), '%f')';
+    answer(stdout, y, header(1), header(2));
+    fflush(stdout);
+    line = fgetl(stdin);
+end
+end
+
+function answer(file, y, runs, seed)
+x = filter(0.5, [1, -0.5], y);
+rng(seed);
+noise = log(1 - rand(runs, numel(x))) - log(1 - rand(runs, numel(x)));
+fprintf(file, [repmat('%.17g ', 1, numel(x)), '\n'], (repmat(x, runs, 1) + noise)');
+end
