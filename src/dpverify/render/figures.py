@@ -36,6 +36,7 @@ from dpverify.words import at_least, at_most, figure
 LEAST_P = 1e-6  # the axis ends here, however small the paper's p-values are
 EPSILON = "ε (natural logarithm of a ratio)"
 SERIES = (FIRST, SECOND, BOUNDED, PROVED, MUTED, INK)  # mechanisms in a comparison, told apart by marks too
+DISC = 700.0  # square points: the largest of the map
 MARKS = ("o", "s", "D", "^", "v", "P")
 
 
@@ -139,7 +140,7 @@ def tradeoff(rows: Sequence[Mapping[str, Any]], error_name: str = "error") -> Dr
     """
     names = list(dict.fromkeys(str(row["mechanism"]) for row in rows))
     with styled():
-        picture = canvas(4.2, 6.4)
+        picture = canvas(4.0)
         axes = picture.add_subplot()
         for number, name in enumerate(names):
             colour, mark = SERIES[number % len(SERIES)], MARKS[number % len(MARKS)]
@@ -169,7 +170,7 @@ def tradeoff(rows: Sequence[Mapping[str, Any]], error_name: str = "error") -> Dr
         f"{at_least(float(far))}.",
         (
             Key("ink", "dot", "ε is at least this: proved, over all events; labelled with the parameter"),
-            Key("ink", "tick", "no union of its cells goes beyond; other events: not bounded"),
+            Key("ink", "tick", "at the same height: no union of its cells goes beyond; other events: not bounded"),
         ),
         "Left and low is better: little told, little error. Bars are two standard errors.",
     )
@@ -204,32 +205,32 @@ def privacy_map(
     names = [str(i) for i in range(len(at))] if names is None else [str(name) for name in names]
     top = max(float(lower.max()), 1e-12)
     with styled():
-        picture = canvas(4.7)
+        picture = canvas(4.4)
         axes = picture.add_subplot()
-        axes.set_aspect("equal")
-        middle = at.mean(0)
-        if target is not None:
-            path = np.atleast_2d(np.asarray(target, float))
+        path = at[:0] if target is None else np.atleast_2d(np.asarray(target, float))
+        low, high = (side(np.concatenate([at, path]), axis=0) for side in (np.min, np.max))
+        middle, reach = (low + high) / 2, 0.72 * (float((high - low).max()) or 1.0)
+        axes.set(xlim=middle[0] + [-reach, reach], ylim=middle[1] + [-reach, reach], aspect="equal")
+        if len(path):
             axes.plot(path[:, 0], path[:, 1], color=MUTED, lw=1, marker="x", ms=4)
             axes.annotate("target", path[0], xytext=(6, 4), textcoords="offset points", color=MUTED, fontsize=8.5)
-        axes.scatter(at[:, 0], at[:, 1], s=900 * lower / top, color=PROVED, alpha=0.25, lw=0)
-        axes.scatter(at[:, 0], at[:, 1], s=900 * lower / top, facecolor="none", edgecolor=PROVED, lw=1.2)
+        axes.scatter(at[:, 0], at[:, 1], s=DISC * lower / top, color=PROVED, alpha=0.25, lw=0)
+        axes.scatter(at[:, 0], at[:, 1], s=DISC * lower / top, facecolor="none", edgecolor=PROVED, lw=1.2)
         axes.scatter(at[:, 0], at[:, 1], s=7, color=INK, zorder=3)
         for place, value, name in zip(at, lower, names, strict=True):
             away = place - middle
             away = away / (np.linalg.norm(away) or 1.0)
-            reach = 5 + math.sqrt(900 * value / top) / 2
+            radius = math.sqrt(DISC * value / top) / 2
             axes.annotate(
                 f"{name}\n{at_least(float(value))}",
                 place,
-                xytext=tuple(away * (reach + 8)),
+                xytext=tuple(away * (radius + 8)),
                 textcoords="offset points",
                 ha="center" if abs(away[0]) < 0.4 else "left" if away[0] > 0 else "right",
                 va="center" if abs(away[1]) < 0.7 else "bottom" if away[1] > 0 else "top",
                 fontsize=8.5,
                 linespacing=1.15,
             )
-        axes.margins(0.22)
         space = f" ({unit})" if unit else ""
         label(axes, f"horizontal position{space}", f"vertical position{space}")
         axes.grid(color=RULE, lw=0.5, alpha=0.6)

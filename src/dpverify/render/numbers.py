@@ -76,9 +76,13 @@ def read(report: Report, upper: float) -> Readings:
             for a, b in ((c1, c2), (c2, c1))
         )
         floor = FLOOR * alpha
-    nodes, bound = report.profile["eps"], report.profile["delta_upper"]
-    bounds = np.interp(np.exp(np.minimum(epsilons, nodes[-1])), np.exp(nodes), bound)
+    bounds = between_nodes(report.profile["eps"], report.profile["delta_upper"], epsilons)
     return Readings(epsilons, first, second, proved_curve(witness, epsilons), bounds, floor)
+
+
+def between_nodes(nodes: np.ndarray, bounds: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
+    """Bounds on a partition's delta, which is convex in e^epsilon and falls: chords there, level beyond the last."""
+    return np.interp(np.exp(np.minimum(epsilons, nodes[-1])), np.exp(nodes), bounds)
 
 
 def outwards(values: np.ndarray, up: bool) -> list[float]:

@@ -11,7 +11,7 @@ const cursors = [...document.querySelectorAll(".ruled svg[data-frame]")].map((sv
   line.setAttribute("class", "cursor");
   line.setAttribute("y1", top);
   line.setAttribute("y2", bottom);
-  svg.append(line);
+  svg.insertBefore(line, svg.querySelector("g"));  // below the names of the marks
   return (share) => {
     const x = left + share * (right - left);
     line.setAttribute("x1", x);

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -133,5 +134,7 @@ def _cell(name: str, value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
+        if value == math.inf:
+            return "none"
         return {"epsilon_lower": at_least, "epsilon_upper": at_most}.get(name, figure)(value)
     return str(value)
