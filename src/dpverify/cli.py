@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any, NoReturn
 
-from dpverify import Report, Settings, __version__, program, verify
+from dpverify import Report, Settings, __version__, program, run_study, verify
 from dpverify.assertion import check_detects, too_weak
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
 from dpverify.loading import load_data, load_object
@@ -119,6 +119,16 @@ def _demo(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _study(arguments: argparse.Namespace) -> int:
+    done = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
+    if not arguments.quiet:
+        print(f"{len(done.rows)} verifications, {len(done.refuted)} refuted, {len(done.failed)} failed; {done.folder}")
+    if done.failed:
+        _say(f"{len(done.failed)} failed, the first with: {done.failed[0]['problem']}", BAD_INPUT)
+        return BAD_INPUT
+    return REFUTED if done.refuted else 0
+
+
 def _report(arguments: argparse.Namespace) -> int:
     report = Report.from_json(arguments.file)
     if arguments.html:
@@ -166,6 +176,12 @@ def parser() -> argparse.ArgumentParser:
     other.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds a block (default 60)")
     other.add_argument("--unseeded", action="store_true", help="the program takes no notice of its seed")
     one.set_defaults(run=_verify)
+    many = commands.add_parser("study", help="verify every combination of a study file")
+    many.add_argument("file", metavar="FILE.toml")
+    many.add_argument("--folder", metavar="DIR", help="reports and table.csv go here (default: beside the file)")
+    many.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")
+    many.add_argument("--quiet", action="store_true", help="print nothing but what failed")
+    many.set_defaults(run=_study)
     again = commands.add_parser("report", help="print a report that was written as JSON, or draw its page")
     again.add_argument("file", metavar="FILE.json")
     again.add_argument("--html", metavar="FILE", help="write the page instead")

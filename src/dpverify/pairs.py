@@ -1,58 +1,182 @@
-"""Many pairs of data sets: the worst of a list is found on selection runs, then verified with fresh ones."""
+"""Many pairs of data sets: a claim tested on each of a sample, or the worst one found and then verified afresh."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dpverify.boxes import Search, search_box
+from dpverify.buehler import epsilon_lower_bound
 from dpverify.contest import QUICK
 from dpverify.errors import InputError
+from dpverify.exact import lower_limit, upper_limit
 from dpverify.mechanism import Mechanism
 from dpverify.report import Report
 from dpverify.settings import Settings
 from dpverify.start import prepare
 from dpverify.statements import check_claim
 from dpverify.verify import find_region, freeze_event, verify
+from dpverify.words import at_least, figure, percent
 from dpverify.workers import open_workers
 
 GROWTH = 2.5  # of a pair's selection runs from round to round
 
 
 @dataclass(frozen=True)
-class Search:
-    """The report of the winner, from runs that the search never saw; the pair; and (place, promise) of every try."""
+class ManyPairs:
+    """One claim on many pairs. Shares speak of the law that the pairs were drawn from, independently, at 1 - alpha.
 
-    report: Report
-    pair: int
-    tried: tuple[tuple[int, float], ...]
+    docs/method.md, section 5.7.
+    """
+
+    reports: tuple[Report, ...]
+
+    @property
+    def alpha(self) -> float:
+        return self.reports[0].alpha
+
+    @property
+    def passed(self) -> int:
+        """Pairs on which the claim was not refuted."""
+        return sum(not report.refuted for report in self.reports)
+
+    @property
+    def share(self) -> float:
+        """The paper's ratio of passing."""
+        return self.passed / len(self.reports)
+
+    @property
+    def share_interval(self) -> tuple[float, float]:
+        """Exact (Clopper-Pearson) limits of the share of pairs that pass a test like this one."""
+        number, a = len(self.reports), self.alpha / 2
+        return float(lower_limit(self.passed, number, a)), float(upper_limit(self.passed, number, a))
+
+    @property
+    def violating(self) -> float:
+        """At least this share of the pairs breaks the claim."""
+        return self._at_least(len(self.reports) - self.passed)
+
+    @property
+    def bounded(self) -> float:
+        """At least this share of the pairs keeps the claim on all unions of its own partition's cells."""
+        met = sum(report.on_partition.meets(report.epsilon or 0.0, report.delta) for report in self.reports)
+        return self._at_least(met, self.alpha)
+
+    def _at_least(self, seen: int, level: float | None = None) -> float:
+        """A pair without the property is seen with probability `level` at most, so seen <= v + (1 - v) level."""
+        if level is None:  # the paper's test takes the smaller of two p-values (docs/method.md, section 4.9)
+            level = self.alpha * (2 if self.reports[0].settings.test == "thinned" else 1)
+        limit = float(lower_limit(seen, len(self.reports), self.alpha))
+        return max(0.0, (limit - level) / (1 - level)) if level < 1 else 0.0
+
+    @property
+    def worst(self) -> int:
+        """The place of the pair with the highest bound."""
+        return max(range(len(self.reports)), key=lambda place: self.reports[place].epsilon_lower)
+
+    @property
+    def epsilon_lower(self) -> float:
+        """Proved at 1 - alpha for the worst pair, although it is the worst of many: each has its part of alpha."""
+        report = self.reports[self.worst]
+        witness, level = report.witness, self.alpha / len(self.reports)
+        return epsilon_lower_bound(*witness.ordered, witness.runs, report.delta, level)
+
+    def __str__(self) -> str:
+        one, sure = self.reports[0], f"confidence {percent(1 - self.alpha)}"
+        low, high = self.share_interval
+        claim = f"epsilon {figure(one.epsilon or 0.0)}, delta {figure(one.delta)}"
+        return "\n".join(
+            [
+                f"{one.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
+                f"  passing   {percent(self.share)} of pairs like these, {percent(low)} to {percent(high)}; {sure}",
+                f"  violating at least {percent(self.violating)} of pairs like these; {sure}",
+                f"  bounded   at least {percent(self.bounded)}, each over unions of its own cells only; {sure}",
+                f"  worst     pair {self.worst}: epsilon >= {at_least(self.epsilon_lower)} over all events; {sure}",
+            ]
+        )
+
+
+def verify_pairs(
+    mechanism: Mechanism,
+    pairs: Iterable[tuple[Any, Any]],
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    error: Callable[[Any], Any] | None = None,
+    log_lipschitz: float | tuple[float, float] | None = None,
+    progress: bool = False,
+    **changes: Any,
+) -> ManyPairs:
+    """The claim tested on every pair, each with runs (and in the folder a place) of its own.
+
+    What is said of shares holds for pairs that were drawn independently from one law.
+    """
+    settings, pairs = settings.change(**changes), list(pairs)
+    if not pairs:
+        raise InputError("pairs: found none; expected some (first, second)")
+    if epsilon is None:
+        raise InputError("epsilon: found None; expected the claim that pairs pass or break")
+    with open_workers(executor) as workers:
+        reports = [
+            verify(
+                mechanism,
+                first,
+                second,
+                epsilon,
+                delta,
+                settings=settings.spawn(place),
+                executor=workers.executor,
+                folder=None if folder is None else Path(folder) / str(place),
+                error=error,
+                log_lipschitz=log_lipschitz,
+                progress=progress,
+            )
+            for place, (first, second) in enumerate(pairs)
+        ]
+    return ManyPairs(tuple(reports))
 
 
 def search_pairs(
     mechanism: Mechanism,
-    pairs: Sequence[tuple[Any, Any]],
+    pairs: Sequence[tuple[Any, Any]] | Callable[[np.ndarray], tuple[Any, Any]],
     epsilon: float | None = None,
     delta: float = 0.0,
     *,
     runs: int,
+    bounds: Sequence[tuple[float, float]] | None = None,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
     error: Callable[[Any], Any] | None = None,
     log_lipschitz: float | tuple[float, float] | None = None,
     progress: bool = False,
     **changes: Any,
 ) -> Search:
-    """The pair of a list that promises the highest bound, verified.
+    """The pair of a list, or of a box, that promises the highest bound, verified.
 
-    Successive halving: `runs` selection runs a side are spent on the search in all; each round the better half of the
-    pairs goes on, with more runs added to those it has (`search_plan`). The winner's are among the first of the
-    `select_runs` that it is verified with. A promise needs no test runs, so nothing is owed for the search.
+    A box: `pairs` is a function from a point within `bounds` to (first, second), and the search a local one
+    (`search_box`). A list: successive halving. `runs` selection runs a side are spent on the search in all; each round
+    the better half of the pairs goes on, with more runs added to those it has (`search_plan`). The winner's are among
+    the first of the `select_runs` that it is verified with. A promise needs no test runs, so nothing is owed for the
+    search.
     """
     settings = settings.change(**changes)
     check_claim(settings, epsilon, delta)
     if settings.selection_epsilon is not None:
         raise InputError("selection_epsilon: the paper's selector makes no promise to search by; expected None")
+    if callable(pairs):
+        work: dict[str, Any] = {"settings": settings, "executor": executor, "folder": folder, "progress": progress}
+        work |= {"error": error, "log_lipschitz": log_lipschitz}
+        return search_box(mechanism, pairs, bounds or (), epsilon, delta, runs=runs, **work)
     if not pairs or runs < 4 * len(pairs):
         raise InputError(f"pairs: found {len(pairs)} of them and {runs} runs; expected some, and four runs a pair")
     left = list(range(len(pairs)))
@@ -74,6 +198,7 @@ def search_pairs(
             delta,
             settings=settings,
             executor=workers.executor,
+            folder=folder,
             error=error,
             log_lipschitz=log_lipschitz,
             progress=progress,

@@ -1,0 +1,109 @@
+"""The worst pair of a box: starts spread over it, then a local search; the winner is verified with fresh runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from dpverify.contest import QUICK
+from dpverify.errors import InputError
+from dpverify.mechanism import Mechanism
+from dpverify.report import Report
+from dpverify.settings import Settings
+from dpverify.start import prepare
+from dpverify.verify import find_region, freeze_event, verify
+from dpverify.workers import open_workers
+
+TRIES = 8  # starts, and as many steps of the local search, for each dimension and one more
+STARTS_KEY = 103  # spawn key of the starts, apart from those of the stages
+NOTHING = -50.0  # stands for the promise of an event that promises nothing at all
+FINE = 1e-3  # of the box: where the local search ends
+
+
+@dataclass(frozen=True)
+class Search:
+    """The report of the winner, from runs that the search never saw; the pair; and (pair, promise) of every try.
+
+    A pair is its place in the list, or the point of the box: `pairs[pair]`, or `pair_at(pair)`.
+    """
+
+    report: Report
+    pair: Any
+    tried: tuple[tuple[Any, float], ...]
+
+
+def promised(
+    mechanism: Mechanism, pair: tuple[Any, Any], settings: Settings, delta: float, executor: Executor | None
+) -> float:
+    """The bound that the best event for this pair promises, from its selection runs."""
+    with prepare(mechanism, *pair, settings, executor, False) as run:
+        region, points, _ = find_region(run)
+        return freeze_event(run, region, points, delta, QUICK).promise
+
+
+def search_box(
+    mechanism: Mechanism,
+    pair_at: Callable[[np.ndarray], tuple[Any, Any]],
+    bounds: Sequence[tuple[float, float]],
+    epsilon: float | None,
+    delta: float,
+    *,
+    runs: int,
+    settings: Settings,
+    executor: int | Executor | None,
+    folder: str | os.PathLike[str] | None,
+    **rest: Any,
+) -> Search:
+    """The point of the box whose pair promises most, verified.
+
+    Starts in a Latin hypercube, then Nelder and Mead's search from the best of them, as long. Every try has equally
+    many of the `runs`, and the same random numbers, so that what differs between two tries is the pair.
+    """
+    low, width = checked_box(bounds)
+    number = TRIES * (1 + len(low))
+    each = runs // (2 * number)
+    if each < 4:
+        raise InputError(f"runs: found {runs}; expected at least {8 * number} for a box of {len(low)} dimensions")
+    share = settings.change(select_runs=each)
+    tried: dict[tuple[float, ...], float] = {}
+    with open_workers(executor) as workers:
+
+        def cost(place: np.ndarray) -> float:
+            point = low + np.clip(place, 0, 1) * width
+            key = tuple(point.tolist())
+            if key not in tried:
+                tried[key] = promised(mechanism, pair_at(point), share, delta, workers.executor)
+            return -max(tried[key], NOTHING)
+
+        rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(STARTS_KEY,)))
+        rows = np.tile(np.arange(number)[:, None], len(low))
+        start = min((rng.permuted(rows, axis=0) + rng.random(rows.shape)) / number, key=cost)
+        reach = np.where(start < 0.5, 1.0, -1.0) / number  # to the next start, inwards
+        simplex = np.vstack([start, start + np.diag(reach)])
+        options = {"maxfev": number, "initial_simplex": simplex, "xatol": FINE, "fatol": FINE}
+        minimize(cost, start, method="Nelder-Mead", bounds=[(0, 1)] * len(low), options=options)
+        pair = max(tried, key=lambda key: tried[key])
+        chosen = pair_at(np.array(pair))
+        report = verify(
+            mechanism, *chosen, epsilon, delta, settings=settings, executor=workers.executor, folder=folder, **rest
+        )
+    return Search(report, pair, tuple(tried.items()))
+
+
+def checked_box(bounds: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The low corner, and the widths."""
+    try:
+        low, high = np.array(bounds, float).reshape(-1, 2).T
+        right = len(low) == len(bounds) > 0 and np.isfinite(high - low).all() and (low < high).all()
+    except (TypeError, ValueError):
+        low = high = np.zeros(0)
+        right = False
+    if not right:
+        raise InputError(f"bounds: found {bounds!r}; expected (low, high) for each dimension, low below high")
+    return low, high - low
