@@ -15,13 +15,15 @@ if nargin > 0
     fclose(file);
     return
 end
-line = fgetl(stdin);
-while ischar(line)
-    header = sscanf(line, '%f')';  % runs, seed, n
-    y = sscanf(fgetl(stdin), '%f')';
+while true
+    try
+        header = sscanf(input('', 's'), '%f')';  % runs, seed, n; fgetl would wait for the line after
+        y = sscanf(input('', 's'), '%f')';
+    catch
+        return  % the input has ended
+    end
     answer(stdout, y, header(1), header(2));
     fflush(stdout);
-    line = fgetl(stdin);
 end
 end
 
