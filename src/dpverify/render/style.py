@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK, MUTED, RULE, PAPER = "#1c2023", "#5f676d", "#c9cdd0", "#fffffe"
-FIRST, SECOND = "#1f5fa8", "#c25a12"  # the two data sets, everywhere
+FIRST, SECOND = "#1f5fa8", "#b65210"  # the two data sets, everywhere
 WITNESS, PROVED, BOUNDED = "#d8a31a", "#a3283f", "#1d7a70"
 VARIABLES = {
     INK: "ink",

@@ -1,0 +1,111 @@
+"""Just enough of the DevTools protocol, over Chromium's debugging pipe, to open a file and see what it does."""
+
+import fcntl
+import itertools
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+)
+PATIENCE = 60.0  # seconds for any one answer
+
+
+class Browser:
+    """One tab of a fresh Chromium; `complaints` and `requests` are of the page that was opened last."""
+
+    def __enter__(self):
+        self.place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        (ask, self.write), (self.read, answer) = os.pipe(), os.pipe()
+        ask, answer = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (ask, answer))  # clear of 3 and 4
+
+        def pipes():  # Chromium reads from 3 and answers on 4
+            os.dup2(ask, 3)
+            os.dup2(answer, 4)
+
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.place.name}", "about:blank"]
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, **quiet, preexec_fn=pipes, pass_fds=(3, 4))
+        os.close(ask)
+        os.close(answer)
+        self.numbers, self.buffer, self.session = itertools.count(1), b"", None
+        self.events = []
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.ask(f"{domain}.enable")
+        return self
+
+    def __exit__(self, *problem):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.write)
+        os.close(self.read)
+        self.place.cleanup()
+
+    def ask(self, method, **parameters):
+        number = next(self.numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        if self.session is not None:
+            message["sessionId"] = self.session
+        os.write(self.write, json.dumps(message).encode() + b"\0")
+        answer = self._until(lambda found: found.get("id") == number)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def _until(self, wanted):
+        end = time.monotonic() + PATIENCE
+        while True:
+            while b"\0" in self.buffer:
+                text, _, self.buffer = self.buffer.partition(b"\0")
+                found = json.loads(text)
+                self.events.append(found)
+                if wanted(found):
+                    return found
+            ready, _, _ = select.select([self.read], [], [], max(0.0, end - time.monotonic()))
+            assert ready, "the browser does not answer"
+            self.buffer += os.read(self.read, 1 << 16)
+
+    def open(self, path, width, scheme):
+        """Open a file at this width and colour scheme; what it complained of and asked for is kept."""
+        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
+        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.events.clear()
+        self.ask("Page.navigate", url=path.resolve().as_uri())
+        if not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self._until(lambda event: event.get("method") == "Page.loadEventFired")
+
+    @property
+    def complaints(self):
+        """Errors and warnings of the console, exceptions, and dialogues that a script opened."""
+        loud = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Page.javascriptDialogOpening")
+        return [event for event in self.events if event.get("method") in loud]
+
+    @property
+    def requests(self):
+        sent = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
+        return [event["params"]["request"]["url"] for event in sent]
+
+    def value(self, expression):
+        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
