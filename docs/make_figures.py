@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -178,8 +182,25 @@ def kalman():
     save(figure, "kalman")
 
 
+def page():
+    """The page of the README's first example as Chromium shows it, where that is installed."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        print("no Chromium: page.png stays as it is")
+        return
+    example = runpy.run_path(str(PLACE.parent.parent / "examples" / "readme.py"))
+    report = dpv.verify(example["noisy_sum"], example["first"], example["second"], epsilon=0.5)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        report.to_html(Path(folder) / "page.html")
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+        shot = [f"--screenshot={PLACE / 'page.png'}", "--hide-scrollbars", "--window-size=1180,1816"]
+        light = ["--blink-settings=preferredColorScheme=1", f"--user-data-dir={folder}/profile"]
+        subprocess.run([chromium, *flags, *shot, *light, f"file://{folder}/page.html"], check=True, capture_output=True)
+
+
 if __name__ == "__main__":
     PLACE.mkdir(exist_ok=True)
+    page()
     witness()
     resolution()
     kalman()
