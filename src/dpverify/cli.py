@@ -1,5 +1,6 @@
 """The command `dpverify`. Exit 0: not refuted, or no claim. 1: refuted, and nothing else. 2: usage, bad input or the
-mechanism's own exception, in one line. 3: no answer (interrupted, workers gone, our own fault with its traceback)."""
+mechanism's own exception, in one line. 3: no answer (interrupted, workers gone, too weak for --detects, our own
+fault with its traceback)."""
 
 from __future__ import annotations
 
