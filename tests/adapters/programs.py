@@ -48,11 +48,13 @@ def main(kind, pids):
         runs, seed, n = map(int, line.split())
         data = [float(number) for number in sys.stdin.readline().split()]
         assert len(data) == n
-        if kind == "floods":
+        if kind in ("floods", "drowns"):
             sys.stderr.write("step size too small\n" * 200_000)
         if kind == "dies":
             sys.stdout.write("1.5\n" * 1000)
             sys.stdout.flush()
+            sys.exit("state vector lost")
+        if kind == "drowns":
             sys.exit("state vector lost")
         if kind == "crashes":
             os.abort()

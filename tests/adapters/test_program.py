@@ -129,10 +129,11 @@ FAILURES = {
     "dies": "ended .exit status 1. after 1000 of 2048 lines; .*; it said: state vector lost",
     "crashes": "ended .killed by SIGABRT. after 0 of 2048 lines",
     "mute": "ended .exit status 4. after 0 of 2048 lines; .*it said nothing on stderr",
-    "garbage": "line 7 of the answer is 'Warning: matrix is singular'; expected 1 number, spaces between",
+    "garbage": "line 7 of the answer is 'Warning: matrix is singular'; expected 1 number; print nothing else",
     "endless": "line 1 of the answer is 'xxx",
     "ragged": "line 4 of the answer is '1.5'; expected 2 numbers",
     "long": "found 2049 lines, expected the 2048",
+    "drowns": "ended .exit status 1. after 0 of 2048 lines; .*; it said: .*step size too small .{1,3}state vector lost",
     "nan": "found NaN or infinity in 3 of 2048 runs",
 }
 

@@ -241,8 +241,8 @@ def read_rows(text: bytes, size: int | None) -> np.ndarray:
         except ValueError:
             good = False
         if not good:
-            expected = f"{size} number{'s' * (size != 1)}"
-            raise InputError(f"line {place} of the answer is {_quote(line)}; expected {expected}, spaces between")
+            expected = "1 number" if size == 1 else f"{size} numbers, spaces between"
+            raise InputError(f"line {place} of the answer is {_quote(line)}; expected {expected}; print nothing else")
     raise InputError(f"found an answer that can't be read: {_quote(text)}; expected lines of numbers")
 
 
