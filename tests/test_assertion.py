@@ -53,9 +53,9 @@ def test_false_alarms_are_as_rare_as_alpha_says(seeds):
     assert outcomes(seeds, laplace, detects=2.0, alpha=0.1)["refuted"] <= most(seeds, 0.1)
 
 
-@pytest.mark.parametrize("seeds", SEEDS)
-def test_half_the_noise_is_caught_every_time(seeds):
-    assert outcomes(seeds, laplace_half_noise)["refuted"] == seeds
+@pytest.mark.slow
+def test_half_the_noise_is_caught_every_time():
+    assert outcomes(300, laplace_half_noise)["refuted"] == 300
 
 
 def test_what_is_far_more_private_than_claimed_is_not_called_weak():

@@ -83,7 +83,7 @@ def test_it_pickles_while_it_runs(pids):
 
 def test_the_form_that_is_started_once_a_block(pids, tmp_path):
     mechanism = dpv.program([sys.executable, SCRIPT, "two", *PLACES], (1, 2))
-    report = dpv.verify(mechanism, ZERO, ONE, 0.3, select_runs=2000, test_runs=4000, block=2000)
+    report = dpv.verify(mechanism, ZERO, ONE, 0.3, select_runs=1000, test_runs=4000, block=4000, beta=0.2)
     assert report.refuted
     again = script("two", pids, (1, 2))
     first, second = (m(np.ones((2, 3)), 50, np.random.default_rng(3)) for m in (mechanism, again))
