@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 import dpverify as dpv
 from dpverify import Report, verify
-from dpverify.arrays import Extremes
+from dpverify.counts import Extremes
 from dpverify.scores import Levels
 from dpverify.selection import Aim, Heat, cuts, promised_bound
 from limits import most

@@ -25,7 +25,7 @@ def test_the_direction_is_not_chosen_on_the_test_sample():
 
 def test_counts_of_workers_are_added_cell_by_cell():
     """Sorted before they are summed, equal laws look different."""
-    from dpverify.arrays import Counts, add_counts
+    from dpverify.counts import Counts, add_counts
 
     one = Counts(np.array([0, 1, 5]), np.array([9, 1, 2]))
     two = Counts(np.array([1, 5, 7]), np.array([8, 2, 1]))

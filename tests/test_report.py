@@ -9,8 +9,8 @@ from scipy.optimize import brentq
 
 import dpverify as dpv
 from dpverify import Report, Verdict
-from dpverify.arrays import Counts
 from dpverify.assemble import bound_partition, distinct_pairs
+from dpverify.counts import Counts
 from dpverify.exact import lower_limit, upper_limit
 from dpverify.scores import Levels, Linear
 from dpverify.statements import OnAllEvents

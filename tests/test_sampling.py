@@ -85,7 +85,7 @@ def test_the_default_block_is_a_function_of_the_runs(runs, block):
 
 def test_a_large_output_halves_the_block():
     source = Source(gaussian_trajectory, (np.zeros((100, 100)), None), 0, 4096)
-    found, known, _ = probe(source)
+    found, known = probe(source)
     assert found.block * 100 * 100 * 8 <= 64 << 20 < 2 * found.block * 100 * 100 * 8
     assert not known
 

@@ -7,7 +7,8 @@ import pytest
 
 import dpverify as dpv
 from dpverify import serial
-from dpverify.arrays import codes_of, count, wide
+from dpverify.arrays import codes_of, wide
+from dpverify.counts import count
 from dpverify.learning import (
     additive_scores,
     cell_score,
@@ -49,7 +50,7 @@ def learned(shift=0.5):
     scores.append(piecewise_score(features, *flats))
     pilot = np.concatenate([first, second])[::8]
     cells = equal_mass(dpv.high_likely_set(pilot), pilot, 32)
-    scores.append(cell_score(cells, count(cells, first, cells.size), count(cells, second, cells.size)))
+    scores.append(cell_score(cells, count(cells, first), count(cells, second)))
     return scores
 
 

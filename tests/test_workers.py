@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
-from dpverify.arrays import Counts, Extremes, leaves, rebuild
+from dpverify.counts import Counts, Extremes, leaves, rebuild
 from dpverify.selection import Ruled
 from dpverify.totals import Kept, Measure, Sums
 from dpverify.workers import Plan, Workers, join

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.arrays import Counts, is_plain, occupied
+from dpverify.arrays import is_plain
+from dpverify.counts import Counts, occupied
 from dpverify.errors import InputError
 from dpverify.exact import lower_limit
 from dpverify.mechanism import Mechanism, is_seeded
@@ -112,16 +113,22 @@ def repeats(runs: np.ndarray) -> bool:
 
 
 def draw_picture(
-    source: Source, pilot: list[np.ndarray], region: Region, partition: Partition | Levels | None
+    source: Source,
+    pilot: list[np.ndarray],
+    known: dict[tuple[int, int], np.ndarray],
+    region: Region,
+    partition: Partition | Levels | None,
 ) -> dict[str, Any]:
     """Some runs of each side; the region unless it is huge; the partition where it is not the witness's own.
 
-    The paper's region needs pilot runs of the first side only: then a few of the second are drawn to be seen.
+    The paper's region needs pilot runs of the first side only: then a few of the second are drawn to be seen, where
+    the first look has not drawn (`known`) them.
     """
     number = max(1, min(DRAWN, DRAWN_NUMBERS // pilot[0][0].size))
     if len(pilot) == 1:
-        blocks = range(-(-number // source.block))
-        pilot = [*pilot, np.concatenate([np.array(draw(source, "pilot", 1, block)) for block in blocks])]
+        blocks = [(1, block) for block in range(-(-number // source.block))]
+        some = [known[key] if key in known else np.array(draw(source, "pilot", *key)) for key in blocks]
+        pilot = [*pilot, np.concatenate(some)]
     first, second = (runs[np.isfinite(runs).all(axis=(1, 2))][:number] for runs in pilot)
     small = region.A.size <= DRAWN_NUMBERS
     return {

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.arrays import add_counts, count, merge, occupied
+from dpverify.counts import add_counts, count, merge, occupied
 from dpverify.errors import InputError
 from dpverify.learning import (
     Binning,
@@ -281,7 +281,7 @@ def candidate_partitions(contest: Contest, seen: Seen) -> tuple[list[Partition],
         binning = make_binning(seen.plain, both, seen.atoms)
         joint = with_cells(contest.region, Edges(binning.edges, np.zeros(0, np.int64)), nonfinite)
         shaped = both.reshape(len(both), *contest.source.shape)  # type: ignore[misc]
-        number = occupied(count(joint, shaped, joint.size)).size
+        number = occupied(count(joint, shaped)).size
         if number * A_JOINT_CELL <= len(both):
             found.append(joint)
             if seen.discrete and both.shape[1] > 1 and number <= FEW and not settings.resolution:

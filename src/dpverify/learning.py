@@ -12,7 +12,8 @@ import numpy as np
 from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit
 
-from dpverify.arrays import Counts, columns, digitize, occupied
+from dpverify.arrays import columns, digitize, evaluate, namespace
+from dpverify.counts import Counts, occupied
 from dpverify.partition import Atoms, Partition, find_atoms, mixed_radix, padded
 from dpverify.scores import Additive, CellScore, Features, Linear, Patterned, Piecewise, Quadratic, Score
 
@@ -71,9 +72,13 @@ class Binning(NamedTuple):
     edges: np.ndarray  # (J, E), sorted, padded with infinity
 
     def measure(self, x: Any) -> np.ndarray:
-        z = columns(self.features.values(np.asarray(x).reshape(len(x), -1)))
-        number = self.edges.shape[1] + 1
-        return np.stack([np.bincount(digitize(e, x), minlength=number) for e, x in zip(self.edges, z, strict=True)])
+        return evaluate(self, "tables", x)
+
+    def tables(self, x: Any) -> Any:
+        xp, number = namespace(x), self.edges.shape[1] + 1
+        length = {"minlength": number} if xp is np else {"length": number}
+        z = columns(self.features.values(x.reshape(x.shape[0], -1)))
+        return xp.stack([xp.bincount(digitize(e, column), **length) for e, column in zip(self.edges, z, strict=True)])
 
 
 def make_binning(features: Features, flat: np.ndarray, atoms: list[np.ndarray]) -> Binning:

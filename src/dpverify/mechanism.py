@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpverify.arrays import namespace, wide
+from dpverify.arrays import is_jax, namespace, on_accelerator, wide
 from dpverify.errors import InputError
 
 
@@ -163,10 +163,9 @@ def factory(make: Callable[[], Mechanism]) -> Mechanism:
 def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinite: str = "error") -> Any:
     """The door: an answer of the mechanism as a float64 array (runs, K, d), or an InputError in one line.
 
-    `shape` is the (K, d) of earlier answers, None for the first.
+    `shape` is the (K, d) of earlier answers, None for the first. `nonfinite` is "error", or else such runs may pass.
     """
-    xp = namespace(answer)
-    if xp is np:
+    if not on_accelerator(answer):  # an array of JAX on the processor is read where it lies
         try:
             answer = np.asarray(answer)
         except ValueError as ragged:
@@ -189,14 +188,27 @@ def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinit
             "the shape of one output must not change"
         )
     with wide(answer):
-        samples = answer.astype(np.float64, copy=False).reshape(runs, steps, dimension)
-        if nonfinite == "error" and not bool(xp.isfinite(samples).all()):
-            bad = int((~xp.isfinite(samples)).any(axis=(1, 2)).sum())
+        samples = answer if answer.dtype == np.float64 else answer.astype(np.float64)
+        samples = samples if samples.ndim == 3 else samples.reshape(runs, steps, dimension)
+        if nonfinite == "error" and not bool(all_finite(samples)):
+            bad = int((~namespace(samples).isfinite(samples)).any(axis=(1, 2)).sum())
             raise InputError(
                 f"found NaN or infinity in {bad} of {runs} runs; expected finite estimates; "
                 'mend the mechanism, or let them be an event with nonfinite="event"'
             )
     return samples
+
+
+def all_finite(samples: Any) -> Any:
+    """True or False; for samples on a device a scalar there, which nothing has waited for."""
+    return _jitted_all_finite()(samples) if is_jax(samples) else np.isfinite(samples).all()
+
+
+@functools.cache
+def _jitted_all_finite() -> Any:
+    import jax
+
+    return jax.jit(lambda x: jax.numpy.isfinite(x).all())
 
 
 def read_only(data: Any) -> Any:

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import bdtr
 
-from dpverify.arrays import namespace, rows_times
+from dpverify.arrays import columns, namespace, rows_times
 from dpverify.ellipsoid import minimum_volume_ellipsoid
 from dpverify.errors import InputError
+
+PIECE = 8192  # runs whose passes stay within the caches
 
 
 def _check(dimension: int, beta: float, gamma: float, steps: int) -> int:
@@ -65,14 +67,22 @@ class Region(NamedTuple):
     def contains(self, x: Any) -> Any:
         """For samples (runs, K, d): which lie in the ellipsoid of every step."""
         xp = namespace(x)
-        if xp is np and self.pins.any():
-            return self._pinned(x)
+        if xp is np:
+            test = self._pinned if self.pins.any() else self._inside
+            pieces = [test(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
+            return np.concatenate(pieces) if pieces else np.zeros(0, bool)
         u = _by_step(x, self.A) - self.b[:, None]
-        inside = ((xp.abs(u[..., 0]) if x.shape[-1] == 1 else xp.einsum("kni,kni->kn", u, u)) <= 1).all(0)
-        if xp is np and not self.pins.any():
-            return inside
+        inside = (xp.einsum("kni,kni->kn", u, u) <= 1).all(0)
         pinned = xp.abs(_by_step(x, self.pins) - self.values[:, None])
         return inside & (pinned <= self.slack[:, None]).all((0, 2))
+
+    def _inside(self, x: np.ndarray) -> np.ndarray:
+        """With the runs last, so that every pass is over memory in one piece."""
+        steps, d = self.b.shape
+        u = columns(x.reshape(len(x), -1)).reshape(steps, d, -1)
+        u = (u * self.A if d == 1 else np.matmul(self.A, u)) - self.b[:, :, None]
+        u *= u
+        return (u.sum(1) <= 1).all(0)
 
     def _pinned(self, x: np.ndarray) -> np.ndarray:
         """The same with one product a step: what an ellipsoid lacks in rank is pinned, d rows together."""
@@ -87,10 +97,6 @@ class Region(NamedTuple):
 
 def _by_step(x: Any, matrices: Any) -> Any:
     """Each step's matrix applied to that step of every run: (K, runs, d)."""
-    if x.shape[-1] == 1:  # no matrix product for numbers
-        return x.swapaxes(0, 1) * matrices
-    if namespace(x) is np:
-        return np.stack([rows_times(x[:, k], matrix.T) for k, matrix in enumerate(matrices)])
     return namespace(x).matmul(x.swapaxes(0, 1), matrices.swapaxes(1, 2))
 
 

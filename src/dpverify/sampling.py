@@ -16,9 +16,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpverify.arrays import is_jax
+from dpverify.arrays import is_jax, keep_memory, on_accelerator
 from dpverify.errors import FolderError, InputError, MechanismError
-from dpverify.mechanism import Mechanism, admit
+from dpverify.mechanism import Mechanism, admit, all_finite
 from dpverify.progress import Progress
 from dpverify.store import Page, fingerprint
 from dpverify.totals import Cells as Cells
@@ -42,6 +42,7 @@ class Source(NamedTuple):
     block: int
     nonfinite: str = "error"
     shape: tuple[int, int] | None = None
+    device: str = "cpu"  # where the samples lie
 
 
 def default_block(test_runs: int) -> int:
@@ -53,11 +54,15 @@ def generator(seed: int, stage: str, side: int, block: int) -> np.random.Generat
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
-def draw(source: Source, stage: str, side: int, block: int) -> Any:
-    """One whole block through the door, (source.block, K, d)."""
+def draw(source: Source, stage: str, side: int, block: int, trusting: bool = False) -> Any:
+    """One whole block through the door, (source.block, K, d).
+
+    What lies on a device may be let in without a look for NaN, which would wait for it: `draw_span` looks later.
+    """
     try:
         answer = source.mechanism(source.data[side], source.block, generator(source.seed, stage, side, block))
-        return admit(answer, source.block, source.shape, source.nonfinite)
+        later = trusting and on_accelerator(answer)
+        return admit(answer, source.block, source.shape, "later" if later else source.nonfinite)
     except MechanismError:
         raise
     except (Exception, SystemExit) as problem:  # an exit inside a mechanism is a failure of it, not our end
@@ -73,12 +78,19 @@ def draw_span(
 ) -> tuple[float, list[np.ndarray]]:
     """One task: its seconds, and what the blocks from start to stop of one side come to."""
     begin = time.perf_counter()
-    total = make()
+    keep_memory()
+    total, finite = make(), []
     for block in range(start, stop):
-        samples = draw(source, stage, side, block)
+        samples = draw(source, stage, side, block, trusting=True)
+        if is_jax(samples) and source.nonfinite == "error":
+            finite.append(all_finite(samples))
         left = runs - block * source.block
         total.add(block, samples if left >= source.block else samples[:left])
-    return time.perf_counter() - begin, total.arrays()
+    arrays = total.arrays()  # waits for what is still being drawn on a device
+    for block, fine in enumerate(finite, start):
+        if not fine:
+            draw(source, stage, side, block)  # says what is wrong with it
+    return time.perf_counter() - begin, arrays
 
 
 T = TypeVar("T", bound=Total)
@@ -146,7 +158,7 @@ def gather(
     check_pickles(task, workers)
     whole, saved = True, page is not None
     try:
-        for (side, start, stop), arrays in drawn(Plan(blocks, step.done), task, workers):
+        for (side, start, stop), arrays in drawn(Plan(blocks, step.done), task, workers, source.device != "cpu"):
             whole = saved = False  # an interruption right here must not save one half of a change
             step.totals[side].include(arrays)
             step.done[side] = join([*step.done[side], (start, stop)])
@@ -161,7 +173,7 @@ def gather(
     return list(step.totals.values())
 
 
-def probe(source: Source, both: bool = False) -> tuple[Source, dict[tuple[int, int], np.ndarray], str]:
+def probe(source: Source, both: bool = False) -> tuple[Source, dict[tuple[int, int], np.ndarray]]:
     """The first pilot block, drawn here, tells the shape of an output and the device.
 
     The block is halved until its output is at most 64 MB; otherwise the runs that were drawn are kept for the pilot.
@@ -173,11 +185,11 @@ def probe(source: Source, both: bool = False) -> tuple[Source, dict[tuple[int, i
     while block > 1 and block * samples[0].nbytes > LARGEST:
         block //= 2
     found = {(0, 0): np.array(samples)} if block == source.block else {}
-    source = source._replace(block=block, shape=(samples.shape[1], samples.shape[2]))
+    source = source._replace(block=block, shape=(samples.shape[1], samples.shape[2]), device=device)
     if both:
         wanted = {(side, number) for side in (0, 1) for number in range(-(-PROBED // block))}
         found |= {key: np.array(draw(source, "pilot", *key)) for key in sorted(wanted - set(found))}
-    return source, found, device
+    return source, found
 
 
 def behaviour(found: dict[tuple[int, int], np.ndarray]) -> str:

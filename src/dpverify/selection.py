@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaincinv, ndtr, ndtri
 
-from dpverify.arrays import EXTREMES, Counts, Extremes, codes_of, digitize, occupied
+from dpverify.arrays import codes_of, digitize, evaluate, is_jax, is_plain, namespace
+from dpverify.counts import EXTREMES, Counts, Extremes, occupied
 from dpverify.exact import p_values
 from dpverify.partition import Partition
-from dpverify.scores import Levels, Score, parameters
+from dpverify.scores import Levels, Score, UserScore, parameters
 from dpverify.unions import epsilon_upper_bound, frontier, frontier_bound
 
 LARGEST_UNION = 4096  # cells; an event of more is noise, and too long to write down
@@ -134,9 +135,24 @@ class Ruler(NamedTuple):
     edges: np.ndarray
 
     def measure(self, samples: Any) -> Ruled:
+        if is_jax(samples) and is_plain(self):
+            table, low, high = evaluate(self, "_on_device", samples)
+            return Ruled(table, Extremes(low, high))
         values = score_values(self.score, samples)
         table = np.bincount(digitize(self.edges, values), minlength=self.edges.size + 1)
         return Ruled(table, Extremes.of(values))
+
+    def _on_device(self, samples: Any) -> tuple[Any, Any, Any]:
+        xp = namespace(samples)
+        values = xp.sort(self.score.values(samples.reshape(samples.shape[0], -1)))
+        # Of sorted values as many lie in a level as there are between its two edges.
+        places = xp.searchsorted(values, self.edges, side="right")
+        ends = xp.array([0]), xp.array([values.shape[0]])
+        return xp.diff(xp.concatenate([ends[0], places, ends[1]])), values[:EXTREMES], values[-EXTREMES:]
+
+    @property
+    def is_plain(self) -> bool:
+        return not isinstance(self.score, UserScore)
 
 
 class Ruled(NamedTuple):

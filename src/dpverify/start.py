@@ -31,7 +31,6 @@ class Run(NamedTuple):
     show: Progress
     clock: Clock
     known: dict[tuple[int, int], np.ndarray]  # pilot blocks that the first look has drawn already
-    device: str
 
 
 @contextlib.contextmanager
@@ -56,12 +55,12 @@ def prepare(
         try:
             with open_workers(executor, store) as workers:
                 check_pickles(source, workers)
-                source, known, device = probe(source, both=folder is not None)
+                source, known = probe(source, both=folder is not None)
                 settings = settings.change(block=source.block)
                 if folder is not None:
                     about = {"name": name_of(mechanism), **versions()}
                     store.claim(identity(source, settings, known, call or {}, error), about)
-                yield Run(source, settings, workers, workers.number, show, clock, known, device)
+                yield Run(source, settings, workers, workers.number, show, clock, known)
         except KeyboardInterrupt:
             raise stopped("stopped by the keyboard", store, show) from None
         except BrokenExecutor as problem:

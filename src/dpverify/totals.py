@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpverify.arrays import Adder, Counts, count, hints, leaves, namespace, rebuild, wide
+from dpverify.arrays import is_jax, namespace, wide
+from dpverify.counts import Adder, Counts, Tables, count, hints, is_dense, leaves, rebuild
 from dpverify.errors import InputError
 
 
@@ -93,7 +94,7 @@ class Cells(NamedTuple):
     partition: Any
 
     def measure(self, samples: Any) -> Counts:
-        return count(self.partition, samples, self.partition.size)
+        return count(self.partition, samples)
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ class Measure:
 class Sums:
     """The parts of all meters summed, and the sums of the error and its square.
 
-    The error's sums are fractions: what was summed within a block as floats is added up exactly.
+    The error's sums are fractions: what was summed within a block as floats is added up exactly. Of runs that lie on a
+    device, tables of counts are summed there and errors wait there, until someone asks.
     """
 
     def __init__(self, measure: Measure):
@@ -115,22 +117,44 @@ class Sums:
         self._adders = [Adder() for _ in measure.meters]
         self._error = [Fraction(0), Fraction(0)]
         self._empty = True
+        cells = ((i, m.partition) for i, m in enumerate(measure.meters) if isinstance(m, Cells))
+        dense = {i: partition for i, partition in cells if is_dense(partition)}
+        self._dense, self._tables = tuple(dense), Tables(tuple(dense.values()))
+        self._waiting: list[Any] = []  # sums of errors, on a device
 
     def add(self, block: int, samples: Any) -> None:
         self._empty = False
-        for adder, meter in zip(self._adders, self._measure.meters, strict=True):
-            adder.add(meter.measure(samples))
-        if self._measure.error is None:
-            return
-        with wide(samples):
-            errors = np.asarray(self._measure.error(samples), float)
+        there = is_jax(samples)
+        if there and self._dense:
+            self._tables.add(samples)
+        for i, (adder, meter) in enumerate(zip(self._adders, self._measure.meters, strict=True)):
+            if not (there and i in self._dense):
+                adder.add(meter.measure(samples))
+        if self._measure.error is not None:
+            with wide(samples):
+                self._add_errors(self._measure.error(samples), samples)
+
+    def _add_errors(self, errors: Any, samples: Any) -> None:
+        if not is_jax(errors):
+            errors = np.asarray(errors, float)
         if errors.shape != samples.shape[:1]:
             raise InputError(f"error: found shape {errors.shape}; expected one number a run, {samples.shape[:1]}")
-        if not np.isfinite(errors).all():
-            raise InputError(
-                "error: found NaN or infinity; expected one finite number a run; mind non-finite estimates"
-            )
-        self._add_error(errors.sum(), (errors**2).sum())
+        self._waiting.append((errors.sum(), (errors**2).sum()))  # a sum is not finite where an error is not
+        if not is_jax(errors):
+            self._settle()
+
+    def _settle(self) -> None:
+        """What waits on a device comes to the host."""
+        for sums in self._waiting:
+            numbers = [float(one) for one in sums]
+            if not all(map(math.isfinite, numbers)):
+                raise InputError(
+                    "error: found NaN or infinity; expected one finite number a run; mind non-finite estimates"
+                )
+            self._add_error(*numbers)
+        self._waiting = []
+        for i, counts in zip(self._dense, self._tables.read(), strict=False):
+            self._adders[i].add(counts)
 
     def _add_error(self, *sums: Any) -> None:
         self._error = [total + Fraction(one) for total, one in zip(self._error, sums, strict=True)]
@@ -138,8 +162,9 @@ class Sums:
     def arrays(self) -> list[np.ndarray]:
         if self._empty:
             return []
+        parts = self.parts
         errors = [] if self._measure.error is None else [np.array([str(total) for total in self._error])]
-        return errors + leaves(self.parts)
+        return errors + leaves(parts)
 
     def include(self, arrays: list[np.ndarray]) -> None:
         if not arrays:
@@ -153,6 +178,7 @@ class Sums:
 
     @property
     def parts(self) -> tuple[Any, ...]:
+        self._settle()
         return tuple(adder.sum() for adder in self._adders)
 
     def error(self, runs: int) -> tuple[float, float]:

@@ -100,6 +100,7 @@ def verify(
         )
         if not is_seeded(mechanism):
             warnings.warn(UNSEEDED, Warning, stacklevel=2)
+        other = None if partition is event.partition else partition
         report = Report(
             **answers(witness, on_partition, eta, settings, epsilon, delta),
             alpha=settings.alpha,
@@ -107,7 +108,7 @@ def verify(
             on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
             witness=witness,
             error=tested.error,
-            picture=draw_picture(source, pilot, region, None if partition is event.partition else partition),
+            picture=draw_picture(source, pilot, run.known, region, other),
             settings=settings,
             name=name_of(mechanism),
             seeded=is_seeded(mechanism),
@@ -116,7 +117,7 @@ def verify(
         )
         run.clock.lap("report")
         store = run.workers.store
-        report.run.update(seconds=run.clock.laps, versions=versions(), device=run.device, workers=run.number)
+        report.run.update(seconds=run.clock.laps, versions=versions(), device=source.device, workers=run.number)
         report.run.update(resumed=store.resumed, **({"notes": [store.problem]} if store.problem else {}))
         return report
 

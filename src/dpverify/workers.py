@@ -31,6 +31,7 @@ from dpverify.store import Store
 
 UNKNOWN = 4  # workers that an executor is taken to have if it does not say
 TASK_SECONDS = 1.0  # about so long is one task: short enough to lose, long enough to pay for its way
+DEVICE_SECONDS = 0.25  # the same where an accelerator draws without an executor: one block would make it wait
 COUNTED = 2.0  # seconds after which the workers are counted again
 
 
@@ -142,12 +143,20 @@ class Plan:
         return side, start, stop
 
 
-def drawn(plan: Plan, task: Callable[..., Any], workers: Workers) -> Iterator[tuple[tuple[int, int, int], Any]]:
-    """Every span of the plan with what it came to, in the order they are finished."""
+def drawn(
+    plan: Plan, task: Callable[..., Any], workers: Workers, accelerator: bool = False
+) -> Iterator[tuple[tuple[int, int, int], Any]]:
+    """Every span of the plan with what it came to, in the order they are finished; without an executor, block by block.
+
+    An accelerator gets several blocks at once, so that it never waits for the host.
+    """
     if workers.executor is None:
+        batch = 1
         while plan.left:
-            span = plan.take(1)
-            yield span, task(*span)[1]
+            span = plan.take(batch)
+            seconds, arrays = task(*span)
+            batch = _next_batch(span, seconds, DEVICE_SECONDS) if accelerator else 1
+            yield span, arrays
         return
     pending: dict[Future[Any], tuple[int, int, int]] = {}
     number, counted, batch = workers.number, time.monotonic(), 1
@@ -160,13 +169,19 @@ def drawn(plan: Plan, task: Callable[..., Any], workers: Workers) -> Iterator[tu
             for future in sorted(ready, key=_failed):  # what went well is kept before a failure is raised
                 span = pending.pop(future)
                 seconds, arrays = _result(future)
-                batch = max(1, round((span[2] - span[1]) * TASK_SECONDS / max(seconds, 1e-6)))
+                batch = _next_batch(span, seconds, TASK_SECONDS)
                 yield span, arrays
             if time.monotonic() - counted > COUNTED:
                 number, counted = workers.number, time.monotonic()
     finally:
         for future in pending:
             future.cancel()
+
+
+def _next_batch(span: tuple[int, int, int], seconds: float, wanted: float) -> int:
+    """How many blocks the next task takes, from how long one took; at most doubling, since a first one compiles."""
+    _, start, stop = span
+    return max(1, min(2 * (stop - start), round((stop - start) * wanted / max(seconds, 1e-6))))
 
 
 def _submit(executor: Executor, function: Any, *arguments: Any) -> Future[Any]:

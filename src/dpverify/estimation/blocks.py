@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError
@@ -20,9 +19,10 @@ def device_block() -> int:
     return 1 << (13 if jax.default_backend() == "cpu" else 18)
 
 
-def recorded(system: System, data: Any, least: int = 1) -> Any:
-    """`data` as a JAX array (T + 1, measurements) in the float of the moment, or one line that says what is wrong.
+def recorded(system: System, data: Any, least: int = 1) -> np.ndarray:
+    """`data` as an array (T + 1, measurements), or one line that says what is wrong.
 
+    An array of NumPy: one of JAX would go to the device and back with every block, and wait for it.
     `least` is how many steps the estimator needs (window + 1 for a moving horizon).
     """
     try:
@@ -45,7 +45,7 @@ def recorded(system: System, data: Any, least: int = 1) -> Any:
             "data: found NaN or infinity; expected finite measurements; fill such readings in, or cut the recording "
             "before the first"
         )
-    return jnp.asarray(array)
+    return array
 
 
 def share(name: str, value: Any, above: bool = False) -> None:

@@ -150,8 +150,7 @@ class W2MHE:
         return *known.remarks, EDGE
 
     def _plan(self, data: Any) -> Plan:
-        with wide():
-            array = np.ascontiguousarray(recorded(self.system, data, self.window + 1))
+        array = np.ascontiguousarray(recorded(self.system, data, self.window + 1))
         return _planned(self, array.shape, array.tobytes())
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:

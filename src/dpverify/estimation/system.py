@@ -160,7 +160,7 @@ class System:
     def states(self) -> int:
         return len(self.start)
 
-    @property
+    @functools.cached_property
     def measurements(self) -> int:
         with wide():
             return int(jax.eval_shape(self.h, jnp.asarray(self.start, float)).shape[0])

@@ -53,7 +53,7 @@ def gibbs_epsilon(mechanism: W2MHE, first: Any, second: Any) -> float:
     """
     with wide():
         least = mechanism.window + 1
-        y1, y2 = (np.asarray(recorded(mechanism.system, y, least)) for y in (first, second))
+        y1, y2 = (recorded(mechanism.system, y, least) for y in (first, second))
     if y1.shape != y2.shape:
         raise InputError(f"found data of shapes {y1.shape} and {y2.shape}; expected the same number of steps")
     ball, jets = _slopes(mechanism, len(y1) - mechanism.window)
