@@ -20,7 +20,10 @@ from dpverify.start import prepare
 from dpverify.verify import find_region, freeze_event, verify
 from dpverify.workers import open_workers
 
-TRIES = 8  # starts, and as many steps of the local search, for each dimension and one more
+TRIES = 8  # starts, and as many steps of local search, for each dimension and one more
+PEAKS = 2  # starts that a local search sets out from
+FINALISTS = 4  # points that are looked at again,
+LONGER = 8  # with so many times the runs: half of all of them in one dimension
 STARTS_KEY = 103  # spawn key of the starts, apart from those of the stages
 NOTHING = -50.0  # stands for the promise of an event that promises nothing at all
 FINE = 1e-3  # of the box: where the local search ends
@@ -62,38 +65,65 @@ def search_box(
 ) -> Search:
     """The point of the box whose pair promises most, verified.
 
-    Starts in a Latin hypercube, then Nelder and Mead's search from the best of them, as long. Every try has equally
-    many of the `runs`, and the same random numbers, so that what differs between two tries is the pair.
+    Starts in a Latin hypercube, then Nelder and Mead's search from the best of them, then a longer look at the best few
+    of all. Tries are given equally many of the `runs` until then, and the same random numbers, so that what differs
+    between two of them is the pair.
     """
     low, width = checked_box(bounds)
     number = TRIES * (1 + len(low))
-    each = runs // (2 * number)
+    each = runs // (2 * number + FINALISTS * LONGER)
     if each < 4:
-        raise InputError(f"runs: found {runs}; expected at least {8 * number} for a box of {len(low)} dimensions")
-    share = settings.change(select_runs=each)
-    tried: dict[tuple[float, ...], float] = {}
+        least = 4 * (2 * number + FINALISTS * LONGER)
+        raise InputError(f"runs: found {runs}; expected at least {least} for a box of {len(low)} dimensions")
+    tried: dict[tuple[float, ...], float] = {}  # by place in the unit cube
     with open_workers(executor) as workers:
 
+        def at(place: Any) -> np.ndarray:
+            return low + np.array(place) * width
+
+        def promise(place: Any, share: int) -> float:
+            return promised(mechanism, pair_at(at(place)), settings.change(select_runs=share), delta, workers.executor)
+
         def cost(place: np.ndarray) -> float:
-            point = low + np.clip(place, 0, 1) * width
-            key = tuple(point.tolist())
+            key = tuple(np.clip(place, 0, 1).tolist())
             if key not in tried:
-                tried[key] = promised(mechanism, pair_at(point), share, delta, workers.executor)
+                tried[key] = promise(key, each)
             return -max(tried[key], NOTHING)
 
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(STARTS_KEY,)))
         rows = np.tile(np.arange(number)[:, None], len(low))
-        start = min((rng.permuted(rows, axis=0) + rng.random(rows.shape)) / number, key=cost)
-        reach = np.where(start < 0.5, 1.0, -1.0) / number  # to the next start, inwards
-        simplex = np.vstack([start, start + np.diag(reach)])
-        options = {"maxfev": number, "initial_simplex": simplex, "xatol": FINE, "fatol": FINE}
-        minimize(cost, start, method="Nelder-Mead", bounds=[(0, 1)] * len(low), options=options)
-        pair = max(tried, key=lambda key: tried[key])
-        chosen = pair_at(np.array(pair))
+        for start in (rng.permuted(rows, axis=0) + rng.random(rows.shape)) / number:
+            cost(start)
+        for start in peaks(tried, PEAKS, 1 / number):
+            reach = np.where(np.array(start) < 0.5, 1.0, -1.0) / number  # to the next start, inwards
+            simplex = np.vstack([start, start + np.diag(reach)])
+            options = {"maxfev": number // PEAKS, "initial_simplex": simplex, "xatol": FINE, "fatol": FINE}
+            minimize(cost, start, method="Nelder-Mead", bounds=[(0, 1)] * len(low), options=options)
+        final = {place: promise(place, LONGER * each) for place in peaks(tried, FINALISTS, 1 / (2 * number))}
+        place = max(final, key=lambda one: final[one])
         report = verify(
-            mechanism, *chosen, epsilon, delta, settings=settings, executor=workers.executor, folder=folder, **rest
+            mechanism,
+            *pair_at(at(place)),
+            epsilon,
+            delta,
+            settings=settings,
+            executor=workers.executor,
+            folder=folder,
+            **rest,
         )
-    return Search(report, pair, tuple(tried.items()))
+    everything = [*tried.items(), *final.items()]
+    return Search(
+        report, tuple(at(place).tolist()), tuple((tuple(at(one).tolist()), value) for one, value in everything)
+    )
+
+
+def peaks(tried: dict[tuple[float, ...], float], number: int, gap: float) -> list[tuple[float, ...]]:
+    """The places that promise most, each further than the gap from any better one."""
+    found: list[tuple[float, ...]] = []
+    for place in sorted(tried, key=lambda one: -tried[one]):
+        if len(found) < number and all(np.abs(np.subtract(place, one)).max() > gap for one in found):
+            found.append(place)
+    return found
 
 
 def checked_box(bounds: Any) -> tuple[np.ndarray, np.ndarray]:

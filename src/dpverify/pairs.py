@@ -28,6 +28,15 @@ from dpverify.workers import open_workers
 GROWTH = 2.5  # of a pair's selection runs from round to round
 
 
+def share_at_least(seen: int, number: int, level: float, alpha: float) -> float:
+    """The share v with a property that is seen by mistake with probability `level` at most: seen <= v + (1 - v) level.
+
+    At confidence 1 - alpha, among so many independent pairs.
+    """
+    limit = float(lower_limit(seen, number, alpha))
+    return max(0.0, (limit - level) / (1 - level)) if level < 1 else 0.0
+
+
 @dataclass(frozen=True)
 class ManyPairs:
     """One claim on many pairs. Shares speak of the law that the pairs were drawn from, independently, at 1 - alpha.
@@ -60,20 +69,15 @@ class ManyPairs:
     @property
     def violating(self) -> float:
         """At least this share of the pairs breaks the claim."""
-        return self._at_least(len(self.reports) - self.passed)
+        # The paper's test takes the smaller of two p-values (docs/method.md, section 4.9).
+        level = self.alpha * (2 if self.reports[0].settings.test == "thinned" else 1)
+        return share_at_least(len(self.reports) - self.passed, len(self.reports), level, self.alpha)
 
     @property
     def bounded(self) -> float:
         """At least this share of the pairs keeps the claim on all unions of its own partition's cells."""
         met = sum(report.on_partition.meets(report.epsilon or 0.0, report.delta) for report in self.reports)
-        return self._at_least(met, self.alpha)
-
-    def _at_least(self, seen: int, level: float | None = None) -> float:
-        """A pair without the property is seen with probability `level` at most, so seen <= v + (1 - v) level."""
-        if level is None:  # the paper's test takes the smaller of two p-values (docs/method.md, section 4.9)
-            level = self.alpha * (2 if self.reports[0].settings.test == "thinned" else 1)
-        limit = float(lower_limit(seen, len(self.reports), self.alpha))
-        return max(0.0, (limit - level) / (1 - level)) if level < 1 else 0.0
+        return share_at_least(met, len(self.reports), self.alpha, self.alpha)
 
     @property
     def worst(self) -> int:
