@@ -32,7 +32,7 @@ OFFSETS = (-0.15, 0.15, -0.075, 0.075, 0.0)  # of log epsilon: where a line is m
 REACH = 2.5  # gaps between an estimate and its certified bound: how far out a parameter is tested at first
 GAPS = 0.005, 1.0  # the least and the largest that such a gap is taken for
 ATTEMPTS = 8  # at a side of the bracket, each twice as far out
-HALVINGS = 60
+HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,7 @@ def calibrate(
             look((ends[0][0] + ends[1][0]) / 2)
             ends[(points[-1][1] < goal) == (ends[1][1] < ends[0][1])] = points[-1]
             if len(tried) > HALVINGS:
-                raise InputError(
-                    f"family: found that epsilon jumps over {epsilon:g} at {tried[-1][0]:g}; expected no jump"
-                )
+                raise InputError(f"family: found a jump of epsilon over {epsilon:g} at {tried[-1][0]:g}; expected none")
         for offset in OFFSETS:
             look(np.clip(fit(points, ends, goal).reach(goal + offset), forward(low), forward(high)).item())
         line = fit(points, ends, goal)
