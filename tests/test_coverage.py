@@ -210,7 +210,7 @@ def test_bounds_cover_and_are_tight(name):
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("events", "seeds"), [("union", 1000), ("auto", 100)])
 def test_bounds_cover_and_are_tight_over_many_seeds(name, events, seeds):
-    print(name, events, check(name, events, seeds if name in EXACT_CELLS or events == "auto" else 200))
+    print(name, events, check(name, events, seeds))
 
 
 @pytest.mark.parametrize("seeds", [4, pytest.param(12, marks=pytest.mark.slow)])
