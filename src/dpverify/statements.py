@@ -285,7 +285,7 @@ def proved_curve(witness: Witness, epsilons: np.ndarray) -> np.ndarray:
     """Lower bounds on delta that hold at all epsilons together: one pair of limits, read at every epsilon."""
     c1, c2 = witness.ordered
     p1, p2 = lower_limit(c1, witness.runs, witness.alpha / 2), upper_limit(c2, witness.runs, witness.alpha / 2)
-    return np.maximum(p1 - np.exp(epsilons) * p2, 0.0)
+    return np.maximum(p1 - np.exp(np.minimum(epsilons, 700.0)) * p2, 0.0)
 
 
 def shares(witness: Witness) -> str:

@@ -33,6 +33,11 @@ def constant(data, runs, rng):
     return np.full((runs, 1), np.sum(data))
 
 
+def lost(data, runs, rng):
+    """The second data set gives no finite estimate."""
+    return np.where(np.sum(data) > 0, np.nan, rng.standard_cauchy(runs))
+
+
 def above(samples):
     return samples[:, 0, 0]
 
@@ -65,6 +70,8 @@ REPORTS = {
     "steps": lambda: dpv.verify(gaussian_trajectory, *path(4, 2, 0.3), partition="grid", **SMALL),
     "many": lambda: dpv.verify(gaussian_trajectory, *path(20, 1, 0.2), 0.3, **SMALL),
     "long": lambda: dpv.verify(gaussian_trajectory, *path(9, 2, 0.2), 0.3, **SMALL),
+    "far": lambda: dpv.verify(laplace, ZERO, ONE, 1000.0, **SMALL),
+    "lost": lambda: dpv.verify(lost, ZERO, ONE, 1.0, nonfinite="event", **SMALL),
     "own score": lambda: dpv.verify(gaussian_trajectory, *path(2, 1, 0.4), 0.3, events=above, **SMALL),
     "evil": lambda: dpv.verify(Evil(), {"value": 0.0, "remark": EVIL}, {"value": 1.0, "remark": EVIL}, 0.5, **SMALL),
 }

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 from dpverify.arrays import is_plain
 from dpverify.render.planes import planes
-from dpverify.render.scene import KEYS, OWN, PANELS, Scene, cuts_of, differing, heaviest, make_scene
+from dpverify.render.scene import KEYS, OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight, make_scene
 from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
 from dpverify.report import Report
 from dpverify.scores import Levels
@@ -50,11 +50,8 @@ def _line(
 ) -> tuple[Any, Axes]:
     """Two laws on one line: shares above, runs and cells below, the witness behind."""
     both = np.concatenate(sides)
-    low, high = np.quantile(both, [0.002, 0.998])
-    if region is not None:
-        low, high = min(low, region[0]), max(high, region[1])
-    pad = 0.05 * (high - low) or 0.5
-    low, high = low - pad, high + pad
+    ends = np.array([both.min(), both.max(), *(region or ())])
+    low, high = (float(end) for end in in_sight(both, ends.min(), ends.max()))
     picture = canvas(3.6)
     above, below = picture.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
     above.set_xlim(low, high)
@@ -88,6 +85,10 @@ def _line(
     return picture, below
 
 
+def middle(values: np.ndarray) -> str:
+    return figure(float(np.median(values))) if len(values) else "nothing finite"
+
+
 def output_line(s: Scene) -> Drawing:
     first, second = (flat[:, 0] for flat in s.flat)
     region = None
@@ -107,8 +108,8 @@ def output_line(s: Scene) -> Drawing:
     return Drawing(
         picture,
         "The output, run by run",
-        f"Histograms of {s.runs}: the first around {figure(float(np.median(first)))}, the second around "
-        f"{figure(float(np.median(second)))}. The witness is {s.witness.text}.",
+        f"Histograms of {s.runs}: the first around {middle(first)}, the second around "
+        f"{middle(second)}. The witness is {s.witness.text}.",
         (*keys, Key("muted", "bar", "high-likely region")),
         f"{s.runs}; ticks part the partition's {cell_number(s.cells)} cells.",
     )
@@ -133,8 +134,8 @@ def score_line(s: Scene) -> Drawing:
     return Drawing(
         picture,
         "Every run as the witness scores it",
-        f"Histograms of the score of {s.runs}: the first around {figure(float(np.median(first)))}, the second "
-        f"around {figure(float(np.median(second)))}. The witness is {s.witness.text}.",
+        f"Histograms of the score of {s.runs}: the first around {middle(first)}, the second "
+        f"around {middle(second)}. The witness is {s.witness.text}.",
         (*KEYS, Key("witness", "area", "the witness")),
         f"One number a run, from all coordinates at once; its level sets are {whose} {levels.number} cells.",
     )

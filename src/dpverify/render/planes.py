@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from dpverify.arrays import is_plain
 from dpverify.partition import Partition
 from dpverify.region import Region
-from dpverify.render.scene import OWN, PANELS, Scene, cuts_of, differing, heaviest
+from dpverify.render.scene import OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight
 from dpverify.render.style import FIRST, MUTED, RULE, SECOND, WITNESS, Drawing, Key, canvas
 from dpverify.scores import Levels
 from dpverify.words import cell_number
@@ -80,9 +80,8 @@ def _plane(axes: Axes, s: Scene, step: int, pair: tuple[int, int], number: int) 
         outline = ellipse(s.region, step, pair)
         low, high = np.minimum(low, outline.min(0)), np.maximum(high, outline.max(0))
         axes.plot(*outline.T, color=MUTED, lw=1)
-    pad = np.where(high > low, 0.06 * (high - low), 0.5)
-    low, high = low - pad, high + pad
-    if s.sides[0][0].size == 2 and is_plain(s.partition):
+    low, high = in_sight(both, low, high)
+    if math.prod(s.shape) == 2 and is_plain(s.partition):
         _mesh(axes, s, low, high)
     else:
         dimension = s.shape[1]

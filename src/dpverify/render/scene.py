@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -38,12 +39,15 @@ class Scene(NamedTuple):
 
     @property
     def flat(self) -> tuple[np.ndarray, np.ndarray]:
-        first, second = (side.reshape(len(side), -1) for side in self.sides)
+        first, second = (side.reshape(len(side), math.prod(self.shape)) for side in self.sides)
         return first, second
 
     @property
     def runs(self) -> str:
-        return f"{min(map(len, self.sides))} pilot runs of each data set"
+        one, two = map(len, self.sides)
+        if one == two:
+            return f"{one} pilot runs of each data set"
+        return f"{one} finite pilot runs of the first, {two} of the second data set"
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -93,3 +97,12 @@ def cuts_of(partition: Partition | Levels, coordinate: int) -> np.ndarray:
     else:
         cuts = np.zeros(0)
     return cuts[np.isfinite(cuts)][:200]
+
+
+def in_sight(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Limits for an axis, drawn in where heavy tails would push the bulk of the values (n, ...) out of sight."""
+    first, third = np.quantile(values, [0.25, 0.75], axis=0)
+    far = np.where(third > first, 6 * (third - first), np.inf)
+    low, high = np.maximum(low, first - far), np.minimum(high, third + far)
+    pad = np.where(high > low, 0.05 * (high - low), 0.5)
+    return low - pad, high + pad

@@ -120,8 +120,12 @@ def tested(report: Report) -> str:
     names = ("first", "second")
     more, less = (names[i - 1] for i in report.witness.direction)
     runs, (one, two) = spaced(report.witness.runs), report.witness.ordered
-    often = f"{one / two:.3g} times as often with the {more} data set as with the {less}" if one * two else ""
-    often = often or ("never seen in the test runs" if not one else f"never seen with the {less} data set")
+    if not one or not two:
+        often = "never seen in the test runs" if not one else f"never seen with the {less} data set"
+    else:
+        ratio = f"{one / two:.3g}"
+        often = "as often" if ratio == "1" else f"{ratio} times as often"
+        often = f"{often} with the {more} data set as with the {less}"
     return (
         f"{often[:1].upper()}{often[1:]}. Shares of {runs} test runs of each, with limits at "
         f"{percent(1 - report.alpha)}. The event, and that the {more} data set is to exceed the {less}, were frozen "
@@ -207,10 +211,13 @@ def again(report: Report) -> str:
 def versions(report: Report) -> list[dict[str, Any]]:
     run = report.run
     settings = [(name, str(value)) for name, value in to_plain(report.settings).items() if name != "kind"]
-    about = [(name, str(version)) for name, version in sorted(dict(run.get("versions", {})).items())]
+    about = [(name, str(version)) for name, version in _sorted(run, "versions")]
     about += [(name, str(run[name])) for name in ("device", "workers", "resumed") if name in run]
     about += [("can be repeated", "yes, by its seed" if report.seeded else "no: the mechanism can't be seeded")]
-    about += [
-        (f"seconds, {stage}", f"{seconds:.3g}") for stage, seconds in sorted(dict(run.get("seconds", {})).items())
-    ]
+    about += [(f"seconds, {stage}", f"{float(seconds):.3g}") for stage, seconds in _sorted(run, "seconds")]
     return [{"name": "Settings", "rows": settings}, {"name": "Versions and the run", "rows": about}]
+
+
+def _sorted(run: dict[str, Any], name: str) -> list[tuple[str, Any]]:
+    """In one order, whether the report is live or read from JSON."""
+    return sorted(run.get(name, {}).items())
