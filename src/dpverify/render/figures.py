@@ -64,12 +64,12 @@ def p_values(report: Report, readings: Readings) -> Drawing:
     with styled():
         picture = canvas(3.1)
         axes = picture.add_subplot()
-        least = max(readings.floor, LEAST_P)
+        least = readings.floor or min(LEAST_P, report.alpha / 100)
         for values, colour, tested in ((readings.first, FIRST, first), (readings.second, SECOND, not first)):
             shown = np.maximum(values, least)
             axes.plot(readings.epsilon, shown, color=colour, lw=2 if tested else 1.4, ls="-" if tested else (0, (1, 2)))
         axes.set_yscale("log")
-        axes.set_ylim(least / 1.6, 30)
+        axes.set_ylim(least / 1.6, least**-0.37)  # room above 1 for the names of the marks
         axes.set_xlim(0, readings.epsilon[-1])
         ticks = 10.0 ** np.arange(0, math.floor(math.log10(least)) - 1, -1 if least > 1e-5 else -2)
         ticks = ticks[ticks >= least]
@@ -85,7 +85,7 @@ def p_values(report: Report, readings: Readings) -> Drawing:
             _mark(axes, report.epsilon, 1, f"claimed ε = {figure(report.epsilon)}", INK)
         label(axes, EPSILON, "p-value")
     floor = f"no p-value of this test is smaller than about {figure(least)}"
-    low = floor if readings.floor else "thinned at random, drawn no lower than 1e-6"
+    low = floor if readings.floor else f"thinned at random, drawn no lower than {figure(least)}"
     orders = ("first above second", "second above first")
     return Drawing(
         picture,
