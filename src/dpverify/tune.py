@@ -1,6 +1,6 @@
 """The designer's two questions: how much noise a required privacy takes, and what accuracy that leaves.
 
-docs/studies.md says how to ask them, docs/method.md, section 5.8, why the bracket holds.
+docs/studies.md says how to ask them, docs/method.md, section 5.9, why the bracket holds.
 """
 
 from __future__ import annotations
