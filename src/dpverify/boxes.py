@@ -20,10 +20,10 @@ from dpverify.start import prepare
 from dpverify.verify import find_region, freeze_event, verify
 from dpverify.workers import open_workers
 
-TRIES = 8  # starts, and as many steps of local search, for each dimension and one more
-PEAKS = 2  # starts that a local search sets out from
+STARTS, STEPS = 8, 3  # and steps of one local search, for each dimension and one more
+PEAKS = 4  # starts that a local search sets out from
 FINALISTS = 4  # points that are looked at again,
-LONGER = 8  # with so many times the runs: half of all of them in one dimension
+LONGER = 8  # with so many times the runs
 STARTS_KEY = 103  # spawn key of the starts, apart from those of the stages
 NOTHING = -50.0  # stands for the promise of an event that promises nothing at all
 FINE = 1e-3  # of the box: where the local search ends
@@ -65,16 +65,16 @@ def search_box(
 ) -> Search:
     """The point of the box whose pair promises most, verified.
 
-    Starts in a Latin hypercube, then Nelder and Mead's search from the best of them, then a longer look at the best few
-    of all. Tries are given equally many of the `runs` until then, and the same random numbers, so that what differs
-    between two of them is the pair.
+    Starts in a Latin hypercube, Nelder and Mead's search from the best few, then a longer look at the best few points
+    of all. Until then tries are given equally many of the `runs`, and always the same random numbers, so that what
+    differs between two of them is the pair.
     """
     low, width = checked_box(bounds)
-    number = TRIES * (1 + len(low))
-    each = runs // (2 * number + FINALISTS * LONGER)
+    number, steps = STARTS * (1 + len(low)), STEPS * (1 + len(low))
+    shares = number + PEAKS * steps + FINALISTS * LONGER
+    each = runs // shares
     if each < 4:
-        least = 4 * (2 * number + FINALISTS * LONGER)
-        raise InputError(f"runs: found {runs}; expected at least {least} for a box of {len(low)} dimensions")
+        raise InputError(f"runs: found {runs}; expected at least {4 * shares} for a box of {len(low)} dimensions")
     tried: dict[tuple[float, ...], float] = {}  # by place in the unit cube
     with open_workers(executor) as workers:
 
@@ -97,7 +97,7 @@ def search_box(
         for start in peaks(tried, PEAKS, 1 / number):
             reach = np.where(np.array(start) < 0.5, 1.0, -1.0) / number  # to the next start, inwards
             simplex = np.vstack([start, start + np.diag(reach)])
-            options = {"maxfev": number // PEAKS, "initial_simplex": simplex, "xatol": FINE, "fatol": FINE}
+            options = {"maxfev": steps, "initial_simplex": simplex, "xatol": FINE, "fatol": FINE}
             minimize(cost, start, method="Nelder-Mead", bounds=[(0, 1)] * len(low), options=options)
         final = {place: promise(place, LONGER * each) for place in peaks(tried, FINALISTS, 1 / (2 * number))}
         place = max(final, key=lambda one: final[one])

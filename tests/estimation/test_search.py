@@ -8,7 +8,8 @@ from dpverify.estimation import W2MHE, adjacent_pair, oscillator, sensor_circle
 from dpverify.tune import estimate_epsilon
 
 MOVES, DELTA = 40, 0.01
-EACH = {"delta": DELTA, "select_runs": 32_768, "test_runs": 131_072, "block": 2048}
+EACH = {"delta": DELTA, "select_runs": 16_384, "test_runs": 32_768, "block": 1024}
+LONG = {"delta": DELTA, "select_runs": 131_072, "test_runs": 2**20, "block": 8192, "seed": 99}
 
 
 @pytest.mark.slow
@@ -27,15 +28,20 @@ def test_a_third_of_the_runs_finds_a_sensor_that_is_nearly_the_most_exposed():
     def place(theta):
         return min(int(theta[0]), MOVES - 1)
 
-    truth = np.array([estimate_epsilon(dpv.verify(counted, *pair, **EACH), DELTA) for pair in pairs])
+    def epsilon(pair, settings):
+        return estimate_epsilon(dpv.verify(counted, *pair, **settings), DELTA)
+
+    truth = np.array([epsilon(pair, EACH) for pair in pairs])
     exhaustive, good = drawn[0], 0
+    for move in np.flatnonzero(truth > 0.8 * truth.max()):  # short runs are off by some per cent: these decide
+        truth[move] = epsilon(pairs[move], LONG)
     for seed in range(10):
         drawn[0] = 0
         found = dpv.search_pairs(
             counted,
             lambda theta: pairs[place(theta)],
             bounds=[(0, MOVES)],
-            runs=54 * EACH["select_runs"],
+            runs=30 * EACH["select_runs"],
             seed=seed,
             **EACH,
         )
