@@ -39,8 +39,8 @@ check: $(VENV)/dev.stamp  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: $(VENV)/dev.stamp  ## run on purpose: every figure is a ratio within one run
-	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+bench: $(VENV)/dev.stamp  ## run on purpose, some minutes: ratios within one run; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/all.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

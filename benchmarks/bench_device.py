@@ -64,9 +64,8 @@ def main():
     seconds = time.perf_counter() - start
     bare = bare_seconds(mechanism, (first, second), runs, report.settings.block)
     stages = ", ".join(f"{name} {value:.2f}" for name, value in report.run["seconds"].items())
-    print(
-        f"{device.device_kind}: 2 x {runs:.0e} test runs in blocks of {report.settings.block}: {seconds:.1f} s ({stages})"
-    )
+    print(f"{device.device_kind}: 2 x {runs:.0e} test runs in blocks of {report.settings.block}")
+    print(f"{seconds:.1f} s ({stages})")
     print(f"{seconds / bare:.3f} times drawing as many runs ({2 * runs / bare:.3g} runs/s)")
     memory = device.memory_stats() or {}
     if "peak_bytes_in_use" in memory:

@@ -160,4 +160,8 @@ class OpenDPMeasurement:
 
 def opendp_measurement(make: Callable[[], Any]) -> OpenDPMeasurement:
     """An OpenDP measurement as a mechanism; `make()` builds it once in each process. `.claim` is OpenDP's own."""
+    if hasattr(make, "output_measure"):
+        raise InputError(
+            "found a measurement; expected a function that makes one, since it does not pickle: def make(): return ..."
+        )
     return OpenDPMeasurement(make)
