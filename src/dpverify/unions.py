@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from dpverify.exact import check_delta, check_epsilon, check_level, checked_columns, lower_limit, sides, upper_limit
@@ -171,19 +172,25 @@ def epsilon_upper_bound(counts1: Any, counts2: Any, runs: Any, delta: float = 0.
         worst = np.max(np.maximum(forward.ratio(), backward.ratio()), initial=1.0)
         return float(np.log(worst))
     lines = frontier(counts1, counts2, (m1, m2), alpha), frontier(counts2, counts1, (m2, m1), alpha)
-    return smallest_epsilon(lambda epsilon: max(frontier_bound(line, epsilon) for line in lines), delta)
+    one = smallest_epsilon(lambda epsilon: frontier_bound(lines[0], epsilon), delta)
+    # The other order is only searched where it is the worse one.
+    return smallest_epsilon(lambda epsilon: frontier_bound(lines[1], epsilon), delta, one) if one < math.inf else one
 
 
-def smallest_epsilon(bound: Callable[[float], float], delta: float) -> float:
+def smallest_epsilon(bound: Callable[[float], float], delta: float, least: float = 0.0) -> float:
     """Where a falling bound on delta comes down to this delta, from above; infinite where it does not."""
-    low, high = 0.0, 1.0
+    low, step = least, 1.0
     if bound(low) <= delta:
-        return 0.0
-    while bound(high) > delta:
-        low, high = high, 2 * high
-        if high > 700:
+        return low
+    while bound(high := least + step) > delta:
+        low, step = high, 2 * step
+        if step > 700:
             return math.inf
-    while high - low > 1e-6 * max(high, 1e-3):
-        middle = (low + high) / 2
-        low, high = (low, middle) if bound(middle) <= delta else (middle, high)
+    fine = 1e-6 * max(high, 1e-3)
+    near = brentq(lambda epsilon: bound(epsilon) - delta, low, high, xtol=fine / 4, rtol=1e-12)
+    while near + fine < high:  # from above: where the bound itself says so
+        near += fine
+        if bound(near) <= delta:
+            return near
+        fine *= 2
     return high
