@@ -15,7 +15,7 @@ from dpverify.store import replace_file
 
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;color:#222}table{border-collapse:collapse}"
-    "th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}"
+    "th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;vertical-align:bottom}"
     "th:first-child,td:first-child{text-align:left}"
 )
 
@@ -59,7 +59,7 @@ def _value(text: str) -> Any:
 def write_html(path: str | os.PathLike[str], title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """A page with one table; everything in it is escaped."""
     columns = columns_of(rows)
-    lines = [f"<tr>{''.join(f'<th>{html.escape(name)}</th>' for name in columns)}</tr>"]
+    lines = [f"<tr>{''.join(f'<th>{html.escape(name.replace('_', ' '))}</th>' for name in columns)}</tr>"]
     for row in rows:
         cells = (f"<td>{html.escape(shown(row.get(name)))}</td>" for name in columns)
         lines.append(f"<tr>{''.join(cells)}</tr>")
