@@ -59,7 +59,8 @@ def _value(text: str) -> Any:
 def write_html(path: str | os.PathLike[str], title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """A page with one table; everything in it is escaped."""
     columns = columns_of(rows)
-    lines = [f"<tr>{''.join(f'<th>{html.escape(name.replace('_', ' '))}</th>' for name in columns)}</tr>"]
+    headings = (f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in columns)
+    lines = [f"<tr>{''.join(headings)}</tr>"]
     for row in rows:
         cells = (f"<td>{html.escape(shown(row.get(name)))}</td>" for name in columns)
         lines.append(f"<tr>{''.join(cells)}</tr>")
