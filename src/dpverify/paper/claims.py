@@ -1,0 +1,99 @@
+"""How a claim is answered: an interval for the median difference over draws of sensors and seeds.
+
+The rule, fixed before any draw: if the 95% interval lies above zero, the claim is confirmed; below zero, contradicted;
+else, or with fewer than 20 draws, undecided. The interval is that of the sign test, between two of the ordered
+differences. It is exact for independent draws from any law, and an infinite difference is a difference like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import binom
+
+LEAST = 20  # draws
+LEVEL = 0.95
+CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
+
+
+def median_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> tuple[float, float]:
+    """The shortest pair of symmetric order statistics that holds the median with probability `level` at least."""
+    ordered = np.sort(np.asarray(values, float))
+    n = len(ordered)
+    cut = int(binom.ppf((1 - level) / 2, n, 0.5))  # P[B < cut] <= (1 - level)/2: so many may be left out at each end
+    if n == 0 or cut == 0:
+        return -math.inf, math.inf
+    return float(ordered[cut - 1]), float(ordered[n - cut])
+
+
+class Comparison(NamedTuple):
+    """One way to look at a claim: differences that are positive where the claim is right, one for each draw."""
+
+    what: str
+    unit: str  # how to read the median: "ratio" is e^difference, "difference" is itself
+    median: float
+    interval: tuple[float, float]
+    draws: int  # of sensors; a difference may take two of them
+    decides: bool
+
+    @property
+    def answer(self) -> str:
+        if self.draws < LEAST:
+            return UNDECIDED
+        low, high = self.interval
+        return CONFIRMED if low > 0 else CONTRADICTED if high < 0 else UNDECIDED
+
+
+def compare(
+    what: str, differences: Iterable[float], *, unit: str = "ratio", decides: bool = True, draws_each: int = 1
+) -> Comparison:
+    values = np.array([d for d in differences if not math.isnan(d)])
+    middle = float(np.median(values)) if len(values) else math.nan
+    return Comparison(what, unit, middle, median_interval(values), len(values) * draws_each, decides)
+
+
+class Claim(NamedTuple):
+    """A claim of the paper, and what the comparisons at matched privacy and matched accuracy say of it."""
+
+    name: str
+    text: str
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def answer(self) -> str:
+        """One word, if all comparisons that decide agree on it."""
+        words = {one.answer for one in self.comparisons if one.decides}
+        return words.pop() if len(words) == 1 else UNDECIDED
+
+
+def logarithm(value: float, least: float = 1e-3) -> float:
+    """Of an epsilon; what is too small to be told from 0 counts as `least`."""
+    return math.log(max(value, least))
+
+
+def apart(a: float, b: float) -> float:
+    """a - b, where two infinite values are no difference."""
+    return 0.0 if a == b else a - b
+
+
+def at(points: Sequence[Mapping[str, float]], given: str, target: float, wanted: str) -> float:
+    """`wanted` where `given` meets the target: straight between neighbours in logarithms, on from the nearest two.
+
+    An infinite epsilon counts as e^7 between neighbours, and as infinite where both are.
+    """
+    capped = [[min(logarithm(p[key]), 7.0) for key in (given, wanted)] for p in points]
+    x, y = np.array(sorted(capped)).T
+    k = int(np.clip(np.searchsorted(x, math.log(target)), 1, len(x) - 1))
+    if x[k] == x[k - 1]:
+        return float(np.exp(y[k]))
+    found = y[k - 1] + (math.log(target) - x[k - 1]) * (y[k] - y[k - 1]) / (x[k] - x[k - 1])
+    return math.inf if wanted.startswith("epsilon") and min(y[k - 1], y[k]) >= 7.0 else float(np.exp(found))
+
+
+def summary(values: Sequence[float]) -> dict[str, Any]:
+    """Median and 5 to 95% range, as order statistics: an infinite value stays one."""
+    low, middle, high = np.quantile(np.asarray(values, float), (0.05, 0.5, 0.95), method="inverted_cdf")
+    return {"median": float(middle), "low": float(low), "high": float(high), "seeds": len(values)}

@@ -1,0 +1,170 @@
+"""`dpverify reproduce`: the paper's experiments run again, into one folder, going on from wherever it was ended.
+
+    out/calibration.json        tau and s_hat, and the printed number that fixed each
+    out/studies/NAME.toml       what `dpverify study` could run by itself; beside it its folder: reports, table.csv
+    out/draws/NNN.json          one draw of sensors and seeds each
+    out/numbers.json, .csv      each printed number beside ours; claims.csv: the four claims
+    out/figures/*               every figure as PNG, SVG and PDF
+    out/index.html              the page
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from dpverify.assemble import versions
+from dpverify.errors import InputError, Stopped
+from dpverify.paper.plan import HERE, Task, planned, studies, to_toml
+from dpverify.progress import duration
+from dpverify.serial import from_plain, to_plain
+from dpverify.store import open_store, replace_file
+from dpverify.tables import write_text
+from dpverify.workers import open_workers
+
+WORKERS = 2
+
+
+def reproduce(
+    out: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    workers: int = WORKERS,
+    amount: Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> Path:
+    """Everything, into `out`; answers with the page. The same call goes on from wherever it was ended."""
+    publish = _publisher()
+    place, plan = Path(out), planned()
+    amount = plan["quick" if quick else "full"] if amount is None else amount
+    with open_store(place) as store:
+        store.claim({"amount": json.dumps(amount, sort_keys=True), **_sources()}, versions())
+        for part in ("studies", "draws"):
+            (place / part).mkdir(exist_ok=True)
+        with open_workers(workers) as pool:
+            show = Show(progress)
+            try:
+                assert pool.executor is not None
+                tuned = pool.executor.submit(calibrated, place, amount).result()
+                show.line(f"tau {tuned['tau']:.4g}, s_hat {tuned['s_hat']:.5g} (calibrated)")
+                todo = [task for task in studies(plan, amount, tuned) if _study_file(place, task)]
+                groups = itertools.groupby(sorted(todo, key=lambda task: task.setup), key=lambda task: task.setup)
+                jobs: dict[Future[Any], str] = {}
+                for setup, own in groups:
+                    jobs[pool.executor.submit(run_studies, place, list(own))] = f"studies of {setup}"
+                for number in range(amount["draws"]):
+                    if not (place / "draws" / f"{number:03d}.json").exists():
+                        jobs[pool.executor.submit(run_draw, place, number, amount, tuned)] = f"draw {number}"
+                show.finish(jobs)
+            except KeyboardInterrupt:
+                raise Stopped(_kept("stopped by the keyboard", place), str(place)) from None
+            except BrokenProcessPool:
+                raise Stopped(_kept("a worker process ended", place), str(place)) from None
+        page = publish(place, plan, amount, tuned)
+        show.line(f"done: {page}")
+    return page
+
+
+def _kept(why: str, place: Path) -> str:
+    return f"{why}; what is finished is kept in {place}: start the same again and it goes on from there"
+
+
+def _publisher() -> Any:
+    """What draws and writes, loaded before a long run: what is missing for it is said now."""
+    try:
+        import jax  # noqa: F401
+
+        from dpverify.paper.publish import publish
+    except ImportError as problem:
+        raise InputError(f"reproduce: {problem}; expected JAX, matplotlib, Jinja2; install dpverify[all]") from None
+    return publish
+
+
+def _sources() -> dict[str, str]:
+    names = ("paper.toml", "printed.toml", "setting.py", "draws.py", "tuning.py")
+    return {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in names}
+
+
+def _study_file(place: Path, task: Task) -> Path:
+    path = place / "studies" / f"{task.name}.toml"
+    text = to_toml(task.document) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
+    return path
+
+
+# What a worker does. Each answers with the seconds of processor time that it took.
+
+
+def calibrated(place: Path, amount: Mapping[str, Any]) -> dict[str, Any]:
+    from dpverify.paper.tuning import tune
+
+    path = place / "calibration.json"
+    if not path.exists():
+        before = time.process_time()
+        tuned = tune(amount["tuning_runs"])
+        _keep(path, {**tuned, "seconds": time.process_time() - before})
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def run_studies(place: Path, tasks: Sequence[Task]) -> float:
+    """All studies of one set-up in one process: what is compiled for it is compiled once."""
+    from dpverify.study import run_study
+
+    before = time.process_time()
+    for task in tasks:
+        run_study(_study_file(place, task))
+    spent = time.process_time() - before
+    path = place / "studies" / f"{tasks[0].setup}.seconds"
+    write_text(path, f"{spent + (float(path.read_text()) if path.exists() else 0.0):.1f}\n")
+    return spent
+
+
+def run_draw(place: Path, number: int, amount: Mapping[str, Any], tuned: Mapping[str, float]) -> float:
+    from dpverify.paper.draws import measure
+
+    before = time.process_time()
+    found = measure(number, planned(), amount, tuned)
+    spent = time.process_time() - before
+    _keep(place / "draws" / f"{number:03d}.json", {**found, "seconds": spent})
+    return spent
+
+
+def _keep(path: Path, document: Mapping[str, Any]) -> None:
+    text = json.dumps(to_plain(dict(document)), indent=1, allow_nan=False)
+    replace_file(path, (text + "\n").encode())
+
+
+def kept_draws(place: Path) -> list[dict[str, Any]]:
+    paths = sorted((place / "draws").glob("*.json"))
+    return [from_plain(json.loads(path.read_text(encoding="utf-8")), ()) for path in paths]
+
+
+class Show:
+    """One line for each part that is finished."""
+
+    def __init__(self, shown: bool):
+        self._shown, self._start = shown, time.monotonic()
+
+    def line(self, text: str) -> None:
+        if self._shown:
+            print(f"dpverify: {text}", file=sys.stderr, flush=True)
+
+    def finish(self, jobs: Mapping[Future[Any], str]) -> None:
+        """Waits for all of them; the first that fails ends the rest."""
+        left, number = set(jobs), 0
+        while left:
+            done, left = wait(left, return_when=FIRST_COMPLETED)
+            for one in done:
+                spent, number = one.result(), number + 1
+                gone = duration(time.monotonic() - self._start)
+                self.line(f"{number} of {len(jobs)} parts: {jobs[one]} ({spent:.0f} s of one core; {gone} so far)")
