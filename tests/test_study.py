@@ -66,8 +66,8 @@ use = "mine:plain"
 
 [settings]
 select_runs = 200
-test_runs = 500
-block = 1000
+test_runs = 400
+block = 500
 partition = "atoms"
 events = "union"
 seed = 3
@@ -159,7 +159,7 @@ def test_a_mechanism_that_fails_later_is_recorded_too(place):
     ("old", "new", "message"),
     [
         ("epsilon = 1.0", "epsilon = 2.0", "found epsilon 1.0, expected 2.0"),
-        ("test_runs = 500", "test_runs = 501", "found another set of settings"),
+        ("test_runs = 400", "test_runs = 501", "found another set of settings"),
         ("truth = [0.6, 0.9, 2.0]", "truth = [0.6, 0.9]", "found another mechanisms.response"),
         ("[pairs.files]", "[pairs.others]", "found entries pairs.files, pairs.made"),
         ("seeds = 2", "seeds = 1", "found seeds 2, expected 1"),
@@ -197,7 +197,7 @@ BAD = [
     ("seeds = 2", "sedes = 2", "the nearest is seeds"),
     ("epsilon = 1.0", "epsilon = -1", "epsilon: found -1"),
     ("test_runs", "test_rnus", "the nearest is 'test_runs'"),
-    ("test_runs = 500", "epsilon = 1", "expected it at the top"),
+    ("test_runs = 400", "epsilon = 1", "expected it at the top"),
     ("seed = 3", 'preset = "papers"', 'expected "paper"'),
     ("a.txt", "c.txt", "c.txt: no such file"),
     ("mine.py:Response", "mine.py:Absent", "has no Absent"),

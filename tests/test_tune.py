@@ -76,8 +76,11 @@ def test_without_an_end_that_is_private_there_is_no_bracket():
 
 
 def test_a_jump_is_no_family():
+    def family(x):
+        return Response(0.6 if x < 0.3 else 0.95)
+
     with pytest.raises(dpv.InputError, match="family: found a jump of epsilon over 1"):
-        dpv.calibrate(lambda x: Response(0.6 if x < 0.3 else 0.95), (0, 1), 0.0, 1.0, 1.0, DELTA, **FEW)
+        dpv.calibrate(family, (0, 1), 0.0, 1.0, 1.0, DELTA, **(FEW | {"select_runs": 100, "test_runs": 200}))
 
 
 @pytest.mark.parametrize(
