@@ -45,6 +45,13 @@ ESTIMATION = [
 ]
 ADAPTERS = [{"process", "python"}, {"program"}, {"__init__"}]
 RENDER = [{"__init__", "style", "sections"}, {"numbers", "scene"}, {"planes"}, {"estimates", "figures"}, {"page"}]
+PAPER = [
+    {"__init__", "plan", "claims", "setting"},
+    {"tuning", "draws", "compare"},
+    {"figures", "remarks"},
+    {"publish"},
+    {"reproduce"},
+]
 GROUND = {"errors", "arrays", "mechanism"}  # all of the core that the estimators stand on; their demo verifies one
 BELOW_RENDER = set().union(*FLOORS[: FLOORS.index({"report", "assemble"}) + 1])
 LATE = {("assemble", "__init__"), ("report", "render")}  # the version, read when a report is made; a page, when asked
@@ -76,7 +83,7 @@ def test_imports_go_downwards():
             if target in level:
                 assert level[target] < level[path.stem], f"{path.stem} imports {target}"
             else:
-                allowed = path.stem == "demo" or (path.stem, target) == ("__init__", "adapters")
+                allowed = path.stem == "demo" or (path.stem, target) in {("__init__", "adapters"), ("cli", "paper")}
                 assert allowed, f"{path.stem} imports the room {target}"
 
 
@@ -93,6 +100,17 @@ def test_rooms_stand_on_the_ground_of_the_core(name, floors):
                 else:
                     below = BELOW_RENDER if name == "render" else GROUND
                     assert parts[0] in below or path.stem == "demo", f"{path.stem} imports {parts[0]}"
+
+
+def test_the_paper_stands_on_everything_else_and_on_itself_downwards():
+    room = ROOT / "paper"
+    level = levels(PAPER, room)
+    for path in room.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpverify.paper"):
+                parts = node.module.split(".")[2:]
+                for name in parts or [alias.name for alias in node.names]:
+                    assert level[name] < level[path.stem], f"{path.stem} imports {name}"
 
 
 def test_public_names_exist_and_are_sorted():

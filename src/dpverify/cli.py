@@ -130,6 +130,16 @@ def _study(arguments: argparse.Namespace) -> int:
     return REFUTED if done.refuted else 0
 
 
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from dpverify.paper.reproduce import reproduce
+
+    out = arguments.out or ("reproduced-quick" if arguments.quick else "reproduced")
+    page = reproduce(out, quick=arguments.quick, workers=arguments.workers, progress=not arguments.quiet)
+    if not arguments.quiet:
+        print(page)
+    return 0
+
+
 def _report(arguments: argparse.Namespace) -> int:
     report = Report.from_json(arguments.file)
     if arguments.html:
@@ -183,6 +193,12 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")
     many.add_argument("--quiet", action="store_true", help="print nothing but what failed")
     many.set_defaults(run=_study)
+    paper = commands.add_parser("reproduce", help="the source paper's experiments again, its numbers beside ours")
+    paper.add_argument("--quick", action="store_true", help="fewer seeds, draws and runs: minutes instead of an hour")
+    paper.add_argument("--out", metavar="DIR", help="everything goes here; the same command goes on from there")
+    paper.add_argument("--workers", type=int, default=2, metavar="N", help="processes (default 2)")
+    paper.add_argument("--quiet", action="store_true", help="print nothing")
+    paper.set_defaults(run=_reproduce)
     again = commands.add_parser("report", help="print a report that was written as JSON, or draw its page")
     again.add_argument("file", metavar="FILE.json")
     again.add_argument("--html", metavar="FILE", help="write the page instead")

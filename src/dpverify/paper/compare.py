@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from dpverify.exact import SWEEP
 from dpverify.paper.claims import Claim, apart, at, compare, logarithm, summary
 from dpverify.paper.plan import printed
+from dpverify.serial import from_plain
 from dpverify.tables import read_csv, typed
 
 Row = dict[str, Any]
@@ -24,6 +26,11 @@ LAWS = {"gibbs": "Gibbs law", "blend": "blend law"}
 def tables(folder: Path) -> dict[str, list[Row]]:
     """The table of every study, by the study's name."""
     return {path.parent.name: [typed(row) for row in read_csv(path)] for path in sorted(folder.glob("*/table.csv"))}
+
+
+def kept_draws(place: Path) -> list[dict[str, Any]]:
+    paths = sorted((place / "draws").glob("*.json"))
+    return [from_plain(json.loads(path.read_text(encoding="utf-8")), ()) for path in paths]
 
 
 def select(rows: Sequence[Row], mechanism: str, column: str = "", value: float | None = None) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The paper's numbers and our study of them, read from the two files beside this one; each study as a file of its own."""
+"""The paper's numbers and our study of them, read from the two files beside this one; each study as a file."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """`dpverify reproduce`: the paper's experiments run again, into one folder, going on from wherever it was ended.
 
-    out/calibration.json        tau and s_hat, and the printed number that fixed each
-    out/studies/NAME.toml       what `dpverify study` could run by itself; beside it its folder: reports, table.csv
-    out/draws/NNN.json          one draw of sensors and seeds each
-    out/numbers.json, .csv      each printed number beside ours; claims.csv: the four claims
-    out/figures/*               every figure as PNG, SVG and PDF
-    out/index.html              the page
+out/calibration.json        tau and s_hat, and the printed number that fixed each
+out/studies/NAME.toml       what `dpverify study` could run by itself; beside it its folder: reports, table.csv
+out/draws/NNN.json          one draw of sensors and seeds each
+out/numbers.json, .csv      each printed number beside ours; claims.csv: the four claims
+out/figures/*               every figure as PNG, SVG and PDF
+out/index.html              the page
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpverify.assemble import versions
 from dpverify.errors import InputError, Stopped
 from dpverify.paper.plan import HERE, Task, planned, studies, to_toml
 from dpverify.progress import duration
-from dpverify.serial import from_plain, to_plain
+from dpverify.serial import to_plain
 from dpverify.store import open_store, replace_file
 from dpverify.tables import write_text
 from dpverify.workers import open_workers
@@ -142,11 +142,6 @@ def run_draw(place: Path, number: int, amount: Mapping[str, Any], tuned: Mapping
 def _keep(path: Path, document: Mapping[str, Any]) -> None:
     text = json.dumps(to_plain(dict(document)), indent=1, allow_nan=False)
     replace_file(path, (text + "\n").encode())
-
-
-def kept_draws(place: Path) -> list[dict[str, Any]]:
-    paths = sorted((place / "draws").glob("*.json"))
-    return [from_plain(json.loads(path.read_text(encoding="utf-8")), ()) for path in paths]
 
 
 class Show:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.estimation import InputPerturbed, PrivateEKF, W2MHE, adjacent_recordings, oscillator, sensor_circle
+from dpverify.estimation import W2MHE, InputPerturbed, PrivateEKF, adjacent_recordings, oscillator, sensor_circle
 from dpverify.estimation.perturb import sensor_blocks
 from dpverify.estimation.system import STEPS, System
 
