@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all check bench docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -13,7 +13,7 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/estimation.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[estimation]"
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[estimation,report]"
 	touch $@ $(VENV)/core.stamp
 
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
@@ -22,9 +22,13 @@ $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[dev]"
-	touch $@ $(VENV)/test.stamp $(VENV)/estimation.stamp $(VENV)/core.stamp
+	touch $@ $(VENV)/test.stamp $(VENV)/docs.stamp $(VENV)/estimation.stamp $(VENV)/core.stamp
 
-demo: $(VENV)/estimation.stamp  ## a false claim, a true one, and the paper's W2-MHE
+$(VENV)/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[docs]"
+	touch $@ $(VENV)/estimation.stamp $(VENV)/core.stamp
+
+demo: $(VENV)/estimation.stamp  ## a false claim, a true one, and the paper's W2-MHE; a page of each
 	$(BIN)/dpverify demo
 	$(BIN)/python -m dpverify.estimation.demo
 
@@ -42,5 +46,8 @@ check: $(VENV)/dev.stamp  ## style and types
 bench: $(VENV)/dev.stamp  ## run on purpose, some minutes: ratios within one run; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/all.py
 
+docs: $(VENV)/docs.stamp  ## the documentation, into site/; opens from disk
+	$(BIN)/python docs/site/build.py
+
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) build dist site src/*.egg-info

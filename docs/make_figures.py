@@ -182,6 +182,38 @@ def kalman():
     save(figure, "kalman")
 
 
+def nile():
+    """The Nile's readings with what is published of them, and the epsilon of each year's reading."""
+    example = runpy.run_path(str(PLACE.parent.parent / "examples" / "nile.py"))
+    pair, years = example["pair"], np.arange(1871, 1971)
+    figure, (above, below) = plt.subplots(2, 1, figsize=(7.2, 5.2), sharex=True, height_ratios=(3, 2))
+    first, _ = pair(1871)
+    mechanism = example["nile"](before=1000.0)
+    above.plot(years, first[:, 0], "o", color="0.6", ms=3, label="readings")
+    above.plot(years, mechanism.estimate(first)[:, 0], color=FIRST, lw=1.6, label="the filter's level, kept secret")
+    published = np.asarray(mechanism(first, 1, np.random.default_rng(2)))[0, :, 0]
+    above.plot(years, published, color=SECOND, lw=0.9, label="published")
+    above.set_ylim(300, 1650)
+    above.legend(frameon=False, fontsize=8, ncols=3, loc="upper right")
+    for before, color, name in ((1000.0, SECOND, "level before 1871 not known"), (62.0, FIRST, "known to within 62")):
+        mechanism = example["nile"](before=before)
+        below.plot(years, [mechanism.truth(*pair(y)).epsilon(0.01) for y in years], color=color, label=f"exact, {name}")
+    mechanism = example["nile"](before=1000.0)
+    for year in (1871, 1913):
+        report = dpv.verify(mechanism, *pair(year), epsilon=2.0, delta=0.01, select_runs=10_000, test_runs=50_000)
+        proved = "proved, from 50 000 runs a side" if year == 1871 else None
+        below.plot(year, report.epsilon_lower, "^", color="0.2", ms=6, label=proved)
+    below.axhline(2.0, color="0.4", ls="--", lw=1)
+    below.text(1970, 2.15, "claimed", ha="right", fontsize=8)
+    below.set_ylim(0, None)
+    below.legend(frameon=False, fontsize=8)
+    style(above, "The Nile at Aswan", "", "flow of a year, $10^8$ m³")
+    style(below, "Which reading shows, delta 0.01", "year", "epsilon")
+    figure.align_ylabels()
+    figure.tight_layout()
+    save(figure, "nile")
+
+
 def page():
     """The page of the README's first example as Chromium shows it, where that is installed."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -204,3 +236,4 @@ if __name__ == "__main__":
     witness()
     resolution()
     kalman()
+    nile()

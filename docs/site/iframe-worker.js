@@ -1,0 +1,24 @@
+// A page that was opened from disk may not start a worker; a hidden frame does its work, and the search works there too.
+if (location.protocol === "file:") {
+  window.Worker = class {
+    constructor(url) {
+      this.frame = document.createElement("iframe");
+      this.frame.hidden = true;
+      document.body.append(this.frame);
+      const inside = this.frame.contentWindow;
+      inside.postMessage = (data) => this.onmessage?.({ data });
+      this.ready = new Promise((resolve, reject) => {
+        const script = inside.document.createElement("script");
+        Object.assign(script, { src: new URL(url, location), onload: resolve, onerror: reject });
+        inside.document.body.append(script);
+      });
+      this.ready.catch((problem) => this.onerror?.(problem));
+    }
+    postMessage(data) {
+      this.ready.then(() => this.frame.contentWindow.onmessage({ data }));
+    }
+    terminate() {
+      this.frame.remove();
+    }
+  };
+}
