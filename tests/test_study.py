@@ -219,6 +219,25 @@ def test_a_bad_study_is_refused_in_one_line(place, capsys, old, new, message):
     assert not (place / "study").exists()
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [KeyboardInterrupt(), dpv.Stopped("stopped by the keyboard after 9 runs; they are kept in here", "here", 9)],
+)
+def test_ctrl_c_keeps_what_is_done(place, capsys, monkeypatch, problem):
+    verify = dpv.verify
+
+    def interrupted(*arguments, **keywords):
+        if keywords["settings"].seed == 4:
+            raise problem
+        return verify(*arguments, **keywords)
+
+    monkeypatch.setattr("dpverify.study.verify", interrupted)
+    assert main(["study", "inner/study.toml", "--folder", "kept"]) == 3
+    line = "dpverify: stopped by the keyboard after 1 of 24 verifications; they are kept in kept: start the same again"
+    assert capsys.readouterr().err.startswith(line)
+    assert len(table(place.parent / "kept")) == 1
+
+
 def test_no_study(place, capsys):
     assert main(["study", "inner/absent.toml"]) == 2
     assert "absent.toml: No such file" in capsys.readouterr().err
