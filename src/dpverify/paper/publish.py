@@ -12,6 +12,7 @@ import numpy as np
 
 from dpverify.assemble import versions
 from dpverify.estimation import theory
+from dpverify.estimation.system import STEPS
 from dpverify.paper import figures, setting
 from dpverify.paper.claims import CONFIRMED, CONTRADICTED, LEAST, Claim, Comparison
 from dpverify.paper.compare import cells, finer, judged, kept_draws, select, tables
@@ -253,7 +254,7 @@ def drawings(
     for setup in SETUPS:
         own = sorted(found.get(f"map-{setup}", ()), key=lambda row: row["pair.move"])
         if own:
-            path = setting.pair(setup)[2]
+            path = undisturbed()[: STEPS + 1 - setting.WINDOW, :2]
             lower = [row["epsilon_lower"] for row in own]
             maps.append(
                 privacy_map(setting.places(setup), lower, target=path, title=f"What each sensor tells: {setup}")
@@ -294,13 +295,19 @@ def drawings(
     yield "scene", "The set-up", "", scenes()
 
 
+def undisturbed() -> np.ndarray:
+    """The target's way without noise: (9, 4)."""
+    system = setting.system("Q2")
+    return np.array([np.linalg.matrix_power(np.asarray(system.A), k) @ system.start for k in range(STEPS + 1)])
+
+
 def scenes() -> list[Drawing]:
     """Figure 1 for Q1, and the accuracy at s = 1; drawn from the set-up itself."""
     system = setting.system("Q1")
     first, second, truth = setting.pair("Q1")
     sensors = system.h
     turns = np.linspace(-0.4, 0.4, 4001)
-    states = np.array([np.linalg.matrix_power(np.asarray(system.A), k) @ system.start for k in range(len(first))])
+    states = undisturbed()
 
     def seen(place: np.ndarray) -> np.ndarray:
         return 100 * np.tanh(0.1 * (states[:, :2] - place))

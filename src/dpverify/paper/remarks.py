@@ -103,8 +103,8 @@ def where_ours_differ(
     needed = summary(variances)
     return [
         f"Critical epsilons: {inside} of {len(with_epsilon)} printed values lie in our 5 to 95% range. Ours "
-        f"over the printed ones: {ratio:.1f} in the median. The sensors' angles, the mixtures of noise, n and m are not "
-        "printed; more runs or a sensor in a more exposed place raise ε_c, and with our choices the outputs of the "
+        f"over the printed ones: {ratio:.1f} in the median. The sensors' angles, the mixtures of noise, n and m are "
+        "not printed; more runs or a sensor in a more exposed place raise ε_c, and with our choices the outputs of the "
         "two data sets are easier to tell apart than in the paper.",
         f"Errors: tau is fixed by one of them (Q1, s 0.8) and ŝ by another (EKF, Q1); of the other {len(errors)}, ours "
         f"over the printed ones run from {spread}. The ratio between s 0.7 and s 0.8 is about 1.3 under the Gibbs law "
