@@ -182,6 +182,7 @@ def test_a_tiny_reproduction_goes_on_to_the_same_page(tmp_path):
     page = reproduce(tmp_path / "out", amount=tiny)
     once = page.read_text()
     assert once.count(">undecided</span>") == 4  # two draws are too few for any word
-    for path in ("draws/001.json", "studies/map-Q1/table.csv", "index.html"):
+    assert len(list((tmp_path / "out" / "studies" / "critical-Q1" / "reports").iterdir())) == 8  # one a cell
+    for path in ("draws/001.json", "index.html"):
         (tmp_path / "out" / path).unlink()
     assert reproduce(tmp_path / "out", amount=tiny).read_text() == once

@@ -1,11 +1,12 @@
 """`dpverify reproduce`: the paper's experiments run again, into one folder, going on from wherever it was ended.
 
-out/calibration.json        tau and s_hat, and the printed number that fixed each
-out/studies/NAME.toml       what `dpverify study` could run by itself; beside it its folder: reports, table.csv
-out/draws/NNN.json          one draw of sensors and seeds each
-out/numbers.json, .csv      each printed number beside ours; claims.csv: the four claims
-out/figures/*               every figure as PNG, SVG and PDF
-out/index.html              the page
+out/calibration.json    tau and s_hat, and the printed number that fixed each
+out/studies/NAME.toml   what `dpverify study` could run by itself; beside it its folder: table.csv has every
+                        seed, reports/ the median one of each cell
+out/draws/NNN.json      one draw of sensors and seeds each
+out/numbers.json, .csv  each printed number beside ours; claims.csv: the four claims
+out/figures/*           every figure as PNG, SVG and PDF
+out/index.html          the page
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dpverify.paper.plan import HERE, Task, planned, studies, to_toml
 from dpverify.progress import duration
 from dpverify.serial import to_plain
 from dpverify.store import open_store, replace_file
+from dpverify.study import Study, run_study
 from dpverify.tables import write_text
 from dpverify.workers import open_workers
 
@@ -45,7 +47,7 @@ def reproduce(
     """Everything, into `out`; answers with the page. The same call goes on from wherever it was ended."""
     publish = _publisher()
     place, plan = Path(out), planned()
-    amount = plan["quick" if quick else "full"] if amount is None else amount
+    amount = amount or dict(plan["quick" if quick else "full"])
     with open_store(place) as store:
         store.claim({"amount": json.dumps(amount, sort_keys=True), **_sources()}, versions())
         for part in ("studies", "draws"):
@@ -118,15 +120,30 @@ def calibrated(place: Path, amount: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_studies(place: Path, tasks: Sequence[Task]) -> float:
     """All studies of one set-up in one process: what is compiled for it is compiled once."""
-    from dpverify.study import run_study
-
     before = time.process_time()
     for task in tasks:
-        run_study(_study_file(place, task))
+        path = _study_file(place, task)
+        if not path.with_suffix(".done").exists():
+            study = run_study(path)
+            if not study.failed:  # what failed is tried again by the next start
+                keep_medians(study)
+                write_text(path.with_suffix(".done"), "table.csv has every seed; of each cell one report is kept\n")
     spent = time.process_time() - before
     path = place / "studies" / f"{tasks[0].setup}.seconds"
     write_text(path, f"{spent + (float(path.read_text()) if path.exists() else 0.0):.1f}\n")
     return spent
+
+
+def keep_medians(study: Study) -> None:
+    """Of each cell the report with the median critical epsilon stays; two hundred of each are of no use to anybody."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for row in study.rows:
+        cell = tuple(value for name, value in row.items() if name.startswith(("mechanism", "pair")))
+        groups.setdefault(cell, []).append(row)
+    for rows in groups.values():
+        ordered = sorted(rows, key=lambda row: row["epsilon_critical"])
+        for row in ordered[: len(ordered) // 2] + ordered[len(ordered) // 2 + 1 :]:
+            (study.folder / row["report"]).unlink(missing_ok=True)
 
 
 def run_draw(place: Path, number: int, amount: Mapping[str, Any], tuned: Mapping[str, float]) -> float:
