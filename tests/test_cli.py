@@ -199,8 +199,10 @@ def test_the_installed_command(place):
     assert done.stdout.startswith("laplace: REFUTED")
 
 
-def test_the_demo(capsys):
+def test_the_demo(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert main(["demo"]) == 0
+    assert "REFUTED" in (tmp_path / "dpverify-demo.html").read_text()
     out = capsys.readouterr().out
     assert "laplace_sum: REFUTED" in out
     assert "private Kalman filter: " in out

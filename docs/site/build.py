@@ -22,8 +22,8 @@ def stage() -> None:
     """The pages as the generator wants them: those of docs/, one from the code, one from the examples."""
     shutil.rmtree(STAGE, ignore_errors=True)
     pages = STAGE / "pages"
-    shutil.copytree(PROJECT / "docs" / "figures", pages / "figures")
-    texts = {page.name: page.read_text() for page in PROJECT.glob("docs/*.md")}
+    shutil.copytree(PROJECT / "docs", pages, ignore=shutil.ignore_patterns("site", "*.py"))
+    texts = {str(page.relative_to(pages)): page.read_text() for page in pages.rglob("*.md")}
     texts |= {"reference.md": reference.page(), "examples.md": examples()}
     for name, text in texts.items():
         (pages / name).write_text(linked(text, set(texts)))
@@ -41,7 +41,7 @@ def linked(text: str, present: set[str]) -> str:
     """
     text = re.sub(r"<!-- from README: (.+?) -->", lambda found: section(found[1]), text)
     text = re.sub(r"\]\(\.\./examples/([\w.]+)\)", lambda found: f"](examples.md#{anchor(found[1])})", text)
-    return re.sub(r"\[([^\]]+)\]\((\w+\.md)\)", lambda found: found[0] if found[2] in present else found[1], text)
+    return re.sub(r"\[([^\]]+)\]\(([\w/]+\.md)\)", lambda found: found[0] if found[2] in present else found[1], text)
 
 
 def section(title: str) -> str:
@@ -81,7 +81,7 @@ class Links(HTMLParser):
 
 def problems(site: Path) -> list[str]:
     """Links that lead nowhere, and whatever a page would fetch from a network."""
-    pages = {page: Links(page) for page in site.glob("*.html") if page.name != "404.html"}
+    pages = {page: Links(page) for page in site.rglob("*.html") if page.name != "404.html"}
     found = []
     for page, links in pages.items():
         found += [f"{page.name} fetches {url}" for url in links.fetched if urlsplit(url).netloc]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from dpverify.errors import InputError
 from dpverify.report import Report
 from dpverify.verify import verify
 
@@ -67,7 +68,18 @@ def runs() -> list[tuple[Report, str]]:
     ]
 
 
+def page(report: Report, path: str) -> str:
+    """The report's page where it can be drawn, and in any case a line for the reader."""
+    try:
+        report.to_html(path)
+    except (InputError, OSError) as problem:
+        return f"no page: {problem}"
+    return f"its page: {path}"
+
+
 def main() -> None:
-    for report, truth in runs():
+    both = runs()
+    for report, truth in both:
         print(report)
         print(f"  truth     {truth}\n")
+    print(page(both[0][0], "dpverify-demo.html"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpverify.demo import page
 from dpverify.estimation.mhe import W2MHE
 from dpverify.estimation.system import adjacent_recordings, oscillator
 from dpverify.estimation.theory import gibbs_epsilon, sufficient_epsilon
@@ -48,7 +49,8 @@ def main() -> None:
             f"<= {theorem:<17.5g}{correct:<9.4g}{adjacent:.4g}"
         )
         last = report
-    print(f"\n{last}")
+    assert last is not None
+    print(f"\n{last}\n{page(last, 'dpverify-w2mhe.html')}")
 
 
 if __name__ == "__main__":
