@@ -35,7 +35,7 @@ demo: $(VENV)/estimation.stamp  ## a false claim, a true one, and the paper's W2
 test: $(VENV)/test.stamp  ## everything that takes minutes
 	$(BIN)/python -m pytest
 
-test-all: $(VENV)/test.stamp  ## the long statistical checks too
+test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## the long statistical checks too
 	$(BIN)/python -m pytest -m ""
 
 check: $(VENV)/dev.stamp  ## style and types

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pages import PROJECT, blocks, same
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -16,3 +18,9 @@ def test_a_users_own_system(name):
     assert "proved" in done.stdout
     assert "witness" in done.stdout
     assert len(path.read_text().splitlines()) <= 30
+
+
+@pytest.mark.slow
+def test_the_nile_prints_what_its_page_shows():
+    done = subprocess.run([sys.executable, EXAMPLES / "nile.py"], check=True, capture_output=True, text=True)
+    same(done.stdout, next(block.code for block in blocks(PROJECT / "docs" / "nile.md") if block.language == "text"))
