@@ -133,7 +133,7 @@ def fake_folder(place):
     rng, plan = np.random.default_rng(0), planned()
     amount = {**plan["quick"], "seeds": 3, "draws": 20}
     columns = "mechanism,mechanism.s,mechanism.s_bar,mechanism.s_hat,pair.move,problem,epsilon_critical,error_first,"
-    columns += "error_second,eta,lambda,epsilon_lower,epsilon_upper_on_partition,cells,c1,c2,test_runs"
+    columns += "error_second,eta,lambda,epsilon_lower,epsilon_upper_on_partition,cells,c1,c2,test_runs,witness"
     for task in studies(plan, amount, TUNED):
         folder = place / "studies" / task.name
         folder.mkdir(parents=True)
@@ -146,7 +146,7 @@ def fake_folder(place):
                 for move in moves * (3 if len(moves) == 1 else 1):
                     e = 1 + rng.random()
                     first = f"{name},{own['s']},{own['s_bar']},{own['s_hat']},{move},,{e},{0.004 * e},{0.006},.1,.3"
-                    lines.append(f"{first},{e},{'inf' if name == 'ekf' else e + 1},257,{int(90 * e)},30,2000")
+                    lines.append(f"{first},{e},{'inf' if name == 'ekf' else e + 1},257,{int(90 * e)},30,2000,x > 1")
         (folder / "table.csv").write_text("\n".join(lines) + "\n")
     (place / "draws").mkdir()
     for k in range(20):
@@ -163,7 +163,7 @@ def test_the_page_is_whole_and_alone(tmp_path, monkeypatch):
     assert "&lt;script&gt;alert(1)" in page
     assert not re.search(r"(src|href)=\"(?!#)|https?://", page)
     for cell in printed()["cells"]:
-        assert cell["epsilon_c"] == math.inf or f"{cell['epsilon_c']:g}" in page
+        assert cell["epsilon_c"] == math.inf or str(cell["epsilon_c"]).removeprefix("0") in page
     for what, _ in cannot_be():
         assert what.split("(")[0][:20] in page
     assert page.count(">confirmed</span>") >= 3

@@ -33,7 +33,9 @@ def kept_draws(place: Path) -> list[dict[str, Any]]:
     return [from_plain(json.loads(path.read_text(encoding="utf-8")), ()) for path in paths]
 
 
-def select(rows: Sequence[Row], mechanism: str, column: str = "", value: float | None = None) -> list[Row]:
+def select(
+    rows: Sequence[Mapping[str, Any]], mechanism: str, column: str = "", value: float | None = None
+) -> list[Any]:
     return [
         row
         for row in rows
@@ -60,7 +62,9 @@ def cells(found: Mapping[str, Sequence[Row]]) -> list[Row]:
 def _measured(rows: Sequence[Row]) -> Row:
     kinds = {"epsilon_c": "epsilon_critical", "error": "error_first", "error_adjacent": "error_second"}
     kinds |= {"eta": "eta", "lambda": "lambda"}
-    return {f"our_{kind}": summary([row[column] for row in rows]) for kind, column in kinds.items()}
+    found: Row = {f"our_{kind}": summary([row[column] for row in rows]) for kind, column in kinds.items()}
+    outside = [str(row["witness"]).startswith("an estimate outside") for row in rows]
+    return {**found, "worst_outside": sum(outside) / len(outside)}  # how often the worst event is the complement of R
 
 
 def _certified(rows: Sequence[Row]) -> Row:

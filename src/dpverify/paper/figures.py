@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
 from scipy.stats import hypergeom
 
 from dpverify.exact import SWEEP
@@ -18,6 +19,7 @@ from dpverify.render.style import (
     FIRST,
     INK,
     MUTED,
+    PAPER,
     PROVED,
     RULE,
     SECOND,
@@ -57,7 +59,7 @@ def beside(rows: Sequence[Mapping[str, Any]], kind: str, name: str, title: str) 
             axes.plot(ours["median"], y_ours, mark, color=colour, ms=5)
             axes.plot(row[kind], y, "x", color=INK, ms=7, mew=1.6)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        _plain_ticks(axes.xaxis)
         axes.set_yticks([place[head] for head in heads], [f"{a}  {b}, {c}" for a, b, c in heads])
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(-len(heads) + 0.4, 0.6)
@@ -77,14 +79,22 @@ def beside(rows: Sequence[Mapping[str, Any]], kind: str, name: str, title: str) 
     )
 
 
-def _p_axes(axes: Axes, end: float) -> None:
+def _plain_ticks(axis: Any) -> None:
+    """1, 2, 5, 10 on a logarithmic axis, as plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(lambda x, _: f"{x:g}")
+    axis.set_minor_locator(NullLocator())
+
+
+def _p_axes(axes: Axes, end: float, late: bool = False) -> None:
     axes.set_yscale("log")
     axes.set_ylim(LEAST / 1.5, 2)
     axes.set_xlim(0, end)
     axes.set_yticks([1, 1e-2, 1e-4, 1e-6], ["1", "0.01", "1e-4", "≤ 1e-6"])
     axes.minorticks_off()
     axes.axhline(ALPHA, color=MUTED, lw=0.8, ls=(0, (4, 2)))
-    axes.annotate("α = 0.05", (end, ALPHA), xytext=(-2, 3), textcoords="offset points", ha="right", color=MUTED)
+    at_end: Any = {"xytext": (-3 if late else 3, 3), "textcoords": "offset points", "ha": "right" if late else "left"}
+    axes.annotate("α = 0.05", (end if late else 0, ALPHA), color=MUTED, fontsize=8.5, **at_end)
     label(axes, "ε", "smaller p-value")
 
 
@@ -120,7 +130,7 @@ def of_counts(counts: Sequence[Sequence[int]], runs: int, title: str, caption: s
         for pair, colour, dash in zip(counts, (FIRST, SECOND, BOUNDED), ("-", "--", ":"), strict=False):
             values = thinned(np.array([pair]), runs, SWEEP, 400)
             _band(axes, SWEEP, values, colour, f"({pair[0]}, {pair[1]})", dash)
-        _p_axes(axes, 1.5)
+        _p_axes(axes, 1.5, late=True)
         axes.set_ylim(1e-3, 1.5)
         axes.set_yticks([1, 0.1, 0.01, 0.001], ["1", "0.1", "0.01", "0.001"])
         axes.legend(loc="lower right", title=f"counts of {runs} runs")
@@ -161,10 +171,18 @@ def scene(places: np.ndarray, moved: np.ndarray, reach: np.ndarray, path: np.nda
         for at, colour in ((path[0], SECOND), (path[-1], FIRST)):
             for place in places:
                 axes.plot(*zip(place, at, strict=True), color=colour, lw=0.6, alpha=0.6, zorder=1)
-        axes.plot(reach[:, 0], reach[:, 1], color=WITNESS, lw=9, alpha=0.45, solid_capstyle="round", zorder=2)
         axes.plot(places[1:, 0], places[1:, 1], "s", color=INK, ms=6, zorder=3)
-        axes.plot(*places[0], "*", color=PROVED, ms=14, zorder=4)
-        axes.plot(*moved, "*", color=PROVED, ms=14, mfc="none", zorder=4)
+        close = axes.inset_axes((0.3, 0.02, 0.36, 0.36))
+        for where, size in ((axes, 11), (close, 14)):
+            where.plot(reach[:, 0], reach[:, 1], color=WITNESS, lw=size, alpha=0.45, solid_capstyle="round", zorder=2)
+            where.plot(*places[0], "*", color=PROVED, ms=size, zorder=4)
+            where.plot(*moved, "*", color=PROVED, ms=size, mfc="none", zorder=4)
+        wide = 1.4 * float(np.abs(reach - places[0]).max())
+        close.set(xlim=places[0, 0] + [-wide, wide], ylim=places[0, 1] + [-wide, wide], aspect="equal")
+        close.set(xticks=[], yticks=[], facecolor=PAPER)
+        close.set_title(f"{2 * wide:.2g} wide", fontsize=8.5, color=MUTED)
+        close.spines[:].set_visible(True)
+        axes.indicate_inset_zoom(close, edgecolor=MUTED)
         axes.plot(path[:, 0], path[:, 1], color=INK, lw=1.2, ls=(0, (3, 2)), zorder=4)
         axes.plot(*path[0], "o", color=INK, ms=7, zorder=4)
         axes.annotate("", path[-1], path[-2], arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1}, zorder=4)
@@ -213,17 +231,15 @@ def exchange(draws: Sequence[Mapping[str, Any]], matched: Mapping[str, float], l
         picture = canvas(3.6)
         axes = picture.add_subplot()
         for name in families:
-            text, colour, _ = FAMILIES[name]
+            _, colour, _ = FAMILIES[name]
             for draw in draws:
                 own = sorted((p["epsilon"], p["error"]) for p in points(draw, name) if 0.01 < p["epsilon"] < 50)
                 axes.plot(*np.array(own).reshape(-1, 2).T, color=colour, lw=0.7, alpha=0.45, marker=".", ms=3)
-            axes.plot([], [], color=colour, lw=2, label=text)
         axes.axvline(matched["epsilon"], color=MUTED, lw=0.8, ls=(0, (4, 2)))
         axes.axhline(matched["error"], color=MUTED, lw=0.8, ls=(0, (4, 2)))
         axes.set(xscale="log", yscale="log")
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axes.yaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axes.legend(loc="center left", fontsize=8)
+        _plain_ticks(axes.xaxis)
+        _plain_ticks(axes.yaxis)
         label(axes, f"ε at δ = {matched['delta']:g} (estimate)", "RMSE")
     return Drawing(
         picture,
