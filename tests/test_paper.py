@@ -169,9 +169,9 @@ def test_the_page_is_whole_and_alone(tmp_path, monkeypatch):
     assert page.count(">confirmed</span>") >= 3
     assert "6474.3" in page
     numbers = json.loads((tmp_path / "numbers.json").read_text())
-    assert len(numbers["cells"]) == 17
+    assert len(numbers["cells"]) == 16
     assert {path.stem for path in (tmp_path / "figures").iterdir()} >= {"beside-0", "exchange-0", "map-2", "p-values-1"}
-    assert (tmp_path / "table.md").read_text().count("\n| Q") == 17
+    assert (tmp_path / "table.md").read_text().count("\n| Q") == 16
 
 
 @pytest.mark.slow
