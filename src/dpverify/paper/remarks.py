@@ -107,9 +107,9 @@ def where_ours_differ(
         f"over the printed ones: {ratio:.1f} in the median. The sensors' angles, the mixtures of noise, n and m are "
         "not printed; more runs or a sensor in a more exposed place raise ε_c.",
         f"The worst event: in {outside:.0%} of our verifications it is R̄, an estimate outside the high-likely set, "
-        "which few runs of the first data set and many of the second give. The paper lists R̄ in its partition; a test "
-        "of the 256 cells inside alone would miss it and print a smaller ε_c, and only then would a finer grid have much to "
-        "add: ours hardly moves from r 2 to r 6.",
+        "which few runs of the first data set and many of the second give. The paper lists R̄ in its partition; a "
+        "test of the 256 cells inside alone would miss it and print a smaller ε_c, and only then would a finer grid "
+        "have much to add: ours hardly moves from r 2 to r 6.",
         "λ: our η is an upper limit over all cells and both data sets, R̄ among them, so λ is far above 1 where R̄ is "
         "likely under the second data set. Again: as the paper defines it, and no guarantee.",
         f"Errors: tau is fixed by one of them (Q1, s 0.8) and ŝ by another (EKF, Q1); of the other {len(errors)}, ours "
