@@ -87,6 +87,8 @@ def test_reading_off_a_curve():
     curve = [{"epsilon": 4 / x, "error": x} for x in (1.0, 2.0, 4.0)]
     assert at(curve, "epsilon", 1.5, "error") == pytest.approx(4 / 1.5)
     assert at(curve, "error", 8.0, "epsilon") == pytest.approx(0.5)  # on from the nearest two
+    steep = [{"epsilon": math.inf, "error": 1.0}, {"epsilon": 1.0, "error": 2.0}]
+    assert at(steep, "error", 0.5, "epsilon") == math.inf  # less noise than where it was infinite
     assert at([{"epsilon": math.inf, "error": x} for x in (1.0, 2.0)], "error", 1.5, "epsilon") == math.inf
 
 

@@ -16,6 +16,7 @@ from scipy.stats import binom
 
 LEAST = 20  # draws
 LEVEL = 0.95
+CAP = 7.0  # of ln epsilon
 CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
 
 
@@ -82,15 +83,14 @@ def apart(a: float, b: float) -> float:
 def at(points: Sequence[Mapping[str, float]], given: str, target: float, wanted: str) -> float:
     """`wanted` where `given` meets the target: straight between neighbours in logarithms, on from the nearest two.
 
-    An infinite epsilon counts as e^7 between neighbours, and as infinite where both are.
+    An epsilon beyond what the runs can estimate is infinite; between it and a finite neighbour it counts as e^7.
     """
-    capped = [[min(logarithm(p[key]), 7.0) for key in (given, wanted)] for p in points]
+    capped = [[min(logarithm(p[key]), CAP) for key in (given, wanted)] for p in points]
     x, y = np.array(sorted(capped)).T
     k = int(np.clip(np.searchsorted(x, math.log(target)), 1, len(x) - 1))
-    if x[k] == x[k - 1]:
-        return float(np.exp(y[k]))
-    found = y[k - 1] + (math.log(target) - x[k - 1]) * (y[k] - y[k - 1]) / (x[k] - x[k - 1])
-    return math.inf if wanted.startswith("epsilon") and min(y[k - 1], y[k]) >= 7.0 else float(np.exp(found))
+    slope = 0.0 if x[k] == x[k - 1] else (y[k] - y[k - 1]) / (x[k] - x[k - 1])
+    found = y[k - 1] + (math.log(target) - x[k - 1]) * slope
+    return math.inf if wanted == "epsilon" and found >= CAP else float(np.exp(found))
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
