@@ -38,7 +38,7 @@ def bare_seconds(row, pair, runs, block):
 
 def one(row, seed, select, test):
     """The winner's runs in the search are among those that it is verified with: in all, `select` runs a side."""
-    search = select // 3
+    search = select // 4
     own = select - search + search_plan(len(row.pairs), search)[-1]
     start = time.process_time()
     found = dpv.search_pairs(

@@ -17,7 +17,7 @@ import os, time
 import numpy as np
 
 def laplace(data, runs, rng):
-    time.sleep(0.01)
+    time.sleep(float(os.environ["PAUSE"]))
     with open(os.environ["DRAWN"], "a") as log:
         log.write("{}-{}-{}\\n".format(*rng.bit_generator.seed_seq.spawn_key))
     return np.sum(data) + rng.laplace(size=(runs, 1))
@@ -37,8 +37,8 @@ class Command:
         (place / "a.txt").write_text("0\n")
         (place / "b.txt").write_text("1\n")
 
-    def start(self, *more):
-        environment = {**os.environ, "DRAWN": str(self.place / "drawn"), "OPENBLAS_NUM_THREADS": "1"}
+    def start(self, *more, pause="0.01"):
+        environment = {**os.environ, "DRAWN": str(self.place / "drawn"), "OPENBLAS_NUM_THREADS": "1", "PAUSE": pause}
         return subprocess.Popen(
             [*self.arguments, *more],
             cwd=self.place,
@@ -143,7 +143,7 @@ def test_killed_with_workers_that_end_with_it(tmp_path, undisturbed):
 def test_ctrl_c_keeps_what_is_done(workers, tmp_path, undisturbed):
     """As a terminal sends it: to the command and its workers alike."""
     command = Command(tmp_path, *workers)
-    process = command.start("--folder", "kept")
+    process = command.start("--folder", "kept", pause="0.2")  # far from its end when the first file is there
     wait_for((tmp_path / "kept" / "test-1.npz").exists)
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate()
