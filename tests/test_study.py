@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -123,9 +124,12 @@ def test_every_combination_has_a_report_and_a_line(place, capsys):
             assert repr(report.epsilon_lower) == line["epsilon_lower"]
     assert not (place / "study" / "running").exists()
     (place / "study" / "table.csv").unlink()
-    assert main(["study", "inner/study.toml", "--quiet"]) == 2
+    assert main(["study", "inner/study.toml", "--quiet", "--html", "page.html"]) == 2
     assert table(place / "study") == lines
     assert capsys.readouterr().out == ""
+    page = Path("page.html").read_text()
+    assert "study: privacy against accuracy" in page
+    assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)
 
 
 def test_what_is_done_is_not_drawn_again(place, monkeypatch):

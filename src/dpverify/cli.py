@@ -124,6 +124,8 @@ def _study(arguments: argparse.Namespace) -> int:
     done = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
     if not arguments.quiet:
         print(f"{len(done.rows)} verifications, {len(done.refuted)} refuted, {len(done.failed)} failed; {done.folder}")
+    if arguments.html:
+        done.to_html(arguments.html)
     if done.failed:
         _say(f"{len(done.failed)} failed, the first with: {done.failed[0]['problem']}", BAD_INPUT)
         return BAD_INPUT
@@ -191,6 +193,7 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("file", metavar="FILE.toml")
     many.add_argument("--folder", metavar="DIR", help="reports and table.csv go here (default: beside the file)")
     many.add_argument("--workers", type=int, metavar="N", help="draw in so many processes")
+    many.add_argument("--html", metavar="FILE", help="draw privacy against accuracy as one page")
     many.add_argument("--quiet", action="store_true", help="print nothing but what failed")
     many.set_defaults(run=_study)
     paper = commands.add_parser("reproduce", help="the source paper's experiments again, its numbers beside ours")

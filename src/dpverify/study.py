@@ -27,7 +27,7 @@ from dpverify.progress import Progress
 from dpverify.report import Report
 from dpverify.sampling import rmse
 from dpverify.store import open_store, replace_file
-from dpverify.tables import columns_of, read_csv, typed, write_csv
+from dpverify.tables import columns_of, read_csv, typed, write_comparison, write_csv
 from dpverify.verify import verify
 from dpverify.workers import open_workers
 
@@ -48,6 +48,10 @@ class Study:
     @property
     def refuted(self) -> tuple[dict[str, Any], ...]:
         return tuple(row for row in self.rows if row.get("verdict") == "REFUTED")
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Privacy against accuracy on one page (needs `dpverify[report]`); pairs without a truth are left out."""
+        write_comparison(path, f"{self.folder.name}: privacy against accuracy", self.rows)
 
     def report(self, row: Mapping[str, Any]) -> Report:
         return Report.from_json(self.folder / row["report"])

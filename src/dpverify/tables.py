@@ -1,9 +1,8 @@
-"""Rows of many verifications as a file: CSV, or a plain page. Rows are dicts; a column that a row lacks stays empty."""
+"""Rows of many verifications as a file: CSV, or a page. Rows are dicts; a column that a row lacks stays empty."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +11,6 @@ from typing import Any
 
 from dpverify.errors import InputError
 from dpverify.store import replace_file
-
-STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;color:#222}table{border-collapse:collapse}"
-    "th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;vertical-align:bottom}"
-    "th:first-child,td:first-child{text-align:left}"
-)
 
 
 def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -56,17 +49,34 @@ def _value(text: str) -> Any:
     return text or None
 
 
-def write_html(path: str | os.PathLike[str], title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A page with one table; everything in it is escaped."""
-    columns = columns_of(rows)
-    headings = (f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in columns)
-    lines = [f"<tr>{''.join(headings)}</tr>"]
-    for row in rows:
-        cells = (f"<td>{html.escape(shown(row.get(name)))}</td>" for name in columns)
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
-    body = f"<style>{STYLE}</style><h1>{html.escape(title)}</h1><table>{''.join(lines)}</table></html>"
-    write_text(path, head + body + "\n")
+def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Privacy against accuracy on one page (needs `dpverify[report]`); rows as `Report.row` names their columns.
+
+    Columns that begin with "mechanism." are parameters. Rows without accuracy are left out.
+    """
+    try:
+        from dpverify.render.page import comparison
+    except ImportError as problem:
+        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
+    known = [_compared(row) for row in rows if row.get("error_first") is not None]
+    if not known:
+        raise InputError("a comparison: found no accuracy in any row; expected a truth, or error=, for the mechanisms")
+    write_text(path, comparison(known, title=title))
+
+
+def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
+    stated = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("mechanism.")}
+    named = ", ".join(f"{name} {shown(value)}" for name, value in stated.items() if value is not None)
+    own = next(iter(stated.values())) if len(stated) == 1 else named
+    return {
+        "mechanism": row["mechanism"],
+        "parameter": row.get("parameter", own),
+        "epsilon_lower": row["epsilon_lower"],
+        "epsilon_upper": row["epsilon_upper_on_partition"],
+        "error": row["error_first"],
+        **({"error_se": row["error_first_se"]} if "error_first_se" in row else {}),
+        **{name: row[name] for name in ("pair", "seed", "verdict", "delta") if row.get(name) is not None},
+    }
 
 
 def shown(value: Any) -> str:

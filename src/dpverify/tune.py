@@ -20,7 +20,7 @@ from dpverify.mechanism import Mechanism
 from dpverify.report import Report
 from dpverify.settings import Settings
 from dpverify.statements import Verdict, check_claim
-from dpverify.tables import write_csv, write_html
+from dpverify.tables import write_comparison, write_csv
 from dpverify.unions import smallest_epsilon
 from dpverify.verify import verify
 from dpverify.workers import open_workers
@@ -195,7 +195,8 @@ class Tradeoff:
         write_csv(path, self.rows)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        write_html(path, "Privacy and accuracy", self.rows)
+        """Privacy against accuracy on one page (needs `dpverify[report]`)."""
+        write_comparison(path, "Privacy against accuracy", self.rows)
 
 
 def tradeoff(
