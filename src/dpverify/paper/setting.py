@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
 import numpy as np
 
 from dpverify.errors import InputError
@@ -29,7 +30,7 @@ def system(setup: str | int) -> System:
     if isinstance(setup, str) and setup not in NAMED:
         raise InputError(f"setup: found {setup!r}; expected Q1, Q2, Q3 or the number of a draw")
     rng = np.random.default_rng(NAMED[setup] if isinstance(setup, str) else (DRAWS, setup))
-    return oscillator(sensor_circle(rng.uniform(0, 2 * np.pi, SENSORS)))
+    return oscillator(sensor_circle(rng.uniform(0, 2 * np.pi, SENSORS).tolist()))
 
 
 def pair(
@@ -38,7 +39,8 @@ def pair(
     """(first, second, truth): sensor `move` turned until the data sets are 10 apart, or by the paper's angle."""
     seen = system(setup)
     rng = np.random.default_rng(seed)
-    first, second, recording = adjacent_recordings(seen, seen.h, move, DISTANCE, rng, steps=steps, angle=angle)
+    with jax.disable_jit():  # one trajectory is simulated sooner than its program is compiled
+        first, second, recording = adjacent_recordings(seen, seen.h, move, DISTANCE, rng, steps=steps, angle=angle)
     return first, second, recording.released(seen, steps + 1 - WINDOW)
 
 
