@@ -42,13 +42,16 @@ CASES = {
     "too many cells for a table": {"partition": "grid", "resolution": 12, "events": "union"},
     "tree": {"partition": "tree", "events": "union"},
     "all events": {"events": "auto", "log_lipschitz": 1.0},
-    "accuracy": {"error": dpv.rmse(np.zeros((3, 2)))},
-    "non-finite runs are an event": {"nonfinite": "event"},
+    "accuracy": {"error": dpv.rmse(np.zeros((3, 2))), "events": "cell"},
+    "non-finite runs are an event": {"nonfinite": "event", "partition": "equal-mass", "events": "union"},
     "a score of the user's": {"events": lambda samples: samples[:, 2, 0]},
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = {"score", "tree", "too many cells for a table", "all events"}  # many kinds of score to compile
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in CASES])
 def test_the_same_report_as_from_the_processor(name, monkeypatch):
     keywords = {**SMALL, **CASES[name]}
     here = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
@@ -70,13 +73,13 @@ def test_half_the_noise_is_caught_there_too(accelerator):
         with jax.enable_x64(True):
             return data + jax.random.laplace(dpv.jax_key(rng), (runs, 1)) / 2
 
-    report = dpv.verify(halved, np.zeros(1), np.ones(1), 1.0, **SMALL)
+    report = dpv.verify(halved, np.zeros(1), np.ones(1), 1.0, partition="equal-mass", events="union", **SMALL)
     assert report.refuted
 
 
 def test_a_nan_is_found_after_the_fact_and_its_block_named(accelerator):
-    whole = Walk()
-    dpv.verify(whole, FIRST, SECOND, **SMALL)
+    whole, cheap = Walk(), {**SMALL, "events": "cell"}
+    dpv.verify(whole, FIRST, SECOND, **cheap)
     late = len(whole.calls) - 3
 
     class Spoilt:
@@ -95,7 +98,7 @@ def test_a_nan_is_found_after_the_fact_and_its_block_named(accelerator):
                 return answer.at[7, 1, 1].set(np.nan) if state == Spoilt.state else answer
 
     with pytest.raises(dpv.MechanismError, match=r"NaN or infinity in 1 of 512 runs") as failure:
-        dpv.verify(Spoilt(), FIRST, SECOND, **SMALL)
+        dpv.verify(Spoilt(), FIRST, SECOND, **cheap)
     assert failure.value.stage == "test"
     assert f"block {failure.value.block}" in str(failure.value)
 
@@ -105,7 +108,7 @@ def test_an_error_that_is_not_finite_is_refused(accelerator):
         return samples[:, 0, 0] / 0.0
 
     with pytest.raises(dpv.InputError, match="error: found NaN or infinity"):
-        dpv.verify(Walk(), FIRST, SECOND, error=broken, **SMALL)
+        dpv.verify(Walk(), FIRST, SECOND, error=broken, events="cell", **SMALL)
 
 
 def test_meters_of_the_selection_measure_alike():

@@ -11,6 +11,8 @@ import dpverify as dpv
 from dpverify.unions import frontier, frontier_bound, make_limit
 from limits import box_bound, most
 
+LONG = pytest.mark.slow
+
 ALPHA = 0.05
 
 
@@ -35,7 +37,9 @@ def test_the_limit_of_one_union_has_its_size(runs, epsilon):
 
 
 # From about 2000 expected runs on the limit is the joint one: just below, just above, and well above.
-@pytest.mark.parametrize(("p1", "p2"), [(0.3, 0.19), (0.3, 0.21), (0.9, 0.5), (0.02, 0.25)])
+@pytest.mark.parametrize(
+    ("p1", "p2"), [(0.3, 0.19), *(pytest.param(*p, marks=LONG) for p in ((0.3, 0.21), (0.9, 0.5))), (0.02, 0.25)]
+)
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_the_joint_limit_has_its_size_and_little_less(p1, p2, epsilon):
     exact = size(p1, p2, (13_000, 13_000), epsilon)
@@ -48,7 +52,7 @@ def delta_on(p1, p2, epsilon):
 
 
 @pytest.mark.parametrize("cells", [4, 64])
-@pytest.mark.parametrize("epsilon", [0, 0.5, 2])
+@pytest.mark.parametrize("epsilon", [0, pytest.param(0.5, marks=LONG), 2])
 @pytest.mark.parametrize("runs", [2000, 50_000])
 def test_delta_upper_covers_the_partitions_own_delta(cells, epsilon, runs):
     rng = np.random.default_rng(5)
