@@ -45,7 +45,8 @@ def main():
         )
         print(done.stdout, flush=True)
         picture = "![Scaling](figures/scaling.png)\n" if name == "scaling" else ""
-        page.append(f"## {title}\n\n`python benchmarks/{script.name}`\n\n```text\n{done.stdout.strip()}\n```\n{picture}")
+        said = done.stdout.strip()
+        page.append(f"## {title}\n\n`python benchmarks/{script.name}`\n\n```text\n{said}\n```\n{picture}")
     (DOCS / "benchmarks.md").write_text("\n".join(page), encoding="utf-8")
 
 
