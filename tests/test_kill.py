@@ -46,7 +46,6 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
         )
 
     def finish(self, *more):
@@ -60,6 +59,14 @@ class Command:
     def drawn(self, stage):
         lines = (self.place / "drawn").read_text().split()
         return [line for line in lines if line.startswith(f"{stage}-")]
+
+
+@pytest.fixture(autouse=True)
+def keyboard():
+    """A shell's background job ignores the keyboard, and its children would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

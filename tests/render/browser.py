@@ -1,12 +1,12 @@
 """Just enough of the DevTools protocol, over Chromium's debugging pipe, to open a file and see what it does."""
 
-import fcntl
 import itertools
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -23,6 +23,13 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )
+# Chromium reads from 3 and answers on 4. Another Python puts them there: a fork of ours would carry JAX's threads.
+START = """
+import fcntl, os, sys
+ask, answer = (fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3])  # clear of 3 and 4
+os.dup2(ask, 3), os.dup2(answer, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 PATIENCE = 60.0  # seconds for any one answer
 
 
@@ -32,15 +39,10 @@ class Browser:
     def __enter__(self):
         self.place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         (ask, self.write), (self.read, answer) = os.pipe(), os.pipe()
-        ask, answer = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (ask, answer))  # clear of 3 and 4
-
-        def pipes():  # Chromium reads from 3 and answers on 4
-            os.dup2(ask, 3)
-            os.dup2(answer, 4)
-
-        command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.place.name}", "about:blank"]
+        start = [sys.executable, "-c", START, str(ask), str(answer)]
+        command = [*start, CHROMIUM, *FLAGS, f"--user-data-dir={self.place.name}", "about:blank"]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(command, **quiet, preexec_fn=pipes, pass_fds=(3, 4))
+        self.process = subprocess.Popen(command, **quiet, pass_fds=(ask, answer))
         os.close(ask)
         os.close(answer)
         self.numbers, self.buffer, self.session = itertools.count(1), b"", None
