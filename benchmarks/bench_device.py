@@ -18,17 +18,17 @@ import numpy as np
 import dpverify as dpv
 from dpverify.arrays import codes_of, wide
 from dpverify.estimation import W2MHE, adjacent_recordings, oscillator
-from dpverify.sampling import Source, draw
+from dpverify.sampling import Source, ask
 
 
 def bare_seconds(mechanism, pair, runs, block):
     """Drawing so many runs a side in such blocks, from a second's worth."""
     blocks = max(8, int(2e7) // block)
     source = Source(mechanism, pair, 0, block)
-    jax.block_until_ready(draw(source, "test", 0, 0, trusting=True))
+    jax.block_until_ready(ask(source, "test", 0, 0))
     start = time.perf_counter()
     for b in range(blocks):
-        last = draw(source, "test", b % 2, b, trusting=True)
+        last = ask(source, "test", b % 2, b)
     jax.block_until_ready(last)
     return (time.perf_counter() - start) / (blocks * block) * 2 * runs
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression, minimize
+from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
 from dpverify.arrays import columns, digitize, evaluate, namespace
@@ -232,32 +233,35 @@ def piecewise_score(features: Features, first: np.ndarray, second: np.ndarray) -
             found = np.linspace(found[0], max(found[-1], found[0] + 1), len(KNOTS))
         knots.append(found)
     start = Piecewise(features, np.stack(knots), np.zeros((len(both), len(KNOTS))), rows, np.zeros(rows.shape))
-    places = [[start.place(np.ascontiguousarray(z), j) for j, z in enumerate(side)] for side in sides]
     cut = start.heights.size
+    design = vstack([sign * _design(start, side) for sign, side in zip((1, -1), sides, strict=True)], format="csr")
+    transposed = design.T.tocsr()
 
     def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
-        heights, jumps = numbers[:cut].reshape(start.heights.shape), numbers[cut:].reshape(rows.shape)
-        value, slope = 0.5 * RIDGE * float(numbers @ numbers), [RIDGE * heights, RIDGE * jumps]
-        for sign, side in zip((1, -1), places, strict=True):
-            margin = np.zeros(len(side[0][0]))
-            for j, (right, share, hit, atom) in enumerate(side):
-                low, high = heights[j][right - 1], heights[j][right]
-                margin += np.where(hit, jumps[j][atom], low + share * (high - low))
-            value += float(np.logaddexp(0.0, -sign * margin).sum())
-            pull = -sign * expit(-sign * margin)
-            for j, (right, share, hit, atom) in enumerate(side):
-                free = np.where(hit, 0.0, pull)
-                slope[0][j] += np.bincount(right - 1, free * (1 - share), len(KNOTS))
-                slope[0][j] += np.bincount(right, free * share, len(KNOTS))
-                if hit.any():
-                    slope[1][j] += np.bincount(atom, np.where(hit, pull, 0.0), rows.shape[1])
-        return value / both.shape[1], np.concatenate([part.ravel() for part in slope]) / both.shape[1]
+        margin = design @ numbers
+        value = np.logaddexp(0.0, -margin).sum() + 0.5 * RIDGE * (numbers @ numbers)
+        slope = RIDGE * numbers - transposed @ expit(-margin)
+        return value / len(margin), slope / len(margin)
 
     zero = np.zeros(cut + rows.size)
     fitted = minimize(loss, zero, jac=True, method="L-BFGS-B", options={"maxiter": 60}).x
     return start._replace(
         heights=fitted[:cut].reshape(start.heights.shape), atom_heights=fitted[cut:].reshape(rows.shape)
     )
+
+
+def _design(start: Piecewise, features: np.ndarray) -> csr_array:
+    """The matrix that takes heights at the knots and jumps at the atoms to the score of every run."""
+    knots, atoms, entries = start.heights, start.atom_heights, []
+    for j, z in enumerate(features):
+        right, share, hit, atom = start.place(np.ascontiguousarray(z), j)
+        entries += [(j * knots.shape[1] + right - 1, np.where(hit, 0.0, 1 - share))]
+        entries += [(j * knots.shape[1] + right, np.where(hit, 0.0, share))]
+        if hit.any():
+            entries += [(knots.size + j * atoms.shape[1] + np.where(hit, atom, 0), hit.astype(float))]
+    columns, values = (np.stack(part, axis=1).ravel() for part in zip(*entries, strict=True))
+    ends = np.arange(features.shape[1] + 1) * len(entries)
+    return csr_array((values, columns, ends), shape=(features.shape[1], knots.size + atoms.size))
 
 
 def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:

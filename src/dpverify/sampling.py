@@ -8,9 +8,10 @@ what a folder keeps. Sums are exact, floats included, so nothing depends on the 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -42,7 +43,7 @@ class Source(NamedTuple):
     block: int
     nonfinite: str = "error"
     shape: tuple[int, int] | None = None
-    device: str = "cpu"  # where the samples lie
+    device: str = "cpu"  # where JAX draws them
 
 
 def default_block(test_runs: int) -> int:
@@ -54,23 +55,38 @@ def generator(seed: int, stage: str, side: int, block: int) -> np.random.Generat
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
-def draw(source: Source, stage: str, side: int, block: int, trusting: bool = False) -> Any:
-    """One whole block through the door, (source.block, K, d).
-
-    What lies on a device may be let in without a look for NaN, which would wait for it: `draw_span` looks later.
-    """
+@contextlib.contextmanager
+def _blamed(stage: str, side: int, block: int) -> Iterator[None]:
+    """What goes wrong inside is the mechanism's failure, in this block."""
     try:
-        answer = source.mechanism(source.data[side], source.block, generator(source.seed, stage, side, block))
-        later = trusting and on_accelerator(answer)
-        return admit(answer, source.block, source.shape, "later" if later else source.nonfinite)
+        yield
     except MechanismError:
         raise
     except (Exception, SystemExit) as problem:  # an exit inside a mechanism is a failure of it, not our end
-        kind = (
-            "" if isinstance(problem, InputError) else f"{type(problem).__name__}: "
-        )  # the door's own lines need none
+        kind = "" if isinstance(problem, InputError) else f"{type(problem).__name__}: "  # the door's lines need none
         where = f"in the {stage} runs of the {SIDES[side]} data set, block {block}"
         raise MechanismError(f"the mechanism failed {where}: {kind}{problem}", stage, side, block) from problem
+
+
+def ask(source: Source, stage: str, side: int, block: int) -> Any:
+    """What the mechanism answers, not looked at yet: JAX may still be at work on it."""
+    with _blamed(stage, side, block):
+        return source.mechanism(source.data[side], source.block, generator(source.seed, stage, side, block))
+
+
+def let_in(source: Source, stage: str, side: int, block: int, answer: Any, trusting: bool = False) -> Any:
+    """An answer through the door, (source.block, K, d).
+
+    What lies on a device may be let in without a look for NaN, which would wait for it: `draw_span` looks later.
+    """
+    with _blamed(stage, side, block):
+        later = trusting and on_accelerator(answer)
+        return admit(answer, source.block, source.shape, "later" if later else source.nonfinite)
+
+
+def draw(source: Source, stage: str, side: int, block: int) -> Any:
+    """One whole block."""
+    return let_in(source, stage, side, block, ask(source, stage, side, block))
 
 
 def draw_span(
@@ -80,12 +96,18 @@ def draw_span(
     begin = time.perf_counter()
     keep_memory()
     total, finite = make(), []
+    answer = ask(source, stage, side, start)
     for block in range(start, stop):
-        samples = draw(source, stage, side, block, trusting=True)
+        # JAX draws the next block while this one is counted; another library might fill the same buffer again.
+        ahead = is_jax(answer) and block + 1 < stop
+        after = ask(source, stage, side, block + 1) if ahead else None
+        samples = let_in(source, stage, side, block, answer, trusting=True)
         if is_jax(samples) and source.nonfinite == "error":
             finite.append(all_finite(samples))
         left = runs - block * source.block
         total.add(block, samples if left >= source.block else samples[:left])
+        if block + 1 < stop:
+            answer = after if ahead else ask(source, stage, side, block + 1)
     arrays = total.arrays()  # waits for what is still being drawn on a device
     for block, fine in enumerate(finite, start):
         if not fine:
@@ -179,8 +201,10 @@ def probe(source: Source, both: bool = False) -> tuple[Source, dict[tuple[int, i
     The block is halved until its output is at most 64 MB; otherwise the runs that were drawn are kept for the pilot.
     With `both`, at least 64 runs of either side are there in the end, for the hash of what the mechanism does.
     """
-    samples = draw(source, "pilot", 0, 0)
-    device = str(next(iter(samples.devices()))) if is_jax(samples) else "cpu"
+    answer = ask(source, "pilot", 0, 0)
+    samples = let_in(source, "pilot", 0, 0, answer)
+    place = next(iter(answer.devices())) if is_jax(answer) else None
+    device = f"{place.platform}:{place.id}" if place is not None else "cpu"
     block = source.block
     while block > 1 and block * samples[0].nbytes > LARGEST:
         block //= 2

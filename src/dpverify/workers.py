@@ -31,7 +31,7 @@ from dpverify.store import Store
 
 UNKNOWN = 4  # workers that an executor is taken to have if it does not say
 TASK_SECONDS = 1.0  # about so long is one task: short enough to lose, long enough to pay for its way
-DEVICE_SECONDS = 0.25  # the same where an accelerator draws without an executor: one block would make it wait
+HERE_SECONDS = 0.25  # the same without an executor, where JAX draws ahead
 COUNTED = 2.0  # seconds after which the workers are counted again
 
 
@@ -144,18 +144,18 @@ class Plan:
 
 
 def drawn(
-    plan: Plan, task: Callable[..., Any], workers: Workers, accelerator: bool = False
+    plan: Plan, task: Callable[..., Any], workers: Workers, ahead: bool = False
 ) -> Iterator[tuple[tuple[int, int, int], Any]]:
     """Every span of the plan with what it came to, in the order they are finished; without an executor, block by block.
 
-    An accelerator gets several blocks at once, so that it never waits for the host.
+    What can be drawn ahead gets several blocks at once there too, so that JAX never waits for the host.
     """
     if workers.executor is None:
         batch = 1
         while plan.left:
             span = plan.take(batch)
             seconds, arrays = task(*span)
-            batch = _next_batch(span, seconds, DEVICE_SECONDS) if accelerator else 1
+            batch = _next_batch(span, seconds, HERE_SECONDS) if ahead else 1
             yield span, arrays
         return
     pending: dict[Future[Any], tuple[int, int, int]] = {}
