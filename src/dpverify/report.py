@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -31,6 +31,16 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Report:
+    """What the test runs say of one mechanism on one pair of data sets; docs/numbers.md tells every number at length.
+
+    The claim is (`epsilon`, `delta`), tested at level `alpha`; without a claim `epsilon` and `p_value` are None.
+    `epsilon_lower` is proved over all events: the mechanism is no more private than that. `on_partition` bounds
+    from above what any union of its cells tells, and no more; `on_all_events` does so for every event, where the
+    mechanism states a Lipschitz constant. `epsilon_critical` and `paper` are the paper's own numbers.
+    `epsilon_detectable` is the true epsilon that these runs refute with probability .8 on its event, `witness` the frozen event with its
+    counts, `error` the mean error of each side with its standard error. Equality is that of `digest`.
+    """
+
     verdict: Verdict
     epsilon: float | None
     delta: float
@@ -159,10 +169,15 @@ class Report:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "run"}
         return {name: serial.to_plain(value) for name, value in values.items()}
 
-    def to_json(self, path: str | Path) -> None:
+    def to_json(self, path: str | Path | TextIO) -> None:
+        """Into a file, or a stream that is open for text."""
         drawn = {"profile": serial.to_plain(self.profile), "notes": list(self.notes)}  # for readers other than us
         document = {"schema": SCHEMA, "result": {**self._result(), **drawn}, "run": serial.to_plain(self.run)}
-        Path(path).write_text(_dump(document) + "\n", encoding="utf-8")
+        text = _dump(document) + "\n"
+        if isinstance(path, (str, Path)):
+            Path(path).write_text(text, encoding="utf-8")
+        else:
+            path.write(text)
 
     def to_html(self, path: str | Path) -> None:
         """One self-contained page: verdict, figures, a slider for epsilon (needs `dpverify[report]`)."""
