@@ -69,13 +69,19 @@ def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, errors: float, lea
     f1, f2 = (c1 + 0.5) / (selected + 1), (c2 + 0.5) / (selected + 1)
     level = ndtr(-errors - HANDICAP * np.log2(1 + learned))
     # How far off either count may be, as Poisson limits: standard errors at large counts, and fair to small ones.
-    low = f1 - np.sqrt(1 - f1) * (f1 - gammaincinv(np.maximum(c1, 0.5), level) / (selected + 1))
-    high = f2 + np.sqrt(1 - f2) * (gammaincinv(c2 + 1, 1 - level) / (selected + 1) - f2)
+    low = f1 - np.sqrt(1 - f1) * (f1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (selected + 1))
+    high = f2 + np.sqrt(1 - f2) * (_gamma_quantile(c2 + 1, 1 - level) / (selected + 1) - f2)
     excess = f1 - aim.delta
     with np.errstate(divide="ignore", invalid="ignore"):
         charge = np.hypot(np.log(excess / (low - aim.delta)), np.log(high / f2))
         spread = -ndtri(aim.alpha) * np.sqrt((f1 * (1 - f1) / excess**2 + (1 - f2) / f2) / aim.planned)
         return np.where(low > aim.delta, np.log(np.maximum(excess, 1e-300) / f2) - spread - charge, -np.inf)
+
+
+def _gamma_quantile(counts: np.ndarray, level: Any) -> np.ndarray:
+    """For every count; few of them differ where many thresholds share few runs, and a quantile is dear."""
+    distinct, places = np.unique(counts, return_inverse=True)
+    return gammaincinv(distinct, level)[places]
 
 
 # Cells of a given partition.
