@@ -37,8 +37,8 @@ class Report:
     `epsilon_lower` is proved over all events: the mechanism is no more private than that. `on_partition` bounds
     from above what any union of its cells tells, and no more; `on_all_events` does so for every event, where the
     mechanism states a Lipschitz constant. `epsilon_critical` and `paper` are the paper's own numbers.
-    `epsilon_detectable` is the true epsilon that these runs refute with probability .8 on its event, `witness` the frozen event with its
-    counts, `error` the mean error of each side with its standard error. Equality is that of `digest`.
+    `witness` is the frozen event with its counts, `epsilon_detectable` the true epsilon that these runs refute on it
+    with probability .8, `error` the mean error of each side with its standard error. Equality is that of `digest`.
     """
 
     verdict: Verdict
