@@ -12,6 +12,8 @@ from scipy.stats import binom, norm
 from dpverify import buehler
 from dpverify.buehler import claim_p_value, delta_lower_bound, epsilon_lower_bound
 from dpverify.errors import InputError
+from dpverify.tails import law, tails
+from dpverify.tails import tail as tail_of
 
 ALPHA = 0.05
 EPSILONS = (0.0, 0.1, 1.0, 3.0)
@@ -182,8 +184,17 @@ def test_p_values_rise_with_the_claim(delta, claims):
     ],
 )
 def test_tails_are_accurate_at_any_number_of_runs(runs, p, count, tail):
-    assert buehler._tail(count, runs, np.array(p)) == pytest.approx(tail, abs=2e-9)
-    assert buehler._tail(count, runs, np.array(p), -1) == pytest.approx(1 - tail, abs=2e-9)
+    assert tail_of(count, runs, np.array(p)) == pytest.approx(tail, abs=2e-9)
+    assert tail_of(count, runs, np.array(p), -1) == pytest.approx(1 - tail, abs=2e-9)
+
+
+@pytest.mark.parametrize("runs", [1, 30, 1000, 8192])
+def test_sums_of_the_law_are_its_tails_to_many_digits(runs):
+    count = np.unique(np.r_[np.arange(min(runs, 40) + 2.0), np.round(np.linspace(0, runs + 1, 60))])
+    for p, off in ((np.array([1e-5, 0.02, 0.3, 0.97]), 1e-250), (np.array([0.0, 1.0]), 1e-11)):
+        rows = np.tile(count, (len(p), 1))
+        assert law(rows, runs, p[:, None]) == pytest.approx(binom.pmf(rows, runs, p[:, None]), rel=1e-9, abs=off)
+        assert tails(rows, runs, p) == pytest.approx(binom.sf(rows - 1, runs, p[:, None]), rel=1e-9, abs=off)
 
 
 @pytest.mark.parametrize("g", [5e-5, 1e-9])

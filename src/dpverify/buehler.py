@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincc, ndtr, ndtri
+from scipy.special import ndtri
 
 from dpverify.errors import InputError
+from dpverify.tails import law, tail, tails
 
 Array = NDArray[np.float64]
 Many = ArrayLike
@@ -33,7 +34,6 @@ Pair = tuple[int, int]
 Runs = float | tuple[float, float]
 
 _MOST_RUNS = 10**12  # beyond it double precision cannot tell a proportion near 1 from its neighbours
-_SMOOTH = 1000.0  # binomial variance from which the uniform expansion is accurate to 2e-9
 _ENTRIES = 1 << 14  # of a table, computed at a time: small enough for the processor's cache
 _BLOCKS = 8192  # values of c2 told apart at most, within about 21 standard deviations
 # Shares of alpha that the certificate costs; the supremum costs 3e-5 of its own value besides.
@@ -70,39 +70,13 @@ class _Region:
     reach: float  # this many standard deviations and reach^2/3 counts away lies at most `_OUTSIDE` alpha (Bernstein)
 
 
-def _smooth_tail(count: Array, runs: int, p: Array, side: int) -> Array:
-    """`_tail` by Temme's uniform expansion: the normal law at the signed root of the deviance, and a series."""
-    total, rest = runs + 1.0, runs + 1.0 - count
-    spread = count * rest / total
-    skew, beta = (rest - count) / (total * np.sqrt(spread)), (1.0 / spread - 1.0 / total) / 12.0
-    gap = p - count / total
-    up, down = (np.maximum(x, -1.0 + 1e-15) for x in (gap * total / count, -gap * total / rest))
-    deviance = -2.0 * (count * (np.log1p(up) - up) + rest * (np.log1p(down) - down))
-    z = np.copysign(np.minimum(np.sqrt(np.maximum(deviance, 0.0)), 39.0), gap)
-    correction = -skew / 3.0 + z * (skew**2 + 3.0 / total) / 12.0
-    correction -= skew * (2.0 * skew**2 + 9.0 / total) * (2.0 + z * z) / 135.0
-    return ndtr(side * z) - side * np.exp(-0.5 * z * z) * (1.0 - beta) * correction / math.sqrt(2.0 * math.pi)
-
-
-def _tail(count: ArrayLike, runs: int, p: Array, side: int = 1) -> Array:
-    """`P[Bin(runs, p) >= count]`, or `P[Bin(runs, p) < count]` for side -1."""
-    count, p = np.broadcast_arrays(count, p)
-    table = np.where(count <= 0 if side > 0 else count > runs, 1.0, 0.0)
-    smooth = count * (runs + 1.0 - count) >= _SMOOTH * (runs + 1.0)
-    exact = (count > 0) & (count <= runs) & ~smooth
-    # betainc keeps 1e-11 everywhere but takes microseconds at large counts; bdtr is off by 2e-3 at 10^7 runs.
-    table[exact] = (betainc if side > 0 else betaincc)(count[exact], runs + 1.0 - count[exact], p[exact])
-    table[smooth] = _smooth_tail(count[smooth], runs, p[smooth], side)
-    return table
-
-
 def _clopper_pearson(count: int, runs: int, g: float) -> tuple[float, float]:
     """The interval at `1 - g`, rounded outwards. (SciPy 1.17's betaincinv is plainly wrong for 1000 of 10^10.)"""
 
     def limit(least: int, side: int, inner: float, outer: float) -> float:
         for _ in range(5):
             grid = np.linspace(outer, inner, 65)
-            i = int((_tail(least, runs, grid[1:-1], side) <= g / 2.0).sum())
+            i = int((tail(least, runs, grid[1:-1], side) <= g / 2.0).sum())
             outer, inner = float(grid[i]), float(grid[i + 1])
         return outer
 
@@ -125,9 +99,15 @@ def _rejection(region: _Region, p1: Array, p2: Array) -> Array:
     out = np.empty(len(p1))
     for part in (slice(i, i + rows) for i in range(0, len(p1), rows)):
         blocks = np.minimum(begin[part, None] + columns, len(first))
-        above = _tail(edges[blocks], m2, p2[part, None])
-        reject = _tail(least[blocks[:, :-1]], m1, p1[part, None])
-        out[part] = 1.0 - above[:, 0] + np.einsum("ij,ij->i", above[:, :-1] - above[:, 1:], reject)
+        bounds, within = edges[blocks], least[blocks[:, :-1]]
+        if within.size and max(m1, m2) <= _BLOCKS:  # every count is a block
+            above, share = tail(bounds[:, 0], m2, p2[part]), law(bounds[:, :-1], m2, p2[part, None])
+            reject = tails(within, m1, p1[part])
+        else:
+            above = tail(bounds, m2, p2[part, None])
+            above, share = above[:, 0], above[:, :-1] - above[:, 1:]
+            reject = tail(within, m1, p1[part, None])
+        out[part] = 1.0 - above + np.einsum("ij,ij->i", share, reject)
     return out
 
 
