@@ -36,7 +36,7 @@ test: $(VENV)/test.stamp  ## everything that takes minutes
 	$(BIN)/python -m pytest
 
 test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## the long statistical checks too
-	$(BIN)/python -m pytest -m ""
+	$(BIN)/python -m pytest -m "" --hypothesis-profile=many
 
 check: $(VENV)/dev.stamp  ## style and types
 	$(BIN)/ruff check .

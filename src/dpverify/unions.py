@@ -108,13 +108,16 @@ class Frontier(NamedTuple):
 
 
 def frontier(counts1: Any, counts2: Any, runs: Any, alpha: float) -> Frontier:
-    """Cells in the order of their ratio, cumulated: no union of cells lies above this line."""
+    """Cells in the order of their ratio, cumulated: no union of cells lies above this line.
+
+    Cells of equal ratio are one stretch of it, so that the order in which cells are named does not matter.
+    """
     c1, c2 = checked_columns(counts1, counts2, runs)
     both = sides(runs)
     seen = c1 + c2 > 0
     c1, c2 = c1[seen], c2[seen]
-    order = np.argsort(-c1 / (c1 + c2), kind="stable")
-    a, b = np.append(0.0, np.cumsum(c1[order])), np.append(0.0, np.cumsum(c2[order]))
+    _, place = np.unique(-c1 / (c1 + c2), return_inverse=True)
+    a, b = (np.append(0.0, np.cumsum(np.bincount(place, c))) for c in (c1, c2))
     last = np.append(b[1:] > b[:-1], True)  # of several points above one b, the highest
     a, b = a[last], b[last]
     corners, stretches = make_limit(a, b, b, both, alpha), make_limit(a[1:], b[:-1], b[1:], both, alpha)

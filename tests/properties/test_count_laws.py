@@ -1,0 +1,136 @@
+"""Laws of everything that is said about two counts.
+
+What is no law is not here. The order of pairs behind `epsilon_lower_bound` changes with alpha and with delta, and the
+interval for p2 moves with c2: in these the bound may step back by a fraction of a standard error, and stays valid.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import dpverify as dpv
+from dpverify import buehler
+from dpverify.buehler import claim_p_value, delta_lower_bound, epsilon_lower_bound
+from dpverify.exact import lower_limit, p_values, upper_limit
+from dpverify.power import power
+from dpverify.region import exact_scenario_size, scenario_size
+
+levels = st.floats(1e-9, 0.5)
+claims = st.floats(0, 4)
+deltas = st.sampled_from([0.0, 0.01, 0.1])
+
+
+@st.composite
+def two_counts(draw, most=40):
+    m1, m2 = draw(st.integers(1, most)), draw(st.integers(1, most))
+    return draw(st.integers(0, m1)), draw(st.integers(0, m2)), (m1, m2)
+
+
+@given(st.integers(1, 10**10), st.floats(0, 1), levels, st.floats(1, 10))
+def test_limits_enclose_the_share_and_follow_count_runs_and_level(m, share, alpha, less):
+    c = int(share * m)
+    low, high = lower_limit(c, m, alpha), upper_limit(c, m, alpha)
+    assert 0 <= low <= c / m <= high <= 1
+    assert upper_limit(m - c, m, alpha) == pytest.approx(1 - low, abs=1e-9)
+    assert lower_limit(c, m, alpha / less) <= low * (1 + 1e-9)
+    assert upper_limit(c, m, alpha / less) >= high * (1 - 1e-9)
+    assert lower_limit(c + 1, m + 1, alpha) >= low * (1 - 1e-9)
+    assert upper_limit(c, m + 1, alpha) <= high * (1 + 1e-9)
+    if c < m:
+        assert lower_limit(c + 1, m, alpha) >= low * (1 - 1e-9)
+        assert upper_limit(c + 1, m, alpha) >= high * (1 - 1e-9)
+
+
+@given(two_counts(2000), claims, st.integers(0, 2**32))
+def test_thinning_never_makes_a_p_value_smaller(counts, epsilon, seed):
+    c1, c2, runs = counts
+    plain = p_values(c1, c2, runs, 0.0, np.random.default_rng(seed))
+    thinned = p_values(c1, c2, runs, epsilon, np.random.default_rng(seed))
+    for p, q in zip(plain, thinned, strict=True):
+        assert 0 <= p <= q * (1 + 1e-9)
+        assert q <= 1
+
+
+@given(two_counts(2000))
+def test_p_values_follow_the_counts_and_change_places_with_the_sides(counts):
+    c1, c2, (m1, m2) = counts
+    rng = np.random.default_rng(0)
+    forward, backward = p_values(c1, c2, (m1, m2), 0.0, rng)
+    assert p_values(c2, c1, (m2, m1), 0.0, rng) == (backward, forward)
+    more = p_values(min(c1 + 1, m1), max(c2 - 1, 0), (m1, m2), 0.0, rng)
+    assert more[0] <= forward * (1 + 1e-9)
+    assert more[1] >= backward * (1 - 1e-9)
+
+
+@given(two_counts(), two_counts(), levels, deltas, st.none() | claims)
+def test_of_two_pairs_one_has_the_larger_region(one, other, alpha, delta, epsilon):
+    """What validity rests on: the regions of all pairs are nested, whichever parameter runs."""
+    c1, c2, runs = one
+    d1, d2 = min(other[0], runs[0]), min(other[1], runs[1])
+    ratio = None if epsilon is None else math.exp(epsilon)
+    regions = [buehler._region(*pair, runs, alpha, ratio, delta) for pair in ((c1, c2), (d1, d2))]
+    start = max(int(region.first[0]) for region in regions)
+    stop = min(int(region.first[-1]) for region in regions)
+    assume(start <= stop)
+    a, b = (region.least[start - int(region.first[0]) : stop + 1 - int(region.first[0])] for region in regions)
+    assert (a <= b).all() or (a >= b).all()
+    if d1 >= c1 and d2 <= c2:
+        assert (b >= a).all()
+
+
+@given(two_counts(), levels, deltas, claims)
+def test_lower_bounds_rise_with_the_count_that_exceeds(counts, alpha, delta, epsilon):
+    c1, c2, (m1, m2) = counts
+    assume(c1 < m1)
+    fine = 1e-5 * buehler._region(c1, c2, (m1, m2), alpha, None, delta).scale  # how exactly alpha is met
+    here, more = epsilon_lower_bound([c1, c1 + 1], c2, (m1, m2), delta, alpha)
+    assert more >= here - fine
+    here, more = delta_lower_bound([c1, c1 + 1], c2, (m1, m2), epsilon, alpha)
+    assert more >= here - 1e-5
+
+
+@given(two_counts(), levels, deltas, claims, st.floats(0, 1))
+def test_a_weaker_claim_has_the_larger_p_value(counts, alpha, delta, epsilon, more):
+    here, weaker = claim_p_value(*counts, [epsilon, epsilon + more], delta, alpha)
+    assert weaker >= here - 5e-4 * alpha  # the certificate of the supremum
+
+
+@given(two_counts(), st.floats(1e-9, 0.2), deltas, claims)
+def test_lower_bounds_lie_below_what_was_seen(counts, alpha, delta, epsilon):
+    c1, c2, (m1, m2) = counts
+    f1, f2 = c1 / m1, c2 / m2
+    assert delta_lower_bound(*counts, epsilon, alpha) <= max(0.0, f1 - math.exp(epsilon) * f2)
+    bound = epsilon_lower_bound(*counts, delta, alpha)
+    assert 0 <= bound < math.inf
+    assert bound == 0 or f1 - delta > f2 * math.exp(bound)
+
+
+@given(two_counts(), levels)
+def test_the_critical_epsilon_does_not_know_which_side_is_first(counts, alpha):
+    c1, c2, (m1, m2) = counts
+    assert dpv.critical_epsilon(c1, c2, (m1, m2), alpha) == dpv.critical_epsilon(c2, c1, (m2, m1), alpha)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), levels, levels, st.floats(1, 10))
+def test_a_larger_region_or_a_surer_one_takes_more_runs(dimension, steps, beta, gamma, less):
+    for size in (scenario_size, exact_scenario_size):
+        here = size(dimension, beta, gamma, steps)
+        assert here <= size(dimension, beta / less, gamma, steps)
+        assert here <= size(dimension, beta, gamma / less, steps)
+        assert here < size(dimension + 1, beta, gamma, steps)
+        assert here < size(dimension, beta, gamma, steps + 1)
+    assert exact_scenario_size(dimension, beta, gamma, steps) <= scenario_size(dimension, beta, gamma, steps)
+
+
+@given(claims, st.floats(0.01, 2), st.floats(0.01, 0.99), deltas, levels, st.floats(0.5, 0.99))
+def test_planned_runs_have_the_power_asked_for_and_one_less_has_not(epsilon, gap, mass, delta, alpha, target):
+    assume(mass > 2 * delta)
+    true = epsilon + gap
+    runs = dpv.plan_runs(epsilon, true, mass, delta, alpha, target)
+    p2 = (mass - delta) * math.exp(-true)
+    assert power(runs, mass, p2, epsilon, delta, alpha) >= target * (1 - 1e-9)
+    if runs > 1:
+        assert power(runs - 1, mass, p2, epsilon, delta, alpha) < target
