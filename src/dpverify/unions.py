@@ -66,12 +66,14 @@ def _variances(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: float) -> Limit:
     m1, m2 = runs
     aside, rest = ASIDE * alpha, (1 - 3 * ASIDE) * alpha
-    p1 = upper_limit(a, m1, aside)
-    p2 = lower_limit(b_low, m2, aside), upper_limit(b_high, m2, aside)
     # The third moment of a side is (1 - 2v) v; written so, the error is largest where the first side has no variance.
     skew = max(1.0, 2 * m2 / (3 * m1))
     # The variance of one run from which on an event is `normal`; at larger levels the limit need not fall in epsilon.
     frequent = (BERRY_ESSEEN * skew / (NORMAL * alpha)) ** 2 / m2 if alpha <= 0.25 else np.inf
+    if frequent > 0.25:  # no variance is: every event is rare, wherever p1 and p2 lie
+        p1, p2 = np.ones(np.shape(a)), (np.zeros(np.shape(a)), np.ones(np.shape(a)))
+    else:
+        p1, p2 = upper_limit(a, m1, aside), (lower_limit(b_low, m2, aside), upper_limit(b_high, m2, aside))
     least, largest = _variances(*p2)
     normal, rare = largest >= frequent, least < frequent
     least = np.clip(np.maximum(least, frequent), None, 0.25)
