@@ -88,28 +88,11 @@ def remarks(
             if one[0] == two[0]
             else "either data set gave one output only, and the two differ: if deterministic, it breaks every epsilon"
         )
-    if not constant and any(repeats(runs) for runs in pilot):
-        notes.append(REPEATS)
     if not is_seeded(mechanism):
         notes.append(UNSEEDED)
     own = getattr(mechanism, "remarks", None)
     said = () if own is None else (sentence for one in data for sentence in own(one))
     return (*notes, *dict.fromkeys(said))
-
-
-REPEATS = "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted"
-
-
-def repeats(runs: np.ndarray) -> bool:
-    """Whether the first pilot runs come back in the same order, as they do from a generator seeded anew every time.
-
-    Outputs of few values may repeat by chance: only runs that differ among themselves tell.
-    """
-    head = runs[:32]
-    if len(np.unique(head.reshape(len(head), -1), axis=0)) < 16:
-        return False
-    again = np.flatnonzero((runs[32:] == head[0]).all(axis=(1, 2))) + 32
-    return any(np.array_equal(runs[at : at + 32], head) for at in again)
 
 
 def draw_picture(

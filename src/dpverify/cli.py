@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import ctypes
 import logging
 import os
 import shlex
@@ -55,24 +56,27 @@ def _verify(arguments: argparse.Namespace) -> int:
     settings = (Settings.paper() if arguments.paper else Settings()).change(**read_changes(arguments.set))
     if arguments.detects is not None:
         check_detects(arguments.detects, arguments.epsilon)
-    mechanism = choose_mechanism(arguments)
-    first, second = load_data(arguments.first), load_data(arguments.second)
-    with open_executor(arguments) as executor:
-        report = verify(
-            mechanism,
-            first,
-            second,
-            arguments.epsilon,
-            arguments.delta,
-            settings=settings,
-            executor=executor,
-            folder=arguments.folder,
-            progress=not arguments.quiet,
-        )
+    with talk_aside():
+        mechanism = choose_mechanism(arguments)
+        first, second = load_data(arguments.first), load_data(arguments.second)
+        with open_executor(arguments) as executor:
+            report = verify(
+                mechanism,
+                first,
+                second,
+                arguments.epsilon,
+                arguments.delta,
+                settings=settings,
+                executor=executor,
+                folder=arguments.folder,
+                progress=not arguments.quiet,
+            )
     report.run["command"] = arguments.line
-    if not arguments.quiet:
+    if not arguments.quiet and arguments.json != "-":
         print(report)  # before anything else can go wrong
-    if arguments.json:
+    if arguments.json == "-":
+        report.to_json(sys.stdout)
+    elif arguments.json:
         write(report.to_json, arguments.json)
     if arguments.html:
         write(report.to_html, arguments.html)
@@ -106,6 +110,25 @@ def open_executor(arguments: argparse.Namespace) -> Iterator[int | Executor | No
         yield client.get_executor()
 
 
+@contextlib.contextmanager
+def talk_aside() -> Iterator[None]:
+    """What a mechanism prints, in Python, in C or in a worker, goes to stderr: stdout carries the report alone."""
+    if sys.stdout is None:  # closed: nobody listens
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        with contextlib.suppress(OSError, AttributeError, TypeError):
+            ctypes.CDLL(None).fflush(None)  # solvers in C keep their talk until then
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def write(writer: Callable[[str], None], path: str) -> None:
     try:
         writer(path)
@@ -121,7 +144,8 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _study(arguments: argparse.Namespace) -> int:
-    done = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
+    with talk_aside():
+        done = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
     if not arguments.quiet:
         print(f"{len(done.rows)} verifications, {len(done.refuted)} refuted, {len(done.failed)} failed; {done.folder}")
     if arguments.html:
@@ -177,7 +201,7 @@ def parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, say test_runs=1000000"
     )
     one.add_argument("--paper", action="store_true", help="start from the paper's own settings")
-    one.add_argument("--json", metavar="FILE", help="write the report as JSON")
+    one.add_argument("--json", metavar="FILE", help="write the report as JSON; - prints it, and nothing else")
     one.add_argument("--html", metavar="FILE", help="write the report as a page")
     one.add_argument("--folder", metavar="DIR", help="keep what is finished here; the same command goes on from there")
     who = one.add_mutually_exclusive_group()

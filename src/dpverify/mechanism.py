@@ -59,7 +59,7 @@ class PerRun:
         return getattr(self.function, "log_lipschitz", None)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
-        return np.stack([np.asarray(self.function(data, rng)) for _ in range(runs)])
+        return np.stack([np.array(self.function(data, rng)) for _ in range(runs)])  # copies: a function may reuse one
 
 
 def per_run(function: Callable[[Any, np.random.Generator], Any]) -> Mechanism:

@@ -53,6 +53,11 @@ class Progress:
         self._done += runs
         self._skipped += runs
 
+    def look(self, runs: int, seconds: float) -> None:
+        """A first block that took long: nobody should wait for the second one to hear of it."""
+        if self._shown and seconds >= LONG:
+            self._say(f"the first {spaced(runs)} runs took {duration(seconds)}; {self._interrupt}")
+
     def advance(self, runs: int) -> None:
         self._done += runs
         if not self._shown:

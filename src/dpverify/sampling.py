@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
@@ -58,14 +59,20 @@ def generator(seed: int, stage: str, side: int, block: int) -> np.random.Generat
 @contextlib.contextmanager
 def _blamed(stage: str, side: int, block: int) -> Iterator[None]:
     """What goes wrong inside is the mechanism's failure, in this block."""
+    process = os.getpid()
     try:
         yield
     except MechanismError:
         raise
     except (Exception, SystemExit) as problem:  # an exit inside a mechanism is a failure of it, not our end
-        kind = "" if isinstance(problem, InputError) else f"{type(problem).__name__}: "  # the door's lines need none
+        kind = (
+            "" if isinstance(problem, InputError) else f"{type(problem).__name__.lstrip('_')}: "
+        )  # the door's lines need none
         where = f"in the {stage} runs of the {SIDES[side]} data set, block {block}"
         raise MechanismError(f"the mechanism failed {where}: {kind}{problem}", stage, side, block) from problem
+    finally:
+        if os.getpid() != process:  # a child that the mechanism has forked comes back too: only the parent goes on
+            os._exit(0)
 
 
 def ask(source: Source, stage: str, side: int, block: int) -> Any:
@@ -195,14 +202,19 @@ def gather(
     return list(step.totals.values())
 
 
-def probe(source: Source, both: bool = False) -> tuple[Source, dict[tuple[int, int], np.ndarray]]:
+def probe(
+    source: Source, both: bool = False, progress: Progress | None = None
+) -> tuple[Source, dict[tuple[int, int], np.ndarray]]:
     """The first pilot block, drawn here, tells the shape of an output and the device.
 
     The block is halved until its output is at most 64 MB; otherwise the runs that were drawn are kept for the pilot.
     With `both`, at least 64 runs of either side are there in the end, for the hash of what the mechanism does.
     """
+    begin = time.perf_counter()
     answer = ask(source, "pilot", 0, 0)
     samples = let_in(source, "pilot", 0, 0, answer)
+    if progress is not None:
+        progress.look(source.block, time.perf_counter() - begin)
     place = next(iter(answer.devices())) if is_jax(answer) else None
     device = f"{place.platform}:{place.id}" if place is not None else "cpu"
     block = source.block

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor
 from typing import Any, NamedTuple
@@ -11,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.assemble import Clock, versions
-from dpverify.errors import FolderError, InputError, Stopped
+from dpverify.errors import FolderError, InputError, Stopped, Warning
 from dpverify.mechanism import Mechanism, is_seeded, name_of, read_only
 from dpverify.progress import Progress, spaced
-from dpverify.sampling import SIDES, Source, behaviour, default_block, probe
+from dpverify.sampling import PROBED, SIDES, Source, behaviour, default_block, draw, probe
 from dpverify.serial import from_plain, kinds_of, to_plain
 from dpverify.settings import Settings
 from dpverify.store import Store, fingerprint, open_store
@@ -55,7 +58,7 @@ def prepare(
         try:
             with open_workers(executor, store) as workers:
                 check_pickles(source, workers)
-                source, known = probe(source, both=folder is not None)
+                source, known = probe(source, folder is not None, show)
                 settings = settings.change(block=source.block)
                 if folder is not None:
                     about = {"name": name_of(mechanism), **versions()}
@@ -67,9 +70,60 @@ def prepare(
             ours = '; in a script, processes need the call under if __name__ == "__main__":'
             why = f"the workers died ({problem}{ours if isinstance(executor, int) else ''})"
             raise stopped(why, store, show) from problem
+        except MemoryError as problem:  # here, not in the mechanism, whose own failure names its block
+            raise stopped("no memory is left", store, show) from problem
         finally:
             show.close()
             getattr(mechanism, "finish", lambda: None)()
+
+
+CHANGED = (
+    "the mechanism changes its data: a run finds what the one before has left of it, and nothing said here can be "
+    "trusted; let it work on a copy"
+)
+TWO_ANSWERS = (
+    "asked twice for one block, the mechanism gave two answers: it draws from something else than its generator "
+    "(seeded = False says that it must), or remembers earlier runs, and then nothing said here can be trusted"
+)
+REPEATS = "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted"
+CHANCE = 1e-9  # of taking two independent blocks for one drawn twice
+
+
+def misgivings(run: Run, pilot: np.ndarray) -> tuple[str, ...]:
+    """What a mechanism does that no statistics survive; each is warned of before the long part begins.
+
+    A block asked for twice must be the same and leave the data as they were, and two blocks must differ. `pilot` are
+    the runs of the first side; what is not among them is drawn here.
+    """
+    source, number = run.source, -(-PROBED // run.source.block)
+
+    def runs_of(start: int, known: dict[tuple[int, int], np.ndarray]) -> np.ndarray:
+        keys = [(0, block) for block in range(start, start + number)]
+        return np.concatenate([known[key] if key in known else np.array(draw(source, "pilot", *key)) for key in keys])
+
+    once, before = runs_of(0, run.known), fingerprint(source.data[0])
+    again, after = runs_of(0, {}), fingerprint(source.data[0])
+    doubts = [CHANGED] if after != before else []
+    if not doubts and is_seeded(source.mechanism) and not np.array_equal(once, again, equal_nan=True):
+        doubts.append(TWO_ANSWERS)
+    other = pilot[number * source.block :]
+    if repeated(once[:PROBED], other[:PROBED] if len(other) >= PROBED else runs_of(number, {})[:PROBED]):
+        doubts.append(REPEATS)
+    for line in doubts:
+        warnings.warn(line, Warning, stacklevel=3)
+    return tuple(doubts)
+
+
+def repeated(one: np.ndarray, two: np.ndarray) -> bool:
+    """Whether two sets of runs are the same, and independent ones would not be by chance.
+
+    Two runs agree with a probability of about the sum of the squared shares of the outputs seen; all pairs, with its
+    power. Outputs of few values, one of them frequent, may well repeat.
+    """
+    if not np.array_equal(one, two, equal_nan=True):
+        return False
+    seen = Counter(output.tobytes() for output in one).values()
+    return len(one) * math.log(sum(n * n for n in seen) / len(one) ** 2) < math.log(CHANCE)
 
 
 def identity(

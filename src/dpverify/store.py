@@ -229,7 +229,12 @@ def open_store(folder: str | os.PathLike[str] | None) -> Iterator[Store]:
                 ) from None
             except OSError as problem:  # a file system without locks
                 warnings.warn(f"{path}: no lock ({problem.strerror}); take care of one run at a time", Warning)
-        yield Store(path)
+        try:
+            yield Store(path)
+        finally:
+            if fcntl is not None:  # closing is not enough where a mechanism has forked: its child holds the lock too
+                with contextlib.suppress(OSError):
+                    fcntl.flock(lock, fcntl.LOCK_UN)
 
 
 def replace_file(path: Path, content: Any) -> None:

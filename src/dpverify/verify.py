@@ -34,7 +34,7 @@ from dpverify.scores import Inside
 from dpverify.selection import Aim, Event
 from dpverify.serial import to_plain
 from dpverify.settings import Settings
-from dpverify.start import Run, prepare, recall
+from dpverify.start import Run, misgivings, prepare, recall
 from dpverify.statements import Witness, answers, check_claim
 from dpverify.store import Page, fingerprint
 from dpverify.totals import Cells, Measure
@@ -76,6 +76,7 @@ def verify(
     with prepare(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
         settings, source = run.settings, run.source
         region, points, pilot = find_region(run)
+        doubts = misgivings(run, pilot[0])
         event, partition, _ = freeze_event(run, region, points, delta)
 
         # HypothesisTest (Algorithm 5), from fresh runs: the event and its direction are frozen now
@@ -112,7 +113,7 @@ def verify(
             settings=settings,
             name=name_of(mechanism),
             seeded=is_seeded(mechanism),
-            remarks=remarks(mechanism, source.data, pilot, counts["cells"]) + notes,
+            remarks=doubts + remarks(mechanism, source.data, pilot, counts["cells"]) + notes,
             run={},
         )
         run.clock.lap("report")
