@@ -116,8 +116,9 @@ def high_likely_set(samples: Any) -> Region:
         A[k, :rank], b[k, :rank] = e.A, e.b
         directions, at, tolerance = e.flat
         pins[k, : d - rank], values[k, : d - rank], slack[k, : d - rank] = directions, at, tolerance
-        # The box: the ellipsoid is {x0 + pinv(A) u : |u| <= 1}, so a coordinate reaches as far as its row is long.
-        inverse = np.linalg.pinv(e.A) if rank else np.zeros((d, 0))
-        half[k] = np.sqrt((inverse**2).sum(1))
-        centre[k] = inverse @ e.b + directions.T @ at
+        # The box: the ellipsoid is {x0 + inverse(A) u : |u| <= 1}, so a coordinate reaches as far as its row is long.
+        # Not a pseudo-inverse: that takes a coordinate in units 10^15 times as large as another's for nothing.
+        inverse = np.linalg.inv(np.vstack([e.A, directions]))
+        half[k] = np.hypot.reduce(inverse[:, :rank], axis=1)
+        centre[k] = inverse @ np.append(e.b, at)
     return Region(A, b, pins, values, slack, centre, half)

@@ -37,7 +37,7 @@ class Event:
     direction: int  # 0: the first data set, 1: the second
 
     def contains(self, samples: Any) -> np.ndarray:
-        return np.isin(codes_of(self.partition, samples), self.codes)
+        return np.isin(codes_of(self.partition, samples), self.codes) if len(samples) else np.zeros(0, bool)
 
     def count(self, counts: Counts) -> int:
         return int(counts.of(self.codes).sum())

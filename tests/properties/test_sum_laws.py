@@ -1,0 +1,101 @@
+"""Counts conserve runs: whatever the blocks, whoever added them and in whatever order, the sums are the same."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import dpverify as dpv
+from dpverify.arrays import wide
+from dpverify.counts import EXTREMES, Adder, Counts, Extremes, Tables, add_counts, leaves, merge, occupied, rebuild
+from dpverify.partition import grid
+from dpverify.scores import Levels, Linear
+from dpverify.selection import Ruler
+from dpverify.totals import Cells, Kept, Measure, Sums
+
+codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # mixed codes fill 64 bits
+split = st.lists(st.integers(0, 400), max_size=6)
+values = st.floats(-1e300, 1e300)
+
+PILOT = np.random.default_rng(0).standard_normal((60, 1, 2))
+PARTITION = grid(dpv.high_likely_set(PILOT), PILOT, 3)
+RULER = Ruler(Linear(np.ones(2)), np.linspace(-1, 1, 5))
+SIZE = 50  # of a block on a device: one shape compiles once
+
+
+def counts_of(block):
+    return Counts(*np.unique(np.array(block, np.int64), return_counts=True))
+
+
+def equal(one, other):
+    pairs = zip(leaves(one), leaves(other), strict=True)
+    return type(one) is type(other) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+
+
+@given(st.lists(codes, max_size=60), split, st.randoms(use_true_random=False))
+def test_counts_are_those_of_all_runs_together(runs, cuts, random):
+    parts = [counts_of(block) for block in np.split(np.array(runs, np.int64), sorted(cuts))]
+    random.shuffle(parts)
+    whole = counts_of(runs)
+    adder = Adder()
+    for part in parts:
+        adder.add(part)
+    assert equal(add_counts(parts), whole)
+    assert equal(merge([merge(parts[:2]), *parts[2:]]), whole)
+    assert equal(adder.sum(), whole)
+    assert whole.total == len(runs) == whole.of(occupied(*parts)).sum()
+    assert equal(rebuild(Counts, iter(leaves(whole))), whole)
+
+
+@given(arrays(float, st.integers(0, 3 * EXTREMES), elements=values), split, st.randoms(use_true_random=False))
+def test_extremes_are_those_of_all_runs_together(runs, cuts, random):
+    parts = [Extremes.of(block) for block in np.split(runs, sorted(cuts))]
+    random.shuffle(parts)
+    assert equal(merge(parts), Extremes.of(runs))
+    assert equal(merge([merge(parts[:2]), *parts[2:]]), Extremes.of(runs))
+
+
+@given(
+    arrays(float, st.tuples(st.integers(1, 40), st.just(1), st.just(2)), elements=st.floats(-3, 3)),
+    split,
+    st.integers(0, 3),
+    st.randoms(use_true_random=False),
+)
+def test_totals_of_any_workers_are_one_total(runs, cuts, late, random):
+    """Blocks in any order, over two workers whose arrays travel, against all blocks in turn."""
+    blocks = [(i, block) for i, block in enumerate(np.split(runs, sorted(cuts))) if len(block)]
+    measure = Measure(
+        (Cells(PARTITION), RULER, Cells(Levels(RULER.score, RULER.edges))), lambda x: np.exp(x).sum((1, 2))
+    )
+    for make in (lambda: Sums(measure), Kept):
+        one, workers = make(), [make(), make()]
+        for block, samples in blocks:
+            one.add(block, samples)
+        shuffled = blocks[:]
+        random.shuffle(shuffled)
+        for place, (block, samples) in enumerate(shuffled):
+            workers[place > late].add(block, samples)
+        whole = make()
+        for worker in workers:
+            whole.include(worker.arrays())
+        for a, b in zip(one.arrays(), whole.arrays(), strict=True):
+            np.testing.assert_array_equal(a, b)
+        if isinstance(one, Sums):
+            counts, ruled, _ = one.parts
+            assert counts.total == ruled.table.sum() == len(runs)
+            assert one.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
+
+
+@given(arrays(float, (3 * SIZE, 1, 2), elements=st.floats(-4, 4)), st.permutations(range(3)))
+def test_tables_on_a_device_hold_the_same_counts(runs, order):
+    import jax.numpy as jnp
+
+    tables = Tables((PARTITION,))
+    with wide():
+        for block in order:
+            tables.add(jnp.asarray(runs[block * SIZE : (block + 1) * SIZE]))
+    (found,) = tables.read()
+    whole = counts_of(PARTITION.codes(runs))
+    assert found.total == len(runs)
+    assert equal(Counts(*(leaf.astype(np.int64) for leaf in found)), whole)
+    assert tables.read() == []
