@@ -81,7 +81,7 @@ def digitize(edges: Any, x: Any) -> Any:
     xp = namespace(x)
     if xp is not np or x.size < 4096:
         return xp.searchsorted(edges, x)
-    if np.isnan(x.sum()):  # rare; NaN sorts last whatever the number of values
+    if np.isnan(x.min()):  # rare; NaN sorts last whatever the number of values
         return np.searchsorted(edges, x)
     if edges.size <= COMPARED:
         below = np.zeros(x.shape, np.uint8)

@@ -1,0 +1,149 @@
+"""Cells are exclusive and exhaustive: any point, on a border, huge or denormal, has one code and lies in that cell."""
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import dpverify as dpv
+from dpverify.arrays import digitize
+from dpverify.counts import from_table
+from dpverify.learning import Binning
+from dpverify.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Edges, make_partition, mixed_radix, with_cells
+from dpverify.scores import Features, Inside, Levels, Linear, Quadratic
+from dpverify.selection import PROPOSING, Aim, SelectionCounts, paper_selector, promised_bound, propose_cells
+from dpverify.trees import grow_tree
+
+DIMENSION = 2
+numbers = st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=True, width=64)
+points = arrays(float, (12, 1, DIMENSION), elements=numbers)
+LAWS = {
+    "normal": lambda rng: rng.normal(size=(60, 1, DIMENSION)),
+    "integers": lambda rng: rng.integers(-2, 3, (60, 1, DIMENSION)).astype(float),
+    "mixed": lambda rng: np.where(rng.random((60, 1, DIMENSION)) < 0.3, 0.0, rng.normal(size=(60, 1, DIMENSION))),
+    "denormal": lambda rng: rng.normal(size=(60, 1, DIMENSION)) * 1e-310,
+    "huge": lambda rng: rng.normal(size=(60, 1, DIMENSION)) * 1e307,
+    "constant": lambda rng: np.full((60, 1, DIMENSION), 0.1),
+}
+CASES = [(law, kind) for law in LAWS for kind in ("grid", "equal-mass", "atoms", "edges", "steps")]
+PILOTS = {law: make(np.random.default_rng(5)) for law, make in LAWS.items()}
+
+
+def build(law, kind):
+    pilot = PILOTS[law]
+    region = dpv.high_likely_set(pilot)
+    if kind == "edges":
+        edges = np.sort(np.unique(pilot.ravel())[:6])
+        edges = np.stack([edges, edges])
+        return with_cells(region, Edges(edges, mixed_radix([edges.shape[1] + 1] * DIMENSION)), True)
+    if kind == "steps":  # so many coordinates that codes are mixed
+        pilot = np.repeat(pilot, 40, axis=1)
+        return make_partition("grid", dpv.high_likely_set(pilot), pilot, 4, True)
+    return make_partition(kind, region, pilot, 8, True)
+
+
+PARTITIONS = {case: build(*case) for case in CASES}
+
+
+@given(st.sampled_from(CASES), points, st.randoms(use_true_random=False))
+def test_every_point_has_one_code_whatever_its_company(case, drawn, random):
+    partition, pilot = PARTITIONS[case], PILOTS[case[0]]
+    x = np.concatenate([drawn, pilot[:5], np.nextafter(pilot[:5], np.inf), np.nextafter(pilot[:5], -np.inf)])
+    x = np.repeat(x, 40, axis=1) if case[1] == "steps" else x
+    codes = partition.codes(x)
+    assert codes.dtype == np.int64
+    assert codes.shape == (len(x),)
+    if partition.size < HASHED:
+        assert ((codes >= 0) & (codes < partition.size)).all()
+    finite = np.isfinite(x).all((1, 2))
+    assert (codes[~finite] == NONFINITE).all()
+    if partition.size < HASHED:
+        assert (codes[finite] != NONFINITE).all()
+    assert (codes[len(drawn) : len(drawn) + 5] != OUTSIDE).all()  # pilot runs are inside
+    order = list(range(len(x)))
+    random.shuffle(order)
+    np.testing.assert_array_equal(partition.codes(x[order]), codes[order])
+    np.testing.assert_array_equal([int(partition.codes(x[i : i + 1])[0]) for i in range(len(x))], codes)
+
+
+@given(st.sampled_from([case for case in CASES if case[1] != "steps"]), points)
+def test_a_point_lies_in_the_box_of_its_cell_and_in_no_other(case, drawn):
+    partition, pilot = PARTITIONS[case], PILOTS[case[0]]
+    finite = drawn[np.isfinite(drawn).all((1, 2))]
+    x = np.concatenate([finite, pilot[:8], (pilot[:4] + pilot[4:8]) / 2])
+    codes = partition.codes(x)
+    boxes = {int(code): partition.box(int(code), pilot) for code in np.unique(codes) if code >= FIRST}
+    # Atoms and cuts are compared as they are; a bin of the grid begins where its arithmetic says, to a rounding.
+    slack = 4 * np.finfo(float).eps * np.abs(pilot).max() if case[1] == "grid" else 0.0
+    for point, code in zip(x.reshape(len(x), -1), codes, strict=True):
+        if code < FIRST:
+            continue
+        low, high = boxes[int(code)]
+        assert ((low - slack <= point) & (point <= high + slack)).all()
+        if case[1] in ("equal-mass", "edges") and case[0] == "normal":
+            for other, (start, end) in boxes.items():
+                inside = (start < point) & (point <= end)
+                assert inside.all() == (other == code)
+
+
+@given(
+    st.lists(st.floats(-1.7e308, 1.7e308), min_size=1, max_size=60, unique=True),
+    st.lists(st.floats(allow_nan=False), max_size=10),
+    st.sampled_from([1, 5000]),
+)
+@example([3.6e304], [], 5000)  # their sum overflows
+@example([float(e) for e in range(40)], [np.inf, -np.inf], 5000)
+def test_a_value_is_above_all_edges_below_it(edges, values, times):
+    """On an edge and beside it; few values are searched for one by one, many by way of a table."""
+    edges = np.sort(np.array(edges))
+    x = np.concatenate([values, edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)])
+    x = np.resize(x, max(times, x.size))
+    np.testing.assert_array_equal(digitize(edges, x), (edges[None] < x[:, None]).sum(1))
+
+
+@given(points, st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=40, unique=True))
+def test_level_sets_of_a_score_follow_the_score(drawn, edges):
+    x = np.nan_to_num(drawn, nan=0.0, posinf=1.0, neginf=-1.0)
+    quadratic = Quadratic(Features(np.zeros(2), None), np.ones(2), np.array([[1.0, 0.5], [0.5, -1.0]]))
+    for score in (Linear(np.array([1.0, -0.5])), quadratic):
+        levels = Levels(score, np.sort(np.array(edges)))
+        codes = levels.codes(x)
+        assert ((codes >= 0) & (codes < levels.size)).all()
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = score.values(x.reshape(len(x), -1))
+        real = ~np.isnan(values)
+        assert (np.diff(codes[real][np.argsort(values[real], kind="stable")]) >= 0).all()
+
+
+@given(points)
+def test_what_is_not_finite_is_outside_the_region(drawn):
+    region = dpv.high_likely_set(PILOTS["normal"])
+    codes = Inside(region).codes(drawn)
+    assert set(codes) <= {0, 1}
+    assert (codes[~np.isfinite(drawn).all((1, 2))] == 0).all()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 10))
+def test_a_tree_does_not_know_which_side_is_first(seed, leaves):
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(size=(200, 2)), rng.normal(0.8, size=(200, 2))
+    binning = Binning(Features(np.zeros(2), None), np.sort(rng.normal(size=(2, 15)), axis=1))
+    trees = grow_tree(binning, first, second, leaves, 10), grow_tree(binning, second, first, leaves, 10)
+    for one, other in zip(*trees, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@given(arrays(np.int64, (2, 6), elements=st.integers(0, 500)).filter(np.any), st.sampled_from([0.0, 0.05]))
+def test_the_selection_does_not_know_which_side_is_first(table, delta):
+    runs, aim = int(table.sum(1).max()), Aim(10_000, delta, 0.05, 1.0)
+    counts = [from_table(column) for column in table]
+    both = SelectionCounts(*counts, runs), SelectionCounts(*counts[::-1], runs)
+    partition = PARTITIONS["normal", "grid"]
+    for errors, one, other in zip(PROPOSING, *(propose_cells(partition, side, aim) for side in both), strict=True):
+        promises = []
+        for event, c in (one, other):
+            promises.append(promised_bound(c[event.direction], c[1 - event.direction], runs, aim, errors))
+        assert promises[0] == promises[1]
+    one, other = (paper_selector(partition, side, 0.0, np.random.default_rng(0)) for side in both)
+    assert one.codes == other.codes
+    assert one.direction == 1 - other.direction or len(set(table[:, one.codes[0]])) == 1
