@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpverify.exact import check_delta, check_epsilon, check_level, checked_colu
 BERRY_ESSEEN = 0.56  # Shevtsova's constant for sums of independent variables that need not be alike
 NORMAL = 0.5  # of alpha may go to the error of the normal law; an event too rare for that gets limits of its own
 ASIDE = 1 / 300  # of alpha, three times: for where p1 and p2 may lie at all
+FEW = 1 << 16  # runs, whose limits are kept
 
 
 class Limit(NamedTuple):
@@ -63,6 +65,22 @@ def _variances(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.minimum(*ends), np.where((low <= 0.5) & (high >= 0.5), 0.25, np.maximum(*ends))
 
 
+@lru_cache(maxsize=64)
+def _table(limit: Callable[..., Any], runs: int, alpha: float) -> np.ndarray:
+    return np.full(runs + 1, np.nan)
+
+
+def _kept(limit: Callable[..., Any], counts: Any, runs: int, alpha: float) -> Any:
+    """`limit` of the counts; of few runs the same counts come again and again, so what was found is kept."""
+    at = np.asarray(counts).astype(int)
+    if runs > FEW or (at != counts).any():
+        return limit(counts, runs, alpha)
+    table = _table(limit, runs, alpha)
+    new = np.unique(at[np.isnan(table[at])])
+    table[new] = limit(new, runs, alpha)
+    return table[at]
+
+
 def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: float) -> Limit:
     m1, m2 = runs
     aside, rest = ASIDE * alpha, (1 - 3 * ASIDE) * alpha
@@ -73,7 +91,8 @@ def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: fl
     if frequent > 0.25:  # no variance is: every event is rare, wherever p1 and p2 lie
         p1, p2 = np.ones(np.shape(a)), (np.zeros(np.shape(a)), np.ones(np.shape(a)))
     else:
-        p1, p2 = upper_limit(a, m1, aside), (lower_limit(b_low, m2, aside), upper_limit(b_high, m2, aside))
+        p1 = _kept(upper_limit, a, m1, aside)
+        p2 = _kept(lower_limit, b_low, m2, aside), _kept(upper_limit, b_high, m2, aside)
     least, largest = _variances(*p2)
     normal, rare = largest >= frequent, least < frequent
     least = np.clip(np.maximum(least, frequent), None, 0.25)
@@ -85,8 +104,8 @@ def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: fl
         np.asarray(b_low, float) / m2,
         z * np.sqrt(_variances(np.zeros_like(p1), p1)[1] / m1),
         z * np.sqrt(largest / m2),
-        upper_limit(a, m1, rest / 2),
-        lower_limit(b_low, m2, rest / 2),
+        _kept(upper_limit, a, m1, rest / 2),
+        _kept(lower_limit, b_low, m2, rest / 2),
         normal,
         rare,
     )
