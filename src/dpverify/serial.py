@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+INFINITE = ("inf", "-inf")
+
 
 def to_plain(value: Any) -> Any:
     """Strict JSON: infinities as "inf" and "-inf" (NaN is refused), arrays as nested lists with their dtype."""
@@ -28,6 +30,8 @@ def to_plain(value: Any) -> Any:
         if math.isnan(value):
             raise ValueError("NaN has no place in a report")
         return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, str) and value.lstrip("\\") in INFINITE:
+        return "\\" + value  # text that reads like an infinity
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if dataclasses.is_dataclass(value):
@@ -47,8 +51,8 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
     """The inverse; lists become tuples. Only the given kinds are built, by their fields; unknown keys are ignored."""
-    if value in ("inf", "-inf") and isinstance(value, str):
-        return float(value)
+    if isinstance(value, str) and value.lstrip("\\") in INFINITE:
+        return float(value) if value in INFINITE else value[1:]
     if isinstance(value, list):
         return tuple(from_plain(item, kinds) for item in value)
     if not isinstance(value, dict):

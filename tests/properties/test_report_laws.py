@@ -1,0 +1,78 @@
+"""A report comes back from JSON as it was, whatever its counts, its claim and its names."""
+
+import dataclasses
+import functools
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+import dpverify as dpv
+from dpverify import Report, serial
+from dpverify.assemble import distinct_pairs
+from dpverify.statements import OnAllEvents, OnPartition
+from mechanisms import ONE, ZERO, laplace
+
+costly = settings(max_examples=settings().max_examples // 4)  # a report's own numbers take a tenth of a second
+text = st.text(max_size=12) | st.sampled_from(["inf", "-inf", "\\inf", "array", "NaN", "\ud800", "</script>"])
+real = st.floats(0, 1e300)
+errors = st.none() | st.tuples(st.tuples(real, real), st.tuples(real, real))
+shapes = array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+
+
+@functools.cache
+def a_report():
+    return dpv.verify(laplace, ZERO, ONE, select_runs=1000, test_runs=2000)
+
+
+@costly
+@given(
+    text,
+    st.lists(text, max_size=2),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=5),
+    st.none() | st.floats(0, 30),
+    st.sampled_from([0.0, 1e-5, 0.1]),
+    errors,
+    st.booleans(),
+    st.dictionaries(st.sampled_from(["seconds", "workers", "device"]), real | text | st.integers(-(2**70), 2**70)),
+)
+@example("inf", ["-inf", "\\inf"], [(1, 2)], None, 0.0, None, False, {"device": "inf"})
+def test_any_report_comes_back(tmp_path_factory, name, remarks, cells, epsilon, delta, error, certified, run):
+    report = a_report()
+    runs = max(1, *(sum(column) for column in zip(*cells, strict=True)))
+    rest = tuple(runs - sum(column) for column in zip(*cells, strict=True))
+    c1, c2 = np.array([*cells, rest]).T
+    changed = dataclasses.replace(
+        report,
+        name=name,
+        remarks=tuple(remarks),
+        error=error,
+        witness=dataclasses.replace(report.witness, counts=cells[0], runs=runs, text=name),
+        on_partition=OnPartition(*distinct_pairs(c1, c2, runs), runs, 0.045, len(c1) + 1, 0.9),
+        on_all_events=OnAllEvents(c1[:-1], c2[:-1], rest, 0.25, runs, 0.05) if certified else None,
+        run=run,
+    ).against(epsilon, delta)
+    path = tmp_path_factory.getbasetemp() / "report.json"
+    changed.to_json(path)
+    back = Report.from_json(path)
+    assert back == changed
+    for field in dataclasses.fields(Report):
+        if field.name not in ("witness", "picture", "on_partition", "on_all_events"):  # arrays: part of the digest
+            assert getattr(back, field.name) == getattr(changed, field.name), field.name
+    assert back.witness.text == name
+    assert str(back) == str(changed)
+    assert back.row() == changed.row()
+
+
+@given(
+    arrays(np.float64, shapes, elements=st.floats(allow_nan=False))
+    | arrays(np.float32, shapes, elements=st.floats(allow_nan=False, width=32))
+    | st.sampled_from([np.int64, np.uint64, np.int8, np.bool_]).flatmap(lambda dtype: arrays(dtype, shapes))
+)
+def test_any_array_comes_back(array):
+    back = serial.from_plain(serial.to_plain(array), ())
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back, array, strict=True)
+    if array.dtype.kind == "f":
+        np.testing.assert_array_equal(np.signbit(back), np.signbit(array))
