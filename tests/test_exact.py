@@ -2,10 +2,22 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chisquare, hypergeom
+from scipy.special import betainc, betaincc
+from scipy.stats import beta, binom, chisquare, hypergeom
 
 import dpverify as dpv
-from dpverify.exact import SWEEP, eta_upper_bound, lower_limit, upper_limit
+from dpverify import exact
+from dpverify.exact import (
+    SWEEP,
+    check_delta,
+    check_epsilon,
+    check_level,
+    checked_columns,
+    eta_upper_bound,
+    lower_limit,
+    sides,
+    upper_limit,
+)
 from limits import most
 
 
@@ -68,7 +80,7 @@ def test_the_worst_event_depends_on_epsilon():
     rng = np.random.default_rng(3)
 
     def median(c1, c2, epsilon):
-        return np.median(dpv.p_values(np.full(4001, c1), np.full(4001, c2), 10_000, epsilon, rng)[0])
+        return np.median(dpv.p_values(np.full(501, c1), np.full(501, c2), 10_000, epsilon, rng)[0])
 
     assert median(1300, 1000, 0) < 1e-10 < 1e-5 < median(30, 6, 0) < 1e-4
     assert median(1300, 1000, 0.2) > 0.05 > 0.001 > median(30, 6, 0.2)
@@ -140,6 +152,92 @@ def test_limits_at_tiny_levels():
     for alpha in (1e-12, 1e-16, 2e-16):
         assert binom.cdf(10, 1000, upper_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
         assert binom.sf(9, 1000, lower_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 0.05, 0.9])
+@pytest.mark.parametrize("off", [0.0, 1e-4, 0.5])
+def test_limits_do_not_rest_on_the_inverse(alpha, off, monkeypatch):
+    """An inverse that misses a little or by far, at some counts only: the tail itself decides, and errs outwards."""
+    c, m = np.array([0, 1, 10, 500, 999, 1000]), 1000
+    for name in ("betaincinv", "betainccinv"):
+        true = getattr(exact, name)
+        monkeypatch.setattr(exact, name, lambda a, b, level, true=true: true(a, b, level) * (1 - off * (a > 5)))
+    low, high = lower_limit(c, m, alpha), upper_limit(c, m, alpha)
+    np.testing.assert_allclose(low[1:], beta.ppf(alpha, c[1:], m - c[1:] + 1), rtol=1e-7)
+    np.testing.assert_allclose(high[:-1], beta.isf(alpha, c[:-1] + 1, m - c[:-1]), rtol=1e-7)
+    assert low[0] == 0
+    assert high[-1] == 1
+    if off:
+        assert (betainc(c[2:], m - c[2:] + 1, low[2:]) <= alpha).all()
+        assert (betaincc(c[2:-1] + 1, m - c[2:-1], high[2:-1]) <= alpha).all()
+
+
+def test_a_p_value_of_nothing_is_one_to_the_last_digit():
+    c = np.arange(0, 1001, 7)
+    assert (dpv.p_values(0, c, 1000, 0, np.random.default_rng(0))[0] == 1).all()
+    assert (dpv.p_values(c, 0, 1000, 0, np.random.default_rng(0))[1] == 1).all()
+    assert (dpv.p_values(1, c[:3], 1000, 0, np.random.default_rng(0))[0] < 1).all()
+
+
+def test_the_critical_epsilon_is_the_larger_of_both_orders_whatever_the_runs():
+    for c1, c2, m1, m2 in ((30, 10, 100, 200), (10, 90, 100, 200), (90, 10, 200, 100)):
+        both = dpv.epsilon_lower_bound(c1, c2, (m1, m2)), dpv.epsilon_lower_bound(c2, c1, (m2, m1))
+        assert dpv.critical_epsilon(c1, c2, (m1, m2)) == max(both) > min(both)
+
+
+def test_the_sweep_takes_counts_and_runs_a_side():
+    first = dpv.critical_epsilon([27, 40], 12, 1000, rng=np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    assert first.tolist() == [dpv.critical_epsilon(c, 12, 1000, rng=rng) for c in (27, 40)]
+    assert dpv.critical_epsilon(27, [12], 1000, rng=np.random.default_rng(0)).tolist() == [first[0]]
+    assert dpv.critical_epsilon(100, 10, (1000, 100), rng=np.random.default_rng(0)) < 0.5  # equal shares
+
+
+def test_the_sweep_rejects_at_the_level_itself():
+    p = min(dpv.p_values(27, 12, 1000, SWEEP[0], np.random.default_rng(0)))
+    for level, stops in ((p, False), (np.nextafter(p, 0), True)):
+        assert (dpv.critical_epsilon(27, 12, 1000, level, np.random.default_rng(0)) == SWEEP[0]) == stops
+
+
+def test_the_likeliest_cell_of_few_runs_or_none():
+    assert eta_upper_bound([], 100) == eta_upper_bound([0, 0], 100) == upper_limit(0, 100, 0.05)
+    assert eta_upper_bound([3, 20, 5], 100) == upper_limit(20, 100, 0.05)
+
+
+def refused(function, *arguments):
+    with pytest.raises(dpv.InputError, match=r": found .*; expected "):
+        function(*arguments)
+    return True
+
+
+def test_the_checks_know_their_borders():
+    for level in (1e-300, 0.5, 1 - 1e-16):
+        check_level("alpha", level)
+    assert all(refused(check_level, "alpha", level) for level in (0, 1, -0.5, 1.5, math.nan))
+    for epsilon in (0, 0.5, np.float32(2), 1e300):
+        check_epsilon(epsilon)
+    for delta in (0, 0.5, np.float64(0.1), 1 - 1e-16):
+        check_delta(delta)
+    assert all(refused(check_delta, delta) for delta in (-1e-300, -0.5, 1, 1.5, math.nan, "x", [0.1]))
+    assert sides(1) == sides(1.0) == sides((1, 1)) == (1, 1)
+    assert sides((2, 3)) == sides(np.array([2, 3])) == (2, 3)
+    assert all(refused(sides, runs) for runs in (0, -1, 0.5, 1.5, (0, 1), (1, 0), (1.5, 1), (1, 1.5), math.nan))
+
+
+def test_columns_come_back_in_order_or_are_refused():
+    c1, c2 = checked_columns([0, 5], [4, 0], (5, 4))
+    assert (c1.tolist(), c2.tolist()) == ([0, 5], [4, 0])
+    for columns in (([0, 5], [5, 0]), ([0, 6], [4, 0]), ([-1, 2], [1, 1]), ([1, 1], [-1, -1]), ([1], [1, 1])):
+        assert refused(checked_columns, *columns, (5, 4))
+    assert refused(checked_columns, 1, 1, 5)
+    assert refused(checked_columns, [[1]], [[1]], 5)
+
+
+@pytest.mark.parametrize(("c1", "c2"), [(6, 1), (1, 5), (-1, 1), (1, -1), ([1, 6], 1), (1, [4, -1])])
+def test_counts_are_checked_against_their_own_runs(c1, c2):
+    dpv.p_values([0, 5], [4, 0], (5, 4), 0.0, np.random.default_rng(0))
+    with pytest.raises(dpv.InputError, match=r"counts: found .* expected 0 to"):
+        dpv.p_values(c1, c2, (5, 4), 0.0, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("epsilon", [-1, math.nan, math.inf, "x"])
