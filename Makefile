@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all check bench docs clean
+.PHONY: demo test test-all check bench calibration docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,9 @@ check: $(VENV)/dev.stamp  ## style and types
 
 bench: $(VENV)/dev.stamp  ## run on purpose, some minutes: ratios within one run; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/all.py
+
+calibration: $(VENV)/estimation.stamp  ## false alarms and misses of every statement, an hour; goes on; docs/calibration.md
+	$(BIN)/python benchmarks/calibration.py
 
 docs: $(VENV)/docs.stamp  ## the documentation, into site/; opens from disk
 	$(BIN)/python docs/site/build.py

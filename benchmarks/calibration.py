@@ -127,8 +127,8 @@ def level(statement: str, alpha: float) -> float:
 def go_on(setting: Setting, seeds: int, controls: int, folder: Path) -> dict:
     """The line of a setting, brought up to so many seeds."""
     path = folder / setting.path
-    line = json.loads(path.read_text()) if path.exists() else {}
-    line = {"setting": setting, "seeds": 0, "missed": {}, "lower": 0.0, "controls": 0, "caught": 0, "seconds": 0} | line
+    fresh = {"seeds": 0, "missed": {}, "lower": 0.0, "controls": 0, "caught": 0, "seconds": 0.0}
+    line = json.loads(path.read_text()) if path.exists() else {"setting": list(setting), **fresh}
     claim, known = claim_of(setting), KNOWN[setting.mechanism]
     control = setting.mechanism != "deaf" and claim[0] is not None
     while line["seeds"] < seeds or (control and line["controls"] < controls):
@@ -144,9 +144,9 @@ def go_on(setting: Setting, seeds: int, controls: int, folder: Path) -> dict:
                 line["caught"] += report_of(setting, seed, known.half_noise, claim).refuted
                 line["controls"] += 1
         line["seconds"] += time.process_time() - start
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(line) + "\n")
-        os.replace(fresh, path)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(line) + "\n")
+        os.replace(new, path)
     return line
 
 
@@ -170,7 +170,12 @@ class Rate(NamedTuple):
 def rates(lines: list[dict]) -> list[Rate]:
     """All of the table. If every level is met, one of them exceeds its limit with probability 1 - SURE at most."""
     found = [(line, name, level(name, line["setting"][2])) for line in lines for name in line["missed"]]
-    return [Rate(*one, most(one[0]["seeds"], one[2], 1 - (1 - SURE) / len(found))) for one in found]
+    return [Rate(*one, limit(one[2], one[0]["seeds"], len(found))) for one in found]
+
+
+def limit(level: float, seeds: int, number: int) -> int:
+    """What a statement at this level exceeds with probability (1 - SURE) / number at most."""
+    return most(seeds, level, 1 - (1 - SURE) / number)
 
 
 def power(line: dict) -> float | None:
@@ -255,11 +260,11 @@ def seen(lines: list[dict]) -> str:
     over = sum(rate.too_high for rate in found)
     where = Setting(*worst.line["setting"])
     total = sum(line["seeds"] for line in lines)
-    limits = {(rate.statement, rate.line["setting"][2]): rate.limit / seeds for rate in found}
-    rows = [
-        [words, *(f"{percent(level(name, a))}, limit {percent(limits[name, a])}" for a in ALPHAS)]
+    bounds = {
+        words: [(x, limit(x, seeds, len(found)) / seeds) for x in (level(name, alpha) for alpha in ALPHAS)]
         for name, words in LEVELS.items()
-    ]
+    }
+    rows = [[words, *(f"{percent(x)}, limit {percent(y)}" for x, y in pairs)] for words, pairs in bounds.items()]
     return "\n\n".join(
         [
             "## What was seen",
@@ -295,8 +300,8 @@ def main() -> None:
             work = partial(go_on, seeds=seeds, controls=asked.controls * seeds // asked.seeds, folder=asked.folder)
             lines = []
             for line in pool.map(work, settings()):
-                lines.append(json.loads(json.dumps(line)))
-                print(lines[-1], flush=True)
+                lines.append(line)
+                print(line, flush=True)
     publish(lines)
 
 

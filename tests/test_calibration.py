@@ -1,0 +1,63 @@
+"""The calibration of every statement, with a handful of seeds: the long run is `make calibration`."""
+
+import sys
+
+import pytest
+
+from known import KNOWN
+from pages import PROJECT
+
+sys.path.append(str(PROJECT / "benchmarks"))
+import calibration as c
+
+FEW = [c.Setting("deaf", "tree", 0.2, 40, 80), c.Setting("gaussian", "paper", 0.05, 40, 80)]
+
+
+def test_settings_are_many_and_every_level_meets_every_number_of_runs():
+    settings = c.settings()
+    assert len(settings) == len({setting.path for setting in settings}) >= 40
+    assert {(s.alpha, s.test_runs) for s in settings} >= {(a, m) for a in c.ALPHAS for _, m in c.RUNS}
+    assert {s.mechanism for s in settings} == set(KNOWN)
+
+
+def test_an_ended_run_goes_on_to_the_same_lines_and_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(c, "DOCS", tmp_path)
+    for folder in ("figures", "whole", "ended"):
+        (tmp_path / folder).mkdir()
+    settings = [*FEW, c.Setting("laplace", "grid", 0.01, 40, 80)]
+    for setting in settings:
+        c.go_on(setting, 1, 0, tmp_path / "ended")
+    lines, again = ([c.go_on(s, 3, 2, tmp_path / name) for s in settings] for name in ("whole", "ended"))
+    assert [line | {"seconds": 0} for line in lines] == [line | {"seconds": 0} for line in again]
+    assert [line["controls"] for line in lines] == [0, 0, 2]  # of what tells nothing there is no less noisy kind
+    assert "false alarm" not in lines[1]["missed"]
+    assert "all events" in lines[0]["missed"]
+    (tmp_path / "calibration.md").write_text(f"Prose.\n\n{c.MARK}\n\nof old")
+    c.publish(lines)
+    page = (tmp_path / "calibration.md").read_text()
+    assert page.startswith("Prose.")
+    assert "of old" not in page
+    assert "**None of them exceeds its limit.**" in page
+    assert (tmp_path / "figures" / "calibration.png").stat().st_size > 10_000
+
+
+def test_bounds_that_do_not_cover_are_found(tmp_path):
+    """Negative control: what is said of half the noise is held against the truth of all of it."""
+    setting = c.Setting("laplace", "grid", 0.05, 100, 200)
+    line = {"setting": setting, "seeds": 12, "missed": {}}
+    for seed in range(12):
+        report = c.report_of(setting, seed, KNOWN["laplace"].half_noise, (1.0, 0.0))
+        for name, missed in c.misses(setting, report).items():
+            line["missed"][name] = line["missed"].get(name, 0) + missed
+    found = {rate.statement: rate.too_high for rate in c.rates([line])}
+    assert found["false alarm"]
+    assert found["epsilon_lower"]
+    assert not found["delta_upper"]  # an upper bound is none the worse for it
+
+
+@pytest.mark.parametrize("alpha", c.ALPHAS)
+def test_what_is_said_of_the_partition_shares_one_level(alpha):
+    report = c.report_of(FEW[0]._replace(alpha=alpha), 0, KNOWN["deaf"].mechanism, (0.0, 0.0))
+    assert report.on_partition.alpha == pytest.approx(c.level("delta_upper", alpha))
+    assert report.on_all_events.alpha == pytest.approx(c.level("all events", alpha))
+    assert c.level("delta_upper", alpha) + c.level("region_mass", alpha) == pytest.approx(alpha)
