@@ -182,6 +182,7 @@ def _least_count(c2: Array, runs: Pair, z: float, ratio: float, delta: float) ->
     return np.where(possible, np.clip(np.ceil(exact - 1e-9 - 4e-15 * m1), 0.0, m1 + 1.0), m1 + 1.0)
 
 
+@lru_cache(maxsize=16)  # a bound and its p-value ask for the same one
 def _region(c1: int, c2: int, runs: Pair, alpha: float, ratio: float | None, delta: float) -> _Region:
     """The region of the observed pair; epsilon runs if `ratio` is None, else delta does."""
     m2 = runs[1]
