@@ -56,7 +56,7 @@ class Setting(NamedTuple):
 
 CHOICES = {
     "default": {},
-    "union": {"events": "union"},
+    "union": {"events": "union", "resolution": 16},
     "grid": {"events": "union", "partition": "grid"},
     "equal mass": {"events": "union", "partition": "equal-mass", "resolution": 16},
     "tree": {"events": "union", "partition": "tree"},
@@ -207,7 +207,7 @@ def draw(lines: list[dict], path: Path) -> None:
     )
     left.set_title("False statements, as a share of the limit", loc="left", fontsize=11)
     left.set_ylim(-0.03, 1.1)
-    left.legend(frameon=False, fontsize=8, ncols=3, loc="upper right", bbox_to_anchor=(1, 0.97))
+    left.legend(frameon=False, fontsize=8, ncols=3, loc="upper right", bbox_to_anchor=(1, 0.88))
     shown = [(Setting(*line["setting"]), value) for line in lines if (value := power(line)) is not None]
     for at, name in enumerate(dict.fromkeys(setting.mechanism for setting, _ in shown)):
         for setting, value in shown:
