@@ -76,9 +76,12 @@ def _kept(limit: Callable[..., Any], counts: Any, runs: int, alpha: float) -> An
     if runs > FEW or (at != counts).any():
         return limit(counts, runs, alpha)
     table = _table(limit, runs, alpha)
-    new = np.unique(at[np.isnan(table[at])])
-    table[new] = limit(new, runs, alpha)
-    return table[at]
+    found = table[at]
+    if np.isnan(found).any():
+        new = np.unique(at[np.isnan(found)])
+        table[new] = limit(new, runs, alpha)
+        found = table[at]
+    return found
 
 
 def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: float) -> Limit:
