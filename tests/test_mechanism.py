@@ -102,7 +102,7 @@ def test_factory_builds_once_a_process():
         mechanism(ZERO, 2, np.random.default_rng(0))
     assert len(made) == 1
     assert is_seeded(mechanism)
-    assert mechanism.block is None
+    assert not hasattr(mechanism, "block")
 
 
 class Unseeded:
@@ -129,7 +129,10 @@ def test_wrappers_pass_on_what_a_function_says_of_itself(wrap):
 
     function.block, function.seeded, function.log_lipschitz = 128, False, lambda data: 2.0
     wrapped = wrap(function)
+    function.remarks, function.finish = lambda data: ("of a laboratory",), lambda: "finished"
     assert (wrapped.block, wrapped.seeded, wrapped.log_lipschitz(0)) == (128, False, 2.0)
+    assert (wrapped.remarks(0), wrapped.finish()) == (("of a laboratory",), "finished")
+    assert not hasattr(wrap(lambda *arguments: 0.0), "remarks")
 
 
 def test_remarks_of_a_mechanism_stand_in_the_notes():

@@ -38,6 +38,16 @@ def is_seeded(mechanism: Any) -> bool:
     return bool(getattr(mechanism, "seeded", True))
 
 
+OPTIONAL = ("block", "seeded", "log_lipschitz", "remarks", "finish")
+
+
+def passed_on(attribute: str, inner: Callable[[], Any]) -> Any:
+    """What a wrapper is asked for and does not have: the optional attributes are those of what it wraps."""
+    if attribute not in OPTIONAL:  # first: an object that is being unpickled has nothing inside yet
+        raise AttributeError(attribute)
+    return getattr(inner(), attribute)
+
+
 @dataclass(frozen=True)
 class PerRun:
     function: Callable[[Any, np.random.Generator], Any]
@@ -46,17 +56,8 @@ class PerRun:
     def name(self) -> str:
         return name_of(self.function)
 
-    @property
-    def block(self) -> int | None:
-        return getattr(self.function, "block", None)
-
-    @property
-    def seeded(self) -> bool:
-        return is_seeded(self.function)
-
-    @property
-    def log_lipschitz(self) -> Any:
-        return getattr(self.function, "log_lipschitz", None)
+    def __getattr__(self, attribute: str) -> Any:
+        return passed_on(attribute, lambda: self.function)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
         return np.stack([np.array(self.function(data, rng)) for _ in range(runs)])  # copies: a function may reuse one
@@ -93,17 +94,8 @@ class JaxRun:
     def name(self) -> str:
         return name_of(self.function)
 
-    @property
-    def block(self) -> int | None:
-        return getattr(self.function, "block", None)
-
-    @property
-    def seeded(self) -> bool:
-        return is_seeded(self.function)
-
-    @property
-    def log_lipschitz(self) -> Any:
-        return getattr(self.function, "log_lipschitz", None)
+    def __getattr__(self, attribute: str) -> Any:
+        return passed_on(attribute, lambda: self.function)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
         with wide():
@@ -127,8 +119,7 @@ def _made(make: Callable[[], Mechanism]) -> Any:
 class Factory:
     make: Callable[[], Mechanism]
 
-    @property
-    def _mechanism(self) -> Any:
+    def mechanism(self) -> Any:
         with _making:  # two threads must not build two
             return _made(self.make)
 
@@ -136,23 +127,11 @@ class Factory:
     def name(self) -> str:
         return name_of(self.make)
 
-    @property
-    def block(self) -> int | None:
-        return getattr(self._mechanism, "block", None)
-
-    @property
-    def seeded(self) -> bool:
-        return is_seeded(self._mechanism)
-
-    @property
-    def log_lipschitz(self) -> Any:
-        return getattr(self._mechanism, "log_lipschitz", None)
-
-    def finish(self) -> None:
-        getattr(self._mechanism, "finish", lambda: None)()
+    def __getattr__(self, attribute: str) -> Any:
+        return passed_on(attribute, self.mechanism)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
-        return self._mechanism(data, runs, rng)
+        return self.mechanism()(data, runs, rng)
 
 
 def factory(make: Callable[[], Mechanism]) -> Mechanism:

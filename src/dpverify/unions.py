@@ -214,7 +214,7 @@ def smallest_epsilon(bound: Callable[[float], float], delta: float, least: float
         if step > 700:
             return math.inf
     fine = 1e-6 * max(high, 1e-3)
-    near = brentq(lambda epsilon: bound(epsilon) - delta, low, high, xtol=fine / 4, rtol=1e-12)
+    near: Any = brentq(lambda epsilon: bound(epsilon) - delta, low, high, xtol=fine / 4)
     while near + fine < high:  # from above: where the bound itself says so
         near += fine
         if bound(near) <= delta:
