@@ -12,6 +12,7 @@ from dpverify.scores import Additive, CellScore, Levels, Linear, Patterned, Piec
 from dpverify.selection import Event
 
 PIECES = 4  # longer lists are cut
+OUTSIDE_TEXT = "an estimate outside the high-likely region"
 
 
 def figure(x: float) -> str:
@@ -140,9 +141,7 @@ def cell_number(number: int) -> str:
 
 def _cell(partition: Partition, code: int, examples: np.ndarray) -> str:
     if partition.size != HASHED and code < FIRST:
-        return {OUTSIDE: "an estimate outside the high-likely region", NONFINITE: "an estimate with NaN or infinity"}[
-            code
-        ]
+        return {OUTSIDE: OUTSIDE_TEXT, NONFINITE: "an estimate with NaN or infinity"}[code]
     box = partition.box(code, examples)
     if box is None:
         return "one cell of the partition, not among the pilot runs"

@@ -13,6 +13,7 @@ from dpverify.paper.claims import Claim, apart, at, compare, logarithm, summary
 from dpverify.paper.plan import printed
 from dpverify.serial import from_plain
 from dpverify.tables import read_csv, typed
+from dpverify.words import OUTSIDE_TEXT
 
 Row = dict[str, Any]
 OURS = {  # a printed mechanism -> ours, and the column of its parameter
@@ -63,7 +64,7 @@ def _measured(rows: Sequence[Row]) -> Row:
     kinds = {"epsilon_c": "epsilon_critical", "error": "error_first", "error_adjacent": "error_second"}
     kinds |= {"eta": "eta", "lambda": "lambda"}
     found: Row = {f"our_{kind}": summary([row[column] for row in rows]) for kind, column in kinds.items()}
-    outside = [str(row["witness"]).startswith("an estimate outside") for row in rows]
+    outside = [row["witness"] == OUTSIDE_TEXT for row in rows]
     return {**found, "worst_outside": sum(outside) / len(outside)}  # how often the worst event is the complement of R
 
 
@@ -135,18 +136,17 @@ def judged(draws: Sequence[Mapping[str, Any]], matched: Mapping[str, float], law
         # Straight in log-odds, so that a line drawn on beyond the measured s does not leave (0, 1).
         odds = [{"odds": p["at"] / (1 - p["at"]), "epsilon": p["epsilon"]} for p in points(d, "gibbs")]
         one = d["theory"][0]
-        grown = (
-            at(odds, "epsilon", epsilon, "odds") * (1 - one["s"]) / one["s"]
-        )  # the theorem's epsilon is so much larger
+        # The theorem's epsilon grows with the odds.
+        grown = at(odds, "epsilon", epsilon, "odds") * (1 - one["s"]) / one["s"]
         far.append(math.log(one["sufficient"] * grown / epsilon))
-    by_setup, by_setup_paper = [], []
+    by_setup, by_setup_error = [], []
     for one, two in zip(draws[::2], draws[1::2], strict=False):
         a, b = (logarithm(at(points(d, "gibbs"), "error", error, "epsilon")) for d in (one, two))
         repeat = logarithm(at(points(one, "gibbs", "again"), "error", error, "epsilon"))
         by_setup.append(abs(apart(a, b)) - abs(apart(a, repeat)))
         a, b = (math.log(at(points(d, "gibbs"), "epsilon", epsilon, "error")) for d in (one, two))
         repeat = math.log(at(points(one, "gibbs", "again"), "epsilon", epsilon, "error"))
-        by_setup_paper.append(abs(a - b) - abs(a - repeat))
+        by_setup_error.append(abs(a - b) - abs(a - repeat))
     texts = (
         "The sufficient condition of the theorem holds, and is very conservative.",
         "At equal privacy, perturbing the output (W2-MHE) is more accurate than perturbing the input.",
@@ -175,7 +175,7 @@ def judged(draws: Sequence[Mapping[str, Any]], matched: Mapping[str, float], law
                 ),
                 compare(
                     f"ln error between set-ups less ln error between seeds, at {privacy}",
-                    by_setup_paper,
+                    by_setup_error,
                     unit="difference",
                     draws_each=2,
                 ),

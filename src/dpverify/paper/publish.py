@@ -17,9 +17,9 @@ from dpverify.paper import figures, setting
 from dpverify.paper.claims import CONFIRMED, CONTRADICTED, LEAST, Claim, Comparison
 from dpverify.paper.compare import cells, finer, judged, kept_draws, select, tables
 from dpverify.paper.plan import SETUPS, printed
-from dpverify.paper.remarks import cannot_be, where_ours_differ
+from dpverify.paper.remarks import cannot_be, used_up, where_ours_differ
 from dpverify.render.figures import privacy_map
-from dpverify.render.page import _render, _shown
+from dpverify.render.page import render, shown
 from dpverify.render.style import Drawing
 from dpverify.serial import to_plain
 from dpverify.tables import write_csv, write_text
@@ -55,7 +55,7 @@ def publish(place: Path, plan: Mapping[str, Any], amount: Mapping[str, Any], tun
             for kind in FORMATS:
                 one.figure.savefig(folder / f"{key}-{number}.{kind}", dpi=180)
     page = place / "index.html"
-    text = _render(
+    text = render(
         "paper.html.j2",
         over=f"{amount['seeds']} seeds a cell, {len(draws)} draws of sensors",
         title="A numerical verification framework for differential privacy in estimation, run again",
@@ -69,7 +69,7 @@ def publish(place: Path, plan: Mapping[str, Any], amount: Mapping[str, Any], tun
         numbers=numbers_table(rows),
         finer=finer_table(lines),
         groups=[
-            {"key": key, "name": name, "say": say, "figures": _shown(drawn, key)} for key, name, say, drawn in groups
+            {"key": key, "name": name, "say": say, "figures": shown(drawn, key)} for key, name, say, drawn in groups
         ],
         cannot=cannot_be(),
         differ=where_ours_differ(rows, draws, tuned),
@@ -147,7 +147,7 @@ def numbers_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for row in rows:
         star = "*" if "assumed" in row else ""
         law = f", {row['law']}" if row["law"] else ""
-        dagger = "†" if _fixed(row) else ""
+        dagger = "†" if used_up(row) else ""
         body.append(
             [
                 row["setup"],
@@ -166,11 +166,6 @@ def numbers_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             adjacent = ["", "error under the adjacent data", "", "", "", "", _printed(row, "error_adjacent")]
             body.append([*adjacent, _range(row["our_error_adjacent"]), "", ""])
     return {"caption": "Text and tables of section V", "columns": columns, "rows": body}
-
-
-def _fixed(row: Mapping[str, Any]) -> bool:
-    ekf = row["mechanism"] == "private EKF"
-    return row["setup"] == "Q1" and (ekf or (row["law"] == "Gibbs law" and row["parameter"] == "s 0.8"))
 
 
 def finer_table(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

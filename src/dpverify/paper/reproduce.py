@@ -92,8 +92,10 @@ def _publisher() -> Any:
 
 
 def _sources() -> dict[str, str]:
-    names = ("paper.toml", "printed.toml", "setting.py", "draws.py", "tuning.py")
-    return {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in names}
+    """What the numbers depend on: the same folder must not hold draws of two estimators."""
+    own = [HERE / name for name in ("paper.toml", "printed.toml", "setting.py", "draws.py", "tuning.py")]
+    files = [*own, *sorted((HERE.parent / "estimation").glob("*.py"))]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _study_file(place: Path, task: Task) -> Path:

@@ -36,7 +36,7 @@ def _templates() -> jinja2.Environment:
     return jinja2.Environment(loader=found, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
-def _render(template: str, script: str = "", **context: Any) -> str:
+def render(template: str, script: str = "", **context: Any) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"'sha256-{digest}'" if script else "'none'"
     return _templates().get_template(template).render(script=Markup(script), allowed=Markup(allowed), **context)
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
     svg: Markup
 
 
-def _shown(drawings: Sequence[Drawing], prefix: str) -> list[Shown]:
+def shown(drawings: Sequence[Drawing], prefix: str) -> list[Shown]:
     return [Shown(one, Markup(svg(one, f"{prefix}{number}"))) for number, one in enumerate(drawings)]
 
 
@@ -61,7 +61,7 @@ def page(report: Report) -> str:
     at = numbers["start"]
     start = {name: numbers[name][at] for name in ("epsilon", "lower", "upper")}
     start |= {name: _small(numbers[name][at], readings.floor) for name in ("first", "second")}
-    return _render(
+    return render(
         "page.html.j2",
         SCRIPT,
         title=f"{report.name}: {report.verdict.name.replace('_', ' ')}",
@@ -74,8 +74,8 @@ def page(report: Report) -> str:
         tested=tested(report),
         numbers=numbers,
         start=start,
-        curves=_shown([p_values(report, readings), delta_profile(report, readings)], "curve"),
-        estimates=_shown(draw_estimates(report), "estimates"),
+        curves=shown([p_values(report, readings), delta_profile(report, readings)], "curve"),
+        estimates=shown(draw_estimates(report), "estimates"),
         tables=tables(report),
         notes=[*report.notes, caution(report)],
         again=again(report),
@@ -120,11 +120,11 @@ def comparison(
     names = [name for name in COLUMNS if any(name in row for row in rows)] + list(other)
     numeric = {name: all(isinstance(row.get(name), (int, float, type(None))) for row in rows) for name in names}
     drawn = [tradeoff(rows, error_name), *drawings]
-    return _render(
+    return render(
         "comparison.html.j2",
         title=title,
         lead=lead,
-        figures=_shown(drawn, "figure"),
+        figures=shown(drawn, "figure"),
         columns=[{"text": COLUMNS.get(name, name), "number": numeric[name]} for name in names],
         rows=[[_cell(name, row.get(name)) for name in names] for row in rows],
     )
