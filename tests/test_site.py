@@ -1,5 +1,6 @@
 """The documentation as a site: it has every public name, needs no network, and opens in a browser from disk."""
 
+import inspect
 import subprocess
 import sys
 import time
@@ -21,6 +22,17 @@ def test_the_reference_has_every_public_name_once():
     page = reference.page()
     assert all(f"\n### {name}\n" in page for room in reference.PLACES.values() for name, _ in reference.public(room))
     assert " object at 0x" not in page
+
+
+def test_every_method_that_is_offered_says_what_it_does():
+    import reference
+
+    classes = [value for name in dpverify.__all__ if inspect.isclass(value := getattr(dpverify, name))]
+    for kind in [*classes, *reference.PARTS]:
+        assert kind.__doc__, kind.__name__
+        for name, item in reference.members(kind):
+            plain = getattr(item, "fget", None) or getattr(item, "func", None) or getattr(item, "__func__", item)
+            assert not inspect.isfunction(plain) or plain.__doc__, f"{kind.__name__}.{name}"
 
 
 def test_what_is_fetched_or_missing_is_found(tmp_path):

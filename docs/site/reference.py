@@ -14,6 +14,7 @@ import dpverify
 import dpverify.adapters
 import dpverify.estimation
 from dpverify.estimation import theory
+from dpverify.statements import OnAllEvents, OnPartition, Paper
 
 # Every public name stands in one group.
 GROUPS = {
@@ -26,6 +27,7 @@ GROUPS = {
     "Geometry": "scenario_size high_likely_set Region minimum_volume_ellipsoid Ellipsoid",
     "Errors": "InputError MechanismError FolderError Stopped TooWeak Warning",
 }
+PARTS = (OnPartition, OnAllEvents, Paper)  # of a report, reached through it
 PLACES = {
     "dpverify.estimation": dpverify.estimation,
     "dpverify.estimation.theory": theory,
@@ -34,10 +36,12 @@ PLACES = {
 
 
 def page() -> str:
-    parts = ["# Reference\n\n`import dpverify as dpv`; every name below is public, and nothing else is.\n"]
+    parts = ["# Reference\n\n`import dpverify as dpv`; every name below is public, and nothing else is. Parts of a report are reached through it.\n"]
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [entry(name, getattr(dpverify, name)) for name in names.split()]
+        if title == "Verify":
+            parts += [entry(part.__name__, part) for part in PARTS]
     for place, module in PLACES.items():
         parts.append(f"## {place}\n\n{text(module)}\n")
         parts += [entry(name, value) for name, value in public(module)]

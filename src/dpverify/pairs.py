@@ -48,6 +48,7 @@ class ManyPairs:
 
     @property
     def alpha(self) -> float:
+        """The level of each test, and of each statement about shares."""
         return self.reports[0].alpha
 
     @property

@@ -43,10 +43,12 @@ class Study:
 
     @property
     def failed(self) -> tuple[dict[str, Any], ...]:
+        """The rows whose verification came to no report; their `problem` says why."""
         return tuple(row for row in self.rows if row["problem"] is not None)
 
     @property
     def refuted(self) -> tuple[dict[str, Any], ...]:
+        """The rows whose claim is refuted."""
         return tuple(row for row in self.rows if row.get("verdict") == "REFUTED")
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
@@ -54,6 +56,7 @@ class Study:
         write_comparison(path, f"{self.folder.name}: privacy against accuracy", self.rows)
 
     def report(self, row: Mapping[str, Any]) -> Report:
+        """The whole report behind a row."""
         return Report.from_json(self.folder / row["report"])
 
 

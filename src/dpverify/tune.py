@@ -192,6 +192,7 @@ class Tradeoff:
     reports: tuple[Report, ...]
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """All rows as a table."""
         write_csv(path, self.rows)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
