@@ -36,7 +36,7 @@ PLACES = {
 
 
 def page() -> str:
-    parts = ["# Reference\n\n`import dpverify as dpv`; every name below is public, and nothing else is. Parts of a report are reached through it.\n"]
+    parts = ["# Reference\n\n`import dpverify as dpv`; every name below is public, and nothing else is.\n"]
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [entry(name, getattr(dpverify, name)) for name in names.split()]
