@@ -46,7 +46,7 @@ def test_bounds_that_do_not_cover_are_found(tmp_path):
     setting = c.Setting("laplace", "grid", 0.05, 100, 200)
     line = {"setting": setting, "seeds": 12, "missed": {}}
     for seed in range(12):
-        report = c.report_of(setting, seed, KNOWN["laplace"].half_noise, (1.0, 0.0))
+        report = c.report_of(setting, seed, KNOWN["laplace"].half_noise)
         for name, missed in c.misses(setting, report).items():
             line["missed"][name] = line["missed"].get(name, 0) + missed
     found = {rate.statement: rate.too_high for rate in c.rates([line])}
@@ -57,7 +57,7 @@ def test_bounds_that_do_not_cover_are_found(tmp_path):
 
 @pytest.mark.parametrize("alpha", c.ALPHAS)
 def test_what_is_said_of_the_partition_shares_one_level(alpha):
-    report = c.report_of(FEW[0]._replace(alpha=alpha), 0, KNOWN["deaf"].mechanism, (0.0, 0.0))
+    report = c.report_of(FEW[0]._replace(alpha=alpha), 0, KNOWN["deaf"].mechanism)
     assert report.on_partition.alpha == pytest.approx(c.level("delta_upper", alpha))
     assert report.on_all_events.alpha == pytest.approx(c.level("all events", alpha))
     assert c.level("delta_upper", alpha) + c.level("region_mass", alpha) == pytest.approx(alpha)
