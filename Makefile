@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all check bench calibration docs clean
+.PHONY: demo test test-all check bench calibration docs fuzz clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,9 @@ bench: $(VENV)/dev.stamp  ## run on purpose, some minutes: ratios within one run
 
 calibration: $(VENV)/estimation.stamp  ## false alarms and misses of every statement, an hour; goes on; docs/calibration.md
 	$(BIN)/python benchmarks/calibration.py
+
+fuzz: $(VENV)/test.stamp  ## run on purpose, a quarter of an hour: a million damaged inputs for everything that reads
+	PYTHONPATH=tests $(BIN)/python -m fuzz
 
 docs: $(VENV)/docs.stamp  ## the documentation, into site/; opens from disk
 	$(BIN)/python docs/site/build.py

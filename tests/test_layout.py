@@ -25,6 +25,7 @@ FLOORS = [
     {"trees"},
     {"contest", "words"},
     {"statements"},
+    {"soundness"},
     {"report", "assemble"},
     {"start"},
     {"verify"},

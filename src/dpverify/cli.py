@@ -8,6 +8,7 @@ import argparse
 import ast
 import contextlib
 import ctypes
+import functools
 import logging
 import os
 import shlex
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 
 from dpverify import Report, Settings, __version__, program, run_study, verify
 from dpverify.assertion import check_detects, too_weak
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
+from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning, one_line
 from dpverify.loading import load_data, load_object
 from dpverify.report import draw_page
 
@@ -45,7 +46,7 @@ def read_changes(pairs: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"--set: found {pair!r}; expected NAME=VALUE")
         try:
             changes[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
             changes[name] = value
     return changes
 
@@ -175,6 +176,7 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+@functools.cache
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="dpverify",
@@ -262,7 +264,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(problem: object, status: int) -> int:
-    print("dpverify: " + " ".join(str(problem).split()), file=sys.stderr)
+    print("dpverify: " + one_line(problem, 2000), file=sys.stderr)
     return status
 
 

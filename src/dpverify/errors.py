@@ -6,6 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 
+def printable(text: str) -> str:
+    """Without what a terminal would obey."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def one_line(text: object, most: int = 400) -> str:
+    """Text from outside as part of a message: one line, and not a long one."""
+    line = printable(" ".join(str(text).split()))
+    return line if len(line) <= most else line[:most] + "..."
+
+
 class InputError(ValueError):
     """Something handed in cannot be used."""
 
@@ -37,7 +48,7 @@ class Stopped(RuntimeError):
 
 
 class Warning(UserWarning):
-    """Worth knowing, not fatal; the same sentence stands in `report.notes`."""
+    """Worth knowing, not fatal; what concerns the result stands in `report.notes` too."""
 
 
 class TooWeak(AssertionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import sys
 import warnings
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.errors import InputError
+from dpverify.errors import InputError, one_line
 
 
 def load_object(text: str, base: Path | None = None, what: str = "mechanism") -> Any:
@@ -24,7 +25,7 @@ def load_object(text: str, base: Path | None = None, what: str = "mechanism") ->
     base = base or Path.cwd()
     if place.endswith(".py"):
         path = (base / place).resolve()
-        if not path.is_file():
+        if not is_file(path):
             raise InputError(f"{what}: no file {place}; expected a Python file that defines {name}")
         folder, module = str(path.parent), path.stem
     else:
@@ -48,18 +49,26 @@ def user_code(doing: str, function: Callable[[], Any]) -> Any:
         raise InputError(f"{doing} failed ({type(problem).__name__}: {problem})") from problem
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is one; a name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def load_data(text: str, base: Path | None = None) -> Any:
     """.npy (never a pickle), .csv, .txt or .json; paths as seen from `base`."""
     path = (base or Path()) / text
     readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": lambda p: np.load(p, allow_pickle=False),
+        ".npy": lambda p: np.lib.format.read_array(io.BytesIO(p.read_bytes()), allow_pickle=False),
         ".csv": lambda p: np.loadtxt(p, delimiter=",", ndmin=1),
         ".txt": lambda p: np.loadtxt(p, ndmin=1),
         ".json": lambda p: _from_json(json.loads(p.read_text(encoding="utf-8"))),
     }
     if path.suffix not in readers:
         raise InputError(f"data: found {text}; expected a file that ends in {', '.join(readers)}")
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"data: {text}: no such file; expected a data set")
     try:
         with warnings.catch_warnings():
@@ -67,8 +76,8 @@ def load_data(text: str, base: Path | None = None) -> Any:
             return readers[path.suffix](path)
     except OSError as problem:
         raise InputError(f"data: {text}: {problem.strerror or problem}; expected a readable file") from None
-    except (ValueError, UserWarning) as problem:
-        found = str(problem).split(";")[0].rstrip(".")
+    except Exception as problem:  # a damaged file can raise anything
+        found = one_line(str(problem).split(";")[0].rstrip(".") or type(problem).__name__)
         raise InputError(f"data: {text}: {found}; expected numbers only, rows of one length, no header line") from None
 
 

@@ -116,7 +116,7 @@ class Tree(NamedTuple):
             right = flat[rows, self.feature[node]] > self.threshold[node]
             return xp.where(right, self.right[node], self.left[node])
 
-        return self.leaf[repeat(xp, self.depth, descend, xp.zeros(flat.shape[0], np.int64))]
+        return self.leaf[repeat(xp, xp.minimum(self.depth, len(self.leaf)), descend, xp.zeros(flat.shape[0], np.int64))]
 
     def box(self, leaf: int, coordinates: int) -> tuple[np.ndarray, np.ndarray]:
         low, high = np.full(coordinates, -np.inf), np.full(coordinates, np.inf)

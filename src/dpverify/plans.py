@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import importlib.util
 import itertools
+import math
 import os
 import re
 import tomllib
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpverify.errors import InputError
+from dpverify.errors import InputError, one_line
 from dpverify.loading import load_data, load_object
 from dpverify.settings import Settings
 from dpverify.statements import check_claim
@@ -22,6 +23,7 @@ from dpverify.store import fingerprint
 TOP = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta")
 FILES = ("first", "second", "truth")
 REPORTS = "reports"
+MOST = 10**6  # combinations
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -83,8 +85,8 @@ def read_study(path: str | os.PathLike[str]) -> Plan:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror or problem}; expected a study, a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: not TOML ({problem}); expected a study; see docs/studies.md") from None
+    except (ValueError, RecursionError) as problem:
+        raise InputError(f"{path}: not TOML ({one_line(problem)}); expected a study; see docs/studies.md") from None
     for name in document:
         if name not in TOP:
             near = difflib.get_close_matches(name, TOP, 1)
@@ -101,6 +103,9 @@ def read_study(path: str | os.PathLike[str]) -> Plan:
     seeds = document.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise InputError(f"{path}: found seeds {seeds!r}; expected how many, a whole number from 1 up")
+    number = len(mechanisms) * len(pairs) * seeds
+    if number > MOST:
+        raise InputError(f"{path}: found {number} combinations; expected at most {MOST}; split the study")
     combinations = itertools.product(mechanisms, pairs, range(settings.seed, settings.seed + seeds))
     cells = tuple(Cell(number, *combination) for number, combination in enumerate(combinations))
     entries = [f"{kind}.{name}" for kind in ("pairs", "mechanisms") for name in document[kind]]
@@ -133,6 +138,9 @@ def _variants(where: str, name: str, spec: dict[str, Any]) -> list[Variant]:
     for key, values in lists.items():
         if not values:
             raise InputError(f"{where}: found no value for {key}; expected one at least")
+    number = math.prod(map(len, lists.values()))
+    if number > MOST:
+        raise InputError(f"{where}: found {number} combinations of parameters; expected at most {MOST}")
     combinations = itertools.product(*lists.values())
     return [Variant(name, use, dict(zip(lists, values, strict=True)), {}) for values in combinations]
 

@@ -20,9 +20,10 @@ import numpy as np
 
 from dpverify import serial
 from dpverify.buehler import delta_lower_bound
-from dpverify.errors import InputError
+from dpverify.errors import InputError, one_line, printable
 from dpverify.selection import Event
 from dpverify.settings import Settings
+from dpverify.soundness import check_sound
 from dpverify.statements import FLOOR, OnAllEvents, OnPartition, Paper, Verdict, Witness, answers, profile, shares
 from dpverify.words import at_least, at_most, cell_number, figure, percent
 
@@ -74,6 +75,7 @@ class Report:
 
     @property
     def refuted(self) -> bool:
+        """Whether the claim is disproved."""
         return self.verdict is Verdict.REFUTED
 
     @property
@@ -160,7 +162,7 @@ class Report:
         lines.append(f"{paper}, lambda {figure(self.paper.lambda_)} (not a certificate)")
         lines += [f"  note      {remark}" for remark in self.remarks]
         lines.append(f"  next      {self.next_step}")
-        return "\n".join(lines)
+        return "\n".join(printable(line) for line in lines)
 
     def __repr__(self) -> str:
         return f"<Report {self.name}: {self.verdict.name}, epsilon >= {at_least(self.epsilon_lower)}>"
@@ -195,23 +197,31 @@ class Report:
     def from_json(cls, path: str | Path) -> Report:
         """A report as it was; data only, no code. Unknown keys are ignored, a newer schema is refused."""
         try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
             schema = document["schema"]
             if not isinstance(schema, int):
                 raise TypeError("schema is no whole number")
         except OSError as problem:
             raise InputError(f"{path}: {problem.strerror}; expected a report written by to_json") from None
-        except (ValueError, KeyError, TypeError) as problem:
-            raise InputError(f"{path}: not a report ({problem}); expected JSON written by to_json") from None
+        except Exception as problem:  # a damaged file can raise anything
+            why = one_line(problem)
+            raise InputError(f"{path}: not a report ({why}); expected JSON written by to_json") from None
         if schema > SCHEMA:
             raise InputError(f"{path}: found schema {schema}, expected at most {SCHEMA}; update dpverify to read it")
         try:
             result, run = document["result"], document["run"]
             names = [f.name for f in dataclasses.fields(cls) if f.name != "run"]
-            values = {name: serial.from_plain(result[name], KINDS) for name in names}
-            return cls(**values, run=serial.from_plain(run, KINDS))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as problem:
-            raise InputError(f"{path}: a damaged report ({type(problem).__name__}: {problem}); write it anew") from None
+            fields = {"kind": cls.__name__, **{name: result[name] for name in names}, "run": run}
+            report = serial.from_plain(fields, (cls, *KINDS))
+            check_sound(report)
+            return report
+        except Exception as problem:
+            why = f"{type(problem).__name__}: {one_line(problem)}"
+            raise InputError(f"{path}: a damaged report ({why}); write it anew") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def draw_page() -> Callable[[Report], str]:

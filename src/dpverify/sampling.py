@@ -137,11 +137,14 @@ class Step(NamedTuple, Generic[T]):
         head = {"measured": measured, "done": list(self.done.values()), "arrays": lengths}
         return Page(head, [array for part in parts for array in part])
 
-    def restore(self, page: Page) -> None:
-        arrays = iter(page.arrays)
-        for side, spans, number in zip(self.totals, page.head["done"], page.head["arrays"], strict=True):
-            self.done[side] = [(start, stop) for start, stop in spans]
-            self.totals[side].include([next(arrays) for _ in range(number)])
+    def restore(self, page: Page, where: str) -> None:
+        try:
+            arrays = iter(page.arrays)
+            for side, spans, number in zip(self.totals, page.head["done"], page.head["arrays"], strict=True):
+                self.done[side] = [(int(start), int(stop)) for start, stop in spans]
+                self.totals[side].include([next(arrays) for _ in range(number)])
+        except Exception as problem:  # signed by us, but not as we write it
+            raise FolderError(f"{where} is damaged ({type(problem).__name__}); remove it: it is drawn again") from None
 
 
 def gather(
@@ -171,7 +174,7 @@ def gather(
                 step.totals[side].add(block, samples[: runs - block * source.block])
                 step.done[side] = join([*step.done[side], (block, block + 1)])
     elif page.head["measured"] == measured:
-        step.restore(page)
+        step.restore(page, f"{store.folder}: {name}")
     else:
         raise FolderError(
             f"{store.folder}: found counts of other cells in {name}; expected those that this run has come to; "

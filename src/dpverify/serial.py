@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
+import types
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,7 +73,31 @@ def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
     if issubclass(kind, enum.Enum):
         return kind[value["name"]]
     names = getattr(kind, "_fields", None) or [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    return kind(**{name: from_plain(value[name], kinds) for name in names if name in value})
+    fields = {name: from_plain(value[name], kinds) for name in names if name in value}
+    for name, item in fields.items():
+        if not conforms(item, _hints(kind)[name]):
+            raise TypeError(f"{kind.__name__}.{name} is of the wrong type")
+    return kind(**fields)
+
+
+_hints = functools.cache(typing.get_type_hints)
+
+
+def conforms(value: Any, hint: Any) -> bool:
+    """Whether plain data are of the type that an annotation names; a whole number passes for a real one."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(conforms(value, part) for part in parts)
+    if origin is tuple:
+        parts = parts[:1] * len(value) if isinstance(value, tuple) and parts[-1] is ... else parts
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(conforms, value, parts))
+    if hint is Any:
+        return True
+    if origin is Callable:
+        return callable(value) or isinstance(value, str)  # by its name where it was read from JSON
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
 
 
 def kinds_of(kind: type) -> tuple[type, ...]:

@@ -83,7 +83,7 @@ class Settings:
             joint=False,
         ).change(**changes)
 
-    def change(self, **changes: Any) -> Settings:
+    def change(self, /, **changes: Any) -> Settings:
         """A copy with some settings replaced; an unknown name is refused with the nearest one."""
         names = [field.name for field in dataclasses.fields(self)]
         for name in changes:
@@ -102,5 +102,5 @@ class Settings:
 def _is_number(value: Any) -> bool:
     try:
         return not isinstance(value, (bool, str)) and float(value) == float(value) and abs(float(value)) != float("inf")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False

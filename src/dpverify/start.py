@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.assemble import Clock, versions
-from dpverify.errors import FolderError, InputError, Stopped, Warning
+from dpverify.errors import FolderError, InputError, Stopped, Warning, one_line
 from dpverify.mechanism import Mechanism, is_seeded, name_of, read_only
 from dpverify.progress import Progress, spaced
 from dpverify.sampling import PROBED, SIDES, Source, behaviour, default_block, draw, probe
@@ -153,9 +153,9 @@ def recall(store: Store, name: str, kind: type) -> Any:
         return None
     try:
         return from_plain(page.head, kinds_of(kind))
-    except (KeyError, TypeError, ValueError) as problem:
+    except Exception as problem:  # what another version means by it is anyone's guess
         raise FolderError(
-            f"{store.folder}: found {name} as another version of dpverify writes it ({problem}); "
+            f"{store.folder}: found {name} as another version of dpverify writes it ({one_line(problem)}); "
             "go on with that version, or take another folder"
         ) from None
 

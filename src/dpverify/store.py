@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import FolderError, Warning
+from dpverify.errors import FolderError, Warning, one_line
 
 try:
     import fcntl
@@ -49,7 +49,7 @@ def fingerprint(value: Any) -> str:
 
 def _feed(digest: Any, value: Any) -> None:
     def text(*words: object) -> None:
-        digest.update(("\x1f".join(map(str, words)) + "\x1e").encode())
+        digest.update(("\x1f".join(map(str, words)) + "\x1e").encode(errors="surrogatepass"))
 
     if hasattr(value, "__array__") and not isinstance(value, type):
         array = np.asarray(value)
@@ -119,7 +119,7 @@ class Store:
             found, theirs, digest = document["format"], dict(document["run"]), document["digest"]
         except OSError as problem:
             raise _unusable(path, problem) from None
-        except (ValueError, KeyError, TypeError) as problem:
+        except Exception as problem:  # a damaged file can raise anything
             raise FolderError(f"{path}: damaged ({type(problem).__name__}); begin anew in another folder") from None
         self._check_format(path, found)
         for name in run:
@@ -146,13 +146,14 @@ class Store:
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 head = json.loads(file["head"].tobytes())
                 arrays = [file[f"arr_{place}"] for place in range(len(file.files) - 1)]
-            checksum = head.pop("checksum")
+            checksum, owner = head.pop("checksum"), head["owner"]
         except Exception as problem:  # a damaged archive can raise anything
             raise _damaged(path, type(problem).__name__) from None
         self._check_format(path, head.get("format"))
         if fingerprint((head, arrays)) != checksum:
             raise _damaged(path, "its checksum is wrong")
-        if head.pop("owner") != self._owner:
+        del head["owner"]
+        if owner != self._owner:
             raise FolderError(f"{path}: belongs to another run; expected files of this one; begin in another folder")
         self.resumed = True
         return Page(head, arrays)
@@ -200,7 +201,7 @@ class Store:
         if found != FORMAT:
             newer = isinstance(found, int) and found > FORMAT
             advice = "update dpverify to go on" if newer else "begin anew in another folder"
-            raise FolderError(f"{path}: found format {found}, expected {FORMAT}; {advice}")
+            raise FolderError(f"{path}: found format {one_line(found)}, expected {FORMAT}; {advice}")
 
 
 @contextlib.contextmanager
@@ -261,7 +262,7 @@ def _difference(folder: Path, name: str, found: Any, expected: Any) -> str:
         )
     if isinstance(expected, str) and len(expected) == 64:  # a hash tells a reader nothing
         return f"{folder}: found another {name}; expected the one of this call; {remedy}"
-    return f"{folder}: found {name} {found}, expected {expected} as in this call; {remedy}"
+    return f"{folder}: found {name} {one_line(found)}, expected {expected} as in this call; {remedy}"
 
 
 def _damaged(path: Path, why: str) -> FolderError:

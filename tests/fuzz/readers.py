@@ -1,0 +1,208 @@
+"""What reads that which programs have written, each a class: made once in a folder, asked for examples, given them.
+
+`read` returns where the input is taken, and raises one of our errors where it is refused.
+"""
+
+import functools
+import io
+import json
+import os
+import shutil
+
+import numpy as np
+
+import dpverify as dpv
+from dpverify.adapters.process import Child
+from dpverify.adapters.program import Crew, Program
+from dpverify.mechanism import admit
+from dpverify.region import Region
+from dpverify.sampling import Step
+from dpverify.selection import Event
+from dpverify.serial import to_plain
+from dpverify.start import recall
+from dpverify.store import Page, fingerprint, open_store
+from dpverify.totals import Kept
+from fuzz.changes import change_bytes, change_document, change_tree
+
+
+class Broken(AssertionError):
+    """A reader did what no reader may do."""
+
+
+class Reports:
+    """`Report.from_json`; what is taken must also be printable, and answer another claim's row."""
+
+    def __init__(self, place):
+        self.path, self.documents = place / "report.json", [small(report, place) for report in reports()]
+
+    def example(self, rng):
+        return change_document(rng.choice(self.documents), rng)
+
+    def read(self, text):
+        self.path.write_bytes(text)
+        report = dpv.Report.from_json(self.path)
+        shown = str(report)
+        if not all(line.isprintable() for line in shown.split("\n")):
+            raise Broken("a terminal would obey what is printed")
+        if len(text) % 8 == 0:  # the costly part, now and then
+            report.row()
+
+
+class Folders:
+    """The files of a checkpoint folder; most of the changed ones are signed anew, to get past the checksum."""
+
+    def __init__(self, place):
+        self.place, made = place / "kept", place / "made"
+        self.run = {"test_runs": 500, "seed": 0, "probe": "0" * 64}
+        report = reports()[0]
+        region = report.picture["region"]
+        with open_store(made) as store:
+            store.claim(self.run, {"name": "laplace"})
+            total = Kept()
+            total.add(0, np.zeros((2, 1, 1)))
+            self.step = Step({0: total}, {0: [(0, 1)]})
+            store.write("region", Page(to_plain({"region": region})))
+            store.write("event", Page(to_plain({"event": report.witness.event, "partition": None})))
+            store.write("pilot-1", self.step.page("x"))
+        self.files = {path.name: path.read_bytes() for path in made.iterdir() if path.name != "lock"}
+        self.pages = {name: _page(text) for name, text in self.files.items() if name.endswith(".npz")}
+        self.owner = json.loads(self.files["dpverify.json"])
+        shutil.copytree(made, self.place)
+
+    def example(self, rng):
+        name = rng.choice(sorted(self.files))
+        if name == "dpverify.json":
+            return name, change_document(self.owner, rng)
+        if rng.random() < 0.4:
+            return name, change_bytes(self.files[name], rng)
+        head, arrays = self.pages[name]
+        head = change_tree({key: value for key, value in head.items() if key != "checksum"}, rng)
+        arrays = [_change_array(array, rng) for array in arrays]
+        if isinstance(head, dict) and rng.random() < 0.9:
+            head = json.loads(json.dumps(head))
+            head = {**head, "checksum": fingerprint((head, arrays))}
+        buffer = io.BytesIO()
+        np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
+        return name, buffer.getvalue()
+
+    def read(self, example):
+        name, content = example
+        (self.place / name).write_bytes(content)
+        try:
+            with open_store(self.place) as store:
+                store.claim(self.run, {})
+                recall(store, "region", Region)
+                recall(store, "event", Event)
+                page = store.read("pilot-1")
+                if page is not None:
+                    Step({0: Kept()}, {0: []}).restore(page, "pilot-1")
+        finally:
+            (self.place / name).write_bytes(self.files[name])
+
+
+class Programs:
+    """What a program answers, on the real pipes; only the process behind them is none."""
+
+    RUNS = 20
+
+    def __init__(self, place):
+        self.program = Program(("fuzzed",), (2,), 5.0, True)
+        self.any = Program(("fuzzed",), None, 5.0, True)
+        self.answer = "".join(f"{run / 7} {-run}e-3\n" for run in range(self.RUNS)).encode()
+
+    def example(self, rng):
+        words = b"nan inf 1e999 0x10 1_0 --1 1,5 # Warning: 1+2j \xd9\xa1".split()
+        answer = self.answer
+        if rng.random() < 0.5:
+            lines = answer.split(b"\n")
+            for _ in range(rng.choice((1, 2, 5))):
+                at = rng.randrange(len(lines))
+                two = b" ".join(rng.choices(words, k=2))
+                lines[at] = rng.choice((b"", two, lines[at] + b" 1", lines[at] + b"\r", rng.choice(words)))
+            answer = b"\n".join(lines)
+        if rng.random() < 0.6:
+            answer = change_bytes(answer, rng)
+        talk = b"" if rng.random() < 0.7 else rng.randbytes(rng.choice((3, 900)))
+        return answer[:60_000], talk, rng.random() < 0.2, rng.choice((0, 1, -9, -999))
+
+    def read(self, example):
+        answer, talk, early, status = example
+        child = object.__new__(Child)
+        (asked, ask), (out, say), (err, complain) = os.pipe(), os.pipe(), os.pipe()
+        for pipe, words in ((say, answer), (complain, talk)):
+            os.write(pipe, words)
+            os.close(pipe)
+        child._process = _Over(open(ask, "wb", 0), status)  # noqa: SIM115 (closed below)
+        child._guard = child._process  # so that nothing is killed: it has ended
+        child._answers, child._talk, child._said = open(out, "rb", 0), open(err, "rb", 0), b""  # noqa: SIM115
+        if not early:
+            child.left_over = bytes
+        try:
+            program = self.any if len(answer) % 2 else self.program
+            samples = program._ask(Crew([child]), [[0.0]], self.RUNS, 1)
+            admit(samples, self.RUNS)
+        finally:
+            for pipe in (child._process.stdin, child._answers, child._talk):
+                pipe.close()
+            os.close(asked)
+
+
+class _Over:
+    """A process that has ended."""
+
+    def __init__(self, stdin, status):
+        self.stdin, self.returncode, self._polls = stdin, status, iter((None,))
+
+    def poll(self):
+        """Once it is still there: it has answered all the same."""
+        return next(self._polls, self.returncode)
+
+
+@functools.cache
+def reports():
+    """A few small reports of different kinds; the same ones every time."""
+
+    def laplace(data, runs, rng):
+        return data.sum() + rng.laplace(size=(runs, 1))
+
+    def plane(data, runs, rng):
+        return data + rng.standard_normal((runs, *data.shape))
+
+    zero, few = np.zeros(1), {"select_runs": 200, "test_runs": 500}
+    square = np.zeros((2, 2))
+    return (
+        dpv.verify(laplace, zero, zero + 1, 0.5, **few),
+        dpv.verify(laplace, zero, zero + 1, error=dpv.rmse(zero), log_lipschitz=1.0, **few),
+        dpv.verify(plane, square, square + 1, 0.5, partition="tree", **few),
+        dpv.verify(plane, square, square + 1, 0.5, settings=dpv.Settings.paper(beta=0.4)),
+        dpv.verify(plane, square, square + 1, 0.5, events="score", delta=0.01, **few),
+    )
+
+
+def small(report, place):
+    """Without the bulk: three points a side, no profile."""
+    report.to_json(place / "small.json")
+    document = json.loads((place / "small.json").read_text())
+    result = document["result"]
+    del result["profile"], result["notes"]
+    steps, dimension = report.witness.shape
+    for side in ("first", "second"):
+        points = result["picture"][side]
+        points["shape"][0], points["values"] = 3, points["values"][: 3 * steps * dimension]
+    return document
+
+
+def _page(text):
+    with np.load(io.BytesIO(text), allow_pickle=False) as file:
+        return json.loads(file["head"].tobytes()), [file[f"arr_{place}"] for place in range(len(file.files) - 1)]
+
+
+def _change_array(array, rng):
+    kind = rng.randrange(8)
+    if kind == 0:
+        return array[:-1] if array.ndim else array
+    if kind == 1:
+        return array.astype(rng.choice(("float32", "int8", "U3", "bool")))
+    if kind == 2:
+        return array.reshape(-1, 1)
+    return -array if kind == 3 and array.dtype.kind in "if" else array
