@@ -27,7 +27,7 @@ from dpverify.progress import Progress
 from dpverify.report import Report
 from dpverify.sampling import rmse
 from dpverify.store import open_store, replace_file
-from dpverify.tables import columns_of, read_csv, typed, write_comparison, write_csv
+from dpverify.tables import columns_of, csv_text, read_csv, typed, write_comparison
 from dpverify.verify import verify
 from dpverify.workers import open_workers
 
@@ -109,9 +109,9 @@ def run_study(
     rows: list[dict[str, Any]] = []
     with open_store(place) as store:
         store.claim(plan.identity, {"study": path.name, **versions()})
-        (place / REPORTS).mkdir(exist_ok=True)
-        known = {row["report"]: row for row in read_csv(place / TABLE)}
         try:
+            (place / REPORTS).mkdir(exist_ok=True)
+            known = {row["report"]: row for row in read_csv(place / TABLE)}
             with open_workers(executor) as workers:
                 for cell in plan.cells:
                     show.stage(str(cell))
@@ -122,16 +122,18 @@ def run_study(
                     rows.append(_settle(plan, cell, made, place, workers.executor))
                     show.advance(runs)
                     _write_table(place, plan, rows)
-        except (KeyboardInterrupt, Stopped) as problem:
-            why = str(problem).split(" after ")[0] if isinstance(problem, Stopped) else "stopped by the keyboard"
+            _write_table(place, plan, rows)
+            shutil.rmtree(place / RUNNING, ignore_errors=True)
+            return Study(place, tuple(typed(row) for row in read_csv(place / TABLE)))
+        except (KeyboardInterrupt, Stopped, OSError) as problem:
+            why = "stopped by the keyboard"
+            if not isinstance(problem, KeyboardInterrupt):
+                why = getattr(problem, "strerror", None) or str(problem).split(" after ")[0]
             kept = f"kept in {place}: start the same again and it goes on from there"
             line = f"{why} after {len(rows)} of {len(plan.cells)} verifications; they are {kept}"
             raise Stopped(line, str(place), len(rows)) from None
         finally:
             show.close()
-        _write_table(place, plan, rows)
-        shutil.rmtree(place / RUNNING, ignore_errors=True)
-        return Study(place, tuple(typed(row) for row in read_csv(place / TABLE)))
 
 
 def _settle(plan: Plan, cell: Cell, made: dict[int, Any], place: Path, executor: Executor | None) -> dict[str, Any]:
@@ -177,4 +179,4 @@ def _write_table(place: Path, plan: Plan, rows: list[dict[str, Any]]) -> None:
     names = [name for name in columns_of(cell.columns for cell in plan.cells) if name != "seed"]
     last = ["report", "problem"]
     found = [name for name in columns_of(rows) if name not in (*names, "seed", *last)]
-    write_csv(place / TABLE, rows, [*names, "seed", *found, *last])
+    replace_file(place / TABLE, csv_text(rows, [*names, "seed", *found, *last]).encode())

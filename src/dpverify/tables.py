@@ -20,11 +20,15 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
     """`columns` come first. The file is replaced as a whole."""
+    write_text(path, csv_text(rows, columns))
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys([*columns, *columns_of(rows)])), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_text(path, text.getvalue())
+    return text.getvalue()
 
 
 def read_csv(path: str | os.PathLike[str]) -> list[dict[str, str]]:
