@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all check bench calibration docs fuzz clean
+.PHONY: demo test test-all coverage check bench calibration docs fuzz clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,12 @@ test: $(VENV)/test.stamp  ## everything that takes minutes
 
 test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## the long statistical checks too
 	$(BIN)/python -m pytest -m "" --hypothesis-profile=many
+
+coverage: $(VENV)/dev.stamp  ## lines and branches of the core that its own tests reach
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render adapters test_paper.py test_site.py)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
 
 check: $(VENV)/dev.stamp  ## style and types
 	$(BIN)/ruff check .

@@ -1,0 +1,78 @@
+"""Google's accountant (dp-accounting) computes delta of compositions by convolving privacy losses.
+
+It has an environment of its own here: it holds on to an older attrs than the rest of the tests. Our closed forms must
+be its numbers; our bounds, from runs and the event that decides, must have them between lower and upper.
+"""
+
+import json
+import subprocess
+import venv
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from known import KNOWN
+
+EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5)
+ACCOUNTANT = f"""
+import json, math
+from dp_accounting.pld import privacy_loss_distribution as pld
+found = {{
+    "laplace": pld.from_laplace_mechanism(1.0),
+    "gaussian": pld.from_gaussian_mechanism(1.0),
+    "geometric": pld.from_discrete_laplace_mechanism(math.log(2)),
+    "response": pld.from_randomized_response(0.5, 2),
+    "gaussian steps": pld.from_gaussian_mechanism(1 / 0.4).self_compose(8),
+    "laplace steps": pld.from_laplace_mechanism(1 / 0.2).self_compose(8),
+}}
+print(json.dumps({{name: [law.get_delta_for_epsilon(e) for e in {EPSILONS}] for name, law in found.items()}}))
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def accountant(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("accountant")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    installed = subprocess.run([python, "-m", "pip", "install", "-q", "dp-accounting==0.6.0"], capture_output=True)
+    if installed.returncode:
+        pytest.skip("dp-accounting can't be installed here")
+    answer = subprocess.run([python, "-c", ACCOUNTANT], check=True, capture_output=True, text=True, cwd=folder)
+    return json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "geometric", "response", "gaussian steps", "laplace steps"])
+def test_closed_forms_are_the_accountants(accountant, name):
+    ours = [KNOWN[name].delta(epsilon) for epsilon in EPSILONS]
+    # Its losses are rounded up to steps of 1e-4, once a step of a composition; a delta moves by no more than the loss.
+    steps = 8 if "steps" in name else 1
+    assert np.all(np.array(accountant[name]) >= np.array(ours) - 1e-4 * steps / 2)
+    np.testing.assert_allclose(accountant[name], ours, atol=1e-4 * steps)
+
+
+@pytest.mark.parametrize("name", ["gaussian steps", "laplace steps"])
+def test_bounds_have_the_accountants_delta_between_them(accountant, name):
+    """Cells are level sets of the true log-ratio, an edge at each epsilon; each bound is wrong once in a million times.
+
+    The last digits are left out: by them alone, where the log-ratio is 0 but for its rounding, two sides of Laplace
+    noise in double precision differ by more than the accountant's delta for real numbers.
+    """
+    runs, alpha = 10**6, 1e-6
+    shift = 0.4 if name == "gaussian steps" else 0.2
+    rng = np.random.default_rng(8)
+    losses = []
+    for side in (1, 0):  # the first law is the one that may exceed
+        x = KNOWN[name].mechanism(side, runs, rng)[:, :, 0]
+        loss = shift * (x - shift / 2) if name == "gaussian steps" else np.abs(x) - np.abs(x - shift)
+        losses.append(loss.sum(1).round(9))
+    edges = np.unique(np.concatenate([EPSILONS, np.quantile(losses[0], np.arange(1, 32) / 32)]))
+    counts = [np.bincount(np.searchsorted(edges, loss), minlength=edges.size + 1) for loss in losses]
+    for epsilon, delta in zip(EPSILONS, accountant[name], strict=True):
+        above = [int((loss > epsilon).sum()) for loss in losses]
+        lower = dpv.delta_lower_bound(*above, runs, epsilon, alpha)
+        upper = dpv.delta_upper_bound(*counts, runs, epsilon, alpha)
+        assert lower <= delta <= upper
+        assert upper - lower < 0.02
