@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import dpverify as dpv
+from dpverify.adapters.process import GRACE, Child
 from dpverify.cli import main
 from mechanisms import ONE, ZERO
 
@@ -136,6 +137,16 @@ FAILURES = {
     "drowns": "ended .exit status 1. after 0 of 2048 lines; .*; it said: .*step size too small .{1,3}state vector lost",
     "nan": "found NaN or infinity in 3 of 2048 runs",
 }
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["dead before we listen", "dying meanwhile"])
+def test_the_last_words_of_a_program_that_dies_at_once_are_heard(early):
+    for _ in range(20):
+        child = Child(["sh", "-c", "echo no such script >&2; exit 3"], speaks=True)
+        if early:
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        heard = child.exchange(b"1 2 3\n", 1, 100, time.monotonic() + 60)
+        assert (heard.why, child.end(GRACE), child.said) == ("ended", 3, "no such script")
 
 
 @pytest.mark.parametrize("kind", FAILURES)

@@ -85,7 +85,7 @@ class Child:
 
     def exchange(self, request: bytes, lines: float, most: float, deadline: float) -> Heard:
         """Sends, and hears until so many lines or more than `most` bytes are there. Its talk never blocks it."""
-        answer, found, events = bytearray(), 0, []
+        answer, found = bytearray(), 0
         with selectors.DefaultSelector() as selector:
             for pipe in (self._answers, self._talk):
                 if pipe is not None and not pipe.closed:
@@ -93,11 +93,12 @@ class Child:
             if request and self._process.stdin is not None:
                 selector.register(self._process.stdin, selectors.EVENT_WRITE)
             while found < lines and len(answer) <= most:
-                if (not events or not selector.get_map()) and self._process.poll() is not None:
+                gone = self._process.poll() is not None  # before the look: by then its last words are in the pipes
+                events = selector.select(0 if gone else TICK)
+                if gone and not events:
                     return Heard(bytes(answer), "ended")
                 if time.monotonic() >= deadline:
                     return Heard(bytes(answer), "late")
-                events = selector.select(TICK)
                 for key, _ in events:
                     if key.fileobj is self._process.stdin:
                         request = request[_write(key.fd, request) :]
