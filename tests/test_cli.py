@@ -33,6 +33,15 @@ def complex_(data, runs, rng):
 def raises(data, runs, rng):
     raise KeyError("no key")
 
+def singular(data, runs, rng):
+    return np.linalg.inv(np.zeros((2, 2)))
+
+def one(data, rng):
+    return rng.random()
+
+def clumsy(data, runs, rng):
+    return one(data, runs, rng)
+
 def exits(data, runs, rng):
     raise SystemExit(1)
 
@@ -106,13 +115,16 @@ FAILURES = [
     (["mine:objects"], "dtype object"),
     (["mine:complex_"], "dtype complex128"),
     (["mine:changing"], "must not change"),
-    (["mine:raises"], "KeyError: 'no key'"),
+    (["mine:raises"], "KeyError: 'no key' (at mine.py, line 23)"),
+    (["mine:singular"], "Singular matrix (at mine.py, line 26)"),
+    (["mine:one"], "but 3 were given; a mechanism is called as (data, runs, rng); for one run at a time wrap it"),
+    (["mine:clumsy"], "but 3 were given (at mine.py, line 32)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),
     (["mine:absent"], "has no absent"),
     (["nowhere:f"], "No module named 'nowhere'"),
     (["nowhere.py:f"], "no file nowhere.py"),
-    (["broken:f"], "half installed"),
+    (["broken:f"], "half installed (at broken.py, line 1)"),
     (["leaves:f"], "SystemExit"),
     (["mine"], "expected module:name"),
     (["mine:laplace", "--epsilon", "-1"], "epsilon: found -1"),

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+OURS = str(Path(__file__).parent)
+INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 
 
 def printable(text: str) -> str:
@@ -15,6 +21,14 @@ def one_line(text: object, most: int = 400) -> str:
     """Text from outside as part of a message: one line, and not a long one."""
     line = printable(" ".join(str(text).split()))
     return line if len(line) <= most else line[:most] + "..."
+
+
+def raised_at(problem: BaseException) -> str:
+    """ " (at file.py, line 7)": the last line that ran of what is not ours, the user's own before a library's."""
+    found = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(problem.__traceback__)]
+    theirs = [place for place in found if not place[0].startswith(("<", OURS))]
+    own = [place for place in theirs if not place[0].startswith(INSTALLED)]
+    return next((f" (at {Path(name).name}, line {line})" for name, line in reversed(own or theirs)), "")
 
 
 class InputError(ValueError):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.errors import InputError, one_line
+from dpverify.errors import InputError, one_line, raised_at
 
 
 def load_object(text: str, base: Path | None = None, what: str = "mechanism") -> Any:
@@ -46,7 +46,8 @@ def user_code(doing: str, function: Callable[[], Any]) -> Any:
     try:
         return function()
     except (Exception, SystemExit) as problem:
-        raise InputError(f"{doing} failed ({type(problem).__name__}: {problem})") from problem
+        what = f"{type(problem).__name__}: {problem}{raised_at(problem)}"
+        raise InputError(f"{doing} failed ({what})") from problem
 
 
 def is_file(path: Path) -> bool:

@@ -9,6 +9,7 @@ what a folder keeps. Sums are exact, floats included, so nothing depends on the 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import os
 import time
@@ -19,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dpverify.arrays import is_jax, keep_memory, on_accelerator
-from dpverify.errors import FolderError, InputError, MechanismError
+from dpverify.errors import FolderError, InputError, MechanismError, raised_at
 from dpverify.mechanism import Mechanism, admit, all_finite
 from dpverify.progress import Progress
 from dpverify.store import Page, fingerprint
@@ -57,7 +58,7 @@ def generator(seed: int, stage: str, side: int, block: int) -> np.random.Generat
 
 
 @contextlib.contextmanager
-def _blamed(stage: str, side: int, block: int) -> Iterator[None]:
+def _blamed(mechanism: Mechanism, stage: str, side: int, block: int) -> Iterator[None]:
     """What goes wrong inside is the mechanism's failure, in this block."""
     process = os.getpid()
     try:
@@ -65,19 +66,31 @@ def _blamed(stage: str, side: int, block: int) -> Iterator[None]:
     except MechanismError:
         raise
     except (Exception, SystemExit) as problem:  # an exit inside a mechanism is a failure of it, not our end
-        kind = (
-            "" if isinstance(problem, InputError) else f"{type(problem).__name__.lstrip('_')}: "
-        )  # the door's lines need none
+        what = str(problem)
+        if not isinstance(problem, InputError):  # the door's lines need neither
+            what = f"{type(problem).__name__.lstrip('_')}: {problem}{raised_at(problem)}"
+        if isinstance(problem, TypeError) and not _takes_three(mechanism):
+            what += "; a mechanism is called as (data, runs, rng); for one run at a time wrap it: dpverify.per_run(f)"
         where = f"in the {stage} runs of the {SIDES[side]} data set, block {block}"
-        raise MechanismError(f"the mechanism failed {where}: {kind}{problem}", stage, side, block) from problem
+        raise MechanismError(f"the mechanism failed {where}: {what}", stage, side, block) from problem
     finally:
         if os.getpid() != process:  # a child that the mechanism has forked comes back too: only the parent goes on
             os._exit(0)
 
 
+def _takes_three(mechanism: Mechanism) -> bool:
+    try:
+        inspect.signature(mechanism).bind(None, None, None)
+    except TypeError:
+        return False
+    except Exception:  # it does not tell
+        pass
+    return True
+
+
 def ask(source: Source, stage: str, side: int, block: int) -> Any:
     """What the mechanism answers, not looked at yet: JAX may still be at work on it."""
-    with _blamed(stage, side, block):
+    with _blamed(source.mechanism, stage, side, block):
         return source.mechanism(source.data[side], source.block, generator(source.seed, stage, side, block))
 
 
@@ -86,7 +99,7 @@ def let_in(source: Source, stage: str, side: int, block: int, answer: Any, trust
 
     What lies on a device may be let in without a look for NaN, which would wait for it: `draw_span` looks later.
     """
-    with _blamed(stage, side, block):
+    with _blamed(source.mechanism, stage, side, block):
         later = trusting and on_accelerator(answer)
         return admit(answer, source.block, source.shape, "later" if later else source.nonfinite)
 
