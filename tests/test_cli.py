@@ -67,7 +67,8 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("1 2\n")
     (tmp_path / "b.csv").write_text("1,3\n")
     (tmp_path / "c.json").write_text("[1, 2]")
-    (tmp_path / "words.txt").write_text("one two\n")
+    (tmp_path / "words.txt").write_text("# counts\n\n1 two\n")
+    (tmp_path / "ragged.csv").write_text("1,2\n\n3,4\n5\n")
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "header.csv").write_text("value,other\n1,2\n")
     np.save(tmp_path / "d.npy", np.array([1.0, 3.0]))
@@ -135,7 +136,11 @@ FAILURES = [
     (["mine:laplace", "--set", "test_run=9"], "the nearest is 'test_runs'"),
     (["mine:laplace", "--set", "alpha"], "expected NAME=VALUE"),
     (["mine:laplace", "--first", "absent.txt"], "absent.txt: no such file"),
-    (["mine:laplace", "--first", "words.txt"], "words.txt"),
+    (
+        ["mine:laplace", "--first", "words.txt"],
+        "string 'two' to float64 at line 3, column 2;",
+    ),
+    (["mine:laplace", "--first", "ragged.csv"], "columns changed from 2 to 1 at line 4;"),
     (["mine:laplace", "--first", "empty.csv"], "empty.csv"),
     (["mine:laplace", "--first", "header.csv"], "no header line"),
     (["mine:laplace", "--first", "pickle.npy"], "pickle.npy"),

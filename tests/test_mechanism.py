@@ -23,7 +23,8 @@ def test_real_numbers_of_any_kind_are_admitted(dtype):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (np.zeros(4), "found 4 runs, expected the 5"),
+        (np.zeros(4), "found an array of shape 4: 4 runs, expected the 5"),
+        (np.zeros((2, 3, 5)), "found an array of shape 2 x 3 x 5: 2 runs, expected the 5"),
         (np.zeros((5, 2, 2, 2)), "found shape"),
         (np.float64(3), "found shape"),
         (np.zeros((5, 0)), "at least one number"),

@@ -1,9 +1,10 @@
 import dataclasses
+import inspect
 
 import pytest
 
-from dpverify import InputError, Settings
-from dpverify.settings import CHOICES
+from dpverify import InputError, Settings, verify
+from dpverify.settings import ARGUMENTS, CHOICES
 
 
 def test_the_papers_preset():
@@ -19,6 +20,13 @@ def test_settings_are_frozen_and_changed_by_name():
     assert Settings().change(test_runs=1e6).test_runs == 1_000_000
     with pytest.raises(InputError, match="unknown setting 'runs_test'"):
         Settings().change(runs_test=1)
+    with pytest.raises(InputError, match="unknown setting 'eps'; the nearest is the argument 'epsilon'; all are"):
+        Settings().change(eps=1)
+
+
+def test_the_arguments_beside_the_settings_are_those_of_verify():
+    known = inspect.signature(verify).parameters
+    assert {*ARGUMENTS, "mechanism", "first", "second", "settings", "changes"} == set(known)
 
 
 @pytest.mark.parametrize("name", CHOICES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -78,8 +79,19 @@ def load_data(text: str, base: Path | None = None) -> Any:
     except OSError as problem:
         raise InputError(f"data: {text}: {problem.strerror or problem}; expected a readable file") from None
     except Exception as problem:  # a damaged file can raise anything
-        found = one_line(str(problem).split(";")[0].rstrip(".") or type(problem).__name__)
+        found = one_line(_in_lines(str(problem).split(";")[0], path).rstrip(".") or type(problem).__name__)
         raise InputError(f"data: {text}: {found}; expected numbers only, rows of one length, no header line") from None
+
+
+def _in_lines(message: str, path: Path) -> str:
+    """NumPy counts rows of numbers, from 0 where it names the column too, else from 1; people count lines."""
+    found = re.search(r"(?<= at )row (\d+)(, column)?", message)
+    if found is None:
+        return message
+    lines = path.read_text(errors="replace").splitlines()
+    numbers = [number for number, line in enumerate(lines, 1) if line.partition("#")[0].strip()]
+    row = int(found[1]) - (found[2] is None)
+    return message.replace(found[0], f"line {numbers[row]}{found[2] or ''}") if row < len(numbers) else message
 
 
 def _from_json(value: Any) -> Any:

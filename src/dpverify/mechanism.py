@@ -156,7 +156,8 @@ def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinit
     if not 1 <= answer.ndim <= 3:
         raise InputError(f"found shape {answer.shape}; expected (runs,), (runs, d) or (runs, K, d); or use per_run")
     if answer.shape[0] != runs:
-        raise InputError(f"found {answer.shape[0]} runs, expected the {runs} that were asked for; return one row a run")
+        shown = f"an array of shape {' x '.join(map(str, answer.shape))}: {answer.shape[0]} runs"
+        raise InputError(f"found {shown}, expected the {runs} that were asked for; return one row a run")
     steps = answer.shape[1] if answer.ndim == 3 else 1
     dimension = answer.shape[-1] if answer.ndim > 1 else 1
     if steps * dimension == 0:

@@ -18,6 +18,7 @@ CHOICES = {
     "test": ("exact", "thinned"),
     "nonfinite": ("error", "event"),
 }
+ARGUMENTS = ("epsilon", "delta", "executor", "folder", "error", "log_lipschitz", "progress")  # beside the settings
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,9 @@ class Settings:
         names = [field.name for field in dataclasses.fields(self)]
         for name in changes:
             if name not in names:
-                near = difflib.get_close_matches(name, names, 1, 0.55)
-                hint = f"the nearest is {near[0]!r}; " if near else ""
+                near = difflib.get_close_matches(name, (*names, *ARGUMENTS), 1, 0.55)  # either may have been meant
+                kind = "the argument " if near and near[0] in ARGUMENTS else ""
+                hint = f"the nearest is {kind}{near[0]!r}; " if near else ""
                 raise InputError(f"unknown setting {name!r}; {hint}all are: {', '.join(names)}")
         return dataclasses.replace(self, **changes)
 
