@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
+from dpverify.words import REPEATS, SAME
 from limits import least, most
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
@@ -115,6 +116,18 @@ def test_a_rare_event_needs_many_runs():
 def test_bad_questions_get_one_line(claim, detects, message):
     with pytest.raises(dpv.InputError, match=message):
         dpv.assert_private(laplace, ZERO, ONE, claim, detects=detects)
+
+
+def deaf(data, runs, rng):
+    return data + np.random.default_rng(0).laplace(size=runs)
+
+
+@pytest.mark.parametrize(("mechanism", "second", "line"), [(deaf, 1.0, REPEATS), (laplace, 0.0, SAME)])
+@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+def test_where_nothing_was_tested_nothing_is_asserted(mechanism, second, line):
+    with pytest.raises(AssertionError) as failure:
+        dpv.assert_private(mechanism, np.zeros(1), np.full(1, second), 4.0, select_runs=500, test_runs=500)
+    assert str(failure.value).startswith(f"{line}\n")
 
 
 def test_on_the_command_line(tmp_path, monkeypatch, capsys):

@@ -22,8 +22,9 @@ import pytest
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.start import CHANCE, CHANGED, REPEATS, TWO_ANSWERS, repeated
+from dpverify.start import CHANCE, repeated
 from dpverify.totals import Sums
+from dpverify.words import CHANGED, REPEATS, TWO_ANSWERS
 from mechanisms import ONE, ZERO, laplace
 
 SMALL = {"select_runs": 1000, "test_runs": 4000, "block": 256}

@@ -21,6 +21,7 @@ from dpverify.sampling import Source, draw
 from dpverify.scores import Levels
 from dpverify.settings import Settings
 from dpverify.statements import OnAllEvents, OnPartition
+from dpverify.words import SAME
 
 REGION_SHARE = 0.1  # of the second budget, for the region's mass; the rest bounds delta on the partition
 DRAWN = 400  # points a side in the picture
@@ -79,7 +80,7 @@ def remarks(
 ) -> tuple[str, ...]:
     notes = []
     if isinstance(data[0], np.ndarray) and isinstance(data[1], np.ndarray) and np.array_equal(*data):
-        notes.append("both data sets are the same: nothing could tell them apart")
+        notes.append(SAME)
     constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
     one, two = (side.codes for side in cells)
     if constant and one.size == two.size == 1:

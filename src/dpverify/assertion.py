@@ -37,6 +37,8 @@ def assert_private(
 ) -> Report:
     """The report where (epsilon, delta) stands, AssertionError with the report's text where it is refuted.
 
+    So it is where nothing was tested: equal data sets, a mechanism that ignores its generator or changes its data.
+
     `alpha` is the chance that a test of a true claim fails: with a fixed seed it fails always or never. `select_runs`
     and `test_runs` are the budget. A budget that could not have refuted a true epsilon of `detects * epsilon` with
     probability 80% is `TooWeak`, an AssertionError that says how many runs are needed.
@@ -56,6 +58,8 @@ def assert_private(
         progress=progress,
         **{**changes, "alpha": alpha},
     )
+    if report.doubts:
+        raise AssertionError(f"{report.doubts[0]}\n{report}")
     if report.refuted:
         raise AssertionError(str(report))
     weakness = too_weak(report, detects)

@@ -8,11 +8,13 @@ import argparse
 import ast
 import contextlib
 import ctypes
+import errno
 import functools
 import logging
 import os
 import shlex
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +26,7 @@ from dpverify.assertion import check_detects, too_weak
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning, one_line
 from dpverify.loading import load_data, load_object
 from dpverify.report import draw_page
+from dpverify.study import TABLE
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3
 
@@ -52,8 +55,7 @@ def read_changes(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    if arguments.html:
-        draw_page()  # what is missing for it is said before a long run, not after
+    check_places(arguments.json if arguments.json != "-" else None, arguments.html)
     settings = (Settings.paper() if arguments.paper else Settings()).change(**read_changes(arguments.set))
     if arguments.detects is not None:
         check_detects(arguments.detects, arguments.epsilon)
@@ -81,6 +83,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         write(report.to_json, arguments.json)
     if arguments.html:
         write(report.to_html, arguments.html)
+    if report.doubts:
+        return _say(report.doubts[0], NO_ANSWER)
     if report.refuted:
         return REFUTED
     weakness = None if arguments.detects is None else too_weak(report, arguments.detects)
@@ -130,6 +134,21 @@ def talk_aside() -> Iterator[None]:
         os.close(kept)
 
 
+def check_places(json: str | None, html: str | None) -> None:
+    """What is missing for a page or a file is said before a long run, not after."""
+    if html:
+        draw_page()
+    for path in filter(None, (json, html)):
+        write(_try_place, path)
+
+
+def _try_place(path: str) -> None:
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not os.path.exists(path):  # what exists may be a pipe, which nobody opens twice
+        tempfile.TemporaryFile(dir=os.path.dirname(path) or os.curdir).close()
+
+
 def write(writer: Callable[[str], None], path: str) -> None:
     try:
         writer(path)
@@ -145,10 +164,12 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _study(arguments: argparse.Namespace) -> int:
+    check_places(None, arguments.html)
     with talk_aside():
         done = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
     if not arguments.quiet:
-        print(f"{len(done.rows)} verifications, {len(done.refuted)} refuted, {len(done.failed)} failed; {done.folder}")
+        found = f"{len(done.rows)} verifications, {len(done.refuted)} refuted, {len(done.failed)} failed"
+        print(f"{found}; table: {done.folder / TABLE}")
     if arguments.html:
         done.to_html(arguments.html)
     if done.failed:
@@ -176,9 +197,16 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+class Parser(argparse.ArgumentParser):
+    """A mistake in the words of a command is one line too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_say(f"{message}; {self.prog} --help tells more", BAD_INPUT))
+
+
 @functools.cache
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+def parser() -> Parser:
+    top = Parser(
         prog="dpverify",
         description="Finds out, from samples alone, how private a randomised mapping really is.",
         epilog="exit: 0 not refuted or no claim; 1 refuted; 2 bad input or the mechanism failed; 3 no answer",

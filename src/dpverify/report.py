@@ -25,7 +25,7 @@ from dpverify.selection import Event
 from dpverify.settings import Settings
 from dpverify.soundness import check_sound
 from dpverify.statements import FLOOR, OnAllEvents, OnPartition, Paper, Verdict, Witness, answers, profile, shares
-from dpverify.words import at_least, at_most, cell_number, figure, percent
+from dpverify.words import DOUBTS, at_least, at_most, cell_number, figure, percent
 
 SCHEMA = 1
 
@@ -72,6 +72,11 @@ class Report:
     def notes(self) -> tuple[str, ...]:
         """Sentences for the reader; the last says what to do next."""
         return *self.remarks, *self.run.get("notes", ()), self.next_step
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Those of the notes beside which no verdict is an answer: the mechanism or the pair is not fit for a test."""
+        return tuple(remark for remark in self.remarks if remark in DOUBTS)
 
     @property
     def refuted(self) -> bool:

@@ -21,6 +21,7 @@ from dpverify.sampling import PROBED, SIDES, Source, behaviour, default_block, d
 from dpverify.serial import from_plain, kinds_of, to_plain
 from dpverify.settings import Settings
 from dpverify.store import Store, fingerprint, open_store
+from dpverify.words import CHANGED, REPEATS, TWO_ANSWERS
 from dpverify.workers import Workers, check_pickles, open_workers
 
 
@@ -77,15 +78,6 @@ def prepare(
             getattr(mechanism, "finish", lambda: None)()
 
 
-CHANGED = (
-    "the mechanism changes its data: a run finds what the one before has left of it, and nothing said here can be "
-    "trusted; let it work on a copy"
-)
-TWO_ANSWERS = (
-    "asked twice for one block, the mechanism gave two answers: it draws from something else than its generator "
-    "(seeded = False says that it must), or remembers earlier runs, and then nothing said here can be trusted"
-)
-REPEATS = "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted"
 CHANCE = 1e-9  # of taking two independent blocks for one drawn twice
 
 

@@ -12,6 +12,17 @@ from dpverify.scores import Additive, CellScore, Levels, Linear, Patterned, Piec
 from dpverify.selection import Event
 
 PIECES = 4  # longer lists are cut
+SAME = "both data sets are the same: nothing could tell them apart"
+CHANGED = (
+    "the mechanism changes its data: a run finds what the one before has left of it, and nothing said here can be "
+    "trusted; let it work on a copy"
+)
+TWO_ANSWERS = (
+    "asked twice for one block, the mechanism gave two answers, so nothing said here can be trusted: draw from the "
+    "generator that is handed in and remember nothing, or say mechanism.seeded = False where noise can't be seeded"
+)
+REPEATS = "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted"
+DOUBTS = (SAME, CHANGED, TWO_ANSWERS, REPEATS)  # what a verification says beside these answers no question
 OUTSIDE_TEXT = "an estimate outside the high-likely region"
 
 
