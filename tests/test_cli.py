@@ -147,7 +147,9 @@ FAILURES = [
     (["mine:laplace", "--first", "mine.py"], "expected a file that ends in"),
     (["mine:local", "--workers", "2"], "factory"),
     (["mine:laplace", "--workers", "0"], "executor: found 0"),
-    (["mine:laplace", "--json", "nowhere/out.json"], "nowhere/out.json"),
+    (["mine:raises", "--json", "nowhere/a.json"], "nowhere/a.json: No such file or directory; expected a place"),
+    (["mine:raises", "--html", "nowhere/a.html"], "nowhere/a.html: No such file or directory; expected a place"),
+    (["mine:raises", "--html", "."], ".: Is a directory; expected a place"),
 ]
 
 
@@ -172,6 +174,10 @@ def test_usage_errors_exit_2(capsys):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2
+        said = capsys.readouterr().err
+        assert said.startswith("dpverify: ")
+        assert said.endswith(" --help tells more\n")
+        assert said.count("\n") == 1
 
 
 def test_version_and_help(capsys):
