@@ -1,6 +1,7 @@
 """Privacy among the tests of a project: what is private passes, what is not fails, what can't tell says so."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ def test_half_the_noise_is_caught():
         dpv.assert_private(laplace_half_noise, ZERO, ONE, 1.0, **CHEAP)
     assert not isinstance(failure.value, dpv.TooWeak)
     assert "witness" in str(failure.value)
+    assert failure.traceback.filter(failure)[-1].path == Path(__file__)  # what pytest shows
 
 
 def outcomes(seeds, mechanism, **options):

@@ -43,6 +43,7 @@ def assert_private(
     and `test_runs` are the budget. A budget that could not have refuted a true epsilon of `detects * epsilon` with
     probability 80% is `TooWeak`, an AssertionError that says how many runs are needed.
     """
+    __tracebackhide__ = True  # pytest shows the line of the test, not ours
     check_detects(detects, epsilon)
     report = verify(
         mechanism,
