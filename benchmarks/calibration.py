@@ -247,6 +247,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def row(line: dict, found: dict[str, Rate]) -> list[str]:
     setting, seeds = Setting(*line["setting"]), line["seeds"]
     cells = [setting.mechanism, setting.choice, f"{setting.alpha:g}", f"{setting.select_runs} / {setting.test_runs}"]
+    cells.append(str(seeds))
     for name in STATEMENTS:
         rate = found.get(name)
         text = "" if rate is None else percent(rate.missed / seeds)
@@ -262,7 +263,8 @@ def spaced(number: int) -> str:
 
 def seen(lines: list[dict]) -> str:
     """The part of the page that is measured."""
-    found, seeds = rates(lines), min(line["seeds"] for line in lines)
+    found, seeds = rates(lines), max(line["seeds"] for line in lines)
+    fewer = sum(line["seeds"] < seeds for line in lines)
     worst = max(found, key=lambda rate: rate.missed / rate.limit)
     over = sum(rate.too_high for rate in found)
     where = Setting(*worst.line["setting"])
@@ -275,18 +277,19 @@ def seen(lines: list[dict]) -> str:
     return "\n\n".join(
         [
             "## What was seen",
-            f"Version {dpv.__version__}: {spaced(total)} verifications, {len(lines)} settings of {seeds} seeds each, "
-            f"{len(found)} rates. "
+            f"Version {dpv.__version__}: {spaced(total)} verifications, {len(lines)} settings, {seeds} seeds each"
+            + (f" ({fewer} settings fewer), " if fewer else ", ")
+            + f"{len(found)} rates. "
             + (f"**{over} of them exceed their limit** (bold). " if over else "**None of them exceeds its limit.** ")
             + f"Nearest to it comes `{worst.statement}` of *{where.mechanism}*, *{where.choice}*, "
-            f"at alpha {where.alpha:g}: {percent(worst.missed / seeds)}% where the level is {percent(worst.level)}% "
-            f"and the limit {percent(worst.limit / seeds)}%.",
+            f"at alpha {where.alpha:g}: {percent(worst.missed / worst.line['seeds'])}% where the level is "
+            f"{percent(worst.level)}% and the limit {percent(worst.limit / worst.line['seeds'])}%.",
             "![Rates as a share of their limit, and how much is proved](figures/calibration.png)",
             "Levels and limits, in per cent:",
             table(["", *(f"alpha {alpha:g}" for alpha in ALPHAS)], rows),
             "Every setting; rates in per cent:",
             table(
-                ["mechanism", "events", "alpha", "runs", *STATEMENTS, "power", "half the noise"],
+                ["mechanism", "events", "alpha", "runs", "seeds", *STATEMENTS, "power", "half the noise"],
                 [row(line, {rate.statement: rate for rate in found if rate.line is line}) for line in lines],
             ),
         ]

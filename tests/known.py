@@ -1,7 +1,7 @@
 """Mechanisms whose privacy is known: closed forms over all events, and what is exact of a frozen partition.
 
 The cells of one-dimensional and discrete outputs have exact probabilities: the codes are constant between the places
-where the partition cuts. Trajectories are compared with a large reference sample. The data are 0 and 1.
+where the partition cuts. Cells of trajectories are compared with a large reference sample. The data are 0 and 1.
 """
 
 import math
@@ -115,16 +115,18 @@ CASES = {
 }
 DEAF = Known(deaf, lambda e: 0.0, 0.0, 1.0)
 KNOWN = {**CASES, "deaf": DEAF}
-CUMULATIVE = {
+CUMULATIVE = {  # of one number, or of every step
     "laplace": lambda side, x: laplace_law.cdf(x - side),
     "gaussian": lambda side, x: norm.cdf(x - side),
     "deaf": lambda side, x: laplace_law.cdf(x),
+    "gaussian steps": lambda side, x: norm.cdf(x - 0.4 * side),
+    "laplace steps": lambda side, x: laplace_law.cdf(x - 0.2 * side),
 }
 DISCRETE = {
     "geometric": (SUPPORT.astype(float), geometric_law(0), geometric_law(1)),
     "response": (np.array([0.0, 1.0]), np.array([0.75, 0.25]), np.array([0.25, 0.75])),
 }
-EXACT_CELLS = {*CUMULATIVE, *DISCRETE}
+EXACT_CELLS = {"laplace", "gaussian", "deaf", *DISCRETE}
 
 
 def breaks(partition):
@@ -167,14 +169,14 @@ def cell_probabilities(name, partition, runs=REFERENCE):
 
 def region_masses(name, region, runs=REFERENCE):
     """Both sides' probabilities of the frozen region."""
-    if name not in EXACT_CELLS:
-        return [region.contains(reference(name, side)[:runs]).mean() for side in (0, 1)]
     if name in DISCRETE:
         points, *laws = DISCRETE[name]
         inside = region.contains(points.reshape(-1, 1, 1))
         return [law[inside].sum() for law in laws]
-    low, high = region.centre.item() - region.half.item(), region.centre.item() + region.half.item()
-    return [CUMULATIVE[name](side, high) - CUMULATIVE[name](side, low) for side in (0, 1)]
+    if name not in CUMULATIVE:
+        return [region.contains(reference(name, side)[:runs]).mean() for side in (0, 1)]
+    low, high = region.centre - region.half, region.centre + region.half  # an interval a step
+    return [np.prod(CUMULATIVE[name](side, high) - CUMULATIVE[name](side, low)) for side in (0, 1)]
 
 
 @cache
