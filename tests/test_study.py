@@ -107,7 +107,7 @@ def test_every_combination_has_a_report_and_a_line(place, capsys):
     out, err = capsys.readouterr()
     lines = table(place / "study")
     assert len(lines) == (3 + 1) * (1 + 2) * 2
-    assert "24 verifications, 6 refuted, 6 failed; table: inner/study/table.csv" in out
+    assert "24 verifications, 6 refuted (each by itself), 6 failed; table: inner/study/table.csv" in out
     assert err.count("ValueError: more than the truth") == 6 + 1
     assert {line["seed"] for line in lines} == {"3", "4"}
     assert [line["mechanism"] for line in lines[:18]] == ["response"] * 18

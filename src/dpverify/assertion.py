@@ -39,9 +39,10 @@ def assert_private(
 
     So it is where nothing was tested: equal data sets, a mechanism that ignores its generator or changes its data.
 
-    `alpha` is the chance that a test of a true claim fails: with a fixed seed it fails always or never. `select_runs`
-    and `test_runs` are the budget. A budget that could not have refuted a true epsilon of `detects * epsilon` with
-    probability 80% is `TooWeak`, an AssertionError that says how many runs are needed.
+    A true claim is refuted with probability `alpha` at most (twice that with the paper's randomised test); with a
+    fixed seed it fails always or never. `select_runs` and `test_runs` are the budget. A budget that could not have
+    refuted a true epsilon of `detects * epsilon`, with probability 80% and on an event as frequent as the witness, is
+    `TooWeak`: an AssertionError too, which says how many runs are needed.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not ours
     check_detects(detects, epsilon)

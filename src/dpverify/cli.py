@@ -168,7 +168,7 @@ def _study(arguments: argparse.Namespace) -> int:
     with talk_aside():
         done = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
     if not arguments.quiet:
-        found = f"{len(done.rows)} verifications, {len(done.refuted)} refuted, {len(done.failed)} failed"
+        found = f"{len(done.rows)} verifications, {len(done.refuted)} refuted (each by itself), {len(done.failed)} failed"
         print(f"{found}; table: {done.folder / TABLE}")
     if arguments.html:
         done.to_html(arguments.html)

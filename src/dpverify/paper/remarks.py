@@ -45,7 +45,7 @@ def cannot_be() -> list[tuple[str, str]]:
         ),
         (
             "Noise on the data with covariance (1 − s̄)(I + (R + R′)/2)",
-            "In the 20 dimensions of the data that matrix is never positive semidefinite (none of 2000 draws), so no "
+            "In the 20 dimensions of the data that matrix was positive semidefinite in none of 2000 draws: no "
             "such Gaussian exists. Sensor by sensor, in 2 dimensions, it always does: that is what we draw.",
         ),
         (
