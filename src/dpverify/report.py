@@ -24,7 +24,17 @@ from dpverify.errors import InputError, one_line, printable
 from dpverify.selection import Event
 from dpverify.settings import Settings
 from dpverify.soundness import check_sound
-from dpverify.statements import FLOOR, OnAllEvents, OnPartition, Paper, Verdict, Witness, answers, profile, shares
+from dpverify.statements import (
+    OnAllEvents,
+    OnPartition,
+    Paper,
+    Verdict,
+    Witness,
+    answers,
+    p_value_text,
+    profile,
+    shares,
+)
 from dpverify.words import DOUBTS, at_least, at_most, cell_number, figure, percent
 
 SCHEMA = 1
@@ -104,7 +114,10 @@ class Report:
         return delta_lower_bound(*self.witness.ordered, self.witness.runs, epsilon, self.alpha)
 
     def against(self, epsilon: float | None, delta: float = 0.0) -> Report:
-        """Another claim on the same counts: the event was frozen before the test runs, so no new runs are owed."""
+        """Another claim on the same counts: the event was frozen before the test runs, so no new runs are owed.
+
+        At one delta that holds for all epsilons together; for a delta that is chosen after a look there is `profile`.
+        """
         return dataclasses.replace(
             self, **answers(self.witness, self.on_partition, self.paper.eta, self.settings, epsilon, delta)
         )
@@ -144,10 +157,11 @@ class Report:
         lines = [f"{self.name}: {self.verdict.name.replace('_', ' ')}", f"  {self.verdict.value}"]
         if self.epsilon is not None:
             claim = f"epsilon {figure(self.epsilon)}, delta {figure(self.delta)}"
-            floor = "<= " if self.settings.test == "exact" and (self.p_value or 1) <= FLOOR * self.alpha else ""
-            lines.append(
-                f"  claimed   {claim}; p-value {floor}{self.p_value:.3g} (refuted at {figure(self.alpha)} or less)"
-            )
+            found = p_value_text(self.p_value or 0.0, self.settings)
+            level = f"refuted at {figure(self.alpha)} or less"
+            if self.settings.test == "thinned":
+                level += f"; the smaller of two, so that a true claim is refuted in up to {percent(2 * self.alpha)}"
+            lines.append(f"  claimed   {claim}; p-value {found} ({level})")
         proved = f"epsilon >= {at_least(self.epsilon_lower)}{at}; over all events, for this pair, {sure}"
         lines.append(f"  proved    {proved if self.epsilon_lower > 0 else f'nothing{at}'}")
         bounded = f"epsilon <= {at_most(upper)}{at}" if upper < float("inf") else f"no finite epsilon{at}"

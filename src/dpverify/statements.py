@@ -31,7 +31,7 @@ from dpverify.words import figure, percent
 
 THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
 NODES = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 12, 15)
-FLOOR = 2e-3  # times alpha: no p-value of the test at level alpha is much smaller
+FLOOR = 2e-3  # times alpha: no p-value of the test at level alpha is much smaller; below, `small_p_value` has steps
 LEAST_LEVEL = 1e-12
 
 
@@ -242,6 +242,11 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
     return p
 
 
+def p_value_text(p: float, settings: Settings, below: str = "<= ") -> str:
+    """With `below` before it where `small_p_value` only knows that it is at most that."""
+    return f"{below if settings.test == 'exact' and p <= FLOOR * settings.alpha else ''}{p:.3g}"
+
+
 def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
     """The paper's two p-values of a claim, thinned with a generator of their own: the same whenever they are asked."""
     first, second = p_values(*witness.counts, witness.runs, epsilon, _generator(settings, THINNING_KEY))
@@ -269,7 +274,8 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
     needed = plan_runs(epsilon, seen, min(f1, 1 - 1e-12), delta, alpha)
     if needed > MOST:
         return able
-    return f"{able}; if the {figure(seen)} seen there is real, test_runs={spaced(needed)} would settle it"
+    settled = f"test_runs={spaced(needed)} would settle it, as a second test: at alpha/2"  # looks add up
+    return f"{able}; if the {figure(seen)} seen there is real, {settled}"
 
 
 def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:

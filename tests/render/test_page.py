@@ -215,11 +215,20 @@ def test_the_slider_reads_what_holds():
     away = np.abs(epsilon - report.epsilon_lower) > 1e-9
     np.testing.assert_array_equal((tested <= report.alpha)[away], (epsilon < report.epsilon_lower)[away])
     assert epsilon[numbers["start"]] == 0.5
+    assert f"{tested[numbers['start']]:.3g}" == f"{report.p_value:.3g}" == "5e-11"
     assert (np.array(numbers["lower"]) <= readings.lower).all()
     assert (np.array(numbers["upper"]) >= readings.upper - 1e-12).all()
     for i in range(0, epsilon.size, 20):  # whole curves are wider than single values
         assert numbers["lower"][i] <= report.delta_lower(epsilon[i])
         assert numbers["upper"][i] >= report.on_partition.delta_upper(epsilon[i]) - 1e-9
+
+
+def test_a_small_p_value_is_told_in_one_way():
+    report, text = made("line")
+    assert "p-value <= 5e-11 " in str(report)
+    assert "Its p-value is at most 5e\u201111." in text
+    assert ">≤ 5e-11</output>" in text
+    assert "drawn no lower than 0.0001." in text
 
 
 def test_skipping_level_stretches_changes_nothing():

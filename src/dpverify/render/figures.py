@@ -84,8 +84,7 @@ def p_values(report: Report, readings: Readings) -> Drawing:
         if report.epsilon is not None:
             _mark(axes, report.epsilon, 1, f"claimed ε = {figure(report.epsilon)}", INK)
         label(axes, EPSILON, "p-value")
-    floor = f"no p-value of this test is smaller than about {figure(least)}"
-    low = floor if readings.floor else f"thinned at random, drawn no lower than {figure(least)}"
+    low = f"{'' if readings.floor else 'thinned at random, '}drawn no lower than {figure(least)}"
     orders = ("first above second", "second above first")
     return Drawing(
         picture,

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.buehler import claim_p_value
 from dpverify.report import Report
-from dpverify.statements import FLOOR, proved_curve, thinned_p_values
+from dpverify.statements import FLOOR, proved_curve, small_p_value, thinned_p_values
 
 STEPS = 150  # of the slider, about
 
@@ -23,7 +22,7 @@ class Readings(NamedTuple):
     second: np.ndarray  # p-value of P2 <= e^eps P1 + delta
     lower: np.ndarray
     upper: np.ndarray
-    floor: float  # no p-value is smaller; 0 where they can be
+    floor: float  # a p-value of at most this says "at most" (`statements.small_p_value`); 0 where none does
 
 
 def round_step(x: float) -> float:
@@ -72,7 +71,7 @@ def read(report: Report, upper: float) -> Readings:
         first, second, floor = np.array([p for p, _ in pairs]), np.array([p for _, p in pairs]), 0.0
     else:
         first, second = (
-            monotone(lambda e, a=a, b=b: claim_p_value(a, b, witness.runs, e, delta, alpha), epsilons)
+            monotone(lambda e, a=a, b=b: small_p_value(a, b, witness.runs, e, delta, alpha), epsilons)
             for a, b in ((c1, c2), (c2, c1))
         )
         floor = FLOOR * alpha
@@ -97,8 +96,8 @@ def embedded(report: Report, readings: Readings) -> dict[str, Any]:
     start = report.epsilon if report.epsilon is not None else report.epsilon_lower
     return {
         "epsilon": readings.epsilon.tolist(),
-        "first": outwards(np.maximum(readings.first, readings.floor), up=True),
-        "second": outwards(np.maximum(readings.second, readings.floor), up=True),
+        "first": outwards(readings.first, up=True),
+        "second": outwards(readings.second, up=True),
         "lower": outwards(readings.lower, up=False),
         "upper": np.minimum(outwards(readings.upper, up=True), 1.0).tolist(),
         "floor": readings.floor,

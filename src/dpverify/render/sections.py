@@ -13,7 +13,7 @@ from dpverify.report import Report
 from dpverify.sampling import default_block
 from dpverify.serial import to_plain
 from dpverify.settings import Settings
-from dpverify.statements import FLOOR, Verdict
+from dpverify.statements import Verdict, p_value_text
 from dpverify.words import at_least, at_most, cell_number, figure, percent
 
 
@@ -29,9 +29,7 @@ def lead(report: Report, upper: float) -> str:
     if report.verdict is Verdict.BOUNDED:
         cells = cell_number(report.on_partition.cells)
         return f"{claim} Over unions of {cells} cells ε is at most {at_most(upper)} ({sure}). {proved}"
-    p = report.p_value or 0.0
-    floor = "at most " if report.settings.test == "exact" and p <= FLOOR * report.alpha else ""
-    return f"{claim} Its p-value is {floor}{p:.3g}. {proved}"
+    return f"{claim} Its p-value is {p_value_text(report.p_value or 0.0, report.settings, 'at most ')}. {proved}"
 
 
 class Track(NamedTuple):
