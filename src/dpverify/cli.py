@@ -168,7 +168,8 @@ def _study(arguments: argparse.Namespace) -> int:
     with talk_aside():
         done = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
     if not arguments.quiet:
-        found = f"{len(done.rows)} verifications, {len(done.refuted)} refuted (each by itself), {len(done.failed)} failed"
+        refuted = f"{len(done.refuted)} refuted (each by itself)"
+        found = f"{len(done.rows)} verifications, {refuted}, {len(done.failed)} failed"
         print(f"{found}; table: {done.folder / TABLE}")
     if arguments.html:
         done.to_html(arguments.html)
