@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all coverage check bench calibration docs fuzz clean
+.PHONY: demo test test-all coverage check bench calibration docs fuzz pins lowest pythons clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -58,8 +58,26 @@ calibration: $(VENV)/estimation.stamp  ## false alarms and misses of every state
 fuzz: $(VENV)/test.stamp  ## run on purpose, a quarter of an hour: a million damaged inputs for everything that reads
 	PYTHONPATH=tests $(BIN)/python -m fuzz
 
+pins: $(BIN)/python  ## constraints.txt anew: the versions of today, names and numbers alone
+	$(BIN)/python environments/pins.py
+
+LOWEST := arrays ellipsoid exact fuzz mechanism partition region sampling scores settings store
+lowest:  ## the fast tests of the core on the lowest versions that pyproject.toml allows
+	$(PYTHON) -m venv --clear .venv-lowest
+	$(PYTHON) environments/lowest.py > .venv-lowest/versions.txt
+	.venv-lowest/bin/python -m pip install -q -r .venv-lowest/versions.txt
+	.venv-lowest/bin/python -m pip install -q --no-deps -e .
+	.venv-lowest/bin/python -m pytest $(LOWEST:%=tests/test_%.py)
+
+pythons:  ## the tests on every Python from 3.11 that is here
+	@for version in 3.11 3.12 3.13; do \
+		if python$$version -c "" 2> /dev/null; then \
+			$(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+		else echo "python$$version is not on this machine: skipped"; fi; \
+	done
+
 docs: $(VENV)/docs.stamp  ## the documentation, into site/; opens from disk
 	$(BIN)/python docs/site/build.py
 
 clean:
-	rm -rf $(VENV) build dist site src/*.egg-info
+	rm -rf $(VENV) .venv-* build dist site src/*.egg-info
