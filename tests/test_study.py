@@ -129,6 +129,8 @@ def test_every_combination_has_a_report_and_a_line(place, capsys):
     assert capsys.readouterr().out == ""
     page = Path("page.html").read_text()
     assert "study: privacy against accuracy" in page
+    assert "pair.exact</th>" in page
+    assert "Bars are two standard errors." in page
     assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)
 
 

@@ -124,6 +124,7 @@ class Report:
 
     def row(self) -> dict[str, Any]:
         """One line of a table."""
+        first, second = self.error or ((None, None), (None, None))
         return {
             "name": self.name,
             "verdict": self.verdict.name,
@@ -143,8 +144,10 @@ class Report:
             "test_runs": self.witness.runs,
             "eta": self.paper.eta,
             "lambda": self.paper.lambda_,
-            "error_first": self.error[0][0] if self.error else None,
-            "error_second": self.error[1][0] if self.error else None,
+            "error_first": first[0],
+            "error_first_se": first[1],
+            "error_second": second[0],
+            "error_second_se": second[1],
             "seed": self.settings.seed,
             "digest": self.digest,
         }

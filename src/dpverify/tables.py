@@ -56,7 +56,7 @@ def _value(text: str) -> Any:
 def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Privacy against accuracy on one page (needs `dpverify[report]`); rows as `Report.row` names their columns.
 
-    Columns that begin with "mechanism." are parameters. Rows without accuracy are left out.
+    Columns that begin with "mechanism." or "pair." are parameters. Rows without accuracy are left out.
     """
     try:
         from dpverify.render.page import comparison
@@ -78,8 +78,9 @@ def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
         "epsilon_lower": row["epsilon_lower"],
         "epsilon_upper": row["epsilon_upper_on_partition"],
         "error": row["error_first"],
-        **({"error_se": row["error_first_se"]} if "error_first_se" in row else {}),
-        **{name: row[name] for name in ("pair", "seed", "verdict", "delta") if row.get(name) is not None},
+        **({"error_se": row["error_first_se"]} if row.get("error_first_se") is not None else {}),
+        **{name: value for name, value in row.items() if name == "pair" or name.startswith("pair.")},
+        **{name: row[name] for name in ("seed", "verdict", "delta") if row.get(name) is not None},
     }
 
 

@@ -14,7 +14,7 @@ import dpverify as dpv
 from dpverify import Report
 from dpverify.buehler import claim_p_value
 from dpverify.cli import main
-from dpverify.render.figures import privacy_map
+from dpverify.render.figures import privacy_map, tradeoff
 from dpverify.render.numbers import between_nodes, embedded, monotone, read
 from dpverify.render.page import SCRIPT, comparison, page
 from dpverify.render.sections import again
@@ -315,6 +315,18 @@ def test_a_comparison():
         comparison([{"mechanism": "a", "parameter": 1, "epsilon_lower": 0.0}])
     with pytest.raises(dpv.InputError, match="found no rows"):
         comparison([])
+
+
+def test_each_mechanism_on_each_pair_is_a_line():
+    rows = [{**row, "pair": "shifted", "pair.by": by} for by in (0.5, 2.0) for row in ROWS]
+    drawn = tradeoff(rows)
+    axes = drawn.figure.axes[0]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == [f"{name} on shifted (by {by})" for by in ("0.5", "2") for name in ("W2-MHE", EVIL, "EKF")]
+    assert axes.get_xlim()[0] < 0  # a mark at 0 is seen whole
+    assert "pair.by" in comparison(rows)
+    assert "standard errors" not in drawn.caption
+    assert "Bars are two standard errors" in tradeoff([{**row, "error_se": 0.1} for row in rows]).caption
 
 
 @pytest.mark.parametrize(

@@ -133,17 +133,20 @@ def delta_profile(report: Report, readings: Readings) -> Drawing:
 
 
 def tradeoff(rows: Sequence[Mapping[str, Any]], error_name: str = "error") -> Drawing:
-    """Privacy against accuracy, a line a mechanism: rows as `page.comparison` takes them.
+    """Privacy against accuracy, a line for each mechanism on each pair: rows as `page.comparison` takes them.
 
     A filled mark is the epsilon that is proved; a tick to its right, where it is finite, bounds unions of cells only.
     """
-    names = list(dict.fromkeys(str(row["mechanism"]) for row in rows))
+    several = len({_pair(row) for row in rows}) > 1
+    lines: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        lines.setdefault(f"{row['mechanism']} on {_pair(row)}" if several else str(row["mechanism"]), []).append(row)
     with styled():
         picture = canvas(4.0)
         axes = picture.add_subplot()
-        for number, name in enumerate(names):
-            colour, mark = SERIES[number % len(SERIES)], MARKS[number % len(MARKS)]
-            own = sorted((row for row in rows if str(row["mechanism"]) == name), key=lambda row: row["epsilon_lower"])
+        for number, (name, found) in enumerate(lines.items()):
+            own = sorted(found, key=lambda row: row["epsilon_lower"])
+            colour, mark = SERIES[number % len(SERIES)], MARKS[(number + number // len(SERIES)) % len(MARKS)]
             x, y = [row["epsilon_lower"] for row in own], [row["error"] for row in own]
             spread = [row.get("error_se") or 0.0 for row in own]
             axes.plot(x, y, color=colour, lw=1.2, alpha=0.55)
@@ -156,23 +159,32 @@ def tradeoff(rows: Sequence[Mapping[str, Any]], error_name: str = "error") -> Dr
                 text = _short(row["parameter"])
                 offset = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": 8}
                 axes.annotate(text, at, color=colour, **offset)
-        axes.set_xlim(0, None)
+        right = axes.get_xlim()[1]
+        axes.set_xlim(-0.04 * right, right)  # a mark at 0 is seen whole
         axes.set_ylim(0, axes.get_ylim()[1] * 1.08)
-        if len(names) > 1:
+        if len(lines) > 1:
             axes.legend(loc="best", fontsize=8.5)
         label(axes, EPSILON, error_name)
     far = max(row["epsilon_lower"] for row in rows)
     return Drawing(
         picture,
         "Privacy against accuracy",
-        f"{error_name} against epsilon for {len(rows)} verifications of {', '.join(names)}; epsilon proved up to "
+        f"{error_name} against epsilon for {len(rows)} verifications of {', '.join(lines)}; epsilon proved up to "
         f"{at_least(float(far))}.",
         (
             Key("ink", "dot", "ε is at least this: proved, over all events; labelled with the parameter"),
             Key("ink", "tick", "at the same height: no union of its cells goes beyond; other events: not bounded"),
         ),
-        "Left and low is better: little told, little error. Bars are two standard errors.",
+        "Left and low is better: little told, little error."
+        + (" Bars are two standard errors." if any(row.get("error_se") is not None for row in rows) else ""),
     )
+
+
+def _pair(row: Mapping[str, Any]) -> str:
+    """The pair of data sets and its parameters, where the row tells."""
+    stated = {name.removeprefix("pair."): value for name, value in row.items() if name.startswith("pair.")}
+    parameters = ", ".join(f"{name} {_short(value)}" for name, value in stated.items() if value is not None)
+    return f"{row.get('pair', '')} ({parameters})" if parameters else str(row.get("pair", ""))
 
 
 def _short(value: Any) -> str:
