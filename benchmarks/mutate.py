@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis  # noqa: F401 -- this and SciPy are loaded once, for all changes
 import pytest
-import scipy.stats  # noqa: F401 -- loaded once, for all changes
+import scipy.stats  # noqa: F401
 
 ROOT = Path(__file__).parent.parent
 HUNG = 120  # seconds, where all tests take a few
@@ -134,6 +135,7 @@ def notices(tests: list[str], src: Path) -> bool:
         os.dup2(quiet, 2)
         sys.path.insert(0, str(src))
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts="]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         os._exit(int(pytest.main([*options, *tests])))
     return os.waitpid(child, 0)[1] != 0
 

@@ -3,5 +3,5 @@
 from hypothesis import settings
 
 settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
-settings.register_profile("many", max_examples=3500, deadline=None, derandomize=True)
+settings.register_profile("many", max_examples=5000, deadline=None, derandomize=True)
 settings.load_profile("few")

@@ -1,7 +1,7 @@
 """Cells are exclusive and exhaustive: any point, on a border, huge or denormal, has one code and lies in that cell."""
 
 import numpy as np
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -14,6 +14,7 @@ from dpverify.scores import Features, Inside, Levels, Linear, Quadratic
 from dpverify.selection import PROPOSING, Aim, SelectionCounts, paper_selector, promised_bound, propose_cells
 from dpverify.trees import grow_tree
 
+costly = settings(max_examples=settings().max_examples // 4)
 DIMENSION = 2
 numbers = st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=True, width=64)
 points = arrays(float, (12, 1, DIMENSION), elements=numbers)
@@ -45,6 +46,7 @@ def build(law, kind):
 PARTITIONS = {case: build(*case) for case in CASES}
 
 
+@costly
 @given(st.sampled_from(CASES), points, st.randoms(use_true_random=False))
 def test_every_point_has_one_code_whatever_its_company(case, drawn, random):
     partition, pilot = PARTITIONS[case], PILOTS[case[0]]
@@ -123,6 +125,7 @@ def test_what_is_not_finite_is_outside_the_region(drawn):
     assert (codes[~np.isfinite(drawn).all((1, 2))] == 0).all()
 
 
+@costly
 @given(st.integers(0, 2**32 - 1), st.integers(2, 10))
 def test_a_tree_does_not_know_which_side_is_first(seed, leaves):
     rng = np.random.default_rng(seed)
@@ -133,6 +136,7 @@ def test_a_tree_does_not_know_which_side_is_first(seed, leaves):
         np.testing.assert_array_equal(one, other)
 
 
+@costly
 @given(arrays(np.int64, (2, 6), elements=st.integers(0, 500)).filter(np.any), st.sampled_from([0.0, 0.05]))
 def test_the_selection_does_not_know_which_side_is_first(table, delta):
     runs, aim = int(table.sum(1).max()), Aim(10_000, delta, 0.05, 1.0)

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
@@ -18,6 +18,7 @@ from dpverify.exact import lower_limit, p_values, upper_limit
 from dpverify.power import power
 from dpverify.region import exact_scenario_size, scenario_size
 
+costly = settings(max_examples=settings().max_examples // 4)
 levels = st.floats(1e-9, 0.5)
 claims = st.floats(0, 4)
 deltas = st.sampled_from([0.0, 0.01, 0.1])
@@ -65,6 +66,7 @@ def test_p_values_follow_the_counts_and_change_places_with_the_sides(counts):
     assert more[1] >= backward * (1 - 1e-9)
 
 
+@costly
 @given(two_counts(), two_counts(), levels, deltas, st.none() | claims)
 def test_of_two_pairs_one_has_the_larger_region(one, other, alpha, delta, epsilon):
     """What validity rests on: the regions of all pairs are nested, whichever parameter runs."""
@@ -81,6 +83,7 @@ def test_of_two_pairs_one_has_the_larger_region(one, other, alpha, delta, epsilo
         assert (b >= a).all()
 
 
+@costly
 @given(two_counts(), levels, deltas, claims)
 def test_lower_bounds_rise_with_the_count_that_exceeds(counts, alpha, delta, epsilon):
     c1, c2, (m1, m2) = counts
@@ -92,12 +95,14 @@ def test_lower_bounds_rise_with_the_count_that_exceeds(counts, alpha, delta, eps
     assert more >= here - 1e-5
 
 
+@costly
 @given(two_counts(), levels, deltas, claims, st.floats(0, 1))
 def test_a_weaker_claim_has_the_larger_p_value(counts, alpha, delta, epsilon, more):
     here, weaker = claim_p_value(*counts, [epsilon, epsilon + more], delta, alpha)
     assert weaker >= here - 5e-4 * alpha  # the certificate of the supremum
 
 
+@costly
 @given(two_counts(), st.floats(1e-9, 0.2), deltas, claims)
 def test_lower_bounds_lie_below_what_was_seen(counts, alpha, delta, epsilon):
     c1, c2, (m1, m2) = counts
@@ -108,6 +113,7 @@ def test_lower_bounds_lie_below_what_was_seen(counts, alpha, delta, epsilon):
     assert bound == 0 or f1 - delta > f2 * math.exp(bound)
 
 
+@costly
 @given(two_counts(), levels)
 def test_the_critical_epsilon_does_not_know_which_side_is_first(counts, alpha):
     c1, c2, (m1, m2) = counts

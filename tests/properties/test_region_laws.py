@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
 from dpverify.ellipsoid import log_volume
 from dpverify.partition import FIRST, OUTSIDE, make_partition
 
+costly = settings(max_examples=settings().max_examples // 4)
 KINDS = ("grid", "equal-mass", "atoms")
 BORDER = 3e-3  # the volume is flat at its minimum: certified to 1e-7 it leaves 3e-4 of shape, at either end
 NORMAL = np.random.default_rng(1).normal(size=(20, 1, 2))
@@ -46,6 +47,7 @@ def off_the_border(region, x):
     return (np.abs(radii - 1) > BORDER).all(0)
 
 
+@costly
 @given(clouds(), st.data())
 def test_membership_is_the_same_under_any_affine_map(drawn, data):
     x, rng = drawn
@@ -63,6 +65,7 @@ def test_membership_is_the_same_under_any_affine_map(drawn, data):
     assert pinned[0] <= pinned[1]  # what is flat stays flat
 
 
+@costly
 @given(clouds(), st.data())
 def test_the_volume_changes_by_the_determinant(drawn, data):
     x = drawn[0][:, 0]
@@ -73,6 +76,7 @@ def test_the_volume_changes_by_the_determinant(drawn, data):
         assert abs(grown) <= before.gap + after.gap + 1e-9 * np.linalg.cond(m)
 
 
+@costly
 @given(clouds())
 def test_the_order_of_runs_is_no_matter(drawn):
     x, rng = drawn
@@ -85,6 +89,7 @@ def test_the_order_of_runs_is_no_matter(drawn):
         np.testing.assert_array_equal(here.codes(fresh), there.codes(fresh))
 
 
+@costly
 @given(clouds(), st.lists(st.integers(-150, 150), min_size=9, max_size=9), st.sampled_from(KINDS))
 @example((NORMAL, np.random.default_rng(0)), [17, -30], "grid")
 def test_codes_stay_when_coordinates_change_their_units(drawn, powers, kind):
@@ -96,6 +101,7 @@ def test_codes_stay_when_coordinates_change_their_units(drawn, powers, kind):
     compare(x, x * units, lambda y: y * units, rng, kind)
 
 
+@costly
 @given(clouds(), st.lists(st.integers(-1000, 1000), min_size=9, max_size=9), st.sampled_from(KINDS))
 def test_codes_stay_when_coordinates_are_shifted(drawn, shifts, kind):
     x, rng = drawn

@@ -14,7 +14,7 @@ from dpverify.assemble import distinct_pairs
 from dpverify.statements import OnAllEvents, OnPartition
 from mechanisms import ONE, ZERO, laplace
 
-costly = settings(max_examples=settings().max_examples // 4)  # a report's own numbers take a tenth of a second
+costly = settings(max_examples=settings().max_examples // 10)  # a report's own numbers take a tenth of a second
 text = st.text(max_size=12) | st.sampled_from(["inf", "-inf", "\\inf", "array", "NaN", "\ud800", "</script>"])
 real = st.floats(0, 1e300)
 errors = st.none() | st.tuples(st.tuples(real, real), st.tuples(real, real))

@@ -65,6 +65,7 @@ def test_cells_may_be_named_in_any_order(table, alpha, epsilon, delta, random):
     assert eta_upper_bound(c1, runs[0], alpha) == eta_upper_bound(c1[order], runs[0], alpha)
 
 
+@costly
 @given(tables(), levels, claims)
 def test_a_coarser_partition_has_fewer_unions(table, alpha, epsilon):
     c1, c2, runs = table
