@@ -50,6 +50,7 @@ PAPER = [
     {"__init__", "plan", "claims", "setting"},
     {"tuning", "draws", "compare"},
     {"figures", "remarks"},
+    {"texts"},
     {"publish"},
     {"reproduce"},
 ]

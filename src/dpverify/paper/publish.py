@@ -14,16 +14,17 @@ from dpverify.assemble import versions
 from dpverify.estimation import theory
 from dpverify.estimation.system import STEPS
 from dpverify.paper import figures, setting
-from dpverify.paper.claims import CONFIRMED, CONTRADICTED, LEAST, Claim, Comparison
+from dpverify.paper.claims import LEAST, Claim
 from dpverify.paper.compare import cells, finer, judged, kept_draws, select, tables
 from dpverify.paper.plan import SETUPS, printed
-from dpverify.paper.remarks import cannot_be, used_up, where_ours_differ
+from dpverify.paper.remarks import cannot_be, where_ours_differ
+from dpverify.paper.texts import LEGEND, finer_table, flat, numbers_table, page_of_tables, plain_claim, shown_claim
 from dpverify.render.figures import privacy_map
 from dpverify.render.page import render, shown
 from dpverify.render.style import Drawing
 from dpverify.serial import to_plain
 from dpverify.tables import write_csv, write_text
-from dpverify.words import at_least, at_most, figure
+from dpverify.words import figure
 
 RULE = (
     "The rule: over draws of sensors and seeds, at least {least} of them, the median difference gets a 95% interval "
@@ -37,7 +38,6 @@ RULE = (
     "with few runs."
 )
 FORMATS = ("png", "svg", "pdf")
-BADGE = {CONFIRMED: "BOUNDED", CONTRADICTED: "REFUTED"}
 
 
 def publish(place: Path, plan: Mapping[str, Any], amount: Mapping[str, Any], tuned: Mapping[str, Any]) -> Path:
@@ -46,11 +46,16 @@ def publish(place: Path, plan: Mapping[str, Any], amount: Mapping[str, Any], tun
     rows, lines = cells(found), finer(found)
     claims = judged(draws, plan["matched"], amount["laws"])
     facts = constants()
-    document = {"calibration": tuned, "cells": rows, "finer": lines, "claims": [_plain(c) for c in claims], **facts}
+    answered = [plain_claim(claim) for claim in claims]
+    document = {"calibration": tuned, "cells": rows, "finer": lines, "claims": answered, **facts}
     write_text(place / "numbers.json", json.dumps(to_plain(document), indent=1, allow_nan=False) + "\n")
-    write_csv(place / "numbers.csv", [_flat(row) for row in [*rows, *lines]])
-    write_csv(place / "claims.csv", [line for claim in claims for line in _plain(claim)["comparisons"]])
-    write_text(place / "table.md", markdown(numbers_table(rows)) + "\n" + markdown(finer_table(lines)))
+    write_csv(place / "numbers.csv", [flat(row) for row in [*rows, *lines]])
+    write_csv(place / "claims.csv", [line for claim in answered for line in claim["comparisons"]])
+    command = "dpverify reproduce" + (" --quick" if amount == plan["quick"] else "")
+    over = f"{amount['seeds']} seeds a cell, {len(draws)} draws of sensors"
+    rule = RULE.format(least=LEAST, delta=plan["matched"]["delta"]) + ("" if len(draws) >= LEAST else few(draws))
+    made = f"Made by `{command}`, version {versions()['dpverify']}: {over}."
+    write_text(place / "table.md", page_of_tables(made, rule, rows, lines, claims))
     groups = list(drawings(found, rows, draws, plan, amount))
     folder = place / "figures"
     folder.mkdir(exist_ok=True)
@@ -61,15 +66,12 @@ def publish(place: Path, plan: Mapping[str, Any], amount: Mapping[str, Any], tun
     page = place / "index.html"
     text = render(
         "paper.html.j2",
-        over=f"{amount['seeds']} seeds a cell, {len(draws)} draws of sensors",
+        over=over,
         title="A numerical verification framework for differential privacy in estimation, run again",
         lead=lead(claims),
-        rule=RULE.format(least=LEAST, delta=plan["matched"]["delta"]) + ("" if len(draws) >= LEAST else few(draws)),
-        claims=[_shown_claim(claim) for claim in claims],
-        numbers_say="ε_c, errors and λ: median (5% to 95%) over seeds, by the paper's own procedure, preset `paper`. "
-        "“Proved” and “cells” come from our own test at δ = 0: ε is at least this, proved over all events; and at most "
-        "this over unions of our cells, which says nothing of other events. * not printed, assumed by us; † used to "
-        "calibrate, so no prediction.",
+        rule=rule,
+        claims=[shown_claim(claim) for claim in claims],
+        numbers_say=LEGEND,
         numbers=numbers_table(rows),
         finer=finer_table(lines),
         groups=[
@@ -77,7 +79,7 @@ def publish(place: Path, plan: Mapping[str, Any], amount: Mapping[str, Any], tun
         ],
         cannot=cannot_be(),
         differ=where_ours_differ(rows, draws, tuned),
-        again="dpverify reproduce" + (" --quick" if amount == plan["quick"] else ""),
+        again=command,
         how=how(tuned, facts, amount),
         versions=", ".join(f"{name} {value}" for name, value in versions().items()),
     )
@@ -128,118 +130,6 @@ def how(tuned: Mapping[str, Any], facts: Mapping[str, Any], amount: Mapping[str,
         f"Each draw: {amount['draw']['select_runs']} selection and {amount['draw']['test_runs']} test runs a side and "
         "parameter; epsilon there is an estimate on the partition, interpolated along the parameter.",
     ]
-
-
-# Tables.
-
-
-def _range(found: Mapping[str, float], digits: int = 3) -> str:
-    low, middle, high = (f"{found[key]:.{digits}g}".removeprefix("0") or "0" for key in ("low", "median", "high"))
-    return middle if low == high else f"{middle} ({low}–{high})"
-
-
-def _printed(row: Mapping[str, Any], key: str) -> str:
-    if key not in row:
-        return "–"
-    return "all rejected" if row[key] == math.inf else f"{row[key]:.6g}".removeprefix("0")
-
-
-def numbers_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    columns = ["set-up", "mechanism", "ε_c printed", "ε_c ours", "proved ≥", "cells ≤", "error printed", "error ours"]
-    columns += ["λ printed", "λ ours"]
-    body = []
-    for row in rows:
-        star = "*" if "assumed" in row else ""
-        law = f", {row['law']}" if row["law"] else ""
-        dagger = "†" if used_up(row) else ""
-        body.append(
-            [
-                row["setup"],
-                f"{row['mechanism']}{law}, {row['parameter']}{star}",
-                _printed(row, "epsilon_c"),
-                _range(row["our_epsilon_c"]),
-                "–" if row["proved"] is None else at_least(row["proved"]),
-                "–" if row["bounded"] is None else ("∞" if math.isinf(row["bounded"]) else at_most(row["bounded"])),
-                _printed(row, "error"),
-                _range(row["our_error"]) + dagger,
-                _printed(row, "lambda"),
-                _range(row["our_lambda"]),
-            ]
-        )
-        if "error_adjacent" in row:
-            adjacent = ["", "error under the adjacent data", "", "", "", "", _printed(row, "error_adjacent")]
-            body.append([*adjacent, _range(row["our_error_adjacent"]), "", ""])
-    return {"caption": "Text and tables of section V", "columns": columns, "rows": body}
-
-
-def finer_table(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    promise = printed()["theory"]["epsilon"]
-    body = [
-        [
-            f"{row['r']}",
-            row["law"],
-            _printed(row, "epsilon_c"),
-            _range(row["our_epsilon_c"]),
-            f"{row['worst_outside']:.0%}",
-            f"{promise:g}",
-        ]
-        for row in lines
-    ]
-    columns = ["r", "law", "ε_c printed", "ε_c ours", "worst event is R̄", "sufficient, by the theorem"]
-    return {"caption": "Finer grids: Q2, s 0.8, T 7", "columns": columns, "rows": body}
-
-
-def markdown(table: Mapping[str, Any]) -> str:
-    """A table for a page of Markdown."""
-    lines = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
-
-
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in row.items():
-        flat |= {f"{key}.{name}": part for name, part in value.items()} if isinstance(value, dict) else {key: value}
-    return flat
-
-
-def _size(one: Comparison, value: float) -> str:
-    if one.unit == "difference":
-        return f"{value:.3g}"
-    return "infinity" if value > 700 else f"{math.exp(value):.3g}"
-
-
-def _shown_claim(claim: Claim) -> dict[str, Any]:
-    rows = [
-        [
-            one.what,
-            _size(one, one.median),
-            f"{_size(one, one.interval[0])} to {_size(one, one.interval[1])}",
-            one.draws,
-            one.answer if one.decides else f"{one.answer} (does not decide)",
-        ]
-        for one in claim.comparisons
-    ]
-    columns = ["what is compared", "median", "95% interval", "draws", "answer"]
-    style = BADGE.get(claim.answer, "MEASURED")
-    return {"text": claim.text, "answer": claim.answer, "style": style, "caption": "", "columns": columns, "rows": rows}
-
-
-def _plain(claim: Claim) -> dict[str, Any]:
-    lines = [
-        {
-            "claim": claim.name,
-            "what": one.what,
-            "median": one.median,
-            "low": one.interval[0],
-            "high": one.interval[1],
-            "unit": "logarithm of a ratio" if one.unit == "ratio" else one.unit,
-            "draws": one.draws,
-            "answer": one.answer,
-            "decides": one.decides,
-        }
-        for one in claim.comparisons
-    ]
-    return {"claim": claim.name, "text": claim.text, "answer": claim.answer, "comparisons": lines}
 
 
 # Figures, in the order of the page.
