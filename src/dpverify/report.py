@@ -116,7 +116,8 @@ class Report:
     def against(self, epsilon: float | None, delta: float = 0.0) -> Report:
         """Another claim on the same counts: the event was frozen before the test runs, so no new runs are owed.
 
-        At one delta that holds for all epsilons together; for a delta that is chosen after a look there is `profile`.
+        Delta is part of the claim and 0 unless given: `report.against(1.3, 0.01)`. At one delta that holds for all
+        epsilons together; for a delta that is chosen after a look there is `profile`.
         """
         return dataclasses.replace(
             self, **answers(self.witness, self.on_partition, self.paper.eta, self.settings, epsilon, delta)
