@@ -166,7 +166,7 @@ class Commands:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 try:
                     status = cli.main(words)
-                except SystemExit as stop:  # argparse: usage, help, version
+                except SystemExit as stop:  # argparse: mistakes, help, version
                     status = stop.code
         finally:
             vars(cli).update(kept)
@@ -176,6 +176,6 @@ class Commands:
         if "Traceback" in said or status not in (0, 1, 2, 3):
             raise Broken(f"status {status}: {said}")
         if status == 2:
-            if not said.startswith("usage:") and said.count("\n") != 1:
+            if said.count("\n") != 1:
                 raise Broken(f"not one line: {said}")
             raise InputError("refused")
