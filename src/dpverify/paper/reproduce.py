@@ -149,10 +149,13 @@ def keep_medians(study: Study) -> None:
 
 
 def run_draw(place: Path, number: int, amount: Mapping[str, Any], tuned: Mapping[str, float]) -> float:
+    import jax
+
     from dpverify.paper.draws import measure
 
     before = time.process_time()
     found = measure(number, planned(), amount, tuned)
+    jax.clear_caches()  # every draw compiles estimators of its own
     spent = time.process_time() - before
     _keep(place / "draws" / f"{number:03d}.json", {**found, "seconds": spent})
     return spent
