@@ -88,7 +88,7 @@ def changes(node: ast.AST) -> Iterator[Callable[[], None]]:
         case ast.Attribute(attr=name) if name in TWIN:
             yield put("attr", TWIN[name])
     for field in ("body", "orelse"):
-        lines = getattr(node, field, None)
+        lines = getattr(node, field, ())
         for i, line in enumerate(lines if isinstance(lines, list) else ()):
             if isinstance(line, (ast.Raise, ast.Expr, ast.AugAssign)) and not is_text(line):
                 yield put(field, [*lines[:i], ast.Pass(), *lines[i + 1 :]])

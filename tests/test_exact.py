@@ -110,6 +110,18 @@ def test_the_sweep_goes_on_past_its_end():
     assert steps == pytest.approx(round(steps), abs=1e-9)
 
 
+def test_the_sweep_climbs_by_one_step_through_its_end(monkeypatch):
+    asked = []
+
+    def answer(c1, c2, runs, epsilon, rng):
+        asked.append(epsilon)
+        return float(len(asked) == 100), 1.0
+
+    monkeypatch.setattr(exact, "p_values", answer)
+    assert dpv.critical_epsilon(27, 12, 1000, rng=np.random.default_rng(0)) == asked[-1]
+    np.testing.assert_allclose(asked, 0.001 + np.arange(100) * 1.499 / 79)
+
+
 def test_critical_epsilon_is_deterministic_and_symmetric_by_default():
     value = dpv.critical_epsilon(27, 12, 1000)
     assert value == dpv.critical_epsilon(12, 27, 1000)
