@@ -216,6 +216,7 @@ def test_a_short_run_says_nothing():
 
 
 def test_the_bar_runs_on_a_terminal(monkeypatch):
+    pytest.importorskip("rich")
     clock = iter(np.arange(0, 1000, 0.4))
     stream = io.StringIO()
     stream.isatty = lambda: True

@@ -332,7 +332,8 @@ def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch):
 
 
 def in_a_child(code, *arguments):
-    start = "import os, resource, sys, warnings\nimport dpverify as dpv\nfrom mechanisms import ONE, ZERO, laplace\n"
+    start = "import os, resource, sys, warnings, zipfile\nimport dpverify as dpv\n"
+    start += "from mechanisms import ONE, ZERO, laplace\n"
     path = os.pathsep.join([str(Path(dpv.__file__).parent.parent), str(Path(__file__).parent)])
     done = subprocess.run(
         [sys.executable, "-c", start + textwrap.dedent(code), *arguments],
