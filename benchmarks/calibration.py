@@ -264,7 +264,8 @@ def spaced(number: int) -> str:
 def seen(lines: list[dict]) -> str:
     """The part of the page that is measured."""
     found, seeds = rates(lines), max(line["seeds"] for line in lines)
-    fewer = sum(line["seeds"] < seeds for line in lines)
+    least = min(line["seeds"] for line in lines)
+    each = f"{seeds} seeds each" if least == seeds else f"{least} to {seeds} seeds"
     worst = max(found, key=lambda rate: rate.missed / rate.limit)
     over = sum(rate.too_high for rate in found)
     where = Setting(*worst.line["setting"])
@@ -277,15 +278,14 @@ def seen(lines: list[dict]) -> str:
     return "\n\n".join(
         [
             "## What was seen",
-            f"Version {dpv.__version__}: {spaced(total)} verifications, {len(lines)} settings, {seeds} seeds each"
-            + (f" ({fewer} settings fewer), " if fewer else ", ")
-            + f"{len(found)} rates. "
+            f"Version {dpv.__version__}: {spaced(total)} verifications, {len(lines)} settings of {each}, "
+            f"{len(found)} rates. "
             + (f"**{over} of them exceed their limit** (bold). " if over else "**None of them exceeds its limit.** ")
             + f"Nearest to it comes `{worst.statement}` of *{where.mechanism}*, *{where.choice}*, "
             f"at alpha {where.alpha:g}: {percent(worst.missed / worst.line['seeds'])}% where the level is "
             f"{percent(worst.level)}% and the limit {percent(worst.limit / worst.line['seeds'])}%.",
             "![Rates as a share of their limit, and how much is proved](figures/calibration.png)",
-            "Levels and limits, in per cent:",
+            f"Levels and limits, in per cent; limits for {seeds} seeds:",
             table(["", *(f"alpha {alpha:g}" for alpha in ALPHAS)], rows),
             "Every setting; rates in per cent:",
             table(
