@@ -76,6 +76,11 @@ pythons:  ## the tests on every Python from 3.11 that is here
 		else echo "python$$version is not on this machine: skipped"; fi; \
 	done
 
+reproduced: $(VENV)/estimation.stamp  ## the source paper run again, under an hour; goes on; docs/reproduced
+	$(BIN)/dpverify reproduce --out build/reproduced
+	cp build/reproduced/table.md docs/reproduced/README.md
+	cp build/reproduced/figures/beside-0.png build/reproduced/figures/map-1.png docs/reproduced/figures
+
 docs: $(VENV)/docs.stamp  ## the documentation, into site/; opens from disk
 	$(BIN)/python docs/site/build.py
 
