@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all coverage check bench calibration docs fuzz pins lowest pythons clean
+.PHONY: demo test test-all coverage check bench calibration reproduced docs fuzz pins lowest pythons clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
