@@ -237,7 +237,7 @@ def draw(lines: list[dict], path: Path) -> None:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.3g}"
+    return f"{round(100 * share, 2):g}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -285,6 +285,8 @@ def seen(lines: list[dict]) -> str:
             f"at alpha {where.alpha:g}: {percent(worst.missed / worst.line['seeds'])}% where the level is "
             f"{percent(worst.level)}% and the limit {percent(worst.limit / worst.line['seeds'])}%.",
             "![Rates as a share of their limit, and how much is proved](figures/calibration.png)",
+            "*Left: a dot is a setting; 1 is the limit, the short lines are the levels. Right: the same colours; these are "
+            "small verifications.*",
             f"Levels and limits, in per cent; limits for {seeds} seeds:",
             table(["", *(f"alpha {alpha:g}" for alpha in ALPHAS)], rows),
             "Every setting; rates in per cent:",
