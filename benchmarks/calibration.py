@@ -285,8 +285,8 @@ def seen(lines: list[dict]) -> str:
             f"at alpha {where.alpha:g}: {percent(worst.missed / worst.line['seeds'])}% where the level is "
             f"{percent(worst.level)}% and the limit {percent(worst.limit / worst.line['seeds'])}%.",
             "![Rates as a share of their limit, and how much is proved](figures/calibration.png)",
-            "*Left: a dot is a setting; 1 is the limit, the short lines are the levels. Right: the same colours; these are "
-            "small verifications.*",
+            "*Left: a dot is a setting; 1 is the limit, the short lines are the levels. "
+            "Right: the same colours; these are small verifications.*",
             f"Levels and limits, in per cent; limits for {seeds} seeds:",
             table(["", *(f"alpha {alpha:g}" for alpha in ALPHAS)], rows),
             "Every setting; rates in per cent:",
