@@ -98,6 +98,8 @@ def draw_figure(found, folder):
         axis.plot(x, y, "o-", color="#3b6ea5")
         axis.axhline(1, color="0.6", lw=1, ls="--")
         axis.set(xscale="log", xlabel=title, ylim=(0, None))
+        axis.set_xticks(x, [f"{one:.0e}".replace("e+0", "e") if one > 100 else f"{one}" for one in x])
+        axis.minorticks_off()
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("verify / draw")
     figure.suptitle("The cost of a verification, in units of drawing its samples (Gaussian noise, NumPy, one core)")
