@@ -10,8 +10,7 @@ from pages import PAGES, PROJECT, blocks, python, run, same, shown
 ELSEWHERE = {"adapters", "studies", "index"}  # test_recipes.py, test_studies_page.py; the last is the README's
 WITH_EXAMPLES = [page for page in PAGES if python(page) and page.stem not in ELSEWHERE]
 README = PROJECT / "README.md"
-GENERATED = {"reference.md", "examples.md"}  # by docs/site; and pages that measurements write, where they were not made
-MEASURED = {"reproduce.md", "reproduced/README.md", "benchmarks.md"}
+GENERATED = {"reference.md", "examples.md"}  # by docs/site
 
 
 @pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -50,4 +49,4 @@ def test_every_example_is_run_or_says_why_not(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
-        assert (page.parent / target).exists() or target in GENERATED | MEASURED, target
+        assert (page.parent / target).exists() or target in GENERATED, target
