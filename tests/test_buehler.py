@@ -278,6 +278,7 @@ def test_blocks_of_counts_cost_little_and_err_on_the_safe_side(m, c1, c2, monkey
     blocked = epsilon_lower_bound(c1, c2, m)
     monkeypatch.setattr(buehler, "_BLOCKS", 10**6)
     buehler._bound.cache_clear()
+    buehler._region.cache_clear()
     scale = buehler._region(c1, c2, (m, m), ALPHA, None, 0.0).scale
     assert 0.0 < epsilon_lower_bound(c1, c2, m) - blocked < 0.002 * scale
 

@@ -186,8 +186,8 @@ def test_a_file_made_to_harm_shows_its_text(tmp_path):
     assert Reader(text).text.count(EVIL) >= 7
     document["result"]["picture"]["first"] = EVIL
     (tmp_path / "report.json").write_text(json.dumps(document))
-    with pytest.raises(dpv.InputError, match="picture: found what can't be drawn"):
-        page(Report.from_json(tmp_path / "report.json"))
+    with pytest.raises(dpv.InputError, match="picture: not what a verification comes to"):
+        Report.from_json(tmp_path / "report.json")
 
 
 def test_what_is_proved_and_what_is_bounded_are_no_interval():
