@@ -69,7 +69,7 @@ def test_the_same_in_numpy_in_jax_and_after_json(score):
     assert codes.max() < levels.size
     with wide():
         device = jnp.asarray(fresh)
-    assert (codes_of(levels, device) != codes).sum() <= levels.edges.size  # a run on each edge: it may round over it
+    assert (codes_of(levels, device) != codes).mean() < 1e-3  # a value on an edge may round to the other side
     back = serial.from_plain(json.loads(json.dumps(serial.to_plain(levels))), KINDS)
     np.testing.assert_array_equal(back.codes(fresh), codes)
 
