@@ -132,6 +132,11 @@ STUDIES = {
     "a number beyond floats": ("seed = 3", f"alpha = {'9' * 400}"),
     "a name that no file has": ('"a.txt"', f'"{"x" * 300}.txt"'),
     "deeper than the stack": ("[1.0, 2]", "[" * 3000),
+    "a module without end": ('"fuzzed:laplace"', f'"{"x" * 4000}:laplace"'),
+    "a file without end": ('"fuzzed.py:pair"', f'"{"x" * 4000}.py:pair"'),
+    "a name without end": ('"fuzzed.py:pair"', f'"fuzzed.py:{"x" * 4000}"'),
+    "what can not be called, without end": ('"fuzzed.py:make()"', f'"fuzzed.py:{"x" * 4000}("'),
+    "data without end": ('"b.csv"', f'"{"x" * 4000}.csv"'),
     "parameters without end": ("scale = [0.5, 1.0, 2.0]", "\n".join(f"p{i} = [1, 2, 3, 4]" for i in range(12))),
 }
 
@@ -150,6 +155,7 @@ COMMANDS = {
     "a number beyond floats": (["--set", f"alpha={'9' * 400}"], None),
     "deeper than the stack": (["--set", f"alpha={'(' * 500}"], None),
     "a name that no file has": (["--first", f"{'x' * 300}.txt"], None),
+    "a place that no file has": (["--js", "\0.txt"], None),
     "data deeper than the stack": (["--first", "c.json"], ("c.json", b"[" * 100_000)),
     "an archive as an array": (["--first", "d.npy"], ("d.npy", page({}))),
     "half an array": (["--first", "d.npy"], ("d.npy", b"\x93NUMPY\x01\x00v\x00{'descr'")),
@@ -163,3 +169,11 @@ def test_commands_that_broke_it(name, tmp_path):
     words = ["verify", "fuzzed:laplace", "--first", "a.txt", "--second", "b.csv", *more]
     with watching(tmp_path):
         assert attempt(reader, (words, spoilt), tmp_path) == "InputError"
+
+
+@pytest.mark.parametrize("mechanism", ["fu\0zzed.py:make()", "fu\0zzed:make", "\0.py:x", f"{'x' * 5000}.py:x"])
+def test_mechanisms_that_no_file_or_module_can_hold(mechanism, tmp_path):
+    reader = READERS["command"](tmp_path)
+    words = ["verify", mechanism, "--first", "a.txt", "--second", "b.csv"]
+    with watching(tmp_path):
+        assert attempt(reader, (words, None), tmp_path) == "InputError"

@@ -395,6 +395,12 @@ def test_a_folder_that_can_be_read_only():
     assert "Permission denied; expected a folder that can be read and written" in refusal
 
 
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
+def test_a_folder_that_can_not_be(name):
+    with pytest.raises(dpv.FolderError, match="expected a folder that can be read and written"), open_store(name):
+        pass
+
+
 def test_half_a_file_is_never_read(folder):
     """A kill while a file is written leaves the old one in place, and a stump that the next saving replaces."""
     (folder / "test-1.npz.new").write_bytes((folder / "test-1.npz").read_bytes()[:100])

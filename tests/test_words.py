@@ -6,7 +6,7 @@ import pytest
 import dpverify as dpv
 from dpverify import serial
 from dpverify.partition import FIRST, NONFINITE, OUTSIDE, make_partition
-from dpverify.scores import Features, Levels, Piecewise, Quadratic
+from dpverify.scores import CellScore, Features, Levels, Linear, Piecewise, Quadratic
 from dpverify.selection import Event
 from dpverify.words import PIECES, describe
 
@@ -35,6 +35,15 @@ def test_scores_in_words():
         (piecewise, "a piecewise linear score of 2 coordinates (most on x[1], x[0]) > 1"),
     ):
         assert describe(Event(Levels(score, np.array([1.0])), np.array([1]), 0), runs) == said
+
+
+def test_slices_in_words():
+    score = CellScore(Levels(Linear(np.array([1.0, 3.0])), np.arange(4.0)), np.arange(5), np.arange(5.0), np.zeros(()))
+    for edge, said in ((2.5, "a union of 2"), (3.5, "one")):
+        event = Event(Levels(score, np.array([edge])), np.array([1]), 0)
+        assert describe(event, np.zeros((3, 1, 2))) == (
+            f"{said} of the 5 level sets of a linear score of 2 coordinates (most on x[1], x[0])"
+        )
 
 
 def test_what_is_no_plain_data_is_refused():

@@ -13,6 +13,7 @@ import functools
 import logging
 import os
 import shlex
+import stat
 import sys
 import tempfile
 import traceback
@@ -143,10 +144,15 @@ def check_places(json: str | None, html: str | None) -> None:
 
 
 def _try_place(path: str) -> None:
-    if os.path.isdir(path):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not os.path.exists(path):  # what exists may be a pipe, which nobody opens twice
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
         tempfile.TemporaryFile(dir=os.path.dirname(path) or os.curdir).close()
+    except ValueError as problem:  # no file can have this name
+        raise OSError(str(problem)) from None
+    else:  # it may be a pipe, which nobody opens twice
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
 def write(writer: Callable[[str], None], path: str) -> None:

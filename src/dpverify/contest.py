@@ -23,6 +23,7 @@ from dpverify.learning import (
     make_binning,
     make_pattern_binning,
     moment_scores,
+    monotone_ratio,
     pattern_score,
     piecewise_score,
 )
@@ -30,7 +31,7 @@ from dpverify.partition import Edges, Partition, equal_mass, find_atoms, with_ce
 from dpverify.progress import Progress
 from dpverify.region import Region
 from dpverify.sampling import Cells, Measure, Meter, Source, Workers, collect, collect_samples
-from dpverify.scores import Features, Levels, Score, UserScore
+from dpverify.scores import CellScore, Features, Levels, Score, UserScore
 from dpverify.selection import (
     Aim,
     Event,
@@ -66,6 +67,7 @@ A_LEAF = 25  # training runs at least
 A_JOINT_CELL = 20  # training runs at least, on average, where all coordinates are binned at once
 SPLITS = 1 << 15  # runs that place the medians of equal-mass cells
 LEAVES = 256
+SLICES = 64  # level sets of a score that stand in for boxes
 FEW = 256  # patterns of discrete values that need no score but their own ratios
 GLANCE = 1 << 14  # runs that tell whether all values repeat
 
@@ -238,14 +240,15 @@ def train(
     pattern = None
     scores: list[Score] = []
     partitions, enough = candidate_partitions(contest, seen) if given is None else ([], False)
-    if events in ("auto", "score") and contest.settings.nonfinite == "error" and not enough:
+    sliced = events == "union" and given is None and both.shape[1] > 1
+    if (events in ("auto", "score") or sliced) and contest.settings.nonfinite == "error" and not enough:
         new = innovations(*flats)
         scores = moment_scores(new, *flats)
         if both.shape[1] == 1 or any(map(len, atoms)):
             binnings.append(make_binning(seen.plain, both, atoms))
         if both.shape[1] > 1 and not all(map(len, atoms)):
             binnings.append(make_binning(new, both, atoms))
-        pattern = make_pattern_binning(both, atoms)
+        pattern = None if sliced else make_pattern_binning(both, atoms)
     mine = [given] if given is not None and events != "score" else []
     meters = (*binnings, *filter(None, [pattern]), *(Cells(p) for p in mine + partitions))
     parts = [[meter.measure(x) for meter in meters] for x in samples]
@@ -255,17 +258,29 @@ def train(
     pairs = list(zip(*parts, strict=True))
     for binning, tables in zip(binnings, pairs, strict=False):
         scores += additive_scores(binning, *tables)
-        if both.shape[1] > 1 and contest.effort.costly:  # on one coordinate counting alone is as good, and faster
+        # On one coordinate counting alone is as good as a joint fit, and faster.
+        if both.shape[1] > 1 and contest.effort.costly and not sliced:
             scores.append(piecewise_score(binning.features, *flats))
     rest = pairs[len(binnings) :]
     if pattern is not None:
         scores.append(pattern_score(pattern, *rest.pop(0)))
+    if sliced:
+        slices = contest.settings.resolution or SLICES
+        scores = [sliced_score(score, samples, slices) for score in scores]
     trained = None
     if mine:
         one, two = rest.pop(0)
         trained = SelectionCounts(one, two, contest.runs["train"])
     scores += [cell_score(p, *pair) for p, pair in zip(partitions, rest, strict=True)]
     return trained, scores
+
+
+def sliced_score(score: Score, samples: list[np.ndarray], slices: int) -> CellScore:
+    """The level sets of a score as cells, by their ratio of counts, which rises with the score: boxes are blunt."""
+    levels = Levels(score, fine_edges(np.concatenate([score_values(score, x) for x in samples]), slices))
+    codes = np.arange(levels.size)
+    c1, c2 = (count(levels, x).of(codes) for x in samples)
+    return CellScore(levels, codes, monotone_ratio(c1, c2), np.zeros(()))
 
 
 def candidate_partitions(contest: Contest, seen: Seen) -> tuple[list[Partition], bool]:

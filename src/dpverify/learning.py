@@ -124,7 +124,7 @@ def additive_scores(binning: Binning, table1: np.ndarray, table2: np.ndarray) ->
         for bins in (2, 8, 32, 64, 512)
         if bins <= finest
     ]
-    steps.append(np.stack([_monotone_ratio(c1, c2) for c1, c2 in zip(table1, table2, strict=True)]))
+    steps.append(np.stack([monotone_ratio(c1, c2) for c1, c2 in zip(table1, table2, strict=True)]))
     scores: list[Score] = []
     for at, heights in enumerate(steps):
         if any(np.array_equal(heights, earlier) for earlier in steps[:at]):
@@ -135,7 +135,7 @@ def additive_scores(binning: Binning, table1: np.ndarray, table2: np.ndarray) ->
     return scores
 
 
-def _monotone_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
+def monotone_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
     """The rising or the falling log-ratio nearest to the counts', or a constant where neither is worth its noise."""
     weight = (c1 + 0.5) * (c2 + 0.5) / (c1 + c2 + 1)  # one over the variance of the log-ratio
     ratio = np.log((c1 + 0.5) / (c2 + 0.5))
@@ -204,7 +204,7 @@ def pattern_score(binning: PatternBinning, table1: np.ndarray, table2: np.ndarra
     offsets[-1] *= min(seen1[-1], seen2[-1]) > 1  # nothing is known of what was never seen
     steps = np.zeros_like(score.steps)
     for row, bins in enumerate(np.isfinite(score.edges).sum(1) + 1):
-        fit = _monotone_ratio(table1[row, :bins], table2[row, :bins])
+        fit = monotone_ratio(table1[row, :bins], table2[row, :bins])
         steps[row] = np.pad(fit, (0, steps.shape[1] - bins), mode="edge")
     varied = np.flatnonzero(np.ptp(steps, axis=1) > 0)
     steps = steps[varied] - offsets[score.rows[varied]][:, None]

@@ -22,24 +22,25 @@ def load_object(text: str, base: Path | None = None, what: str = "mechanism") ->
     target, call = (text[:-2], True) if text.endswith("()") else (text, False)
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name.isidentifier():
-        raise InputError(f"{what}: found {text!r}; expected module:name or path/file.py:name, with () to call it first")
-    base = base or Path.cwd()
+        found = one_line(repr(text))
+        raise InputError(f"{what}: found {found}; expected module:name or path/file.py:name, with () to call it first")
+    base, shown, short = base or Path.cwd(), one_line(place), one_line(name)
     if place.endswith(".py"):
+        if not is_file(base / place):
+            raise InputError(f"{what}: no file {shown}; expected a Python file that defines {short}")
         path = (base / place).resolve()
-        if not is_file(path):
-            raise InputError(f"{what}: no file {place}; expected a Python file that defines {name}")
         folder, module = str(path.parent), path.stem
     else:
         path, folder, module = None, str(base), place
     if folder not in sys.path:
         sys.path.insert(0, folder)  # spawned workers get sys.path too, so they import the same file
-    found = user_code(f"{what}: importing {place}", lambda: importlib.import_module(module))
+    found = user_code(f"{what}: importing {shown}", lambda: importlib.import_module(module))
     if path is not None and Path(getattr(found, "__file__", None) or "").resolve() != path:
-        raise InputError(f"{what}: {place} hides behind another module called {module}; rename the file")
+        raise InputError(f"{what}: {shown} hides behind another module called {module}; rename the file")
     if not hasattr(found, name):
-        raise InputError(f"{what}: {place} has no {name}; expected one of its functions or objects")
+        raise InputError(f"{what}: {shown} has no {short}; expected one of its functions or objects")
     known = getattr(found, name)
-    return user_code(f"{what}: calling {name}()", known) if call else known
+    return user_code(f"{what}: calling {short}()", known) if call else known
 
 
 def user_code(doing: str, function: Callable[[], Any]) -> Any:
@@ -47,7 +48,7 @@ def user_code(doing: str, function: Callable[[], Any]) -> Any:
     try:
         return function()
     except (Exception, SystemExit) as problem:
-        what = f"{type(problem).__name__}: {problem}{raised_at(problem)}"
+        what = f"{type(problem).__name__}: {one_line(problem)}{raised_at(problem)}"
         raise InputError(f"{doing} failed ({what})") from problem
 
 
@@ -61,7 +62,7 @@ def is_file(path: Path) -> bool:
 
 def load_data(text: str, base: Path | None = None) -> Any:
     """.npy (never a pickle), .csv, .txt or .json; paths as seen from `base`."""
-    path = (base or Path()) / text
+    path, text = (base or Path()) / text, one_line(text)
     readers: dict[str, Callable[[Path], Any]] = {
         ".npy": lambda p: np.lib.format.read_array(io.BytesIO(p.read_bytes()), allow_pickle=False),
         ".csv": lambda p: np.loadtxt(p, delimiter=",", ndmin=1),

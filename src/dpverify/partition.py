@@ -121,7 +121,9 @@ class Tree(NamedTuple):
     def box(self, leaf: int, coordinates: int) -> tuple[np.ndarray, np.ndarray]:
         low, high = np.full(coordinates, -np.inf), np.full(coordinates, np.inf)
         node = int(np.flatnonzero(self.leaf == leaf)[0])
-        while node:
+        for _ in range(min(int(self.depth), len(self.leaf))):
+            if node == 0:
+                break
             parent = int(
                 np.flatnonzero((self.left == node) | (self.right == node) & (np.arange(len(self.left)) != node))[0]
             )
@@ -160,7 +162,7 @@ class Partition(NamedTuple):
         return inside + 1 + int(self.nonfinite)
 
     def codes(self, x: Any) -> Any:
-        """The cell of every run of (runs, K, d), as 64-bit integers; NumPy or JAX alike."""
+        """The cell of every run of (runs, K, d), flat or not, as 64-bit integers; NumPy or JAX alike."""
         with np.errstate(over="ignore", invalid="ignore"):  # far outside the region anything may overflow
             return self._codes(x)
 
@@ -171,7 +173,7 @@ class Partition(NamedTuple):
         if xp is not np or self.nonfinite:
             finite = xp.isfinite(flat).all(-1)
             clean = xp.where(finite[:, None], flat, 0.0)
-        inside = self.region.contains(clean.reshape(x.shape))
+        inside = self.region.contains(clean.reshape(-1, *self.region.centre.shape))
         codes = FIRST + self.cells.index(clean)
         if self.atoms is not None:
             codes = codes + self.atoms.index(clean)

@@ -128,14 +128,14 @@ class Patterned(NamedTuple):
 class CellScore(NamedTuple):
     """A number for each cell of a partition that was seen often enough; `other` for the rest."""
 
-    partition: Partition
+    partition: Partition | Levels
     cells: np.ndarray  # sorted codes
     numbers: np.ndarray
     other: np.ndarray  # ()
 
-    def values(self, x: Any) -> Any:
-        xp = namespace(x)
-        codes = self.partition.codes(x.reshape(x.shape[0], *self.partition.region.centre.shape))
+    def values(self, flat: Any) -> Any:
+        xp = namespace(flat)
+        codes = self.partition.codes(flat)
         at = xp.clip(xp.searchsorted(self.cells, codes), 0, self.cells.shape[0] - 1)
         return xp.where(self.cells[at] == codes, self.numbers[at], self.other)
 
@@ -170,7 +170,8 @@ def parameters(score: Score) -> int:
     if isinstance(score, Patterned):
         return score.patterns.size + int((score.steps[:, 1:] != score.steps[:, :-1]).sum())
     if isinstance(score, CellScore):
-        return score.cells.size
+        deeper = parameters(score.partition.score) if isinstance(score.partition, Levels) else 0
+        return score.cells.size + deeper
     if isinstance(score, UserScore):
         return 0
     return score.weights.size if isinstance(score, Linear) else score.weights.size + score.matrix.size

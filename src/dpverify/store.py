@@ -218,7 +218,7 @@ def open_store(folder: str | os.PathLike[str] | None) -> Iterator[Store]:
             if others:
                 raise FolderError(f"{path}: found {others[0]}, no folder of dpverify; expected a new or an empty one")
         lock = (path / LOCK).open("a")
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # no folder can have a zero in its name
         raise _unusable(path, problem) from None
     with lock:
         if fcntl is not None:
@@ -269,5 +269,6 @@ def _damaged(path: Path, why: str) -> FolderError:
     return FolderError(f"{path}: damaged ({why}); remove this file, and its part is drawn again")
 
 
-def _unusable(path: Path, problem: OSError) -> FolderError:
-    return FolderError(f"{path}: {problem.strerror or problem}; expected a folder that can be read and written")
+def _unusable(path: Path, problem: Exception) -> FolderError:
+    why = getattr(problem, "strerror", None) or problem
+    return FolderError(f"{path}: {why}; expected a folder that can be read and written")

@@ -83,7 +83,10 @@ def describe(event: Event, examples: np.ndarray) -> str:
     return _cells(event.partition, event.codes, examples)
 
 
-def _cells(partition: Partition, codes: np.ndarray, examples: np.ndarray) -> str:
+def _cells(partition: Partition | Levels, codes: np.ndarray, examples: np.ndarray) -> str:
+    if isinstance(partition, Levels):
+        number = "one" if codes.size == 1 else f"a union of {codes.size}"
+        return f"{number} of the {partition.number} level sets of {_score(partition.score, examples)}"
     if codes.size == 1:
         return _cell(partition, int(codes[0]), examples)
     if partition.region.centre.size == 1 and partition.size != HASHED:
@@ -112,16 +115,19 @@ def _levels(event: Event, levels: Levels, examples: np.ndarray) -> str:
         return _joined(pieces, names[int(score.coordinates[0])])
     if isinstance(score, UserScore):
         return f"the given score {'>' if above else '<='} {figure(float(threshold))}"
+    return f"{_score(score, examples)} {'>' if above else '<='} {figure(float(threshold))}"
+
+
+def _score(score: Score, examples: np.ndarray) -> str:
+    """What kind of score it is, and of which coordinates."""
     kinds = {
-        Linear: "linear",
-        Quadratic: "quadratic",
-        Additive: "additive",
-        Piecewise: "piecewise linear",
-        Patterned: "pattern by pattern",
+        Linear: "a linear",
+        Quadratic: "a quadratic",
+        Additive: "an additive",
+        Piecewise: "a piecewise linear",
+        Patterned: "a pattern by pattern",
     }
-    kind = kinds[type(score)]
-    article = "an" if kind == "additive" else "a"
-    return f"{article} {kind} score of {_mostly(score, names)} {'>' if above else '<='} {figure(float(threshold))}"
+    return f"{kinds[type(score)]} score of {_mostly(score, coordinate_names(*examples.shape[1:]))}"
 
 
 def _mostly(score: Score, names: list[str]) -> str:

@@ -17,12 +17,13 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
+from dpverify import cli
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped
 from fuzz.people import Commands, Studies
 from fuzz.readers import Broken, Folders, Programs, Reports
 
 CLEAN = (InputError, FolderError, MechanismError, Stopped)
-SECONDS = 10  # for one input: more is a hang
+SECONDS = 10  # for one input: more is a hang, and it is told twice, since a process that was stopped hears it once
 ALL = 1_000_000
 SHOWN = 5  # of what broke a reader
 MEMORY = "/dev/shm"  # a million small files are no work for a disk
@@ -49,7 +50,7 @@ class Watch:
     """Sees what a reader does to the world, from Python's own audit events."""
 
     def __init__(self):
-        self.folder, self.seen = None, []
+        self.folder, self.seen, self.alarms = None, [], 0
         sys.addaudithook(self._hear)
 
     def _hear(self, event, arguments):
@@ -81,17 +82,21 @@ def watching(place):
     """In the folder, with a watch over it and an alarm set."""
     if not _watches:
         _watches.append(Watch())
-    before, path = os.getcwd(), [*sys.path]
+    before, path, watch = os.getcwd(), [*sys.path], _watches[0]
 
     def late(*_):
-        raise Hang
+        watch.alarms += 1
+        if watch.alarms > 1:
+            raise Hang
 
     old = signal.signal(signal.SIGALRM, late)
+    cli.parser.cache_clear()  # a parser keeps what it names: the command itself before, stand-ins after
     os.chdir(place)
     try:
         yield
     finally:
         os.chdir(before)
+        cli.parser.cache_clear()
         sys.path[:] = path
         sys.modules.pop("fuzzed", None)
         signal.signal(signal.SIGALRM, old)
@@ -113,8 +118,9 @@ def fuzz(name, inputs, seed, place):
 def attempt(reader, example, place):
     """One input: "taken", or the name of the clean error; anything else is raised, with the input."""
     watch = _watches[0]
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
     watch.seen.clear()
+    watch.alarms = 0
+    signal.setitimer(signal.ITIMER_REAL, SECONDS / 2, SECONDS / 2)
     watch.folder = os.path.realpath(place)
     try:
         reader.read(example)
