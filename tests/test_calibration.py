@@ -31,6 +31,7 @@ def test_an_ended_run_goes_on_to_the_same_lines_and_a_page(tmp_path, monkeypatch
     assert [line | {"seconds": 0} for line in lines] == [line | {"seconds": 0} for line in again]
     assert [line["controls"] for line in lines] == [0, 0, 2]  # of what tells nothing there is no less noisy kind
     assert "false alarm" not in lines[1]["missed"]
+    assert all(set(line["missed"]) <= set(c.STATEMENTS) for line in lines)
     assert "all events" in lines[0]["missed"]
     (tmp_path / "calibration.md").write_text(f"Prose.\n\n{c.MARK}\n\nof old")
     c.publish(lines)
@@ -39,6 +40,14 @@ def test_an_ended_run_goes_on_to_the_same_lines_and_a_page(tmp_path, monkeypatch
     assert "of old" not in page
     assert "**None of them exceeds its limit.**" in page
     assert (tmp_path / "figures" / "calibration.png").stat().st_size > 10_000
+
+
+def test_lines_of_another_code_are_begun_anew(tmp_path, monkeypatch):
+    setting = c.Setting("laplace", "grid", 0.01, 40, 80)
+    c.go_on(setting, 1, 0, tmp_path)
+    assert c.go_on(setting, 2, 0, tmp_path)["seeds"] == 2
+    monkeypatch.setattr(c, "code", lambda: "another")
+    assert c.go_on(setting, 1, 0, tmp_path)["seeds"] == 1
 
 
 def test_bounds_that_do_not_cover_are_found(tmp_path):

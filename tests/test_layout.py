@@ -144,13 +144,8 @@ def test_the_bare_core_verifies_in_an_environment_of_its_own(tmp_path):
     listed = subprocess.run(
         [python, "-m", "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True
     ).stdout
-    assert {line.split("==")[0].lower() for line in listed.split()} == {
-        "dpverify",
-        "numpy",
-        "scipy",
-        "pip",
-        "setuptools",
-    }
+    installed = {line.split("==")[0].lower() for line in listed.split()}
+    assert installed - {"pip", "setuptools"} == {"dpverify", "numpy", "scipy"}  # newer Pythons begin without setuptools
     code = (
         "import numpy as np, dpverify as dpv\n"
         "f = lambda data, runs, rng: data + rng.laplace(size=runs)\n"

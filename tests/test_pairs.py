@@ -66,6 +66,13 @@ def test_each_pair_has_runs_of_its_own(tmp_path):
     assert all(report.run["resumed"] for report in resumed.reports)
 
 
+def test_a_doubtful_pair_is_said_to_do_neither():
+    pairs = [(np.array(0.5), np.array(second)) for second in (0.5, 0.98, 0.501)]
+    found = dpv.verify_pairs(coin, pairs, 1.0, 0.05, **COINS)
+    assert (found.passed, found.share, found.worst) == (1, 1 / 3, 1)
+    assert str(found).endswith("doubt     both data sets are the same: nothing could tell them apart")
+
+
 def test_pairs_that_can_not_be_used_are_refused():
     with pytest.raises(dpv.InputError, match="pairs: found none"):
         dpv.verify_pairs(coin, [], 1.0)

@@ -1,6 +1,7 @@
 import json
 import math
 from importlib import resources
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -79,6 +80,15 @@ def test_unknown_keys_are_ignored_and_a_newer_schema_is_refused(tmp_path):
     path.write_text(json.dumps(document))
     with pytest.raises(dpv.InputError, match="found schema 2, expected at most 1"):
         Report.from_json(path)
+
+
+def test_a_report_that_was_written_long_ago_is_read():
+    """Whoever adds a field gives it a default: reports are kept for years. The file is never written again."""
+    report = Report.from_json(Path(__file__).parent / "kept" / "report-1.json")
+    assert report.verdict is dpv.Verdict.REFUTED
+    assert (report.witness.counts, report.witness.runs) == ((301, 118), 500)
+    assert report.epsilon_lower == pytest.approx(0.7934611691845294)
+    assert "REFUTED" in str(report)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,9 @@ class Response:
 def plain(data, runs, rng):
     return Response(0.6)(data, runs, rng)
 
+def fixed_seed(data, runs, rng):
+    return Response(0.6)(data, runs, np.random.default_rng(0))
+
 def raises(data, runs, rng):
     raise KeyError("no key")
 
@@ -159,6 +162,31 @@ def test_a_mechanism_that_fails_later_is_recorded_too(place):
     assert [row["problem"] is None for row in done.rows] == [True, True] + [False] * 6
     assert "no tuple; expected (first, second)" in done.rows[2]["problem"]
     assert "KeyError: 'no key'" in done.rows[4]["problem"]
+
+
+@pytest.mark.filterwarnings("default:.*blocks of runs repeat")
+def test_a_verdict_beside_a_doubt_is_no_answer(place, capsys):
+    change(place, 'use = "mine:plain"', 'use = "mine:fixed_seed"')
+    change(place, "[0.6, 0.9, 2.0]", "[0.6, 0.9]")
+    change(place, "[true, false]", "true")
+    (place / "b.csv").write_text("0\n")  # the same as the other
+    assert main(["study", "inner/study.toml"]) == 3
+    out, err = capsys.readouterr()
+    assert "12 verifications, 2 refuted (each by itself), 0 failed, 8 without an answer; table" in out
+    assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are the same")
+    doubtful = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
+    assert doubtful == [line["doubt"] != "" for line in table(place / "study")]
+
+
+@pytest.mark.parametrize("text", ["", "mechanism,seed\nplain,3\n", 'report\n"', "report,seed\nx\n", "\xff"])
+def test_a_damaged_table_is_written_anew(text, place):
+    change(place, "[0.6, 0.9, 2.0]", "0.6")
+    dpv.run_study(place / "study.toml")
+    path = place / "study" / "table.csv"
+    before = path.read_bytes()
+    path.write_bytes(text.encode("latin-1"))
+    dpv.run_study(place / "study.toml")
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ FINE = 1e-3  # of the box: where the local search ends
 
 @dataclass(frozen=True)
 class Search:
-    """The report of the winner, from runs that the search never saw; the pair; and (pair, promise) of every try.
+    """The report of the winner, tested on runs that the search never saw; the pair; and (pair, promise) of every try.
 
     A pair is its place in the list, or the point of the box: `pairs[pair]`, or `pair_at(pair)`.
     """

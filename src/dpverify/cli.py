@@ -1,6 +1,6 @@
 """The command `dpverify`. Exit 0: not refuted, or no claim. 1: refuted, and nothing else. 2: usage, bad input or the
-mechanism's own exception, in one line. 3: no answer (interrupted, workers gone, too weak for --detects, our own
-fault with its traceback)."""
+mechanism's own exception, in one line. 3: no answer (interrupted, workers gone, a mechanism or a pair unfit for a
+test, too weak for --detects, our own fault with its traceback)."""
 
 from __future__ import annotations
 
@@ -176,12 +176,15 @@ def _study(arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         refuted = f"{len(done.refuted)} refuted (each by itself)"
         found = f"{len(done.rows)} verifications, {refuted}, {len(done.failed)} failed"
+        found += f", {len(done.doubtful)} without an answer" if done.doubtful else ""
         print(f"{found}; table: {done.folder / TABLE}")
     if arguments.html:
         done.to_html(arguments.html)
     if done.failed:
         _say(f"{len(done.failed)} failed, the first with: {done.failed[0]['problem']}", BAD_INPUT)
         return BAD_INPUT
+    if done.doubtful:
+        return _say(f"{len(done.doubtful)} without an answer, the first: {done.doubtful[0]['doubt']}", NO_ANSWER)
     return REFUTED if done.refuted else 0
 
 

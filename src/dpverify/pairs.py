@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.boxes import Search, search_box
+from dpverify.boxes import Search, promised, search_box
 from dpverify.buehler import epsilon_lower_bound
-from dpverify.contest import QUICK
 from dpverify.errors import InputError
 from dpverify.exact import lower_limit, upper_limit
 from dpverify.mechanism import Mechanism
 from dpverify.report import Report
 from dpverify.settings import Settings
-from dpverify.start import prepare
 from dpverify.statements import Verdict, check_claim
-from dpverify.verify import find_region, freeze_event, verify
+from dpverify.verify import verify
 from dpverify.words import at_least, figure, percent
 from dpverify.workers import open_workers
 
@@ -52,9 +50,14 @@ class ManyPairs:
         return self.reports[0].alpha
 
     @property
+    def sound(self) -> tuple[Report, ...]:
+        """Reports without a doubt. A doubtful one answers nothing: neither passing nor breaking is said of its pair."""
+        return tuple(report for report in self.reports if not report.doubts)
+
+    @property
     def passed(self) -> int:
         """Pairs on which the claim was not refuted."""
-        return sum(not report.refuted for report in self.reports)
+        return sum(not report.refuted for report in self.sound)
 
     @property
     def share(self) -> float:
@@ -72,18 +75,21 @@ class ManyPairs:
         """At least this share of the pairs breaks the claim."""
         # The paper's test takes the smaller of two p-values (docs/method.md, section 4.9).
         level = self.alpha * (2 if self.reports[0].settings.test == "thinned" else 1)
-        return share_at_least(len(self.reports) - self.passed, len(self.reports), level, self.alpha)
+        refuted = sum(report.refuted for report in self.sound)
+        return share_at_least(refuted, len(self.reports), level, self.alpha)
 
     @property
     def bounded(self) -> float:
         """At least this share of the pairs keeps the claim on all unions of its own partition's cells."""
-        met = sum(report.verdict is Verdict.BOUNDED for report in self.reports)
+        met = sum(report.verdict is Verdict.BOUNDED for report in self.sound)
         return share_at_least(met, len(self.reports), self.alpha, self.alpha)
 
     @property
     def worst(self) -> int:
-        """The place of the pair with the highest bound."""
-        return max(range(len(self.reports)), key=lambda place: self.reports[place].epsilon_lower)
+        """The place of the pair with the highest bound; doubtful ones come last."""
+        return max(
+            range(len(self.reports)), key=lambda at: (not self.reports[at].doubts, self.reports[at].epsilon_lower)
+        )
 
     @property
     def epsilon_lower(self) -> float:
@@ -96,6 +102,7 @@ class ManyPairs:
         one, sure = self.reports[0], f"confidence {percent(1 - self.alpha)}"
         low, high = self.share_interval
         claim = f"epsilon {figure(one.epsilon or 0.0)}, delta {figure(one.delta)}"
+        doubts = dict.fromkeys(doubt for report in self.reports for doubt in report.doubts)
         return "\n".join(
             [
                 f"{one.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
@@ -103,6 +110,7 @@ class ManyPairs:
                 f"  violating at least {percent(self.violating)} of pairs like these; {sure}",
                 f"  bounded   at least {percent(self.bounded)}, each over unions of its own cells only; {sure}",
                 f"  worst     pair {self.worst}: epsilon >= {at_least(self.epsilon_lower)} over all events; {sure}",
+                *(f"  doubt     {doubt}" for doubt in doubts),
             ]
         )
 
@@ -189,11 +197,7 @@ def search_pairs(
     with open_workers(executor) as workers:
         for spent in search_plan(len(pairs), runs):
             share = settings.change(select_runs=spent)
-            promises = {}
-            for place in left:
-                with prepare(mechanism, *pairs[place], share, workers.executor, False) as run:
-                    region, points, _ = find_region(run)
-                    promises[place] = freeze_event(run, region, points, delta, QUICK).promise
+            promises = {at: promised(mechanism, pairs[at], share, delta, workers.executor) for at in left}
             tried += promises.items()
             left = sorted(left, key=lambda place: -promises[place])[: (len(left) + 1) // 2]
         report = verify(

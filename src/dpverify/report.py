@@ -129,6 +129,7 @@ class Report:
         return {
             "name": self.name,
             "verdict": self.verdict.name,
+            "doubt": next(iter(self.doubts), None),
             "epsilon": self.epsilon,
             "delta": self.delta,
             "alpha": self.alpha,
@@ -234,7 +235,7 @@ class Report:
         try:
             result, run = document["result"], document["run"]
             names = [f.name for f in dataclasses.fields(cls) if f.name != "run"]
-            fields = {"kind": cls.__name__, **{name: result[name] for name in names}, "run": run}
+            fields = {"kind": cls.__name__, **{name: result[name] for name in names if name in result}, "run": run}
             report = serial.from_plain(fields, (cls, *KINDS))
             check_sound(report)
             return report

@@ -49,7 +49,12 @@ class Study:
     @property
     def refuted(self) -> tuple[dict[str, Any], ...]:
         """The rows whose claim is refuted."""
-        return tuple(row for row in self.rows if row.get("verdict") == "REFUTED")
+        return tuple(row for row in self.rows if row.get("verdict") == "REFUTED" and row.get("doubt") is None)
+
+    @property
+    def doubtful(self) -> tuple[dict[str, Any], ...]:
+        """The rows beside whose verdict stands a `doubt`: they answer no question."""
+        return tuple(row for row in self.rows if row.get("doubt") is not None)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Privacy against accuracy on one page (needs `dpverify[report]`); pairs without a truth are left out."""
@@ -111,7 +116,7 @@ def run_study(
         store.claim(plan.identity, {"study": path.name, **versions()})
         try:
             (place / REPORTS).mkdir(exist_ok=True)
-            known = {row["report"]: row for row in read_csv(place / TABLE)}
+            known = {row["report"]: row for row in read_csv(place / TABLE) if row.get("report")}
             with open_workers(executor) as workers:
                 for cell in plan.cells:
                     show.stage(str(cell))

@@ -32,11 +32,12 @@ def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> 
 
 
 def read_csv(path: str | os.PathLike[str]) -> list[dict[str, str]]:
-    """The rows of a table as they are written, none where there is no table."""
+    """The rows of a table as they are written, none where there is no table, and no row that does not fit its head."""
     try:
-        return list(csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8"))))
-    except FileNotFoundError:
+        rows = list(csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8"))))
+    except (FileNotFoundError, ValueError, csv.Error):
         return []
+    return [row for row in rows if None not in row and None not in row.values()]
 
 
 def typed(row: Mapping[str, str]) -> dict[str, Any]:

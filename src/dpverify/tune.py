@@ -132,6 +132,8 @@ def calibrate(
                 folder=None if folder is None else Path(folder) / str(place),
                 **work,
             )
+            if report.doubts:
+                raise InputError(f"family({parameter:g}): {report.doubts[0]}")
             tried.append((parameter, report))
             found = estimate_epsilon(report, delta)
             points.append((u, math.log(found) if found > 0 else -math.inf))
@@ -245,6 +247,7 @@ def tradeoff(
                 {
                     "mechanism": name,
                     "parameter": value,
+                    "doubt": next(iter(report.doubts), None),
                     "delta": delta,
                     "epsilon_lower": report.epsilon_lower,
                     "epsilon_estimate": estimate_epsilon(report, delta),

@@ -78,6 +78,7 @@ def verify(
         region, points, pilot = find_region(run)
         doubts = misgivings(run, pilot[0])
         event, partition, _ = freeze_event(run, region, points, delta)
+        text = describe(event, points)
 
         # HypothesisTest (Algorithm 5), from fresh runs: the event and its direction are frozen now
         meters = {"cells": Cells(partition), "inside": Cells(Inside(region))}
@@ -93,7 +94,6 @@ def verify(
         counts = {name: (one, two) for name, one, two in zip(meters, *tested.parts, strict=True)}
         one, two = (event.count(side) for side in counts.get("event", counts["cells"]))
         steps, dimension = points.shape[1:]
-        text = describe(event, points)
         witness = Witness(event, (one, two), settings.test_runs, settings.alpha, text, (steps, dimension))
         on_partition = bound_partition(partition, counts["cells"], counts["inside"], settings)
         eta = eta_upper_bound(

@@ -70,7 +70,7 @@ class Watch:
         if isinstance(path, int) or os.fspath(path) in (os.devnull, str(os.devnull).encode()):
             return
         full = os.path.realpath(os.fsdecode(path))
-        if not full.startswith(self.folder) and "__pycache__" not in full:
+        if full != self.folder and not full.startswith(self.folder + os.sep) and "__pycache__" not in full:
             self.seen.append(f"wrote {full}")
 
 

@@ -78,6 +78,9 @@ seed = 3
             lines = lines or [""]
         return "\n".join(lines).encode()
 
+    def whole(self):
+        return [self.TEXT.encode()]
+
     def read(self, text):
         self.path.write_bytes(text)
         read_study(self.path)
@@ -151,6 +154,9 @@ class Commands:
             name = rng.choice([name for name in self.files if name in words] or ["a.txt"])
             spoilt = name, change_bytes(self.files[name], rng)
         return words, spoilt
+
+    def whole(self):
+        return [(base.split(), None) for base in self.BASES]
 
     def read(self, example):
         words, spoilt = example

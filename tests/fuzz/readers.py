@@ -3,6 +3,7 @@
 `read` returns where the input is taken, and raises one of our errors where it is refused.
 """
 
+import dataclasses
 import functools
 import io
 import json
@@ -15,8 +16,10 @@ import dpverify as dpv
 from dpverify.adapters.process import Child
 from dpverify.adapters.program import Crew, Program
 from dpverify.mechanism import admit
+from dpverify.partition import Atoms
 from dpverify.region import Region
 from dpverify.sampling import Step
+from dpverify.scores import Additive, CellScore, Features, Levels, Linear, Patterned, Piecewise, Quadratic
 from dpverify.selection import Event
 from dpverify.serial import to_plain
 from dpverify.start import recall
@@ -37,6 +40,9 @@ class Reports:
 
     def example(self, rng):
         return change_document(rng.choice(self.documents), rng)
+
+    def whole(self):
+        return [json.dumps(document).encode() for document in self.documents]
 
     def read(self, text):
         self.path.write_bytes(text)
@@ -85,6 +91,9 @@ class Folders:
         np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
         return name, buffer.getvalue()
 
+    def whole(self):
+        return list(self.files.items())
+
     def read(self, example):
         name, content = example
         (self.place / name).write_bytes(content)
@@ -125,6 +134,9 @@ class Programs:
         talk = b"" if rng.random() < 0.7 else rng.randbytes(rng.choice((3, 900)))
         return answer[:60_000], talk, rng.random() < 0.2, rng.choice((0, 1, -9, -999))
 
+    def whole(self):
+        return [(self.answer, b"", False, 0)]
+
     def read(self, example):
         answer, talk, early, status = example
         child = object.__new__(Child)
@@ -160,7 +172,7 @@ class _Over:
 
 @functools.cache
 def reports():
-    """A few small reports of different kinds; the same ones every time."""
+    """A few small reports of different kinds, and one with each kind of score; the same ones every time."""
 
     def laplace(data, runs, rng):
         return data.sum() + rng.laplace(size=(runs, 1))
@@ -170,13 +182,36 @@ def reports():
 
     zero, few = np.zeros(1), {"select_runs": 200, "test_runs": 500}
     square = np.zeros((2, 2))
-    return (
+    found = (
         dpv.verify(laplace, zero, zero + 1, 0.5, **few),
         dpv.verify(laplace, zero, zero + 1, error=dpv.rmse(zero), log_lipschitz=1.0, **few),
         dpv.verify(plane, square, square + 1, 0.5, partition="tree", **few),
         dpv.verify(plane, square, square + 1, 0.5, settings=dpv.Settings.paper(beta=0.4)),
         dpv.verify(plane, square, square + 1, 0.5, events="score", delta=0.01, **few),
     )
+    return found + tuple(with_score(found[-1], score) for score in scores())
+
+
+def scores():
+    """Every kind, of four coordinates."""
+    coordinates, linear = Features(np.zeros(4), None), Linear(np.arange(4.0))
+    knots, heights = np.tile([0.0, 1.0], (4, 1)), np.ones((4, 2))
+    atoms = Atoms(np.array([1]), np.array([[0.0, 1.0]]), np.array([1]))
+    return (
+        Quadratic(Features(np.zeros(4), np.eye(4)), np.ones(4), np.eye(4)),
+        Additive(coordinates, np.array([0, 3]), np.array([[0.0, 1.0], [0.5, np.inf]]), np.arange(6.0).reshape(2, 3)),
+        Piecewise(coordinates, knots, heights, np.full((4, 1), np.inf), np.zeros((4, 1))),
+        Patterned(
+            *(atoms, np.array([0, 2]), np.zeros(3), np.array([0]), np.array([2])),
+            *(np.array([[0.0]]), np.array([[0.0, 1.0]])),
+        ),
+        CellScore(Levels(linear, np.zeros(1)), np.arange(2), np.arange(2.0), np.zeros(())),
+    )
+
+
+def with_score(report, score):
+    event = Event(Levels(score, np.array([0.5])), np.array([1]), 0)
+    return dataclasses.replace(report, witness=dataclasses.replace(report.witness, event=event))
 
 
 def small(report, place):

@@ -70,7 +70,7 @@ def beside(rows: Sequence[Mapping[str, Any]], kind: str, name: str, title: str) 
         title,
         f"For {len(heads)} cells of the paper: the printed {name}, and ours. All numbers stand in the table.",
         (
-            Key("ink", "dot", "× printed in the paper"),
+            Key("ink", "cross", "printed in the paper"),
             Key("first", "bar", "ours: median and 5 to 95% of seeds; for the W2-MHE the Gibbs law"),
             Key("bounded", "bar", "ours, blend law"),
             Key("second", "bar", "ours, the other mechanisms"),
