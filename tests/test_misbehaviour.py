@@ -290,8 +290,11 @@ def test_nothing_asks_the_clock_of_the_day():
     """It jumps; the others do not."""
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                assert (node.value.id, node.attr) not in {("time", "time"), ("datetime", "now")}, path.name
+            if isinstance(node, ast.Attribute):
+                assert node.attr not in {"now", "utcnow", "today"}, path.name
+                assert ast.unparse(node) != "time.time", path.name
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "time", path.name
 
 
 HALVES = """

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpverify.errors import FolderError
 from dpverify.exact import SWEEP
 from dpverify.paper.claims import Claim, apart, at, compare, logarithm, summary
 from dpverify.paper.plan import printed
@@ -30,8 +31,15 @@ def tables(folder: Path) -> dict[str, list[Row]]:
 
 
 def kept_draws(place: Path) -> list[dict[str, Any]]:
-    paths = sorted((place / "draws").glob("*.json"))
-    return [from_plain(json.loads(path.read_text(encoding="utf-8")), ()) for path in paths]
+    return [kept(path) for path in sorted((place / "draws").glob("*.json"))]
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """A part that an earlier start has finished."""
+    try:
+        return from_plain(json.loads(path.read_text(encoding="utf-8")), ())
+    except (ValueError, RecursionError):
+        raise FolderError(f"{path}: damaged; remove this file, and its part is done again") from None
 
 
 def select(

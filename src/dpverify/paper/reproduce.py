@@ -25,6 +25,7 @@ from typing import Any
 
 from dpverify.assemble import versions
 from dpverify.errors import InputError, Stopped
+from dpverify.paper.compare import kept
 from dpverify.paper.plan import HERE, Task, planned, studies, to_toml
 from dpverify.progress import duration
 from dpverify.serial import to_plain
@@ -117,7 +118,7 @@ def calibrated(place: Path, amount: Mapping[str, Any]) -> dict[str, Any]:
         before = time.process_time()
         tuned = tune(amount["tuning_runs"])
         _keep(path, {**tuned, "seconds": time.process_time() - before})
-    return json.loads(path.read_text(encoding="utf-8"))
+    return kept(path)
 
 
 def run_studies(place: Path, tasks: Sequence[Task]) -> float:
