@@ -50,7 +50,7 @@ def test_the_report_says_what_it_could_have_seen():
     report = dpv.verify(laplace, ZERO, ONE, 1.1, select_runs=10_000, test_runs=20_000)
     assert not report.refuted
     assert 1.1 < report.epsilon_detectable < 1.4
-    assert "with probability 80%" in report.notes[-1]
+    assert "with probability about 80%" in report.notes[-1]
 
 
 @pytest.mark.parametrize(

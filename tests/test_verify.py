@@ -291,3 +291,16 @@ def test_a_mechanism_that_exits_is_a_mechanism_error():
 
     with pytest.raises(dpv.MechanismError, match="SystemExit"):
         verify(leaves, ZERO, ONE, **SMALL)
+
+
+def test_one_output_is_only_said_of_what_gave_one():
+    """Runs that differ too rarely for the selection are seen by the region all the same."""
+
+    def rare(data, runs, rng):
+        return np.where(rng.random(runs) < 1e-3 * data, 5.0, 0.0)
+
+    few, said = {"select_runs": 100, "test_runs": 20_000}, "every run of both data sets gave the same output"
+    assert any(note.startswith(said) for note in dpv.verify(rare, 0.0, 0, **few).notes)
+    assert not any(note.startswith(said) for note in dpv.verify(rare, 0.0, 1.0, seed=3, **few).notes)
+    both = dpv.verify(lambda data, runs, rng: np.full(runs, float(data)), 0.0, 1.0, **few)
+    assert both.notes[0].startswith("all pilot runs of a side gave one output, and the two differ")

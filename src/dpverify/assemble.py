@@ -76,18 +76,19 @@ def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarra
 
 
 def remarks(
-    mechanism: Mechanism, data: tuple[Any, Any], pilot: list[np.ndarray], cells: tuple[Counts, Counts]
+    mechanism: Mechanism, data: tuple[Any, Any], pilot: list[np.ndarray], inside: tuple[Counts, Counts]
 ) -> tuple[str, ...]:
+    """`inside` tells how many test runs lie inside the region: of one output only, that is the output itself."""
     notes = []
     if isinstance(data[0], np.ndarray) and isinstance(data[1], np.ndarray) and np.array_equal(*data):
         notes.append(SAME)
     constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
-    one, two = (side.codes for side in cells)
-    if constant and one.size == two.size == 1:
+    same = constant and np.array_equal(pilot[0][0], pilot[1][0])
+    if same and all(side.codes.min() == 1 for side in inside):
+        notes.append("every run of both data sets gave the same output: identical as far as these runs can tell")
+    if constant and not same:
         notes.append(
-            "every run of both data sets gave the same output: identical as far as these runs can tell"
-            if one[0] == two[0]
-            else "either data set gave one output only, and the two differ: if deterministic, it breaks every epsilon"
+            "all pilot runs of a side gave one output, and the two differ: if deterministic, it breaks every epsilon"
         )
     if not is_seeded(mechanism):
         notes.append(UNSEEDED)

@@ -41,8 +41,8 @@ def assert_private(
 
     A true claim is refuted with probability `alpha` at most (twice that with the paper's randomised test); with a
     fixed seed it fails always or never. `select_runs` and `test_runs` are the budget. A budget that could not have
-    refuted a true epsilon of `detects * epsilon`, with probability 80% and on an event as frequent as the witness, is
-    `TooWeak`: an AssertionError too, which says how many runs are needed.
+    refuted a true epsilon of `detects * epsilon`, with probability about 80% and on an event as frequent as the
+    witness, is `TooWeak`: an AssertionError too, which says how many runs are needed.
     """
     __tracebackhide__ = True  # pytest shows the line of the test, not ours
     check_detects(detects, epsilon)
@@ -90,7 +90,7 @@ def too_weak(report: Report, detects: float) -> str | None:
     able = f"about test_runs={spaced(needed)} would" if needed <= MOST else "no number of test_runs would"
     return (
         f"too weak: {spaced(runs)} test runs a side do not detect a true epsilon of {figure(target)} on an event like "
-        f"this witness with probability 80% at alpha {report.alpha:g}; {able}"
+        f"this witness with probability about 80% at alpha {report.alpha:g}; {able}"
     )
 
 

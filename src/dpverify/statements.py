@@ -266,16 +266,16 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
     m = witness.runs
     f1, f2 = ((c + 0.5) / (m + 1) for c in witness.ordered)
     seen = math.log((f1 - delta) / f2) if f1 > delta else -math.inf
-    able = f"these runs refute a true epsilon of {figure(detectable)} on this event with probability 80%"
+    able = f"these runs refute a true epsilon of {figure(detectable)} on this event with probability about 80%"
     if detectable == math.inf:
         able = "these runs are too few to refute any true epsilon above the claim on this event: more test_runs"
     if seen <= epsilon:
         return f"{able}; it does not exceed the claim: more select_runs may find another, or another pair"
-    needed = plan_runs(epsilon, seen, min(f1, 1 - 1e-12), delta, alpha)
+    needed = plan_runs(epsilon, seen, min(f1, 1 - 1e-12), delta, alpha / 2)  # a second look: looks add up
     if needed > MOST:
         return able
-    settled = f"test_runs={spaced(needed)} would settle it, as a second test: at alpha/2"  # looks add up
-    return f"{able}; if the {figure(seen)} seen there is real, {settled}"
+    again = f"test_runs={spaced(needed)} refute the claim as probably, in a second test at alpha/2"
+    return f"{able}; if the {figure(seen)} seen there is real, {again}"
 
 
 def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:

@@ -113,7 +113,7 @@ def verify(
             settings=settings,
             name=name_of(mechanism),
             seeded=is_seeded(mechanism),
-            remarks=doubts + remarks(mechanism, source.data, pilot, counts["cells"]) + notes,
+            remarks=doubts + remarks(mechanism, source.data, pilot, counts["inside"]) + notes,
             run={},
         )
         run.clock.lap("report")

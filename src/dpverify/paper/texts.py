@@ -108,7 +108,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 def _size(one: Comparison, value: float) -> str:
     if one.unit == "difference":
         return f"{value:.3g}"
-    return "infinity" if value > 700 else f"{math.exp(value):.3g}"
+    return "infinity" if value > 700 else f"{float(f'{math.exp(value):.3g}'):g}"  # 1350, not 1.35e+03
 
 
 def shown_claim(claim: Claim) -> dict[str, Any]:

@@ -103,5 +103,5 @@ def embedded(report: Report, readings: Readings) -> dict[str, Any]:
         "floor": readings.floor,
         "alpha": report.alpha,
         "start": int(np.argmin(np.abs(readings.epsilon - start))),
-        "direction": report.witness.direction[0],
+        "direction": 0 if report.settings.test == "thinned" else report.witness.direction[0],  # 0: both are tested
     }

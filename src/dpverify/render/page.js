@@ -22,7 +22,8 @@ const cursors = [...document.querySelectorAll(".ruled svg[data-frame]")].map((sv
 function read() {
   const i = Number(slider.value);
   const epsilon = numbers.epsilon[i];
-  const tested = numbers.direction === 1 ? numbers.first[i] : numbers.second[i];
+  const both = [Math.min(numbers.first[i], numbers.second[i]), numbers.first[i], numbers.second[i]];
+  const tested = both[numbers.direction];
   show("at", String(epsilon));
   show("p-first", small(numbers.first[i]));
   show("p-second", small(numbers.second[i]));

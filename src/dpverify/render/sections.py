@@ -124,11 +124,11 @@ def tested(report: Report) -> str:
         ratio = f"{one / two:.3g}"
         often = "as often" if ratio == "1" else f"{ratio} times as often"
         often = f"{often} with the {more} data set as with the {less}"
-    return (
-        f"{often[:1].upper()}{often[1:]}. Shares of {runs} test runs of each, with limits at "
-        f"{percent(1 - report.alpha)}. The event, and that the {more} data set is to exceed the {less}, were frozen "
-        "before the first of these runs was drawn."
-    )
+    shares = f"{often[:1].upper()}{often[1:]}. Shares of {runs} test runs of each, with limits at"
+    frozen = f"The event, and that the {more} data set is to exceed the {less}, were frozen"
+    if report.settings.test == "thinned":
+        frozen = "The paper's test looks both ways and refutes a true claim in up to 2 alpha. The event was frozen"
+    return f"{shares} {percent(1 - report.alpha)}. {frozen} before the first of these runs was drawn."
 
 
 Row = tuple[str, str] | tuple[str, str, str]
@@ -148,10 +148,10 @@ def tables(report: Report) -> list[dict[str, Any]]:
         ("confidence", f"{sure} and {sure}", "of what is proved, and of what is bounded on the partition"),
         ("both together", percent(max(0.0, 1 - 2 * report.alpha)), f"two budgets, α = {figure(report.alpha)} each"),
     ]
-    able = "the smallest true ε on this event that these runs refute with probability 80%"
+    able = "the smallest true ε on this event that these runs refute with probability about 80%"
     seen: list[Row] = [
         ("detectable ε", figure(detectable), able),
-        ("cells", cell_number(part.cells), "of the partition, the outside of the region among them"),
+        ("cells", cell_number(part.cells), "of the partition, which cover all outputs"),
         ("mass of the region", f"≥ {100 * math.floor(part.region_mass * 1e4) / 1e4:.4g}%", "of either side"),
     ]
     if report.error is not None:
