@@ -313,7 +313,7 @@ def test_a_full_disk_costs_a_warning_and_nothing_else(folder, monkeypatch):
         assert len(caught) == 1
         with (
             pytest.warns(dpv.Warning, match="No space left"),
-            pytest.raises(dpv.Stopped, match="is not kept from here on"),
+            pytest.raises(dpv.Stopped, match="what this saving had to keep is not kept"),
         ):
             dpv.verify(Watched(laplace, 20), ZERO, ONE, 0.5, folder=folder, **SMALL)
     assert report.digest == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest

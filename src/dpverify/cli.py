@@ -175,7 +175,9 @@ def _study(arguments: argparse.Namespace) -> int:
         done = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
     if not arguments.quiet:
         refuted = f"{len(done.refuted)} refuted (each by itself)"
-        found = f"{len(done.rows)} verifications, {refuted}, {len(done.failed)} failed"
+        found = (
+            f"{len(done.rows)} verification{'' if len(done.rows) == 1 else 's'}, {refuted}, {len(done.failed)} failed"
+        )
         found += f", {len(done.doubtful)} without an answer" if done.doubtful else ""
         print(f"{found}; table: {done.folder / TABLE}")
     if arguments.html:
@@ -287,7 +289,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         return arguments.run(arguments)
-    except (InputError, MechanismError, FolderError) as problem:
+    except MechanismError as problem:
+        place = getattr(arguments, "folder", None)
+        kept = (
+            f"; what was finished is kept in {place}: mend it, and the same again goes on from there" if place else ""
+        )
+        return _say(f"{problem}{kept}", BAD_INPUT)
+    except (InputError, FolderError) as problem:
         return _say(problem, BAD_INPUT)
     except Stopped as problem:
         return _say(problem, NO_ANSWER)

@@ -174,7 +174,7 @@ def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinit
             bad = int((~namespace(samples).isfinite(samples)).any(axis=(1, 2)).sum())
             raise InputError(
                 f"found NaN or infinity in {bad} of {runs} runs; expected finite estimates; "
-                'mend the mechanism, or let them be an event with nonfinite="event"'
+                'mend the mechanism, or let them be an event: nonfinite="event" (--set nonfinite=event)'
             )
     return samples
 

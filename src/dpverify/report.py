@@ -160,6 +160,9 @@ class Report:
         at = f" at delta {figure(self.delta)}"
         upper = part.epsilon_upper(self.delta)
         lines = [f"{self.name}: {self.verdict.name.replace('_', ' ')}", f"  {self.verdict.value}"]
+        if self.doubts:  # before anything that they make worthless
+            lines = [f"{self.name}: NO ANSWER", *(f"  {doubt}" for doubt in self.doubts)]
+            lines += ["  what follows is what the runs would say if that were not so"]
         if self.epsilon is not None:
             claim = f"epsilon {figure(self.epsilon)}, delta {figure(self.delta)}"
             found = p_value_text(self.p_value or 0.0, self.settings)
@@ -184,8 +187,8 @@ class Report:
             )
         paper = f"  paper's   critical epsilon {figure(self.epsilon_critical)}, eta <= {at_most(self.paper.eta)}"
         lines.append(f"{paper}, lambda {figure(self.paper.lambda_)} (not a certificate)")
-        lines += [f"  note      {remark}" for remark in self.remarks]
-        lines.append(f"  next      {self.next_step}")
+        lines += [f"  note      {remark}" for remark in self.remarks if remark not in self.doubts]
+        lines.append(f"  next      {'mend that, and verify again' if self.doubts else self.next_step}")
         return "\n".join(printable(line) for line in lines)
 
     def __repr__(self) -> str:
@@ -222,9 +225,9 @@ class Report:
         """A report as it was; data only, no code. Unknown keys are ignored, a newer schema is refused."""
         try:
             document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
-            schema = document["schema"]
+            schema = document.get("schema") if isinstance(document, dict) else None
             if not isinstance(schema, int):
-                raise TypeError("schema is no whole number")
+                raise TypeError("no schema, or none that is a whole number")
         except OSError as problem:
             raise InputError(f"{path}: {problem.strerror}; expected a report written by to_json") from None
         except Exception as problem:  # a damaged file can raise anything

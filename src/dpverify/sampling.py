@@ -71,6 +71,8 @@ def _blamed(mechanism: Mechanism, stage: str, side: int, block: int) -> Iterator
             what = f"{type(problem).__name__.lstrip('_')}: {problem}{raised_at(problem)}"
         if isinstance(problem, TypeError) and not _takes_three(mechanism):
             what += "; a mechanism is called as (data, runs, rng); for one run at a time wrap it: dpverify.per_run(f)"
+        if isinstance(problem, ValueError) and "read-only" in what:
+            what += "; data are handed in read-only, so that no run finds what another has left: work on a copy"
         where = f"in the {stage} runs of the {SIDES[side]} data set, block {block}"
         raise MechanismError(f"the mechanism failed {where}: {what}", stage, side, block) from problem
     finally:

@@ -173,7 +173,7 @@ class Store:
         try:
             replace_file(path, buffer.getbuffer())
         except OSError as problem:
-            line = f"{self.folder}: {problem.strerror or problem}; the run goes on, but is not kept from here on"
+            line = f"{self.folder}: {problem.strerror or problem}; the run goes on; what this saving had to keep is not kept"
             if self.problem is None:
                 warnings.warn(line, Warning, stacklevel=2)
             self.problem = line

@@ -61,14 +61,19 @@ def page(report: Report) -> str:
     at = numbers["start"]
     start = {name: numbers[name][at] for name in ("epsilon", "lower", "upper")}
     start |= {name: _small(numbers[name][at], readings.floor) for name in ("first", "second")}
+    verdict, sentence, opening = report.verdict.name, report.verdict.value, lead(report, upper)
+    if report.doubts:
+        verdict, sentence = "NO_ANSWER", "no answer: the mechanism or the pair is not fit for a test"
+        opening = f"{report.doubts[0]}. What follows is what the runs would say if that were not so."
+        opening = opening[:1].upper() + opening[1:]
     return render(
         "page.html.j2",
         SCRIPT,
-        title=f"{report.name}: {report.verdict.name.replace('_', ' ')}",
+        title=f"{report.name}: {verdict.replace('_', ' ')}",
         report=report,
-        verdict=report.verdict.name,
-        sentence=report.verdict.value[:1].upper() + report.verdict.value[1:] + ".",
-        lead=lead(report, upper).replace(" = ", "\u00a0=\u00a0").replace("e-", "e\u2011"),
+        verdict=verdict,
+        sentence=sentence[:1].upper() + sentence[1:] + ".",
+        lead=opening.replace(" = ", "\u00a0=\u00a0").replace("e-", "e\u2011"),
         line=line(report, upper, float(readings.epsilon[-1])),
         shares=shares(report),
         tested=tested(report),
