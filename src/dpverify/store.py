@@ -173,7 +173,8 @@ class Store:
         try:
             replace_file(path, buffer.getbuffer())
         except OSError as problem:
-            line = f"{self.folder}: {problem.strerror or problem}; the run goes on; what this saving had to keep is not kept"
+            why = problem.strerror or problem
+            line = f"{self.folder}: {why}; the run goes on; what this saving had to keep is not kept"
             if self.problem is None:
                 warnings.warn(line, Warning, stacklevel=2)
             self.problem = line

@@ -22,8 +22,8 @@ TWO_ANSWERS = (
     "generator that is handed in and remember nothing, or say mechanism.seeded = False where noise can't be seeded"
 )
 REPEATS = (
-    "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted; draw from "
-    "the one that is handed in"
+    "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted; draw "
+    "from the one that is handed in"
 )
 DOUBTS = (SAME, CHANGED, TWO_ANSWERS, REPEATS)  # what a verification says beside these answers no question
 OUTSIDE_TEXT = "an estimate outside the high-likely region"

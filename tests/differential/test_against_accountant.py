@@ -13,6 +13,7 @@ import pytest
 
 import dpverify as dpv
 from known import KNOWN
+from limits import most
 
 EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5)
 ACCOUNTANT = f"""
@@ -53,14 +54,15 @@ def test_closed_forms_are_the_accountants(accountant, name):
     np.testing.assert_allclose(accountant[name], ours, atol=1e-4 * steps)
 
 
+@pytest.mark.parametrize("alpha", [1e-6, 1e-2])  # limits of one union by Clopper and Pearson, and the joint one
 @pytest.mark.parametrize("name", ["gaussian steps", "laplace steps"])
-def test_bounds_have_the_accountants_delta_between_them(accountant, name):
-    """Cells are level sets of the true log-ratio, an edge at each epsilon; each bound is wrong once in a million times.
+def test_bounds_have_the_accountants_delta_between_them(accountant, name, alpha):
+    """Cells are level sets of the true log-ratio, an edge at each epsilon; each bound is wrong in a share alpha.
 
     The last digits are left out: by them alone, where the log-ratio is 0 but for its rounding, two sides of Laplace
     noise in double precision differ by more than the accountant's delta for real numbers.
     """
-    runs, alpha = 10**6, 1e-6
+    runs, missed = 10**6, 0
     shift = 0.4 if name == "gaussian steps" else 0.2
     rng = np.random.default_rng(8)
     losses = []
@@ -74,5 +76,6 @@ def test_bounds_have_the_accountants_delta_between_them(accountant, name):
         above = [int((loss > epsilon).sum()) for loss in losses]
         lower = dpv.delta_lower_bound(*above, runs, epsilon, alpha)
         upper = dpv.delta_upper_bound(*counts, runs, epsilon, alpha)
-        assert lower <= delta <= upper
+        missed += (lower > delta) + (delta > upper)
         assert upper - lower < 0.02
+    assert missed <= most(2 * len(EPSILONS), alpha)

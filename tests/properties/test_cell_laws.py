@@ -10,7 +10,7 @@ from dpverify.arrays import digitize
 from dpverify.counts import from_table
 from dpverify.learning import Binning
 from dpverify.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Edges, make_partition, mixed_radix, with_cells
-from dpverify.scores import Features, Inside, Levels, Linear, Quadratic
+from dpverify.scores import CellScore, Features, Inside, Levels, Linear, Quadratic
 from dpverify.selection import PROPOSING, Aim, SelectionCounts, paper_selector, promised_bound, propose_cells
 from dpverify.trees import grow_tree
 
@@ -107,7 +107,9 @@ def test_a_value_is_above_all_edges_below_it(edges, values, times):
 def test_level_sets_of_a_score_follow_the_score(drawn, edges):
     x = np.nan_to_num(drawn, nan=0.0, posinf=1.0, neginf=-1.0)
     quadratic = Quadratic(Features(np.zeros(2), None), np.ones(2), np.array([[1.0, 0.5], [0.5, -1.0]]))
-    for score in (Linear(np.array([1.0, -0.5])), quadratic):
+    linear = Linear(np.array([1.0, -0.5]))
+    sliced = CellScore(Levels(linear, np.array([-1.0, 0.0, 2.0])), np.arange(4), np.arange(4.0), np.zeros(()))
+    for score in (linear, quadratic, sliced):
         levels = Levels(score, np.sort(np.array(edges)))
         codes = levels.codes(x)
         assert ((codes >= 0) & (codes < levels.size)).all()
