@@ -29,7 +29,7 @@ HEAD = """# Benchmarks
 Written by `make bench` (version {version}, Python {python}, {cores} cores). Every figure that matters is a ratio within
 one run; the machines on which these were taken are shared with others, so seconds are worth little.
 
-The [table of published mechanisms](../README.md#beside-other-tools) is made by `python benchmarks/bench_mechanisms.py`,
+The README's table of published mechanisms is made by `python benchmarks/bench_mechanisms.py`,
 the figures of a [GPU](scale.md) by `python benchmarks/bench_device.py`.
 """
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +68,10 @@ def test_it_is_started_once_and_verified_like_any_mechanism(pids):
     assert none_left(pids)
 
 
-@pytest.mark.parametrize("kind", [ThreadPoolExecutor, pytest.param(ProcessPoolExecutor, marks=pytest.mark.slow)])
+PROCESSES = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))  # JAX, where a test has it, minds a fork
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, pytest.param(PROCESSES, marks=pytest.mark.slow)])
 def test_threads_and_processes_come_to_the_same_report(pids, kind):
     mechanism = script("good", pids)
     with kind(2) as executor:
