@@ -276,7 +276,7 @@ def train(
 
 
 def sliced_score(score: Score, samples: list[np.ndarray], slices: int) -> CellScore:
-    """The level sets of a score as cells, by their ratio of counts, which rises with the score: boxes are blunt."""
+    """The level sets of a score as cells, by their ratio of counts made monotone along it: boxes are blunt."""
     levels = Levels(score, fine_edges(np.concatenate([score_values(score, x) for x in samples]), slices))
     codes = np.arange(levels.size)
     c1, c2 = (count(levels, x).of(codes) for x in samples)
