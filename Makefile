@@ -40,7 +40,7 @@ test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## the long statistical checks 
 
 coverage: $(VENV)/dev.stamp  ## lines and branches of the core that its own tests reach
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render adapters test_paper.py test_site.py)
+	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render adapters paper test_site.py)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
@@ -56,18 +56,18 @@ calibration: $(VENV)/estimation.stamp  ## false alarms and misses of every state
 	$(BIN)/python benchmarks/calibration.py
 
 fuzz: $(VENV)/test.stamp  ## run on purpose, a quarter of an hour: a million damaged inputs for everything that reads
-	PYTHONPATH=tests $(BIN)/python -m fuzz
+	PYTHONPATH=tests:tests/support $(BIN)/python -m fuzz
 
 pins: $(BIN)/python  ## constraints.txt anew: the versions of today, names and numbers alone
 	$(BIN)/python environments/pins.py
 
-LOWEST := arrays ellipsoid exact fuzz mechanism partition region sampling scores settings store
+LOWEST := util events mechanisms stats sampling test_fuzz.py test_settings.py
 lowest:  ## the fast tests of the core on the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear .venv-lowest
 	$(PYTHON) environments/lowest.py > .venv-lowest/versions.txt
 	.venv-lowest/bin/python -m pip install -q -r .venv-lowest/versions.txt
 	.venv-lowest/bin/python -m pip install -q --no-deps -e .
-	.venv-lowest/bin/python -m pytest $(LOWEST:%=tests/test_%.py)
+	.venv-lowest/bin/python -m pytest $(LOWEST:%=tests/%)
 
 pythons:  ## the tests on every Python from 3.11 that is here
 	@for version in 3.11 3.12 3.13; do \

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from dpverify import buehler
+from dpverify.stats import lower_bound as buehler
 
 CASES = [  # runs, c1, c2
     (20, 10, 0),

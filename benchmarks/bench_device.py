@@ -16,9 +16,9 @@ import jax
 import numpy as np
 
 import dpverify as dpv
-from dpverify.arrays import codes_of, wide
 from dpverify.estimation import W2MHE, adjacent_recordings, oscillator
-from dpverify.sampling import Source, ask
+from dpverify.sampling.blocks import Source, ask
+from dpverify.util.arrays import codes_of, wide
 
 
 def bare_seconds(mechanism, pair, runs, block):

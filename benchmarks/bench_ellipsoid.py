@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpverify.ellipsoid import minimum_volume_ellipsoid
+from dpverify.events.ellipsoid import minimum_volume_ellipsoid
 
 
 def best_of(repeats: int, call: Callable[[], object]) -> float:

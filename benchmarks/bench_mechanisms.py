@@ -19,8 +19,8 @@ from pathlib import Path
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.pairs import search_plan
-from dpverify.sampling import Source, draw
+from dpverify.sampling.blocks import Source, draw
+from dpverify.studies.pairs import search_plan
 from mechanisms import ROWS
 
 SEEDS = 5

@@ -16,9 +16,9 @@ import jax
 import numpy as np
 from plain_mhe import casadi_sqp, plain
 
-from dpverify.arrays import wide
 from dpverify.estimation import W2MHE, oscillator, simulate
-from dpverify.mechanism import jax_key
+from dpverify.mechanisms.protocol import jax_key
+from dpverify.util.arrays import wide
 
 WINDOW, S, TAU = 5, 0.8, 1.4e-5
 

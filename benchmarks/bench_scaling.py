@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import dpverify as dpv
-from dpverify.sampling import Source, draw
+from dpverify.sampling.blocks import Source, draw
 
 ROUNDS = 3
 

@@ -19,7 +19,7 @@ import numpy as np
 import dpverify as dpv
 from dpverify.adapters import opendp_measurement
 from dpverify.estimation import W2MHE, adjacent_recordings, oscillator
-from dpverify.sampling import Source, draw
+from dpverify.sampling.blocks import Source, draw
 
 
 def laplace(data, runs, rng):

@@ -1,6 +1,6 @@
 """Would anyone notice? One small change at a time to a module, and its tests against each of them.
 
-    python benchmarks/mutate.py src/dpverify/exact.py tests/test_exact.py
+    python benchmarks/mutate.py src/dpverify/stats/paper_test.py tests/stats/test_paper_test.py
 
 Changed is a copy, never the working tree. What no test notices is printed: a test is missing, or the change changes
 nothing.

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dpverify.errors import InputError
-from dpverify.scores import Score, UserScore
-from dpverify.store import fingerprint
+from dpverify.events.scores import Score, UserScore
+from dpverify.sampling.checkpoints import fingerprint
 from fuzz import READERS, Broken, attempt, fuzz, watching
 
 pytestmark = pytest.mark.filterwarnings("default")

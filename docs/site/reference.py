@@ -14,7 +14,7 @@ import dpverify
 import dpverify.adapters
 import dpverify.estimation
 from dpverify.estimation import theory
-from dpverify.statements import OnAllEvents, OnPartition, Paper
+from dpverify.report.statements import OnAllEvents, OnPartition, Paper
 
 # Every public name stands in one group.
 GROUPS = {

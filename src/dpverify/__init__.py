@@ -1,24 +1,24 @@
 """How private is your estimator, really? Verification of differential privacy from samples alone."""
 
 from dpverify.adapters.program import program
-from dpverify.assertion import assert_private
-from dpverify.boxes import Search
-from dpverify.buehler import delta_lower_bound, epsilon_lower_bound
-from dpverify.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
-from dpverify.exact import critical_epsilon, p_values, paper_lambda
-from dpverify.mechanism import Mechanism, factory, jax_key, jax_run, per_run
-from dpverify.pairs import ManyPairs, search_pairs, verify_pairs
-from dpverify.power import plan_runs
-from dpverify.region import Region, high_likely_set, scenario_size
-from dpverify.report import Report
-from dpverify.sampling import rmse
+from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
+from dpverify.events.region import Region, high_likely_set, scenario_size
+from dpverify.mechanisms.protocol import Mechanism, factory, jax_key, jax_run, per_run
+from dpverify.pipeline import verify
+from dpverify.report.report import Report
+from dpverify.report.statements import Verdict, Witness
+from dpverify.sampling.blocks import rmse
 from dpverify.settings import Settings
-from dpverify.statements import Verdict, Witness
-from dpverify.study import Study, run_study
-from dpverify.tune import Calibration, Tradeoff, calibrate, tradeoff
-from dpverify.unions import delta_upper_bound, epsilon_upper_bound
-from dpverify.verify import verify
+from dpverify.stats.lower_bound import delta_lower_bound, epsilon_lower_bound
+from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
+from dpverify.stats.power import plan_runs
+from dpverify.stats.upper_bound import delta_upper_bound, epsilon_upper_bound
+from dpverify.studies.assertion import assert_private
+from dpverify.studies.calibrate import Calibration, Tradeoff, calibrate, tradeoff
+from dpverify.studies.pairs import ManyPairs, search_pairs, verify_pairs
+from dpverify.studies.search import Search
+from dpverify.studies.study import Study, run_study
 
 __version__ = "0.1.0"
 

@@ -23,11 +23,11 @@ from concurrent.futures import Executor
 from typing import Any, NoReturn
 
 from dpverify import Report, Settings, __version__, program, run_study, verify
-from dpverify.assertion import check_detects, too_weak
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning, one_line
-from dpverify.loading import load_data, load_object
-from dpverify.report import draw_page
-from dpverify.study import TABLE
+from dpverify.report.report import draw_page
+from dpverify.studies.assertion import check_detects, too_weak
+from dpverify.studies.loading import load_data, load_object
+from dpverify.studies.study import TABLE
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3
 

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpverify.errors import InputError
-from dpverify.report import Report
-from dpverify.verify import verify
+from dpverify.pipeline import verify
+from dpverify.report.report import Report
 
 
 def laplace_sum(data: np.ndarray, runs: int, rng: np.random.Generator) -> np.ndarray:

@@ -10,8 +10,8 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.partition import FIRST, OUTSIDE, make_partition
-from dpverify.scores import Features, Levels, Quadratic
+from dpverify.events.partition import FIRST, OUTSIDE, make_partition
+from dpverify.events.scores import Features, Levels, Quadratic
 
 RUNS = 10**6
 LINE = (-9.0, 9.0)  # beyond lies less than 1e-18

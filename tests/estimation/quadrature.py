@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import chi2
 
-from dpverify.arrays import wide
 from dpverify.estimation import System
+from dpverify.util.arrays import wide
 
 BLOCK = 1 << 13
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from quadrature import QUADRATIC, rounded
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError, Warning
 from dpverify.estimation import W2MHE, System, oscillator, simulate
 from dpverify.estimation.horizon import stage_cost
-from dpverify.mechanism import admit
+from dpverify.mechanisms.protocol import admit
+from dpverify.util.arrays import wide
 
 
 def test_every_draw_lies_above_the_envelope_and_below_its_slack():

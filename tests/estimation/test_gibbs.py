@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from quadrature import BANANA, CHAIN, QUADRATIC, TWO_MODES, chi_square, clipped, grid, rounded, runs_of
 
-from dpverify.arrays import wide
 from dpverify.estimation import W2MHE, System
 from dpverify.estimation.horizon import stage_cost
+from dpverify.util.arrays import wide
 
 LEAST = 1e-4  # of the p-values of five seeds, one of them in the short run
 RUNS = 10**5

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpverify.arrays import wide
 from dpverify.estimation import oscillator, simulate
 from dpverify.estimation.bounds import cost_bounds
 from dpverify.estimation.horizon import stage_cost
 from dpverify.estimation.intervals import NoBound, enclose
+from dpverify.util.arrays import wide
 
 
 def everything(x):

@@ -7,12 +7,12 @@ import pytest
 from quadrature import grid
 from scipy.stats import binom
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation import W2MHE, System
 from dpverify.estimation.bounds import cost_bounds
 from dpverify.estimation.intervals import NoBound, enclose
 from dpverify.estimation.theory import gibbs_epsilon, gibbs_epsilon_within
+from dpverify.util.arrays import wide
 
 START = -0.2
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from limits import most
 from scipy.stats import chi2, kstest, norm
 
 import dpverify as dpv
-from dpverify.arrays import wide
 from dpverify.estimation import (
     GaussianTruth,
     Normal,
@@ -21,7 +21,7 @@ from dpverify.estimation import (
     simulate,
 )
 from dpverify.estimation.blocks import finite_estimate
-from limits import most
+from dpverify.util.arrays import wide
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the oracle's own affair

@@ -6,9 +6,9 @@ import pytest
 from scipy.optimize import least_squares
 from scipy.stats import kstest
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation import W2MHE, System, oscillator, sensor_circle, simulate
+from dpverify.util.arrays import wide
 
 SYSTEM = oscillator()
 DATA = simulate(SYSTEM, np.random.default_rng(0)).data

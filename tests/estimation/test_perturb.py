@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
-from dpverify.arrays import wide
 from dpverify.estimation import W2MHE, InputPerturbed, Normal, PrivateKalman, System, oscillator, simulate
 from dpverify.estimation.perturb import sensor_blocks
+from dpverify.util.arrays import wide
 
 SYSTEM = oscillator()
 DATA = simulate(SYSTEM, np.random.default_rng(2)).data

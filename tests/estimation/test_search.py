@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.arrays import wide
 from dpverify.estimation import PrivateKalman, adjacent_pair, oscillator, sensor_circle
+from dpverify.util.arrays import wide
 
 MOVES, DELTA = 40, 0.01
 EACH = {"delta": DELTA, "select_runs": 32_768, "test_runs": 131_072, "block": 2048}

@@ -10,8 +10,8 @@ import numpy as np
 import dpverify as dpv
 from dpverify import cli
 from dpverify.errors import InputError
-from dpverify.plans import read_study
-from dpverify.statements import check_claim
+from dpverify.report.statements import check_claim
+from dpverify.studies.plans import read_study
 from fuzz.changes import change_bytes
 from fuzz.readers import Broken, reports, small
 

@@ -15,16 +15,16 @@ import numpy as np
 import dpverify as dpv
 from dpverify.adapters.process import Child
 from dpverify.adapters.program import Crew, Program
-from dpverify.mechanism import admit
-from dpverify.partition import Atoms
-from dpverify.region import Region
-from dpverify.sampling import Step
-from dpverify.scores import Additive, CellScore, Features, Levels, Linear, Patterned, Piecewise, Quadratic
-from dpverify.selection import Event
-from dpverify.serial import to_plain
-from dpverify.start import recall
-from dpverify.store import Page, fingerprint, open_store
-from dpverify.totals import Kept
+from dpverify.events.partition import Atoms
+from dpverify.events.region import Region
+from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Patterned, Piecewise, Quadratic
+from dpverify.mechanisms.protocol import admit
+from dpverify.sampling.accumulators import Kept
+from dpverify.sampling.blocks import Step
+from dpverify.sampling.checkpoints import Page, fingerprint, open_store
+from dpverify.sampling.context import recall
+from dpverify.selection.proposals import Event
+from dpverify.util.serialization import to_plain
 from fuzz.changes import change_bytes, change_document, change_tree
 
 

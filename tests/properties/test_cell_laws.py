@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpverify as dpv
-from dpverify.arrays import digitize
-from dpverify.counts import from_table
-from dpverify.learning import Binning
-from dpverify.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Edges, make_partition, mixed_radix, with_cells
-from dpverify.scores import CellScore, Features, Inside, Levels, Linear, Quadratic
-from dpverify.selection import PROPOSING, Aim, SelectionCounts, paper_selector, promised_bound, propose_cells
-from dpverify.trees import grow_tree
+from dpverify.events.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Edges, make_partition, mixed_radix, with_cells
+from dpverify.events.scores import CellScore, Features, Inside, Levels, Linear, Quadratic
+from dpverify.sampling.counts import from_table
+from dpverify.selection.learning import Binning
+from dpverify.selection.proposals import PROPOSING, Aim, SelectionCounts, paper_selector, promised_bound, propose_cells
+from dpverify.selection.trees import grow_tree
+from dpverify.util.arrays import digitize
 
 costly = settings(max_examples=settings().max_examples // 4)
 DIMENSION = 2

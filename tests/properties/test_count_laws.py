@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
-from dpverify import buehler
-from dpverify.buehler import claim_p_value, delta_lower_bound, epsilon_lower_bound
-from dpverify.exact import lower_limit, p_values, upper_limit
-from dpverify.power import power
-from dpverify.region import exact_scenario_size, scenario_size
+from dpverify.events.region import exact_scenario_size, scenario_size
+from dpverify.stats import lower_bound as buehler
+from dpverify.stats.lower_bound import claim_p_value, delta_lower_bound, epsilon_lower_bound
+from dpverify.stats.paper_test import lower_limit, p_values, upper_limit
+from dpverify.stats.power import power
 
 costly = settings(max_examples=settings().max_examples // 4)
 levels = st.floats(1e-9, 0.5)

@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
-from dpverify.ellipsoid import log_volume
-from dpverify.partition import FIRST, OUTSIDE, make_partition
+from dpverify.events.ellipsoid import log_volume
+from dpverify.events.partition import FIRST, OUTSIDE, make_partition
 
 costly = settings(max_examples=settings().max_examples // 4)
 KINDS = ("grid", "equal-mass", "atoms")

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import dpverify as dpv
-from dpverify import Report, serial
-from dpverify.assemble import distinct_pairs
-from dpverify.statements import OnAllEvents, OnPartition
+from dpverify import Report
+from dpverify.report.assemble import distinct_pairs
+from dpverify.report.statements import OnAllEvents, OnPartition
+from dpverify.util import serialization as serial
 from mechanisms import ONE, ZERO, laplace
 
 costly = settings(max_examples=settings().max_examples // 10)  # a report's own numbers take a tenth of a second

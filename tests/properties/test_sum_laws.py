@@ -6,12 +6,23 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpverify as dpv
-from dpverify.arrays import wide
-from dpverify.counts import EXTREMES, Adder, Counts, Extremes, Tables, add_counts, leaves, merge, occupied, rebuild
-from dpverify.partition import grid
-from dpverify.scores import Levels, Linear
-from dpverify.selection import Ruler
-from dpverify.totals import Cells, Kept, Measure, Sums
+from dpverify.events.partition import grid
+from dpverify.events.scores import Levels, Linear
+from dpverify.sampling.accumulators import Cells, Kept, Measure, Sums
+from dpverify.sampling.counts import (
+    EXTREMES,
+    Adder,
+    Counts,
+    Extremes,
+    Tables,
+    add_counts,
+    leaves,
+    merge,
+    occupied,
+    rebuild,
+)
+from dpverify.selection.proposals import Ruler
+from dpverify.util.arrays import wide
 
 codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # mixed codes fill 64 bits
 split = st.lists(st.integers(0, 400), max_size=6)

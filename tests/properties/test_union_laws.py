@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
-from dpverify.assemble import distinct_pairs
-from dpverify.exact import eta_upper_bound
-from dpverify.statements import OnPartition
+from dpverify.report.assemble import distinct_pairs
+from dpverify.report.statements import OnPartition
+from dpverify.stats.paper_test import eta_upper_bound
 
 levels = st.floats(1e-6, 0.5)
 claims = st.floats(0, 5)

@@ -12,13 +12,13 @@ import pytest
 
 import dpverify as dpv
 from dpverify import Report
-from dpverify.buehler import claim_p_value
 from dpverify.cli import main
 from dpverify.render.figures import privacy_map, tradeoff
 from dpverify.render.numbers import between_nodes, embedded, monotone, read
 from dpverify.render.page import SCRIPT, comparison, page
 from dpverify.render.sections import again
-from dpverify.statements import NODES
+from dpverify.report.statements import NODES
+from dpverify.stats.lower_bound import claim_p_value
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}

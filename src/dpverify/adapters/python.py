@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.mechanism import Mechanism, jax_run, name_of
+from dpverify.mechanisms.protocol import Mechanism, jax_run, name_of
 
 
 def _check(scale: float, where: str) -> None:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dpverify.arrays import wide
 from dpverify.estimation.intervals import SLACK, Interval, enclose
 from dpverify.estimation.system import System
+from dpverify.util.arrays import wide
 
 
 class CostBounds(NamedTuple):

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError, Warning
 from dpverify.estimation.bounds import cost_bounds, round_size
 from dpverify.estimation.cells import CELLS, Cells, below, nonnegative, padded, refined
@@ -25,6 +24,7 @@ from dpverify.estimation.gibbs import ATTEMPTS, Ball, Taylor, taylor
 from dpverify.estimation.horizon import estimates, proximal, stage_cost, window_weights
 from dpverify.estimation.intervals import NoBound
 from dpverify.estimation.system import System
+from dpverify.util.arrays import wide
 
 FEW = 4.0  # draws a run at most, for the Taylor envelope to be taken without looking further
 PILOT = 512

@@ -15,12 +15,12 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import NUMBERS, device_block, finite_estimate, one_of, recorded, share, whole
 from dpverify.estimation.small import posterior
 from dpverify.estimation.system import System
-from dpverify.mechanism import jax_key
+from dpverify.mechanisms.protocol import jax_key
+from dpverify.util.arrays import wide
 
 Matrix = tuple[tuple[float, ...], ...]
 

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, measurement_weights, one_of, positive, recorded, share, whole
 from dpverify.estimation.faithful import Faithfulness, Plan, Problem, beyond_reach, count_modes, jitted_estimates, plan
@@ -24,7 +23,8 @@ from dpverify.estimation.gibbs import Ball, keep
 from dpverify.estimation.horizon import SPANS, estimates, stage_cost, windows
 from dpverify.estimation.near import estimates_near
 from dpverify.estimation.system import System
-from dpverify.mechanism import jax_key
+from dpverify.mechanisms.protocol import jax_key
+from dpverify.util.arrays import wide
 
 LAWS = ("gibbs", "blend")
 EDGE = (

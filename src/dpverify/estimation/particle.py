@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, measurement_weights, one_of, positive, recorded, share, whole
 from dpverify.estimation.horizon import SPANS
 from dpverify.estimation.small import log_volume
 from dpverify.estimation.system import System
-from dpverify.mechanism import jax_key
+from dpverify.mechanisms.protocol import jax_key
+from dpverify.util.arrays import wide
 
 TOGETHER = 1 << 14  # particles that are evaluated at once: what a processor's cache holds
 

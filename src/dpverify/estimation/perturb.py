@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, finite_estimate, recorded, share
 from dpverify.estimation.kalman import Matrix, covariance
 from dpverify.estimation.system import System
-from dpverify.mechanism import jax_key
+from dpverify.mechanisms.protocol import jax_key
+from dpverify.util.arrays import wide
 
 
 class Estimator(Protocol):

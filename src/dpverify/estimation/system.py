@@ -19,10 +19,10 @@ import numpy as np
 from scipy.linalg import expm
 from scipy.optimize import bisect
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError, Warning
 from dpverify.estimation.laws import Law, Normal, TruncatedMixture, Uniform
-from dpverify.mechanism import jax_key
+from dpverify.mechanisms.protocol import jax_key
+from dpverify.util.arrays import wide
 
 RADIUS = 10 * math.sqrt(2)  # of the circle that the paper's sensors stand on
 QUIET = Normal(0.0)

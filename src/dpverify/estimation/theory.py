@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.arrays import wide
 from dpverify.errors import InputError
 from dpverify.estimation.blocks import recorded, share
 from dpverify.estimation.bounds import Jet, measured
 from dpverify.estimation.gibbs import Ball
 from dpverify.estimation.intervals import Interval, NoBound
 from dpverify.estimation.mhe import W2MHE
+from dpverify.util.arrays import wide
 
 
 def w2mhe_lipschitz(c_f: float, window: int, c_h: float = 100.0) -> float:

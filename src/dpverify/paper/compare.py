@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from dpverify.errors import FolderError
-from dpverify.exact import SWEEP
+from dpverify.events.describe import OUTSIDE_TEXT
 from dpverify.paper.claims import Claim, apart, at, compare, logarithm, summary
 from dpverify.paper.plan import printed
-from dpverify.serial import from_plain
-from dpverify.tables import read_csv, typed
-from dpverify.words import OUTSIDE_TEXT
+from dpverify.stats.paper_test import SWEEP
+from dpverify.studies.tables import read_csv, typed
+from dpverify.util.serialization import from_plain
 
 Row = dict[str, Any]
 OURS = {  # a printed mechanism -> ours, and the column of its parameter

@@ -9,10 +9,10 @@ import numpy as np
 
 from dpverify.estimation.theory import gibbs_epsilon, sufficient_epsilon
 from dpverify.paper import setting
-from dpverify.sampling import rmse
+from dpverify.pipeline import verify
+from dpverify.sampling.blocks import rmse
 from dpverify.settings import Settings
-from dpverify.tune import tradeoff
-from dpverify.verify import verify
+from dpverify.studies.calibrate import tradeoff
 
 PARAMETERS = {"gibbs": "s", "blend": "s", "perturbed": "s_bar", "ekf": "s_hat"}
 

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 from scipy.stats import hypergeom
 
-from dpverify.exact import SWEEP
 from dpverify.paper.claims import summary
 from dpverify.paper.compare import points
 from dpverify.render.style import (
@@ -30,6 +29,7 @@ from dpverify.render.style import (
     label,
     styled,
 )
+from dpverify.stats.paper_test import SWEEP
 
 ALPHA, LEAST = 0.05, 1e-6
 SHOWN = 60  # seeds whose p-values are summed for a figure

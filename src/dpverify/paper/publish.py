@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.assemble import versions
 from dpverify.estimation import theory
 from dpverify.estimation.system import STEPS
+from dpverify.events.describe import figure
 from dpverify.paper import figures, setting
 from dpverify.paper.claims import LEAST, Claim
 from dpverify.paper.compare import cells, finer, judged, kept_draws, select, tables
@@ -22,9 +22,9 @@ from dpverify.paper.texts import LEGEND, finer_table, flat, numbers_table, page_
 from dpverify.render.figures import privacy_map
 from dpverify.render.page import render, shown
 from dpverify.render.style import Drawing
-from dpverify.serial import to_plain
-from dpverify.tables import write_csv, write_text
-from dpverify.words import figure
+from dpverify.report.assemble import versions
+from dpverify.studies.tables import write_csv, write_text
+from dpverify.util.serialization import to_plain
 
 RULE = (
     "The rule: over draws of sensors and seeds, at least {least} of them, the median difference gets a 95% interval "

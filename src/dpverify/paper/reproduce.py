@@ -23,16 +23,16 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from dpverify.assemble import versions
 from dpverify.errors import InputError, Stopped
 from dpverify.paper.compare import kept
 from dpverify.paper.plan import HERE, Task, planned, studies, to_toml
-from dpverify.progress import duration
-from dpverify.serial import to_plain
-from dpverify.store import open_store, replace_file
-from dpverify.study import Study, run_study
-from dpverify.tables import write_text
-from dpverify.workers import open_workers
+from dpverify.report.assemble import versions
+from dpverify.sampling.checkpoints import open_store, replace_file
+from dpverify.sampling.executors import open_workers
+from dpverify.studies.study import Study, run_study
+from dpverify.studies.tables import write_text
+from dpverify.util.progress import duration
+from dpverify.util.serialization import to_plain
 
 WORKERS = 2
 

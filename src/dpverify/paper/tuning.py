@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from dpverify.paper import setting
 from dpverify.paper.plan import printed
-from dpverify.sampling import rmse
+from dpverify.sampling.blocks import rmse
 
 
 def mean_error(mechanism: Any, data: Any, truth: Any, runs: int, block: int = 4096) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dpverify.errors import InputError
+from dpverify.events.describe import at_least, at_most, figure
 from dpverify.render.numbers import Readings
 from dpverify.render.style import (
     BOUNDED,
@@ -30,8 +31,7 @@ from dpverify.render.style import (
     label,
     styled,
 )
-from dpverify.report import Report
-from dpverify.words import at_least, at_most, figure
+from dpverify.report.report import Report
 
 LEAST_P = 1e-6  # the axis ends here, however small the paper's p-values are
 EPSILON = "ε (natural logarithm of a ratio)"

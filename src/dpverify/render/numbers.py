@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.report import Report
-from dpverify.statements import FLOOR, proved_curve, small_p_value, thinned_p_values
+from dpverify.report.report import Report
+from dpverify.report.statements import FLOOR, proved_curve, small_p_value, thinned_p_values
 
 STEPS = 150  # of the slider, about
 

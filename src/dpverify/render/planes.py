@@ -7,13 +7,13 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.arrays import is_plain
-from dpverify.partition import Partition
-from dpverify.region import Region
+from dpverify.events.describe import cell_number
+from dpverify.events.partition import Partition
+from dpverify.events.region import Region
+from dpverify.events.scores import Levels
 from dpverify.render.scene import OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight
 from dpverify.render.style import FIRST, MUTED, RULE, SECOND, WITNESS, Drawing, Key, canvas
-from dpverify.scores import Levels
-from dpverify.words import cell_number
+from dpverify.util.arrays import is_plain
 
 DOTS = 4000  # of all panels together
 MESH = 161

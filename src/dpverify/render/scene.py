@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.arrays import is_plain
 from dpverify.errors import InputError
-from dpverify.partition import Bins, Edges, Partition
-from dpverify.region import Region
+from dpverify.events.partition import Bins, Edges, Partition
+from dpverify.events.region import Region
+from dpverify.events.scores import Levels
 from dpverify.render.style import Key
-from dpverify.report import Report
-from dpverify.scores import Levels
-from dpverify.statements import Witness
+from dpverify.report.report import Report
+from dpverify.report.statements import Witness
+from dpverify.util.arrays import is_plain
 
 PANELS = 6  # steps, or coordinates, that are drawn one by one
 OWN = "(in its own unit)"

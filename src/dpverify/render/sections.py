@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from matplotlib.ticker import MaxNLocator
 
-from dpverify.progress import spaced
-from dpverify.region import exact_scenario_size, scenario_size
-from dpverify.report import Report
-from dpverify.sampling import default_block
-from dpverify.serial import to_plain
+from dpverify.events.describe import at_least, at_most, cell_number, figure, percent
+from dpverify.events.region import exact_scenario_size, scenario_size
+from dpverify.report.report import Report
+from dpverify.report.statements import Verdict, p_value_text
+from dpverify.sampling.blocks import default_block
 from dpverify.settings import Settings
-from dpverify.statements import Verdict, p_value_text
-from dpverify.words import at_least, at_most, cell_number, figure, percent
+from dpverify.util.progress import spaced
+from dpverify.util.serialization import to_plain
 
 
 def lead(report: Report, upper: float) -> str:

@@ -1,0 +1,220 @@
+"""Events in words and numbers for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dpverify.events.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Partition
+from dpverify.events.scores import (
+    Additive,
+    CellScore,
+    Levels,
+    Linear,
+    Patterned,
+    Piecewise,
+    Quadratic,
+    Score,
+    UserScore,
+)
+from dpverify.selection.proposals import Event
+
+PIECES = 4  # longer lists are cut
+SAME = "both data sets are the same: nothing could tell them apart"
+CHANGED = (
+    "the mechanism changes its data: a run finds what the one before has left of it, and nothing said here can be "
+    "trusted; let it work on a copy"
+)
+TWO_ANSWERS = (
+    "asked twice for one block, the mechanism gave two answers, so nothing said here can be trusted: draw from the "
+    "generator that is handed in and remember nothing, or say mechanism.seeded = False where noise can't be seeded"
+)
+REPEATS = (
+    "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted; draw "
+    "from the one that is handed in"
+)
+DOUBTS = (SAME, CHANGED, TWO_ANSWERS, REPEATS)  # what a verification says beside these answers no question
+OUTSIDE_TEXT = "an estimate outside the high-likely region"
+
+
+def figure(x: float) -> str:
+    """Four significant digits; infinity spelled out."""
+    return "infinity" if x == math.inf else f"{x:.4g}"
+
+
+def at_least(x: float) -> str:
+    """A lower bound for print: rounded down, so that what is printed is proved too."""
+    return _rounded(x, math.floor)
+
+
+def at_most(x: float) -> str:
+    """An upper bound for print: rounded up."""
+    return _rounded(x, math.ceil)
+
+
+def _rounded(x: float, whole: Callable[[float], int]) -> str:
+    if x == 0 or math.isinf(x):
+        return figure(x)
+    unit = 10.0 ** (math.floor(math.log10(abs(x))) - 3)
+    return f"{whole(x / unit) * unit:.4g}"
+
+
+def percent(x: float) -> str:
+    """Three digits, more where fewer would turn nearly all into all."""
+    return next((text for d in (3, 5, 7) if (text := f"{100 * x:.{d}g}%") != "100%" or x == 1), f"{100 * x:.15g}%")
+
+
+def between(name: str, low: float, high: float) -> str:
+    if low == high:
+        return f"{name} = {figure(low)}"
+    if np.nextafter(low, math.inf) == high:  # the bin of an atom
+        return f"{name} = {figure(high)}"
+    if low == -math.inf:
+        return f"{name} <= {figure(high)}"
+    if high == math.inf:
+        return f"{name} > {figure(low)}"
+    return f"{figure(low)} < {name} <= {figure(high)}"
+
+
+def coordinate_names(steps: int, dimension: int) -> list[str]:
+    """As they are indexed: steps and coordinates count from 0."""
+    if steps * dimension == 1:
+        return ["output"]
+    if steps == 1:
+        return [f"x[{j}]" for j in range(dimension)]
+    if dimension == 1:
+        return [f"step {k}" for k in range(steps)]
+    return [f"step {k} x[{j}]" for k in range(steps) for j in range(dimension)]
+
+
+def describe(event: Event, examples: np.ndarray) -> str:
+    """What the event is; `examples` (pilot runs) stand for cells whose code can't be taken apart, and for the shape."""
+    if isinstance(event.partition, Levels):
+        return _levels(event, event.partition, examples)
+    return _cells(event.partition, event.codes, examples)
+
+
+def _cells(partition: Partition | Levels, codes: np.ndarray, examples: np.ndarray) -> str:
+    if isinstance(partition, Levels):
+        number = "one" if codes.size == 1 else f"a union of {codes.size}"
+        return f"{number} of the {partition.number} level sets of {_score(partition.score, examples)}"
+    if codes.size == 1:
+        return _cell(partition, int(codes[0]), examples)
+    if partition.region.centre.size == 1 and partition.size != HASHED:
+        return _on_a_line(partition, codes, examples)
+    return f"a union of {codes.size} of the partition's {cell_number(partition.number)} cells"
+
+
+def _levels(event: Event, levels: Levels, examples: np.ndarray) -> str:
+    above = event.codes[-1] == levels.size - 1 and event.codes.size < levels.size
+    threshold = levels.edges[event.codes[0] - 1] if above else levels.edges[min(event.codes[-1], levels.edges.size - 1)]
+    score, names = levels.score, coordinate_names(*examples.shape[1:])
+    if isinstance(score, CellScore):
+        inside = np.isin(np.searchsorted(levels.edges, score.numbers), event.codes)
+        if np.isin(np.searchsorted(levels.edges, score.other), event.codes):
+            outside = score.cells[~inside]
+            return f"anything but {_cells(score.partition, outside, examples)}" if outside.size else "any estimate"
+        return _cells(score.partition, score.cells[inside], examples)
+    if isinstance(score, Linear) and score.weights.size == 1 and score.weights[0]:
+        cut = float(threshold / score.weights[0])
+        high = above == (score.weights[0] > 0)
+        return between("output", cut, math.inf) if high else between("output", -math.inf, cut)
+    if isinstance(score, Additive) and score.features.whiten is None and score.coordinates.size == 1:
+        inside = np.isin(np.searchsorted(levels.edges, score.steps[0]), event.codes)
+        ends = np.concatenate([[-math.inf], score.edges[0], [math.inf]])
+        pieces = [(float(ends[i]), float(ends[i + 1])) for i in np.flatnonzero(inside) if ends[i] < ends[i + 1]]
+        return _joined(pieces, names[int(score.coordinates[0])])
+    if isinstance(score, UserScore):
+        return f"the given score {'>' if above else '<='} {figure(float(threshold))}"
+    return f"{_score(score, examples)} {'>' if above else '<='} {figure(float(threshold))}"
+
+
+def _score(score: Score, examples: np.ndarray) -> str:
+    """What kind of score it is, and of which coordinates."""
+    kinds = {
+        Linear: "a linear",
+        Quadratic: "a quadratic",
+        Additive: "an additive",
+        Piecewise: "a piecewise linear",
+        Patterned: "a pattern by pattern",
+    }
+    return f"{kinds[type(score)]} score of {_mostly(score, coordinate_names(*examples.shape[1:]))}"
+
+
+def _mostly(score: Score, names: list[str]) -> str:
+    """The coordinates that a score looks at, the heaviest of them by name."""
+    if isinstance(score, Linear):
+        weight, at = np.abs(score.weights), np.arange(score.weights.size)
+    elif isinstance(score, Additive):
+        weight, at = np.ptp(score.steps, axis=1), score.coordinates
+    elif isinstance(score, Piecewise):
+        weight, at = np.ptp(score.heights, axis=1) + np.ptp(score.atom_heights, axis=1), np.arange(len(score.knots))
+    else:
+        return f"{len(names)} coordinates"
+    heavy = at[np.argsort(-weight, kind="stable")]
+    if weight.size == 1:
+        return names[int(heavy[0])]
+    return f"{weight.size} coordinates (most on {', '.join(names[int(j)] for j in heavy[:2])})"
+
+
+def cell_number(number: int) -> str:
+    return (
+        f"{number:,}".replace(",", " ")
+        if number < 10**9
+        else f"{float(number):.1e}"
+        if number < 10**300
+        else "countless"
+    )
+
+
+def _cell(partition: Partition, code: int, examples: np.ndarray) -> str:
+    if partition.size != HASHED and code < FIRST:
+        return {OUTSIDE: OUTSIDE_TEXT, NONFINITE: "an estimate with NaN or infinity"}[code]
+    box = partition.box(code, examples)
+    if box is None:
+        return "one cell of the partition, not among the pilot runs"
+    names = coordinate_names(*partition.region.centre.shape)
+    limits = [between(n, lo, hi) for n, lo, hi in zip(names, *box, strict=True) if lo > -math.inf or hi < math.inf]
+    if not limits:
+        return "an estimate inside the high-likely region"
+    if len(limits) > 2 * PIECES:
+        limits = limits[: 2 * PIECES] + [f"and {len(limits) - 2 * PIECES} more"]
+    return ", ".join(limits) + ("" if partition.region.centre.size == 1 else " (inside the high-likely region)")
+
+
+def _on_a_line(partition: Partition, codes: np.ndarray, examples: np.ndarray) -> str:
+    """One coordinate: neighbouring intervals are joined."""
+    bottom = float((partition.region.centre - partition.region.half).ravel()[0])
+    top = float((partition.region.centre + partition.region.half).ravel()[0])
+    intervals, points, others = [], [], []
+    for code in codes.tolist():
+        if code == NONFINITE:
+            others.append("output is NaN or infinite")
+        elif code == OUTSIDE:
+            intervals += [(-math.inf, bottom), (top, math.inf)]
+        else:
+            low, high = (float(limit[0]) for limit in partition.box(code, examples) or ([-math.inf], [math.inf]))
+            if low == high:
+                points.append(low)
+            else:
+                intervals.append((max(low, bottom), min(high, top)))
+    if points:
+        values = ", ".join(figure(p) for p in sorted(points)[: 2 * PIECES])
+        more = f" and {len(points) - 2 * PIECES} more values" if len(points) > 2 * PIECES else ""
+        others.insert(0, f"output = {values}{more}")
+    return _joined(intervals, "output", others)
+
+
+def _joined(intervals: list[tuple[float, float]], name: str, others: list[str] | None = None) -> str:
+    joined: list[list[float]] = []
+    for low, high in sorted(intervals):
+        if joined and low <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], high)
+        else:
+            joined.append([low, high])
+    pieces = [between(name, *interval) for interval in joined] + (others or [])
+    if len(pieces) > PIECES:
+        pieces = pieces[:PIECES] + [f"{len(pieces) - PIECES} more pieces"]
+    return " or ".join(pieces)

@@ -1,0 +1,171 @@
+"""The pipeline on one page: the paper's Algorithm 1, with every stage on runs of its own."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from dpverify.errors import InputError, Warning
+from dpverify.events.describe import describe
+from dpverify.events.partition import make_partition
+from dpverify.events.region import Region
+from dpverify.events.scores import Inside
+from dpverify.mechanisms.protocol import Mechanism, is_seeded, name_of
+from dpverify.report.assemble import (
+    UNSEEDED,
+    bound_all_events,
+    bound_partition,
+    draw_picture,
+    make_region,
+    pilot_plan,
+    remarks,
+    smooth_grid,
+    versions,
+)
+from dpverify.report.report import Report
+from dpverify.report.statements import Witness, answers, check_claim
+from dpverify.sampling.accumulators import Cells, Measure
+from dpverify.sampling.blocks import collect, collect_samples
+from dpverify.sampling.checkpoints import Page, fingerprint
+from dpverify.sampling.context import Run, misgivings, prepare, recall
+from dpverify.selection.choose import THOROUGH, Chosen, Contest, Effort, choose, choose_cell
+from dpverify.selection.proposals import Aim, Event
+from dpverify.settings import Settings
+from dpverify.stats.paper_test import eta_upper_bound
+from dpverify.util.arrays import is_plain
+from dpverify.util.serialization import to_plain
+
+SELECTION = 102  # spawn key of the paper's thinned selection
+
+
+def verify(
+    mechanism: Mechanism,
+    first: Any,
+    second: Any,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    *,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    error: Callable[[Any], Any] | None = None,
+    log_lipschitz: float | tuple[float, float] | None = None,
+    progress: bool = False,
+    **changes: Any,
+) -> Report:
+    """How much `mechanism` tells `first` from `second`: a proof of what leaks, a bound on what was partitioned.
+
+    `epsilon=None` makes no claim and measures. `executor` is None (here, in order), a number of processes, or any
+    `concurrent.futures.Executor`. `folder` keeps what is finished: the same call goes on from there, whatever ended the
+    first, and comes to the same report. `error` turns samples into one number a run (see `rmse`). `log_lipschitz`
+    states a constant of the log-density (Euclidean norm on the flattened output), one for both sides or one each.
+    Single settings can be given by name: `verify(..., test_runs=10**6, seed=3)`.
+    """
+    settings = settings.change(**changes)
+    check_claim(settings, epsilon, delta)
+    if error is not None and not callable(error):
+        raise InputError(
+            f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
+        )
+    call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
+    with prepare(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
+        settings, source = run.settings, run.source
+        region, points, pilot = find_region(run)
+        doubts = misgivings(run, pilot[0])
+        event, partition, _ = freeze_event(run, region, points, delta)
+        text = describe(event, points)
+
+        # HypothesisTest (Algorithm 5), from fresh runs: the event and its direction are frozen now
+        meters = {"cells": Cells(partition), "inside": Cells(Inside(region))}
+        if event.partition is not partition:
+            meters["event"] = Cells(event.partition)
+        smooth, notes = smooth_grid(log_lipschitz, mechanism, source.data, region, points)
+        if smooth is not None:
+            meters["smooth"] = Cells(smooth.grid)
+        measure = Measure(tuple(meters.values()), error)
+        tested = collect(source, "test", settings.test_runs, measure, run.workers, run.show)
+        run.clock.lap("test")
+
+        counts = {name: (one, two) for name, one, two in zip(meters, *tested.parts, strict=True)}
+        one, two = (event.count(side) for side in counts.get("event", counts["cells"]))
+        steps, dimension = points.shape[1:]
+        witness = Witness(event, (one, two), settings.test_runs, settings.alpha, text, (steps, dimension))
+        on_partition = bound_partition(partition, counts["cells"], counts["inside"], settings)
+        eta = eta_upper_bound(
+            np.concatenate([side.counts for side in counts["cells"]]), settings.test_runs, settings.alpha
+        )
+        if not is_seeded(mechanism):
+            warnings.warn(UNSEEDED, Warning, stacklevel=2)
+        other = None if partition is event.partition else partition
+        report = Report(
+            **answers(witness, on_partition, eta, settings, epsilon, delta),
+            alpha=settings.alpha,
+            on_partition=on_partition,
+            on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
+            witness=witness,
+            error=tested.error,
+            picture=draw_picture(source, pilot, run.known, region, other),
+            settings=settings,
+            name=name_of(mechanism),
+            seeded=is_seeded(mechanism),
+            remarks=doubts + remarks(mechanism, source.data, pilot, counts["inside"]) + notes,
+            run={},
+        )
+        run.clock.lap("report")
+        store = run.workers.store
+        report.run.update(seconds=run.clock.laps, versions=versions(), device=source.device, workers=run.number)
+        report.run.update(resumed=store.resumed, **({"notes": [store.problem]} if store.problem else {}))
+        return report
+
+
+def find_region(run: Run) -> tuple[Region, np.ndarray, list[np.ndarray]]:
+    """HighLikelySet (Algorithm 3), from pilot runs: the region, the finite runs it was made from, all runs a side."""
+    settings = run.settings
+    runs, sides = pilot_plan(settings, run.source)
+    run.show.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
+    pilot = collect_samples(run.source, "pilot", runs, run.workers, run.show, sides, run.known)
+    region, points = make_region(pilot)
+    kept = recall(run.workers.store, "region", Region)  # the same on every machine that goes on from here
+    if kept is None:
+        run.workers.store.write("region", Page(to_plain({"region": region})))
+    else:
+        region = kept["region"]
+    run.clock.lap("pilot")
+    return region, points, pilot
+
+
+def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, effort: Effort = THOROUGH) -> Chosen:
+    """EventList (Algorithm 2) and WorstEvent (Algorithm 4), from selection runs.
+
+    The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
+    Once frozen it stays so: a run that goes on reads it from its folder.
+    """
+    settings, store = run.settings, run.workers.store
+    frozen = recall(store, "event", Event)
+    if frozen is not None:
+        run.show.skip(2 * settings.select_runs)
+        return Chosen(frozen["event"], frozen["partition"] or frozen["event"].partition)
+    papers = settings.selection_epsilon is not None
+    given = None
+    if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):
+        nonfinite = settings.nonfinite == "event"
+        given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
+    aim = Aim(settings.test_runs, delta, settings.alpha, effort.caution)
+    contest = Contest(run.source, settings, region, aim, run.workers, run.show, effort)
+    if given is not None and papers:
+        rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
+        chosen = choose_cell(contest, given, rng)
+    else:
+        chosen = choose(contest, given)
+    if is_plain(chosen.event.partition):  # a user's own function can't be written: the selection runs stay instead
+        other = None if chosen.partition is chosen.event.partition else chosen.partition
+        store.write("event", Page(to_plain({"event": chosen.event, "partition": other})))
+        if store.problem is None:
+            store.forget("train", "cut", "decide")
+    run.clock.lap("selection")
+    return chosen

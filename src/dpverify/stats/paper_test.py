@@ -1,0 +1,144 @@
+"""Everything that is said about two columns of counts, from the exact laws of the counts alone.
+
+Clopper-Pearson limits and the paper's test (section IV, Algorithms 4 and 5). The lower bound for one frozen event and
+the upper bounds over unions of cells have rooms of their own, `buehler` and `unions`.
+`runs` is a number, or one a side.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc, betaincc, betainccinv, betaincinv
+from scipy.stats import hypergeom
+
+from dpverify.errors import InputError
+from dpverify.stats.lower_bound import epsilon_lower_bound
+
+SWEEP = np.linspace(0.001, 1.5, 80)  # eight of the paper's fourteen critical values lie on it to every printed digit
+
+
+def check_level(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise InputError(f"{name}: found {value}; expected a number between 0 and 1")
+
+
+def check_epsilon(epsilon: float) -> None:
+    if not (isinstance(epsilon, (int, float, np.number)) and 0 <= epsilon < math.inf):
+        raise InputError(f"epsilon: found {epsilon!r}; expected a finite number from 0 up")
+
+
+def check_delta(delta: float) -> None:
+    if not (isinstance(delta, (int, float, np.number)) and 0 <= delta < 1):
+        raise InputError(f"delta: found {delta!r}; expected a number from 0 up and below 1")
+
+
+def sides(runs: Any) -> tuple[int, int]:
+    m1, m2 = (runs, runs) if np.ndim(runs) == 0 else runs
+    if not (m1 >= 1 and m2 >= 1 and int(m1) == m1 and int(m2) == m2):
+        raise InputError(f"runs: found {runs}; expected a whole number from 1 up, or one a side")
+    return int(m1), int(m2)
+
+
+def checked_columns(counts1: Any, counts2: Any, runs: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Two columns of cell counts, checked: a sum above the runs would turn limits into NaN further down."""
+    c1, c2 = np.asarray(counts1, float), np.asarray(counts2, float)
+    if c1.shape != c2.shape or c1.ndim != 1:
+        raise InputError(
+            f"counts: found shapes {c1.shape} and {c2.shape}; expected one number a cell, both sides alike"
+        )
+    for c, m in zip((c1, c2), sides(runs), strict=True):
+        if not ((c >= 0).all() and c.sum() <= m):
+            raise InputError(
+                f"counts: found a sum of {c.sum():g} for {m} runs; expected counts from 0 up, at most one a run"
+            )
+    return c1, c2
+
+
+def _beta_quantile(a: np.ndarray, b: np.ndarray, alpha: float, upper: bool) -> np.ndarray:
+    """Where the beta law leaves alpha below, or above; SciPy's inverse misses at some arguments (a 1000, b 10^9)."""
+    inverse, tail = (betainccinv, betaincc) if upper else (betaincinv, betainc)
+    x = inverse(a, b, alpha)
+    wrong = ~(np.abs(tail(a, b, x) - alpha) <= 1e-7 * min(alpha, 1 - alpha))
+    if wrong.any():
+        a, b = np.broadcast_arrays(a, b)
+        a, b = a[wrong], b[wrong]
+        mean = a / (a + b)
+        low, high = np.zeros_like(mean), np.minimum(1.0, mean + 50 * np.sqrt(mean / (a + b)))
+        for _ in range(100):
+            middle = (low + high) / 2
+            under = (tail(a, b, middle) > alpha) if upper else (tail(a, b, middle) < alpha)
+            low, high = np.where(under, middle, low), np.where(under, high, middle)
+        x = np.array(x)
+        x[wrong] = high if upper else low  # the side that errs outwards
+    return x
+
+
+def upper_limit(c: Any, runs: int, alpha: float) -> Any:
+    """Clopper-Pearson, one-sided: the probability is at most this, at confidence 1 - alpha."""
+    c = np.asarray(c, float)
+    full = c >= runs
+    limit = _beta_quantile(np.where(full, 1.0, c + 1), np.where(full, 1.0, runs - c), alpha, True)
+    return np.where(full, 1.0, limit)[()]
+
+
+def lower_limit(c: Any, runs: int, alpha: float) -> Any:
+    """Clopper-Pearson, one-sided: the probability is at least this, at confidence 1 - alpha."""
+    c = np.asarray(c, float)
+    none = c <= 0
+    limit = _beta_quantile(np.where(none, 1.0, c), np.where(none, 1.0, runs - c + 1), alpha, False)
+    return np.where(none, 0.0, limit)[()]
+
+
+# The paper's test.
+
+
+def p_values(c1: Any, c2: Any, runs: Any, epsilon: float, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Algorithm 5's PVALUE, over any number of events: thin one side's count by e^-epsilon, then Fisher's exact test.
+
+    The first is against p1 <= e^epsilon p2, the second against p2 <= e^epsilon p1.
+    """
+    check_epsilon(epsilon)
+    m1, m2 = sides(runs)
+    for c, m in ((c1, m1), (c2, m2)):
+        if np.any(np.less(c, 0)) or np.any(np.greater(c, m)):
+            raise InputError(f"counts: found {np.min(c)} to {np.max(c)}; expected 0 to {m}, at most one a run")
+    keep = math.exp(-epsilon)
+    thin1, thin2 = rng.binomial(c1, keep), rng.binomial(c2, keep)
+    forward = hypergeom.sf(thin1 - 1, m1 + m2, m1, thin1 + c2)
+    backward = hypergeom.sf(thin2 - 1, m1 + m2, m2, thin2 + c1)
+    # A tail that starts at 0 is everything, to the last digit.
+    return np.where(thin1 == 0, 1.0, forward)[()], np.where(thin2 == 0, 1.0, backward)[()]
+
+
+def critical_epsilon(c1: Any, c2: Any, runs: Any, alpha: float = 0.05, rng: np.random.Generator | None = None) -> Any:
+    """The smallest epsilon at which neither order is rejected, the counts held fixed.
+
+    With `rng` it is the paper's sweep: epsilon climbs `SWEEP` (beyond its end by the same step), thinned anew at
+    every point, so the answer is random. Without, it is deterministic: the larger of the two orders' exact bounds.
+    """
+    check_level("alpha", alpha)
+    if rng is None:
+        m1, m2 = sides(runs)
+        forward = epsilon_lower_bound(c1, c2, (m1, m2), 0.0, alpha)
+        return np.maximum(forward, epsilon_lower_bound(c2, c1, (m2, m1), 0.0, alpha))
+    if np.ndim(c1) or np.ndim(c2):
+        return np.vectorize(lambda a, b: critical_epsilon(a, b, runs, alpha, rng), otypes=[float])(c1, c2)
+    step = SWEEP[1] - SWEEP[0]
+    for i in range(100_000):
+        epsilon = SWEEP[i] if i < SWEEP.size else SWEEP[0] + i * step
+        if min(p_values(c1, c2, runs, epsilon, rng)) > alpha:
+            return float(epsilon)
+    raise AssertionError("at epsilon 1900 nothing is left of a thinned count")
+
+
+def paper_lambda(beta: float, eta: float, epsilon: float) -> float:
+    """The paper's lambda, beta + 2 eta e^epsilon. Not a guarantee: docs/method.md, section 4.2."""
+    return beta + 2 * eta * math.exp(epsilon)
+
+
+def eta_upper_bound(counts: Any, runs: int, alpha: float = 0.05) -> float:
+    """No cell is more likely than this. The likeliest cell is fixed, so its own limit needs no correction."""
+    return float(upper_limit(np.max(counts, initial=0), runs, alpha))

@@ -1,0 +1,57 @@
+"""Events in words that other tests do not come by, and what is no plain data."""
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.events.describe import PIECES, describe
+from dpverify.events.partition import FIRST, NONFINITE, OUTSIDE, make_partition
+from dpverify.events.scores import CellScore, Features, Levels, Linear, Piecewise, Quadratic
+from dpverify.selection.proposals import Event
+from dpverify.util import serialization as serial
+
+
+def words(kind, shape, codes, resolution=None):
+    pilot = np.random.default_rng(0).normal(size=(40, *shape))
+    partition = make_partition(kind, dpv.high_likely_set(pilot), pilot, resolution, True)
+    return describe(Event(partition, np.array(codes), 0), pilot)
+
+
+def test_cells_in_words():
+    assert words("grid", (1, 2), [NONFINITE]) == "an estimate with NaN or infinity"
+    assert words("equal-mass", (1, 2), [FIRST], 1) == "an estimate inside the high-likely region"
+    assert words("grid", (50, 2), [7], 4) == "one cell of the partition, not among the pilot runs"
+    assert words("grid", (1, 10), [FIRST], 2).endswith(f"and {10 - 2 * PIECES} more (inside the high-likely region)")
+    assert words("grid", (1, 1), [OUTSIDE, NONFINITE], 2).endswith("or output is NaN or infinite")
+
+
+def test_scores_in_words():
+    plain, runs = Features(np.zeros(2), None), np.zeros((3, 1, 2))
+    quadratic = Quadratic(plain, np.ones(2), np.eye(2))
+    knots = np.array([[0.0, 1.0], [0.0, 1.0]])
+    piecewise = Piecewise(plain, knots, np.array([[0.0, 1.0], [0.0, 5.0]]), np.full((2, 1), np.inf), np.zeros((2, 1)))
+    for score, said in (
+        (quadratic, "a quadratic score of 2 coordinates > 1"),
+        (piecewise, "a piecewise linear score of 2 coordinates (most on x[1], x[0]) > 1"),
+    ):
+        assert describe(Event(Levels(score, np.array([1.0])), np.array([1]), 0), runs) == said
+
+
+def test_slices_in_words():
+    score = CellScore(Levels(Linear(np.array([1.0, 3.0])), np.arange(4.0)), np.arange(5), np.arange(5.0), np.zeros(()))
+    for edge, said in ((2.5, "a union of 2"), (3.5, "one")):
+        event = Event(Levels(score, np.array([edge])), np.array([1]), 0)
+        assert describe(event, np.zeros((3, 1, 2))) == (
+            f"{said} of the 5 level sets of a linear score of 2 coordinates (most on x[1], x[0])"
+        )
+
+
+def test_what_is_no_plain_data_is_refused():
+    with pytest.raises(ValueError, match="NaN has no place"):
+        serial.to_plain({"a": [float("nan")]})
+    with pytest.raises(TypeError, match="complex can't be written"):
+        serial.to_plain(1j)
+    with pytest.raises(ValueError, match="no plain data"):
+        serial.from_plain({"kind": "array", "dtype": "object", "shape": [1], "values": [1]}, ())
+    with pytest.raises(ValueError, match="unknown kind"):
+        serial.from_plain({"kind": "Event"}, ())

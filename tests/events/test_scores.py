@@ -1,0 +1,209 @@
+"""Scores are plain data: the same in NumPy, in JAX and after JSON; learning finds what is there and ignores noise."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.events.partition import equal_mass, find_atoms, with_cells
+from dpverify.events.scores import Additive, Features, Inside, Levels, Linear, Quadratic, UserScore, parameters
+from dpverify.report.report import KINDS
+from dpverify.sampling.counts import count
+from dpverify.selection.choose import sliced_score
+from dpverify.selection.learning import (
+    additive_scores,
+    cell_score,
+    innovations,
+    make_binning,
+    make_pattern_binning,
+    moment_scores,
+    pattern_score,
+    piecewise_score,
+)
+from dpverify.selection.trees import grow_tree
+from dpverify.util import serialization as serial
+from dpverify.util.arrays import codes_of, wide
+
+
+def binned(features, flat):
+    return make_binning(features, flat, find_atoms(flat))
+
+
+def patterned(flat):
+    return make_pattern_binning(flat, find_atoms(flat))
+
+
+def two_sides(steps=3, dimension=2, shift=0.5, runs=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    walk = np.cumsum(rng.standard_normal((2, runs, steps, dimension)), axis=2)
+    walk[0, :, 1:, 0] += shift
+    return walk
+
+
+def learned(shift=0.5):
+    first, second = two_sides(shift=shift)
+    flats = first.reshape(len(first), -1), second.reshape(len(second), -1)
+    features = innovations(*flats)
+    scores = moment_scores(features, *flats)
+    binning = binned(features, np.concatenate(flats))
+    scores += additive_scores(binning, binning.measure(first), binning.measure(second))
+    scores.append(piecewise_score(features, *flats))
+    pilot = np.concatenate([first, second])[::8]
+    cells = equal_mass(dpv.high_likely_set(pilot), pilot, 32)
+    scores.append(cell_score(cells, count(cells, first), count(cells, second)))
+    scores.append(sliced_score(scores[0], [first, second], 16))
+    return scores
+
+
+SCORES = learned()
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{parameters(score)}")
+def test_the_same_in_numpy_in_jax_and_after_json(score):
+    import jax.numpy as jnp
+
+    fresh = two_sides(seed=1)[0]
+    values = score.values(fresh.reshape(len(fresh), -1))
+    levels = Levels(score, np.unique(np.quantile(values, np.linspace(0.1, 0.9, 9), method="inverted_cdf")))
+    codes = levels.codes(fresh)
+    assert codes.min() >= 0
+    assert codes.max() < levels.size
+    with wide():
+        device = jnp.asarray(fresh)
+    moved = codes_of(levels, device) != codes  # the edges are values: one that lies on an edge may round across it
+    apart = np.abs(values[moved, None] - levels.edges).min(1)
+    assert (apart <= 1e-12 * np.abs(values).max()).all()
+    back = serial.from_plain(json.loads(json.dumps(serial.to_plain(levels))), KINDS)
+    np.testing.assert_array_equal(back.codes(fresh), codes)
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{parameters(score)}")
+def test_high_scores_belong_to_the_first_side(score):
+    first, second = two_sides(seed=2)
+    high, low = (score.values(side.reshape(len(side), -1)).mean() for side in (first, second))
+    assert high > low
+
+
+def test_innovations_are_white_and_in_the_order_of_time():
+    first, second = (side.reshape(4000, -1) for side in two_sides(shift=0.0))
+    features = innovations(first, second)
+    z = features.values(np.concatenate([first, second]))
+    np.testing.assert_allclose(np.cov(z, rowvar=False), np.eye(6), atol=0.1)
+    assert np.allclose(features.whiten, np.tril(features.whiten))
+    # A random walk: what is new at a step is its last increment.
+    steps = np.diff(first.reshape(4000, 3, 2), axis=1)[:, 1, 0]
+    assert np.corrcoef(features.values(first)[:, 4], steps)[0, 1] > 0.99
+
+
+def test_innovations_of_a_coordinate_that_the_others_determine():
+    x = np.random.default_rng(0).standard_normal((1000, 1))
+    flat = np.concatenate([x, 2 * x, np.ones((1000, 1))], axis=1)
+    features = innovations(flat, flat + [0.0, 0.0, 1.0])
+    assert np.isfinite(features.values(flat)).all()
+
+
+def test_coordinates_without_a_difference_are_dropped():
+    rng = np.random.default_rng(3)
+    first, second = rng.standard_normal((2, 20_000, 5))
+    first[:, 3] += 1
+    binning = binned(Features(np.zeros(5), None), np.concatenate([first, second]))
+    few = additive_scores(binning, binning.measure(first), binning.measure(second))[0]
+    assert isinstance(few, Additive)
+    assert 3 in few.coordinates
+    assert np.ptp(few.steps, axis=1)[few.coordinates == 3] > 10 * np.ptp(few.steps, axis=1)[few.coordinates != 3].max(
+        initial=0
+    )
+
+
+def test_an_atom_is_a_bin_of_its_own():
+    x = np.array([0.0, 0.0, 1.0, 1.0, *np.linspace(-1, 2, 200)])[:, None]
+    binning = binned(Features(np.zeros(1), None), x)
+    both = binning.measure(np.array([0.0, 1.0])[:, None])
+    around = binning.measure(np.array([0.0, 1.0, 1e-9, -1e-9, 1 + 1e-9, 1 - 1e-9])[:, None])
+    assert ((both == 1) & (around == 1)).sum() == 2
+
+
+def test_quadratic_sees_a_change_of_spread_that_linear_can_not():
+    rng = np.random.default_rng(4)
+    first, second = rng.standard_normal((20_000, 2)), 1.5 * rng.standard_normal((20_000, 2))
+    linear, quadratic = moment_scores(innovations(first, second), first, second)
+    assert isinstance(linear, Linear)
+    assert isinstance(quadratic, Quadratic)
+    separation = [
+        (score.values(first).mean() - score.values(second).mean()) / score.values(second).std()
+        for score in (linear, quadratic)
+    ]
+    assert separation[1] > 0.4 > 0.1 > separation[0]
+
+
+def test_a_tree_refines_where_the_laws_differ():
+    rng = np.random.default_rng(5)
+    first, second = rng.random((2, 20_000, 2))
+    first[:10_000] = first[:10_000] * [0.5, 0.5] + [0.5, 0.5]  # the first side crowds into one corner
+    binning = binned(Features(np.zeros(2), None), np.concatenate([first, second]))
+    tree = grow_tree(binning, first, second, 32, 25)
+    assert 2 <= tree.leaf.max() + 1 <= 32
+    both = np.concatenate([first, second])[:, None]
+    partition = with_cells(dpv.high_likely_set(both), tree, False)
+    c1, c2 = (np.bincount(partition.codes(side[:, None]), minlength=partition.size) for side in (first, second))
+    assert np.maximum(c1 - c2, 0).sum() / 20_000 > 0.35  # the total variation is .375
+    same = grow_tree(binning, second, rng.random((20_000, 2)), 32, 25)
+    assert same.leaf.max() == 0  # nothing to refine
+
+
+def test_inside_is_the_region_and_nan_is_outside():
+    pilot = np.random.default_rng(6).standard_normal((300, 2, 2))
+    region = dpv.high_likely_set(pilot)
+    samples = 2 * np.random.default_rng(7).standard_normal((500, 2, 2))
+    samples[0, 0, 0], samples[1, 1, 1] = np.nan, np.inf
+    codes = Inside(region).codes(samples)
+    assert codes[0] == codes[1] == 0
+    np.testing.assert_array_equal(codes[2:], region.contains(samples[2:]))
+
+
+def test_a_users_score_does_not_come_back_from_json():
+    score = UserScore(lambda samples: samples[:, 0, 0], (1, 1))
+    back = serial.from_plain(serial.to_plain(score), KINDS)
+    with pytest.raises(dpv.InputError, match="not part of the report"):
+        back.values(np.zeros((2, 1)))
+
+
+def first_above(shift, runs, rng):
+    """The first of three noisy numbers above 1 is answered, the others are marks: atoms in changing places."""
+    noisy = shift + rng.laplace(size=(runs, 3))
+    above = noisy >= 1
+    stopped = np.cumsum(above, axis=1) - above > 0
+    return np.where(stopped, -9.0, np.where(above, noisy, -8.0))[:, :, None]
+
+
+def test_patterns_of_atoms_have_scores_of_their_own():
+    """The true log-ratio: 3 log-ratios of marks, and one of the density of what is answered."""
+    import jax.numpy as jnp
+    from scipy.stats import laplace
+
+    rng = np.random.default_rng(4)
+    first, second = (first_above(shift, 200_000, rng) for shift in (0.5, 0.0))
+    binning = patterned(np.concatenate([first, second]).reshape(-1, 3))
+    score = pattern_score(binning, binning.measure(first), binning.measure(second))
+    assert len(score.patterns) == 4  # answered first, second, third, never
+    fresh = first_above(0.5, 20_000, rng).reshape(-1, 3)
+    below = np.log(laplace.cdf(0.5) / laplace.cdf(1))
+    place = np.argmax(fresh > 0, axis=1)
+    answered = (fresh > 0).any(1)
+    value = np.where(answered, fresh[np.arange(len(fresh)), place], 0.0)
+    true = np.where(answered, below * place + np.abs(value) - np.abs(value - 0.5), 3 * below)
+    assert np.abs(score.values(fresh) - true).mean() < 0.05
+    with wide():
+        device = np.asarray(score.values(jnp.asarray(fresh)))
+    np.testing.assert_allclose(device, score.values(fresh))
+    back = serial.from_plain(json.loads(json.dumps(serial.to_plain(score))), KINDS)
+    np.testing.assert_array_equal(back.values(fresh), score.values(fresh))
+    # A pattern that was never seen gets the offset of the unknown.
+    assert score.values(np.full((1, 3), -8.5)) == score.offsets[-1]
+
+
+def test_no_patterns_where_nothing_repeats_or_nothing_is_free():
+    rng = np.random.default_rng(5)
+    assert patterned(rng.standard_normal((1000, 3))) is None
+    assert patterned(rng.integers(2, size=(1000, 3)).astype(float)) is None

@@ -1,0 +1,435 @@
+"""Mechanisms that misbehave, each with the line that a user sees. (tests/test_faults.py has the faults of statistics.)
+
+Elsewhere: programs in tests/adapters/test_program.py, kills in test_kill.py, clusters in test_dask.py, disks in
+test_store.py.
+"""
+
+import ast
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import dpverify as dpv
+from dpverify.events.describe import CHANGED, REPEATS, TWO_ANSWERS
+from dpverify.sampling.accumulators import Sums
+from dpverify.sampling.context import CHANCE, repeated
+from mechanisms import ONE, ZERO, laplace
+
+SMALL = {"select_runs": 1000, "test_runs": 4000, "block": 256}
+QUICK = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+SOURCE = Path(dpv.__file__).parent
+
+
+def doubts(mechanism, first=ZERO, second=ONE, **more):
+    """What is warned of, which also stands in the report's notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = dpv.verify(mechanism, first, second, 0.5, **{**SMALL, **more})
+    lines = {str(warning.message) for warning in caught}
+    assert lines <= set(report.notes)
+    return lines
+
+
+def in_a_child(code, *arguments):
+    path = os.pathsep.join([str(SOURCE.parent), str(Path(__file__).parents[1] / "support"), str(Path(__file__).parent)])
+    environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
+    words = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+# Randomness that is not the block's own.
+
+
+class OwnGenerator:
+    """Seeded once and kept: the runs of a block depend on when it is asked for."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(7)
+
+    def __call__(self, data, runs, rng):
+        return laplace(data, runs, self.rng)
+
+
+def global_generator(data, runs, rng):
+    return np.sum(data) + np.random.laplace(size=runs)  # noqa: NPY002
+
+
+def python_generator(data, runs, rng):
+    return np.sum(data) + np.array([random.gauss(0, 1) for _ in range(runs)])
+
+
+def fixed_seed(data, runs, rng):
+    return laplace(data, runs, np.random.default_rng(7))
+
+
+def fixed_bits(data, runs, rng):
+    return np.random.default_rng(7).random(runs) < 0.4 + 0.2 * np.sum(data)
+
+
+class Cycle:
+    """A long period of seeds: no two blocks in a row are the same, but one asked for twice is another."""
+
+    def __init__(self):
+        self.seeds = itertools.cycle(range(3))
+
+    def __call__(self, data, runs, rng):
+        return laplace(data, runs, np.random.default_rng(next(self.seeds)))
+
+
+FEW = {"select_runs": 200, "test_runs": 500}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "block"),
+    [(OwnGenerator(), 64), (global_generator, 4096), (python_generator, 8), (Cycle(), 16)],
+    ids=["own", "NumPy's", "Python's", "cycle"],
+)
+def test_a_block_asked_for_twice_gives_two_answers(mechanism, block):
+    assert doubts(mechanism, block=block, **FEW) >= {TWO_ANSWERS}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "block"), [(fixed_seed, 8), (fixed_seed, 256), (fixed_seed, 4096), (fixed_bits, 64)]
+)
+def test_two_blocks_are_the_same(mechanism, block):
+    assert doubts(mechanism, block=block, **FEW) == {REPEATS}
+
+
+def constant(data, runs, rng):
+    return np.zeros(runs)
+
+
+def rare_bits(data, runs, rng):
+    return rng.random(runs) < 1e-3
+
+
+def bits(data, runs, rng):
+    return rng.random(runs) < 0.4 + 0.2 * np.sum(data)
+
+
+def sometimes_nan(data, runs, rng):
+    return np.where(rng.random(runs) < 0.5, np.nan, laplace(data, runs, rng)[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "block"), [(laplace, 16), (constant, 64), (rare_bits, 64), (bits, 256), (sometimes_nan, 64)]
+)
+def test_whoever_uses_the_blocks_generator_is_not_suspected(mechanism, block):
+    assert not doubts(mechanism, block=block, nonfinite="event", **FEW)
+
+
+def test_an_unseeded_mechanism_says_so_and_is_not_suspected():
+    class Hardware(OwnGenerator):
+        seeded = False
+
+    assert doubts(Hardware()) == {"this mechanism can't be seeded: the numbers can't be repeated run for run"}
+
+
+@pytest.mark.parametrize("p", [1e-3, 0.01, 0.1, 0.17, 0.3, 0.5])
+def test_independent_blocks_are_hardly_ever_called_repeated(p):
+    """Exactly, for bits: over all numbers k of ones among 64, both blocks being that one and the alarm given."""
+    k = np.arange(65)
+    alarm = np.array([repeated(block, block) for block in (np.arange(64)[:, None] < k[:, None, None])])
+    assert alarm[32]
+    assert not alarm[0]
+    chance = (binom.pmf(k, 64, p) * p**k * (1 - p) ** (64 - k))[alarm].sum()
+    assert chance <= CHANCE
+
+
+# Data, and memory that is used again.
+
+
+def test_an_array_can_not_be_changed():
+    def centres(data, runs, rng):
+        data -= data.mean()
+        return laplace(data, runs, rng)
+
+    with pytest.raises(dpv.MechanismError, match=r"first data set, block 0: ValueError: .* read-only"):
+        dpv.verify(centres, ZERO, ONE, **SMALL)
+
+
+def grows(data, runs, rng):
+    data.append(0.0)
+    return len(data) + laplace(0.0, runs, rng)
+
+
+def notes_down(data, runs, rng):
+    data["seen"] = data.get("seen", 0) + runs
+    return laplace(data["value"], runs, rng)
+
+
+def test_changed_data_are_found_out():
+    assert doubts(grows, [1.0], [2.0], **FEW) == {CHANGED}
+    assert doubts(notes_down, {"value": 0.0}, {"value": 1.0}, **FEW) == {CHANGED}
+    assert not doubts(lambda data, runs, rng: laplace(data["value"], runs, rng), {"value": 0.0}, {"value": 1.0}, **FEW)
+
+
+def test_views_of_one_buffer():
+    """A block of them in tests/test_sampling.py; here the estimates of single runs."""
+    buffer = np.zeros(2)
+
+    def reusing(data, rng):
+        buffer[:] = np.sum(data) + rng.laplace(size=2)
+        return buffer
+
+    def fresh(data, rng):
+        return np.sum(data) + rng.laplace(size=2)
+
+    one, two = (dpv.per_run(function)(ONE, 9, np.random.default_rng(0)) for function in (reusing, fresh))
+    np.testing.assert_array_equal(one, two)
+
+
+LEAK = """
+import resource, sys
+import numpy as np
+import dpverify as dpv
+from mechanisms import ONE, ZERO, laplace
+
+small = {"select_runs": 1000, "test_runs": 8000, "block": 256}
+hoard = []
+
+def leaks(data, runs, rng):
+    hoard.append(np.ones(4_000_000))
+    return laplace(data, runs, rng)
+
+leaks.name = "laplace"
+with open("/proc/self/statm") as file:
+    here = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (here + 20 * 32_000_000, resource.RLIM_INFINITY))
+starts, report = 0, None
+while report is None:
+    hoard.clear()  # as a new process would
+    starts += 1
+    try:
+        report = dpv.verify(leaks, ZERO, ONE, 0.5, folder=sys.argv[1], **small)
+    except dpv.MechanismError as problem:
+        print(problem)
+print(starts)
+print(report.digest)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits its memory as Linux does")
+def test_a_leak_ends_a_run_and_not_what_it_has_done(tmp_path):
+    *lines, starts, digest = in_a_child(LEAK, tmp_path / "kept")
+    assert len(lines) == int(starts) - 1 > 1
+    for line in lines:
+        assert line.startswith("the mechanism failed in the ")
+        assert "MemoryError: Unable to allocate 30.5 MiB" in line
+    expected = dpv.verify(laplace, ZERO, ONE, 0.5, **{**SMALL, "test_runs": 8000})
+    assert digest == expected.digest
+
+
+def test_memory_that_ends_outside_the_mechanism(tmp_path, monkeypatch):
+    calls = itertools.count()
+
+    def add(self, block, samples, whole=Sums.add):
+        if next(calls) == 9:
+            raise MemoryError
+        whole(self, block, samples)
+
+    monkeypatch.setattr("dpverify.sampling.blocks.Sums.add", add)
+    with pytest.raises(
+        dpv.Stopped, match=r"no memory is left after .* runs; they are kept in .*: start the same again"
+    ):
+        dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).run["resumed"]
+
+
+# Time.
+
+
+@pytest.fixture
+def keyboard():
+    """A shell's background job ignores the keyboard."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_slow_first_block_is_announced(monkeypatch, capsys):
+    monkeypatch.setattr("dpverify.util.progress.LONG", 0.01)
+
+    def slow(data, runs, rng):
+        if rng.bit_generator.seed_seq.spawn_key == (0, 0, 0):
+            time.sleep(0.02)
+        return laplace(data, runs, rng)
+
+    dpv.verify(slow, ZERO, ONE, progress=True, **SMALL)
+    assert capsys.readouterr().err.startswith("dpverify: the first 256 runs took 0 s; Ctrl-C stops it\n")
+
+
+@pytest.mark.parametrize("stage", [0, 4], ids=["the first block", "the test runs"])
+def test_ctrl_c_in_a_block_that_never_ends(stage, keyboard, tmp_path):
+    def hangs(data, runs, rng):
+        if rng.bit_generator.seed_seq.spawn_key[0] == stage:
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            time.sleep(600)
+        return laplace(data, runs, rng)
+
+    with pytest.raises(dpv.Stopped, match=r"stopped by the keyboard after .* runs; they are kept in"):
+        dpv.verify(hangs, ZERO, ONE, folder=tmp_path, **SMALL)
+
+
+def test_nothing_asks_the_clock_of_the_day():
+    """It jumps; the others do not."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute):
+                assert node.attr not in {"now", "utcnow", "today"}, path.name
+                assert ast.unparse(node) != "time.time", path.name
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "time", path.name
+
+
+HALVES = """
+import sys
+for line in sys.stdin:
+    sys.stdin.readline()
+    sys.stdout.write("0.5\\n" * int(line.split()[0]))
+    sys.stdout.flush()
+"""
+
+
+def test_a_clock_that_jumps(monkeypatch, tmp_path, capsys):
+    expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
+    jumps = random.Random(0)
+    monkeypatch.setattr(time, "time", lambda: jumps.uniform(-1e9, 4e9))
+    monkeypatch.setattr(time, "time_ns", lambda: jumps.randrange(10**18))
+    mechanism = dpv.program([sys.executable, "-c", HALVES], 1)
+    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, progress=True, **SMALL).digest == expected
+    assert (mechanism(ZERO, 3, np.random.default_rng(0)) == 0.5).all()
+    mechanism.finish()
+    assert capsys.readouterr().err == ""
+
+
+# Processes, and what is printed.
+
+RUDE = """
+import ctypes, os, sys
+import numpy as np
+
+print("loading")
+
+def laplace(data, runs, rng):
+    print("a line of Python")
+    os.write(1, b"a line of the system\\n")
+    ctypes.CDLL(None).printf(b"a line of C\\n")
+    return np.sum(data) + rng.laplace(size=runs)
+
+forked = []
+
+def forks(data, runs, rng):
+    answer = laplace(data, runs, rng)
+    if len(forked) < 2:  # bounded: were the guard ever lost, twice as many with every block would fill a machine
+        forked.append(True)
+        if os.fork() == 0 and len(forked) == 2:
+            sys.exit(5)
+    return answer
+
+def dies(data, runs, rng):
+    import multiprocessing, signal
+    if multiprocessing.parent_process() and rng.bit_generator.seed_seq.spawn_key == (4, 1, 9):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return laplace(data, runs, rng)
+
+dies.name = forks.name = "laplace"
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "rude.py").write_text(RUDE)
+    (tmp_path / "a.txt").write_text("0\n")
+    (tmp_path / "b.txt").write_text("1\n")
+    return tmp_path
+
+
+def command(place, mechanism, *more):
+    words = [
+        sys.executable,
+        "-m",
+        "dpverify",
+        "verify",
+        f"rude.py:{mechanism}",
+        "--first",
+        "a.txt",
+        "--second",
+        "b.txt",
+    ]
+    return subprocess.run([*words, "--epsilon", "0.5", *QUICK, *more], cwd=place, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def digest():
+    def laplace(data, runs, rng):
+        return np.sum(data) + rng.laplace(size=runs)
+
+    return dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
+
+
+def test_what_is_printed_never_mixes_with_the_report(place, digest):
+    """Nor is there a second report from the child of a mechanism that forks."""
+    done = command(place, "forks", "--json", "-")
+    assert done.returncode == 1, done.stderr
+    (place / "report.json").write_text(done.stdout)
+    assert json.loads(done.stdout)["schema"] == 1
+    assert dpv.Report.from_json(place / "report.json").digest == digest
+    for line in ("loading", "a line of Python", "a line of the system", "a line of C"):
+        assert f"{line}\n" in done.stderr
+
+
+def test_a_worker_dies_and_the_rest_is_kept(place, digest):
+    done = command(place, "dies", "--json", "-", "--folder", "kept", "--workers", "1")
+    assert done.returncode == 3
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("dpverify: the workers died (")
+    assert last.endswith("kept in kept: start the same again and it goes on from there")
+    done = command(place, "dies", "--folder", "kept")
+    assert done.returncode == 1
+    assert done.stdout.startswith("laplace: REFUTED\n")
+    assert done.stdout.count("REFUTED") == 1
+
+
+SERVER = """
+import os, sys, time
+import dpverify as dpv
+from mechanisms import ONE, ZERO, laplace
+
+children = []
+
+def starts_a_server(data, runs, rng):
+    if not children:
+        children.append(os.fork())
+        if children[0] == 0:
+            time.sleep(600)
+    return laplace(data, runs, rng)
+
+try:
+    for _ in range(2):
+        print(dpv.verify(starts_a_server, ZERO, ONE, 0.5, folder=sys.argv[1], select_runs=1000, test_runs=4000).refuted)
+finally:
+    os.kill(children[0], 9)
+"""
+
+
+@pytest.mark.slow
+def test_a_child_that_stays_does_not_hold_the_folder(tmp_path):
+    """The lock would be the child's too."""
+    assert in_a_child(SERVER, tmp_path / "kept") == ["True", "True"]

@@ -1,0 +1,235 @@
+import io
+import threading
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.sampling.blocks import Source, collect_samples, default_block, draw, generator, probe
+from dpverify.sampling.executors import open_workers
+from dpverify.util.progress import Progress, duration, spaced
+from mechanisms import ONE, ZERO, fails_at_block_three, gaussian_trajectory, laplace
+
+SMALL = {"select_runs": 2000, "test_runs": 10_000, "block": 256}
+
+
+class Backwards(Executor):
+    """Takes everything first, then works from the last task to the first."""
+
+    _max_workers = 10**6
+
+    def __init__(self):
+        self.tasks, self.order, self.lock = [], [], threading.Lock()
+
+    def submit(self, function, /, *args, **kwargs):
+        future = Future()
+        with self.lock:
+            self.tasks.append((future, function, args))
+            if len(self.tasks) == 1:
+                threading.Thread(target=self._work, daemon=True).start()
+        return future
+
+    def _work(self):
+        number = -1
+        while number != len(self.tasks):
+            number = len(self.tasks)
+            time.sleep(0.05)
+        with self.lock:
+            tasks, self.tasks = self.tasks, []
+        for future, function, args in reversed(tasks):
+            self.order.append((function.args[1], args))
+            future.set_result(function(*args))
+
+
+def test_the_same_digest_whoever_draws_and_in_whatever_order():
+    def digest(executor):
+        return dpv.verify(laplace, ZERO, ONE, 0.5, executor=executor, error=dpv.rmse(ZERO), **SMALL).digest
+
+    serial = digest(None)
+    with ThreadPoolExecutor(2) as threads:
+        assert digest(threads) == serial
+    assert digest(2) == serial
+    backwards = Backwards()
+    assert digest(backwards) == serial
+    test_blocks = [start for stage, (_, start, _) in backwards.order if stage == "test"]
+    assert test_blocks[0] > test_blocks[-1]
+
+
+def test_another_seed_is_another_report():
+    one, two = (dpv.verify(laplace, ZERO, ONE, 0.5, seed=seed, **SMALL) for seed in (0, 1))
+    assert one.digest != two.digest
+
+
+def test_stages_sides_and_blocks_have_generators_of_their_own():
+    keys = [
+        ("pilot", 0, 0),
+        ("train", 0, 0),
+        ("cut", 0, 0),
+        ("decide", 0, 0),
+        ("test", 0, 0),
+        ("test", 1, 0),
+        ("test", 0, 1),
+    ]
+    assert len({generator(0, *key).random() for key in keys}) == len(keys)
+    assert generator(0, *keys[0]).random() == generator(0, *keys[0]).random()
+    spawned = np.random.SeedSequence(5, spawn_key=(4, 1, 7))
+    assert generator(5, "test", 1, 7).random() == np.random.default_rng(spawned).random()
+
+
+@pytest.mark.parametrize(("runs", "block"), [(1, 64), (2000, 64), (200_000, 2048), (10**7, 65536), (10**9, 65536)])
+def test_the_default_block_is_a_function_of_the_runs(runs, block):
+    assert default_block(runs) == block
+
+
+def test_a_large_output_halves_the_block():
+    source = Source(gaussian_trajectory, (np.zeros((100, 100)), None), 0, 4096)
+    found, known = probe(source)
+    assert found.block * 100 * 100 * 8 <= 64 << 20 < 2 * found.block * 100 * 100 * 8
+    assert not known
+
+
+def test_the_surplus_of_the_last_block_is_dropped():
+    asked = []
+
+    def mechanism(data, runs, rng):
+        asked.append(runs)
+        return np.sum(data) + rng.random(runs)
+
+    report = dpv.verify(mechanism, ZERO, ONE, select_runs=1001, test_runs=1003, block=100)
+    assert set(asked) == {100}
+    assert report.on_partition.c1 @ report.on_partition.number == 1003
+
+
+def test_collected_samples_are_those_of_their_blocks():
+    source = Source(laplace, (ZERO, ONE), 3, 64, shape=(1, 1))
+    with open_workers(None) as workers:
+        first, second = collect_samples(source, "pilot", 100, workers, Progress(False))
+    expected = np.concatenate([draw(source, "pilot", 1, 0), draw(source, "pilot", 1, 1)])[:100]
+    np.testing.assert_array_equal(second, expected)
+    assert len(first) == 100
+
+
+@pytest.mark.parametrize("executor", [None, 2])
+def test_a_failing_block_is_named_and_keeps_its_cause(executor):
+    with pytest.raises(
+        dpv.MechanismError, match="test runs of the second data set, block 3: ZeroDivisionError"
+    ) as problem:
+        dpv.verify(fails_at_block_three, ZERO, ONE, executor=executor, **SMALL)
+    error = problem.value
+    assert (error.stage, error.side, error.block) == ("test", 1, 3)
+    assert "no such estimate" in str(error)
+    assert error.__cause__ is not None
+
+
+def test_what_does_not_pickle_is_told_of_factory():
+    with pytest.raises(dpv.InputError, match="factory"):
+        dpv.verify(lambda data, runs, rng: rng.random(runs), ZERO, ONE, executor=2, **SMALL)
+
+
+@pytest.mark.parametrize("executor", [0, -1, True, "four", 2.5])
+def test_bad_executors(executor):
+    with pytest.raises(dpv.InputError, match="executor: found"):
+        dpv.verify(laplace, ZERO, ONE, executor=executor, **SMALL)
+
+
+def test_the_keyboard_stops_cleanly():
+    calls = []
+
+    def mechanism(data, runs, rng):
+        calls.append(1)
+        if len(calls) == 40:
+            raise KeyboardInterrupt
+        return np.sum(data) + rng.laplace(size=runs)
+
+    with pytest.raises(dpv.Stopped, match="stopped by the keyboard") as problem:
+        dpv.verify(mechanism, ZERO, ONE, **SMALL)
+    assert problem.value.done > 0
+
+
+def test_views_of_one_buffer_do_no_harm():
+    buffer = np.zeros((256, 1))
+
+    def reusing(data, runs, rng):
+        buffer[:] = laplace(data, runs, rng)
+        return buffer
+
+    assert (
+        dpv.verify(reusing, ZERO, ONE, 0.5, **SMALL).witness.counts
+        == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).witness.counts
+    )
+
+
+def test_rmse_and_its_standard_error():
+    zero, half = np.zeros((4, 2)), np.full((4, 2), 0.5)
+    report = dpv.verify(gaussian_trajectory, zero, half, error=dpv.rmse(zero), **SMALL)
+    (first, spread), (second, _) = report.error
+    reference = np.sqrt((np.random.default_rng(0).standard_normal((200_000, 4, 2)) ** 2).sum(-1).mean(-1))
+    assert first == pytest.approx(reference.mean(), abs=5 * spread)
+    assert spread == pytest.approx(reference.std() / 100, rel=0.05)  # 10 000 runs
+    assert second > first
+
+
+def test_a_truth_is_laid_along_the_outputs_and_a_wrong_one_refused():
+    data = np.zeros((8, 1)), np.ones((8, 1))
+    flat, column = (
+        dpv.verify(gaussian_trajectory, *data, error=dpv.rmse(np.zeros(s)), **SMALL).error for s in (8, (8, 1))
+    )
+    assert flat == column
+    for truth in (np.zeros(5), np.zeros((8, 2))):
+        with pytest.raises(dpv.InputError, match="found a truth of shape"):
+            dpv.verify(gaussian_trajectory, *data, error=dpv.rmse(truth), **SMALL)
+    with pytest.raises(dpv.InputError, match="error: found ndarray"):
+        dpv.verify(gaussian_trajectory, *data, error=np.zeros(8), **SMALL)
+
+
+def test_an_error_of_the_wrong_shape_is_refused():
+    with pytest.raises(dpv.InputError, match="one number a run"):
+        dpv.verify(laplace, ZERO, ONE, error=lambda samples: samples, **SMALL)
+
+
+def test_the_cost_is_announced_once_the_speed_is_known(monkeypatch):
+    clock = iter(np.arange(0, 1000, 0.4))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    stream = io.StringIO()
+    show = Progress(True, stream=stream)
+    show.plan(1_000_000)
+    show.stage("test")
+    for _ in range(40):
+        show.advance(1000)
+    lines = stream.getvalue().splitlines()
+    assert "about 7 min for 1 000 000 runs at 2 500 runs/s" in lines[0]
+    assert "Ctrl-C" in lines[0]
+    assert 1 < len(lines) < 6
+    assert "test: " in lines[-1]
+
+
+def test_a_short_run_says_nothing():
+    stream = io.StringIO()
+    show = Progress(True, stream=stream)
+    show.plan(100)
+    for _ in range(10):
+        show.advance(10)
+    show.close()
+    assert stream.getvalue() == ""
+
+
+def test_the_bar_runs_on_a_terminal(monkeypatch):
+    pytest.importorskip("rich")
+    clock = iter(np.arange(0, 1000, 0.4))
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    show = Progress(True, stream=stream)
+    monkeypatch.setattr("dpverify.util.progress.time.monotonic", lambda: float(next(clock)))
+    show.plan(100_000)
+    for _ in range(10):
+        show.advance(100)
+    assert show._bar is not None
+    show.close()
+    assert "Ctrl-C stops it" in stream.getvalue()
+
+
+def test_durations_and_numbers_for_people():
+    assert (duration(12), duration(840), duration(9000)) == ("12 s", "14 min", "2.5 h")
+    assert spaced(500_000) == "500 000"

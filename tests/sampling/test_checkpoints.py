@@ -1,0 +1,462 @@
+"""A folder keeps what is finished, gives it back, refuses what is not its own, and is never damaged."""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.sampling.checkpoints import Page, fingerprint, open_store
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
+
+SMALL = {"select_runs": 4000, "test_runs": 8000, "block": 256}
+PLANE = np.zeros((2, 2)), np.full((2, 2), 0.5)
+
+
+class Watched:
+    """A mechanism that notes which blocks it draws, and is interrupted before it has drawn so many."""
+
+    def __init__(self, mechanism, calls=10**9, doing=None):
+        self.mechanism, self.calls, self.name = mechanism, calls, mechanism.__name__
+        self.doing = doing or self.interrupt
+        self.drawn = []
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    def __call__(self, data, runs, rng):
+        if len(self.drawn) == self.calls:
+            self.doing()
+        self.drawn.append(rng.bit_generator.seed_seq.spawn_key)
+        return self.mechanism(data, runs, rng)
+
+
+def first_coordinate(samples):
+    return samples[:, 0, 0]
+
+
+CALLS = {
+    "score": (laplace, ZERO, ONE, {}),
+    "trajectory": (gaussian_trajectory, *PLANE, {"delta": 0.01}),
+    "grid and accuracy": (gaussian_trajectory, *PLANE, {"partition": "grid", "error": dpv.rmse(PLANE[0])}),
+    "tree": (gaussian_trajectory, *PLANE, {"partition": "tree"}),
+    "all events": (laplace, ZERO, ONE, {"log_lipschitz": 1.0, "nonfinite": "event"}),
+    "a user's score": (gaussian_trajectory, *PLANE, {"events": first_coordinate}),
+    "paper": (laplace, ZERO, ONE, {"settings": dpv.Settings.paper(), "block": 64, "select_runs": 1000}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_interrupted_run_goes_on_and_comes_to_the_same_report(name, tmp_path):
+    mechanism, first, second, more = CALLS[name]
+    keywords = {**SMALL, **more}
+    expected = dpv.verify(mechanism, first, second, 0.5, **keywords)
+    drawn, stops, report = [], [], None
+    while report is None:
+        watched = Watched(mechanism, calls=25)
+        try:
+            report = dpv.verify(watched, first, second, 0.5, folder=tmp_path / "kept", **keywords)
+        except dpv.Stopped as stop:
+            stops.append(stop)
+        drawn += watched.drawn
+    assert len(stops) > 2
+    assert all(stop.folder == str(tmp_path / "kept") and "goes on from there" in str(stop) for stop in stops)
+    assert sorted({stop.done for stop in stops}) == [stop.done for stop in stops]  # further every time
+    assert report.digest == expected.digest
+    assert report.run["resumed"]
+    assert not expected.run["resumed"]
+    looks = [key for key in drawn if key[0] == 0 and key[2] == 0]  # every start looks at the first block of each side
+    others = [key for key in drawn if key not in looks]
+    assert len(looks) <= 3 * (len(stops) + 1)  # and asks for one of them twice
+    assert len(others) == len(set(others))  # nothing else is drawn twice
+    assert len(list((tmp_path / "kept").iterdir())) <= 8
+
+
+def test_whoever_goes_on(tmp_path):
+    expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
+    for calls in (10, 30):
+        with pytest.raises(dpv.Stopped):
+            dpv.verify(Watched(laplace, calls), ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+    with ThreadPoolExecutor(2) as threads, pytest.raises(dpv.Stopped):
+        dpv.verify(Watched(laplace, 30), ZERO, ONE, 0.5, folder=tmp_path, executor=threads, **SMALL)
+    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, executor=2, **SMALL).digest == expected
+    again = Watched(laplace)
+    assert dpv.verify(again, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).digest == expected
+    assert len(again.drawn) == 3  # the look at what the mechanism does, nothing more
+
+
+def test_a_failing_block_keeps_the_others(tmp_path):
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(dpv.MechanismError):
+        dpv.verify(Watched(laplace, 40, fail), ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+    again = Watched(laplace)
+    dpv.verify(again, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+    whole = Watched(laplace)
+    dpv.verify(whole, ZERO, ONE, 0.5, **SMALL)
+    assert len(again.drawn) == len(whole.drawn) - 40 + 3
+
+
+@pytest.mark.filterwarnings("ignore:this mechanism can't be seeded")
+def test_what_cannot_be_seeded_goes_on_too(tmp_path):
+    source = np.random.default_rng(5)
+
+    def hardware(data, runs, rng):
+        return laplace(data, runs, source)
+
+    drawn, report = [], None
+    while report is None:
+        watched = Watched(hardware, 30)
+        watched.seeded = False
+        with contextlib.suppress(dpv.Stopped):
+            report = dpv.verify(watched, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+        drawn += watched.drawn
+    tested = [key for key in drawn if key[0] == 4]
+    assert len(tested) == len(set(tested)) == 2 * -(-8000 // 256)
+    assert report.on_partition.c1 @ report.on_partition.number == 8000
+    other = Watched(hardware)
+    other.seeded, other.name = False, "another"
+    with pytest.raises(dpv.FolderError, match="found mechanism hardware, expected another"):
+        dpv.verify(other, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+
+
+def test_another_claim_asks_the_same_counts(tmp_path):
+    dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+    again = Watched(laplace)
+    report = dpv.verify(again, ZERO, ONE, 0.9, folder=tmp_path, **SMALL)
+    assert len(again.drawn) == 3
+    assert report.digest == dpv.verify(laplace, ZERO, ONE, 0.9, **SMALL).digest
+
+
+def test_files_do_not_grow_with_the_runs(tmp_path):
+    sizes = []
+    for runs in (8000, 80_000):
+        folder = tmp_path / str(runs)
+        dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **{**SMALL, "test_runs": runs})
+        sizes.append(sum(path.stat().st_size for path in folder.iterdir()))
+    assert sizes[1] < 1.2 * sizes[0]  # the same arrays; the numbers in the JSON have more digits
+
+
+# Refused, in one line.
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
+    return folder
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    for path in finished.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def twice_the_noise(data, runs, rng):
+    return 2 * laplace(data, runs, rng)
+
+
+OTHERS = [
+    ((laplace, ZERO, ONE), {"test_runs": 9000}, "found test_runs 8000, expected 9000"),
+    ((laplace, ZERO, ONE), {"seed": 1}, "found seed 0, expected 1"),
+    ((laplace, ZERO, ONE), {"block": 128}, "found block 256, expected 128"),
+    ((laplace, ZERO, ONE), {"delta": 0.1}, "found delta 0.0, expected 0.1"),
+    ((laplace, ZERO, ONE), {"error": dpv.rmse(ZERO)}, "found another error"),
+    ((laplace, ZERO, ONE), {"error": lambda samples: samples[:, 0, 0]}, "found another error"),
+    ((laplace, ZERO, ONE), {"log_lipschitz": 1.0}, "found another log_lipschitz"),
+    ((laplace, ZERO, 2 * ONE), {}, "found another second data set"),
+    ((twice_the_noise, ZERO, ONE), {}, "found the runs of another mechanism"),
+]
+
+
+@pytest.mark.parametrize(("call", "changes", "message"), OTHERS, ids=[message for *_, message in OTHERS])
+def test_a_folder_of_another_call_is_refused(folder, call, changes, message):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(dpv.FolderError, match=message) as problem:
+        dpv.verify(*call, 0.5, folder=folder, **{**SMALL, **changes})
+    assert "\n" not in str(problem.value)
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_an_error_is_known_by_what_it_does(tmp_path):
+    """Two lambdas have one name."""
+    one, two = (lambda samples: samples[:, 0, 0]), (lambda samples: 2 * samples[:, 0, 0])
+    dpv.verify(laplace, ZERO, ONE, folder=tmp_path, error=one, **SMALL)
+    with pytest.raises(dpv.FolderError, match="found another error"):
+        dpv.verify(laplace, ZERO, ONE, folder=tmp_path, error=two, **SMALL)
+
+
+def change_format(folder, found):
+    document = json.loads((folder / "dpverify.json").read_text())
+    (folder / "dpverify.json").write_text(json.dumps({**document, "format": found}))
+
+
+def change_page_format(folder):
+    page = np.load(folder / "test-1.npz")
+    head = json.loads(page["head"].tobytes())
+    rewrite(folder / "test-1.npz", {**head, "format": 2})
+
+
+def rewrite(path, head):
+    buffer = io.BytesIO()
+    np.savez(buffer, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
+    path.write_bytes(buffer.getvalue())
+
+
+class Bomb:
+    """Pickled it is a call that leaves a trace."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def __reduce__(self):
+        return Path.touch, (self.place,)
+
+
+def plant_a_pickle(folder):
+    buffer = io.BytesIO()
+    np.savez(buffer, head=np.array([Bomb(folder / "exploded")], object))
+    (folder / "test-1.npz").write_bytes(buffer.getvalue())
+    np.load(folder / "test-1.npz", allow_pickle=True)["head"]  # the control: this is what must not happen
+    (folder / "exploded").unlink()
+
+
+def swap(folder):
+    with tempfile.TemporaryDirectory() as other:
+        dpv.verify(laplace, ZERO, ONE, 0.5, folder=other, **{**SMALL, "seed": 1})
+        (folder / "test-1.npz").write_bytes((Path(other) / "test-1.npz").read_bytes())
+
+
+def edit_settings(folder):
+    path = folder / "dpverify.json"
+    path.write_text(path.read_text().replace('"digest": "', '"digest": "0'))
+
+
+SPOILT = {
+    "newer": (lambda f: change_format(f, 2), "found format 2, expected 1; update dpverify"),
+    "older": (lambda f: change_format(f, 0), "found format 0, expected 1; begin anew"),
+    "a newer file": (change_page_format, "found format 2, expected 1; update dpverify"),
+    "no JSON": (lambda f: (f / "dpverify.json").write_text("{"), "dpverify.json: damaged"),
+    "wrong digest": (edit_settings, "dpverify.json: damaged"),
+    "cut off": (lambda f: (f / "test-1.npz").write_bytes((f / "test-1.npz").read_bytes()[:-30]), "test-1.npz: damaged"),
+    "empty": (lambda f: (f / "event.npz").write_bytes(b""), "event.npz: damaged"),
+    "a pickle": (plant_a_pickle, "test-1.npz: damaged"),
+    "of another run": (swap, "test-1.npz: belongs to another run"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_spoilt_folder_is_refused(folder, name):
+    spoil, message = SPOILT[name]
+    spoil(folder)
+    with pytest.raises(dpv.FolderError, match=message) as problem:
+        dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
+    assert "\n" not in str(problem.value)
+    assert not (folder / "exploded").exists()
+
+
+def test_without_the_damaged_file_its_part_is_drawn_again(folder):
+    expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
+    for name in ("test-1.npz", "event.npz", "pilot-1.npz", "region.npz"):
+        (folder / name).unlink()
+        assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL).digest == expected
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(dpv.FolderError, match=r"found thesis.tex, no folder of dpverify"):
+        dpv.verify(laplace, ZERO, ONE, folder=tmp_path, **SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(dpv.FolderError, match="File exists"):
+        dpv.verify(laplace, ZERO, ONE, folder=tmp_path / "thesis.tex", **SMALL)
+
+
+def test_two_runs_in_one_folder_at_once(tmp_path):
+    def second_run():
+        with pytest.raises(dpv.FolderError, match="another run is under way"):
+            dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+        seen.append(True)
+
+    seen = []
+    dpv.verify(Watched(laplace, 20, second_run), ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+    assert seen
+    dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)  # and afterwards the folder is free
+
+
+# Disks fail.
+
+
+def test_a_full_disk_costs_a_warning_and_nothing_else(folder, monkeypatch):
+    (folder / "test-1.npz").unlink()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.warns(dpv.Warning, match="No space left on device; the run goes on") as caught:
+            report = dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
+        assert len(caught) == 1
+        with (
+            pytest.warns(dpv.Warning, match="No space left"),
+            pytest.raises(dpv.Stopped, match="what this saving had to keep is not kept"),
+        ):
+            dpv.verify(Watched(laplace, 20), ZERO, ONE, 0.5, folder=folder, **SMALL)
+    assert report.digest == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
+    assert any("No space left" in note for note in report.notes)
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL).digest == report.digest
+
+
+def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(dpv.FolderError, match="No space left on device; expected a folder"):
+        dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+
+
+def in_a_child(code, *arguments):
+    start = "import os, resource, sys, warnings, zipfile\nimport dpverify as dpv\n"
+    start += "from mechanisms import ONE, ZERO, laplace\n"
+    path = os.pathsep.join(
+        [str(Path(dpv.__file__).parent.parent), str(Path(__file__).parents[1] / "support"), str(Path(__file__).parent)]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", start + textwrap.dedent(code), *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split("\n")
+
+
+def test_files_of_limited_size(tmp_path):
+    expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
+    limited = """
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            small = {"select_runs": 4000, "test_runs": 8000, "block": 256}
+            print(dpv.verify(laplace, ZERO, ONE, 0.5, folder=sys.argv[1], **small).digest)
+        print(caught[0].message)
+    """
+    digest, warning, _ = in_a_child(limited, str(tmp_path))
+    assert digest == expected
+    assert "File too large; the run goes on" in warning
+    assert not list(tmp_path.glob("*.new"))
+    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).digest == expected
+
+
+def test_a_folder_that_can_be_read_only():
+    """As nobody where the tests run as root, whom no permission stops."""
+    code = """
+        folder = sys.argv[1]
+        os.chmod(folder, 0o755)
+        os.mkdir(folder + "/kept")
+        if os.geteuid() == 0:
+            os.chown(folder + "/kept", 65534, 65534)
+            os.seteuid(65534)
+        def mechanism(data, runs, rng):
+            if rng.bit_generator.seed_seq.spawn_key == (4, 0, 3):
+                os.chmod(folder + "/kept", 0o555)
+            return laplace(data, runs, rng)
+        mechanism.name = "laplace"
+        small = {"select_runs": 4000, "test_runs": 8000, "block": 256}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            print(dpv.verify(mechanism, ZERO, ONE, 0.5, folder=folder + "/kept", **small).digest)
+        print(caught[0].message)
+        os.chmod(folder + "/kept", 0o555)
+        try:
+            dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder + "/kept/new", **small)
+        except dpv.FolderError as problem:
+            print(problem)
+        os.chmod(folder + "/kept", 0o755)
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        digest, warning, refusal, _ = in_a_child(code, folder)
+    assert digest == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
+    assert "Permission denied; the run goes on" in warning
+    assert "Permission denied; expected a folder that can be read and written" in refusal
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
+def test_a_folder_that_can_not_be(name):
+    with pytest.raises(dpv.FolderError, match="expected a folder that can be read and written"), open_store(name):
+        pass
+
+
+def test_half_a_file_is_never_read(folder):
+    """A kill while a file is written leaves the old one in place, and a stump that the next saving replaces."""
+    (folder / "test-1.npz.new").write_bytes((folder / "test-1.npz").read_bytes()[:100])
+    (folder / "dpverify.json.new").write_text("{")
+    dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
+
+
+# The parts.
+
+
+def test_fingerprints_tell_values_apart():
+    values = [
+        *(1, 1.0, True, None, "1", b"1", (1,), [1], {"a": 1}, {"a": 2}, [[1], 2], [1, [2]]),
+        *(np.array([1]), np.array([1.0]), np.array([[1.0]]), np.array([1.0, 2.0])),
+        *(laplace, twice_the_noise, Page({}, ()), Page({"a": 1}, ())),
+    ]
+    assert len({fingerprint(value) for value in values}) == len(values)
+    assert fingerprint((np.arange(3), {"a": None})) == fingerprint((np.arange(3), {"a": None}))
+
+
+def test_a_page_comes_back_as_it_was(tmp_path):
+    arrays = [np.arange(5), np.zeros((0, 2)), np.array(["1/3", "2"]), np.array(2.5)]
+    with open_store(tmp_path) as store:
+        store.claim({"a": 1}, {})
+        assert store.read("x") is None
+        store.write("x", Page({"word": "ä", "pairs": [(1, 2)]}, arrays))
+        head, found = store.read("x")
+    assert head["pairs"] == [[1, 2]]
+    for one, two in zip(arrays, found, strict=True):
+        np.testing.assert_array_equal(one, two)
+        assert one.dtype == two.dtype
+
+
+def test_no_changed_byte_changes_what_is_read(tmp_path):
+    """It is refused, or, where it is a date of the archive, it does not matter."""
+    with open_store(tmp_path) as store:
+        store.claim({"a": 1}, {})
+        store.write("x", Page({"done": [[0, 7]]}, [np.arange(5), np.array([2.5])]))
+        page, content, refused = store.read("x"), (tmp_path / "x.npz").read_bytes(), 0
+        for place in range(len(content)):
+            (tmp_path / "x.npz").write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
+            try:
+                found = store.read("x")
+            except dpv.FolderError:
+                refused += 1
+            else:
+                assert found is not None
+                assert fingerprint(found) == fingerprint(page)
+    assert refused > len(content) / 2
+
+
+def test_without_a_folder_nothing_is_kept():
+    with open_store(None) as store:
+        store.claim({"a": 1}, {})
+        store.write("x", Page({}))
+        assert store.read("x") is None
+        assert not store.due

@@ -1,0 +1,129 @@
+"""Runs that lie on an accelerator: what is counted there is what would be counted here, and nothing waits in between.
+
+The processor stands in for the accelerator: its JAX arrays are treated as if they could not be read from here.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.events.scores import Linear
+from dpverify.mechanisms import protocol as mechanism
+from dpverify.sampling import blocks as sampling
+from dpverify.selection.learning import innovations, make_binning
+from dpverify.selection.proposals import Ruler, fine_edges, score_values
+from dpverify.util.arrays import is_jax
+
+jax = pytest.importorskip("jax")
+SMALL = {"select_runs": 4000, "test_runs": 20_000, "block": 512}
+FIRST, SECOND = np.zeros((3, 2)), np.full((3, 2), 0.4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    calls: list = dataclasses.field(default_factory=list)
+
+    def __call__(self, data, runs, rng):
+        self.calls.append(runs)
+        with jax.enable_x64(True):
+            return data + jax.random.normal(dpv.jax_key(rng), (runs, 3, 2)).cumsum(1)
+
+
+@pytest.fixture
+def accelerator(monkeypatch):
+    for module in (mechanism, sampling):
+        monkeypatch.setattr(module, "on_accelerator", is_jax)
+
+
+CASES = {
+    "score": {},
+    "union of grid cells": {"partition": "grid", "resolution": 2, "events": "union"},
+    "too many cells for a table": {"partition": "grid", "resolution": 12, "events": "union"},
+    "tree": {"partition": "tree", "events": "union"},
+    "all events": {"events": "auto", "log_lipschitz": 1.0},
+    "accuracy": {"error": dpv.rmse(np.zeros((3, 2))), "events": "cell"},
+    "non-finite runs are an event": {"nonfinite": "event", "partition": "equal-mass", "events": "union"},
+    "a score of the user's": {"events": lambda samples: samples[:, 2, 0]},
+}
+
+
+LONG = {"score", "tree", "too many cells for a table", "all events"}  # many kinds of score to compile
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in CASES])
+def test_the_same_report_as_from_the_processor(name, monkeypatch):
+    keywords = {**SMALL, **CASES[name]}
+    here = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
+    asked = []
+    for module in (mechanism, sampling):
+        monkeypatch.setattr(module, "on_accelerator", lambda x: asked.append(is_jax(x)) or asked[-1])
+    there = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
+    assert any(asked)
+    # Another order of summation may move a run across an edge, hardly more than one in all of them.
+    moved = np.abs(np.subtract(here.witness.counts, there.witness.counts)).max()
+    assert moved <= 2
+    assert there.epsilon_lower == pytest.approx(here.epsilon_lower, abs=1e-3)
+    assert there.run["device"] == here.run["device"] == "cpu:0"
+    if here.error is not None:
+        np.testing.assert_allclose(there.error, here.error, rtol=1e-12)
+
+
+def test_half_the_noise_is_caught_there_too(accelerator):
+    def halved(data, runs, rng):
+        with jax.enable_x64(True):
+            return data + jax.random.laplace(dpv.jax_key(rng), (runs, 1)) / 2
+
+    report = dpv.verify(halved, np.zeros(1), np.ones(1), 1.0, partition="equal-mass", events="union", **SMALL)
+    assert report.refuted
+
+
+def test_a_nan_is_found_after_the_fact_and_its_block_named(accelerator):
+    whole, cheap = Walk(), {**SMALL, "events": "cell"}
+    dpv.verify(whole, FIRST, SECOND, **cheap)
+    late = len(whole.calls) - 3
+
+    class Spoilt:
+        """The NaN depends on the generator, as it would in earnest: the block drawn again shows it again."""
+
+        calls = 0
+        state = None
+
+        def __call__(self, data, runs, rng):
+            Spoilt.calls += 1
+            state = rng.bit_generator.state["state"]["state"]
+            if Spoilt.calls == late:
+                Spoilt.state = state
+            with jax.enable_x64(True):
+                answer = data + jax.random.normal(dpv.jax_key(rng), (runs, 3, 2)).cumsum(1)
+                return answer.at[7, 1, 1].set(np.nan) if state == Spoilt.state else answer
+
+    with pytest.raises(dpv.MechanismError, match=r"NaN or infinity in 1 of 512 runs") as failure:
+        dpv.verify(Spoilt(), FIRST, SECOND, **cheap)
+    assert failure.value.stage == "test"
+    assert f"block {failure.value.block}" in str(failure.value)
+
+
+def test_an_error_that_is_not_finite_is_refused(accelerator):
+    def broken(samples):
+        return samples[:, 0, 0] / 0.0
+
+    with pytest.raises(dpv.InputError, match="error: found NaN or infinity"):
+        dpv.verify(Walk(), FIRST, SECOND, error=broken, events="cell", **SMALL)
+
+
+def test_meters_of_the_selection_measure_alike():
+    rng = np.random.default_rng(0)
+    one, two = rng.standard_normal((2, 5000, 6))
+    features = innovations(one, two)
+    binning = make_binning(features, np.concatenate([one, two]), [np.zeros(0)] * 6)
+    score = Linear(features.whiten.T @ np.arange(6.0))
+    ruler = Ruler(score, fine_edges(score_values(score, one)))
+    with jax.enable_x64(True):
+        device = jax.numpy.asarray(one.reshape(-1, 3, 2))
+    np.testing.assert_array_equal(binning.measure(device), binning.measure(one))
+    there, here = ruler.measure(device), ruler.measure(one)
+    assert np.abs(there.table - here.table).sum() <= 2
+    np.testing.assert_allclose(there.extremes.low, here.extremes.low)
+    np.testing.assert_allclose(there.extremes.high, here.extremes.high)

@@ -1,0 +1,218 @@
+"""Events worth testing: what wins, that it is frozen plain data, and that nothing is owed for the choice."""
+
+import math
+
+import numpy as np
+import pytest
+from limits import most
+from scipy.special import ndtr
+
+import dpverify as dpv
+from dpverify import Report, verify
+from dpverify.events.scores import Levels
+from dpverify.sampling.counts import Extremes
+from dpverify.selection.proposals import Aim, Heat, cuts, promised_bound
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
+
+SMALL = {"select_runs": 10_000, "test_runs": 20_000}
+
+
+def left_and_right(cells):
+    """docs/method.md, section 4.2: equal mass in every cell, one law on the left halves, the other on the right."""
+
+    def mechanism(data, runs, rng):
+        return (rng.integers(cells, size=runs) + (rng.random(runs) + data) / 2) / cells
+
+    return mechanism
+
+
+def test_privacy_on_a_partition_is_not_privacy():
+    """docs/method.md, section 4.2: on 16 cells nothing is seen, yet one event tells the two apart for certain."""
+    small = {"partition": "grid", "resolution": 16, "test_runs": 100_000}
+    cells = verify(left_and_right(16), 0, 1, 1.0, 0.05, events="union", **small)
+    assert cells.verdict.name == "BOUNDED"
+    assert cells.on_all_events is None
+    assert "this partition's cells" in str(cells)
+    assert "over unions of 17 cells only" in str(cells)
+    scored = verify(left_and_right(16), 0, 1, 1.0, events="score", **small)
+    assert scored.refuted
+    assert scored.epsilon_lower >= 3
+
+
+def test_the_papers_lambda_is_no_guarantee():
+    """docs/method.md, section 4.2: what is called lambda stays small where the truth is 1."""
+    report = verify(left_and_right(64), 0, 1, 0.1, partition="grid", resolution=64, events="union", **SMALL)
+    scored = verify(left_and_right(64), 0, 1, 0.1, 0.5, events="score", select_runs=50_000, test_runs=20_000)
+    assert report.paper.lambda_ < 0.3 < 0.7 < scored.delta_lower(report.epsilon_critical)
+
+
+@pytest.mark.parametrize("shape", ["one coordinate", "all coordinates"])
+def test_scores_beat_boxes_on_trajectories(shape):
+    shift = np.zeros((8, 2))
+    if shape == "one coordinate":
+        shift[3, 1] = 1.0
+    else:
+        shift[:] = 0.25
+    data = np.zeros((8, 2)), shift
+
+    def proved(**settings):
+        reports = [verify(gaussian_trajectory, *data, seed=s, **settings, **SMALL) for s in range(3)]
+        return np.median([report.epsilon_lower for report in reports])
+
+    boxes, slices, auto = proved(events="union", partition="tree"), proved(events="union"), proved()
+    least = 1.3 if shape == "all coordinates" else 0.9  # a tree finds one coordinate as well
+    assert slices > least * boxes
+    assert auto > least * boxes
+
+
+@pytest.mark.parametrize("events", ["cell", "union", "score", "auto"])
+@pytest.mark.parametrize("partition", ["auto", "grid", "equal-mass", "tree", "atoms"])
+def test_every_kind_of_event_on_every_partition(events, partition, tmp_path):
+    report = verify(
+        gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.8), 0.1, events=events, partition=partition, **SMALL
+    )
+    assert report.refuted or (partition == "atoms" and events in ("cell", "union"))
+    report.to_json(tmp_path / "report.json")
+    back = Report.from_json(tmp_path / "report.json")
+    assert back == report
+    samples = np.random.default_rng(0).standard_normal((50, 2, 2))
+    np.testing.assert_array_equal(back.witness.contains(samples), report.witness.contains(samples))
+
+
+def test_the_event_is_a_union_of_the_bounded_cells():
+    report = verify(laplace, ZERO, ONE, 0.5, **SMALL)
+    levels = report.witness.event.partition
+    assert isinstance(levels, Levels)
+    assert levels.number == report.on_partition.cells
+
+
+def test_resolution_sets_the_number_of_cells():
+    assert verify(laplace, ZERO, ONE, resolution=8, **SMALL).on_partition.cells in (8, 9)
+
+
+def test_a_users_score_is_tested_like_any_other():
+    report = verify(laplace, ZERO, ONE, 0.5, events=lambda samples: -samples[:, 0, 0], **SMALL)
+    assert report.refuted
+    assert report.witness.text.startswith("the given score")
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (lambda samples: samples, "score gave shape"),
+        (lambda samples: np.full(len(samples), np.nan), "score gave NaN"),
+    ],
+)
+def test_a_bad_score_gets_one_line(score, message):
+    with pytest.raises((dpv.InputError, dpv.MechanismError), match=message):
+        verify(laplace, ZERO, ONE, 0.5, events=score, **SMALL)
+
+
+def test_discrete_scores_are_cut_between_their_values():
+    """Randomised response on three bits: four levels of the number of ones, all of them exact."""
+
+    def response(data, runs, rng):
+        return (rng.random((runs, 3)) < (0.7 if data else 0.3)).astype(int)
+
+    report = verify(response, 0, 1, **SMALL)
+    exact = 3 * math.log(0.7 / 0.3)
+    assert 0.9 * exact < report.epsilon_lower < exact
+    assert report.on_partition.epsilon_upper() > exact
+
+
+def test_the_tails_are_seen_beyond_the_training_runs():
+    """Exponential noise: the support moves by 1, so the event that tells most is as rare as the runs allow."""
+
+    def exponential(data, runs, rng):
+        return data + np.max(rng.exponential(10.0, (runs, 3)), axis=1)
+
+    report = verify(exponential, 0.0, 1.0, select_runs=400_000, test_runs=2_000_000)
+    # The best threshold that the 200 000 held-out runs could show with five runs of the rarer side.
+    t = np.linspace(1 - 10 * np.log(1 - (5 / 2e5) ** (1 / 3)), 4, 40)
+    p1, p2 = (1 - np.exp(-t / 10)) ** 3, (1 - np.exp(-(t - 1) / 10)) ** 3
+    best = np.max(dpv.epsilon_lower_bound(np.round(2e6 * p1), np.round(2e6 * p2), 2_000_000))
+    assert report.epsilon_lower > 0.8 * best
+
+
+def test_promises_charge_for_luck():
+    aim = Aim(10**6, 0.0, 0.05, 1.85)
+    tiny, solid = promised_bound(4, 0, 10**5, aim, 2.5), promised_bound(4000, 2000, 10**5, aim, 2.5)
+    assert tiny < solid < math.log(2)
+    assert promised_bound(4000, 2000, 10**5, aim, 2.5, learned=500) < solid
+    assert promised_bound(4000, 2000, 10**5, aim, 1.0) > solid
+    assert promised_bound(10, 5, 10**5, Aim(10**6, 0.5, 0.05, 1.85), 1.0) == -math.inf
+
+
+def test_cuts_count_exactly_at_edges_and_in_the_tails():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(5000), rng.standard_normal(5000) + 0.3
+    edges = np.quantile(values[0], [0.2, 0.5, 0.8])
+    tables = tuple(np.bincount(np.searchsorted(edges, v), minlength=4) for v in values)
+    thresholds, c1, c2 = cuts(Heat(tables, tuple(map(Extremes.of, values)), 5000), edges)
+    assert len(thresholds) > 300
+    np.testing.assert_array_equal(c1, [(values[0] > t).sum() for t in thresholds])
+    np.testing.assert_array_equal(c2, [(values[1] > t).sum() for t in thresholds])
+
+
+def test_a_lipschitz_constant_gives_a_bound_over_all_events():
+    """A Gaussian shifted by 1 has a log-ratio of slope 1 everywhere; half of it is stated for either side."""
+
+    def gaussian(data, runs, rng):
+        return data + rng.standard_normal(runs)
+
+    report = verify(gaussian, 0.0, 1.0, log_lipschitz=0.5, test_runs=1_000_000)
+    for epsilon in (0.5, 1.0):
+        true = ndtr(0.5 - epsilon) - math.exp(epsilon) * ndtr(-0.5 - epsilon)
+        assert report.delta_lower(epsilon) < true < report.on_all_events.delta_upper(epsilon) < true + 0.02
+    assert 0.5 < report.on_all_events.epsilon_upper(0.2) < 1.0
+    assert report.on_all_events.epsilon_upper(1e-9) == math.inf  # what lies outside the region counts in full
+    assert "over all events, if the stated Lipschitz constant holds" in str(report)
+
+
+def test_where_a_lipschitz_constant_is_of_no_use():
+    high = verify(gaussian_trajectory, np.zeros((2, 2)), np.ones((2, 2)), log_lipschitz=1.0, **SMALL)
+    assert high.on_all_events is None
+    assert "one or two dimensions" in high.notes[0]
+    bits = verify(lambda data, runs, rng: rng.integers(0, 2, runs), 0, 1, log_lipschitz=1.0, **SMALL)
+    assert "no density" in bits.notes[0]
+    with pytest.raises(dpv.InputError, match="log_lipschitz: found"):
+        verify(laplace, ZERO, ONE, log_lipschitz=-1.0, **SMALL)
+
+
+def test_the_worst_pair_is_found_and_verified_with_fresh_runs():
+    pairs = [(ZERO, np.array([x])) for x in (0.1, 0.9, 0.3, 1.0, 0.2)]
+    found = dpv.search_pairs(laplace, pairs, 0.5, runs=40_000, **SMALL)
+    assert found.pair in (1, 3)
+    assert found.report.refuted
+    assert len(found.tried) >= 8
+    with pytest.raises(dpv.InputError, match="pairs: found 0"):
+        dpv.search_pairs(laplace, [], runs=100)
+
+
+def test_runs_beyond_memory_are_only_counted(monkeypatch):
+    """The streamed branches of training and cutting, which take millions of runs, on a small scale."""
+    monkeypatch.setattr("dpverify.selection.choose.KEPT_NUMBERS", 1024)
+    monkeypatch.setattr("dpverify.selection.choose.HEAT_RUNS", 512)
+    report = verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.5), 0.1, block=256, **SMALL)
+    assert report.refuted
+    assert (
+        report.epsilon_lower
+        > 0.7 * verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.5), **SMALL).epsilon_lower
+    )
+
+
+def test_what_can_not_compete_is_refused():
+    with pytest.raises(dpv.InputError, match="a score needs finite runs"):
+        verify(laplace, ZERO, ONE, events="score", nonfinite="event")
+    with pytest.raises(dpv.InputError, match="no promise to search by"):
+        dpv.search_pairs(laplace, [(ZERO, ONE)], runs=100, settings=dpv.Settings.paper())
+
+
+@pytest.mark.parametrize(("number", "seeds"), [(6, 30), pytest.param(12, 40, marks=pytest.mark.slow)])
+def test_searching_many_pairs_costs_no_false_alarms(number, seeds):
+    """Best of many trials without a correction is a known fault: here all pairs have equal laws."""
+    pairs, runs = [(ZERO, ZERO)] * number, {"runs": 200 * number, "select_runs": 500, "test_runs": 1000}
+    alarms = sum(
+        dpv.search_pairs(laplace, pairs, 0, events="union", seed=1000 * s, **runs).report.refuted for s in range(seeds)
+    )
+    assert alarms <= most(seeds, 0.05)

@@ -1,0 +1,346 @@
+"""Lower bounds from two counts, held against enumeration, brute force and high-precision tails."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import betainc, betaincc
+from scipy.stats import binom, norm
+
+from dpverify.errors import InputError
+from dpverify.stats import lower_bound as buehler
+from dpverify.stats.binomial import law, tails
+from dpverify.stats.binomial import tail as tail_of
+from dpverify.stats.lower_bound import claim_p_value, delta_lower_bound, epsilon_lower_bound
+
+ALPHA = 0.05
+EPSILONS = (0.0, 0.1, 1.0, 3.0)
+# A grid of our own and points on no grid at all.
+_RNG = np.random.default_rng(11)
+P2 = np.r_[np.geomspace(1e-3, 0.5, 80), np.exp(_RNG.uniform(np.log(1e-3), np.log(0.5), 400)), _RNG.uniform(0, 0.5, 300)]
+
+
+def largest_size(rejects, epsilon, delta, p2=P2):
+    """The largest probability of the pairs in `rejects`, a table over (c1, c2), on the boundary of the claim."""
+    p1 = math.exp(epsilon) * p2 + delta
+    p1, p2 = p1[p1 <= 1], p2[p1 <= 1]
+    m1, m2 = (n - 1 for n in rejects.shape)
+    first = binom.pmf(np.arange(m1 + 1), m1, p1[:, None])
+    second = binom.pmf(np.arange(m2 + 1), m2, p2[:, None])
+    return float(np.einsum("ni,ij,nj->n", first, rejects.astype(float), second).max())
+
+
+def all_pairs(m1, m2):
+    return np.arange(m1 + 1)[:, None], np.arange(m2 + 1)[None, :]
+
+
+def epsilon_sizes(m1, m2, delta):
+    bounds = epsilon_lower_bound(*all_pairs(m1, m2), (m1, m2), delta, ALPHA)
+    assert np.all(np.isfinite(bounds))
+    return [largest_size(bounds > epsilon, epsilon, delta) for epsilon in EPSILONS]
+
+
+def delta_sizes(m1, m2, epsilon):
+    bounds = delta_lower_bound(*all_pairs(m1, m2), (m1, m2), epsilon, ALPHA)
+    return [largest_size(bounds > delta, epsilon, delta) for delta in (0.0, 0.01, 0.1)]
+
+
+# Size, by enumeration
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.01])
+@pytest.mark.parametrize(("m1", "m2"), [(20, 20), (9, 24), (24, 9)])
+def test_false_alarms_never_exceed_alpha(m1, m2, delta):
+    assert max(epsilon_sizes(m1, m2, delta)) <= ALPHA + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0.0, 0.01])
+@pytest.mark.parametrize("m", [50, 200])
+def test_false_alarms_never_exceed_alpha_with_more_runs(m, delta):
+    sizes = epsilon_sizes(m, m, delta)
+    assert max(sizes) <= ALPHA + 1e-9
+    assert max(sizes) > 0.9 * ALPHA
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+@pytest.mark.parametrize(("m1", "m2"), [(20, 20), (9, 17)])
+def test_false_alarms_about_delta_never_exceed_alpha(m1, m2, epsilon):
+    assert max(delta_sizes(m1, m2, epsilon)) <= ALPHA + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 3.0])
+def test_false_alarms_about_delta_never_exceed_alpha_with_more_runs(epsilon):
+    assert max(delta_sizes(50, 50, epsilon)) <= ALPHA + 1e-9
+
+
+def asymptotic_score(c1, c2, m):
+    return buehler._order(c1, c2, (m, m), norm.isf(ALPHA), None, 0.0)[0]
+
+
+def katz(c1, c2, m):
+    if c1 == 0 or c2 == 0:
+        return math.inf if c1 > 0 else -math.inf
+    return math.log(c1 / c2) - norm.isf(ALPHA) * math.sqrt(1 / c1 + 1 / c2 - 2 / m)
+
+
+@pytest.mark.parametrize("wrong", [asymptotic_score, katz])
+def test_the_enumeration_finds_bounds_that_are_not_exact(wrong):
+    m = 40
+    bounds = np.array([[wrong(c1, c2, m) for c2 in range(m + 1)] for c1 in range(m + 1)])
+    assert max(largest_size(bounds > epsilon, epsilon, 0.0) for epsilon in EPSILONS) > ALPHA + 1e-3
+
+
+# The pieces, against brute force
+
+
+def brute_force_score(c1, c2, m1, m2, ratio, delta):
+    """The Farrington-Manning score, its constrained estimate found by bisecting the likelihood equation."""
+    low = np.full(np.broadcast(c1, c2).shape, max(0.0, -delta / ratio))
+    high = np.full(low.shape, min(1.0, (1 - delta) / ratio))
+    for _ in range(100):
+        p = (low + high) / 2
+        p1, tiny = ratio * p + delta, 1e-300
+        pull = ratio * (c1 / np.maximum(p1, tiny) - (m1 - c1) / np.maximum(1 - p1, tiny))
+        rises = pull + c2 / np.maximum(p, tiny) - (m2 - c2) / np.maximum(1 - p, tiny) > 0
+        low, high = np.where(rises, p, low), np.where(rises, high, p)
+    p = (low + high) / 2
+    p1 = np.clip(ratio * p + delta, 0, 1)
+    difference = c1 / m1 - ratio * c2 / m2 - delta
+    variance = p1 * (1 - p1) / m1 + ratio**2 * p * (1 - p) / m2
+    return np.where(np.abs(difference) < 1e-13, 0.0, difference / np.sqrt(np.maximum(variance, 1e-30)))
+
+
+@pytest.mark.parametrize("epsilon_runs", [True, False])
+def test_the_region_is_that_of_the_score(epsilon_runs):
+    rng = np.random.default_rng(5)
+    for _ in range(150):
+        m1, m2 = rng.integers(1, 40, 2).tolist()
+        c1, c2 = int(rng.integers(1, m1 + 1)), int(rng.integers(0, m2 + 1))
+        alpha, delta, epsilon = rng.choice([0.01, 0.05, 0.3]), rng.choice([0, 0.01, 0.2]), rng.choice([0, 0.1, 1, 3])
+        ratio = None if epsilon_runs else math.exp(epsilon)
+        region = buehler._region(c1, c2, (m1, m2), alpha, ratio, delta if epsilon_runs else 0.0)
+        if region.root == -math.inf:
+            assert c1 == 0 or epsilon_runs
+            continue
+        at = (math.exp(region.root), delta) if epsilon_runs else (ratio, region.root)
+        assert brute_force_score(c1, c2, m1, m2, *at) == pytest.approx(norm.isf(alpha), abs=1e-6)
+        counts, c2s = np.arange(m1 + 1)[None, :], np.arange(m2 + 1)
+        reached = brute_force_score(counts, c2s[:, None], m1, m2, *at) >= norm.isf(alpha) - 1e-7
+        least = np.where(reached.any(axis=1), reached.argmax(axis=1), m1 + 1)
+        least = np.minimum.accumulate(np.where(c2s <= c2, np.minimum(least, c1), least)[::-1])[::-1]
+        assert region.least.tolist() == least[region.first.astype(int)].tolist()
+
+
+def test_the_supremum_is_bounded_between_nodes_and_not_by_much():
+    rng = np.random.default_rng(8)
+    for _ in range(120):
+        m1, m2 = (int(m) for m in np.exp(rng.uniform(0, 6, 2)))
+        c1, c2 = int(rng.integers(1, m1 + 1)), int(rng.integers(0, m2 + 1) * rng.random() ** 2)
+        alpha, delta = rng.choice([1e-6, 0.01, 0.05, 0.3]), rng.choice([0, 0.01, 0.2])
+        region = buehler._region(c1, c2, (m1, m2), alpha, None, delta)
+        if region.root == -math.inf:
+            continue
+        ratio = math.exp(max(0.0, region.root + region.scale * rng.normal()))
+        cap = min(1.0, (1 - delta) / ratio)
+        p2 = region.low + (min(region.high, cap) - region.low) * np.sin(rng.uniform(0, np.pi / 2, 1500)) ** 2
+        if region.low >= cap:
+            p2 = np.array([region.low])
+        p1 = np.where(p2 >= cap, 1.0, ratio * p2 + delta)
+        inside = binom.pmf(region.first, m2, p2[:, None]) * binom.sf(region.least - 1, m1, p1[:, None])
+        supremum = inside.sum(axis=1).max()
+        p = buehler._worst(region, ratio, delta)
+        assert p >= min(1.0, supremum + alpha / 1000)
+        assert p <= supremum + alpha / 1000 + 5e-4 * alpha + 2e-3 * supremum  # the last: 1500 points may miss the top
+
+
+@pytest.mark.parametrize(
+    ("delta", "claims"),
+    [(0.0, 8), pytest.param(0.0, 60, marks=pytest.mark.slow), pytest.param(0.01, 60, marks=pytest.mark.slow)],
+)
+def test_p_values_rise_with_the_claim(delta, claims):
+    for c1, c2 in np.ndindex(21, 21):
+        region = buehler._region(c1, c2, (20, 20), ALPHA, None, delta)
+        p = [buehler._worst(region, math.exp(epsilon), delta) for epsilon in np.linspace(0, 3, claims)]
+        assert np.all(np.diff(p) >= -1e-9)
+
+
+@pytest.mark.parametrize(
+    ("runs", "p", "count", "tail"),  # from 60-digit arithmetic
+    [
+        (30, 0.2, 9, 0.12865075391404396),
+        (10**5, 0.01, 1052, 0.05172976148267215),
+        (10**5, 0.01, 950, 0.9466733983488884),
+        (10**5, 0.3, 30250, 0.04264219607836251),
+        (10**10, 1e-07, 1052, 0.052604005268045935),
+        (10**10, 0.0001, 1001645, 0.05005728692379987),
+        (10**10, 0.3, 3000075000, 0.05085486087421043),
+        (10**10, 0.5, 5000000000, 0.5000039894228039),
+        (10**10, 0.5, 4999820000, 0.9998408975289712),
+        (10**10, 0.999999, 9999990150, 0.06718643967220508),
+    ],
+)
+def test_tails_are_accurate_at_any_number_of_runs(runs, p, count, tail):
+    assert tail_of(count, runs, np.array(p)) == pytest.approx(tail, abs=2e-9)
+    assert tail_of(count, runs, np.array(p), -1) == pytest.approx(1 - tail, abs=2e-9)
+
+
+@pytest.mark.parametrize("runs", [1, 30, 1000, 8192])
+def test_sums_of_the_law_are_its_tails_to_many_digits(runs):
+    count = np.unique(np.r_[np.arange(min(runs, 40) + 2.0), np.round(np.linspace(0, runs + 1, 60))])
+    for p, off in ((np.array([1e-5, 0.02, 0.3, 0.97]), 1e-250), (np.array([0.0, 1.0]), 1e-11)):
+        rows = np.tile(count, (len(p), 1))
+        assert law(rows, runs, p[:, None]) == pytest.approx(binom.pmf(rows, runs, p[:, None]), rel=1e-9, abs=off)
+        assert tails(rows, runs, p) == pytest.approx(binom.sf(rows - 1, runs, p[:, None]), rel=1e-9, abs=off)
+
+
+@pytest.mark.parametrize("g", [5e-5, 1e-9])
+@pytest.mark.parametrize(("count", "runs"), [(3, 20), (1000, 10**10), (5 * 10**9, 10**10), (10**7 - 1000, 10**7)])
+def test_clopper_pearson_limits_hold_at_any_number_of_runs(count, runs, g):
+    low, high = buehler._clopper_pearson(count, runs, g)
+    assert betainc(count, runs - count + 1, low) == pytest.approx(g / 2, rel=1e-4)
+    assert betaincc(count + 1, runs - count, high) == pytest.approx(g / 2, rel=1e-4)
+
+
+# The answers
+
+
+@pytest.mark.parametrize(
+    ("p2", "true", "bound"), [(0.001, 0.5, 0.293), (0.001, 2.0, 1.827), (0.01, 1.0, 0.940), (0.3, 0.1, 0.089)]
+)
+def test_bounds_are_as_tight_as_the_method_promises(p2, true, bound):
+    m = 10**5
+    assert epsilon_lower_bound(round(m * p2 * math.exp(true)), round(m * p2), m) == pytest.approx(bound, abs=0.002)
+
+
+def test_a_small_sample_by_hand():
+    assert epsilon_lower_bound(10, 0, 20) == pytest.approx(1.449, abs=0.001)
+    # One run a side: c1 = 1, c2 = 0 has probability p1 (1 - p2), so at most alpha - g for no claim at all.
+    assert epsilon_lower_bound(1, 0, 1) == 0.0
+    # At epsilon 0 that is p (1 - p) <= 1/4: with alpha .3 the bound is positive.
+    assert claim_p_value(1, 0, 1, 0.0, alpha=0.3) == pytest.approx(0.25, abs=0.001)
+    assert epsilon_lower_bound(1, 0, 1, alpha=0.3) > 0.0
+
+
+@pytest.mark.parametrize("m", [1, 20, 10**5, 10**10])
+def test_zero_and_full_counts(m):
+    assert epsilon_lower_bound(0, 0, m) == epsilon_lower_bound(0, m, m) == epsilon_lower_bound(m, m, m) == 0.0
+    assert delta_lower_bound(0, 0, m, 0.0) == delta_lower_bound(0, m, m, 1.0) == delta_lower_bound(m, m, m, 0.0) == 0.0
+    assert claim_p_value(0, 0, m, 0.0) == claim_p_value(0, m, m, 1.0) == 1.0
+    if m > 1:
+        assert math.log(m / 10) < epsilon_lower_bound(m, 0, m) < math.log(m)
+        assert 1 - 10 / m < delta_lower_bound(m, 0, m, 0.0) < 1.0
+
+
+def test_runs_may_differ_a_side():
+    assert epsilon_lower_bound(300, 100, 1000) == epsilon_lower_bound(300, 100, (1000, 1000))
+    more = epsilon_lower_bound(300, 10_000, (1000, 100_000))
+    assert epsilon_lower_bound(300, 100, 1000) < more < math.log(3)
+    assert epsilon_lower_bound(30_000, 100, (100_000, 1000)) < math.log(3)
+
+
+def test_the_more_is_granted_the_less_is_proved():
+    bounds = epsilon_lower_bound(300, 100, 1000, [0.0, 0.01, 0.1, 0.3])
+    assert np.all(np.diff(bounds) < 0)
+    assert bounds[-1] == 0.0
+    deltas = delta_lower_bound(300, 100, 1000, [0.0, 0.5, 1.0, 5.0, 500.0])
+    assert np.all(np.diff(deltas) <= 0)
+    assert deltas[-1] == 0.0
+    by_level = [epsilon_lower_bound(300, 100, 1000, alpha=alpha) for alpha in (1e-9, 1e-6, 0.01, 0.05, 0.5, 0.9)]
+    assert np.all(np.diff(by_level) > 0)
+
+
+def test_both_readings_of_an_event_agree():
+    epsilon = epsilon_lower_bound(600, 200, 1000, 0.05)
+    assert delta_lower_bound(600, 200, 1000, epsilon) == pytest.approx(0.05, abs=0.003)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_the_p_value_and_the_bound_agree(data):
+    m1, m2 = data.draw(st.tuples(st.integers(1, 60), st.integers(1, 60)))
+    c1, c2 = data.draw(st.integers(0, m1)), data.draw(st.integers(0, m2))
+    delta, alpha = data.draw(st.sampled_from([0.0, 0.01, 0.3])), data.draw(st.sampled_from([1e-6, 0.05, 0.4, 0.9]))
+    bound = epsilon_lower_bound(c1, c2, (m1, m2), delta, alpha)
+    assert 0.0 <= bound < math.log(2000 * m2 / alpha)
+    for epsilon in (0.0, bound * (1 - 1e-9), bound, bound * (1 + 1e-9), bound + 1, data.draw(st.floats(0, 200))):
+        p = claim_p_value(c1, c2, (m1, m2), epsilon, delta, alpha)
+        assert 0.0 < p <= 1.0
+        assert (p <= alpha) == (epsilon < bound)
+
+
+@pytest.mark.parametrize(("m", "c1", "c2"), [(10**6, 330_000, 300_000), (10**7, 800_000, 500_000)])
+def test_blocks_of_counts_cost_little_and_err_on_the_safe_side(m, c1, c2, monkeypatch):
+    buehler._bound.cache_clear()
+    blocked = epsilon_lower_bound(c1, c2, m)
+    monkeypatch.setattr(buehler, "_BLOCKS", 10**6)
+    buehler._bound.cache_clear()
+    buehler._region.cache_clear()
+    scale = buehler._region(c1, c2, (m, m), ALPHA, None, 0.0).scale
+    assert 0.0 < epsilon_lower_bound(c1, c2, m) - blocked < 0.002 * scale
+
+
+@pytest.mark.parametrize(
+    ("c1", "c2", "delta"), [(5_050_000_000, 5 * 10**9, 0.0), (2 * 10**6, 10**6, 0.0), (4 * 10**9, 10**9, 0.1)]
+)
+def test_large_samples_reach_the_asymptotic_bound(c1, c2, delta):
+    region = buehler._region(c1, c2, (10**10, 10**10), ALPHA, None, delta)
+    assert epsilon_lower_bound(c1, c2, 10**10, delta) == pytest.approx(region.root, abs=0.01 * region.scale)
+
+
+@pytest.mark.parametrize(
+    ("c1", "c2", "truth"), [(10**10, 10**4, 13.8155), (5 * 10**9, 10, 20.0301), (10**10 - 5, 10**8, 4.6052)]
+)
+def test_the_sharpest_events_are_no_trouble(c1, c2, truth):
+    assert truth - 1.0 < epsilon_lower_bound(c1, c2, 10**10) < truth
+
+
+def test_answers_repeat_and_broadcast():
+    c1, c2 = np.array([[30], [40]]), np.array([10, 12, 14])
+    bounds = epsilon_lower_bound(c1, c2, 100)
+    assert bounds.shape == (2, 3)
+    buehler._bound.cache_clear()
+    again = [[epsilon_lower_bound(a, b, 100.0) for b in (10, 12, 14)] for a in (30, 40)]
+    assert bounds.tolist() == again
+    assert claim_p_value([30, 31], 10, 100, [[0.0], [0.5], [1.0]]).shape == (3, 2)
+    assert delta_lower_bound([], [], 100, 1.0).shape == (0,)
+    for value in (epsilon_lower_bound(3, 1, 10), delta_lower_bound(3, 1, 10, 0), claim_p_value(3, 1, 10, 0)):
+        assert type(value) is float
+    assert type(epsilon_lower_bound(np.int64(3), np.float64(1.0), 10)) is float
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"c1": -1}, "c1 is -1: it must be a whole number from 0 to the number of runs, 10"),
+        ({"c1": 11}, "c1 is 11"),
+        ({"c2": [1, 2.5]}, r"c2 is \[1, 2.5\]"),
+        ({"c2": math.nan}, "c2 is nan"),
+        ({"c2": "three"}, "c2 is 'three'"),
+        ({"c1": True}, "c1 is True"),
+        ({"runs": 0}, "runs is 0"),
+        ({"runs": (10, 0)}, r"runs is \(10, 0\)"),
+        ({"runs": (10, 10, 10)}, "runs must be one number or a pair"),
+        ({"runs": (2, 10)}, "c1 is 3: it must be a whole number from 0 to the number of runs, 2"),
+        ({"runs": 10.5}, "runs is 10.5"),
+        ({"runs": None}, "runs is None"),
+        ({"alpha": 0.0}, "alpha is 0.0"),
+        ({"alpha": 1.0}, "alpha is 1.0"),
+        ({"alpha": math.nan}, "alpha is nan"),
+        ({"alpha": [0.1, 0.2]}, "alpha one number"),
+        ({"delta": -0.1}, "delta is -0.1"),
+        ({"delta": 1.0}, "delta is 1.0: it must be at least 0 and below 1"),
+        ({"epsilon": -1e-9}, "epsilon is -1e-09"),
+        ({"epsilon": math.inf}, "epsilon is inf: it must be finite"),
+        ({"epsilon": math.nan}, "epsilon is nan"),
+        ({"c1": [1, 2, 3], "c2": [1, 2]}, "do not fit together"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(changes, words):
+    good = {"c1": 3, "c2": 1, "runs": 10, "epsilon": 0.5, "delta": 0.0, "alpha": 0.05}
+    with pytest.raises(InputError, match=words) as caught:
+        claim_p_value(**(good | changes))
+    assert "\n" not in str(caught.value)

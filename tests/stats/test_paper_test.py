@@ -1,0 +1,273 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.special import betainc, betaincc
+from scipy.stats import beta, binom, chisquare, hypergeom
+
+import dpverify as dpv
+from dpverify.stats import paper_test as exact
+from dpverify.stats.paper_test import (
+    SWEEP,
+    check_delta,
+    check_epsilon,
+    check_level,
+    checked_columns,
+    eta_upper_bound,
+    lower_limit,
+    sides,
+    upper_limit,
+)
+from limits import most
+
+
+@pytest.mark.parametrize(
+    ("eta", "epsilon", "printed"),
+    [
+        (0.013, 0.39947, 0.0888),
+        (0.010, 0.11485, 0.0724),
+        (0.026, 0.70306, 0.1550),
+        (0.028, 0.41844, 0.1351),
+        (0.015, 0.53229, 0.1011),
+        (0.039, 0.72204, 0.2106),
+        (0.010, 0.98768, 0.1037),
+        (0.038, 2.3423, 0.8408),
+    ],
+)
+def test_the_papers_lambdas(eta, epsilon, printed):
+    assert round(dpv.paper_lambda(0.05, eta, epsilon), 4) == printed
+
+
+def test_p_values_are_the_hypergeometric_tail_at_epsilon_zero():
+    c1, c2 = (c.ravel() for c in np.meshgrid(np.arange(61), np.arange(61)))
+    forward, backward = dpv.p_values(c1, c2, 1000, 0, np.random.default_rng(0))
+    np.testing.assert_allclose(forward, hypergeom.sf(c1 - 1, 2000, 1000, c1 + c2), rtol=1e-12)
+    np.testing.assert_allclose(backward, hypergeom.sf(c2 - 1, 2000, 1000, c1 + c2), rtol=1e-12)
+
+
+def test_thinning_follows_the_binomial_law():
+    c, m, epsilon, trials = 40, 1000, 0.7, 20_000
+    forward, _ = dpv.p_values(np.full(trials, c), np.zeros(trials, int), m, epsilon, np.random.default_rng(1))
+    # With nothing on the other side the p-value is a strictly falling function of the thinned count: read it back.
+    tails = np.array([1.0] + [hypergeom.sf(k - 1, 2 * m, m, k) for k in range(1, c + 1)])
+    thinned = np.argmin(np.abs(forward[:, None] / tails - 1), axis=1)
+    expected = trials * binom.pmf(np.arange(c + 1), c, math.exp(-epsilon))
+    seen = np.bincount(thinned, minlength=c + 1)
+    often = expected >= 5
+    pooled = lambda x: np.append(x[often], x[~often].sum())  # noqa: E731
+    assert chisquare(pooled(seen), pooled(expected)).pvalue > 1e-3
+
+
+def test_different_numbers_of_runs_a_side():
+    forward, backward = dpv.p_values(30, 10, (1000, 500), 0, np.random.default_rng(0))
+    assert forward == pytest.approx(hypergeom.sf(29, 1500, 1000, 40))
+    assert backward == pytest.approx(hypergeom.sf(9, 1500, 500, 40))
+
+
+def test_the_smaller_of_two_p_values_has_twice_the_size_and_one_fixed_direction_has_not():
+    """docs/method.md, section 4.9."""
+    rng = np.random.default_rng(2)
+    c1, c2 = rng.binomial(2000, 0.4, (2, 4000))
+    forward, backward = dpv.p_values(c1, c2, 2000, 0, rng)
+    smaller = int((np.minimum(forward, backward) <= 0.05).sum())
+    assert smaller > most(4000, 0.05)
+    assert smaller <= most(4000, 0.10)
+    assert int((forward <= 0.05).sum()) <= most(4000, 0.05)
+
+
+def test_the_worst_event_depends_on_epsilon():
+    """docs/method.md, section 4.10: the paper holds that one event has the smallest p-value at every epsilon."""
+    rng = np.random.default_rng(3)
+
+    def median(c1, c2, epsilon):
+        return np.median(dpv.p_values(np.full(501, c1), np.full(501, c2), 10_000, epsilon, rng)[0])
+
+    assert median(1300, 1000, 0) < 1e-10 < 1e-5 < median(30, 6, 0) < 1e-4
+    assert median(1300, 1000, 0.2) > 0.05 > 0.001 > median(30, 6, 0.2)
+
+
+def test_p_values_at_a_constant_ratio_are_not_similar():
+    """docs/method.md, section 4.10."""
+    values = [dpv.p_values(c, 2 * c, 1000, 0, np.random.default_rng(0))[1] for c in (10, 15, 20)]
+    np.testing.assert_allclose(values, [0.048, 0.017, 0.006], atol=5e-4)
+
+
+def test_the_sweep_holds_the_papers_values():
+    printed = [0.11485, 0.39947, 0.41844, 0.53229, 0.70306, 0.72204, 0.89281, 0.98768]
+    assert all(np.min(np.abs(SWEEP - value)) < 5e-6 for value in printed)
+
+
+def test_critical_epsilon_by_the_sweep_is_random_and_on_the_sweep():
+    values = {dpv.critical_epsilon(27, 12, 1000, rng=np.random.default_rng(seed)) for seed in range(50)}
+    assert len(values) > 3
+    assert all(np.min(np.abs(SWEEP - value)) < 1e-12 for value in values)
+
+
+def test_the_sweep_goes_on_past_its_end():
+    value = dpv.critical_epsilon(1990, 10, 2000, rng=np.random.default_rng(0))
+    assert value > 3
+    steps = (value - SWEEP[0]) / (SWEEP[1] - SWEEP[0])
+    assert steps == pytest.approx(round(steps), abs=1e-9)
+
+
+def test_the_sweep_climbs_by_one_step_through_its_end(monkeypatch):
+    asked = []
+
+    def answer(c1, c2, runs, epsilon, rng):
+        asked.append(epsilon)
+        return float(len(asked) == 100), 1.0
+
+    monkeypatch.setattr(exact, "p_values", answer)
+    assert dpv.critical_epsilon(27, 12, 1000, rng=np.random.default_rng(0)) == asked[-1]
+    np.testing.assert_allclose(asked, 0.001 + np.arange(100) * 1.499 / 79)
+
+
+def test_critical_epsilon_is_deterministic_and_symmetric_by_default():
+    value = dpv.critical_epsilon(27, 12, 1000)
+    assert value == dpv.critical_epsilon(12, 27, 1000)
+    assert value == dpv.epsilon_lower_bound(27, 12, 1000) > 0
+
+
+@pytest.mark.parametrize(("n", "p"), [(30, 0.1), (200, 0.5), (1000, 0.001)])
+def test_clopper_pearson_covers_and_is_exact_at_the_ends(n, p):
+    c = np.arange(n + 1)
+    law = binom.pmf(c, n, p)
+    assert law[upper_limit(c, n, 0.05) < p].sum() <= 0.05
+    assert law[lower_limit(c, n, 0.05) > p].sum() <= 0.05
+    assert upper_limit(n, n, 0.05) == 1
+    assert lower_limit(0, n, 0.05) == 0
+    assert upper_limit(0, n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
+
+
+@pytest.mark.parametrize("m", [10**8, 10**9, 10**10])
+@pytest.mark.parametrize("c", [1, 999, 1000, 1001, 10**6])
+def test_limits_hold_where_the_inverse_of_scipy_misses(c, m):
+    low, high = lower_limit(c, m, 0.025), upper_limit(c, m, 0.025)
+    assert low * m < c < high * m
+    assert binom.sf(c - 1, m, low) == pytest.approx(0.025, rel=1e-5)
+    assert binom.cdf(c, m, high) == pytest.approx(0.025, rel=1e-5)
+
+
+def test_eta_as_a_maximum_of_shares_is_biased_and_its_upper_limit_covers():
+    """docs/method.md, section 4.7: 256 equal cells."""
+    rng = np.random.default_rng(4)
+    counts = rng.multinomial(1000, np.full(256, 1 / 256), 1000).max(axis=1)
+    assert counts.mean() / 1000 == pytest.approx(0.0105, abs=2e-4)  # the truth is .0039
+    # Unequal cells: the limit of the largest count misses the likeliest cell no more often than its level.
+    p = np.append(0.02, np.full(200, 0.98 / 200))
+    most_likely = rng.multinomial(1000, p, 2000).max(axis=1)
+    missed = sum(eta_upper_bound(c, 1000) < 0.02 for c in most_likely)
+    assert missed <= most(2000, 0.05)
+
+
+def test_limits_at_tiny_levels():
+    for alpha in (1e-12, 1e-16, 2e-16):
+        assert binom.cdf(10, 1000, upper_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+        assert binom.sf(9, 1000, lower_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 0.05, 0.9])
+@pytest.mark.parametrize("off", [0.0, 1e-4, 0.5])
+def test_limits_do_not_rest_on_the_inverse(alpha, off, monkeypatch):
+    """An inverse that misses a little or by far, at some counts only: the tail itself decides, and errs outwards."""
+    c, m = np.array([0, 1, 10, 500, 999, 1000]), 1000
+    for name in ("betaincinv", "betainccinv"):
+        true = getattr(exact, name)
+        monkeypatch.setattr(exact, name, lambda a, b, level, true=true: true(a, b, level) * (1 - off * (a > 5)))
+    low, high = lower_limit(c, m, alpha), upper_limit(c, m, alpha)
+    np.testing.assert_allclose(low[1:], beta.ppf(alpha, c[1:], m - c[1:] + 1), rtol=1e-7)
+    np.testing.assert_allclose(high[:-1], beta.isf(alpha, c[:-1] + 1, m - c[:-1]), rtol=1e-7)
+    assert low[0] == 0
+    assert high[-1] == 1
+    if off:
+        assert (betainc(c[2:], m - c[2:] + 1, low[2:]) <= alpha).all()
+        assert (betaincc(c[2:-1] + 1, m - c[2:-1], high[2:-1]) <= alpha).all()
+
+
+def test_a_p_value_of_nothing_is_one_to_the_last_digit():
+    c = np.arange(0, 1001, 7)
+    assert (dpv.p_values(0, c, 1000, 0, np.random.default_rng(0))[0] == 1).all()
+    assert (dpv.p_values(c, 0, 1000, 0, np.random.default_rng(0))[1] == 1).all()
+    assert (dpv.p_values(1, c[:3], 1000, 0, np.random.default_rng(0))[0] < 1).all()
+
+
+def test_the_critical_epsilon_is_the_larger_of_both_orders_whatever_the_runs():
+    for c1, c2, m1, m2 in ((30, 10, 100, 200), (10, 90, 100, 200), (90, 10, 200, 100)):
+        both = dpv.epsilon_lower_bound(c1, c2, (m1, m2)), dpv.epsilon_lower_bound(c2, c1, (m2, m1))
+        assert dpv.critical_epsilon(c1, c2, (m1, m2)) == max(both) > min(both)
+
+
+def test_the_sweep_takes_counts_and_runs_a_side():
+    first = dpv.critical_epsilon([27, 40], 12, 1000, rng=np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    assert first.tolist() == [dpv.critical_epsilon(c, 12, 1000, rng=rng) for c in (27, 40)]
+    assert dpv.critical_epsilon(27, [12], 1000, rng=np.random.default_rng(0)).tolist() == [first[0]]
+    assert dpv.critical_epsilon(100, 10, (1000, 100), rng=np.random.default_rng(0)) < 0.5  # equal shares
+
+
+def test_the_sweep_rejects_at_the_level_itself():
+    p = min(dpv.p_values(27, 12, 1000, SWEEP[0], np.random.default_rng(0)))
+    for level, stops in ((p, False), (np.nextafter(p, 0), True)):
+        assert (dpv.critical_epsilon(27, 12, 1000, level, np.random.default_rng(0)) == SWEEP[0]) == stops
+
+
+def test_the_likeliest_cell_of_few_runs_or_none():
+    assert eta_upper_bound([], 100) == eta_upper_bound([0, 0], 100) == upper_limit(0, 100, 0.05)
+    assert eta_upper_bound([3, 20, 5], 100) == upper_limit(20, 100, 0.05)
+
+
+def refused(function, *arguments):
+    with pytest.raises(dpv.InputError, match=r": found .*; expected "):
+        function(*arguments)
+    return True
+
+
+def test_the_checks_know_their_borders():
+    for level in (1e-300, 0.5, 1 - 1e-16):
+        check_level("alpha", level)
+    assert all(refused(check_level, "alpha", level) for level in (0, 1, -0.5, 1.5, math.nan))
+    for epsilon in (0, 0.5, np.float32(2), 1e300):
+        check_epsilon(epsilon)
+    for delta in (0, 0.5, np.float64(0.1), 1 - 1e-16):
+        check_delta(delta)
+    assert all(refused(check_delta, delta) for delta in (-1e-300, -0.5, 1, 1.5, math.nan, "x", [0.1]))
+    assert sides(1) == sides(1.0) == sides((1, 1)) == (1, 1)
+    assert sides((2, 3)) == sides(np.array([2, 3])) == (2, 3)
+    assert all(refused(sides, runs) for runs in (0, -1, 0.5, 1.5, (0, 1), (1, 0), (1.5, 1), (1, 1.5), math.nan))
+
+
+def test_columns_come_back_in_order_or_are_refused():
+    c1, c2 = checked_columns([0, 5], [4, 0], (5, 4))
+    assert (c1.tolist(), c2.tolist()) == ([0, 5], [4, 0])
+    for columns in (([0, 5], [5, 0]), ([0, 6], [4, 0]), ([-1, 2], [1, 1]), ([1, 1], [-1, -1]), ([1], [1, 1])):
+        assert refused(checked_columns, *columns, (5, 4))
+    assert refused(checked_columns, 1, 1, 5)
+    assert refused(checked_columns, [[1]], [[1]], 5)
+
+
+@pytest.mark.parametrize(("c1", "c2"), [(6, 1), (1, 5), (-1, 1), (1, -1), ([1, 6], 1), (1, [4, -1])])
+def test_counts_are_checked_against_their_own_runs(c1, c2):
+    dpv.p_values([0, 5], [4, 0], (5, 4), 0.0, np.random.default_rng(0))
+    with pytest.raises(dpv.InputError, match=r"counts: found .* expected 0 to"):
+        dpv.p_values(c1, c2, (5, 4), 0.0, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("epsilon", [-1, math.nan, math.inf, "x"])
+def test_epsilon_is_checked(epsilon):
+    with pytest.raises(dpv.InputError, match="epsilon: found"):
+        dpv.p_values(1, 1, 10, epsilon, np.random.default_rng(0))
+    with pytest.raises(dpv.InputError, match="epsilon: found"):
+        dpv.delta_upper_bound([1], [1], 10, epsilon)
+
+
+def test_runs_and_levels_are_checked():
+    with pytest.raises(dpv.InputError, match="runs: found"):
+        dpv.p_values(1, 1, 0, 1.0, np.random.default_rng(0))
+    with pytest.raises(dpv.InputError, match="alpha: found"):
+        dpv.critical_epsilon(1, 1, 10, alpha=1.5)
+    with pytest.raises(dpv.InputError, match="delta: found"):
+        dpv.epsilon_upper_bound([1], [1], 10, delta=-0.1)
+    with pytest.raises(dpv.InputError, match="sum of 11 for 10 runs"):
+        dpv.delta_upper_bound([6, 5], [1, 1], 10, 1.0)
+    with pytest.raises(dpv.InputError, match="both sides alike"):
+        dpv.delta_upper_bound([6], [1, 1], 10, 1.0)

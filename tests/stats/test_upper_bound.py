@@ -1,0 +1,149 @@
+"""Upper bounds over unions of cells: exact size of the limit behind them, coverage, sharpness."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+import dpverify as dpv
+from dpverify.stats.upper_bound import frontier, frontier_bound, make_limit
+from limits import box_bound, most
+
+LONG = pytest.mark.slow
+
+ALPHA = 0.05
+
+
+def size(p1, p2, runs, epsilon):
+    """The exact probability that the limit for one union lies below its true excess, by enumeration."""
+    m1, m2 = runs
+    columns = []
+    for m, p in ((m1, p1), (m2, p2)):
+        columns.append(np.arange(binom.ppf(1e-9, m, p), binom.isf(1e-9, m, p) + 1))
+    a, b = (grid.ravel() for grid in np.meshgrid(*columns, indexing="ij"))
+    weight = np.outer(binom.pmf(columns[0], m1, p1), binom.pmf(columns[1], m2, p2)).ravel()
+    below = make_limit(a, b, b, runs, ALPHA).excess(math.exp(epsilon)) < p1 - math.exp(epsilon) * p2
+    return weight[below].sum()
+
+
+@pytest.mark.parametrize("runs", [(50, 50), (400, 400), (400, 900)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+def test_the_limit_of_one_union_has_its_size(runs, epsilon):
+    for p1 in (0.001, 0.02, 0.3, 0.6, 0.97):
+        for p2 in (0.001, 0.05, 0.4, 0.9):
+            assert size(p1, p2, runs, epsilon) <= ALPHA + 1e-8
+
+
+# From about 2000 expected runs on the limit is the joint one: just below, just above, and well above.
+@pytest.mark.parametrize(
+    ("p1", "p2"), [(0.3, 0.19), *(pytest.param(*p, marks=LONG) for p in ((0.3, 0.21), (0.9, 0.5))), (0.02, 0.25)]
+)
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_the_joint_limit_has_its_size_and_little_less(p1, p2, epsilon):
+    exact = size(p1, p2, (13_000, 13_000), epsilon)
+    print(p1, p2, epsilon, exact)
+    assert exact <= ALPHA + 1e-8
+
+
+def delta_on(p1, p2, epsilon):
+    return np.maximum(p1 - math.exp(epsilon) * p2, 0).sum()
+
+
+@pytest.mark.parametrize("cells", [4, 64])
+@pytest.mark.parametrize("epsilon", [0, pytest.param(0.5, marks=LONG), 2])
+@pytest.mark.parametrize("runs", [2000, 50_000])
+def test_delta_upper_covers_the_partitions_own_delta(cells, epsilon, runs):
+    rng = np.random.default_rng(5)
+    p1 = rng.dirichlet(np.ones(cells))
+    p2 = rng.dirichlet(np.ones(cells))
+    true = delta_on(p1, p2, epsilon)
+    c1, c2 = rng.multinomial(runs, p1, 400), rng.multinomial(runs, p2, 400)
+    missed = sum(dpv.delta_upper_bound(a, b, runs, epsilon) < true for a, b in zip(c1, c2, strict=True))
+    assert missed <= most(400, 0.05)
+
+
+def test_the_plug_in_alone_would_miss():
+    """The negative control of the coverage test above: without the margin it has to fail."""
+    rng = np.random.default_rng(5)
+    p = np.full(4, 0.25)
+    q = np.array([0.4, 0.3, 0.2, 0.1])
+    c1, c2 = rng.multinomial(2000, p, 400), rng.multinomial(2000, q, 400)
+    missed = (np.maximum(c1 / 2000 - c2 / 2000, 0).sum(1) < delta_on(p, q, 0)).sum()
+    assert missed > most(400, 0.05)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_epsilon_upper_covers_both_orders(delta):
+    rng = np.random.default_rng(6)
+    p1, p2 = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.3, 0.3, 0.2, 0.2])
+    grid = np.linspace(0, 3, 30_001)
+    worst = np.maximum(delta_on_grid(p1, p2, grid), delta_on_grid(p2, p1, grid))
+    true = grid[np.argmax(worst <= delta + 1e-12)]
+    c1, c2 = rng.multinomial(1000, p1, 200), rng.multinomial(1000, p2, 200)
+    bounds = [dpv.epsilon_upper_bound(a, b, 1000, delta) for a, b in zip(c1, c2, strict=True)]
+    assert sum(bound < true - 1e-4 for bound in bounds) <= most(200, 0.05)
+    assert np.median(bounds) < true + 0.6
+
+
+def delta_on_grid(p1, p2, epsilons):
+    return np.maximum(p1[:, None] - np.exp(epsilons) * p2[:, None], 0).sum(0)
+
+
+def shifted_gaussians(cells=256, runs=10**6):
+    x = np.linspace(-8, 9, 200_001)
+    pooled = (norm.cdf(x) + norm.cdf(x - 1)) / 2
+    edges = np.concatenate([[-np.inf], np.interp(np.arange(1, cells) / cells, pooled, x), [np.inf]])
+    return [np.floor(runs * np.diff(norm.cdf(edges, loc=mean))) for mean in (1, 0)]
+
+
+def mcdiarmid(c1, c2, runs, epsilon, alpha):
+    """The plug-in and McDiarmid's term."""
+    plug_in = np.maximum(c1 / runs - math.exp(epsilon) * c2 / runs, 0).sum()
+    return plug_in + math.sqrt((1 + math.exp(2 * epsilon)) * math.log(1 / alpha) / (2 * runs))
+
+
+def test_one_joint_limit_beats_two_separate_ones():
+    """docs/method.md, section 5.4: a Gaussian shifted by 1, 256 equal-mass cells, 10^6 runs."""
+    c1, c2 = shifted_gaussians()
+    assert box_bound(c1, c2, 10**6, 1.0, 0.05) == pytest.approx(0.1293, abs=2e-4)
+    assert mcdiarmid(c1, c2, 10**6, 1.0, 0.05) == pytest.approx(0.1306, abs=2e-4)
+    assert delta_on(c1 / 1e6, c2 / 1e6, 1.0) < dpv.delta_upper_bound(c1, c2, 10**6, 1.0) < 0.1285
+    # Rare events have limits of their own, so the bound stays sharp where the claim is large.
+    assert mcdiarmid(c1, c2, 10**6, 3.0, 0.05) == pytest.approx(0.0265, abs=5e-4)
+    assert delta_on(c1 / 1e6, c2 / 1e6, 3.0) < 0.0016 < dpv.delta_upper_bound(c1, c2, 10**6, 3.0) < 0.0027
+
+
+@pytest.mark.parametrize("runs", [300, 30_000])
+def test_the_frontier_bound_holds_between_its_nodes(runs):
+    rng = np.random.default_rng(7)
+    c1, c2 = rng.multinomial(runs, np.full(6, 1 / 6)), rng.multinomial(runs, rng.dirichlet(np.ones(6)))
+    line = frontier(c1, c2, runs, 0.05)
+    b = np.arange(runs + 1.0)
+    every = make_limit(line.height(b), b, b, (runs, runs), 0.05)
+    for epsilon in (0.0, 0.3, 1.0):
+        highest = every.excess(math.exp(epsilon)).max()
+        bound = frontier_bound(line, epsilon)
+        assert highest <= bound + 1e-12
+        assert bound <= highest + 0.02 / math.sqrt(runs)
+
+
+def test_the_frontier_stays_sharp_at_large_epsilon():
+    """Once e^epsilon is large a stretch must not count as settled for its own size."""
+    assert dpv.delta_upper_bound([30_000, 70_000], [10_000, 90_000], 10**5, 12.0) < 1e-3
+    bound = dpv.epsilon_upper_bound([60_000, 40_000], [30, 99_970], 10**5, 0.001)
+    assert 11 < bound < 12
+
+
+def test_an_empty_cell_makes_pure_epsilon_infinite():
+    assert dpv.epsilon_upper_bound([5, 0], [5, 5], 10) == math.inf
+    assert dpv.epsilon_upper_bound([50, 50], [50, 50], 100, 0.9) == 0
+
+
+def test_the_limit_falls_in_the_scale_through_one():
+    """Where a certificate for all events asks below epsilon 0; and large levels do without the joint limit."""
+    line = frontier([100_000], [1000], 100_000, 0.045)
+    bounds = [frontier_bound(line, epsilon) for epsilon in (-0.5, -1e-9, 0.0, 0.5)]
+    assert all(a >= b for a, b in itertools.pairwise(bounds))
+    assert not make_limit(np.arange(5.0), np.arange(5.0), np.arange(5.0), (10**6, 10**6), 0.4).normal.any()

@@ -1,0 +1,154 @@
+"""Privacy among the tests of a project: what is private passes, what is not fails, what can't tell says so."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.events.describe import REPEATS, SAME
+from limits import least, most
+from mechanisms import ONE, ZERO, laplace, laplace_half_noise
+
+CHEAP = {"select_runs": 4000, "test_runs": 10_000}
+
+
+def very_private(data, runs, rng):
+    return data + rng.laplace(scale=20.0, size=(runs, 1))
+
+
+def test_what_is_private_passes_with_its_report():
+    report = dpv.assert_private(laplace, ZERO, ONE, 1.0)
+    assert report.alpha == 1e-6
+    assert not report.refuted
+    assert report.epsilon_detectable < 1.25
+
+
+def test_half_the_noise_is_caught():
+    with pytest.raises(AssertionError, match="REFUTED\n  the claim is false") as failure:
+        dpv.assert_private(laplace_half_noise, ZERO, ONE, 1.0, **CHEAP)
+    assert not isinstance(failure.value, dpv.TooWeak)
+    assert "witness" in str(failure.value)
+    assert failure.traceback.filter(failure)[-1].path == Path(__file__)  # what pytest shows
+
+
+def outcomes(seeds, mechanism, **options):
+    found = {"passed": 0, "refuted": 0, "weak": 0}
+    for seed in range(seeds):
+        try:
+            dpv.assert_private(mechanism, ZERO, ONE, 1.0, seed=seed, **CHEAP, **options)
+            found["passed"] += 1
+        except dpv.TooWeak:
+            found["weak"] += 1
+        except AssertionError:
+            found["refuted"] += 1
+    return found
+
+
+SEEDS = [5, pytest.param(300, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_false_alarms_are_as_rare_as_alpha_says(seeds):
+    """At the exact epsilon, the hardest true claim; and at a level that lets some be seen."""
+    assert outcomes(seeds, laplace, detects=2.0)["refuted"] <= most(seeds, 1e-6)
+    assert outcomes(seeds, laplace, detects=2.0, alpha=0.1)["refuted"] <= most(seeds, 0.1)
+
+
+@pytest.mark.slow
+def test_half_the_noise_is_caught_every_time():
+    assert outcomes(300, laplace_half_noise)["refuted"] == 300
+
+
+def test_what_is_far_more_private_than_claimed_is_not_called_weak():
+    assert outcomes(5, very_private) == {"passed": 5, "refuted": 0, "weak": 0}
+
+
+# A budget that is too small.
+
+
+def test_too_few_runs_are_an_error_that_says_how_many():
+    with pytest.raises(dpv.TooWeak, match="too weak: 10 000 test runs a side") as failure:
+        dpv.assert_private(laplace, ZERO, ONE, 1.0, detects=1.1, **CHEAP)
+    weak = failure.value
+    assert f"test_runs={weak.needed:,}".replace(",", " ") in str(weak)
+    assert weak.report.epsilon_detectable > 1.1
+    assert pickle.loads(pickle.dumps(weak)).needed == weak.needed
+    enough = {"select_runs": 4000, "test_runs": int(1.1 * weak.needed)}
+    assert dpv.assert_private(laplace, ZERO, ONE, 1.0, detects=1.1, **enough)
+
+
+def scaled(data, runs, rng):
+    """A true epsilon of 1.25."""
+    return data + rng.laplace(scale=0.8, size=(runs, 1))
+
+
+@pytest.mark.slow
+def test_what_is_called_detectable_is_detected():
+    """The runs that are called enough for a true mechanism refute one that is `detects` times worse."""
+    with pytest.raises(dpv.TooWeak) as failure:
+        dpv.assert_private(laplace, ZERO, ONE, 1.0, select_runs=20_000, test_runs=500)
+    refuted = 0
+    for seed in range(100):
+        try:
+            dpv.assert_private(scaled, ZERO, ONE, 1.0, seed=seed, select_runs=20_000, test_runs=failure.value.needed)
+        except dpv.TooWeak:
+            pass
+        except AssertionError:
+            refuted += 1
+    assert refuted >= least(100, 0.8)
+
+
+def rare(data, runs, rng):
+    """A flag: one run in a thousand, or e times as many."""
+    return rng.random(runs) < 1e-3 * np.exp(data)
+
+
+def test_a_rare_event_needs_many_runs():
+    with pytest.raises(dpv.TooWeak) as failure:
+        dpv.assert_private(rare, ZERO, ONE, 1.0)
+    assert 2 * 10**5 < failure.value.needed < 10**7
+
+
+@pytest.mark.parametrize(
+    ("claim", "detects", "message"),
+    [(1.0, 1.0, "detects: found 1.0"), (1.0, "2", "detects: found '2'"), (0.0, 1.25, "has no multiple")],
+)
+def test_bad_questions_get_one_line(claim, detects, message):
+    with pytest.raises(dpv.InputError, match=message):
+        dpv.assert_private(laplace, ZERO, ONE, claim, detects=detects)
+
+
+def deaf(data, runs, rng):
+    return data + np.random.default_rng(0).laplace(size=runs)
+
+
+@pytest.mark.parametrize(("mechanism", "second", "line"), [(deaf, 1.0, REPEATS), (laplace, 0.0, SAME)])
+@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+def test_where_nothing_was_tested_nothing_is_asserted(mechanism, second, line):
+    with pytest.raises(AssertionError) as failure:
+        dpv.assert_private(mechanism, np.zeros(1), np.full(1, second), 4.0, select_runs=500, test_runs=500)
+    assert str(failure.value).startswith(f"{line}\n")
+
+
+def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+    from dpverify.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", ZERO)
+    np.save("b.npy", ONE)
+
+    def verify(*rest):
+        quick = ["--set", "select_runs=4000", "--set", "test_runs=10000", "--set", "alpha=1e-6"]
+        return main(["verify", "mechanisms:laplace", "--first", "a.npy", "--second", "b.npy", *quick, *rest])
+
+    assert verify("--epsilon", "1", "--detects", "2") == 0
+    assert verify("--epsilon", "0.5", "--detects", "1.01") == 1
+    capsys.readouterr()
+    assert verify("--epsilon", "1", "--detects", "1.1") == 3
+    captured = capsys.readouterr()
+    assert "NOT REFUTED" in captured.out
+    assert captured.err.startswith("dpverify: too weak: ")
+    assert captured.err.count("\n") == 1
+    assert verify("--detects", "1.1") == 2

@@ -1,0 +1,351 @@
+"""A TOML file of many verifications: reports, table, failures, and going on after a kill."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.cli import main
+
+MINE = """
+import os
+from dataclasses import dataclass
+import numpy as np
+
+@dataclass(frozen=True)
+class Response:
+    truth: float
+
+    def __post_init__(self):
+        if self.truth > 1:
+            raise ValueError("more than\\nthe truth")
+
+    def __call__(self, data, runs, rng):
+        if "DRAWN" in os.environ:
+            with open(os.environ["DRAWN"], "a") as log:
+                log.write("block\\n")
+        return np.where(rng.random((runs, 1)) < self.truth, np.sum(data), 1 - np.sum(data))
+
+def plain(data, runs, rng):
+    return Response(0.6)(data, runs, rng)
+
+def fixed_seed(data, runs, rng):
+    return Response(0.6)(data, runs, np.random.default_rng(0))
+
+def raises(data, runs, rng):
+    raise KeyError("no key")
+
+def pair(value, exact=False):
+    return (0.0, value, np.zeros((1, 1))) if exact else (0.0, value)
+
+def nothing():
+    return None
+"""
+STUDY = """
+seeds = 2
+epsilon = 1.0
+
+[pairs.files]
+first = "a.txt"
+second = "b.csv"
+
+[pairs.made]
+use = "mine.py:pair"
+value = 1.0
+exact = [true, false]
+
+[mechanisms.response]
+use = "mine.py:Response"
+truth = [0.6, 0.9, 2.0]
+
+[mechanisms.plain]
+use = "mine:plain"
+
+[settings]
+select_runs = 200
+test_runs = 400
+block = 500
+partition = "atoms"
+events = "union"
+seed = 3
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    sys.modules.pop("mine", None)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "mine.py").write_text(MINE)
+    (tmp_path / "inner" / "a.txt").write_text("0\n")
+    (tmp_path / "inner" / "b.csv").write_text("1\n")
+    (tmp_path / "inner" / "study.toml").write_text(STUDY)
+    yield tmp_path / "inner"
+    sys.modules.pop("mine", None)
+
+
+def table(folder):
+    with (folder / "table.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def change(place, old, new):
+    text = (place / "study.toml").read_text()
+    assert old in text
+    (place / "study.toml").write_text(text.replace(old, new))
+
+
+@pytest.mark.filterwarnings("default:.*failed")
+def test_every_combination_has_a_report_and_a_line(place, capsys):
+    """Seen from elsewhere: what a study names is looked for beside it."""
+    assert main(["study", "inner/study.toml"]) == 2
+    out, err = capsys.readouterr()
+    lines = table(place / "study")
+    assert len(lines) == (3 + 1) * (1 + 2) * 2
+    assert "24 verifications, 6 refuted (each by itself), 6 failed; table: inner/study/table.csv" in out
+    assert err.count("ValueError: more than the truth") == 6 + 1
+    assert {line["seed"] for line in lines} == {"3", "4"}
+    assert [line["mechanism"] for line in lines[:18]] == ["response"] * 18
+    for line in lines:
+        failed = line["mechanism.truth"] == "2.0"
+        assert failed == ("more than the truth" in line["problem"])
+        assert failed == (line["report"] == "")
+        if not failed:
+            report = dpv.Report.from_json(place / "study" / line["report"])
+            assert report.digest == line["digest"]
+            assert report.settings.seed == int(line["seed"])
+            assert (report.error is not None) == (line["pair.exact"] == "True")
+            assert report.refuted == (line["mechanism.truth"] == "0.9")
+            assert repr(report.epsilon_lower) == line["epsilon_lower"]
+    assert not (place / "study" / "running").exists()
+    (place / "study" / "table.csv").unlink()
+    assert main(["study", "inner/study.toml", "--quiet", "--html", "page.html"]) == 2
+    assert table(place / "study") == lines
+    assert capsys.readouterr().out == ""
+    page = Path("page.html").read_text()
+    assert "study: privacy against accuracy" in page
+    assert "pair.exact</th>" in page
+    assert "Bars are two standard errors." in page
+    assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)
+
+
+def test_what_is_done_is_not_drawn_again(place, monkeypatch):
+    change(place, "[0.6, 0.9, 2.0]", "0.6")
+    change(place, "seeds = 2", "seeds = 1")
+    monkeypatch.setenv("DRAWN", str(place / "drawn"))
+    done = dpv.run_study(place / "study.toml", place / "kept")
+    assert not done.failed
+    assert done.rows[0]["mechanism.truth"] == 0.6
+    assert done.report(done.rows[0]).digest == done.rows[0]["digest"]
+    before = (place / "kept" / "table.csv").read_bytes()
+    (place / "kept" / done.rows[4]["report"]).unlink()
+    drawn = (place / "drawn").stat().st_size
+    assert dpv.run_study(place / "study.toml", place / "kept") == done
+    assert (place / "kept" / "table.csv").read_bytes() == before
+    assert drawn < (place / "drawn").stat().st_size < drawn * 1.3  # one of 6
+
+
+def test_a_mechanism_that_fails_later_is_recorded_too(place):
+    change(place, 'use = "mine:plain"', 'use = "mine:raises"')
+    change(place, "truth = [0.6, 0.9, 2.0]", "truth = 0.6")
+    change(place, 'use = "mine.py:pair"\nvalue = 1.0\nexact = [true, false]', 'use = "mine.py:nothing"')
+    with pytest.warns(dpv.Warning, match="failed"):
+        done = dpv.run_study(place / "study.toml")
+    assert [row["problem"] is None for row in done.rows] == [True, True] + [False] * 6
+    assert "no tuple; expected (first, second)" in done.rows[2]["problem"]
+    assert "KeyError: 'no key'" in done.rows[4]["problem"]
+
+
+@pytest.mark.filterwarnings("default:.*blocks of runs repeat")
+def test_a_verdict_beside_a_doubt_is_no_answer(place, capsys):
+    change(place, 'use = "mine:plain"', 'use = "mine:fixed_seed"')
+    change(place, "[0.6, 0.9, 2.0]", "[0.6, 0.9]")
+    change(place, "[true, false]", "true")
+    (place / "b.csv").write_text("0\n")  # the same as the other
+    assert main(["study", "inner/study.toml"]) == 3
+    out, err = capsys.readouterr()
+    assert "12 verifications, 2 refuted (each by itself), 0 failed, 8 without an answer; table" in out
+    assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are the same")
+    doubtful = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
+    assert doubtful == [line["doubt"] != "" for line in table(place / "study")]
+
+
+@pytest.mark.parametrize("text", ["", "mechanism,seed\nplain,3\n", 'report\n"', "report,seed\nx\n", "\xff"])
+def test_a_damaged_table_is_written_anew(text, place):
+    change(place, "[0.6, 0.9, 2.0]", "0.6")
+    dpv.run_study(place / "study.toml")
+    path = place / "study" / "table.csv"
+    before = path.read_bytes()
+    path.write_bytes(text.encode("latin-1"))
+    dpv.run_study(place / "study.toml")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("epsilon = 1.0", "epsilon = 2.0", "found epsilon 1.0, expected 2.0"),
+        ("test_runs = 400", "test_runs = 501", "found another set of settings"),
+        ("truth = [0.6, 0.9, 2.0]", "truth = [0.6, 0.9]", "found another mechanisms.response"),
+        ("[pairs.files]", "[pairs.others]", "found entries pairs.files, pairs.made"),
+        ("seeds = 2", "seeds = 1", "found seeds 2, expected 1"),
+    ],
+)
+def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message):
+    from dpverify.sampling.checkpoints import open_store
+    from dpverify.studies.plans import read_study
+
+    with open_store(place / "study") as store:
+        store.claim(read_study(place / "study.toml").identity, {})
+    change(place, old, new)
+    assert main(["study", "inner/study.toml"]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_changed_file_makes_another_study(place):
+    change(place, "[0.6, 0.9, 2.0]", "0.6")
+    change(place, "seeds = 2", "seeds = 1")
+    dpv.run_study(place / "study.toml")
+    (place / "b.csv").write_text("0.5\n")
+    with pytest.raises(dpv.FolderError, match=r"found another b\.csv"):
+        dpv.run_study(place / "study.toml")
+    (place / "b.csv").write_text("1\n")
+    (place / "mine.py").write_text(MINE + "\n# a change\n")
+    with pytest.raises(dpv.FolderError, match="found another mine"):
+        dpv.run_study(place / "study.toml")
+
+
+BAD = [
+    ("seeds = 2", "seeds = 0", "found seeds 0"),
+    ("seeds = 2", "seeds = ", "not TOML"),
+    ("seeds = 2", "sedes = 2", "the nearest is seeds"),
+    ("epsilon = 1.0", "epsilon = -1", "epsilon: found -1"),
+    ("test_runs", "test_rnus", "the nearest is 'test_runs'"),
+    ("test_runs = 400", "epsilon = 1", "expected it at the top"),
+    ("seed = 3", 'preset = "papers"', 'expected "paper"'),
+    ("a.txt", "c.txt", "c.txt: no such file"),
+    ("mine.py:Response", "mine.py:Absent", "has no Absent"),
+    ("mine.py:Response", "nowhere.py:f", "no file nowhere.py"),
+    ('use = "mine:plain"', "used = 1", "found use None"),
+    ("truth = [0.6, 0.9, 2.0]", "truth = []", "found no value for truth"),
+    ('second = "b.csv"', "", "expected first and second"),
+    ("[mechanisms.plain]", '[mechanisms."a/b"]', "expected a table, its name of letters"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[new or old for old, new, _ in BAD])
+def test_a_bad_study_is_refused_in_one_line(place, capsys, old, new, message):
+    change(place, old, new)
+    assert main(["study", "inner/study.toml"]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (place / "study").exists()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [KeyboardInterrupt(), dpv.Stopped("stopped by the keyboard after 9 runs; they are kept in here", "here", 9)],
+)
+def test_ctrl_c_keeps_what_is_done(place, capsys, monkeypatch, problem):
+    verify = dpv.verify
+
+    def interrupted(*arguments, **keywords):
+        if keywords["settings"].seed == 4:
+            raise problem
+        return verify(*arguments, **keywords)
+
+    monkeypatch.setattr("dpverify.studies.study.verify", interrupted)
+    assert main(["study", "inner/study.toml", "--folder", "kept"]) == 3
+    line = "dpverify: stopped by the keyboard after 1 of 24 verifications; they are kept in kept: start the same again"
+    assert capsys.readouterr().err.startswith(line)
+    assert len(table(place.parent / "kept")) == 1
+
+
+def test_no_study(place, capsys):
+    assert main(["study", "inner/absent.toml"]) == 2
+    assert "absent.toml: No such file" in capsys.readouterr().err
+
+
+SIXTY = """
+seeds = 3
+
+[pairs.near]
+use = "mine.py:pair"
+value = [0.4, 0.8]
+
+[pairs.files]
+first = "a.txt"
+second = "b.csv"
+
+[pairs.far]
+use = "mine.py:pair"
+value = 3.0
+
+[mechanisms.laplace]
+use = "noise.py:Laplace"
+scale = [0.5, 1.0, 2.0, 4.0]
+
+[mechanisms.fails]
+use = "noise.py:fails"
+
+[settings]
+select_runs = 2000
+test_runs = 20000
+block = 512
+"""
+NOISE = """
+from dataclasses import dataclass
+import time
+import numpy as np
+
+@dataclass(frozen=True)
+class Laplace:
+    scale: float
+
+    def __call__(self, data, runs, rng):
+        time.sleep(0.002)
+        return np.sum(data) + rng.laplace(scale=self.scale, size=(runs, 1))
+
+def fails(data, runs, rng):
+    raise RuntimeError("always")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [[], ["--workers", "2"]], ids=["one process", "two workers"])
+def test_sixty_verifications_killed_three_times_come_to_the_same_table(place, workers):
+    (place / "noise.py").write_text(NOISE)
+    (place / "study.toml").write_text(SIXTY)
+
+    def start(folder):
+        command = [sys.executable, "-m", "dpverify", "study", "study.toml", "--folder", folder, "--quiet", *workers]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(command, cwd=place, start_new_session=True, **quiet)
+
+    assert start("whole").wait() == 2  # one mechanism always fails
+    whole = (place / "whole" / "table.csv").read_bytes()
+    assert len(table(place / "whole")) == 60
+    reports = place / "kept" / "reports"
+    pause = np.random.default_rng(0)
+    for number in (5, 20, 40):  # killed in the midst of the next one
+        process = start("kept")
+        while not reports.exists() or len(list(reports.glob("*.json"))) < number:
+            time.sleep(0.02)
+        time.sleep(pause.uniform(0, 0.5))
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    assert start("kept").wait() == 2
+    assert (place / "kept" / "table.csv").read_bytes() == whole
+    assert len(list(reports.iterdir())) == 48
+    assert not (place / "kept" / "running").exists()

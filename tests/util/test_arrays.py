@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpverify.sampling.counts import Adder, Counts, add_counts, count, occupied
+from dpverify.util.arrays import digitize, is_jax, namespace, wide
+
+
+@pytest.mark.parametrize("law", ["laplace", "cauchy", "clustered", "integers"])
+@pytest.mark.parametrize("number", [1, 2, 15, 63, 1000])
+def test_digitize_is_searchsorted(law, number):
+    rng = np.random.default_rng(number)
+    x = {
+        "laplace": rng.laplace(size=20_000),
+        "cauchy": rng.standard_cauchy(20_000),
+        "clustered": np.where(rng.random(20_000) < 0.5, 1e-9, 1e6) * rng.standard_normal(20_000),
+        "integers": rng.integers(-5, 5, 20_000).astype(float),
+    }[law]
+    edges = np.sort(rng.choice(x, number))  # on the samples: borders are met
+    np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
+
+
+@pytest.mark.parametrize("size", [100, 5000])
+@pytest.mark.parametrize("number", [3, 100])
+def test_digitize_puts_nan_last_whatever_the_size(size, number):
+    x = np.random.default_rng(0).standard_normal(size)
+    x[7] = np.nan
+    edges = np.linspace(-1, 1, number)
+    np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
+
+
+def test_digitize_far_away():
+    x = np.append(np.linspace(-1, 1, 5000), [1e308, -1e308])
+    edges = np.linspace(-0.5, 0.5, 32)
+    np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
+
+
+@given(st.lists(st.lists(st.integers(-3, 9), max_size=30), min_size=1, max_size=8))
+def test_counts_add_up_in_any_order(blocks):
+    parts = [Counts(*np.unique(np.array(block, np.int64), return_counts=True)) for block in blocks]
+    every = np.array([code for block in blocks for code in block], np.int64)
+    codes, counts = np.unique(every, return_counts=True)
+    adder = Adder()
+    for part in reversed(parts):
+        adder.add(part)
+    for total in (add_counts(parts), adder.sum()):
+        np.testing.assert_array_equal(total.codes, codes)
+        np.testing.assert_array_equal(total.counts, counts)
+        assert total.total == every.size
+    np.testing.assert_array_equal(occupied(*parts), codes)
+    np.testing.assert_array_equal(add_counts(parts).of(np.arange(-3, 10)), [(every == k).sum() for k in range(-3, 10)])
+
+
+def test_the_adder_merges_in_batches():
+    rng = np.random.default_rng(0)
+    adder, every = Adder(), []
+    for _ in range(12):
+        codes = rng.integers(0, 1 << 40, 200_000)
+        every.append(codes)
+        adder.add(Counts(*np.unique(codes, return_counts=True)))
+    assert len(adder._parts) < 12
+    assert adder.sum().total == 2_400_000
+    np.testing.assert_array_equal(adder.sum().codes, np.unique(np.concatenate(every), return_counts=True)[0])
+
+
+def test_jax_is_counted_on_its_device_and_its_settings_stay():
+    import jax
+    import jax.numpy as jnp
+
+    import dpverify as dpv
+    from dpverify.events.partition import grid
+
+    pilot = np.random.default_rng(0).standard_normal((100, 1, 2))
+    samples = np.random.default_rng(1).standard_normal((1000, 1, 2))
+    with wide():
+        device = jnp.asarray(samples)
+    assert is_jax(device)
+    assert namespace(device) is jnp
+    for resolution in (3, 1000):  # dense on the device, sparse on the host
+        partition = grid(dpv.high_likely_set(pilot), pilot, resolution)
+        ours, theirs = count(partition, device), count(partition, samples)
+        np.testing.assert_array_equal(ours.codes, theirs.codes)
+        np.testing.assert_array_equal(ours.counts, theirs.counts)
+    assert jax.numpy.arange(3.0).dtype == np.float32
