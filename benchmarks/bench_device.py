@@ -17,18 +17,18 @@ import numpy as np
 
 import dpverify as dpv
 from dpverify.estimation import W2MHE, adjacent_recordings, oscillator
-from dpverify.sampling.blocks import Source, ask
-from dpverify.util.arrays import codes_of, wide
+from dpverify.sampling.blocks import SampleSource, call_mechanism
+from dpverify.util.arrays import cell_codes, enable_x64
 
 
 def bare_seconds(mechanism, pair, runs, block):
     """Drawing so many runs a side in such blocks, from a second's worth."""
     blocks = max(8, int(2e7) // block)
-    source = Source(mechanism, pair, 0, block)
-    jax.block_until_ready(ask(source, "test", 0, 0))
+    source = SampleSource(mechanism, pair, 0, block)
+    jax.block_until_ready(call_mechanism(source, "test", 0, 0))
     start = time.perf_counter()
     for b in range(blocks):
-        last = ask(source, "test", b % 2, b)
+        last = call_mechanism(source, "test", b % 2, b)
     jax.block_until_ready(last)
     return (time.perf_counter() - start) / (blocks * block) * 2 * runs
 
@@ -40,10 +40,10 @@ def other_cells(mechanism, data, partition, runs=10**6):
     for b in range(-(-runs // block)):
         codes = []
         for device in (jax.devices()[0], jax.devices("cpu")[0]):
-            with jax.default_device(device), wide():
+            with jax.default_device(device), enable_x64():
                 answer = mechanism(data, block, np.random.default_rng(b))
                 assert answer.devices() == {device}
-                codes.append(codes_of(partition, answer))
+                codes.append(cell_codes(partition, answer))
         moved += int((codes[0] != codes[1]).sum())
     return moved / (block * -(-runs // block))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.sampling.blocks import Source, draw
+from dpverify.sampling.blocks import SampleSource, draw_block
 from dpverify.studies.pairs import search_plan
 from mechanisms import ROWS
 
@@ -28,11 +28,11 @@ SEEDS = 5
 
 def bare_seconds(row, pair, runs, block):
     """Drawing so many runs a side and doing nothing with them, from a sample of blocks."""
-    source = Source(row.mechanism, pair, 0, block)
-    draw(source, "test", 0, 0)
+    source = SampleSource(row.mechanism, pair, 0, block)
+    draw_block(source, "test", 0, 0)
     start = time.process_time()
     for b in range(8):
-        draw(source, "test", b % 2, b)
+        draw_block(source, "test", b % 2, b)
     return (time.process_time() - start) / (8 * block) * 2 * runs
 
 

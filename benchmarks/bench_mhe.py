@@ -18,7 +18,7 @@ from plain_mhe import casadi_sqp, plain
 
 from dpverify.estimation import W2MHE, oscillator, simulate
 from dpverify.mechanisms.protocol import jax_key
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 WINDOW, S, TAU = 5, 0.8, 1.4e-5
 
@@ -41,7 +41,7 @@ def faithful(system, data, runs, seconds):
 
 
 def simple(system, data, runs, seconds):
-    with wide():
+    with enable_x64():
         rows, rng = np.stack([data[k : k + WINDOW + 1] for k in range(len(data) - WINDOW)]), np.random.default_rng(0)
         block = plain(system, WINDOW, S, TAU)
         return rate(lambda: block(jax_key(rng), runs, rows), runs, seconds)

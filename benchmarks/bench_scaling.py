@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import dpverify as dpv
-from dpverify.sampling.blocks import Source, draw
+from dpverify.sampling.blocks import SampleSource, draw_block
 
 ROUNDS = 3
 
@@ -43,10 +43,10 @@ def ratio(shape, test_runs, **settings):
         start = time.process_time()
         report = dpv.verify(gaussian, *data, test_runs=test_runs, **settings)
         middle = time.process_time()
-        source, block = Source(gaussian, data, 1, report.settings.block), report.settings.block
+        source, block = SampleSource(gaussian, data, 1, report.settings.block), report.settings.block
         for b in range(-(-(test_runs + report.settings.select_runs) // block)):
             for side in (0, 1):
-                draw(source, "test", side, b)
+                draw_block(source, "test", side, b)
         found.append((middle - start) / (time.process_time() - middle))
     return statistics.median(found)
 

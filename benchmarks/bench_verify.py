@@ -19,7 +19,7 @@ import numpy as np
 import dpverify as dpv
 from dpverify.adapters import opendp_measurement
 from dpverify.estimation import W2MHE, adjacent_recordings, oscillator
-from dpverify.sampling.blocks import Source, draw
+from dpverify.sampling.blocks import SampleSource, draw_block
 
 
 def laplace(data, runs, rng):
@@ -41,11 +41,11 @@ def make_opendp():
 def bare(mechanism, first, second, report):
     """Seconds for drawing as many runs as a verification drew, in the same blocks."""
     settings = report.settings
-    source = Source(mechanism, (first, second), 1, settings.block)
+    source = SampleSource(mechanism, (first, second), 1, settings.block)
     start = time.perf_counter()
     for b in range(-(-(settings.select_runs + settings.test_runs) // settings.block)):
         for side in (0, 1):
-            draw(source, "test", side, b)
+            draw_block(source, "test", side, b)
     return time.perf_counter() - start
 
 

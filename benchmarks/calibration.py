@@ -1,6 +1,6 @@
 """Do the statements of a report hold as often as they say? python benchmarks/calibration.py [--workers N]
 
-Thousands of verifications of mechanisms whose truth is known (tests/known.py), an hour of one core. Every setting is a
+Thousands of verifications of mechanisms whose truth is known (tests/support/known.py), an hour of one core. Every setting is a
 line of JSON in build/calibration, written anew as seeds are done, so a run that was ended goes on. Writes
 docs/calibration.md and docs/figures/calibration.png.
 """
@@ -28,7 +28,7 @@ import dpverify as dpv
 
 PROJECT = Path(__file__).parent.parent
 DOCS = PROJECT / "docs"
-sys.path.append(str(PROJECT / "tests"))
+sys.path.append(str(PROJECT / "tests" / "support"))
 from known import EPSILON, KNOWN, cell_probabilities, partition_truth, region_masses  # noqa: E402
 from limits import most  # noqa: E402
 
@@ -145,7 +145,9 @@ def level(statement: str, alpha: float) -> float:
 
 def code() -> str:
     """A fingerprint of all that a line depends on: whatever else was counted by another one is counted anew."""
-    sources = sorted([*(PROJECT / "src" / "dpverify").glob("*.py"), PROJECT / "tests" / "known.py", Path(__file__)])
+    sources = sorted(
+        [*(PROJECT / "src" / "dpverify").rglob("*.py"), PROJECT / "tests" / "support" / "known.py", Path(__file__)]
+    )
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 

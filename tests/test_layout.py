@@ -30,6 +30,7 @@ PACKAGES = [
 # Imports against the order that are still to be removed.
 EXCEPTIONS = {
     ("events", "selection"),
+    ("report", "selection"),
     ("sampling", "report"),
     ("sampling", "events"),
     ("report", "sampling"),
@@ -37,6 +38,7 @@ EXCEPTIONS = {
     ("report", "__init__"),
     ("studies", "render"),
     ("estimation", "demo"),
+    ("estimation", "sampling"),
     ("estimation", "report"),
     ("estimation", "pipeline"),
     ("util", "stats"),

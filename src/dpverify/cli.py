@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from dpverify import Report, Settings, __version__, program, run_study, verify
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning, one_line
-from dpverify.report.report import draw_page
+from dpverify.report.report import load_page_renderer
 from dpverify.studies.assertion import check_detects, too_weak
 from dpverify.studies.loading import load_data, load_object
 from dpverify.studies.study import TABLE
@@ -138,7 +138,7 @@ def talk_aside() -> Iterator[None]:
 def check_places(json: str | None, html: str | None) -> None:
     """What is missing for a page or a file is said before a long run, not after."""
     if html:
-        draw_page()
+        load_page_renderer()
     for path in filter(None, (json, html)):
         write(_try_place, path)
 

@@ -14,30 +14,37 @@ from dpverify.errors import InputError, Warning
 from dpverify.events.describe import describe
 from dpverify.events.partition import make_partition
 from dpverify.events.region import Region
-from dpverify.events.scores import Inside
-from dpverify.mechanisms.protocol import Mechanism, is_seeded, name_of
+from dpverify.events.scores import RegionIndicator
+from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.assemble import (
-    UNSEEDED,
+    UNSEEDED_TEXT,
     bound_all_events,
     bound_partition,
-    draw_picture,
+    make_picture,
     make_region,
-    pilot_plan,
-    remarks,
+    make_remarks,
+    plan_pilot,
     smooth_grid,
     versions,
 )
 from dpverify.report.report import Report
-from dpverify.report.statements import Witness, answers, check_claim
-from dpverify.sampling.accumulators import Cells, Measure
-from dpverify.sampling.blocks import collect, collect_samples
-from dpverify.sampling.checkpoints import Page, fingerprint
-from dpverify.sampling.context import Run, misgivings, prepare, recall
-from dpverify.selection.choose import THOROUGH, Chosen, Contest, Effort, choose, choose_cell
-from dpverify.selection.proposals import Aim, Event
+from dpverify.report.statements import Witness, check_claim, evaluate_claim
+from dpverify.sampling.accumulators import CellCounter, Statistics
+from dpverify.sampling.blocks import collect_samples, collect_statistics
+from dpverify.sampling.checkpoints import Record, fingerprint
+from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
+from dpverify.selection.choose import (
+    THOROUGH_SEARCH,
+    SearchBudget,
+    SelectedEvent,
+    SelectionContext,
+    select_cell,
+    select_event,
+)
+from dpverify.selection.proposals import Event, SelectionObjective
 from dpverify.settings import Settings
 from dpverify.stats.paper_test import eta_upper_bound
-from dpverify.util.arrays import is_plain
+from dpverify.util.arrays import is_pytree
 from dpverify.util.serialization import to_plain
 
 SELECTION = 102  # spawn key of the paper's thinned selection
@@ -73,22 +80,22 @@ def verify(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
-    with prepare(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
+    with open_run(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
         settings, source = run.settings, run.source
         region, points, pilot = find_region(run)
-        doubts = misgivings(run, pilot[0])
+        doubts = check_mechanism(run, pilot[0])
         event, partition, _ = freeze_event(run, region, points, delta)
         text = describe(event, points)
 
         # HypothesisTest (Algorithm 5), from fresh runs: the event and its direction are frozen now
-        meters = {"cells": Cells(partition), "inside": Cells(Inside(region))}
+        meters = {"cells": CellCounter(partition), "inside": CellCounter(RegionIndicator(region))}
         if event.partition is not partition:
-            meters["event"] = Cells(event.partition)
+            meters["event"] = CellCounter(event.partition)
         smooth, notes = smooth_grid(log_lipschitz, mechanism, source.data, region, points)
         if smooth is not None:
-            meters["smooth"] = Cells(smooth.grid)
-        measure = Measure(tuple(meters.values()), error)
-        tested = collect(source, "test", settings.test_runs, measure, run.workers, run.show)
+            meters["smooth"] = CellCounter(smooth.grid)
+        measure = Statistics(tuple(meters.values()), error)
+        tested = collect_statistics(source, "test", settings.test_runs, measure, run.workers, run.show)
         run.clock.lap("test")
 
         counts = {name: (one, two) for name, one, two in zip(meters, *tested.parts, strict=True)}
@@ -100,20 +107,20 @@ def verify(
             np.concatenate([side.counts for side in counts["cells"]]), settings.test_runs, settings.alpha
         )
         if not is_seeded(mechanism):
-            warnings.warn(UNSEEDED, Warning, stacklevel=2)
+            warnings.warn(UNSEEDED_TEXT, Warning, stacklevel=2)
         other = None if partition is event.partition else partition
         report = Report(
-            **answers(witness, on_partition, eta, settings, epsilon, delta),
+            **evaluate_claim(witness, on_partition, eta, settings, epsilon, delta),
             alpha=settings.alpha,
             on_partition=on_partition,
             on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
             witness=witness,
             error=tested.error,
-            picture=draw_picture(source, pilot, run.known, region, other),
+            picture=make_picture(source, pilot, run.known, region, other),
             settings=settings,
-            name=name_of(mechanism),
+            name=mechanism_name(mechanism),
             seeded=is_seeded(mechanism),
-            remarks=doubts + remarks(mechanism, source.data, pilot, counts["inside"]) + notes,
+            remarks=doubts + make_remarks(mechanism, source.data, pilot, counts["inside"]) + notes,
             run={},
         )
         run.clock.lap("report")
@@ -123,48 +130,50 @@ def verify(
         return report
 
 
-def find_region(run: Run) -> tuple[Region, np.ndarray, list[np.ndarray]]:
+def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     """HighLikelySet (Algorithm 3), from pilot runs: the region, the finite runs it was made from, all runs a side."""
     settings = run.settings
-    runs, sides = pilot_plan(settings, run.source)
+    runs, sides = plan_pilot(settings, run.source)
     run.show.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
     pilot = collect_samples(run.source, "pilot", runs, run.workers, run.show, sides, run.known)
     region, points = make_region(pilot)
-    kept = recall(run.workers.store, "region", Region)  # the same on every machine that goes on from here
+    kept = read_record(run.workers.store, "region", Region)  # the same on every machine that goes on from here
     if kept is None:
-        run.workers.store.write("region", Page(to_plain({"region": region})))
+        run.workers.store.write("region", Record(to_plain({"region": region})))
     else:
         region = kept["region"]
     run.clock.lap("pilot")
     return region, points, pilot
 
 
-def freeze_event(run: Run, region: Region, points: np.ndarray, delta: float, effort: Effort = THOROUGH) -> Chosen:
+def freeze_event(
+    run: RunContext, region: Region, points: np.ndarray, delta: float, effort: SearchBudget = THOROUGH_SEARCH
+) -> SelectedEvent:
     """EventList (Algorithm 2) and WorstEvent (Algorithm 4), from selection runs.
 
     The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
     Once frozen it stays so: a run that goes on reads it from its folder.
     """
     settings, store = run.settings, run.workers.store
-    frozen = recall(store, "event", Event)
+    frozen = read_record(store, "event", Event)
     if frozen is not None:
         run.show.skip(2 * settings.select_runs)
-        return Chosen(frozen["event"], frozen["partition"] or frozen["event"].partition)
+        return SelectedEvent(frozen["event"], frozen["partition"] or frozen["event"].partition)
     papers = settings.selection_epsilon is not None
     given = None
     if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):
         nonfinite = settings.nonfinite == "event"
         given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
-    aim = Aim(settings.test_runs, delta, settings.alpha, effort.caution)
-    contest = Contest(run.source, settings, region, aim, run.workers, run.show, effort)
+    aim = SelectionObjective(settings.test_runs, delta, settings.alpha, effort.caution)
+    contest = SelectionContext(run.source, settings, region, aim, run.workers, run.show, effort)
     if given is not None and papers:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
-        chosen = choose_cell(contest, given, rng)
+        chosen = select_cell(contest, given, rng)
     else:
-        chosen = choose(contest, given)
-    if is_plain(chosen.event.partition):  # a user's own function can't be written: the selection runs stay instead
+        chosen = select_event(contest, given)
+    if is_pytree(chosen.event.partition):  # a user's own function can't be written: the selection runs stay instead
         other = None if chosen.partition is chosen.event.partition else chosen.partition
-        store.write("event", Page(to_plain({"event": chosen.event, "partition": other})))
+        store.write("event", Record(to_plain({"event": chosen.event, "partition": other})))
         if store.problem is None:
             store.forget("train", "cut", "decide")
     run.clock.lap("selection")

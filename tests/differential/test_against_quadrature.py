@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.events.partition import FIRST, OUTSIDE, make_partition
+from dpverify.events.partition import FIRST_CELL, OUTSIDE, make_partition
 from dpverify.events.scores import Features, Levels, Quadratic
 
 RUNS = 10**6
@@ -71,11 +71,11 @@ def test_cells_of_the_plane_hold_the_mass_that_integration_finds(kind):
     centre, half = region.centre[0, 0], region.half[0, 0]
     ends = [centre - half, centre + half]
     masses = [1 - integrate(lambda x: in_region(region, x), ends)]
-    for code in range(FIRST, partition.size):
+    for code in range(FIRST_CELL, partition.size):
         low, high = partition.box(code, pilot)
         masses.append(integrate(lambda x, low=low, high=high: cell(region, low, high, x), [*ends, low[0], high[0]]))
     assert sum(masses) == pytest.approx(1, abs=1e-8)
-    counts = np.append(codes[OUTSIDE], codes[FIRST:])
+    counts = np.append(codes[OUTSIDE], codes[FIRST_CELL:])
     assert counts.sum() == RUNS
     agree(counts, masses)
 

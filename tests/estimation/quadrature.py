@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from dpverify.estimation import System
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 BLOCK = 1 << 13
 
@@ -55,7 +55,7 @@ def grid(mechanism, data, points):
     n, radius = mechanism.system.states, ball.radius[0]
     line = radius * (2 * np.arange(points) + 1 - points) / points
     z = ball.centre[0] + np.stack(np.meshgrid(*[line] * n, indexing="ij"), -1).reshape(-1, n)
-    with wide():
+    with enable_x64():
         h = np.asarray(jax.vmap(mechanism.system.h)(jnp.asarray(z)))
     cost = np.square(z - np.array(mechanism.system.start)).sum(1) / (2 * mechanism.tau)
     cost = cost + np.square(data[0] - h).sum(1) / 2

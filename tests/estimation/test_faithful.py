@@ -11,8 +11,8 @@ from quadrature import QUADRATIC, rounded
 from dpverify.errors import InputError, Warning
 from dpverify.estimation import W2MHE, System, oscillator, simulate
 from dpverify.estimation.horizon import stage_cost
-from dpverify.mechanisms.protocol import admit
-from dpverify.util.arrays import wide
+from dpverify.mechanisms.protocol import validate_output
+from dpverify.util.arrays import enable_x64
 
 
 def test_every_draw_lies_above_the_envelope_and_below_its_slack():
@@ -21,7 +21,7 @@ def test_every_draw_lies_above_the_envelope_and_below_its_slack():
     mechanism = W2MHE(system, 5, 0.8, 1.4e-5)
     data = simulate(system, np.random.default_rng(0)).data
     known = mechanism._plan(data)
-    with wide():
+    with enable_x64():
         cost = stage_cost(system, mechanism.problem.table)
 
         @jax.jit
@@ -69,7 +69,7 @@ def test_runs_that_are_given_up_are_nan_and_refused_at_the_door():
     assert lost[np.abs(z[:, 0]) > 0.08].all()
     assert not lost[np.abs(z[:, 0]) < 0.05].any()
     with pytest.raises(InputError, match="NaN"):
-        admit(z, 64)
+        validate_output(z, 64)
 
 
 def test_a_law_that_cannot_be_drawn_is_flagged():

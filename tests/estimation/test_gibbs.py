@@ -8,7 +8,7 @@ from quadrature import BANANA, CHAIN, QUADRATIC, TWO_MODES, chi_square, clipped,
 
 from dpverify.estimation import W2MHE, System
 from dpverify.estimation.horizon import stage_cost
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 LEAST = 1e-4  # of the p-values of five seeds, one of them in the short run
 RUNS = 10**5
@@ -42,7 +42,7 @@ def test_two_steps_have_the_right_joint_law():
     data = np.array([[0.5], [0.9], [0.2]])
     line = 0.7 * (2 * np.arange(1200) + 1 - 1200) / 1200
     ball = mechanism.sets(2)
-    with wide():
+    with enable_x64():
         cost = stage_cost(CHAIN, mechanism.problem.table)
         costs = [
             np.asarray(jax.vmap(lambda z, k=k: cost(z, data[k : k + 2]))(jnp.asarray(ball.centre[k] + line)[:, None]))

@@ -9,7 +9,7 @@ from dpverify.estimation import oscillator, simulate
 from dpverify.estimation.bounds import cost_bounds
 from dpverify.estimation.horizon import stage_cost
 from dpverify.estimation.intervals import NoBound, enclose
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 
 def everything(x):
@@ -39,7 +39,7 @@ def test_an_enclosure_holds_values_and_derivatives(seed):
     rng = np.random.default_rng(seed)
     middle, half = rng.uniform(-0.8, 0.8, 2), rng.uniform(0.01, 0.2, 2)
 
-    with wide():
+    with enable_x64():
         boxes = bounds_of_everything(jnp.asarray(middle - half), jnp.asarray(middle + half))
         points = jnp.asarray(rng.uniform(middle - half, middle + half, (500, 2)))
         for box, values in zip(boxes, values_of_everything(points), strict=True):
@@ -48,7 +48,7 @@ def test_an_enclosure_holds_values_and_derivatives(seed):
 
 
 def test_a_kink_in_the_box_has_no_bound_and_an_unknown_operation_is_named():
-    with wide():
+    with enable_x64():
         slope = enclose(jax.jacfwd(kink), jnp.array([-1.0, 2.0]), jnp.array([1.0, 3.0]))
         assert not bool(jnp.isfinite(slope.hi).all())
         with pytest.raises(NoBound, match="floor"):
@@ -61,7 +61,7 @@ def test_the_chain_rule_bounds_the_whole_stage_cost():
     weights = np.ones((4, 20))
     centre = np.array(system.start)
     bounds = cost_bounds(system, y[None], weights, centre[None] - 0.05, centre[None] + 0.05)
-    with wide():
+    with enable_x64():
         cost = stage_cost(system, weights)
         z = jnp.asarray(centre + np.random.default_rng(1).uniform(-0.05, 0.05, (200, 4)))
         gradient = jax.jit(jax.vmap(jax.grad(cost), (0, None)))(z, y)

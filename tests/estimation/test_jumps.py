@@ -12,7 +12,7 @@ from dpverify.estimation import W2MHE, System
 from dpverify.estimation.bounds import cost_bounds
 from dpverify.estimation.intervals import NoBound, enclose
 from dpverify.estimation.theory import gibbs_epsilon, gibbs_epsilon_within
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 START = -0.2
 
@@ -104,7 +104,7 @@ def test_a_derivative_that_may_be_another_is_refused(name):
 
 
 def test_a_norm_keeps_its_bound_where_it_is_0_and_nan_decides_nothing():
-    with wide():
+    with enable_x64():
         lo, hi = jnp.array([-0.3, -0.4]), jnp.array([0.3, 0.4])
         norm = enclose(jnp.linalg.norm, lo, hi)
         assert float(norm.lo) == 0.0
@@ -123,7 +123,7 @@ def test_the_law_across_a_jump_is_still_drawn_as_it_is(h, states):
     assert known._plan(data).faithfulness.method == "cells"
     points, law = grid(known, data, 20_000 if states == 1 else 1000)
     z = np.asarray(known(data, runs, np.random.default_rng(0)))[:, 0]
-    with wide():
+    with enable_x64():
         seen, share = (np.asarray(jax.vmap(h)(jnp.asarray(v)))[:, 0] > 1 for v in (z, points))
     share = law @ share
     assert share > 0.9

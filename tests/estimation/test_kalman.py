@@ -21,7 +21,7 @@ from dpverify.estimation import (
     simulate,
 )
 from dpverify.estimation.blocks import finite_estimate
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the oracle's own affair
@@ -36,7 +36,7 @@ SECOND = FIRST + 0.1 * (np.arange(6) == 2)[:, None]
 
 
 def estimate(mechanism, data):
-    with wide():
+    with enable_x64():
         return np.asarray(finite_estimate(mechanism, jnp.asarray(data)))
 
 
@@ -120,7 +120,7 @@ def test_the_private_ekf_keeps_its_bias():
     """On a linear system the output is linear in the noise, so its mean is the output of the noise's mean."""
     mechanism, runs = PrivateEKF(TRACK, 0.8), 4096
     samples = np.asarray(mechanism(FIRST, runs, np.random.default_rng(0))).reshape(runs, -1)
-    with wide():
+    with enable_x64():
         shocks = jnp.full((6, 2), 0.25 / 2)
         mean = np.asarray(replace(mechanism, s_hat=1.0).filtered(jnp.asarray(FIRST), shocks)).ravel()
 

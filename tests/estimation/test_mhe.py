@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from dpverify.errors import InputError
 from dpverify.estimation import W2MHE, System, oscillator, sensor_circle, simulate
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 SYSTEM = oscillator()
 DATA = simulate(SYSTEM, np.random.default_rng(0)).data
@@ -92,7 +92,7 @@ def test_the_blend_on_a_cube_of_constant_diameter_has_the_error_it_is_known_for(
     """.00408 and .00612 for the printed .00404 and .00600, when the deterministic estimate is the truth."""
     for s, error in ((0.8, 0.00408), (0.7, 0.00612)):
         mechanism = W2MHE(SYSTEM, 5, s, TAU, law="blend", support="wide", radius=0.05)
-        with wide():
+        with enable_x64():
             truth = mechanism.sets(9).centre
             data = np.stack([np.asarray(SYSTEM.h(jnp.asarray(x))) for x in truth])
         z = np.asarray(mechanism(data, 1 << 16, np.random.default_rng(0)))

@@ -9,7 +9,7 @@ from scipy.stats import chi2, kstest
 
 from dpverify.estimation import W2MHE, InputPerturbed, Normal, PrivateKalman, System, oscillator, simulate
 from dpverify.estimation.perturb import sensor_blocks
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 SYSTEM = oscillator()
 DATA = simulate(SYSTEM, np.random.default_rng(2)).data
@@ -36,7 +36,7 @@ def test_solutions_from_a_shared_start_are_converged(changes, s_bar):
     """To 1e-8 of the full solution."""
     mhe, root = replace(MHE, **changes), np.linalg.cholesky((1 - s_bar) * sensor_blocks(20, 2, 0))
     noisy = DATA + np.random.default_rng(5).standard_normal((24, *DATA.shape)) @ root.T
-    with wide():
+    with enable_x64():
         both = jax.jit(lambda noisy: (jax.vmap(mhe.near(DATA))(noisy), jax.vmap(mhe.estimate)(noisy)))
         near, full = map(np.asarray, both(noisy))
     assert np.isfinite(near).all()

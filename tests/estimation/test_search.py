@@ -9,7 +9,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.estimation import PrivateKalman, adjacent_pair, oscillator, sensor_circle
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 MOVES, DELTA = 40, 0.01
 EACH = {"delta": DELTA, "select_runs": 32_768, "test_runs": 131_072, "block": 2048}
@@ -25,7 +25,7 @@ def test_a_third_of_the_runs_finds_a_sensor_that_is_nearly_the_most_exposed():
     sensors = sensor_circle(2 * np.pi * (np.arange(MOVES) + turn) / MOVES)
     circle = oscillator(sensors)
     pairs = [adjacent_pair(circle, sensors, move, 3.0, np.random.default_rng(1)) for move in range(MOVES)]
-    with wide():
+    with enable_x64():
         C = np.asarray(jax.jacfwd(sensors)(jnp.asarray(circle.start)))
     estimator, drawn = PrivateKalman(dataclasses.replace(circle, C=C), scale=0.03), [0]
     truth = np.array([estimator.truth(*pair).epsilon(DELTA) for pair in pairs])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.describe import PIECES, describe
-from dpverify.events.partition import FIRST, NONFINITE, OUTSIDE, make_partition
+from dpverify.events.describe import MAX_LISTED_PIECES, describe
+from dpverify.events.partition import FIRST_CELL, NONFINITE, OUTSIDE, make_partition
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Piecewise, Quadratic
 from dpverify.selection.proposals import Event
 from dpverify.util import serialization as serial
@@ -19,9 +19,11 @@ def words(kind, shape, codes, resolution=None):
 
 def test_cells_in_words():
     assert words("grid", (1, 2), [NONFINITE]) == "an estimate with NaN or infinity"
-    assert words("equal-mass", (1, 2), [FIRST], 1) == "an estimate inside the high-likely region"
+    assert words("equal-mass", (1, 2), [FIRST_CELL], 1) == "an estimate inside the high-likely region"
     assert words("grid", (50, 2), [7], 4) == "one cell of the partition, not among the pilot runs"
-    assert words("grid", (1, 10), [FIRST], 2).endswith(f"and {10 - 2 * PIECES} more (inside the high-likely region)")
+    assert words("grid", (1, 10), [FIRST_CELL], 2).endswith(
+        f"and {10 - 2 * MAX_LISTED_PIECES} more (inside the high-likely region)"
+    )
     assert words("grid", (1, 1), [OUTSIDE, NONFINITE], 2).endswith("or output is NaN or infinite")
 
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpverify as dpv
-from dpverify.events.partition import FIRST, HASHED, NONFINITE, OUTSIDE, equal_mass, grid, make_partition
-from dpverify.util.arrays import codes_of, wide
+from dpverify.events.partition import FIRST_CELL, HASHED_SIZE, NONFINITE, OUTSIDE, equal_mass, grid, make_partition
+from dpverify.util.arrays import cell_codes, enable_x64
 
 
 def normal(runs=600, steps=1, dimension=2, seed=0):
@@ -22,7 +22,7 @@ def test_the_papers_number_of_events():
     partition = build("grid", normal(steps=8 + 1 - 5), 2)
     assert partition.number == 256 + 1  # and the complement of the region
     codes = partition.codes(normal(100_000, 4, seed=1))
-    assert len(np.unique(codes[codes >= FIRST])) == 256
+    assert len(np.unique(codes[codes >= FIRST_CELL])) == 256
 
 
 @pytest.mark.parametrize("kind", ["grid", "equal-mass", "atoms"])
@@ -37,10 +37,10 @@ def test_every_run_has_one_code_and_numpy_and_jax_agree(kind, steps, dimension):
     codes = partition.codes(samples)
     assert codes.dtype == np.int64
     assert codes[7] == NONFINITE
-    with wide():
+    with enable_x64():
         on_device = jnp.asarray(samples)
-    np.testing.assert_array_equal(codes_of(partition, on_device), codes)
-    if partition.size < HASHED:
+    np.testing.assert_array_equal(cell_codes(partition, on_device), codes)
+    if partition.size < HASHED_SIZE:
         assert codes.min() >= 0
         assert codes.max() < partition.size
 
@@ -59,7 +59,7 @@ def test_far_outside_does_not_overflow():
 def test_equal_mass_cells_hold_equal_mass():
     pilot = normal(6400)
     codes = build("equal-mass", pilot, 64).codes(pilot)
-    counts = np.bincount(codes)[FIRST:]
+    counts = np.bincount(codes)[FIRST_CELL:]
     assert len(counts) == 64
     assert counts.min() == counts.max() == 100
 
@@ -78,7 +78,7 @@ def test_the_papers_outline_does_not_cover_and_ours_does():
         inner = dpv.high_likely_set(pilot[rng.choice(len(pilot), size, replace=False)])
         covered |= ~inner.contains(fresh)
     assert covered.mean() < 0.2
-    assert (equal_mass(region, pilot, 16).codes(fresh) >= FIRST).all()
+    assert (equal_mass(region, pilot, 16).codes(fresh) >= FIRST_CELL).all()
 
 
 def test_repeated_values_are_atoms_whatever_the_dtype():
@@ -106,7 +106,7 @@ def test_cells_have_boxes_that_hold_their_runs():
     for kind, resolution in (("grid", 3), ("equal-mass", 32)):
         partition = build(kind, pilot, resolution)
         codes = partition.codes(samples)
-        for code in np.unique(codes[codes >= FIRST])[:40]:
+        for code in np.unique(codes[codes >= FIRST_CELL])[:40]:
             low, high = partition.box(int(code), pilot)
             inside = samples[codes == code].reshape(-1, 4)
             assert (inside >= low - 1e-12).all()
@@ -116,7 +116,7 @@ def test_cells_have_boxes_that_hold_their_runs():
 def test_a_mixed_code_is_described_by_an_example():
     pilot = normal(100, 50, 2)
     partition = build("grid", pilot, 4)
-    assert partition.size == HASHED
+    assert partition.size == HASHED_SIZE
     code = int(partition.codes(pilot[:1])[0])
     low, high = partition.box(code, pilot)
     assert ((pilot[0].ravel() >= low) & (pilot[0].ravel() <= high)).all()

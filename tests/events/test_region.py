@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from limits import most
 from scipy.stats import binom
 
 import dpverify as dpv
 from dpverify.events.region import exact_scenario_size
-from limits import most
 
 
 def test_the_papers_number_of_pilot_runs():
@@ -92,9 +92,9 @@ def test_the_joint_region_keeps_its_promise_and_the_per_step_one_breaks_it():
 def test_jax_and_numpy_agree():
     import jax.numpy as jnp
 
-    from dpverify.util.arrays import wide
+    from dpverify.util.arrays import enable_x64
 
     samples = np.random.default_rng(4).standard_normal((500, 3, 2))
     region = dpv.high_likely_set(samples[:100])
-    with wide():
+    with enable_x64():
         np.testing.assert_array_equal(np.asarray(region.contains(jnp.asarray(samples))), region.contains(samples))

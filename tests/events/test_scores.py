@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.partition import equal_mass, find_atoms, with_cells
-from dpverify.events.scores import Additive, Features, Inside, Levels, Linear, Quadratic, UserScore, parameters
+from dpverify.events.partition import equal_mass, find_atoms, partition_from_cells
+from dpverify.events.scores import (
+    Additive,
+    Features,
+    Levels,
+    Linear,
+    Quadratic,
+    RegionIndicator,
+    UserScore,
+    n_parameters,
+)
 from dpverify.report.report import KINDS
-from dpverify.sampling.counts import count
-from dpverify.selection.choose import sliced_score
+from dpverify.sampling.counts import count_cells
+from dpverify.selection.choose import level_cell_score
 from dpverify.selection.learning import (
     additive_scores,
     cell_score,
@@ -23,7 +32,7 @@ from dpverify.selection.learning import (
 )
 from dpverify.selection.trees import grow_tree
 from dpverify.util import serialization as serial
-from dpverify.util.arrays import codes_of, wide
+from dpverify.util.arrays import cell_codes, enable_x64
 
 
 def binned(features, flat):
@@ -51,15 +60,15 @@ def learned(shift=0.5):
     scores.append(piecewise_score(features, *flats))
     pilot = np.concatenate([first, second])[::8]
     cells = equal_mass(dpv.high_likely_set(pilot), pilot, 32)
-    scores.append(cell_score(cells, count(cells, first), count(cells, second)))
-    scores.append(sliced_score(scores[0], [first, second], 16))
+    scores.append(cell_score(cells, count_cells(cells, first), count_cells(cells, second)))
+    scores.append(level_cell_score(scores[0], [first, second], 16))
     return scores
 
 
 SCORES = learned()
 
 
-@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{parameters(score)}")
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{n_parameters(score)}")
 def test_the_same_in_numpy_in_jax_and_after_json(score):
     import jax.numpy as jnp
 
@@ -69,16 +78,16 @@ def test_the_same_in_numpy_in_jax_and_after_json(score):
     codes = levels.codes(fresh)
     assert codes.min() >= 0
     assert codes.max() < levels.size
-    with wide():
+    with enable_x64():
         device = jnp.asarray(fresh)
-    moved = codes_of(levels, device) != codes  # the edges are values: one that lies on an edge may round across it
+    moved = cell_codes(levels, device) != codes  # the edges are values: one that lies on an edge may round across it
     apart = np.abs(values[moved, None] - levels.edges).min(1)
     assert (apart <= 1e-12 * np.abs(values).max()).all()
     back = serial.from_plain(json.loads(json.dumps(serial.to_plain(levels))), KINDS)
     np.testing.assert_array_equal(back.codes(fresh), codes)
 
 
-@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{parameters(score)}")
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{n_parameters(score)}")
 def test_high_scores_belong_to_the_first_side(score):
     first, second = two_sides(seed=2)
     high, low = (score.values(side.reshape(len(side), -1)).mean() for side in (first, second))
@@ -145,7 +154,7 @@ def test_a_tree_refines_where_the_laws_differ():
     tree = grow_tree(binning, first, second, 32, 25)
     assert 2 <= tree.leaf.max() + 1 <= 32
     both = np.concatenate([first, second])[:, None]
-    partition = with_cells(dpv.high_likely_set(both), tree, False)
+    partition = partition_from_cells(dpv.high_likely_set(both), tree, False)
     c1, c2 = (np.bincount(partition.codes(side[:, None]), minlength=partition.size) for side in (first, second))
     assert np.maximum(c1 - c2, 0).sum() / 20_000 > 0.35  # the total variation is .375
     same = grow_tree(binning, second, rng.random((20_000, 2)), 32, 25)
@@ -157,7 +166,7 @@ def test_inside_is_the_region_and_nan_is_outside():
     region = dpv.high_likely_set(pilot)
     samples = 2 * np.random.default_rng(7).standard_normal((500, 2, 2))
     samples[0, 0, 0], samples[1, 1, 1] = np.nan, np.inf
-    codes = Inside(region).codes(samples)
+    codes = RegionIndicator(region).codes(samples)
     assert codes[0] == codes[1] == 0
     np.testing.assert_array_equal(codes[2:], region.contains(samples[2:]))
 
@@ -194,7 +203,7 @@ def test_patterns_of_atoms_have_scores_of_their_own():
     value = np.where(answered, fresh[np.arange(len(fresh)), place], 0.0)
     true = np.where(answered, below * place + np.abs(value) - np.abs(value - 0.5), 3 * below)
     assert np.abs(score.values(fresh) - true).mean() < 0.05
-    with wide():
+    with enable_x64():
         device = np.asarray(score.values(jnp.asarray(fresh)))
     np.testing.assert_allclose(device, score.values(fresh))
     back = serial.from_plain(json.loads(json.dumps(serial.to_plain(score))), KINDS)

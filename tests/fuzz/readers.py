@@ -18,11 +18,11 @@ from dpverify.adapters.program import Crew, Program
 from dpverify.events.partition import Atoms
 from dpverify.events.region import Region
 from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Patterned, Piecewise, Quadratic
-from dpverify.mechanisms.protocol import admit
-from dpverify.sampling.accumulators import Kept
-from dpverify.sampling.blocks import Step
-from dpverify.sampling.checkpoints import Page, fingerprint, open_store
-from dpverify.sampling.context import recall
+from dpverify.mechanisms.protocol import validate_output
+from dpverify.sampling.accumulators import SampleBuffer
+from dpverify.sampling.blocks import StageState
+from dpverify.sampling.checkpoints import Record, fingerprint, open_checkpoint
+from dpverify.sampling.context import read_record
 from dpverify.selection.proposals import Event
 from dpverify.util.serialization import to_plain
 from fuzz.changes import change_bytes, change_document, change_tree
@@ -62,13 +62,13 @@ class Folders:
         self.run = {"test_runs": 500, "seed": 0, "probe": "0" * 64}
         report = reports()[0]
         region = report.picture["region"]
-        with open_store(made) as store:
+        with open_checkpoint(made) as store:
             store.claim(self.run, {"name": "laplace"})
-            total = Kept()
+            total = SampleBuffer()
             total.add(0, np.zeros((2, 1, 1)))
-            self.step = Step({0: total}, {0: [(0, 1)]})
-            store.write("region", Page(to_plain({"region": region})))
-            store.write("event", Page(to_plain({"event": report.witness.event, "partition": None})))
+            self.step = StageState({0: total}, {0: [(0, 1)]})
+            store.write("region", Record(to_plain({"region": region})))
+            store.write("event", Record(to_plain({"event": report.witness.event, "partition": None})))
             store.write("pilot-1", self.step.page("x"))
         self.files = {path.name: path.read_bytes() for path in made.iterdir() if path.name != "lock"}
         self.pages = {name: _page(text) for name, text in self.files.items() if name.endswith(".npz")}
@@ -98,13 +98,13 @@ class Folders:
         name, content = example
         (self.place / name).write_bytes(content)
         try:
-            with open_store(self.place) as store:
+            with open_checkpoint(self.place) as store:
                 store.claim(self.run, {})
-                recall(store, "region", Region)
-                recall(store, "event", Event)
+                read_record(store, "region", Region)
+                read_record(store, "event", Event)
                 page = store.read("pilot-1")
                 if page is not None:
-                    Step({0: Kept()}, {0: []}).restore(page, "pilot-1")
+                    StageState({0: SampleBuffer()}, {0: []}).restore(page, "pilot-1")
         finally:
             (self.place / name).write_bytes(self.files[name])
 
@@ -152,7 +152,7 @@ class Programs:
         try:
             program = self.any if len(answer) % 2 else self.program
             samples = program._ask(Crew([child]), [[0.0]], self.RUNS, 1)
-            admit(samples, self.RUNS)
+            validate_output(samples, self.RUNS)
         finally:
             for pipe in (child._process.stdin, child._answers, child._talk):
                 pipe.close()

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.mechanisms.protocol import admit, is_seeded, name_of, read_only
+from dpverify.mechanisms.protocol import is_seeded, mechanism_name, read_only_view, validate_output
 from mechanisms import ONE, ZERO, laplace
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((5,), (5, 1, 1)), ((5, 3), (5, 1, 3)), ((5, 2, 3), (5, 2, 3))])
 def test_shapes_become_runs_steps_dimensions(shape, expected):
-    assert admit(np.zeros(shape), 5).shape == expected
+    assert validate_output(np.zeros(shape), 5).shape == expected
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.int64, np.uint16, bool])
 def test_real_numbers_of_any_kind_are_admitted(dtype):
-    samples = admit(np.ones((4, 2), dtype), 4)
+    samples = validate_output(np.ones((4, 2), dtype), 4)
     assert samples.dtype == np.float64
     assert (samples == 1).all()
 
@@ -38,23 +38,23 @@ def test_real_numbers_of_any_kind_are_admitted(dtype):
 )
 def test_the_door_refuses_in_one_line(answer, message):
     with pytest.raises(ValueError, match=message) as problem:
-        admit(answer, 5)
+        validate_output(answer, 5)
     assert "\n" not in str(problem.value)
 
 
 def test_the_shape_must_not_change():
     with pytest.raises(ValueError, match="expected 1 x 2 as before"):
-        admit(np.zeros((5, 3)), 5, (1, 2))
+        validate_output(np.zeros((5, 3)), 5, (1, 2))
 
 
 def test_non_finite_runs_pass_where_they_are_an_event():
-    assert np.isnan(admit(np.array([1.0, np.nan]), 2, nonfinite="event")[1]).all()
+    assert np.isnan(validate_output(np.array([1.0, np.nan]), 2, nonfinite="event")[1]).all()
 
 
 def test_arrays_arrive_read_only():
     with pytest.raises(ValueError, match="read-only"):
-        read_only(np.zeros(3))[0] = 1
-    assert read_only({"a": 1}) == {"a": 1}
+        read_only_view(np.zeros(3))[0] = 1
+    assert read_only_view({"a": 1}) == {"a": 1}
 
 
 def one_estimate(data, rng):
@@ -64,7 +64,7 @@ def one_estimate(data, rng):
 def test_per_run():
     mechanism = dpv.per_run(one_estimate)
     assert mechanism(np.zeros(2), 7, np.random.default_rng(0)).shape == (7, 2)
-    assert name_of(mechanism) == "one_estimate"
+    assert mechanism_name(mechanism) == "one_estimate"
     pickle.loads(pickle.dumps(mechanism))
 
 

@@ -22,9 +22,9 @@ import pytest
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.events.describe import CHANGED, REPEATS, TWO_ANSWERS
-from dpverify.sampling.accumulators import Sums
-from dpverify.sampling.context import CHANCE, repeated
+from dpverify.events.describe import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
+from dpverify.sampling.accumulators import CountAccumulator
+from dpverify.sampling.context import FALSE_REPEAT_PROBABILITY, blocks_repeat
 from mechanisms import ONE, ZERO, laplace
 
 SMALL = {"select_runs": 1000, "test_runs": 4000, "block": 256}
@@ -106,7 +106,7 @@ def test_a_block_asked_for_twice_gives_two_answers(mechanism, block):
     ("mechanism", "block"), [(fixed_seed, 8), (fixed_seed, 256), (fixed_seed, 4096), (fixed_bits, 64)]
 )
 def test_two_blocks_are_the_same(mechanism, block):
-    assert doubts(mechanism, block=block, **FEW) == {REPEATS}
+    assert doubts(mechanism, block=block, **FEW) == {REPEATED_BLOCKS}
 
 
 def constant(data, runs, rng):
@@ -143,11 +143,11 @@ def test_an_unseeded_mechanism_says_so_and_is_not_suspected():
 def test_independent_blocks_are_hardly_ever_called_repeated(p):
     """Exactly, for bits: over all numbers k of ones among 64, both blocks being that one and the alarm given."""
     k = np.arange(65)
-    alarm = np.array([repeated(block, block) for block in (np.arange(64)[:, None] < k[:, None, None])])
+    alarm = np.array([blocks_repeat(block, block) for block in (np.arange(64)[:, None] < k[:, None, None])])
     assert alarm[32]
     assert not alarm[0]
     chance = (binom.pmf(k, 64, p) * p**k * (1 - p) ** (64 - k))[alarm].sum()
-    assert chance <= CHANCE
+    assert chance <= FALSE_REPEAT_PROBABILITY
 
 
 # Data, and memory that is used again.
@@ -173,8 +173,8 @@ def notes_down(data, runs, rng):
 
 
 def test_changed_data_are_found_out():
-    assert doubts(grows, [1.0], [2.0], **FEW) == {CHANGED}
-    assert doubts(notes_down, {"value": 0.0}, {"value": 1.0}, **FEW) == {CHANGED}
+    assert doubts(grows, [1.0], [2.0], **FEW) == {CHANGED_DATA}
+    assert doubts(notes_down, {"value": 0.0}, {"value": 1.0}, **FEW) == {CHANGED_DATA}
     assert not doubts(lambda data, runs, rng: laplace(data["value"], runs, rng), {"value": 0.0}, {"value": 1.0}, **FEW)
 
 
@@ -238,7 +238,7 @@ def test_a_leak_ends_a_run_and_not_what_it_has_done(tmp_path):
 def test_memory_that_ends_outside_the_mechanism(tmp_path, monkeypatch):
     calls = itertools.count()
 
-    def add(self, block, samples, whole=Sums.add):
+    def add(self, block, samples, whole=CountAccumulator.add):
         if next(calls) == 9:
             raise MemoryError
         whole(self, block, samples)
@@ -263,7 +263,7 @@ def keyboard():
 
 
 def test_a_slow_first_block_is_announced(monkeypatch, capsys):
-    monkeypatch.setattr("dpverify.util.progress.LONG", 0.01)
+    monkeypatch.setattr("dpverify.util.progress.ANNOUNCED_SECONDS", 0.01)
 
     def slow(data, runs, rng):
         if rng.bit_generator.seed_seq.spawn_key == (0, 0, 0):

@@ -6,11 +6,27 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpverify as dpv
-from dpverify.events.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Edges, make_partition, mixed_radix, with_cells
-from dpverify.events.scores import CellScore, Features, Inside, Levels, Linear, Quadratic
-from dpverify.sampling.counts import from_table
+from dpverify.events.partition import (
+    FIRST_CELL,
+    HASHED_SIZE,
+    NONFINITE,
+    OUTSIDE,
+    Edges,
+    code_weights,
+    make_partition,
+    partition_from_cells,
+)
+from dpverify.events.scores import CellScore, Features, Levels, Linear, Quadratic, RegionIndicator
+from dpverify.sampling.counts import counts_from_table
 from dpverify.selection.learning import Binning
-from dpverify.selection.proposals import PROPOSING, Aim, SelectionCounts, paper_selector, promised_bound, propose_cells
+from dpverify.selection.proposals import (
+    PROPOSAL_PENALTIES,
+    SelectionCounts,
+    SelectionObjective,
+    cautious_lower_bound,
+    paper_selector,
+    propose_cells,
+)
 from dpverify.selection.trees import grow_tree
 from dpverify.util.arrays import digitize
 
@@ -36,7 +52,7 @@ def build(law, kind):
     if kind == "edges":
         edges = np.sort(np.unique(pilot.ravel())[:6])
         edges = np.stack([edges, edges])
-        return with_cells(region, Edges(edges, mixed_radix([edges.shape[1] + 1] * DIMENSION)), True)
+        return partition_from_cells(region, Edges(edges, code_weights([edges.shape[1] + 1] * DIMENSION)), True)
     if kind == "steps":  # so many coordinates that codes are mixed
         pilot = np.repeat(pilot, 40, axis=1)
         return make_partition("grid", dpv.high_likely_set(pilot), pilot, 4, True)
@@ -55,11 +71,11 @@ def test_every_point_has_one_code_whatever_its_company(case, drawn, random):
     codes = partition.codes(x)
     assert codes.dtype == np.int64
     assert codes.shape == (len(x),)
-    if partition.size < HASHED:
+    if partition.size < HASHED_SIZE:
         assert ((codes >= 0) & (codes < partition.size)).all()
     finite = np.isfinite(x).all((1, 2))
     assert (codes[~finite] == NONFINITE).all()
-    if partition.size < HASHED:
+    if partition.size < HASHED_SIZE:
         assert (codes[finite] != NONFINITE).all()
     assert (codes[len(drawn) : len(drawn) + 5] != OUTSIDE).all()  # pilot runs are inside
     order = list(range(len(x)))
@@ -74,11 +90,11 @@ def test_a_point_lies_in_the_box_of_its_cell_and_in_no_other(case, drawn):
     finite = drawn[np.isfinite(drawn).all((1, 2))]
     x = np.concatenate([finite, pilot[:8], (pilot[:4] + pilot[4:8]) / 2])
     codes = partition.codes(x)
-    boxes = {int(code): partition.box(int(code), pilot) for code in np.unique(codes) if code >= FIRST}
+    boxes = {int(code): partition.box(int(code), pilot) for code in np.unique(codes) if code >= FIRST_CELL}
     # Atoms and cuts are compared as they are; a bin of the grid begins where its arithmetic says, to a rounding.
     slack = 4 * np.finfo(float).eps * np.abs(pilot).max() if case[1] == "grid" else 0.0
     for point, code in zip(x.reshape(len(x), -1), codes, strict=True):
-        if code < FIRST:
+        if code < FIRST_CELL:
             continue
         low, high = boxes[int(code)]
         assert ((low - slack <= point) & (point <= high + slack)).all()
@@ -122,7 +138,7 @@ def test_level_sets_of_a_score_follow_the_score(drawn, edges):
 @given(points)
 def test_what_is_not_finite_is_outside_the_region(drawn):
     region = dpv.high_likely_set(PILOTS["normal"])
-    codes = Inside(region).codes(drawn)
+    codes = RegionIndicator(region).codes(drawn)
     assert set(codes) <= {0, 1}
     assert (codes[~np.isfinite(drawn).all((1, 2))] == 0).all()
 
@@ -141,14 +157,16 @@ def test_a_tree_does_not_know_which_side_is_first(seed, leaves):
 @costly
 @given(arrays(np.int64, (2, 6), elements=st.integers(0, 500)).filter(np.any), st.sampled_from([0.0, 0.05]))
 def test_the_selection_does_not_know_which_side_is_first(table, delta):
-    runs, aim = int(table.sum(1).max()), Aim(10_000, delta, 0.05, 1.0)
-    counts = [from_table(column) for column in table]
+    runs, aim = int(table.sum(1).max()), SelectionObjective(10_000, delta, 0.05, 1.0)
+    counts = [counts_from_table(column) for column in table]
     both = SelectionCounts(*counts, runs), SelectionCounts(*counts[::-1], runs)
     partition = PARTITIONS["normal", "grid"]
-    for errors, one, other in zip(PROPOSING, *(propose_cells(partition, side, aim) for side in both), strict=True):
+    for errors, one, other in zip(
+        PROPOSAL_PENALTIES, *(propose_cells(partition, side, aim) for side in both), strict=True
+    ):
         promises = []
         for event, c in (one, other):
-            promises.append(promised_bound(c[event.direction], c[1 - event.direction], runs, aim, errors))
+            promises.append(cautious_lower_bound(c[event.direction], c[1 - event.direction], runs, aim, errors))
         assert promises[0] == promises[1]
     one, other = (paper_selector(partition, side, 0.0, np.random.default_rng(0)) for side in both)
     assert one.codes == other.codes

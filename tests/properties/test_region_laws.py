@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import dpverify as dpv
 from dpverify.events.ellipsoid import log_volume
-from dpverify.events.partition import FIRST, OUTSIDE, make_partition
+from dpverify.events.partition import FIRST_CELL, OUTSIDE, make_partition
 
 costly = settings(max_examples=settings().max_examples // 4)
 KINDS = ("grid", "equal-mass", "atoms")
@@ -119,7 +119,7 @@ def compare(x, moved, move, rng, kind):
         place = (fresh.reshape(len(fresh), -1) - here.cells.low) * here.cells.scale
         clear &= (np.abs(place - np.round(place)) > BORDER).all(1)
     codes = here.codes(fresh)[clear]
-    assert ((codes == OUTSIDE) | (codes >= FIRST)).all()
+    assert ((codes == OUTSIDE) | (codes >= FIRST_CELL)).all()
     np.testing.assert_array_equal(codes, there.codes(move(fresh))[clear])
 
 

@@ -8,21 +8,21 @@ from hypothesis.extra.numpy import arrays
 import dpverify as dpv
 from dpverify.events.partition import grid
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.accumulators import Cells, Kept, Measure, Sums
+from dpverify.sampling.accumulators import CellCounter, CountAccumulator, SampleBuffer, Statistics
 from dpverify.sampling.counts import (
-    EXTREMES,
-    Adder,
+    EXTREMES_KEPT,
     Counts,
+    DeviceTables,
     Extremes,
-    Tables,
+    RunningSum,
     add_counts,
-    leaves,
-    merge,
-    occupied,
-    rebuild,
+    flatten_result,
+    merge_results,
+    occupied_codes,
+    rebuild_result,
 )
-from dpverify.selection.proposals import Ruler
-from dpverify.util.arrays import wide
+from dpverify.selection.proposals import BinnedScore
+from dpverify.util.arrays import enable_x64
 
 codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # mixed codes fill 64 bits
 split = st.lists(st.integers(0, 400), max_size=6)
@@ -30,7 +30,7 @@ values = st.floats(-1e300, 1e300)
 
 PILOT = np.random.default_rng(0).standard_normal((60, 1, 2))
 PARTITION = grid(dpv.high_likely_set(PILOT), PILOT, 3)
-RULER = Ruler(Linear(np.ones(2)), np.linspace(-1, 1, 5))
+RULER = BinnedScore(Linear(np.ones(2)), np.linspace(-1, 1, 5))
 SIZE = 50  # of a block on a device: one shape compiles once
 
 
@@ -39,7 +39,7 @@ def counts_of(block):
 
 
 def equal(one, other):
-    pairs = zip(leaves(one), leaves(other), strict=True)
+    pairs = zip(flatten_result(one), flatten_result(other), strict=True)
     return type(one) is type(other) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
@@ -48,22 +48,22 @@ def test_counts_are_those_of_all_runs_together(runs, cuts, random):
     parts = [counts_of(block) for block in np.split(np.array(runs, np.int64), sorted(cuts))]
     random.shuffle(parts)
     whole = counts_of(runs)
-    adder = Adder()
+    adder = RunningSum()
     for part in parts:
         adder.add(part)
     assert equal(add_counts(parts), whole)
-    assert equal(merge([merge(parts[:2]), *parts[2:]]), whole)
+    assert equal(merge_results([merge_results(parts[:2]), *parts[2:]]), whole)
     assert equal(adder.sum(), whole)
-    assert whole.total == len(runs) == whole.of(occupied(*parts)).sum()
-    assert equal(rebuild(Counts, iter(leaves(whole))), whole)
+    assert whole.total == len(runs) == whole.of(occupied_codes(*parts)).sum()
+    assert equal(rebuild_result(Counts, iter(flatten_result(whole))), whole)
 
 
-@given(arrays(float, st.integers(0, 3 * EXTREMES), elements=values), split, st.randoms(use_true_random=False))
+@given(arrays(float, st.integers(0, 3 * EXTREMES_KEPT), elements=values), split, st.randoms(use_true_random=False))
 def test_extremes_are_those_of_all_runs_together(runs, cuts, random):
     parts = [Extremes.of(block) for block in np.split(runs, sorted(cuts))]
     random.shuffle(parts)
-    assert equal(merge(parts), Extremes.of(runs))
-    assert equal(merge([merge(parts[:2]), *parts[2:]]), Extremes.of(runs))
+    assert equal(merge_results(parts), Extremes.of(runs))
+    assert equal(merge_results([merge_results(parts[:2]), *parts[2:]]), Extremes.of(runs))
 
 
 @given(
@@ -75,10 +75,10 @@ def test_extremes_are_those_of_all_runs_together(runs, cuts, random):
 def test_totals_of_any_workers_are_one_total(runs, cuts, late, random):
     """Blocks in any order, over two workers whose arrays travel, against all blocks in turn."""
     blocks = [(i, block) for i, block in enumerate(np.split(runs, sorted(cuts))) if len(block)]
-    measure = Measure(
-        (Cells(PARTITION), RULER, Cells(Levels(RULER.score, RULER.edges))), lambda x: np.exp(x).sum((1, 2))
+    measure = Statistics(
+        (CellCounter(PARTITION), RULER, CellCounter(Levels(RULER.score, RULER.edges))), lambda x: np.exp(x).sum((1, 2))
     )
-    for make in (lambda: Sums(measure), Kept):
+    for make in (lambda: CountAccumulator(measure), SampleBuffer):
         one, workers = make(), [make(), make()]
         for block, samples in blocks:
             one.add(block, samples)
@@ -91,7 +91,7 @@ def test_totals_of_any_workers_are_one_total(runs, cuts, late, random):
             whole.include(worker.arrays())
         for a, b in zip(one.arrays(), whole.arrays(), strict=True):
             np.testing.assert_array_equal(a, b)
-        if isinstance(one, Sums):
+        if isinstance(one, CountAccumulator):
             counts, ruled, _ = one.parts
             assert counts.total == ruled.table.sum() == len(runs)
             assert one.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
@@ -101,8 +101,8 @@ def test_totals_of_any_workers_are_one_total(runs, cuts, late, random):
 def test_tables_on_a_device_hold_the_same_counts(runs, order):
     import jax.numpy as jnp
 
-    tables = Tables((PARTITION,))
-    with wide():
+    tables = DeviceTables((PARTITION,))
+    with enable_x64():
         for block in order:
             tables.add(jnp.asarray(runs[block * SIZE : (block + 1) * SIZE]))
     (found,) = tables.read()

@@ -17,7 +17,7 @@ from dpverify.render.figures import privacy_map, tradeoff
 from dpverify.render.numbers import between_nodes, embedded, monotone, read
 from dpverify.render.page import SCRIPT, comparison, page
 from dpverify.render.sections import again
-from dpverify.report.statements import NODES
+from dpverify.report.statements import PROFILE_EPSILONS
 from dpverify.stats.lower_bound import claim_p_value
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
@@ -243,7 +243,7 @@ def test_skipping_level_stretches_changes_nothing():
 def test_between_nodes_the_bound_runs_on_chords_in_the_exponential():
     """From exact values at the nodes; chords in epsilon itself would fall below the truth."""
     p, q = np.array([0.02, 0.18, 0.3, 0.5]), np.array([0.001, 0.05, 0.349, 0.6])
-    nodes, at = np.array(NODES, float), np.linspace(0, 5, 501)
+    nodes, at = np.array(PROFILE_EPSILONS, float), np.linspace(0, 5, 501)
 
     def delta(epsilons):
         return np.maximum(p - np.exp(np.asarray(epsilons))[:, None] * q, 0).sum(1)

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 import dpverify as dpv
 from dpverify import Report, Verdict
-from dpverify.events.describe import at_least, at_most, percent
+from dpverify.events.describe import format_lower, format_percent, format_upper
 from dpverify.events.scores import Levels, Linear
 from dpverify.report.assemble import bound_partition, distinct_pairs
 from dpverify.report.statements import OnAllEvents
@@ -172,10 +172,15 @@ def test_the_witness_has_counts_limits_and_checks_shapes():
 
 def test_printed_bounds_are_rounded_outwards():
     """Rounded to nearest, what is printed would be false more often than what was proved."""
-    assert (at_least(1.00099), at_most(1.00091)) == ("1", "1.001")
-    assert (at_least(0.98859), at_most(0.98851), at_least(12345.0)) == ("0.9885", "0.9886", "1.234e+04")
-    assert (at_least(0.0), at_most(math.inf)) == ("0", "infinity")
-    assert (percent(1 - 1e-4), percent(1 - 1e-6), percent(0.523), percent(1)) == ("99.99%", "99.9999%", "52.3%", "100%")
+    assert (format_lower(1.00099), format_upper(1.00091)) == ("1", "1.001")
+    assert (format_lower(0.98859), format_upper(0.98851), format_lower(12345.0)) == ("0.9885", "0.9886", "1.234e+04")
+    assert (format_lower(0.0), format_upper(math.inf)) == ("0", "infinity")
+    assert (format_percent(1 - 1e-4), format_percent(1 - 1e-6), format_percent(0.523), format_percent(1)) == (
+        "99.99%",
+        "99.9999%",
+        "52.3%",
+        "100%",
+    )
 
 
 def test_the_profile_has_fixed_nodes():

@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.sampling.blocks import Source, collect_samples, default_block, draw, generator, probe
-from dpverify.sampling.executors import open_workers
-from dpverify.util.progress import Progress, duration, spaced
+from dpverify.sampling.blocks import (
+    SampleSource,
+    block_generator,
+    collect_samples,
+    default_block_size,
+    draw_block,
+    probe_mechanism,
+)
+from dpverify.sampling.executors import open_pool
+from dpverify.util.progress import Progress, format_count, format_duration
 from mechanisms import ONE, ZERO, fails_at_block_three, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000, "block": 256}
@@ -72,20 +79,20 @@ def test_stages_sides_and_blocks_have_generators_of_their_own():
         ("test", 1, 0),
         ("test", 0, 1),
     ]
-    assert len({generator(0, *key).random() for key in keys}) == len(keys)
-    assert generator(0, *keys[0]).random() == generator(0, *keys[0]).random()
+    assert len({block_generator(0, *key).random() for key in keys}) == len(keys)
+    assert block_generator(0, *keys[0]).random() == block_generator(0, *keys[0]).random()
     spawned = np.random.SeedSequence(5, spawn_key=(4, 1, 7))
-    assert generator(5, "test", 1, 7).random() == np.random.default_rng(spawned).random()
+    assert block_generator(5, "test", 1, 7).random() == np.random.default_rng(spawned).random()
 
 
 @pytest.mark.parametrize(("runs", "block"), [(1, 64), (2000, 64), (200_000, 2048), (10**7, 65536), (10**9, 65536)])
 def test_the_default_block_is_a_function_of_the_runs(runs, block):
-    assert default_block(runs) == block
+    assert default_block_size(runs) == block
 
 
 def test_a_large_output_halves_the_block():
-    source = Source(gaussian_trajectory, (np.zeros((100, 100)), None), 0, 4096)
-    found, known = probe(source)
+    source = SampleSource(gaussian_trajectory, (np.zeros((100, 100)), None), 0, 4096)
+    found, known = probe_mechanism(source)
     assert found.block * 100 * 100 * 8 <= 64 << 20 < 2 * found.block * 100 * 100 * 8
     assert not known
 
@@ -103,10 +110,10 @@ def test_the_surplus_of_the_last_block_is_dropped():
 
 
 def test_collected_samples_are_those_of_their_blocks():
-    source = Source(laplace, (ZERO, ONE), 3, 64, shape=(1, 1))
-    with open_workers(None) as workers:
+    source = SampleSource(laplace, (ZERO, ONE), 3, 64, shape=(1, 1))
+    with open_pool(None) as workers:
         first, second = collect_samples(source, "pilot", 100, workers, Progress(False))
-    expected = np.concatenate([draw(source, "pilot", 1, 0), draw(source, "pilot", 1, 1)])[:100]
+    expected = np.concatenate([draw_block(source, "pilot", 1, 0), draw_block(source, "pilot", 1, 1)])[:100]
     np.testing.assert_array_equal(second, expected)
     assert len(first) == 100
 
@@ -231,5 +238,5 @@ def test_the_bar_runs_on_a_terminal(monkeypatch):
 
 
 def test_durations_and_numbers_for_people():
-    assert (duration(12), duration(840), duration(9000)) == ("12 s", "14 min", "2.5 h")
-    assert spaced(500_000) == "500 000"
+    assert (format_duration(12), format_duration(840), format_duration(9000)) == ("12 s", "14 min", "2.5 h")
+    assert format_count(500_000) == "500 000"

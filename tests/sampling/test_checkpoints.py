@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.sampling.checkpoints import Page, fingerprint, open_store
+from dpverify.sampling.checkpoints import Record, fingerprint, open_checkpoint
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 4000, "test_runs": 8000, "block": 256}
@@ -399,7 +399,7 @@ def test_a_folder_that_can_be_read_only():
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
 def test_a_folder_that_can_not_be(name):
-    with pytest.raises(dpv.FolderError, match="expected a folder that can be read and written"), open_store(name):
+    with pytest.raises(dpv.FolderError, match="expected a folder that can be read and written"), open_checkpoint(name):
         pass
 
 
@@ -417,7 +417,7 @@ def test_fingerprints_tell_values_apart():
     values = [
         *(1, 1.0, True, None, "1", b"1", (1,), [1], {"a": 1}, {"a": 2}, [[1], 2], [1, [2]]),
         *(np.array([1]), np.array([1.0]), np.array([[1.0]]), np.array([1.0, 2.0])),
-        *(laplace, twice_the_noise, Page({}, ()), Page({"a": 1}, ())),
+        *(laplace, twice_the_noise, Record({}, ()), Record({"a": 1}, ())),
     ]
     assert len({fingerprint(value) for value in values}) == len(values)
     assert fingerprint((np.arange(3), {"a": None})) == fingerprint((np.arange(3), {"a": None}))
@@ -425,10 +425,10 @@ def test_fingerprints_tell_values_apart():
 
 def test_a_page_comes_back_as_it_was(tmp_path):
     arrays = [np.arange(5), np.zeros((0, 2)), np.array(["1/3", "2"]), np.array(2.5)]
-    with open_store(tmp_path) as store:
+    with open_checkpoint(tmp_path) as store:
         store.claim({"a": 1}, {})
         assert store.read("x") is None
-        store.write("x", Page({"word": "ä", "pairs": [(1, 2)]}, arrays))
+        store.write("x", Record({"word": "ä", "pairs": [(1, 2)]}, arrays))
         head, found = store.read("x")
     assert head["pairs"] == [[1, 2]]
     for one, two in zip(arrays, found, strict=True):
@@ -438,9 +438,9 @@ def test_a_page_comes_back_as_it_was(tmp_path):
 
 def test_no_changed_byte_changes_what_is_read(tmp_path):
     """It is refused, or, where it is a date of the archive, it does not matter."""
-    with open_store(tmp_path) as store:
+    with open_checkpoint(tmp_path) as store:
         store.claim({"a": 1}, {})
-        store.write("x", Page({"done": [[0, 7]]}, [np.arange(5), np.array([2.5])]))
+        store.write("x", Record({"done": [[0, 7]]}, [np.arange(5), np.array([2.5])]))
         page, content, refused = store.read("x"), (tmp_path / "x.npz").read_bytes(), 0
         for place in range(len(content)):
             (tmp_path / "x.npz").write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
@@ -455,8 +455,8 @@ def test_no_changed_byte_changes_what_is_read(tmp_path):
 
 
 def test_without_a_folder_nothing_is_kept():
-    with open_store(None) as store:
+    with open_checkpoint(None) as store:
         store.claim({"a": 1}, {})
-        store.write("x", Page({}))
+        store.write("x", Record({}))
         assert store.read("x") is None
         assert not store.due

@@ -13,7 +13,7 @@ from dpverify.events.scores import Linear
 from dpverify.mechanisms import protocol as mechanism
 from dpverify.sampling import blocks as sampling
 from dpverify.selection.learning import innovations, make_binning
-from dpverify.selection.proposals import Ruler, fine_edges, score_values
+from dpverify.selection.proposals import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 
 jax = pytest.importorskip("jax")
@@ -119,7 +119,7 @@ def test_meters_of_the_selection_measure_alike():
     features = innovations(one, two)
     binning = make_binning(features, np.concatenate([one, two]), [np.zeros(0)] * 6)
     score = Linear(features.whiten.T @ np.arange(6.0))
-    ruler = Ruler(score, fine_edges(score_values(score, one)))
+    ruler = BinnedScore(score, fine_edges(score_values(score, one)))
     with jax.enable_x64(True):
         device = jax.numpy.asarray(one.reshape(-1, 3, 2))
     np.testing.assert_array_equal(binning.measure(device), binning.measure(one))

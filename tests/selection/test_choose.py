@@ -11,7 +11,7 @@ import dpverify as dpv
 from dpverify import Report, verify
 from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Extremes
-from dpverify.selection.proposals import Aim, Heat, cuts, promised_bound
+from dpverify.selection.proposals import PairedHistogram, SelectionObjective, cautious_lower_bound, threshold_counts
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 10_000, "test_runs": 20_000}
@@ -135,12 +135,12 @@ def test_the_tails_are_seen_beyond_the_training_runs():
 
 
 def test_promises_charge_for_luck():
-    aim = Aim(10**6, 0.0, 0.05, 1.85)
-    tiny, solid = promised_bound(4, 0, 10**5, aim, 2.5), promised_bound(4000, 2000, 10**5, aim, 2.5)
+    aim = SelectionObjective(10**6, 0.0, 0.05, 1.85)
+    tiny, solid = cautious_lower_bound(4, 0, 10**5, aim, 2.5), cautious_lower_bound(4000, 2000, 10**5, aim, 2.5)
     assert tiny < solid < math.log(2)
-    assert promised_bound(4000, 2000, 10**5, aim, 2.5, learned=500) < solid
-    assert promised_bound(4000, 2000, 10**5, aim, 1.0) > solid
-    assert promised_bound(10, 5, 10**5, Aim(10**6, 0.5, 0.05, 1.85), 1.0) == -math.inf
+    assert cautious_lower_bound(4000, 2000, 10**5, aim, 2.5, learned=500) < solid
+    assert cautious_lower_bound(4000, 2000, 10**5, aim, 1.0) > solid
+    assert cautious_lower_bound(10, 5, 10**5, SelectionObjective(10**6, 0.5, 0.05, 1.85), 1.0) == -math.inf
 
 
 def test_cuts_count_exactly_at_edges_and_in_the_tails():
@@ -148,7 +148,7 @@ def test_cuts_count_exactly_at_edges_and_in_the_tails():
     values = rng.standard_normal(5000), rng.standard_normal(5000) + 0.3
     edges = np.quantile(values[0], [0.2, 0.5, 0.8])
     tables = tuple(np.bincount(np.searchsorted(edges, v), minlength=4) for v in values)
-    thresholds, c1, c2 = cuts(Heat(tables, tuple(map(Extremes.of, values)), 5000), edges)
+    thresholds, c1, c2 = threshold_counts(PairedHistogram(tables, tuple(map(Extremes.of, values)), 5000), edges)
     assert len(thresholds) > 300
     np.testing.assert_array_equal(c1, [(values[0] > t).sum() for t in thresholds])
     np.testing.assert_array_equal(c2, [(values[1] > t).sum() for t in thresholds])
@@ -191,8 +191,8 @@ def test_the_worst_pair_is_found_and_verified_with_fresh_runs():
 
 def test_runs_beyond_memory_are_only_counted(monkeypatch):
     """The streamed branches of training and cutting, which take millions of runs, on a small scale."""
-    monkeypatch.setattr("dpverify.selection.choose.KEPT_NUMBERS", 1024)
-    monkeypatch.setattr("dpverify.selection.choose.HEAT_RUNS", 512)
+    monkeypatch.setattr("dpverify.selection.choose.MAX_KEPT_NUMBERS", 1024)
+    monkeypatch.setattr("dpverify.selection.choose.RANKING_RUNS", 512)
     report = verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.5), 0.1, block=256, **SMALL)
     assert report.refuted
     assert (

@@ -2,23 +2,23 @@ import math
 
 import numpy as np
 import pytest
+from limits import most
 from scipy.special import betainc, betaincc
 from scipy.stats import beta, binom, chisquare, hypergeom
 
 import dpverify as dpv
 from dpverify.stats import paper_test as exact
 from dpverify.stats.paper_test import (
-    SWEEP,
+    PAPER_EPSILON_SWEEP,
     check_delta,
     check_epsilon,
     check_level,
     checked_columns,
     eta_upper_bound,
     lower_limit,
-    sides,
+    runs_per_side,
     upper_limit,
 )
-from limits import most
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_p_values_at_a_constant_ratio_are_not_similar():
 
 def test_the_sweep_holds_the_papers_values():
     printed = [0.11485, 0.39947, 0.41844, 0.53229, 0.70306, 0.72204, 0.89281, 0.98768]
-    assert all(np.min(np.abs(SWEEP - value)) < 5e-6 for value in printed)
+    assert all(np.min(np.abs(PAPER_EPSILON_SWEEP - value)) < 5e-6 for value in printed)
 
 
 def test_critical_epsilon_by_the_sweep_is_random_and_on_the_sweep():
     values = {dpv.critical_epsilon(27, 12, 1000, rng=np.random.default_rng(seed)) for seed in range(50)}
     assert len(values) > 3
-    assert all(np.min(np.abs(SWEEP - value)) < 1e-12 for value in values)
+    assert all(np.min(np.abs(PAPER_EPSILON_SWEEP - value)) < 1e-12 for value in values)
 
 
 def test_the_sweep_goes_on_past_its_end():
     value = dpv.critical_epsilon(1990, 10, 2000, rng=np.random.default_rng(0))
     assert value > 3
-    steps = (value - SWEEP[0]) / (SWEEP[1] - SWEEP[0])
+    steps = (value - PAPER_EPSILON_SWEEP[0]) / (PAPER_EPSILON_SWEEP[1] - PAPER_EPSILON_SWEEP[0])
     assert steps == pytest.approx(round(steps), abs=1e-9)
 
 
@@ -206,9 +206,9 @@ def test_the_sweep_takes_counts_and_runs_a_side():
 
 
 def test_the_sweep_rejects_at_the_level_itself():
-    p = min(dpv.p_values(27, 12, 1000, SWEEP[0], np.random.default_rng(0)))
+    p = min(dpv.p_values(27, 12, 1000, PAPER_EPSILON_SWEEP[0], np.random.default_rng(0)))
     for level, stops in ((p, False), (np.nextafter(p, 0), True)):
-        assert (dpv.critical_epsilon(27, 12, 1000, level, np.random.default_rng(0)) == SWEEP[0]) == stops
+        assert (dpv.critical_epsilon(27, 12, 1000, level, np.random.default_rng(0)) == PAPER_EPSILON_SWEEP[0]) == stops
 
 
 def test_the_likeliest_cell_of_few_runs_or_none():
@@ -231,9 +231,9 @@ def test_the_checks_know_their_borders():
     for delta in (0, 0.5, np.float64(0.1), 1 - 1e-16):
         check_delta(delta)
     assert all(refused(check_delta, delta) for delta in (-1e-300, -0.5, 1, 1.5, math.nan, "x", [0.1]))
-    assert sides(1) == sides(1.0) == sides((1, 1)) == (1, 1)
-    assert sides((2, 3)) == sides(np.array([2, 3])) == (2, 3)
-    assert all(refused(sides, runs) for runs in (0, -1, 0.5, 1.5, (0, 1), (1, 0), (1.5, 1), (1, 1.5), math.nan))
+    assert runs_per_side(1) == runs_per_side(1.0) == runs_per_side((1, 1)) == (1, 1)
+    assert runs_per_side((2, 3)) == runs_per_side(np.array([2, 3])) == (2, 3)
+    assert all(refused(runs_per_side, runs) for runs in (0, -1, 0.5, 1.5, (0, 1), (1, 0), (1.5, 1), (1, 1.5), math.nan))
 
 
 def test_columns_come_back_in_order_or_are_refused():

@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from limits import box_bound, most
 from scipy.stats import binom, norm
 
 import dpverify as dpv
-from dpverify.stats.upper_bound import frontier, frontier_bound, make_limit
-from limits import box_bound, most
+from dpverify.stats.upper_bound import excess_limit, frontier, frontier_bound
 
 LONG = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def size(p1, p2, runs, epsilon):
         columns.append(np.arange(binom.ppf(1e-9, m, p), binom.isf(1e-9, m, p) + 1))
     a, b = (grid.ravel() for grid in np.meshgrid(*columns, indexing="ij"))
     weight = np.outer(binom.pmf(columns[0], m1, p1), binom.pmf(columns[1], m2, p2)).ravel()
-    below = make_limit(a, b, b, runs, ALPHA).excess(math.exp(epsilon)) < p1 - math.exp(epsilon) * p2
+    below = excess_limit(a, b, b, runs, ALPHA).excess(math.exp(epsilon)) < p1 - math.exp(epsilon) * p2
     return weight[below].sum()
 
 
@@ -121,7 +121,7 @@ def test_the_frontier_bound_holds_between_its_nodes(runs):
     c1, c2 = rng.multinomial(runs, np.full(6, 1 / 6)), rng.multinomial(runs, rng.dirichlet(np.ones(6)))
     line = frontier(c1, c2, runs, 0.05)
     b = np.arange(runs + 1.0)
-    every = make_limit(line.height(b), b, b, (runs, runs), 0.05)
+    every = excess_limit(line.height(b), b, b, (runs, runs), 0.05)
     for epsilon in (0.0, 0.3, 1.0):
         highest = every.excess(math.exp(epsilon)).max()
         bound = frontier_bound(line, epsilon)
@@ -146,4 +146,4 @@ def test_the_limit_falls_in_the_scale_through_one():
     line = frontier([100_000], [1000], 100_000, 0.045)
     bounds = [frontier_bound(line, epsilon) for epsilon in (-0.5, -1e-9, 0.0, 0.5)]
     assert all(a >= b for a, b in itertools.pairwise(bounds))
-    assert not make_limit(np.arange(5.0), np.arange(5.0), np.arange(5.0), (10**6, 10**6), 0.4).normal.any()
+    assert not excess_limit(np.arange(5.0), np.arange(5.0), np.arange(5.0), (10**6, 10**6), 0.4).normal.any()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import least, most
 
 import dpverify as dpv
-from dpverify.events.describe import REPEATS, SAME
-from limits import least, most
+from dpverify.events.describe import REPEATED_BLOCKS, SAME_DATA
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 CHEAP = {"select_runs": 4000, "test_runs": 10_000}
@@ -124,7 +124,7 @@ def deaf(data, runs, rng):
     return data + np.random.default_rng(0).laplace(size=runs)
 
 
-@pytest.mark.parametrize(("mechanism", "second", "line"), [(deaf, 1.0, REPEATS), (laplace, 0.0, SAME)])
+@pytest.mark.parametrize(("mechanism", "second", "line"), [(deaf, 1.0, REPEATED_BLOCKS), (laplace, 0.0, SAME_DATA)])
 @pytest.mark.filterwarnings("ignore::dpverify.Warning")
 def test_where_nothing_was_tested_nothing_is_asserted(mechanism, second, line):
     with pytest.raises(AssertionError) as failure:

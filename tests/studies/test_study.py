@@ -200,10 +200,10 @@ def test_a_damaged_table_is_written_anew(text, place):
     ],
 )
 def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message):
-    from dpverify.sampling.checkpoints import open_store
+    from dpverify.sampling.checkpoints import open_checkpoint
     from dpverify.studies.plans import read_study
 
-    with open_store(place / "study") as store:
+    with open_checkpoint(place / "study") as store:
         store.claim(read_study(place / "study.toml").identity, {})
     change(place, old, new)
     assert main(["study", "inner/study.toml"]) == 2

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpverify.sampling.counts import Adder, Counts, add_counts, count, occupied
-from dpverify.util.arrays import digitize, is_jax, namespace, wide
+from dpverify.sampling.counts import Counts, RunningSum, add_counts, count_cells, occupied_codes
+from dpverify.util.arrays import array_namespace, digitize, enable_x64, is_jax
 
 
 @pytest.mark.parametrize("law", ["laplace", "cauchy", "clustered", "integers"])
@@ -41,20 +41,20 @@ def test_counts_add_up_in_any_order(blocks):
     parts = [Counts(*np.unique(np.array(block, np.int64), return_counts=True)) for block in blocks]
     every = np.array([code for block in blocks for code in block], np.int64)
     codes, counts = np.unique(every, return_counts=True)
-    adder = Adder()
+    adder = RunningSum()
     for part in reversed(parts):
         adder.add(part)
     for total in (add_counts(parts), adder.sum()):
         np.testing.assert_array_equal(total.codes, codes)
         np.testing.assert_array_equal(total.counts, counts)
         assert total.total == every.size
-    np.testing.assert_array_equal(occupied(*parts), codes)
+    np.testing.assert_array_equal(occupied_codes(*parts), codes)
     np.testing.assert_array_equal(add_counts(parts).of(np.arange(-3, 10)), [(every == k).sum() for k in range(-3, 10)])
 
 
 def test_the_adder_merges_in_batches():
     rng = np.random.default_rng(0)
-    adder, every = Adder(), []
+    adder, every = RunningSum(), []
     for _ in range(12):
         codes = rng.integers(0, 1 << 40, 200_000)
         every.append(codes)
@@ -73,13 +73,13 @@ def test_jax_is_counted_on_its_device_and_its_settings_stay():
 
     pilot = np.random.default_rng(0).standard_normal((100, 1, 2))
     samples = np.random.default_rng(1).standard_normal((1000, 1, 2))
-    with wide():
+    with enable_x64():
         device = jnp.asarray(samples)
     assert is_jax(device)
-    assert namespace(device) is jnp
+    assert array_namespace(device) is jnp
     for resolution in (3, 1000):  # dense on the device, sparse on the host
         partition = grid(dpv.high_likely_set(pilot), pilot, resolution)
-        ours, theirs = count(partition, device), count(partition, samples)
+        ours, theirs = count_cells(partition, device), count_cells(partition, samples)
         np.testing.assert_array_equal(ours.codes, theirs.codes)
         np.testing.assert_array_equal(ours.counts, theirs.counts)
     assert jax.numpy.arange(3.0).dtype == np.float32

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.protocol import Mechanism, jax_run, name_of
+from dpverify.mechanisms.protocol import Mechanism, jax_run, mechanism_name
 
 
 def _check(scale: float, where: str) -> None:
@@ -33,7 +33,7 @@ class Perturbed:
 
     @property
     def name(self) -> str:
-        return name_of(self.estimate)
+        return mechanism_name(self.estimate)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
         clean = np.asarray(data if self.where == "input" else self.estimate(data), float)
@@ -55,7 +55,7 @@ class _PerturbedOnce:
 
     @property
     def name(self) -> str:
-        return name_of(self.estimate)
+        return mechanism_name(self.estimate)
 
     def __call__(self, data: Any, key: Any) -> Any:
         import jax
@@ -80,7 +80,7 @@ class FilterPyEstimates:
 
     @property
     def name(self) -> str:
-        return name_of(self.make)
+        return mechanism_name(self.make)
 
     def __call__(self, data: Any) -> np.ndarray:
         tracker, states = self.make(), []
@@ -109,7 +109,7 @@ class DynamaxEstimates:
 
     @property
     def name(self) -> str:
-        return name_of(self.make)
+        return mechanism_name(self.make)
 
     def __call__(self, data: Any) -> Any:
         return self.filter(self.make(), data).filtered_means
@@ -135,7 +135,7 @@ class OpenDPMeasurement:
 
     @property
     def name(self) -> str:
-        return name_of(self.make)
+        return mechanism_name(self.make)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
         measurement = _built(self.make)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpverify.estimation.intervals import SLACK, Interval, enclose
 from dpverify.estimation.system import System
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 
 class CostBounds(NamedTuple):
@@ -59,7 +59,7 @@ def round_size(count: int) -> int:
 def _jet(function: Any, box: Interval, order: int) -> Jet:
     size = round_size(len(box.lo))
     padded = [np.concatenate([end, np.repeat(end[-1:], size - len(end), 0)]) for end in box]
-    with wide():
+    with enable_x64():
         enclosed = _derivatives(function, order)(*padded)
     values = [Interval(*(np.asarray(end)[: len(box.lo)] for end in v)) for v in enclosed]
     broken = np.zeros(len(box.lo), bool)  # where an order has no bound: a jump, a kink; later ones say nothing there

@@ -24,7 +24,7 @@ from dpverify.estimation.gibbs import ATTEMPTS, Ball, Taylor, taylor
 from dpverify.estimation.horizon import estimates, proximal, stage_cost, window_weights
 from dpverify.estimation.intervals import NoBound
 from dpverify.estimation.system import System
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 FEW = 4.0  # draws a run at most, for the Taylor envelope to be taken without looking further
 PILOT = 512
@@ -119,7 +119,7 @@ def _trial(problem: Problem) -> Callable[..., Any]:
 
 def plan(problem: Problem, data: Any, ball: Ball, kappa: float, tau: float) -> Plan:
     """Everything that depends on the data alone; `ball` holds the centres and radii of all steps."""
-    with wide():
+    with enable_x64():
         y = np.stack([data[k : k + problem.window + 1] for k in range(len(data) - problem.window)])
         trajectory = np.asarray(jitted_estimates(problem, "ball")(y, tau, ball.centre, ball.radius))
         local = [np.asarray(v) for v in _local(problem)(trajectory, y)]

@@ -20,7 +20,7 @@ from dpverify.estimation.blocks import NUMBERS, device_block, finite_estimate, o
 from dpverify.estimation.small import posterior
 from dpverify.estimation.system import System
 from dpverify.mechanisms.protocol import jax_key
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -116,7 +116,7 @@ class PrivateEKF:
         return jax.lax.scan(update_and_predict, start, (data[: len(shocks)], shocks))[1]
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
-        with wide():
+        with enable_x64():
             y = recorded(self.system, data, self.window + 1)
             finite_estimate(self.plain, y)
             return _ekf_runs(self.plain, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
@@ -210,7 +210,7 @@ class PrivateKalman:
         return _gain(self.filter, steps)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
-        with wide():
+        with enable_x64():
             y = recorded(self.system, data, self.window + 1)
             centre = finite_estimate(self.filter, y)
             G = jnp.asarray(self.gain(len(y))) if self.where == "input" else None
@@ -218,7 +218,7 @@ class PrivateKalman:
 
     def truth(self, first: Any, second: Any) -> GaussianTruth:
         """The closed form beside which a report on this pair can be laid."""
-        with wide():
+        with enable_x64():
             sides = [recorded(self.system, data, self.window + 1) for data in (first, second)]
             means = [np.asarray(finite_estimate(self.filter, y)) for y in sides]
         if np.shape(sides[0]) != np.shape(sides[1]):
@@ -237,7 +237,7 @@ class PrivateKalman:
 
 @functools.lru_cache(maxsize=64)
 def _gain(plain: PrivateEKF, steps: int) -> np.ndarray:
-    with wide():
+    with enable_x64():
         zero = jnp.zeros((steps, plain.system.measurements))
         jacobian = np.asarray(jax.jacfwd(plain.estimate)(zero))
     return jacobian.reshape(-1, zero.size)

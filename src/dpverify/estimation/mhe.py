@@ -24,7 +24,7 @@ from dpverify.estimation.horizon import SPANS, estimates, stage_cost, windows
 from dpverify.estimation.near import estimates_near
 from dpverify.estimation.system import System
 from dpverify.mechanisms.protocol import jax_key
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 LAWS = ("gibbs", "blend")
 EDGE = (
@@ -96,7 +96,7 @@ class W2MHE:
 
     def sets(self, steps: int) -> Ball:
         """K_0..K_{steps-1}: centres and radii (half the diameters)."""
-        with wide():
+        with enable_x64():
             centres = [jnp.asarray(self.system.start)]
             for _ in range(steps - 1):
                 centres.append(self.system.f(centres[-1]))
@@ -136,7 +136,7 @@ class W2MHE:
     def faithfulness(self, data: Any) -> Faithfulness:
         """What is certain of the sampler for this data set."""
         known = self._plan(data)
-        with wide():
+        with enable_x64():
             return known.faithfulness._replace(modes=count_modes(self.problem, known, self.tau))
 
     def remarks(self, data: Any) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class W2MHE:
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
         known = self._plan(data)
-        with wide():
+        with enable_x64():
             key, released = jax_key(rng), list(self.system.released)
             if self.s == 1:
                 return jnp.broadcast_to(jnp.asarray(known.trajectory)[:, released], (runs, len(known.y), len(released)))
@@ -176,7 +176,7 @@ def _planned(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> Plan:
     ball = mechanism.sets(len(y) - mechanism.window)
     if mechanism.law == "gibbs" and 0 < mechanism.s < 1:
         return plan(mechanism.problem, y, ball, mechanism.kappa, mechanism.tau)
-    with wide():
+    with enable_x64():
         rows = np.stack([y[k : k + mechanism.window + 1] for k in range(len(ball.radius))])
         trajectory = np.asarray(jitted_estimates(mechanism.problem, mechanism._shape)(rows, mechanism.tau, *ball))
     if not np.isfinite(trajectory).all():

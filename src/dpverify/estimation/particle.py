@@ -22,7 +22,7 @@ from dpverify.estimation.horizon import SPANS
 from dpverify.estimation.small import log_volume
 from dpverify.estimation.system import System
 from dpverify.mechanisms.protocol import jax_key
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 TOGETHER = 1 << 14  # particles that are evaluated at once: what a processor's cache holds
 
@@ -90,12 +90,12 @@ class KLMHE:
 
     def effective(self, data: Any, rng: np.random.Generator) -> np.ndarray:
         """How many equally weighted particles one run's are worth, at each step; below about 20, take more of them."""
-        with wide():
+        with enable_x64():
             y = recorded(self.system, data, self.window + 1)
             return np.asarray(_effective(replace(self, s=1.0, name=""), self.s, y, jax_key(rng)))
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
-        with wide():
+        with enable_x64():
             y = recorded(self.system, data, self.window + 1)
             plain = replace(self, s=1.0, name="")  # one compilation for all s
             if not bool(_is_finite(plain, y)):

@@ -14,7 +14,7 @@ from dpverify.estimation.blocks import device_block, finite_estimate, recorded, 
 from dpverify.estimation.kalman import Matrix, covariance
 from dpverify.estimation.system import System
 from dpverify.mechanisms.protocol import jax_key
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 
 class Estimator(Protocol):
@@ -100,7 +100,7 @@ class InputPerturbed:
         return covariance(noise, 0.0, number, "covariance")
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
-        with wide():
+        with enable_x64():
             y = recorded(self.system, data, getattr(self.estimator, "window", 0) + 1)
             finite_estimate(self.estimator, y)
             return _perturbed_runs(self.estimator, _root(self.of_one_step), y, jax_key(rng), runs)

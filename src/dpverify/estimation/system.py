@@ -22,7 +22,7 @@ from scipy.optimize import bisect
 from dpverify.errors import InputError, Warning
 from dpverify.estimation.laws import Law, Normal, TruncatedMixture, Uniform
 from dpverify.mechanisms.protocol import jax_key
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 RADIUS = 10 * math.sqrt(2)  # of the circle that the paper's sensors stand on
 QUIET = Normal(0.0)
@@ -117,7 +117,7 @@ class System:
 
     def _check(self) -> None:
         states = len(self.start)
-        with wide():
+        with enable_x64():
             x = jnp.asarray(self.start, float)
             for name, map_ in (("f", self.f), ("h", self.h)):
                 try:
@@ -162,7 +162,7 @@ class System:
 
     @functools.cached_property
     def measurements(self) -> int:
-        with wide():
+        with enable_x64():
             return int(jax.eval_shape(self.h, jnp.asarray(self.start, float)).shape[0])
 
 
@@ -199,7 +199,7 @@ def simulate(
     system: System, rng: np.random.Generator, steps: int = STEPS, start: Sequence[float] | None = None
 ) -> Recording:
     """One run of the system itself over k = 0..steps, from `start` (None: drawn from the initial law)."""
-    with wide():
+    with enable_x64():
         x_0 = jnp.asarray(system.start if start is None else start, float)
         states, noise = _simulated(system, jax_key(rng), steps, x_0, start is None)
         data = jax.vmap(system.h)(states) + noise  # by itself: rounded as it is for another h of the same states
@@ -275,7 +275,7 @@ def adjacent_recordings(
     recording = simulate(replace(system, h=sensors, C=None), rng, steps, system.start)
 
     def measured(turn: float) -> np.ndarray:
-        with wide():
+        with enable_x64():
             return np.asarray(jax.vmap(sensors.moved(move, turn))(jnp.asarray(recording.states))) + recording.noise
 
     def apart(turn: float) -> float:

@@ -17,7 +17,7 @@ from dpverify.estimation.bounds import Jet, measured
 from dpverify.estimation.gibbs import Ball
 from dpverify.estimation.intervals import Interval, NoBound
 from dpverify.estimation.mhe import W2MHE
-from dpverify.util.arrays import wide
+from dpverify.util.arrays import enable_x64
 
 
 def w2mhe_lipschitz(c_f: float, window: int, c_h: float = 100.0) -> float:
@@ -51,7 +51,7 @@ def gibbs_epsilon(mechanism: W2MHE, first: Any, second: Any) -> float:
     The sum over steps of the oscillation of J_k^1 - J_k^2 over K_k, divided by kappa; infinite where f or h may jump or
     bend sharply in it.
     """
-    with wide():
+    with enable_x64():
         least = mechanism.window + 1
         y1, y2 = (recorded(mechanism.system, y, least) for y in (first, second))
     if y1.shape != y2.shape:

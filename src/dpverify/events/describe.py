@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpverify.events.partition import FIRST, HASHED, NONFINITE, OUTSIDE, Partition
+from dpverify.events.partition import FIRST_CELL, HASHED_SIZE, NONFINITE, OUTSIDE, Partition
 from dpverify.events.scores import (
     Additive,
     CellScore,
@@ -21,9 +21,9 @@ from dpverify.events.scores import (
 )
 from dpverify.selection.proposals import Event
 
-PIECES = 4  # longer lists are cut
-SAME = "both data sets are the same: nothing could tell them apart"
-CHANGED = (
+MAX_LISTED_PIECES = 4  # longer lists are cut
+SAME_DATA = "both data sets are the same: nothing could tell them apart"
+CHANGED_DATA = (
     "the mechanism changes its data: a run finds what the one before has left of it, and nothing said here can be "
     "trusted; let it work on a copy"
 )
@@ -31,51 +31,56 @@ TWO_ANSWERS = (
     "asked twice for one block, the mechanism gave two answers, so nothing said here can be trusted: draw from the "
     "generator that is handed in and remember nothing, or say mechanism.seeded = False where noise can't be seeded"
 )
-REPEATS = (
+REPEATED_BLOCKS = (
     "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted; draw "
     "from the one that is handed in"
 )
-DOUBTS = (SAME, CHANGED, TWO_ANSWERS, REPEATS)  # what a verification says beside these answers no question
+VOIDING_DIAGNOSTICS = (
+    SAME_DATA,
+    CHANGED_DATA,
+    TWO_ANSWERS,
+    REPEATED_BLOCKS,
+)  # what a verification says beside these answers no question
 OUTSIDE_TEXT = "an estimate outside the high-likely region"
 
 
-def figure(x: float) -> str:
+def format_number(x: float) -> str:
     """Four significant digits; infinity spelled out."""
     return "infinity" if x == math.inf else f"{x:.4g}"
 
 
-def at_least(x: float) -> str:
+def format_lower(x: float) -> str:
     """A lower bound for print: rounded down, so that what is printed is proved too."""
     return _rounded(x, math.floor)
 
 
-def at_most(x: float) -> str:
+def format_upper(x: float) -> str:
     """An upper bound for print: rounded up."""
     return _rounded(x, math.ceil)
 
 
 def _rounded(x: float, whole: Callable[[float], int]) -> str:
     if x == 0 or math.isinf(x):
-        return figure(x)
+        return format_number(x)
     unit = 10.0 ** (math.floor(math.log10(abs(x))) - 3)
     return f"{whole(x / unit) * unit:.4g}"
 
 
-def percent(x: float) -> str:
+def format_percent(x: float) -> str:
     """Three digits, more where fewer would turn nearly all into all."""
     return next((text for d in (3, 5, 7) if (text := f"{100 * x:.{d}g}%") != "100%" or x == 1), f"{100 * x:.15g}%")
 
 
-def between(name: str, low: float, high: float) -> str:
+def describe_interval(name: str, low: float, high: float) -> str:
     if low == high:
-        return f"{name} = {figure(low)}"
+        return f"{name} = {format_number(low)}"
     if np.nextafter(low, math.inf) == high:  # the bin of an atom
-        return f"{name} = {figure(high)}"
+        return f"{name} = {format_number(high)}"
     if low == -math.inf:
-        return f"{name} <= {figure(high)}"
+        return f"{name} <= {format_number(high)}"
     if high == math.inf:
-        return f"{name} > {figure(low)}"
-    return f"{figure(low)} < {name} <= {figure(high)}"
+        return f"{name} > {format_number(low)}"
+    return f"{format_number(low)} < {name} <= {format_number(high)}"
 
 
 def coordinate_names(steps: int, dimension: int) -> list[str]:
@@ -102,9 +107,9 @@ def _cells(partition: Partition | Levels, codes: np.ndarray, examples: np.ndarra
         return f"{number} of the {partition.number} level sets of {_score(partition.score, examples)}"
     if codes.size == 1:
         return _cell(partition, int(codes[0]), examples)
-    if partition.region.centre.size == 1 and partition.size != HASHED:
+    if partition.region.centre.size == 1 and partition.size != HASHED_SIZE:
         return _on_a_line(partition, codes, examples)
-    return f"a union of {codes.size} of the partition's {cell_number(partition.number)} cells"
+    return f"a union of {codes.size} of the partition's {format_cell_count(partition.number)} cells"
 
 
 def _levels(event: Event, levels: Levels, examples: np.ndarray) -> str:
@@ -120,15 +125,15 @@ def _levels(event: Event, levels: Levels, examples: np.ndarray) -> str:
     if isinstance(score, Linear) and score.weights.size == 1 and score.weights[0]:
         cut = float(threshold / score.weights[0])
         high = above == (score.weights[0] > 0)
-        return between("output", cut, math.inf) if high else between("output", -math.inf, cut)
+        return describe_interval("output", cut, math.inf) if high else describe_interval("output", -math.inf, cut)
     if isinstance(score, Additive) and score.features.whiten is None and score.coordinates.size == 1:
         inside = np.isin(np.searchsorted(levels.edges, score.steps[0]), event.codes)
         ends = np.concatenate([[-math.inf], score.edges[0], [math.inf]])
         pieces = [(float(ends[i]), float(ends[i + 1])) for i in np.flatnonzero(inside) if ends[i] < ends[i + 1]]
         return _joined(pieces, names[int(score.coordinates[0])])
     if isinstance(score, UserScore):
-        return f"the given score {'>' if above else '<='} {figure(float(threshold))}"
-    return f"{_score(score, examples)} {'>' if above else '<='} {figure(float(threshold))}"
+        return f"the given score {'>' if above else '<='} {format_number(float(threshold))}"
+    return f"{_score(score, examples)} {'>' if above else '<='} {format_number(float(threshold))}"
 
 
 def _score(score: Score, examples: np.ndarray) -> str:
@@ -159,7 +164,7 @@ def _mostly(score: Score, names: list[str]) -> str:
     return f"{weight.size} coordinates (most on {', '.join(names[int(j)] for j in heavy[:2])})"
 
 
-def cell_number(number: int) -> str:
+def format_cell_count(number: int) -> str:
     return (
         f"{number:,}".replace(",", " ")
         if number < 10**9
@@ -170,17 +175,19 @@ def cell_number(number: int) -> str:
 
 
 def _cell(partition: Partition, code: int, examples: np.ndarray) -> str:
-    if partition.size != HASHED and code < FIRST:
+    if partition.size != HASHED_SIZE and code < FIRST_CELL:
         return {OUTSIDE: OUTSIDE_TEXT, NONFINITE: "an estimate with NaN or infinity"}[code]
     box = partition.box(code, examples)
     if box is None:
         return "one cell of the partition, not among the pilot runs"
     names = coordinate_names(*partition.region.centre.shape)
-    limits = [between(n, lo, hi) for n, lo, hi in zip(names, *box, strict=True) if lo > -math.inf or hi < math.inf]
+    limits = [
+        describe_interval(n, lo, hi) for n, lo, hi in zip(names, *box, strict=True) if lo > -math.inf or hi < math.inf
+    ]
     if not limits:
         return "an estimate inside the high-likely region"
-    if len(limits) > 2 * PIECES:
-        limits = limits[: 2 * PIECES] + [f"and {len(limits) - 2 * PIECES} more"]
+    if len(limits) > 2 * MAX_LISTED_PIECES:
+        limits = limits[: 2 * MAX_LISTED_PIECES] + [f"and {len(limits) - 2 * MAX_LISTED_PIECES} more"]
     return ", ".join(limits) + ("" if partition.region.centre.size == 1 else " (inside the high-likely region)")
 
 
@@ -201,8 +208,8 @@ def _on_a_line(partition: Partition, codes: np.ndarray, examples: np.ndarray) ->
             else:
                 intervals.append((max(low, bottom), min(high, top)))
     if points:
-        values = ", ".join(figure(p) for p in sorted(points)[: 2 * PIECES])
-        more = f" and {len(points) - 2 * PIECES} more values" if len(points) > 2 * PIECES else ""
+        values = ", ".join(format_number(p) for p in sorted(points)[: 2 * MAX_LISTED_PIECES])
+        more = f" and {len(points) - 2 * MAX_LISTED_PIECES} more values" if len(points) > 2 * MAX_LISTED_PIECES else ""
         others.insert(0, f"output = {values}{more}")
     return _joined(intervals, "output", others)
 
@@ -214,7 +221,7 @@ def _joined(intervals: list[tuple[float, float]], name: str, others: list[str] |
             joined[-1][1] = max(joined[-1][1], high)
         else:
             joined.append([low, high])
-    pieces = [between(name, *interval) for interval in joined] + (others or [])
-    if len(pieces) > PIECES:
-        pieces = pieces[:PIECES] + [f"{len(pieces) - PIECES} more pieces"]
+    pieces = [describe_interval(name, *interval) for interval in joined] + (others or [])
+    if len(pieces) > MAX_LISTED_PIECES:
+        pieces = pieces[:MAX_LISTED_PIECES] + [f"{len(pieces) - MAX_LISTED_PIECES} more pieces"]
     return " or ".join(pieces)

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.events.region import Region
-from dpverify.util.arrays import columns, digitize, namespace, repeat
+from dpverify.util.arrays import array_namespace, contiguous_transpose, digitize, fori_loop
 
-OUTSIDE, NONFINITE, FIRST = 0, 1, 2
-HASHED = 1 << 63
+OUTSIDE, NONFINITE, FIRST_CELL = 0, 1, 2
+HASHED_SIZE = 1 << 63
 
 
 class Atoms(NamedTuple):
@@ -31,7 +31,7 @@ class Atoms(NamedTuple):
 
     def digits(self, flat: Any) -> list[Any]:
         """For each row 0 where the value is no atom, else its place from 1 up."""
-        xp = namespace(flat)
+        xp = array_namespace(flat)
         digits = []
         for j in range(self.values.shape[0]):
             x, values = flat[:, self.coordinates[j]], self.values[j]
@@ -56,7 +56,7 @@ class Bins(NamedTuple):
     weights: np.ndarray
 
     def digits(self, flat: Any) -> Any:
-        xp = namespace(flat)
+        xp = array_namespace(flat)
         return xp.clip((flat - self.low) * self.scale, 0, self.top).astype(np.int64)
 
     def index(self, flat: Any) -> Any:
@@ -80,13 +80,13 @@ class Edges(NamedTuple):
     weights: np.ndarray
 
     def digits(self, flat: Any) -> Any:
-        return namespace(flat).stack(self._digits(flat), axis=1)
+        return array_namespace(flat).stack(self._digits(flat), axis=1)
 
     def index(self, flat: Any) -> Any:
         return sum(digits * self.weights[j] for j, digits in enumerate(self._digits(flat)))
 
     def _digits(self, flat: Any) -> list[Any]:
-        return [digitize(edges, x) for edges, x in zip(self.edges, columns(flat), strict=True)]
+        return [digitize(edges, x) for edges, x in zip(self.edges, contiguous_transpose(flat), strict=True)]
 
     def box(self, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ends = np.pad(self.edges, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
@@ -109,14 +109,16 @@ class Tree(NamedTuple):
     def index(self, flat: Any) -> Any:
         if flat.shape[1] == 1:
             return digitize(self.edges, flat[:, 0])
-        xp = namespace(flat)
+        xp = array_namespace(flat)
         rows = xp.arange(flat.shape[0])
 
         def descend(node: Any) -> Any:
             right = flat[rows, self.feature[node]] > self.threshold[node]
             return xp.where(right, self.right[node], self.left[node])
 
-        return self.leaf[repeat(xp, xp.minimum(self.depth, len(self.leaf)), descend, xp.zeros(flat.shape[0], np.int64))]
+        return self.leaf[
+            fori_loop(xp, xp.minimum(self.depth, len(self.leaf)), descend, xp.zeros(flat.shape[0], np.int64))
+        ]
 
     def box(self, leaf: int, coordinates: int) -> tuple[np.ndarray, np.ndarray]:
         low, high = np.full(coordinates, -np.inf), np.full(coordinates, np.inf)
@@ -149,7 +151,7 @@ class Partition(NamedTuple):
     def size(self) -> int:
         """One more than the largest code; HASHED where codes are mixed."""
         product = math.prod(int(r) for r in self.radix)
-        return FIRST + product if product < HASHED - FIRST else HASHED
+        return FIRST_CELL + product if product < HASHED_SIZE - FIRST_CELL else HASHED_SIZE
 
     @property
     def number(self) -> int:
@@ -167,14 +169,14 @@ class Partition(NamedTuple):
             return self._codes(x)
 
     def _codes(self, x: Any) -> Any:
-        xp = namespace(x)
+        xp = array_namespace(x)
         flat = x.reshape(x.shape[0], -1)
         clean = flat
         if xp is not np or self.nonfinite:
             finite = xp.isfinite(flat).all(-1)
             clean = xp.where(finite[:, None], flat, 0.0)
         inside = self.region.contains(clean.reshape(-1, *self.region.centre.shape))
-        codes = FIRST + self.cells.index(clean)
+        codes = FIRST_CELL + self.cells.index(clean)
         if self.atoms is not None:
             codes = codes + self.atoms.index(clean)
         codes = xp.where(inside, codes, OUTSIDE)
@@ -185,10 +187,10 @@ class Partition(NamedTuple):
 
         A mixed code can't be taken apart: then an example that has this code stands for its cell.
         """
-        if code < FIRST and self.size != HASHED:
+        if code < FIRST_CELL and self.size != HASHED_SIZE:
             return None
         coordinates = self.region.centre.size
-        if self.size == HASHED:
+        if self.size == HASHED_SIZE:
             found = examples[self.codes(examples) == code]
             if not len(found):
                 return None
@@ -196,7 +198,7 @@ class Partition(NamedTuple):
             atom_digits = [int(d[0]) for d in self.atoms.digits(flat)] if self.atoms is not None else []
             cell = int(self.cells.index(flat)[0]) if isinstance(self.cells, Tree) else self.cells.digits(flat)[0]
         else:
-            digits = np.unravel_index(code - FIRST, [int(r) for r in self.radix[::-1]])[::-1]
+            digits = np.unravel_index(code - FIRST_CELL, [int(r) for r in self.radix[::-1]])[::-1]
             number = 1 if isinstance(self.cells, Tree) else coordinates
             cell = int(digits[0]) if isinstance(self.cells, Tree) else np.array(digits[:number])
             atom_digits = [int(d) for d in digits[number:]]
@@ -208,16 +210,16 @@ class Partition(NamedTuple):
         return low, high
 
 
-def mixed_radix(radix: Any) -> np.ndarray:
+def code_weights(radix: Any) -> np.ndarray:
     """Mixed radix while it fits, else fixed odd multipliers: a multilinear hash modulo 2^64."""
     sizes = [int(r) for r in radix]
-    if math.prod(sizes) < HASHED - FIRST:
+    if math.prod(sizes) < HASHED_SIZE - FIRST_CELL:
         return np.array([math.prod(sizes[:j]) for j in range(len(sizes))], np.int64)
     mix = np.random.default_rng(0x64_70_76).integers(1 << 63, size=len(sizes), dtype=np.uint64)
     return (mix * np.uint64(2) + np.uint64(1)).view(np.int64)
 
 
-def padded(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
+def pad_rows(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
     """Sorted rows of different lengths as one table, filled up with infinity."""
     most = max([least, *map(len, rows)])
     return np.stack([np.pad(row, (0, most - len(row)), constant_values=np.inf) for row in rows])
@@ -225,17 +227,17 @@ def padded(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
 
 def find_atoms(flat: np.ndarray) -> list[np.ndarray]:
     """For each coordinate the values that repeat among the pilot runs."""
-    columns = (np.unique(flat[:, j], return_counts=True) for j in range(flat.shape[1]))
-    return [values[counts > 1] for values, counts in columns]
+    contiguous_transpose = (np.unique(flat[:, j], return_counts=True) for j in range(flat.shape[1]))
+    return [values[counts > 1] for values, counts in contiguous_transpose]
 
 
 def _assemble(region: Region, cells: Any, cell_radix: list[int], atoms: list[np.ndarray], nonfinite: bool) -> Partition:
     where = [j for j, values in enumerate(atoms) if len(values)]
     radix = np.array(cell_radix + [1 + len(atoms[j]) for j in where], np.int64)
-    weights = mixed_radix(radix)
+    weights = code_weights(radix)
     rows = None
     if where:
-        rows = Atoms(np.array(where), padded([atoms[j] for j in where]), weights[len(cell_radix) :])
+        rows = Atoms(np.array(where), pad_rows([atoms[j] for j in where]), weights[len(cell_radix) :])
     if not isinstance(cells, Tree):
         cells = cells._replace(weights=weights[: len(cell_radix)])
     return Partition(region, cells, rows, radix, np.array(int(nonfinite)))
@@ -294,7 +296,7 @@ def equal_mass(region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = 
     )
 
 
-def with_cells(region: Region, cells: Tree | Edges, nonfinite: bool) -> Partition:
+def partition_from_cells(region: Region, cells: Tree | Edges, nonfinite: bool) -> Partition:
     """Given cells and the complement of the region; atoms are the cells' own affair."""
     radix = [int(cells.leaf.max()) + 1] if isinstance(cells, Tree) else [cells.edges.shape[1] + 1] * len(cells.edges)
     return _assemble(region, cells, radix, [], nonfinite)

@@ -10,7 +10,7 @@ from scipy.special import bdtr
 
 from dpverify.errors import InputError
 from dpverify.events.ellipsoid import minimum_volume_ellipsoid
-from dpverify.util.arrays import columns, namespace, rows_times
+from dpverify.util.arrays import array_namespace, contiguous_transpose, multiply_rows
 
 PIECE = 8192  # runs whose passes stay within the caches
 
@@ -66,7 +66,7 @@ class Region(NamedTuple):
 
     def contains(self, x: Any) -> Any:
         """For samples (runs, K, d): which lie in the ellipsoid of every step."""
-        xp = namespace(x)
+        xp = array_namespace(x)
         if xp is np:
             test = self._pinned if self.pins.any() else self._inside
             pieces = [test(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
@@ -79,7 +79,7 @@ class Region(NamedTuple):
     def _inside(self, x: np.ndarray) -> np.ndarray:
         """With the runs last, so that every pass is over memory in one piece."""
         steps, d = self.b.shape
-        u = columns(x.reshape(len(x), -1)).reshape(steps, d, -1)
+        u = contiguous_transpose(x.reshape(len(x), -1)).reshape(steps, d, -1)
         u = (u * self.A if d == 1 else np.matmul(self.A, u)) - self.b[:, :, None]
         u *= u
         return (u.sum(1) <= 1).all(0)
@@ -89,7 +89,7 @@ class Region(NamedTuple):
         inside = np.ones(len(x), bool)
         for k, (A, pins) in enumerate(zip(self.A, self.pins, strict=True)):
             free, fixed = A.any(1), pins.any(1)
-            both = rows_times(x[:, k], np.concatenate([A[free], pins[fixed]]).T)
+            both = multiply_rows(x[:, k], np.concatenate([A[free], pins[fixed]]).T)
             u, at = both[:, : free.sum()] - self.b[k, free], both[:, free.sum() :] - self.values[k, fixed]
             inside &= (np.einsum("ni,ni->n", u, u) <= 1) & (np.abs(at) <= self.slack[k, fixed]).all(1)
         return inside
@@ -97,7 +97,7 @@ class Region(NamedTuple):
 
 def _by_step(x: Any, matrices: Any) -> Any:
     """Each step's matrix applied to that step of every run: (K, runs, d)."""
-    return namespace(x).matmul(x.swapaxes(0, 1), matrices.swapaxes(1, 2))
+    return array_namespace(x).matmul(x.swapaxes(0, 1), matrices.swapaxes(1, 2))
 
 
 def high_likely_set(samples: Any) -> Region:

@@ -14,7 +14,7 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.events.partition import Atoms, Partition
 from dpverify.events.region import Region
-from dpverify.util.arrays import columns, digitize, namespace, rows_times
+from dpverify.util.arrays import array_namespace, contiguous_transpose, digitize, multiply_rows
 
 
 class Features(NamedTuple):
@@ -24,14 +24,14 @@ class Features(NamedTuple):
     whiten: np.ndarray | None  # (J, J), lower triangular; None: the coordinates themselves
 
     def values(self, flat: Any) -> Any:
-        return flat if self.whiten is None else rows_times(flat - self.mean, self.whiten.T)
+        return flat if self.whiten is None else multiply_rows(flat - self.mean, self.whiten.T)
 
 
 class Linear(NamedTuple):
     weights: np.ndarray  # (J,)
 
     def values(self, flat: Any) -> Any:
-        return rows_times(flat, self.weights[:, None])[:, 0]
+        return multiply_rows(flat, self.weights[:, None])[:, 0]
 
 
 class Quadratic(NamedTuple):
@@ -41,7 +41,7 @@ class Quadratic(NamedTuple):
 
     def values(self, flat: Any) -> Any:
         z = self.features.values(flat)
-        return ((rows_times(z, self.matrix) + self.weights) * z).sum(-1)
+        return ((multiply_rows(z, self.matrix) + self.weights) * z).sum(-1)
 
 
 class Additive(NamedTuple):
@@ -57,7 +57,10 @@ class Additive(NamedTuple):
 
     def bins(self, flat: Any) -> list[Any]:
         z = self.features.values(flat)
-        return [digitize(edges, x) for edges, x in zip(self.edges, columns(z[:, self.coordinates]), strict=True)]
+        return [
+            digitize(edges, x)
+            for edges, x in zip(self.edges, contiguous_transpose(z[:, self.coordinates]), strict=True)
+        ]
 
     def values(self, flat: Any) -> Any:
         return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(flat)))
@@ -74,7 +77,7 @@ class Piecewise(NamedTuple):
 
     def place(self, z: Any, j: int) -> tuple[Any, Any, Any, Any]:
         """For one column: the knot on the right, how far towards it, which values are atoms, and which atom."""
-        xp = namespace(z)
+        xp = array_namespace(z)
         knots, atoms = self.knots[j], self.atoms[j]
         right = xp.clip(digitize(knots, z), 1, knots.shape[0] - 1)
         share = xp.clip((z - knots[right - 1]) / (knots[right] - knots[right - 1]), 0.0, 1.0)
@@ -82,9 +85,9 @@ class Piecewise(NamedTuple):
         return right, share, atoms[atom] == z, atom
 
     def values(self, flat: Any) -> Any:
-        xp = namespace(flat)
+        xp = array_namespace(flat)
         total = 0.0
-        for j, z in enumerate(columns(self.features.values(flat))):
+        for j, z in enumerate(contiguous_transpose(self.features.values(flat))):
             right, share, hit, atom = self.place(z, j)
             low, high = self.heights[j][right - 1], self.heights[j][right]
             total = total + xp.where(hit, self.atom_heights[j][atom], low + share * (high - low))
@@ -107,13 +110,13 @@ class Patterned(NamedTuple):
 
     def place(self, flat: Any) -> Any:
         """Which pattern each run shows; P where it is not listed."""
-        xp = namespace(flat)
+        xp = array_namespace(flat)
         codes = self.atoms.index(flat)
         at = xp.clip(xp.searchsorted(self.patterns, codes), 0, self.patterns.shape[0] - 1)
         return xp.where(self.patterns[at] == codes, at, self.patterns.shape[0])
 
     def values(self, flat: Any) -> Any:
-        xp = namespace(flat)
+        xp = array_namespace(flat)
         shown = self.place(flat)
         total = self.offsets[shown]
         for row in range(self.rows.shape[0]):
@@ -134,7 +137,7 @@ class CellScore(NamedTuple):
     other: np.ndarray  # ()
 
     def values(self, flat: Any) -> Any:
-        xp = namespace(flat)
+        xp = array_namespace(flat)
         codes = self.partition.codes(flat)
         at = xp.clip(xp.searchsorted(self.cells, codes), 0, self.cells.shape[0] - 1)
         return xp.where(self.cells[at] == codes, self.numbers[at], self.other)
@@ -152,7 +155,7 @@ class UserScore(NamedTuple):
                 f"the score {self.function} is not part of the report; expected it in memory: verify again"
             )
         values = self.function(flat.reshape(flat.shape[0], *self.shape))
-        if values.shape != flat.shape[:1] or bool(namespace(values).isnan(values).any()):
+        if values.shape != flat.shape[:1] or bool(array_namespace(values).isnan(values).any()):
             found = "NaN" if values.shape == flat.shape[:1] else f"shape {values.shape}"
             raise InputError(f"events: the score gave {found}; expected one number a run, {flat.shape[:1]}")
         return values
@@ -161,7 +164,7 @@ class UserScore(NamedTuple):
 Score = Linear | Quadratic | Additive | Piecewise | Patterned | CellScore | UserScore
 
 
-def parameters(score: Score) -> int:
+def n_parameters(score: Score) -> int:
     """How many numbers were learned: what a score may owe to luck."""
     if isinstance(score, Additive):
         return int((score.steps[:, 1:] != score.steps[:, :-1]).sum())
@@ -170,7 +173,7 @@ def parameters(score: Score) -> int:
     if isinstance(score, Patterned):
         return score.patterns.size + int((score.steps[:, 1:] != score.steps[:, :-1]).sum())
     if isinstance(score, CellScore):
-        deeper = parameters(score.partition.score) if isinstance(score.partition, Levels) else 0
+        deeper = n_parameters(score.partition.score) if isinstance(score.partition, Levels) else 0
         return score.cells.size + deeper
     if isinstance(score, UserScore):
         return 0
@@ -203,7 +206,7 @@ class Levels(NamedTuple):
             return digitize(self.edges, self.score.values(flat))
 
 
-class Inside(NamedTuple):
+class RegionIndicator(NamedTuple):
     """Two cells: outside and inside the region. A run that is not finite is outside."""
 
     region: Region

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.util.arrays import is_jax, namespace, on_accelerator, wide
+from dpverify.util.arrays import array_namespace, enable_x64, is_jax, on_accelerator
 
 
 class Mechanism(Protocol):
@@ -29,7 +29,7 @@ class Mechanism(Protocol):
     def __call__(self, data: Any, runs: int, rng: np.random.Generator, /) -> Any: ...
 
 
-def name_of(mechanism: Any) -> str:
+def mechanism_name(mechanism: Any) -> str:
     named = getattr(mechanism, "name", None) or getattr(mechanism, "__name__", None)
     return str(named) if named else type(mechanism).__name__
 
@@ -38,12 +38,12 @@ def is_seeded(mechanism: Any) -> bool:
     return bool(getattr(mechanism, "seeded", True))
 
 
-OPTIONAL = ("block", "seeded", "log_lipschitz", "remarks", "finish")
+OPTIONAL_ATTRIBUTES = ("block", "seeded", "log_lipschitz", "remarks", "finish")
 
 
-def passed_on(attribute: str, inner: Callable[[], Any]) -> Any:
+def inherited_attribute(attribute: str, inner: Callable[[], Any]) -> Any:
     """What a wrapper is asked for and does not have: the optional attributes are those of what it wraps."""
-    if attribute not in OPTIONAL:  # first: an object that is being unpickled has nothing inside yet
+    if attribute not in OPTIONAL_ATTRIBUTES:  # first: an object that is being unpickled has nothing inside yet
         raise AttributeError(attribute)
     return getattr(inner(), attribute)
 
@@ -54,10 +54,10 @@ class PerRun:
 
     @property
     def name(self) -> str:
-        return name_of(self.function)
+        return mechanism_name(self.function)
 
     def __getattr__(self, attribute: str) -> Any:
-        return passed_on(attribute, lambda: self.function)
+        return inherited_attribute(attribute, lambda: self.function)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
         return np.stack([np.array(self.function(data, rng)) for _ in range(runs)])  # copies: a function may reuse one
@@ -72,7 +72,7 @@ def jax_key(rng: np.random.Generator) -> Any:
     """A JAX key drawn from a NumPy generator, so that a block's generator seeds JAX code too."""
     import jax
 
-    with wide():  # outside 64 bit the upper half of a seed is dropped without a word
+    with enable_x64():  # outside 64 bit the upper half of a seed is dropped without a word
         return jax.random.key(int(rng.integers(1 << 63)))
 
 
@@ -92,13 +92,13 @@ class JaxRun:
 
     @property
     def name(self) -> str:
-        return name_of(self.function)
+        return mechanism_name(self.function)
 
     def __getattr__(self, attribute: str) -> Any:
-        return passed_on(attribute, lambda: self.function)
+        return inherited_attribute(attribute, lambda: self.function)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
-        with wide():
+        with enable_x64():
             return _batched(self.function, runs)(data, jax_key(rng))
 
 
@@ -125,10 +125,10 @@ class Factory:
 
     @property
     def name(self) -> str:
-        return name_of(self.make)
+        return mechanism_name(self.make)
 
     def __getattr__(self, attribute: str) -> Any:
-        return passed_on(attribute, self.mechanism)
+        return inherited_attribute(attribute, self.mechanism)
 
     def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
         return self.mechanism()(data, runs, rng)
@@ -139,7 +139,7 @@ def factory(make: Callable[[], Mechanism]) -> Mechanism:
     return Factory(make)
 
 
-def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinite: str = "error") -> Any:
+def validate_output(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinite: str = "error") -> Any:
     """The door: an answer of the mechanism as a float64 array (runs, K, d), or an InputError in one line.
 
     `shape` is the (K, d) of earlier answers, None for the first. `nonfinite` is "error", or else such runs may pass.
@@ -167,11 +167,11 @@ def admit(answer: Any, runs: int, shape: tuple[int, int] | None = None, nonfinit
             f"found outputs of {steps} x {dimension}, expected {shape[0]} x {shape[1]} as before; "
             "the shape of one output must not change"
         )
-    with wide(answer):
+    with enable_x64(answer):
         samples = answer if answer.dtype == np.float64 else answer.astype(np.float64)
         samples = samples if samples.ndim == 3 else samples.reshape(runs, steps, dimension)
         if nonfinite == "error" and not bool(all_finite(samples)):
-            bad = int((~namespace(samples).isfinite(samples)).any(axis=(1, 2)).sum())
+            bad = int((~array_namespace(samples).isfinite(samples)).any(axis=(1, 2)).sum())
             raise InputError(
                 f"found NaN or infinity in {bad} of {runs} runs; expected finite estimates; "
                 'mend the mechanism, or let them be an event: nonfinite="event" (--set nonfinite=event)'
@@ -191,7 +191,7 @@ def _jitted_all_finite() -> Any:
     return jax.jit(lambda x: jax.numpy.isfinite(x).all())
 
 
-def read_only(data: Any) -> Any:
+def read_only_view(data: Any) -> Any:
     """Arrays reach the mechanism as read-only views, so that one run can't change the next one's data."""
     if isinstance(data, np.ndarray):
         data = data.view()

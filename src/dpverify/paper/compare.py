@@ -12,8 +12,8 @@ from dpverify.errors import FolderError
 from dpverify.events.describe import OUTSIDE_TEXT
 from dpverify.paper.claims import Claim, apart, at, compare, logarithm, summary
 from dpverify.paper.plan import printed
-from dpverify.stats.paper_test import SWEEP
-from dpverify.studies.tables import read_csv, typed
+from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP
+from dpverify.studies.tables import parse_row, read_csv
 from dpverify.util.serialization import from_plain
 
 Row = dict[str, Any]
@@ -27,7 +27,7 @@ LAWS = {"gibbs": "Gibbs law", "blend": "blend law"}
 
 def tables(folder: Path) -> dict[str, list[Row]]:
     """The table of every study, by the study's name."""
-    return {path.parent.name: [typed(row) for row in read_csv(path)] for path in sorted(folder.glob("*/table.csv"))}
+    return {path.parent.name: [parse_row(row) for row in read_csv(path)] for path in sorted(folder.glob("*/table.csv"))}
 
 
 def kept_draws(place: Path) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def finer(found: Mapping[str, Sequence[Row]]) -> list[Row]:
 
 def on_sweep(value: float, digits: int = 5) -> bool:
     """Whether a printed critical epsilon is a point of the sweep linspace(.001, 1.5, 80), to every printed digit."""
-    return any(f"{point:.{digits}f}" == f"{value:.{digits}f}" for point in SWEEP)
+    return any(f"{point:.{digits}f}" == f"{value:.{digits}f}" for point in PAPER_EPSILON_SWEEP)
 
 
 def points(draw: Mapping[str, Any], name: str, part: str = "rows") -> list[dict[str, float]]:

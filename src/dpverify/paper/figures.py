@@ -29,7 +29,7 @@ from dpverify.render.style import (
     label,
     styled,
 )
-from dpverify.stats.paper_test import SWEEP
+from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP
 
 ALPHA, LEAST = 0.05, 1e-6
 SHOWN = 60  # seeds whose p-values are summed for a figure
@@ -128,8 +128,8 @@ def of_counts(counts: Sequence[Sequence[int]], runs: int, title: str, caption: s
         picture = canvas(3.0)
         axes = picture.add_subplot()
         for pair, colour, dash in zip(counts, (FIRST, SECOND, BOUNDED), ("-", "--", ":"), strict=False):
-            values = thinned(np.array([pair]), runs, SWEEP, 400)
-            _band(axes, SWEEP, values, colour, f"({pair[0]}, {pair[1]})", dash)
+            values = thinned(np.array([pair]), runs, PAPER_EPSILON_SWEEP, 400)
+            _band(axes, PAPER_EPSILON_SWEEP, values, colour, f"({pair[0]}, {pair[1]})", dash)
         _p_axes(axes, 1.5, late=True)
         axes.set_ylim(1e-3, 1.5)
         axes.set_yticks([1, 0.1, 0.01, 0.001], ["1", "0.1", "0.01", "0.001"])

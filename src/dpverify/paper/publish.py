@@ -12,7 +12,7 @@ import numpy as np
 
 from dpverify.estimation import theory
 from dpverify.estimation.system import STEPS
-from dpverify.events.describe import figure
+from dpverify.events.describe import format_number
 from dpverify.paper import figures, setting
 from dpverify.paper.claims import LEAST, Claim
 from dpverify.paper.compare import cells, finer, judged, kept_draws, select, tables
@@ -119,7 +119,7 @@ def lead(claims: Sequence[Claim]) -> str:
 
 def how(tuned: Mapping[str, Any], facts: Mapping[str, Any], amount: Mapping[str, Any]) -> list[str]:
     same = ", ".join(
-        f"{name} {figure(float(pair['printed']))} (ours {pair['ours']:.6g})"
+        f"{name} {format_number(float(pair['printed']))} (ours {pair['ours']:.6g})"
         for name, pair in facts["constants"].items()
     )
     return [

@@ -27,11 +27,11 @@ from dpverify.errors import InputError, Stopped
 from dpverify.paper.compare import kept
 from dpverify.paper.plan import HERE, Task, planned, studies, to_toml
 from dpverify.report.assemble import versions
-from dpverify.sampling.checkpoints import open_store, replace_file
-from dpverify.sampling.executors import open_workers
+from dpverify.sampling.checkpoints import open_checkpoint, replace_file
+from dpverify.sampling.executors import open_pool
 from dpverify.studies.study import Study, run_study
 from dpverify.studies.tables import write_text
-from dpverify.util.progress import duration
+from dpverify.util.progress import format_duration
 from dpverify.util.serialization import to_plain
 
 WORKERS = 2
@@ -49,11 +49,11 @@ def reproduce(
     publish = _publisher()
     place, plan = Path(out), planned()
     amount = amount or dict(plan["quick" if quick else "full"])
-    with open_store(place) as store:
+    with open_checkpoint(place) as store:
         store.claim({"amount": json.dumps(amount, sort_keys=True), **_sources()}, versions())
         for part in ("studies", "draws"):
             (place / part).mkdir(exist_ok=True)
-        with open_workers(workers) as pool:
+        with open_pool(workers) as pool:
             show = Show(progress)
             try:
                 assert pool.executor is not None
@@ -184,5 +184,5 @@ class Show:
             done, left = wait(left, return_when=FIRST_COMPLETED)
             for one in done:
                 spent, number = one.result(), number + 1
-                gone = duration(time.monotonic() - self._start)
+                gone = format_duration(time.monotonic() - self._start)
                 self.line(f"{number} of {len(jobs)} parts: {jobs[one]} ({spent:.0f} s of one core; {gone} so far)")

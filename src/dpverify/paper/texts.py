@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpverify.events.describe import at_least, at_most
+from dpverify.events.describe import format_lower, format_upper
 from dpverify.paper.claims import CONFIRMED, CONTRADICTED, Claim, Comparison
 from dpverify.paper.plan import printed
 from dpverify.paper.remarks import used_up
@@ -61,8 +61,10 @@ def numbers_table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 f"{row['mechanism']}{law}, {row['parameter']}{star}",
                 _printed(row, "epsilon_c"),
                 _range(row["our_epsilon_c"]),
-                "–" if row["proved"] is None else at_least(row["proved"]),
-                "–" if row["bounded"] is None else ("∞" if math.isinf(row["bounded"]) else at_most(row["bounded"])),
+                "–" if row["proved"] is None else format_lower(row["proved"]),
+                "–"
+                if row["bounded"] is None
+                else ("∞" if math.isinf(row["bounded"]) else format_upper(row["bounded"])),
                 _printed(row, "error"),
                 _range(row["our_error"]) + dagger,
                 _printed(row, "lambda"),

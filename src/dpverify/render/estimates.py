@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.events.describe import cell_number, coordinate_names, figure
+from dpverify.events.describe import coordinate_names, format_cell_count, format_number
 from dpverify.events.scores import Levels
 from dpverify.render.planes import planes
 from dpverify.render.scene import KEYS, OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight, make_scene
 from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
 from dpverify.report.report import Report
-from dpverify.util.arrays import is_plain
+from dpverify.util.arrays import is_pytree
 
 PATHS = 60  # runs a side that are drawn as lines
 VALUES = 24  # of a coordinate that is drawn in bars
@@ -86,7 +86,7 @@ def _line(
 
 
 def middle(values: np.ndarray) -> str:
-    return figure(float(np.median(values))) if len(values) else "nothing finite"
+    return format_number(float(np.median(values))) if len(values) else "nothing finite"
 
 
 def output_line(s: Scene) -> Drawing:
@@ -98,7 +98,7 @@ def output_line(s: Scene) -> Drawing:
     both = np.concatenate([first, second])
     spread = np.ptp(both)
     mesh = np.linspace(both.min() - 0.1 * spread, both.max() + 0.1 * spread, 20_001)
-    codes = s.partition.codes(mesh.reshape(-1, 1, 1)) if is_plain(s.partition) else np.zeros(mesh.size)
+    codes = s.partition.codes(mesh.reshape(-1, 1, 1)) if is_pytree(s.partition) else np.zeros(mesh.size)
     edges = (mesh[1:] + mesh[:-1])[codes[1:] != codes[:-1]] / 2
     inside = (lambda x: s.witness.contains(x)) if s.known else None
     picture, below = _line((first, second), edges, inside, region)
@@ -111,7 +111,7 @@ def output_line(s: Scene) -> Drawing:
         f"Histograms of {s.runs}: the first around {middle(first)}, the second around "
         f"{middle(second)}. The witness is {s.witness.text}.",
         (*keys, Key("muted", "bar", "high-likely region")),
-        f"{s.runs}; ticks part the partition's {cell_number(s.cells)} cells.",
+        f"{s.runs}; ticks part the partition's {format_cell_count(s.cells)} cells.",
     )
 
 
@@ -160,7 +160,7 @@ def bars(s: Scene) -> Drawing:
             axes.bar(at, whole, 0.36, color=colour, alpha=0.28, lw=0)
             axes.bar(at, part, 0.36, color=colour, lw=0)
         shown = np.arange(values.size)[:: -(-values.size // 9)]
-        axes.set_xticks(shown, [figure(float(values[i])) for i in shown])
+        axes.set_xticks(shown, [format_number(float(values[i])) for i in shown])
         axes.tick_params(axis="x", length=0)
         if len(chosen) == 1:
             label(axes, f"{names[j]} {OWN}", "runs (%)")
@@ -180,7 +180,7 @@ def bars(s: Scene) -> Drawing:
         f"Bars for {s.runs}, by value, in {len(chosen)} of {weights.size} coordinates. The witness is "
         f"{s.witness.text}.",
         s.keys,
-        f"{s.runs}{left_out}. The partition has {cell_number(s.cells)} cells.",
+        f"{s.runs}{left_out}. The partition has {format_cell_count(s.cells)} cells.",
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dpverify.errors import InputError
-from dpverify.events.describe import at_least, at_most, figure
+from dpverify.events.describe import format_lower, format_number, format_upper
 from dpverify.render.numbers import Readings
 from dpverify.render.style import (
     BOUNDED,
@@ -77,26 +77,26 @@ def p_values(report: Report, readings: Readings) -> Drawing:
         axes.minorticks_off()
         axes.axhline(report.alpha, color=MUTED, lw=0.8)
         at_end = {"xytext": (-2, -3), "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8.5}
-        axes.annotate(f"α = {figure(report.alpha)}", (readings.epsilon[-1], report.alpha), color=MUTED, **at_end)
+        axes.annotate(f"α = {format_number(report.alpha)}", (readings.epsilon[-1], report.alpha), color=MUTED, **at_end)
         critical = report.epsilon_critical
         if critical < math.inf:
-            _mark(axes, critical, 0, f"critical ε = {figure(critical)}", PROVED)
+            _mark(axes, critical, 0, f"critical ε = {format_number(critical)}", PROVED)
         if report.epsilon is not None:
-            _mark(axes, report.epsilon, 1, f"claimed ε = {figure(report.epsilon)}", INK)
+            _mark(axes, report.epsilon, 1, f"claimed ε = {format_number(report.epsilon)}", INK)
         label(axes, EPSILON, "p-value")
-    low = f"{'' if readings.floor else 'thinned at random, '}drawn no lower than {figure(least)}"
+    low = f"{'' if readings.floor else 'thinned at random, '}drawn no lower than {format_number(least)}"
     orders = ("first above second", "second above first")
     return Drawing(
         picture,
         "How strongly each ε is rejected",
-        f"p-values against epsilon from 0 to {figure(float(readings.epsilon[-1]))}, in both orders. In the tested "
-        f"order, {orders[not first]}, they stay at or below {figure(report.alpha)} up to the critical epsilon "
-        f"{figure(critical)}.",
+        f"p-values against epsilon from 0 to {format_number(float(readings.epsilon[-1]))}, in both orders. In the tested "
+        f"order, {orders[not first]}, they stay at or below {format_number(report.alpha)} up to the critical epsilon "
+        f"{format_number(critical)}.",
         (
             Key("first", "line" if first else "dots", orders[0] + (", the order that is tested" if first else "")),
             Key("second", "dots" if first else "line", orders[1] + ("" if first else ", the order that is tested")),
         ),
-        f"Of the witness, at δ = {figure(report.delta)}. Rejected where the curve lies at or below α; {low}.",
+        f"Of the witness, at δ = {format_number(report.delta)}. Rejected where the curve lies at or below α; {low}.",
     )
 
 
@@ -114,15 +114,15 @@ def delta_profile(report: Report, readings: Readings) -> Drawing:
         axes.set_ylim(0, top)
         axes.set_yticks([t for t in axes.get_yticks() if 0 <= t <= min(top, 1.0)])
         if report.epsilon is not None:
-            _mark(axes, report.epsilon, 1, f"claimed ε = {figure(report.epsilon)}", INK)
+            _mark(axes, report.epsilon, 1, f"claimed ε = {format_number(report.epsilon)}", INK)
             axes.plot(report.epsilon, report.delta, "D", color=INK, ms=5, clip_on=False, zorder=5)
         label(axes, EPSILON, "δ (probability)")
     return Drawing(
         picture,
         "How much probability exceeds each ε",
-        f"delta against epsilon. Proved from below: {at_least(float(lower[0]))} at epsilon 0, falling to 0. Bounded "
-        f"from above over unions of the cells: {at_most(float(upper[0]))} at epsilon 0, "
-        f"{at_most(float(upper[-1]))} at epsilon {figure(float(epsilon[-1]))}.",
+        f"delta against epsilon. Proved from below: {format_lower(float(lower[0]))} at epsilon 0, falling to 0. Bounded "
+        f"from above over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
+        f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
         (
             Key("proved", "area", "δ is above this area: proved, over all events"),
             Key("bounded", "dash", "δ of unions of these cells is below this line; other events: not bounded"),
@@ -170,7 +170,7 @@ def tradeoff(rows: Sequence[Mapping[str, Any]], error_name: str = "error") -> Dr
         picture,
         "Privacy against accuracy",
         f"{error_name} against epsilon for {len(rows)} verifications of {', '.join(lines)}; epsilon proved up to "
-        f"{at_least(float(far))}.",
+        f"{format_lower(float(far))}.",
         (
             Key("ink", "dot", "ε is at least this: proved, over all events; labelled with the parameter"),
             Key("ink", "tick", "at the same height: no union of its cells goes beyond; other events: not bounded"),
@@ -233,7 +233,7 @@ def privacy_map(
             away = away / (np.linalg.norm(away) or 1.0)
             radius = math.sqrt(DISC * value / top) / 2
             axes.annotate(
-                f"{name}\n{at_least(float(value))}",
+                f"{name}\n{format_lower(float(value))}",
                 place,
                 xytext=tuple(away * (radius + 8)),
                 textcoords="offset points",
@@ -251,7 +251,7 @@ def privacy_map(
         picture,
         title,
         f"A map of {len(at)} positions. The most is told at {names[worst]}, epsilon at least "
-        f"{at_least(float(lower[worst]))}; the least at {names[best]}, at least {at_least(float(lower[best]))}.",
+        f"{format_lower(float(lower[worst]))}; the least at {names[best]}, at least {format_lower(float(lower[best]))}.",
         (Key("proved", "dot", "area and number: ε that is proved, over all events, when this one's data change"),),
         "A small disc says that little was proved there, not that little is told.",
     )

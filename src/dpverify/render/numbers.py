@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.report.report import Report
-from dpverify.report.statements import FLOOR, proved_curve, small_p_value, thinned_p_values
+from dpverify.report.statements import P_VALUE_FLOOR, delta_lower_curve, small_p_value, thinned_p_values
 
 STEPS = 150  # of the slider, about
 
@@ -74,9 +74,9 @@ def read(report: Report, upper: float) -> Readings:
             monotone(lambda e, a=a, b=b: small_p_value(a, b, witness.runs, e, delta, alpha), epsilons)
             for a, b in ((c1, c2), (c2, c1))
         )
-        floor = FLOOR * alpha
+        floor = P_VALUE_FLOOR * alpha
     bounds = between_nodes(report.profile["eps"], report.profile["delta_upper"], epsilons)
-    return Readings(epsilons, first, second, proved_curve(witness, epsilons), bounds, floor)
+    return Readings(epsilons, first, second, delta_lower_curve(witness, epsilons), bounds, floor)
 
 
 def between_nodes(nodes: np.ndarray, bounds: np.ndarray, epsilons: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import jinja2
 from markupsafe import Markup
 
 from dpverify.errors import InputError
-from dpverify.events.describe import at_least, at_most, figure
+from dpverify.events.describe import format_lower, format_number, format_upper
 from dpverify.render.estimates import drawings as draw_estimates
 from dpverify.render.figures import delta_profile, p_values, tradeoff
 from dpverify.render.numbers import embedded, read
@@ -141,5 +141,5 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, float):
         if value == math.inf:
             return "none"
-        return {"epsilon_lower": at_least, "epsilon_upper": at_most}.get(name, figure)(value)
+        return {"epsilon_lower": format_lower, "epsilon_upper": format_upper}.get(name, format_number)(value)
     return str(value)

@@ -7,13 +7,13 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.events.describe import cell_number
+from dpverify.events.describe import format_cell_count
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
 from dpverify.render.scene import OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight
 from dpverify.render.style import FIRST, MUTED, RULE, SECOND, WITNESS, Drawing, Key, canvas
-from dpverify.util.arrays import is_plain
+from dpverify.util.arrays import is_pytree
 
 DOTS = 4000  # of all panels together
 MESH = 161
@@ -58,7 +58,7 @@ def planes(s: Scene) -> Drawing:
         if dimension > 3 or (dimension == 3 and steps > 1)
         else ""
     )
-    cells = f" The partition has {cell_number(s.cells)} cells" + (
+    cells = f" The partition has {format_cell_count(s.cells)} cells" + (
         ", drawn as lines."
         if steps * dimension == 2 or isinstance(s.partition, Partition)
         else ": level sets of all coordinates at once."
@@ -81,7 +81,7 @@ def _plane(axes: Axes, s: Scene, step: int, pair: tuple[int, int], number: int) 
         low, high = np.minimum(low, outline.min(0)), np.maximum(high, outline.max(0))
         axes.plot(*outline.T, color=MUTED, lw=1)
     low, high = in_sight(both, low, high)
-    if math.prod(s.shape) == 2 and is_plain(s.partition):
+    if math.prod(s.shape) == 2 and is_pytree(s.partition):
         _mesh(axes, s, low, high)
     else:
         dimension = s.shape[1]

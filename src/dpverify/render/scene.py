@@ -14,7 +14,7 @@ from dpverify.events.scores import Levels
 from dpverify.render.style import Key
 from dpverify.report.report import Report
 from dpverify.report.statements import Witness
-from dpverify.util.arrays import is_plain
+from dpverify.util.arrays import is_pytree
 
 PANELS = 6  # steps, or coordinates, that are drawn one by one
 OWN = "(in its own unit)"
@@ -56,7 +56,7 @@ class Scene(NamedTuple):
 
 def make_scene(report: Report) -> Scene:
     picture, witness, event = report.picture, report.witness, report.witness.event
-    known = is_plain(event.partition)
+    known = is_pytree(event.partition)
     try:
         first, second = (
             np.asarray([] if (runs := picture.get(side)) is None else runs, float).reshape(-1, *witness.shape)

@@ -7,28 +7,28 @@ from typing import Any, NamedTuple
 
 from matplotlib.ticker import MaxNLocator
 
-from dpverify.events.describe import at_least, at_most, cell_number, figure, percent
+from dpverify.events.describe import format_cell_count, format_lower, format_number, format_percent, format_upper
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, p_value_text
-from dpverify.sampling.blocks import default_block
+from dpverify.sampling.blocks import default_block_size
 from dpverify.settings import Settings
-from dpverify.util.progress import spaced
+from dpverify.util.progress import format_count
 from dpverify.util.serialization import to_plain
 
 
 def lead(report: Report, upper: float) -> str:
     """What the verdict rests on, in numbers."""
-    sure, at = f"confidence {percent(1 - report.alpha)}", f"at δ = {figure(report.delta)}"
-    proved = f"On this pair of data sets ε is at least {at_least(report.epsilon_lower)} {at} ({sure})."
+    sure, at = f"confidence {format_percent(1 - report.alpha)}", f"at δ = {format_number(report.delta)}"
+    proved = f"On this pair of data sets ε is at least {format_lower(report.epsilon_lower)} {at} ({sure})."
     if report.epsilon_lower == 0:
         proved = f"These runs prove nothing about ε {at}."
     if report.verdict is Verdict.MEASURED:
         return proved
-    claim = f"Claimed: ε = {figure(report.epsilon or 0.0)}, δ = {figure(report.delta)}."
+    claim = f"Claimed: ε = {format_number(report.epsilon or 0.0)}, δ = {format_number(report.delta)}."
     if report.verdict is Verdict.BOUNDED:
-        cells = cell_number(report.on_partition.cells)
-        return f"{claim} Over unions of {cells} cells ε is at most {at_most(upper)} ({sure}). {proved}"
+        cells = format_cell_count(report.on_partition.cells)
+        return f"{claim} Over unions of {cells} cells ε is at most {format_upper(upper)} ({sure}). {proved}"
     return f"{claim} Its p-value is {p_value_text(report.p_value or 0.0, report.settings, 'at most ')}. {proved}"
 
 
@@ -50,9 +50,9 @@ def line(report: Report, upper: float, top: float) -> dict[str, Any]:
     def share(epsilon: float) -> float:
         return round(100 * min(epsilon / top, 1.0), 3)
 
-    sure, cells = f"confidence {percent(1 - report.alpha)}", cell_number(report.on_partition.cells)
+    sure, cells = f"confidence {format_percent(1 - report.alpha)}", format_cell_count(report.on_partition.cells)
     lower = report.epsilon_lower
-    low = at_least(lower)
+    low = format_lower(lower)
     where = share(lower)
     beside = f"left: {where}%" if where < 75 else f"right: {100 - where}%; color: var(--paper); background: none"
     tracks = [Track("proved", "nothing is proved against", f"too few runs, or nothing to tell; {sure}", None, 0)]
@@ -60,7 +60,7 @@ def line(report: Report, upper: float, top: float) -> dict[str, Any]:
         head = f"proved against: every ε below {low}"
         tracks = [Track("proved", head, f"over all events, for this pair; {sure}", 0, 100 - where, low, beside)]
     if upper < math.inf:
-        high, end = at_most(upper), share(upper)
+        high, end = format_upper(upper), share(upper)
         beyond = f"no union of these {cells} cells goes beyond {high}"
         beside = f"right: {100 - end}%" if end > 25 else f"left: {end}%"
         tracks.append(Track("bounded", beyond, f"unions of cells only; {sure}", end, 0, high, beside))
@@ -74,18 +74,18 @@ def line(report: Report, upper: float, top: float) -> dict[str, Any]:
         rest += " by these cells"
         if whole < math.inf:
             end = share(whole)
-            head = f"certified: no event goes beyond {at_most(whole)}"
+            head = f"certified: no event goes beyond {format_upper(whole)}"
             more = f"all events, if the stated Lipschitz constant holds; {sure}"
             tracks.append(Track("certified", head, more, end if whole < top else None, 0))
             beyond += f"; {head}, {more}"
     tracks.append(Track("unknown", rest, "", 0, 0))
     ticks = [t for t in MaxNLocator(6).tick_values(0, top) if 0 <= t <= top * (1 + 1e-9)]
     said = tracks[0].head
-    claimed = "" if report.epsilon is None else f"Claimed: epsilon {figure(report.epsilon)}. "
+    claimed = "" if report.epsilon is None else f"Claimed: epsilon {format_number(report.epsilon)}. "
     return {
-        "delta": figure(report.delta),
+        "delta": format_number(report.delta),
         "claim": None if report.epsilon is None else share(report.epsilon),
-        "claim_text": None if report.epsilon is None else f"ε = {figure(report.epsilon)}",
+        "claim_text": None if report.epsilon is None else f"ε = {format_number(report.epsilon)}",
         "tracks": tracks,
         "ticks": [(share(float(t)), f"{t:g}") for t in ticks],
         "aria": f"A line for epsilon. {claimed}{said}. {beyond}. {rest}.",
@@ -99,12 +99,12 @@ def shares(report: Report) -> list[dict[str, Any]]:
     scale = 100 / max(min(1.0, 1.15 * most), 1e-12)
     rows = []
     for name, (share, low, high), count in zip(("first", "second"), found, report.witness.counts, strict=True):
-        said = f"{percent(share)} of runs with the {name} data set, limits {percent(low)} and {percent(high)}"
+        said = f"{format_percent(share)} of runs with the {name} data set, limits {format_percent(low)} and {format_percent(high)}"
         rows.append(
             {
                 "name": name,
-                "percent": percent(share),
-                "count": spaced(count),
+                "percent": format_percent(share),
+                "count": format_count(count),
                 "width": round(scale * share, 3),
                 "low": round(scale * low, 3),
                 "span": round(scale * (high - low), 3),
@@ -117,7 +117,7 @@ def shares(report: Report) -> list[dict[str, Any]]:
 def tested(report: Report) -> str:
     names = ("first", "second")
     more, less = (names[i - 1] for i in report.witness.direction)
-    runs, (one, two) = spaced(report.witness.runs), report.witness.ordered
+    runs, (one, two) = format_count(report.witness.runs), report.witness.ordered
     if not one or not two:
         often = "never seen in the test runs" if not one else f"never seen with the {less} data set"
     else:
@@ -128,7 +128,7 @@ def tested(report: Report) -> str:
     frozen = f"The event, and that the {more} data set is to exceed the {less}, were frozen"
     if report.settings.test == "thinned":
         frozen = "The paper's test looks both ways and refutes a true claim in up to 2 alpha. The event was frozen"
-    return f"{shares} {percent(1 - report.alpha)}. {frozen} before the first of these runs was drawn."
+    return f"{shares} {format_percent(1 - report.alpha)}. {frozen} before the first of these runs was drawn."
 
 
 Row = tuple[str, str] | tuple[str, str, str]
@@ -139,28 +139,38 @@ def tables(report: Report) -> list[dict[str, Any]]:
     size = exact_scenario_size if settings.joint else scenario_size
     pilot = size(dimension, settings.beta, settings.gamma, steps if settings.joint else 1)
     sides = "a side" if settings.joint else "first side only"
-    sure = percent(1 - report.alpha)
+    sure = format_percent(1 - report.alpha)
     detectable = report.epsilon_detectable
     runs: list[Row] = [
-        ("test runs", spaced(settings.test_runs), "a side; every number above comes from these"),
-        ("selection runs", spaced(settings.select_runs), "a side; they chose the event"),
-        ("pilot runs", spaced(pilot), f"{sides}; they found where estimates fall"),
+        ("test runs", format_count(settings.test_runs), "a side; every number above comes from these"),
+        ("selection runs", format_count(settings.select_runs), "a side; they chose the event"),
+        ("pilot runs", format_count(pilot), f"{sides}; they found where estimates fall"),
         ("confidence", f"{sure} and {sure}", "of what is proved, and of what is bounded on the partition"),
-        ("both together", percent(max(0.0, 1 - 2 * report.alpha)), f"two budgets, α = {figure(report.alpha)} each"),
+        (
+            "both together",
+            format_percent(max(0.0, 1 - 2 * report.alpha)),
+            f"two budgets, α = {format_number(report.alpha)} each",
+        ),
     ]
     able = "the smallest true ε on this event that these runs refute with probability about 80%"
     seen: list[Row] = [
-        ("detectable ε", figure(detectable), able),
-        ("cells", cell_number(part.cells), "of the partition, which cover all outputs"),
+        ("detectable ε", format_number(detectable), able),
+        ("cells", format_cell_count(part.cells), "of the partition, which cover all outputs"),
         ("mass of the region", f"≥ {100 * math.floor(part.region_mass * 1e4) / 1e4:.4g}%", "of either side"),
     ]
     if report.error is not None:
         for name, (mean, spread) in zip(("first", "second"), report.error, strict=True):
-            seen.append((f"error, {name} data set", f"{figure(mean)} ± {figure(2 * spread)}", "two standard errors"))
+            seen.append(
+                (
+                    f"error, {name} data set",
+                    f"{format_number(mean)} ± {format_number(2 * spread)}",
+                    "two standard errors",
+                )
+            )
     paper = report.paper
-    seen.append(("critical ε", figure(report.epsilon_critical), "the paper's name: the smallest ε not rejected"))
-    seen.append(("the paper's η", f"≤ {at_most(paper.eta)}", "the likeliest cell's probability"))
-    seen.append(("the paper's λ", figure(paper.lambda_), "shown as the paper's, not a certificate"))
+    seen.append(("critical ε", format_number(report.epsilon_critical), "the paper's name: the smallest ε not rejected"))
+    seen.append(("the paper's η", f"≤ {format_upper(paper.eta)}", "the likeliest cell's probability"))
+    seen.append(("the paper's λ", format_number(paper.lambda_), "shown as the paper's, not a certificate"))
     if paper.p_values is not None:
         text = ", ".join(f"{p:.3g}" for p in paper.p_values)
         seen.append(("the paper's p-values", text, "thinned at random, in both orders, at the claim"))
@@ -187,7 +197,7 @@ def again(report: Report) -> str:
     def changed(base: Settings) -> dict[str, Any]:
         plain = to_plain(base)
         names = [name for name in plain if settings[name] != plain[name] and name not in ("kind", "block")]
-        own = settings["block"] not in (None, default_block(report.settings.test_runs))
+        own = settings["block"] not in (None, default_block_size(report.settings.test_runs))
         return {name: settings[name] for name in [*names, *(["block"] if own else [])]}
 
     base, preset = changed(Settings()), changed(Settings.paper())

@@ -11,25 +11,25 @@ import numpy as np
 import scipy
 
 from dpverify.errors import InputError
-from dpverify.events.describe import SAME
-from dpverify.events.partition import FIRST, Partition, find_atoms, grid
+from dpverify.events.describe import SAME_DATA
+from dpverify.events.partition import FIRST_CELL, Partition, find_atoms, grid
 from dpverify.events.region import Region, exact_scenario_size, high_likely_set, scenario_size
 from dpverify.events.scores import Levels
 from dpverify.mechanisms.protocol import Mechanism, is_seeded
 from dpverify.report.statements import OnAllEvents, OnPartition
-from dpverify.sampling.blocks import Source, draw
-from dpverify.sampling.counts import Counts, occupied
+from dpverify.sampling.blocks import SampleSource, draw_block
+from dpverify.sampling.counts import Counts, occupied_codes
 from dpverify.settings import Settings
 from dpverify.stats.paper_test import lower_limit
-from dpverify.util.arrays import is_plain
+from dpverify.util.arrays import is_pytree
 
 REGION_SHARE = 0.1  # of the second budget, for the region's mass; the rest bounds delta on the partition
-DRAWN = 400  # points a side in the picture
-DRAWN_NUMBERS = 20_000  # numbers a side in the picture
+MAX_PICTURE_RUNS = 400  # points a side in the picture
+MAX_PICTURE_NUMBERS = 20_000  # numbers a side in the picture
 SMOOTH_CELLS = 1024  # of the grid behind a certificate for all events
 
 
-def pilot_plan(settings: Settings, source: Source) -> tuple[int, tuple[int, ...]]:
+def plan_pilot(settings: Settings, source: SampleSource) -> tuple[int, tuple[int, ...]]:
     """How many pilot runs a side, and of which sides.
 
     The paper takes each step's ellipsoid on its own, from the first side. Ours is one program over all steps; every
@@ -55,14 +55,14 @@ def bound_partition(
     partition: Partition | Levels, cells: tuple[Counts, Counts], inside: tuple[Counts, Counts], settings: Settings
 ) -> OnPartition:
     """The test counts as distinct pairs, and the region's mass: the least of the two sides is fixed, so no split."""
-    codes = occupied(*cells)
+    codes = occupied_codes(*cells)
     c1, c2, number = distinct_pairs(cells[0].of(codes), cells[1].of(codes), settings.test_runs)
     m, alpha = settings.test_runs, settings.alpha
     mass = min(float(lower_limit(counts.of(np.array([1]))[0], m, REGION_SHARE * alpha)) for counts in inside)
     return OnPartition(c1, c2, number, m, (1 - REGION_SHARE) * alpha, partition.number, mass)
 
 
-UNSEEDED = "this mechanism can't be seeded: the numbers can't be repeated run for run"
+UNSEEDED_TEXT = "this mechanism can't be seeded: the numbers can't be repeated run for run"
 
 
 def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -75,13 +75,13 @@ def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarra
     return packed // (runs + 1), packed % (runs + 1), number
 
 
-def remarks(
+def make_remarks(
     mechanism: Mechanism, data: tuple[Any, Any], pilot: list[np.ndarray], inside: tuple[Counts, Counts]
 ) -> tuple[str, ...]:
     """`inside` tells how many test runs lie inside the region: of one output only, that is the output itself."""
     notes = []
     if isinstance(data[0], np.ndarray) and isinstance(data[1], np.ndarray) and np.array_equal(*data):
-        notes.append(SAME)
+        notes.append(SAME_DATA)
     constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
     same = constant and np.array_equal(pilot[0][0], pilot[1][0])
     if same and all(side.codes.min() == 1 for side in inside):
@@ -91,14 +91,14 @@ def remarks(
             "all pilot runs of a side gave one output, and the two differ: if deterministic, it breaks every epsilon"
         )
     if not is_seeded(mechanism):
-        notes.append(UNSEEDED)
+        notes.append(UNSEEDED_TEXT)
     own = getattr(mechanism, "remarks", None)
     said = () if own is None else (sentence for one in data for sentence in own(one))
     return (*notes, *dict.fromkeys(said))
 
 
-def draw_picture(
-    source: Source,
+def make_picture(
+    source: SampleSource,
     pilot: list[np.ndarray],
     known: dict[tuple[int, int], np.ndarray],
     region: Region,
@@ -109,22 +109,22 @@ def draw_picture(
     The paper's region needs pilot runs of the first side only: then a few of the second are drawn to be seen, where
     the first look has not drawn (`known`) them.
     """
-    number = max(1, min(DRAWN, DRAWN_NUMBERS // pilot[0][0].size))
+    number = max(1, min(MAX_PICTURE_RUNS, MAX_PICTURE_NUMBERS // pilot[0][0].size))
     if len(pilot) == 1:
         blocks = [(1, block) for block in range(-(-number // source.block))]
-        some = [known[key] if key in known else np.array(draw(source, "pilot", *key)) for key in blocks]
+        some = [known[key] if key in known else np.array(draw_block(source, "pilot", *key)) for key in blocks]
         pilot = [*pilot, np.concatenate(some)]
     first, second = (runs[np.isfinite(runs).all(axis=(1, 2))][:number] for runs in pilot)
-    small = region.A.size <= DRAWN_NUMBERS
+    small = region.A.size <= MAX_PICTURE_NUMBERS
     return {
         "first": first,
         "second": second,
         "region": region if small else None,
-        "partition": partition if small and partition is not None and is_plain(partition) else None,
+        "partition": partition if small and partition is not None and is_pytree(partition) else None,
     }
 
 
-class Clock:
+class StageClock:
     """Seconds of each stage."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ def versions() -> dict[str, str]:
     }
 
 
-class Smooth(NamedTuple):
+class SmoothGrid(NamedTuple):
     """A fine grid on which the log-ratio hardly varies, and by how much at most."""
 
     grid: Partition
@@ -157,7 +157,7 @@ class Smooth(NamedTuple):
 
 def smooth_grid(
     stated: Any, mechanism: Mechanism, data: tuple[Any, Any], region: Region, points: np.ndarray
-) -> tuple[Smooth | None, tuple[str, ...]]:
+) -> tuple[SmoothGrid | None, tuple[str, ...]]:
     """The grid for a certificate over all events, where a Lipschitz constant is stated; and why there is none."""
     if stated is None:
         own = getattr(mechanism, "log_lipschitz", None)
@@ -174,13 +174,13 @@ def smooth_grid(
         return None, ("a certificate for all events is of use in one or two dimensions: the constant was not used",)
     resolution = round(SMOOTH_CELLS ** (1 / flat.shape[1]))
     diagonal = float(np.linalg.norm(2 * region.half)) / resolution
-    return Smooth(grid(region, points, resolution), (float(pair[0]) + float(pair[1])) * diagonal), ()
+    return SmoothGrid(grid(region, points, resolution), (float(pair[0]) + float(pair[1])) * diagonal), ()
 
 
-def bound_all_events(smooth: Smooth, cells: tuple[Counts, Counts], settings: Settings) -> OnAllEvents:
+def bound_all_events(smooth: SmoothGrid, cells: tuple[Counts, Counts], settings: Settings) -> OnAllEvents:
     """Counts of the bounded cells; what lies outside the region is the rest."""
-    codes = occupied(*cells)
-    inside = codes[codes >= FIRST]
+    codes = occupied_codes(*cells)
+    inside = codes[codes >= FIRST_CELL]
     c1, c2 = (counts.of(inside) for counts in cells)
     m = settings.test_runs
     return OnAllEvents(

@@ -19,19 +19,26 @@ from typing import Any, TextIO
 import numpy as np
 
 from dpverify.errors import InputError, one_line, printable
-from dpverify.events.describe import DOUBTS, at_least, at_most, cell_number, figure, percent
+from dpverify.events.describe import (
+    VOIDING_DIAGNOSTICS,
+    format_cell_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
 from dpverify.report.statements import (
     OnAllEvents,
     OnPartition,
     Paper,
     Verdict,
     Witness,
-    answers,
+    describe_shares,
+    evaluate_claim,
     p_value_text,
     profile,
-    shares,
 )
-from dpverify.report.validation import check_sound
+from dpverify.report.validation import check_consistent
 from dpverify.selection.proposals import Event
 from dpverify.settings import Settings
 from dpverify.stats.lower_bound import delta_lower_bound
@@ -86,7 +93,7 @@ class Report:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Those of the notes beside which no verdict is an answer: the mechanism or the pair is not fit for a test."""
-        return tuple(remark for remark in self.remarks if remark in DOUBTS)
+        return tuple(remark for remark in self.remarks if remark in VOIDING_DIAGNOSTICS)
 
     @property
     def refuted(self) -> bool:
@@ -120,7 +127,7 @@ class Report:
         epsilons together; for a delta that is chosen after a look there is `profile`.
         """
         return dataclasses.replace(
-            self, **answers(self.witness, self.on_partition, self.paper.eta, self.settings, epsilon, delta)
+            self, **evaluate_claim(self.witness, self.on_partition, self.paper.eta, self.settings, epsilon, delta)
         )
 
     def row(self) -> dict[str, Any]:
@@ -156,43 +163,45 @@ class Report:
 
     def __str__(self) -> str:
         part = self.on_partition
-        sure = f"confidence {percent(1 - self.alpha)}"
-        at = f" at delta {figure(self.delta)}"
+        sure = f"confidence {format_percent(1 - self.alpha)}"
+        at = f" at delta {format_number(self.delta)}"
         upper = part.epsilon_upper(self.delta)
         lines = [f"{self.name}: {self.verdict.name.replace('_', ' ')}", f"  {self.verdict.value}"]
         if self.doubts:  # before anything that they make worthless
             lines = [f"{self.name}: NO ANSWER", *(f"  {doubt}" for doubt in self.doubts)]
             lines += ["  what follows is what the runs would say if that were not so"]
         if self.epsilon is not None:
-            claim = f"epsilon {figure(self.epsilon)}, delta {figure(self.delta)}"
+            claim = f"epsilon {format_number(self.epsilon)}, delta {format_number(self.delta)}"
             found = p_value_text(self.p_value or 0.0, self.settings)
-            level = f"refuted at {figure(self.alpha)} or less"
+            level = f"refuted at {format_number(self.alpha)} or less"
             if self.settings.test == "thinned":
-                level += f"; the smaller of two, so that a true claim is refuted in up to {percent(2 * self.alpha)}"
+                level += (
+                    f"; the smaller of two, so that a true claim is refuted in up to {format_percent(2 * self.alpha)}"
+                )
             lines.append(f"  claimed   {claim}; p-value {found} ({level})")
-        proved = f"epsilon >= {at_least(self.epsilon_lower)}{at}; over all events, for this pair, {sure}"
+        proved = f"epsilon >= {format_lower(self.epsilon_lower)}{at}; over all events, for this pair, {sure}"
         lines.append(f"  proved    {proved if self.epsilon_lower > 0 else f'nothing{at}'}")
-        bounded = f"epsilon <= {at_most(upper)}{at}" if upper < float("inf") else f"no finite epsilon{at}"
-        lines.append(f"  bounded   {bounded}; over unions of {cell_number(part.cells)} cells only, {sure}")
+        bounded = f"epsilon <= {format_upper(upper)}{at}" if upper < float("inf") else f"no finite epsilon{at}"
+        lines.append(f"  bounded   {bounded}; over unions of {format_cell_count(part.cells)} cells only, {sure}")
         if self.on_all_events is not None:
             whole = self.on_all_events.epsilon_upper(self.delta)
-            whole_text = f"epsilon <= {at_most(whole)}{at}" if whole < float("inf") else f"no finite epsilon{at}"
+            whole_text = f"epsilon <= {format_upper(whole)}{at}" if whole < float("inf") else f"no finite epsilon{at}"
             lines.append(f"  certified {whole_text}; over all events, if the stated Lipschitz constant holds, {sure}")
         lines.append(f"  witness   {self.witness.text}")
-        lines.append(f"            {shares(self.witness)}")
+        lines.append(f"            {describe_shares(self.witness)}")
         if self.error is not None:
             (e1, s1), (e2, s2) = self.error
             lines.append(
-                f"  error     {figure(e1)} (standard error {figure(s1)}) first, {figure(e2)} ({figure(s2)}) second"
+                f"  error     {format_number(e1)} (standard error {format_number(s1)}) first, {format_number(e2)} ({format_number(s2)}) second"
             )
-        paper = f"  paper's   critical epsilon {figure(self.epsilon_critical)}, eta <= {at_most(self.paper.eta)}"
-        lines.append(f"{paper}, lambda {figure(self.paper.lambda_)} (not a certificate)")
+        paper = f"  paper's   critical epsilon {format_number(self.epsilon_critical)}, eta <= {format_upper(self.paper.eta)}"
+        lines.append(f"{paper}, lambda {format_number(self.paper.lambda_)} (not a certificate)")
         lines += [f"  note      {remark}" for remark in self.remarks if remark not in self.doubts]
         lines.append(f"  next      {'mend that, and verify again' if self.doubts else self.next_step}")
         return "\n".join(printable(line) for line in lines)
 
     def __repr__(self) -> str:
-        return f"<Report {self.name}: {self.verdict.name}, epsilon >= {at_least(self.epsilon_lower)}>"
+        return f"<Report {self.name}: {self.verdict.name}, epsilon >= {format_lower(self.epsilon_lower)}>"
 
     def _result(self) -> dict[str, Any]:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "run"}
@@ -210,12 +219,12 @@ class Report:
 
     def to_html(self, path: str | Path) -> None:
         """One self-contained page: verdict, figures, a slider for epsilon (needs `dpverify[report]`)."""
-        Path(path).write_text(draw_page()(self), encoding="utf-8")
+        Path(path).write_text(load_page_renderer()(self), encoding="utf-8")
 
     def _repr_html_(self) -> str | None:
         """For notebooks: the page in a frame of its own; None, and so the text, where it can't be drawn."""
         try:
-            page = draw_page()(self)
+            page = load_page_renderer()(self)
         except InputError:
             return None
         return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 45rem; border: 0"></iframe>'
@@ -240,7 +249,7 @@ class Report:
             names = [f.name for f in dataclasses.fields(cls) if f.name != "run"]
             fields = {"kind": cls.__name__, **{name: result[name] for name in names if name in result}, "run": run}
             report = serial.from_plain(fields, (cls, *KINDS))
-            check_sound(report)
+            check_consistent(report)
             return report
         except Exception as problem:
             why = f"{type(problem).__name__}: {one_line(problem)}"
@@ -251,7 +260,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def draw_page() -> Callable[[Report], str]:
+def load_page_renderer() -> Callable[[Report], str]:
     """The page's own module, loaded when it is needed: the core does without matplotlib and Jinja2."""
     try:
         from dpverify.render.page import page
@@ -264,4 +273,4 @@ def _dump(document: dict[str, Any]) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-KINDS = (*serial.kinds_of(Event), Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict)
+KINDS = (*serial.nested_kinds(Event), Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict)

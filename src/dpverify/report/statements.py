@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.describe import figure, percent
+from dpverify.events.describe import format_number, format_percent
 from dpverify.events.partition import Partition
 from dpverify.selection.proposals import Event
 from dpverify.settings import Settings
@@ -25,7 +25,7 @@ from dpverify.stats.paper_test import (
     paper_lambda,
     upper_limit,
 )
-from dpverify.stats.power import MOST, detectable_epsilon, plan_runs
+from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
 from dpverify.stats.upper_bound import (
     delta_upper_bound,
     epsilon_upper_bound,
@@ -33,12 +33,39 @@ from dpverify.stats.upper_bound import (
     frontier_bound,
     smallest_epsilon,
 )
-from dpverify.util.progress import spaced
+from dpverify.util.progress import format_count
 
 THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
-NODES = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 12, 15)
-FLOOR = 2e-3  # times alpha: no p-value of the test at level alpha is much smaller; below, `small_p_value` has steps
-LEAST_LEVEL = 1e-12
+PROFILE_EPSILONS = (
+    0,
+    0.05,
+    0.1,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.65,
+    0.8,
+    1,
+    1.25,
+    1.5,
+    1.75,
+    2,
+    2.5,
+    3,
+    3.5,
+    4,
+    5,
+    6,
+    8,
+    10,
+    12,
+    15,
+)
+P_VALUE_FLOOR = (
+    2e-3  # times alpha: no p-value of the test at level alpha is much smaller; below, `small_p_value` has steps
+)
+SMALLEST_LEVEL = 1e-12
 
 
 class Verdict(enum.Enum):
@@ -195,7 +222,7 @@ def check_claim(settings: Settings, epsilon: float | None, delta: float) -> None
         )
 
 
-def answers(
+def evaluate_claim(
     witness: Witness, part: OnPartition, eta: float, settings: Settings, epsilon: float | None, delta: float
 ) -> dict[str, Any]:
     """Everything that depends on the claim, from the frozen event's counts."""
@@ -239,18 +266,18 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
     answer. To be at or below a level the test must have rejected at it, so this is a p-value too.
     """
     p = claim_p_value(c1, c2, runs, epsilon, delta, alpha)
-    if p > FLOOR * alpha:
+    if p > P_VALUE_FLOOR * alpha:
         return p
-    p = FLOOR * alpha
+    p = P_VALUE_FLOOR * alpha
     level = alpha / 1000
-    while level >= LEAST_LEVEL and claim_p_value(c1, c2, runs, epsilon, delta, level) <= level:
+    while level >= SMALLEST_LEVEL and claim_p_value(c1, c2, runs, epsilon, delta, level) <= level:
         p, level = level, level / 10**6
     return p
 
 
 def p_value_text(p: float, settings: Settings, below: str = "<= ") -> str:
     """With `below` before it where `small_p_value` only knows that it is at most that."""
-    return f"{below if settings.test == 'exact' and p <= FLOOR * settings.alpha else ''}{p:.3g}"
+    return f"{below if settings.test == 'exact' and p <= P_VALUE_FLOOR * settings.alpha else ''}{p:.3g}"
 
 
 def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
@@ -272,16 +299,16 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
     m = witness.runs
     f1, f2 = ((c + 0.5) / (m + 1) for c in witness.ordered)
     seen = math.log((f1 - delta) / f2) if f1 > delta else -math.inf
-    able = f"these runs refute a true epsilon of {figure(detectable)} on this event with probability about 80%"
+    able = f"these runs refute a true epsilon of {format_number(detectable)} on this event with probability about 80%"
     if detectable == math.inf:
         able = "these runs are too few to refute any true epsilon above the claim on this event: more test_runs"
     if seen <= epsilon:
         return f"{able}; it does not exceed the claim: more select_runs may find another, or another pair"
     needed = plan_runs(epsilon, seen, min(f1, 1 - 1e-12), delta, alpha / 2)  # a second look: looks add up
-    if needed > MOST:
+    if needed > MAX_PLANNED_RUNS:
         return able
-    again = f"test_runs={spaced(needed)} refute the claim as probably, in a second test at alpha/2"
-    return f"{able}; if the {figure(seen)} seen there is real, {again}"
+    again = f"test_runs={format_count(needed)} refute the claim as probably, in a second test at alpha/2"
+    return f"{able}; if the {format_number(seen)} seen there is real, {again}"
 
 
 def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:
@@ -289,17 +316,17 @@ def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:
 
     The epsilons are fixed: chosen from the test runs they would void the upper one.
     """
-    epsilons = np.array(NODES, float)
-    return {"eps": epsilons, "delta_lower": proved_curve(witness, epsilons), "delta_upper": part.curve(epsilons)}
+    epsilons = np.array(PROFILE_EPSILONS, float)
+    return {"eps": epsilons, "delta_lower": delta_lower_curve(witness, epsilons), "delta_upper": part.curve(epsilons)}
 
 
-def proved_curve(witness: Witness, epsilons: np.ndarray) -> np.ndarray:
+def delta_lower_curve(witness: Witness, epsilons: np.ndarray) -> np.ndarray:
     """Lower bounds on delta that hold at all epsilons together: one pair of limits, read at every epsilon."""
     c1, c2 = witness.ordered
     p1, p2 = lower_limit(c1, witness.runs, witness.alpha / 2), upper_limit(c2, witness.runs, witness.alpha / 2)
     return np.maximum(p1 - np.exp(np.minimum(epsilons, 700.0)) * p2, 0.0)
 
 
-def shares(witness: Witness) -> str:
+def describe_shares(witness: Witness) -> str:
     p1, p2 = witness.probabilities
-    return f"{percent(p1[0])} of runs with the first data set, {percent(p2[0])} with the second"
+    return f"{format_percent(p1[0])} of runs with the first data set, {format_percent(p2[0])} with the second"

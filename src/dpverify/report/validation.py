@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 
 from dpverify.report.statements import check_claim
-from dpverify.util.arrays import is_plain
+from dpverify.util.arrays import is_pytree
 
-MOST_RUNS = 1 << 53  # a side
-MOST_CELLS = 10**8  # that runs fell into
+MAX_RUNS = 1 << 53  # a side
+MAX_CELLS = 10**8  # that runs fell into
 
 
-def check_sound(report: Any) -> None:
+def check_consistent(report: Any) -> None:
     """Raises where parts of a report, each of its own type already, do not fit together."""
     part, witness, whole = report.on_partition, report.witness, report.on_all_events
     check_claim(report.settings, report.epsilon, report.delta)
     runs, event, picture = witness.runs, witness.event, report.picture
     _require("levels", all(0 < one.alpha < 1 for one in (report, part, witness, whole or part)))
-    _require("runs", 1 <= runs <= MOST_RUNS and part.runs == runs)
+    _require("runs", 1 <= runs <= MAX_RUNS and part.runs == runs)
     _require("counts", all(0 <= count <= runs for count in witness.counts))
     _require("event", event.direction in (0, 1) and event.codes.ndim == 1 and min(witness.shape) >= 1)
-    _require("cells", 0 < sum(part.number.ravel().tolist()) <= min(part.cells, MOST_CELLS))
+    _require("cells", 0 < sum(part.number.ravel().tolist()) <= min(part.cells, MAX_CELLS))
     _check_table(runs, part.c1, part.c2, part.number)
     if whole is not None:
         _require("certificate", whole.runs == runs and whole.variation >= 0)
@@ -33,7 +33,7 @@ def check_sound(report: Any) -> None:
     _require("p-value", (report.p_value is None) == (report.epsilon is None) and 0 <= (report.p_value or 0) <= 1)
     sides = [picture.get(side) for side in ("first", "second")]
     _require("picture", all(isinstance(runs, np.ndarray) and runs.shape[1:] == witness.shape for runs in sides))
-    if is_plain(event.partition):
+    if is_pytree(event.partition):
         event.contains(sides[0][:1])  # parts that do not fit together fail here
 
 

@@ -15,11 +15,20 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.sampling.counts import Adder, Counts, Tables, count, hints, is_dense, leaves, rebuild
-from dpverify.util.arrays import is_jax, namespace, wide
+from dpverify.sampling.counts import (
+    Counts,
+    DeviceTables,
+    RunningSum,
+    count_cells,
+    flatten_result,
+    is_dense,
+    rebuild_result,
+    type_hints,
+)
+from dpverify.util.arrays import array_namespace, enable_x64, is_jax
 
 
-class Total(Protocol):
+class Accumulator(Protocol):
     """What the blocks of one side come to."""
 
     def add(self, block: int, samples: Any, /) -> None: ...
@@ -33,7 +42,7 @@ class Total(Protocol):
         ...
 
 
-class Kept:
+class SampleBuffer:
     """The samples themselves, by block, copied: a mechanism may answer with views of one buffer."""
 
     def __init__(self) -> None:
@@ -68,7 +77,7 @@ class Rmse:
                 f"error: found a truth of shape {self.truth.shape}; expected ({steps}, {d}) as the outputs have"
             )
         difference = samples - self.truth.reshape(samples.shape[1:])
-        return namespace(samples).sqrt((difference**2).sum(-1).mean(-1))
+        return array_namespace(samples).sqrt((difference**2).sum(-1).mean(-1))
 
 
 def rmse(truth: Any) -> Callable[[Any], Any]:
@@ -79,7 +88,7 @@ def rmse(truth: Any) -> Callable[[Any], Any]:
     return Rmse(np.asarray(truth, float))
 
 
-class Meter(Protocol):
+class Statistic(Protocol):
     """Something that turns a block into a part that can be merged: `Counts`, `Extremes`, an array, or tuples of these.
 
     Arrays are added up. The annotation of `measure` must say what it returns: what lies in a folder is rebuilt by it.
@@ -88,38 +97,38 @@ class Meter(Protocol):
     def measure(self, samples: Any, /) -> Any: ...
 
 
-class Cells(NamedTuple):
+class CellCounter(NamedTuple):
     """Counts the runs in each cell of a partition."""
 
     partition: Any
 
     def measure(self, samples: Any) -> Counts:
-        return count(self.partition, samples)
+        return count_cells(self.partition, samples)
 
 
 @dataclass(frozen=True)
-class Measure:
+class Statistics:
     """What is measured of every block: a part for each meter, and the error of every run."""
 
-    meters: tuple[Meter, ...]
+    meters: tuple[Statistic, ...]
     error: Callable[[Any], Any] | None = None
 
 
-class Sums:
+class CountAccumulator:
     """The parts of all meters summed, and the sums of the error and its square.
 
     The error's sums are fractions: what was summed within a block as floats is added up exactly. Of runs that lie on a
     device, tables of counts are summed there and errors wait there, until someone asks.
     """
 
-    def __init__(self, measure: Measure):
+    def __init__(self, measure: Statistics):
         self._measure = measure
-        self._adders = [Adder() for _ in measure.meters]
+        self._adders = [RunningSum() for _ in measure.meters]
         self._error = [Fraction(0), Fraction(0)]
         self._empty = True
-        cells = ((i, m.partition) for i, m in enumerate(measure.meters) if isinstance(m, Cells))
+        cells = ((i, m.partition) for i, m in enumerate(measure.meters) if isinstance(m, CellCounter))
         dense = {i: partition for i, partition in cells if is_dense(partition)}
-        self._dense, self._tables = tuple(dense), Tables(tuple(dense.values()))
+        self._dense, self._tables = tuple(dense), DeviceTables(tuple(dense.values()))
         self._waiting: list[Any] = []  # sums of errors, on a device
 
     def add(self, block: int, samples: Any) -> None:
@@ -131,7 +140,7 @@ class Sums:
             if not (there and i in self._dense):
                 adder.add(meter.measure(samples))
         if self._measure.error is not None:
-            with wide(samples):
+            with enable_x64(samples):
                 self._add_errors(self._measure.error(samples), samples)
 
     def _add_errors(self, errors: Any, samples: Any) -> None:
@@ -164,7 +173,7 @@ class Sums:
             return []
         parts = self.parts
         errors = [] if self._measure.error is None else [np.array([str(total) for total in self._error])]
-        return errors + leaves(parts)
+        return errors + flatten_result(parts)
 
     def include(self, arrays: list[np.ndarray]) -> None:
         if not arrays:
@@ -174,7 +183,7 @@ class Sums:
         if self._measure.error is not None:
             self._add_error(*next(rest).tolist())
         for adder, meter in zip(self._adders, self._measure.meters, strict=True):
-            adder.add(rebuild(hints(type(meter).measure)["return"], rest))
+            adder.add(rebuild_result(type_hints(type(meter).measure)["return"], rest))
 
     @property
     def parts(self) -> tuple[Any, ...]:

@@ -20,23 +20,30 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dpverify.errors import FolderError, InputError, MechanismError, raised_at
-from dpverify.mechanisms.protocol import Mechanism, admit, all_finite
-from dpverify.sampling.accumulators import Cells as Cells
-from dpverify.sampling.accumulators import Kept, Measure, Sums, Total
-from dpverify.sampling.accumulators import Meter as Meter
+from dpverify.mechanisms.protocol import Mechanism, all_finite, validate_output
+from dpverify.sampling.accumulators import Accumulator, CountAccumulator, SampleBuffer, Statistics
+from dpverify.sampling.accumulators import CellCounter as CellCounter
+from dpverify.sampling.accumulators import Statistic as Statistic
 from dpverify.sampling.accumulators import rmse as rmse
-from dpverify.sampling.checkpoints import Page, fingerprint
-from dpverify.sampling.executors import Plan, Spans, Workers, check_pickles, drawn, join
-from dpverify.util.arrays import is_jax, keep_memory, on_accelerator
+from dpverify.sampling.checkpoints import Record, fingerprint
+from dpverify.sampling.executors import (
+    BlockQueue,
+    BlockRanges,
+    WorkerPool,
+    check_picklable,
+    completed_ranges,
+    merge_ranges,
+)
+from dpverify.util.arrays import is_jax, on_accelerator, retain_freed_memory
 from dpverify.util.progress import Progress
 
 STAGES = ("pilot", "train", "cut", "decide", "test")  # the position is part of every seed: append, never reorder
 SIDES = ("first", "second")
-LARGEST = 64 << 20  # bytes of one block's output
-PROBED = 64  # runs a side that tell one mechanism from another
+MAX_BLOCK_BYTES = 64 << 20  # bytes of one block's output
+PROBE_RUNS = 64  # runs a side that tell one mechanism from another
 
 
-class Source(NamedTuple):
+class SampleSource(NamedTuple):
     """Everything a worker needs to draw any block."""
 
     mechanism: Mechanism
@@ -48,11 +55,11 @@ class Source(NamedTuple):
     device: str = "cpu"  # where JAX draws them
 
 
-def default_block(test_runs: int) -> int:
+def default_block_size(test_runs: int) -> int:
     return 1 << min(max(int(math.log2(max(test_runs, 1) / 64)) if test_runs >= 64 else 0, 6), 16)
 
 
-def generator(seed: int, stage: str, side: int, block: int) -> np.random.Generator:
+def block_generator(seed: int, stage: str, side: int, block: int) -> np.random.Generator:
     key = (STAGES.index(stage), side, block)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
@@ -90,69 +97,69 @@ def _takes_three(mechanism: Mechanism) -> bool:
     return True
 
 
-def ask(source: Source, stage: str, side: int, block: int) -> Any:
+def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> Any:
     """What the mechanism answers, not looked at yet: JAX may still be at work on it."""
     with _blamed(source.mechanism, stage, side, block):
-        return source.mechanism(source.data[side], source.block, generator(source.seed, stage, side, block))
+        return source.mechanism(source.data[side], source.block, block_generator(source.seed, stage, side, block))
 
 
-def let_in(source: Source, stage: str, side: int, block: int, answer: Any, trusting: bool = False) -> Any:
+def validate_block(source: SampleSource, stage: str, side: int, block: int, answer: Any, trusting: bool = False) -> Any:
     """An answer through the door, (source.block, K, d).
 
     What lies on a device may be let in without a look for NaN, which would wait for it: `draw_span` looks later.
     """
     with _blamed(source.mechanism, stage, side, block):
         later = trusting and on_accelerator(answer)
-        return admit(answer, source.block, source.shape, "later" if later else source.nonfinite)
+        return validate_output(answer, source.block, source.shape, "later" if later else source.nonfinite)
 
 
-def draw(source: Source, stage: str, side: int, block: int) -> Any:
+def draw_block(source: SampleSource, stage: str, side: int, block: int) -> Any:
     """One whole block."""
-    return let_in(source, stage, side, block, ask(source, stage, side, block))
+    return validate_block(source, stage, side, block, call_mechanism(source, stage, side, block))
 
 
-def draw_span(
-    source: Source, stage: str, runs: int, make: Callable[[], Total], side: int, start: int, stop: int
+def draw_range(
+    source: SampleSource, stage: str, runs: int, make: Callable[[], Accumulator], side: int, start: int, stop: int
 ) -> tuple[float, list[np.ndarray]]:
     """One task: its seconds, and what the blocks from start to stop of one side come to."""
     begin = time.perf_counter()
-    keep_memory()
+    retain_freed_memory()
     total, finite = make(), []
-    answer = ask(source, stage, side, start)
+    answer = call_mechanism(source, stage, side, start)
     for block in range(start, stop):
         # JAX draws the next block while this one is counted; another library might fill the same buffer again.
         ahead = is_jax(answer) and block + 1 < stop
-        after = ask(source, stage, side, block + 1) if ahead else None
-        samples = let_in(source, stage, side, block, answer, trusting=True)
+        after = call_mechanism(source, stage, side, block + 1) if ahead else None
+        samples = validate_block(source, stage, side, block, answer, trusting=True)
         if is_jax(samples) and source.nonfinite == "error":
             finite.append(all_finite(samples))
         left = runs - block * source.block
         total.add(block, samples if left >= source.block else samples[:left])
         if block + 1 < stop:
-            answer = after if ahead else ask(source, stage, side, block + 1)
+            answer = after if ahead else call_mechanism(source, stage, side, block + 1)
     arrays = total.arrays()  # waits for what is still being drawn on a device
     for block, fine in enumerate(finite, start):
         if not fine:
-            draw(source, stage, side, block)  # says what is wrong with it
+            draw_block(source, stage, side, block)  # says what is wrong with it
     return time.perf_counter() - begin, arrays
 
 
-T = TypeVar("T", bound=Total)
+T = TypeVar("T", bound=Accumulator)
 
 
-class Step(NamedTuple, Generic[T]):
+class StageState(NamedTuple, Generic[T]):
     """A stage as far as it is drawn: the total of each side, and which blocks are in it."""
 
     totals: dict[int, T]
-    done: dict[int, Spans]
+    done: dict[int, BlockRanges]
 
-    def page(self, measured: str) -> Page:
+    def page(self, measured: str) -> Record:
         parts = [total.arrays() for total in self.totals.values()]
         lengths = [len(part) for part in parts]
         head = {"measured": measured, "done": list(self.done.values()), "arrays": lengths}
-        return Page(head, [array for part in parts for array in part])
+        return Record(head, [array for part in parts for array in part])
 
-    def restore(self, page: Page, where: str) -> None:
+    def restore(self, page: Record, where: str) -> None:
         try:
             arrays = iter(page.arrays)
             for side, spans, number in zip(self.totals, page.head["done"], page.head["arrays"], strict=True):
@@ -162,12 +169,12 @@ class Step(NamedTuple, Generic[T]):
             raise FolderError(f"{where} is damaged ({type(problem).__name__}); remove it: it is drawn again") from None
 
 
-def gather(
-    source: Source,
+def accumulate_stage(
+    source: SampleSource,
     stage: str,
     runs: int,
     make: Callable[[], T],
-    workers: Workers,
+    workers: WorkerPool,
     progress: Progress,
     sides: tuple[int, ...] = (0, 1),
     known: Collection[tuple[int, int]] = (),
@@ -179,15 +186,15 @@ def gather(
     whatever the end is.
     """
     store, blocks = workers.store, -(-runs // source.block)
-    left_out = {side: join([(b, b + 1) for s, b in known if s == side]) for side in sides}
-    step = Step({side: make() for side in sides}, left_out.copy())
+    left_out = {side: merge_ranges([(b, b + 1) for s, b in known if s == side]) for side in sides}
+    step = StageState({side: make() for side in sides}, left_out.copy())
     name, measured = store.step(stage), fingerprint((runs, sides, make)) if store.folder is not None else ""
     page = store.read(name)
     if page is None:
         for (side, block), samples in (given or {}).items():
             if side in sides and block < blocks:
                 step.totals[side].add(block, samples[: runs - block * source.block])
-                step.done[side] = join([*step.done[side], (block, block + 1)])
+                step.done[side] = merge_ranges([*step.done[side], (block, block + 1)])
     elif page.head["measured"] == measured:
         step.restore(page, f"{store.folder}: {name}")
     else:
@@ -196,19 +203,21 @@ def gather(
             "go on with the versions and the kind of machine that it was begun with, or take another folder"
         )
 
-    def size(spans: Spans) -> int:
+    def size(spans: BlockRanges) -> int:
         return sum(min(stop * source.block, runs) - start * source.block for start, stop in spans)
 
     progress.stage(stage)
     progress.skip(sum(size(step.done[side]) - size(left_out[side]) for side in sides))
-    task = partial(draw_span, source, stage, runs, make)
-    check_pickles(task, workers)
+    task = partial(draw_range, source, stage, runs, make)
+    check_picklable(task, workers)
     whole, saved = True, page is not None
     try:
-        for (side, start, stop), arrays in drawn(Plan(blocks, step.done), task, workers, source.device != "cpu"):
+        for (side, start, stop), arrays in completed_ranges(
+            BlockQueue(blocks, step.done), task, workers, source.device != "cpu"
+        ):
             whole = saved = False  # an interruption right here must not save one half of a change
             step.totals[side].include(arrays)
-            step.done[side] = join([*step.done[side], (start, stop)])
+            step.done[side] = merge_ranges([*step.done[side], (start, stop)])
             whole = True
             progress.advance(size([(start, stop)]))
             if store.due:
@@ -220,70 +229,72 @@ def gather(
     return list(step.totals.values())
 
 
-def probe(
-    source: Source, both: bool = False, progress: Progress | None = None
-) -> tuple[Source, dict[tuple[int, int], np.ndarray]]:
+def probe_mechanism(
+    source: SampleSource, both: bool = False, progress: Progress | None = None
+) -> tuple[SampleSource, dict[tuple[int, int], np.ndarray]]:
     """The first pilot block, drawn here, tells the shape of an output and the device.
 
     The block is halved until its output is at most 64 MB; otherwise the runs that were drawn are kept for the pilot.
     With `both`, at least 64 runs of either side are there in the end, for the hash of what the mechanism does.
     """
     begin = time.perf_counter()
-    answer = ask(source, "pilot", 0, 0)
-    samples = let_in(source, "pilot", 0, 0, answer)
+    answer = call_mechanism(source, "pilot", 0, 0)
+    samples = validate_block(source, "pilot", 0, 0, answer)
     if progress is not None:
         progress.look(source.block, time.perf_counter() - begin)
     place = next(iter(answer.devices())) if is_jax(answer) else None
     device = f"{place.platform}:{place.id}" if place is not None else "cpu"
     block = source.block
-    while block > 1 and block * samples[0].nbytes > LARGEST:
+    while block > 1 and block * samples[0].nbytes > MAX_BLOCK_BYTES:
         block //= 2
     found = {(0, 0): np.array(samples)} if block == source.block else {}
     source = source._replace(block=block, shape=(samples.shape[1], samples.shape[2]), device=device)
     if both:
-        wanted = {(side, number) for side in (0, 1) for number in range(-(-PROBED // block))}
-        found |= {key: np.array(draw(source, "pilot", *key)) for key in sorted(wanted - set(found))}
+        wanted = {(side, number) for side in (0, 1) for number in range(-(-PROBE_RUNS // block))}
+        found |= {key: np.array(draw_block(source, "pilot", *key)) for key in sorted(wanted - set(found))}
     return source, found
 
 
-def behaviour(found: dict[tuple[int, int], np.ndarray]) -> str:
+def behaviour_hash(found: dict[tuple[int, int], np.ndarray]) -> str:
     """A hash of the first 64 pilot runs of either side."""
     return fingerprint(
-        [np.concatenate([found[key] for key in sorted(found) if key[0] == side])[:PROBED] for side in (0, 1)]
+        [np.concatenate([found[key] for key in sorted(found) if key[0] == side])[:PROBE_RUNS] for side in (0, 1)]
     )
 
 
 def collect_samples(
-    source: Source,
+    source: SampleSource,
     stage: str,
     runs: int,
-    workers: Workers,
+    workers: WorkerPool,
     progress: Progress,
     sides: tuple[int, ...] = (0, 1),
     given: dict[tuple[int, int], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """The runs of each side asked for, in the order of their blocks; `given` blocks are not drawn again."""
-    totals = gather(source, stage, runs, Kept, workers, progress, sides, given=given)
+    totals = accumulate_stage(source, stage, runs, SampleBuffer, workers, progress, sides, given=given)
     return [total.arrays()[2] for total in totals]
 
 
-class Tallies(NamedTuple):
+class StageResult(NamedTuple):
     """A stage summed: for each side a part for each meter; the mean error of each side and its standard error."""
 
     parts: tuple[tuple[Any, ...], tuple[Any, ...]]
     error: tuple[tuple[float, float], tuple[float, float]] | None
 
 
-def collect(
-    source: Source,
+def collect_statistics(
+    source: SampleSource,
     stage: str,
     runs: int,
-    measure: Measure,
-    workers: Workers,
+    measure: Statistics,
+    workers: WorkerPool,
     progress: Progress,
     known: Collection[tuple[int, int]] = (),
-) -> Tallies:
+) -> StageResult:
     """The sums over the blocks of a stage, but for the `known` ones."""
-    first, second = gather(source, stage, runs, partial(Sums, measure), workers, progress, known=known)
+    first, second = accumulate_stage(
+        source, stage, runs, partial(CountAccumulator, measure), workers, progress, known=known
+    )
     error = None if measure.error is None else (first.error(runs), second.error(runs))
-    return Tallies((first.parts, second.parts), error)
+    return StageResult((first.parts, second.parts), error)

@@ -35,9 +35,9 @@ except ImportError:  # not on Windows: there nobody stops a second run in the sa
     fcntl = None
 
 FORMAT = 1
-OWNER, LOCK, NEW = "dpverify.json", "lock", ".new"
-PAUSE = 1.0  # seconds between two savings at least,
-SHARE = 20  # and so many times as long as the last one took: saving costs a twentieth at most
+OWNER_FILE, LOCK_FILE, NEW_FILE_SUFFIX = "dpverify.json", "lock", ".new"
+MIN_SECONDS_BETWEEN_SAVES = 1.0  # seconds between two savings at least,
+MIN_SAVE_INTERVAL_RATIO = 20  # and so many times as long as the last one took: saving costs a twentieth at most
 
 
 def fingerprint(value: Any) -> str:
@@ -80,14 +80,14 @@ def _feed(digest: Any, value: Any) -> None:
         text(type(value).__module__, type(value).__qualname__)
 
 
-class Page(NamedTuple):
+class Record(NamedTuple):
     """What one file holds: plain data about it (JSON), and arrays."""
 
     head: dict[str, Any]
     arrays: Sequence[np.ndarray] = ()
 
 
-class Store:
+class Checkpoint:
     """The folder of one run; without a folder nothing is kept and nothing is found."""
 
     def __init__(self, folder: Path | None = None):
@@ -106,7 +106,7 @@ class Store:
         if self.folder is None:
             return
         self._owner = fingerprint(run)
-        path = self.folder / OWNER
+        path = self.folder / OWNER_FILE
         if not path.exists():
             document = {"format": FORMAT, "run": run, "about": about, "digest": self._owner}
             try:
@@ -133,7 +133,7 @@ class Store:
         self._steps[stage] += 1
         return f"{stage}-{self._steps[stage]}"
 
-    def read(self, name: str) -> Page | None:
+    def read(self, name: str) -> Record | None:
         """What was saved under this name, None if nothing was."""
         path = self._path(name)
         if path is None or not path.exists():
@@ -156,9 +156,9 @@ class Store:
         if owner != self._owner:
             raise FolderError(f"{path}: belongs to another run; expected files of this one; begin in another folder")
         self.resumed = True
-        return Page(head, arrays)
+        return Record(head, arrays)
 
-    def write(self, name: str, page: Page) -> None:
+    def write(self, name: str, page: Record) -> None:
         """Saved as a whole, or not at all: a full disk costs a warning, never what was saved before."""
         path = self._path(name)
         if path is None:
@@ -193,7 +193,9 @@ class Store:
 
     @property
     def due(self) -> bool:
-        return self.folder is not None and time.monotonic() - self._saved > max(PAUSE, SHARE * self._cost)
+        return self.folder is not None and time.monotonic() - self._saved > max(
+            MIN_SECONDS_BETWEEN_SAVES, MIN_SAVE_INTERVAL_RATIO * self._cost
+        )
 
     def _path(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / f"{name}.npz"
@@ -206,19 +208,19 @@ class Store:
 
 
 @contextlib.contextmanager
-def open_store(folder: str | os.PathLike[str] | None) -> Iterator[Store]:
+def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoint]:
     """The folder, made if need be, and locked: one run at a time."""
     if folder is None:
-        yield Store()
+        yield Checkpoint()
         return
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        if not (path / OWNER).exists():
-            others = sorted(p.name for p in path.iterdir() if p.name not in (LOCK, OWNER + NEW))
+        if not (path / OWNER_FILE).exists():
+            others = sorted(p.name for p in path.iterdir() if p.name not in (LOCK_FILE, OWNER_FILE + NEW_FILE_SUFFIX))
             if others:
                 raise FolderError(f"{path}: found {others[0]}, no folder of dpverify; expected a new or an empty one")
-        lock = (path / LOCK).open("a")
+        lock = (path / LOCK_FILE).open("a")
     except (OSError, ValueError) as problem:  # no folder can have a zero in its name
         raise _unusable(path, problem) from None
     with lock:
@@ -232,7 +234,7 @@ def open_store(folder: str | os.PathLike[str] | None) -> Iterator[Store]:
             except OSError as problem:  # a file system without locks
                 warnings.warn(f"{path}: no lock ({problem.strerror}); take care of one run at a time", Warning)
         try:
-            yield Store(path)
+            yield Checkpoint(path)
         finally:
             if fcntl is not None:  # closing is not enough where a mechanism has forked: its child holds the lock too
                 with contextlib.suppress(OSError):
@@ -241,7 +243,7 @@ def open_store(folder: str | os.PathLike[str] | None) -> Iterator[Store]:
 
 def replace_file(path: Path, content: Any) -> None:
     """Either the old file or the new one, whatever happens; never a mixture."""
-    new = path.with_name(path.name + NEW)
+    new = path.with_name(path.name + NEW_FILE_SUFFIX)
     try:
         with new.open("wb") as file:
             file.write(content)

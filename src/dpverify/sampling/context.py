@@ -14,31 +14,39 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import FolderError, InputError, Stopped, Warning, one_line
-from dpverify.events.describe import CHANGED, REPEATS, TWO_ANSWERS
-from dpverify.mechanisms.protocol import Mechanism, is_seeded, name_of, read_only
-from dpverify.report.assemble import Clock, versions
-from dpverify.sampling.blocks import PROBED, SIDES, Source, behaviour, default_block, draw, probe
-from dpverify.sampling.checkpoints import Store, fingerprint, open_store
-from dpverify.sampling.executors import Workers, check_pickles, open_workers
+from dpverify.events.describe import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
+from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
+from dpverify.report.assemble import StageClock, versions
+from dpverify.sampling.blocks import (
+    PROBE_RUNS,
+    SIDES,
+    SampleSource,
+    behaviour_hash,
+    default_block_size,
+    draw_block,
+    probe_mechanism,
+)
+from dpverify.sampling.checkpoints import Checkpoint, fingerprint, open_checkpoint
+from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
 from dpverify.settings import Settings
-from dpverify.util.progress import Progress, spaced
-from dpverify.util.serialization import from_plain, kinds_of, to_plain
+from dpverify.util.progress import Progress, format_count
+from dpverify.util.serialization import from_plain, nested_kinds, to_plain
 
 
-class Run(NamedTuple):
+class RunContext(NamedTuple):
     """A verification under way: settled settings, where the samples come from, and who draws them."""
 
-    source: Source
+    source: SampleSource
     settings: Settings
-    workers: Workers
+    workers: WorkerPool
     number: int  # of workers, at the start
     show: Progress
-    clock: Clock
+    clock: StageClock
     known: dict[tuple[int, int], np.ndarray]  # pilot blocks that the first look has drawn already
 
 
 @contextlib.contextmanager
-def prepare(
+def open_run(
     mechanism: Mechanism,
     first: Any,
     second: Any,
@@ -48,65 +56,71 @@ def prepare(
     folder: str | os.PathLike[str] | None = None,
     call: dict[str, Any] | None = None,
     error: Callable[[Any], Any] | None = None,
-) -> Iterator[Run]:
+) -> Iterator[RunContext]:
     """A first look at the mechanism settles the block and the shape of an output, and whose folder it is."""
     if not callable(mechanism):
         raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
-    clock, show = Clock(), Progress(progress, folder is not None)
-    block = settings.block or getattr(mechanism, "block", None) or default_block(settings.test_runs)
-    source = Source(mechanism, (read_only(first), read_only(second)), settings.seed, int(block), settings.nonfinite)
-    with open_store(folder) as store:
+    clock, show = StageClock(), Progress(progress, folder is not None)
+    block = settings.block or getattr(mechanism, "block", None) or default_block_size(settings.test_runs)
+    source = SampleSource(
+        mechanism, (read_only_view(first), read_only_view(second)), settings.seed, int(block), settings.nonfinite
+    )
+    with open_checkpoint(folder) as store:
         try:
-            with open_workers(executor, store) as workers:
-                check_pickles(source, workers)
-                source, known = probe(source, folder is not None, show)
+            with open_pool(executor, store) as workers:
+                check_picklable(source, workers)
+                source, known = probe_mechanism(source, folder is not None, show)
                 settings = settings.change(block=source.block)
                 if folder is not None:
-                    about = {"name": name_of(mechanism), **versions()}
-                    store.claim(identity(source, settings, known, call or {}, error), about)
-                yield Run(source, settings, workers, workers.number, show, clock, known)
+                    about = {"name": mechanism_name(mechanism), **versions()}
+                    store.claim(run_identity(source, settings, known, call or {}, error), about)
+                yield RunContext(source, settings, workers, workers.number, show, clock, known)
         except KeyboardInterrupt:
-            raise stopped("stopped by the keyboard", store, show) from None
+            raise stopped_error("stopped by the keyboard", store, show) from None
         except BrokenExecutor as problem:
             ours = '; in a script, processes need the call under if __name__ == "__main__":'
             why = f"the workers died ({problem}{ours if isinstance(executor, int) else ''})"
-            raise stopped(why, store, show) from problem
+            raise stopped_error(why, store, show) from problem
         except MemoryError as problem:  # here, not in the mechanism, whose own failure names its block
-            raise stopped("no memory is left", store, show) from problem
+            raise stopped_error("no memory is left", store, show) from problem
         finally:
             show.close()
             getattr(mechanism, "finish", lambda: None)()
 
 
-CHANCE = 1e-9  # of taking two independent blocks for one drawn twice
+FALSE_REPEAT_PROBABILITY = 1e-9  # of taking two independent blocks for one drawn twice
 
 
-def misgivings(run: Run, pilot: np.ndarray) -> tuple[str, ...]:
+def check_mechanism(run: RunContext, pilot: np.ndarray) -> tuple[str, ...]:
     """What a mechanism does that no statistics survive; each is warned of before the long part begins.
 
     A block asked for twice must be the same and leave the data as they were, and two blocks must differ. `pilot` are
     the runs of the first side; what is not among them is drawn here.
     """
-    source, number = run.source, -(-PROBED // run.source.block)
+    source, number = run.source, -(-PROBE_RUNS // run.source.block)
 
     def runs_of(start: int, known: dict[tuple[int, int], np.ndarray]) -> np.ndarray:
         keys = [(0, block) for block in range(start, start + number)]
-        return np.concatenate([known[key] if key in known else np.array(draw(source, "pilot", *key)) for key in keys])
+        return np.concatenate(
+            [known[key] if key in known else np.array(draw_block(source, "pilot", *key)) for key in keys]
+        )
 
     once, before = runs_of(0, run.known), fingerprint(source.data[0])
     again, after = runs_of(0, {}), fingerprint(source.data[0])
-    doubts = [CHANGED] if after != before else []
+    doubts = [CHANGED_DATA] if after != before else []
     if not doubts and is_seeded(source.mechanism) and not np.array_equal(once, again, equal_nan=True):
         doubts.append(TWO_ANSWERS)
     other = pilot[number * source.block :]
-    if repeated(once[:PROBED], other[:PROBED] if len(other) >= PROBED else runs_of(number, {})[:PROBED]):
-        doubts.append(REPEATS)
+    if blocks_repeat(
+        once[:PROBE_RUNS], other[:PROBE_RUNS] if len(other) >= PROBE_RUNS else runs_of(number, {})[:PROBE_RUNS]
+    ):
+        doubts.append(REPEATED_BLOCKS)
     for line in doubts:
         warnings.warn(line, Warning, stacklevel=3)
     return tuple(doubts)
 
 
-def repeated(one: np.ndarray, two: np.ndarray) -> bool:
+def blocks_repeat(one: np.ndarray, two: np.ndarray) -> bool:
     """Whether two sets of runs are the same, and independent ones would not be by chance.
 
     Two runs agree with a probability of about the sum of the squared shares of the outputs seen; all pairs, with its
@@ -115,11 +129,11 @@ def repeated(one: np.ndarray, two: np.ndarray) -> bool:
     if not np.array_equal(one, two, equal_nan=True):
         return False
     seen = Counter(output.tobytes() for output in one).values()
-    return len(one) * math.log(sum(n * n for n in seen) / len(one) ** 2) < math.log(CHANCE)
+    return len(one) * math.log(sum(n * n for n in seen) / len(one) ** 2) < math.log(FALSE_REPEAT_PROBABILITY)
 
 
-def identity(
-    source: Source,
+def run_identity(
+    source: SampleSource,
     settings: Settings,
     known: dict[tuple[int, int], Any],
     call: dict[str, Any],
@@ -129,7 +143,7 @@ def identity(
     plain = {name: value for name, value in to_plain(settings).items() if name != "kind"}
     data = {f"{side} data set": fingerprint(one) for side, one in zip(SIDES, source.data, strict=True)}
     seeded = is_seeded(source.mechanism)
-    does = {"probe": behaviour(known)} if seeded else {"mechanism": name_of(source.mechanism)}
+    does = {"probe": behaviour_hash(known)} if seeded else {"mechanism": mechanism_name(source.mechanism)}
     # An error is known by what it says of the first look's runs; where these can't be repeated, by its name.
     said: Any = error
     if error is not None and seeded:
@@ -138,13 +152,13 @@ def identity(
     return {**plain, **call, **data, "seeded": seeded, "error": fingerprint(said), **does}
 
 
-def recall(store: Store, name: str, kind: type) -> Any:
+def read_record(store: Checkpoint, name: str, kind: type) -> Any:
     """What an earlier start has settled under this name, None if nothing."""
     page = store.read(name)
     if page is None:
         return None
     try:
-        return from_plain(page.head, kinds_of(kind))
+        return from_plain(page.head, nested_kinds(kind))
     except Exception as problem:  # what another version means by it is anyone's guess
         raise FolderError(
             f"{store.folder}: found {name} as another version of dpverify writes it ({one_line(problem)}); "
@@ -152,11 +166,11 @@ def recall(store: Store, name: str, kind: type) -> Any:
         ) from None
 
 
-def stopped(why: str, store: Store, show: Progress) -> Stopped:
+def stopped_error(why: str, store: Checkpoint, show: Progress) -> Stopped:
     folder = str(store.folder) if store.folder is not None else None
     kept = f"they are kept in {folder}: start the same again and it goes on from there"
     if folder is None:
         kept = "nothing was kept; a folder (folder=, --folder) would keep them"
     elif store.problem:
         kept = store.problem
-    return Stopped(f"{why} after {spaced(show.done)} runs; {kept}", folder, show.done)
+    return Stopped(f"{why} after {format_count(show.done)} runs; {kept}", folder, show.done)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.util.arrays import codes_of, is_jax, is_plain, namespace, wide
+from dpverify.util.arrays import array_namespace, cell_codes, enable_x64, is_jax, is_pytree
 
-EXTREMES = 128  # values kept at either end
-DENSE = 1 << 18  # up to so many cells a table of all of them is cheaper than sorting the codes
+EXTREMES_KEPT = 128  # values kept at either end
+MAX_DENSE_CELLS = 1 << 18  # up to so many cells a table of all of them is cheaper than sorting the codes
 
 
 class Counts(NamedTuple):
@@ -35,27 +35,27 @@ class Counts(NamedTuple):
 
 def is_dense(plain: Any) -> bool:
     """Whether a table of all cells can be counted on a device, under a jit."""
-    return plain.size <= DENSE and is_plain(plain)
+    return plain.size <= MAX_DENSE_CELLS and is_pytree(plain)
 
 
-def from_table(table: Any) -> Counts:
+def counts_from_table(table: Any) -> Counts:
     table = np.asarray(table)
     codes = np.flatnonzero(table)
     return Counts(codes, table[codes])
 
 
-def count(plain: Any, x: Any) -> Counts:
+def count_cells(plain: Any, x: Any) -> Counts:
     """The runs of x in each cell of a partition; of runs on a device, at most their codes come to the host."""
     if is_jax(x) and is_dense(plain):
-        tables = Tables((plain,))
+        tables = DeviceTables((plain,))
         tables.add(x)
         return tables.read()[0]
-    if plain.size > DENSE or is_jax(x):
-        return Counts(*np.unique(codes_of(plain, x), return_counts=True))
-    return from_table(np.bincount(plain.codes(x), minlength=plain.size))
+    if plain.size > MAX_DENSE_CELLS or is_jax(x):
+        return Counts(*np.unique(cell_codes(plain, x), return_counts=True))
+    return counts_from_table(np.bincount(plain.codes(x), minlength=plain.size))
 
 
-class Tables:
+class DeviceTables:
     """Counts of dense partitions, summed on the device that holds the runs; nothing waits until they are read."""
 
     def __init__(self, plains: Sequence[Any]):
@@ -64,15 +64,15 @@ class Tables:
     def add(self, x: Any) -> None:
         import jax
 
-        with wide(x):
+        with enable_x64(x):
             if self._tables is None:
-                self._tables = tuple(namespace(x).zeros(plain.size, np.int64) for plain in self._plains)
+                self._tables = tuple(array_namespace(x).zeros(plain.size, np.int64) for plain in self._plains)
                 self._plains = jax.device_put(self._plains)  # once, not with every block
             self._tables = _jitted_tables()(self._plains, self._tables, x)
 
     def read(self) -> list[Counts]:
         """What was added since the last time."""
-        found = [from_table(table) for table in self._tables or ()]
+        found = [counts_from_table(table) for table in self._tables or ()]
         self._tables = None
         return found
 
@@ -89,7 +89,7 @@ def _jitted_tables() -> Any:
     return jax.jit(add, donate_argnums=1)
 
 
-def occupied(*parts: Counts) -> np.ndarray:
+def occupied_codes(*parts: Counts) -> np.ndarray:
     """All codes that any of the counts holds, sorted."""
     codes = np.sort(np.concatenate([p.codes for p in parts]))
     return codes[np.append(True, codes[1:] != codes[:-1])] if codes.size else codes
@@ -117,14 +117,14 @@ class Extremes(NamedTuple):
 
     @classmethod
     def of(cls, values: np.ndarray) -> Extremes:
-        if values.size <= EXTREMES:
+        if values.size <= EXTREMES_KEPT:
             values = np.sort(values)
             return cls(values, values)
-        ends = np.partition(values, (EXTREMES - 1, values.size - EXTREMES))
-        return cls(np.sort(ends[:EXTREMES]), np.sort(ends[-EXTREMES:]))
+        ends = np.partition(values, (EXTREMES_KEPT - 1, values.size - EXTREMES_KEPT))
+        return cls(np.sort(ends[:EXTREMES_KEPT]), np.sort(ends[-EXTREMES_KEPT:]))
 
 
-def merge(parts: list[Any]) -> Any:
+def merge_results(parts: list[Any]) -> Any:
     """The sum of what several blocks came to: counts, tables of counts, or extremes."""
     if len(parts) == 1:
         return parts[0]
@@ -134,11 +134,11 @@ def merge(parts: list[Any]) -> Any:
         low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
         return Extremes(Extremes.of(low).low, Extremes.of(high).high)
     if isinstance(parts[0], tuple):
-        return type(parts[0])(*(merge(list(column)) for column in zip(*parts, strict=True)))
+        return type(parts[0])(*(merge_results(list(column)) for column in zip(*parts, strict=True)))
     return np.sum(parts, axis=0)
 
 
-class Adder:
+class RunningSum:
     """Merges parts as they arrive, in batches: memory stays within a few times what is summed."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Adder:
             self.sum()
 
     def sum(self) -> Any:
-        self._parts, self._waiting = [merge(self._parts)], 0
+        self._parts, self._waiting = [merge_results(self._parts)], 0
         return self._parts[0]
 
 
@@ -160,16 +160,16 @@ def _length(part: Any) -> int:
     return part.size if isinstance(part, np.ndarray) else part[0].size
 
 
-def leaves(part: Any) -> list[np.ndarray]:
+def flatten_result(part: Any) -> list[np.ndarray]:
     """The arrays of a part, in order: this is how it travels, and how it is kept."""
-    return [part] if isinstance(part, np.ndarray) else [leaf for item in part for leaf in leaves(item)]
+    return [part] if isinstance(part, np.ndarray) else [leaf for item in part for leaf in flatten_result(item)]
 
 
-def rebuild(kind: Any, arrays: Iterator[np.ndarray]) -> Any:
+def rebuild_result(kind: Any, arrays: Iterator[np.ndarray]) -> Any:
     """The inverse: a part of this kind, taken from the arrays; the annotations of its fields say what it is made of."""
     if kind is np.ndarray:
         return next(arrays)
-    return kind(*(rebuild(inner, arrays) for inner in hints(kind).values()))
+    return kind(*(rebuild_result(inner, arrays) for inner in type_hints(kind).values()))
 
 
-hints = functools.cache(typing.get_type_hints)
+type_hints = functools.cache(typing.get_type_hints)

@@ -27,20 +27,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpverify.errors import InputError
-from dpverify.sampling.checkpoints import Store
+from dpverify.sampling.checkpoints import Checkpoint
 
-UNKNOWN = 4  # workers that an executor is taken to have if it does not say
+ASSUMED_WORKERS = 4  # workers that an executor is taken to have if it does not say
 TASK_SECONDS = 1.0  # about so long is one task: short enough to lose, long enough to pay for its way
-HERE_SECONDS = 0.25  # the same without an executor, where JAX draws ahead
-COUNTED = 2.0  # seconds after which the workers are counted again
+SERIAL_TASK_SECONDS = 0.25  # the same without an executor, where JAX draws ahead
+SECONDS_BETWEEN_WORKER_COUNTS = 2.0  # seconds after which the workers are counted again
 
 
 @dataclass(frozen=True)
-class Workers:
+class WorkerPool:
     """An executor (None: this process, block by block), and where finished blocks are kept."""
 
     executor: Executor | None = None
-    store: Store = field(default_factory=Store)
+    store: Checkpoint = field(default_factory=Checkpoint)
 
     @property
     def number(self) -> int:
@@ -51,20 +51,20 @@ class Workers:
         if client is not None:
             return max(1, sum(client.nthreads().values()))
         known = (getattr(self.executor, name, None) for name in ("_max_workers", "num_workers"))  # ours; mpi4py's
-        return next((int(number) for number in known if number), UNKNOWN)
+        return next((int(number) for number in known if number), ASSUMED_WORKERS)
 
 
 @contextlib.contextmanager
-def open_workers(executor: int | Executor | None, store: Store | None = None) -> Iterator[Workers]:
+def open_pool(executor: int | Executor | None, store: Checkpoint | None = None) -> Iterator[WorkerPool]:
     """A number becomes that many spawned processes, ended at the end; an executor is used and left open."""
-    store = store or Store()
+    store = store or Checkpoint()
     if executor is None or isinstance(executor, Executor):
-        yield Workers(executor, store)
+        yield WorkerPool(executor, store)
     elif isinstance(executor, int) and not isinstance(executor, bool) and executor >= 1:
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(executor, mp_context=spawn, initializer=_follow_parent) as pool:
             try:
-                yield Workers(pool, store)
+                yield WorkerPool(pool, store)
             except BaseException:  # nobody waits for what is half drawn
                 for process in list((getattr(pool, "_processes", None) or {}).values()):
                     process.terminate()
@@ -88,7 +88,7 @@ def _follow_parent() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def check_pickles(work: Any, workers: Workers) -> None:
+def check_picklable(work: Any, workers: WorkerPool) -> None:
     """Before work goes to another process: one line now instead of a broken pool later."""
     if workers.executor is None or isinstance(workers.executor, ThreadPoolExecutor):
         return
@@ -103,12 +103,12 @@ def check_pickles(work: Any, workers: Workers) -> None:
         ) from problem
 
 
-Spans = list[tuple[int, int]]  # blocks that are done: sorted, from .. to, apart from each other
+BlockRanges = list[tuple[int, int]]  # blocks that are done: sorted, from .. to, apart from each other
 
 
-def join(spans: Spans) -> Spans:
+def merge_ranges(spans: BlockRanges) -> BlockRanges:
     """Sorted, and those that touch made one."""
-    joined: Spans = []
+    joined: BlockRanges = []
     for start, stop in sorted(spans):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
@@ -117,10 +117,10 @@ def join(spans: Spans) -> Spans:
     return joined
 
 
-class Plan:
+class BlockQueue:
     """The blocks of a stage that are left to draw: both sides in turn, as many at once as asked for."""
 
-    def __init__(self, blocks: int, done: dict[int, Spans]):
+    def __init__(self, blocks: int, done: dict[int, BlockRanges]):
         ends = [(blocks, blocks)]
         self._gaps = {
             side: [(a, b) for (_, a), (b, _) in zip([(0, 0), *spans], spans + ends, strict=True) if a < b][::-1]
@@ -143,8 +143,8 @@ class Plan:
         return side, start, stop
 
 
-def drawn(
-    plan: Plan, task: Callable[..., Any], workers: Workers, ahead: bool = False
+def completed_ranges(
+    plan: BlockQueue, task: Callable[..., Any], workers: WorkerPool, ahead: bool = False
 ) -> Iterator[tuple[tuple[int, int, int], Any]]:
     """Every span of the plan with what it came to, in the order they are finished; without an executor, block by block.
 
@@ -155,7 +155,7 @@ def drawn(
         while plan.left:
             span = plan.take(batch)
             seconds, arrays = task(*span)
-            batch = _next_batch(span, seconds, HERE_SECONDS) if ahead else 1
+            batch = _next_batch(span, seconds, SERIAL_TASK_SECONDS) if ahead else 1
             yield span, arrays
         return
     pending: dict[Future[Any], tuple[int, int, int]] = {}
@@ -171,7 +171,7 @@ def drawn(
                 seconds, arrays = _result(future)
                 batch = _next_batch(span, seconds, TASK_SECONDS)
                 yield span, arrays
-            if time.monotonic() - counted > COUNTED:
+            if time.monotonic() - counted > SECONDS_BETWEEN_WORKER_COUNTS:
                 number, counted = workers.number, time.monotonic()
     finally:
         for future in pending:

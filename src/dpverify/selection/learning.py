@@ -13,24 +13,24 @@ from scipy.optimize import isotonic_regression, minimize
 from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
-from dpverify.events.partition import Atoms, Partition, find_atoms, mixed_radix, padded
+from dpverify.events.partition import Atoms, Partition, code_weights, find_atoms, pad_rows
 from dpverify.events.scores import Additive, CellScore, Features, Linear, Patterned, Piecewise, Quadratic, Score
-from dpverify.sampling.counts import Counts, occupied
-from dpverify.util.arrays import columns, digitize, evaluate, namespace
+from dpverify.sampling.counts import Counts, occupied_codes
+from dpverify.util.arrays import array_namespace, contiguous_transpose, digitize, evaluate_method
 
-FINEST = 64  # bins a coordinate
-ALONE = 512  # bins where there is only one coordinate
-QUADRATIC = 64  # coordinates at most for a quadratic score
-PATTERNS = 64  # of atoms that a score tells apart
-A_PATTERN = 200  # training runs at least
-TAIL = 32  # the most extreme runs that a bin at the end holds
-FITTED_NUMBERS = 1 << 19  # a side, for a joint fit
-KNOTS = (0.0005, 0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995, 0.9995)  # quantiles
-RIDGE = 5.0  # runs' worth of belief that a step is 0
-LARGEST_CELLS = 4096  # cells that a score lists; more are noise, and too long to write down
+MAX_BINS = 64  # bins a coordinate
+MAX_BINS_SINGLE_COORDINATE = 512  # bins where there is only one coordinate
+MAX_QUADRATIC_COORDINATES = 64  # coordinates at most for a quadratic score
+MAX_PATTERNS = 64  # of atoms that a score tells apart
+MIN_RUNS_PER_PATTERN = 200  # training runs at least
+TAIL_RUNS = 32  # the most extreme runs that a bin at the end holds
+MAX_FIT_NUMBERS = 1 << 19  # a side, for a joint fit
+KNOT_QUANTILES = (0.0005, 0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995, 0.9995)  # quantiles
+RIDGE_RUNS = 5.0  # runs' worth of belief that a step is 0
+MAX_SCORED_CELLS = 4096  # cells that a score lists; more are noise, and too long to write down
 
 
-def clipped(flat: np.ndarray) -> np.ndarray:
+def clip_tails(flat: np.ndarray) -> np.ndarray:
     """Without the wildest two-hundredth at either end: heavy tails have no moments."""
     low, high = np.quantile(flat, [0.005, 0.995], axis=0)
     return np.clip(flat, low, high)
@@ -38,7 +38,7 @@ def clipped(flat: np.ndarray) -> np.ndarray:
 
 def innovations(first: np.ndarray, second: np.ndarray) -> Features:
     """Mean and time-ordered whitening from both sides, each about its own mean."""
-    tame = clipped(np.concatenate([first, second]))
+    tame = clip_tails(np.concatenate([first, second]))
     sides = tame[: len(first)], tame[len(first) :]
     covariance = sum(np.atleast_2d(np.cov(side, rowvar=False)) for side in sides) / 2
     # A coordinate that is constant on each side has no spread of its own: the distance of the sides is its unit.
@@ -53,12 +53,12 @@ def innovations(first: np.ndarray, second: np.ndarray) -> Features:
 
 def moment_scores(features: Features, first: np.ndarray, second: np.ndarray) -> list[Score]:
     """The log-ratio of two Gaussians with a common covariance, and with one each."""
-    z1, z2 = (clipped(features.values(side)) for side in (first, second))
+    z1, z2 = (clip_tails(features.values(side)) for side in (first, second))
     difference = z1.mean(0) - z2.mean(0)
     assert features.whiten is not None
     scores: list[Score] = [Linear(features.whiten.T @ difference)]
     dimension = z1.shape[1]
-    if dimension <= QUADRATIC and min(len(z1), len(z2)) > 10 * dimension:
+    if dimension <= MAX_QUADRATIC_COORDINATES and min(len(z1), len(z2)) > 10 * dimension:
         ridge = 1e-6 * np.eye(dimension)
         P1, P2 = (np.linalg.inv(np.atleast_2d(np.cov(z, rowvar=False)) + ridge) for z in (z1, z2))
         weights = P1 @ z1.mean(0) - P2 @ z2.mean(0)
@@ -73,12 +73,12 @@ class Binning(NamedTuple):
     edges: np.ndarray  # (J, E), sorted, padded with infinity
 
     def measure(self, x: Any) -> np.ndarray:
-        return evaluate(self, "tables", x)
+        return evaluate_method(self, "tables", x)
 
     def tables(self, x: Any) -> Any:
-        xp, number = namespace(x), self.edges.shape[1] + 1
+        xp, number = array_namespace(x), self.edges.shape[1] + 1
         length = {"minlength": number} if xp is np else {"length": number}
-        z = columns(self.features.values(x.reshape(x.shape[0], -1)))
+        z = contiguous_transpose(self.features.values(x.reshape(x.shape[0], -1)))
         return xp.stack([xp.bincount(digitize(e, column), **length) for e, column in zip(self.edges, z, strict=True)])
 
 
@@ -91,21 +91,21 @@ def make_binning(features: Features, flat: np.ndarray, atoms: list[np.ndarray]) 
     found = []
     if features.whiten is not None:
         atoms = [np.zeros(0)] * z.shape[1]
-    number = ALONE if z.shape[1] == 1 else FINEST
+    number = MAX_BINS_SINGLE_COORDINATE if z.shape[1] == 1 else MAX_BINS
     for j in range(z.shape[1]):
         x = np.sort(z[:, j])
         if len(atoms[j]):
             x = x[~np.isin(x, atoms[j])]
         edges = [atoms[j], np.nextafter(atoms[j], -np.inf), _quantile_edges(x, number)]
         found.append(np.unique(np.concatenate(edges)))
-    return Binning(features, padded(found))
+    return Binning(features, pad_rows(found))
 
 
 def _quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
     """Between order statistics of sorted values: in equal steps, and in doubling ones towards both ends."""
     if not x.size:
         return x
-    doubling = TAIL * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL, 1))) + 1))
+    doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))
     places = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
     places = places[(places > 0) & (places < x.size)]
     return np.unique(x[places - 1] + (x[places] - x[places - 1]) / 2)
@@ -118,7 +118,7 @@ def additive_scores(binning: Binning, table1: np.ndarray, table2: np.ndarray) ->
     many do, is freed of most of its noise by that knowledge.
     """
     total = table1[0].sum()
-    finest = ALONE if len(table1) == 1 else FINEST
+    finest = MAX_BINS_SINGLE_COORDINATE if len(table1) == 1 else MAX_BINS
     steps = [
         np.stack([_shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(table1, table2, strict=True)])
         for bins in (2, 8, 32, 64, 512)
@@ -169,11 +169,11 @@ def make_pattern_binning(flat: np.ndarray, found: list[np.ndarray]) -> PatternBi
     where = [j for j, values in enumerate(found) if len(values)]
     if not where:
         return None
-    values = padded([found[j] for j in where])
-    atoms = Atoms(np.array(where), values, mixed_radix([1 + len(found[j]) for j in where]))
+    values = pad_rows([found[j] for j in where])
+    atoms = Atoms(np.array(where), values, code_weights([1 + len(found[j]) for j in where]))
     patterns, shown, counts = np.unique(atoms.index(flat), return_inverse=True, return_counts=True)
-    frequent = np.sort(np.argsort(-counts, kind="stable")[:PATTERNS])
-    frequent = frequent[counts[frequent] >= A_PATTERN]
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:MAX_PATTERNS])
+    frequent = frequent[counts[frequent] >= MIN_RUNS_PER_PATTERN]
     rows, coordinates, edges = [], [], []
     for place, pattern in enumerate(frequent):
         some = flat[shown == pattern]
@@ -181,7 +181,7 @@ def make_pattern_binning(flat: np.ndarray, found: list[np.ndarray]) -> PatternBi
             if not np.isin(some[0, j], found[j]):  # the pattern says where all of its runs hold atoms
                 rows.append(place)
                 coordinates.append(j)
-                edges.append(_quantile_edges(np.sort(some[:, j]), FINEST))
+                edges.append(_quantile_edges(np.sort(some[:, j]), MAX_BINS))
     if not rows or patterns.size == 1:
         return None
     score = Patterned(
@@ -190,7 +190,7 @@ def make_pattern_binning(flat: np.ndarray, found: list[np.ndarray]) -> PatternBi
         np.zeros(frequent.size + 1),
         np.array(rows),
         np.array(coordinates),
-        padded(edges),
+        pad_rows(edges),
         np.zeros((len(rows), max(map(len, edges)) + 1)),
     )
     return PatternBinning(score)
@@ -220,27 +220,27 @@ def piecewise_score(features: Features, first: np.ndarray, second: np.ndarray) -
     Counting takes every coordinate on its own, and counts the same thing twice where coordinates depend on each other;
     a joint fit does not, and what is linear between knots carries over from where runs are many to where they are few.
     """
-    runs = max(1000, FITTED_NUMBERS // first.shape[1])
+    runs = max(1000, MAX_FIT_NUMBERS // first.shape[1])
     sides = [features.values(side[:runs]).T for side in (first, second)]
     both = np.concatenate(sides, axis=1)
     atoms = find_atoms(both.T) if features.whiten is None else [np.zeros(0)] * len(both)
-    rows = padded(atoms, least=1)
+    rows = pad_rows(atoms, least=1)
     knots = []
     for z, values in zip(both, atoms, strict=True):
         free = z[~np.isin(z, values)] if len(values) else z
-        found = np.unique(np.quantile(free, KNOTS)) if free.size else np.zeros(1)
-        if found.size < len(KNOTS):  # few distinct values: spread the knots evenly
-            found = np.linspace(found[0], max(found[-1], found[0] + 1), len(KNOTS))
+        found = np.unique(np.quantile(free, KNOT_QUANTILES)) if free.size else np.zeros(1)
+        if found.size < len(KNOT_QUANTILES):  # few distinct values: spread the knots evenly
+            found = np.linspace(found[0], max(found[-1], found[0] + 1), len(KNOT_QUANTILES))
         knots.append(found)
-    start = Piecewise(features, np.stack(knots), np.zeros((len(both), len(KNOTS))), rows, np.zeros(rows.shape))
+    start = Piecewise(features, np.stack(knots), np.zeros((len(both), len(KNOT_QUANTILES))), rows, np.zeros(rows.shape))
     cut = start.heights.size
     design = vstack([sign * _design(start, side) for sign, side in zip((1, -1), sides, strict=True)], format="csr")
     transposed = design.T.tocsr()
 
     def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
         margin = design @ numbers
-        value = np.logaddexp(0.0, -margin).sum() + 0.5 * RIDGE * (numbers @ numbers)
-        slope = RIDGE * numbers - transposed @ expit(-margin)
+        value = np.logaddexp(0.0, -margin).sum() + 0.5 * RIDGE_RUNS * (numbers @ numbers)
+        slope = RIDGE_RUNS * numbers - transposed @ expit(-margin)
         return value / len(margin), slope / len(margin)
 
     zero = np.zeros(cut + rows.size)
@@ -259,9 +259,9 @@ def _design(start: Piecewise, features: np.ndarray) -> csr_array:
         entries += [(j * knots.shape[1] + right, np.where(hit, 0.0, share))]
         if hit.any():
             entries += [(knots.size + j * atoms.shape[1] + np.where(hit, atom, 0), hit.astype(float))]
-    columns, values = (np.stack(part, axis=1).ravel() for part in zip(*entries, strict=True))
+    contiguous_transpose, values = (np.stack(part, axis=1).ravel() for part in zip(*entries, strict=True))
     ends = np.arange(features.shape[1] + 1) * len(entries)
-    return csr_array((values, columns, ends), shape=(features.shape[1], knots.size + atoms.size))
+    return csr_array((values, contiguous_transpose, ends), shape=(features.shape[1], knots.size + atoms.size))
 
 
 def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:
@@ -290,18 +290,18 @@ def _without_idle_edges(all_edges: np.ndarray, all_steps: np.ndarray) -> tuple[n
         trimmed.append((edges[changes], np.append(steps[0], steps[1:][changes])))
     if not trimmed:
         return all_edges[:, :1], all_steps[:, :2]
-    edges = padded([edges for edges, _ in trimmed], least=1)
+    edges = pad_rows([edges for edges, _ in trimmed], least=1)
     return edges, np.stack([np.pad(s, (0, edges.shape[1] + 1 - len(s)), mode="edge") for _, s in trimmed])
 
 
 def cell_score(partition: Partition, first: Counts, second: Counts) -> CellScore:
     """The cells in the order of their ratio of counts, the most telling ones where there are too many."""
-    codes = occupied(first, second)
+    codes = occupied_codes(first, second)
     c1, c2 = first.of(codes) + 0.5, second.of(codes) + 0.5
     numbers = np.log(c1 / c2)
-    if codes.size > LARGEST_CELLS:
+    if codes.size > MAX_SCORED_CELLS:
         # By how many standard errors a ratio differs from 1.
-        kept = np.sort(np.argsort(-np.abs(numbers) / np.sqrt(1 / c1 + 1 / c2), kind="stable")[:LARGEST_CELLS])
+        kept = np.sort(np.argsort(-np.abs(numbers) / np.sqrt(1 / c1 + 1 / c2), kind="stable")[:MAX_SCORED_CELLS])
         codes, numbers = codes[kept], numbers[kept]
     if not codes.size:
         codes, numbers = np.zeros(1, np.int64), np.zeros(1)

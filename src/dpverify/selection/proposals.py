@@ -13,19 +13,19 @@ import numpy as np
 from scipy.special import gammaincinv, ndtr, ndtri
 
 from dpverify.events.partition import Partition
-from dpverify.events.scores import Levels, Score, UserScore, parameters
-from dpverify.sampling.counts import EXTREMES, Counts, Extremes, occupied
+from dpverify.events.scores import Levels, Score, UserScore, n_parameters
+from dpverify.sampling.counts import EXTREMES_KEPT, Counts, Extremes, occupied_codes
 from dpverify.stats.paper_test import p_values
 from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_bound
-from dpverify.util.arrays import codes_of, digitize, evaluate, is_jax, is_plain, namespace
+from dpverify.util.arrays import array_namespace, cell_codes, digitize, evaluate_method, is_jax, is_pytree
 
-LARGEST_UNION = 4096  # cells; an event of more is noise, and too long to write down
-PROPOSING = (0.75, 1.5, 2.5, 4.0)  # standard errors charged to an event while it is one of thousands
-RANKING = 1.5  # of them, when scores are compared
-NEAR = 0.25  # standard errors within which the simpler event wins
-HANDICAP = 0.15  # a doubling of learned numbers
-FINE = 1024  # levels of a score while it competes
-COARSE = (16, 32, 64, 128, 256)  # levels that the bound on the partition may have
+MAX_UNION_CELLS = 4096  # cells; an event of more is noise, and too long to write down
+PROPOSAL_PENALTIES = (0.75, 1.5, 2.5, 4.0)  # standard errors charged to an event while it is one of thousands
+RANKING_PENALTY = 1.5  # of them, when scores are compared
+SIMPLER_WINS_WITHIN = 0.25  # standard errors within which the simpler event wins
+PENALTY_PER_DOUBLING = 0.15  # a doubling of learned numbers
+FINE_LEVELS = 1024  # levels of a score while it competes
+BOUNDING_LEVEL_COUNTS = (16, 32, 64, 128, 256)  # levels that the bound on the partition may have
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Event:
     direction: int  # 0: the first data set, 1: the second
 
     def contains(self, samples: Any) -> np.ndarray:
-        return np.isin(codes_of(self.partition, samples), self.codes) if len(samples) else np.zeros(0, bool)
+        return np.isin(cell_codes(self.partition, samples), self.codes) if len(samples) else np.zeros(0, bool)
 
     def count(self, counts: Counts) -> int:
         return int(counts.of(self.codes).sum())
@@ -50,7 +50,7 @@ class Proposal(NamedTuple):
     counts: tuple[int, int]
 
 
-class Aim(NamedTuple):
+class SelectionObjective(NamedTuple):
     """What a promise is measured by: the planned test runs, the claim's delta and level, and the last charge."""
 
     planned: int
@@ -59,7 +59,9 @@ class Aim(NamedTuple):
     caution: float
 
 
-def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, errors: float, learned: int = 0) -> np.ndarray:
+def cautious_lower_bound(
+    c1: Any, c2: Any, selected: int, aim: SelectionObjective, errors: float, learned: int = 0
+) -> np.ndarray:
     """The epsilon bound that the planned runs are expected to give for p1 <= e^eps p2 + delta, less a charge.
 
     The charge is so many standard errors at the size of the selection, more where more numbers were learned: of two
@@ -67,7 +69,7 @@ def promised_bound(c1: Any, c2: Any, selected: int, aim: Aim, errors: float, lea
     """
     c1, c2 = np.asarray(c1, float), np.asarray(c2, float)
     f1, f2 = (c1 + 0.5) / (selected + 1), (c2 + 0.5) / (selected + 1)
-    level = ndtr(-errors - HANDICAP * np.log2(1 + learned))
+    level = ndtr(-errors - PENALTY_PER_DOUBLING * np.log2(1 + learned))
     # How far off either count may be, as Poisson limits: standard errors at large counts, and fair to small ones.
     low = f1 - np.sqrt(1 - f1) * (f1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (selected + 1))
     high = f2 + np.sqrt(1 - f2) * (_gamma_quantile(c2 + 1, 1 - level) / (selected + 1) - f2)
@@ -97,35 +99,39 @@ class SelectionCounts(NamedTuple):
 
 def paper_selector(partition: Partition, both: SelectionCounts, epsilon: float, rng: np.random.Generator) -> Event:
     """Algorithm 4: the cell with the smallest of all p-values at one fixed epsilon."""
-    codes = occupied(both.first, both.second)
+    codes = occupied_codes(both.first, both.second)
     forward, backward = p_values(both.first.of(codes), both.second.of(codes), both.runs, epsilon, rng)
     worst = int(np.argmin(np.minimum(forward, backward)))
     return Event(partition, codes[[worst]], int(backward[worst] < forward[worst]))
 
 
-def propose_cells(partition: Partition, held: SelectionCounts, aim: Aim) -> list[Proposal]:
+def propose_cells(partition: Partition, held: SelectionCounts, aim: SelectionObjective) -> list[Proposal]:
     """For every charge the cell that promises most."""
-    codes = occupied(held.first, held.second)
+    codes = occupied_codes(held.first, held.second)
     c = held.first.of(codes), held.second.of(codes)
     found = []
-    for errors in PROPOSING:
-        promises = np.stack([promised_bound(c[side], c[1 - side], held.runs, aim, errors) for side in (0, 1)])
+    for errors in PROPOSAL_PENALTIES:
+        promises = np.stack([cautious_lower_bound(c[side], c[1 - side], held.runs, aim, errors) for side in (0, 1)])
         direction, cell = np.unravel_index(int(np.argmax(promises)), promises.shape)
         event = Event(partition, codes[[cell]], int(direction))
         found.append(Proposal(event, (int(c[0][cell]), int(c[1][cell]))))
     return found
 
 
-def propose_unions(partition: Partition, train: SelectionCounts, held: SelectionCounts, aim: Aim) -> list[Proposal]:
+def propose_unions(
+    partition: Partition, train: SelectionCounts, held: SelectionCounts, aim: SelectionObjective
+) -> list[Proposal]:
     """Training runs order the cells by their ratio, held-out runs tell how many of them, and which way."""
-    codes = occupied(train.first, train.second, held.first, held.second)
+    codes = occupied_codes(train.first, train.second, held.first, held.second)
     trained = train.first.of(codes), train.second.of(codes)
     counts = held.first.of(codes), held.second.of(codes)
     found = []
     for side in (0, 1):
-        order = np.argsort(-(trained[side] + 0.5) / (trained[1 - side] + 0.5), kind="stable")[:LARGEST_UNION]
+        order = np.argsort(-(trained[side] + 0.5) / (trained[1 - side] + 0.5), kind="stable")[:MAX_UNION_CELLS]
         c = np.cumsum(counts[0][order]), np.cumsum(counts[1][order])
-        for at in sorted({int(np.argmax(promised_bound(c[side], c[1 - side], held.runs, aim, e))) for e in PROPOSING}):
+        for at in sorted(
+            {int(np.argmax(cautious_lower_bound(c[side], c[1 - side], held.runs, aim, e))) for e in PROPOSAL_PENALTIES}
+        ):
             event = Event(partition, np.sort(codes[order[: at + 1]]), side)
             found.append(Proposal(event, (int(c[0][at]), int(c[1][at]))))
     return found
@@ -134,39 +140,39 @@ def propose_unions(partition: Partition, train: SelectionCounts, held: Selection
 # Level sets of a score.
 
 
-class Ruler(NamedTuple):
+class BinnedScore(NamedTuple):
     """A score with fine edges: measures how many runs lie between them."""
 
     score: Score
     edges: np.ndarray
 
-    def measure(self, samples: Any) -> Ruled:
-        if is_jax(samples) and is_plain(self):
-            table, low, high = evaluate(self, "_on_device", samples)
-            return Ruled(table, Extremes(low, high))
+    def measure(self, samples: Any) -> ScoreHistogram:
+        if is_jax(samples) and is_pytree(self):
+            table, low, high = evaluate_method(self, "_on_device", samples)
+            return ScoreHistogram(table, Extremes(low, high))
         values = score_values(self.score, samples)
         table = np.bincount(digitize(self.edges, values), minlength=self.edges.size + 1)
-        return Ruled(table, Extremes.of(values))
+        return ScoreHistogram(table, Extremes.of(values))
 
     def _on_device(self, samples: Any) -> tuple[Any, Any, Any]:
-        xp = namespace(samples)
+        xp = array_namespace(samples)
         values = xp.sort(self.score.values(samples.reshape(samples.shape[0], -1)))
         # Of sorted values as many lie in a level as there are between its two edges.
         places = xp.searchsorted(values, self.edges, side="right")
         ends = xp.array([0]), xp.array([values.shape[0]])
-        return xp.diff(xp.concatenate([ends[0], places, ends[1]])), values[:EXTREMES], values[-EXTREMES:]
+        return xp.diff(xp.concatenate([ends[0], places, ends[1]])), values[:EXTREMES_KEPT], values[-EXTREMES_KEPT:]
 
     @property
     def is_plain(self) -> bool:
         return not isinstance(self.score, UserScore)
 
 
-class Ruled(NamedTuple):
+class ScoreHistogram(NamedTuple):
     table: np.ndarray
     extremes: Extremes
 
 
-class Heat(NamedTuple):
+class PairedHistogram(NamedTuple):
     """A score's held-out counts, one column a side: runs in each level, and the extremes."""
 
     table: tuple[np.ndarray, np.ndarray]
@@ -179,7 +185,7 @@ def score_values(score: Score, samples: Any) -> np.ndarray:
         return np.asarray(score.values(np.asarray(samples).reshape(len(samples), -1)), float)
 
 
-def between_values(values: np.ndarray) -> np.ndarray:
+def midpoints(values: np.ndarray) -> np.ndarray:
     """Midpoints between the distinct ones of some sorted values.
 
     Values closer than rounding are one: a sum taken in another order must not change sides.
@@ -191,9 +197,9 @@ def between_values(values: np.ndarray) -> np.ndarray:
     return low + (high - low) / 2
 
 
-def fine_edges(values: np.ndarray, most: int = FINE) -> np.ndarray:
+def fine_edges(values: np.ndarray, most: int = FINE_LEVELS) -> np.ndarray:
     """Edges between the values of the training runs: near equal shares of them, and near halving shares at the ends."""
-    edges = between_values(np.sort(values))
+    edges = midpoints(np.sort(values))
     if edges.size > most:
         n = edges.size
         halving = 2 ** np.arange(int(np.log2(n)))
@@ -202,13 +208,13 @@ def fine_edges(values: np.ndarray, most: int = FINE) -> np.ndarray:
     return edges if edges.size else values[:1]
 
 
-def cuts(heat: Heat, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def threshold_counts(heat: PairedHistogram, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Thresholds t, and how many runs of each side lie above each: at the edges, and between values in the tails."""
     thresholds, counts = [edges], [np.stack([heat.runs - np.cumsum(table)[:-1] for table in heat.table])]
-    top = max(e.high[0] if e.high.size == EXTREMES else -np.inf for e in heat.extremes)
-    bottom = min(e.low[-1] if e.low.size == EXTREMES else np.inf for e in heat.extremes)
-    high = between_values(np.sort(np.concatenate([e.high for e in heat.extremes])))
-    low = between_values(np.sort(np.concatenate([e.low for e in heat.extremes])))
+    top = max(e.high[0] if e.high.size == EXTREMES_KEPT else -np.inf for e in heat.extremes)
+    bottom = min(e.low[-1] if e.low.size == EXTREMES_KEPT else np.inf for e in heat.extremes)
+    high = midpoints(np.sort(np.concatenate([e.high for e in heat.extremes])))
+    low = midpoints(np.sort(np.concatenate([e.low for e in heat.extremes])))
     high, low = high[high >= top], low[low < bottom]
     thresholds += [high, low]
     counts.append(np.stack([e.high.size - np.searchsorted(e.high, high, side="right") for e in heat.extremes]))
@@ -216,23 +222,23 @@ def cuts(heat: Heat, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
     return np.concatenate(thresholds), *np.concatenate(counts, axis=1)
 
 
-def propose_levels(ruler: Ruler, heat: Heat, aim: Aim) -> tuple[float, list[Proposal]]:
+def propose_levels(ruler: BinnedScore, heat: PairedHistogram, aim: SelectionObjective) -> tuple[float, list[Proposal]]:
     """For every charge and direction the best {score > t} or {score <= t}, as a union of level sets.
 
     The level sets have all the chosen thresholds as edges. The first number is the highest promise of them.
     """
-    thresholds, c1, c2 = cuts(heat, ruler.edges)
-    n, learned = heat.runs, parameters(ruler.score)
+    thresholds, c1, c2 = threshold_counts(heat, ruler.edges)
+    n, learned = heat.runs, n_parameters(ruler.score)
     chosen: dict[tuple[float, int], tuple[int, int]] = {}
     best = -np.inf
-    for errors in PROPOSING:
+    for errors in PROPOSAL_PENALTIES:
         for direction, (a, b) in enumerate(((c1, c2), (n - c2, n - c1))):
-            promises = promised_bound(a, b, n, aim, errors, learned)
+            promises = cautious_lower_bound(a, b, n, aim, errors, learned)
             at = int(np.argmax(promises))
             chosen[float(thresholds[at]), direction] = (
                 (int(a[at]), int(b[at])) if direction == 0 else (int(b[at]), int(a[at]))
             )
-            best = max(best, float(promises[at])) if errors == RANKING else best
+            best = max(best, float(promises[at])) if errors == RANKING_PENALTY else best
     levels = Levels(ruler.score, np.array(sorted({t for t, _ in chosen})))
     return best, [Proposal(level_event(levels, *key), counts) for key, counts in sorted(chosen.items())]
 
@@ -249,31 +255,38 @@ def threshold_of(event: Event) -> float:
     return float(event.partition.edges[event.codes[0] - 1 if event.direction == 0 else event.codes[-1]])
 
 
-def simplest(found: list[tuple[float, float, Event]]) -> tuple[Event, float]:
+def prefer_simpler(found: list[tuple[float, float, Event]]) -> tuple[Event, float]:
     """Of (promise, standard error, event) the highest promise; one hardly lower wins if fewer numbers were learned."""
     best, error, _ = max(found, key=lambda one: one[0])
-    near = [one for one in found if one[0] >= best - NEAR * error]
+    near = [one for one in found if one[0] >= best - SIMPLER_WINS_WITHIN * error]
     promise, _, event = min(near, key=lambda one: (learned_numbers(one[2]), -one[0]))
     return event, promise
 
 
 def learned_numbers(event: Event) -> int:
-    return parameters(event.partition.score) if isinstance(event.partition, Levels) else event.codes.size
+    return n_parameters(event.partition.score) if isinstance(event.partition, Levels) else event.codes.size
 
 
-def decided_promise(
-    proposal: Proposal, first: Counts, second: Counts, runs: int, aim: Aim
+def decided_bound(
+    proposal: Proposal, first: Counts, second: Counts, runs: int, aim: SelectionObjective
 ) -> tuple[float, float, Event]:
     """What an event promises on the runs that proposed it together with as many that did not, and its noise."""
     event = proposal.event
-    learned = parameters(event.partition.score) if isinstance(event.partition, Levels) else 0
+    learned = n_parameters(event.partition.score) if isinstance(event.partition, Levels) else 0
     c = proposal.counts[0] + event.count(first), proposal.counts[1] + event.count(second)
     error = float(np.sqrt(1 / (c[0] + 0.5) + 1 / (c[1] + 0.5)))
-    promise = promised_bound(c[event.direction], c[1 - event.direction], runs, aim, aim.caution, learned)
+    promise = cautious_lower_bound(c[event.direction], c[1 - event.direction], runs, aim, aim.caution, learned)
     return float(promise), error, event
 
 
-def bounding_levels(event: Event, promise: float, ruler: Ruler, heat: Heat, aim: Aim, resolution: int | None) -> Levels:
+def bounding_levels(
+    event: Event,
+    promise: float,
+    ruler: BinnedScore,
+    heat: PairedHistogram,
+    aim: SelectionObjective,
+    resolution: int | None,
+) -> Levels:
     """Level sets for the bound on the partition, with the event's threshold among the edges.
 
     Many cells say more and bound worse: of several numbers the one with the smallest promised bound is taken.
@@ -281,7 +294,7 @@ def bounding_levels(event: Event, promise: float, ruler: Ruler, heat: Heat, aim:
     edges, threshold = ruler.edges, threshold_of(event)
     share = np.cumsum(heat.table[0] + heat.table[1])[:-1] / (2 * heat.runs)
     best, winner = np.inf, None
-    for number in (resolution,) if resolution else COARSE:
+    for number in (resolution,) if resolution else BOUNDING_LEVEL_COUNTS:
         places = np.unique(np.clip(np.searchsorted(share, np.arange(1, number) / number), 0, edges.size - 1))
         chosen = np.unique(np.append(edges[places], threshold))
         group = np.searchsorted(chosen, np.append(edges, np.inf))

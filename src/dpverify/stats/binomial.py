@@ -11,10 +11,10 @@ from scipy.special import betainc, betaincc, betaln, ndtr
 
 Array = NDArray[np.float64]
 
-SMOOTH = 1000.0  # binomial variance from which the uniform expansion is accurate to 2e-9
+MIN_EXPANSION_VARIANCE = 1000.0  # binomial variance from which the uniform expansion is accurate to 2e-9
 
 
-def smooth_tail(count: Array, runs: int, p: Array, side: int) -> Array:
+def expanded_tail(count: Array, runs: int, p: Array, side: int) -> Array:
     """`tail` by Temme's uniform expansion: the normal law at the signed root of the deviance, and a series."""
     total, rest = runs + 1.0, runs + 1.0 - count
     spread = count * rest / total
@@ -28,15 +28,15 @@ def smooth_tail(count: Array, runs: int, p: Array, side: int) -> Array:
     return ndtr(side * z) - side * np.exp(-0.5 * z * z) * (1.0 - beta) * correction / math.sqrt(2.0 * math.pi)
 
 
-def tail(count: ArrayLike, runs: int, p: Array, side: int = 1) -> Array:
+def binomial_tail(count: ArrayLike, runs: int, p: Array, side: int = 1) -> Array:
     """`P[Bin(runs, p) >= count]`, or `P[Bin(runs, p) < count]` for side -1."""
     count, p = np.broadcast_arrays(count, p)
     table = np.where(count <= 0 if side > 0 else count > runs, 1.0, 0.0)
-    smooth = count * (runs + 1.0 - count) >= SMOOTH * (runs + 1.0)
+    smooth = count * (runs + 1.0 - count) >= MIN_EXPANSION_VARIANCE * (runs + 1.0)
     exact = (count > 0) & (count <= runs) & ~smooth
     # betainc keeps 1e-11 everywhere but takes microseconds at large counts; bdtr is off by 2e-3 at 10^7 runs.
     table[exact] = (betainc if side > 0 else betaincc)(count[exact], runs + 1.0 - count[exact], p[exact])
-    table[smooth] = smooth_tail(count[smooth], runs, p[smooth], side)
+    table[smooth] = expanded_tail(count[smooth], runs, p[smooth], side)
     return table
 
 
@@ -47,15 +47,15 @@ def _choices(runs: int) -> Array:
     return np.append(-betaln(count + 1.0, runs - count + 1.0) - math.log(runs + 1.0), -np.inf)
 
 
-def law(count: Array, runs: int, p: Array) -> Array:
+def binomial_pmf(count: Array, runs: int, p: Array) -> Array:
     """`P[Bin(runs, p) = count]` for counts from 0 to `runs + 1`, to 1e-11 of it while the runs are thousands."""
     p = np.clip(p, 1e-300, 1.0 - 1e-16)
     return np.exp(_choices(runs)[count.astype(int)] + count * np.log(p) + (runs - count) * np.log1p(-p))
 
 
-def tails(count: Array, runs: int, p: Array) -> Array:
+def binomial_tail_table(count: Array, runs: int, p: Array) -> Array:
     """`tail` for a row of counts, at most `runs + 1`, a p: sums of the law, from its far end so that none cancels."""
     low, high = int(count.min()), int(count.max())
-    sums = law(np.arange(high, low - 1.0, -1.0), runs, p[:, None])
-    sums[:, 0] += tail(high + 1.0, runs, p)
+    sums = binomial_pmf(np.arange(high, low - 1.0, -1.0), runs, p[:, None])
+    sums[:, 0] += binomial_tail(high + 1.0, runs, p)
     return np.take_along_axis(np.cumsum(sums, axis=1), high - count.astype(int), axis=1)

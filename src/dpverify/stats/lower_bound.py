@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from dpverify.errors import InputError
-from dpverify.stats.binomial import law, tail, tails
+from dpverify.stats.binomial import binomial_pmf, binomial_tail, binomial_tail_table
 
 Array = NDArray[np.float64]
 Many = ArrayLike
@@ -76,7 +76,7 @@ def _clopper_pearson(count: int, runs: int, g: float) -> tuple[float, float]:
     def limit(least: int, side: int, inner: float, outer: float) -> float:
         for _ in range(5):
             grid = np.linspace(outer, inner, 65)
-            i = int((tail(least, runs, grid[1:-1], side) <= g / 2.0).sum())
+            i = int((binomial_tail(least, runs, grid[1:-1], side) <= g / 2.0).sum())
             outer, inner = float(grid[i]), float(grid[i + 1])
         return outer
 
@@ -101,12 +101,12 @@ def _rejection(region: _Region, p1: Array, p2: Array) -> Array:
         blocks = np.minimum(begin[part, None] + columns, len(first))
         bounds, within = edges[blocks], least[blocks[:, :-1]]
         if within.size and max(m1, m2) <= _BLOCKS:  # every count is a block
-            above, share = tail(bounds[:, 0], m2, p2[part]), law(bounds[:, :-1], m2, p2[part, None])
-            reject = tails(within, m1, p1[part])
+            above, share = binomial_tail(bounds[:, 0], m2, p2[part]), binomial_pmf(bounds[:, :-1], m2, p2[part, None])
+            reject = binomial_tail_table(within, m1, p1[part])
         else:
-            above = tail(bounds, m2, p2[part, None])
+            above = binomial_tail(bounds, m2, p2[part, None])
             above, share = above[:, 0], above[:, :-1] - above[:, 1:]
-            reject = tail(within, m1, p1[part, None])
+            reject = binomial_tail(within, m1, p1[part, None])
         out[part] = 1.0 - above + np.einsum("ij,ij->i", share, reject)
     return out
 

@@ -17,7 +17,9 @@ from scipy.stats import hypergeom
 from dpverify.errors import InputError
 from dpverify.stats.lower_bound import epsilon_lower_bound
 
-SWEEP = np.linspace(0.001, 1.5, 80)  # eight of the paper's fourteen critical values lie on it to every printed digit
+PAPER_EPSILON_SWEEP = np.linspace(
+    0.001, 1.5, 80
+)  # eight of the paper's fourteen critical values lie on it to every printed digit
 
 
 def check_level(name: str, value: float) -> None:
@@ -35,7 +37,7 @@ def check_delta(delta: float) -> None:
         raise InputError(f"delta: found {delta!r}; expected a number from 0 up and below 1")
 
 
-def sides(runs: Any) -> tuple[int, int]:
+def runs_per_side(runs: Any) -> tuple[int, int]:
     m1, m2 = (runs, runs) if np.ndim(runs) == 0 else runs
     if not (m1 >= 1 and m2 >= 1 and int(m1) == m1 and int(m2) == m2):
         raise InputError(f"runs: found {runs}; expected a whole number from 1 up, or one a side")
@@ -49,7 +51,7 @@ def checked_columns(counts1: Any, counts2: Any, runs: Any) -> tuple[np.ndarray, 
         raise InputError(
             f"counts: found shapes {c1.shape} and {c2.shape}; expected one number a cell, both sides alike"
         )
-    for c, m in zip((c1, c2), sides(runs), strict=True):
+    for c, m in zip((c1, c2), runs_per_side(runs), strict=True):
         if not ((c >= 0).all() and c.sum() <= m):
             raise InputError(
                 f"counts: found a sum of {c.sum():g} for {m} runs; expected counts from 0 up, at most one a run"
@@ -101,7 +103,7 @@ def p_values(c1: Any, c2: Any, runs: Any, epsilon: float, rng: np.random.Generat
     The first is against p1 <= e^epsilon p2, the second against p2 <= e^epsilon p1.
     """
     check_epsilon(epsilon)
-    m1, m2 = sides(runs)
+    m1, m2 = runs_per_side(runs)
     for c, m in ((c1, m1), (c2, m2)):
         if np.any(np.less(c, 0)) or np.any(np.greater(c, m)):
             raise InputError(f"counts: found {np.min(c)} to {np.max(c)}; expected 0 to {m}, at most one a run")
@@ -121,14 +123,14 @@ def critical_epsilon(c1: Any, c2: Any, runs: Any, alpha: float = 0.05, rng: np.r
     """
     check_level("alpha", alpha)
     if rng is None:
-        m1, m2 = sides(runs)
+        m1, m2 = runs_per_side(runs)
         forward = epsilon_lower_bound(c1, c2, (m1, m2), 0.0, alpha)
         return np.maximum(forward, epsilon_lower_bound(c2, c1, (m2, m1), 0.0, alpha))
     if np.ndim(c1) or np.ndim(c2):
         return np.vectorize(lambda a, b: critical_epsilon(a, b, runs, alpha, rng), otypes=[float])(c1, c2)
-    step = SWEEP[1] - SWEEP[0]
+    step = PAPER_EPSILON_SWEEP[1] - PAPER_EPSILON_SWEEP[0]
     for i in range(100_000):
-        epsilon = SWEEP[i] if i < SWEEP.size else SWEEP[0] + i * step
+        epsilon = PAPER_EPSILON_SWEEP[i] if i < PAPER_EPSILON_SWEEP.size else PAPER_EPSILON_SWEEP[0] + i * step
         if min(p_values(c1, c2, runs, epsilon, rng)) > alpha:
             return float(epsilon)
     raise AssertionError("at epsilon 1900 nothing is left of a thinned count")

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from dpverify.errors import InputError
 from dpverify.stats.paper_test import check_delta, check_epsilon, check_level
 
-MOST = 10**18  # runs; beyond that a question has no answer in practice
+MAX_PLANNED_RUNS = 10**18  # runs; beyond that a question has no answer in practice
 
 
 def _deviations(p1: float, p2: float, epsilon: float, delta: float) -> tuple[float, float, float]:

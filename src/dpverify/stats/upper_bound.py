@@ -22,17 +22,19 @@ from dpverify.stats.paper_test import (
     check_level,
     checked_columns,
     lower_limit,
-    sides,
+    runs_per_side,
     upper_limit,
 )
 
 BERRY_ESSEEN = 0.56  # Shevtsova's constant for sums of independent variables that need not be alike
-NORMAL = 0.5  # of alpha may go to the error of the normal law; an event too rare for that gets limits of its own
-ASIDE = 1 / 300  # of alpha, three times: for where p1 and p2 may lie at all
-FEW = 1 << 16  # runs, whose limits are kept
+MAX_NORMAL_ERROR_SHARE = (
+    0.5  # of alpha may go to the error of the normal law; an event too rare for that gets limits of its own
+)
+NUISANCE_SHARE = 1 / 300  # of alpha, three times: for where p1 and p2 may lie at all
+MAX_CACHED_RUNS = 1 << 16  # runs, whose limits are kept
 
 
-class Limit(NamedTuple):
+class ExcessLimit(NamedTuple):
     """For unions with at most a and from b_low to b_high runs: what bounds p1 - scale p2, for every scale from 1 up.
 
     A union that is not rare under the second law (`normal`) has the excess of shares plus z standard deviations, both
@@ -81,7 +83,7 @@ def _table(limit: Callable[..., Any], runs: int, alpha: float) -> np.ndarray:
 def _kept(limit: Callable[..., Any], counts: Any, runs: int, alpha: float) -> Any:
     """`limit` of the counts; of few runs the same counts come again and again, so what was found is kept."""
     at = np.asarray(counts).astype(int)
-    if runs > FEW or (at != counts).any():
+    if runs > MAX_CACHED_RUNS or (at != counts).any():
         return limit(counts, runs, alpha)
     table = _table(limit, runs, alpha)
     found = table[at]
@@ -92,13 +94,13 @@ def _kept(limit: Callable[..., Any], counts: Any, runs: int, alpha: float) -> An
     return found
 
 
-def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: float) -> Limit:
+def excess_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: float) -> ExcessLimit:
     m1, m2 = runs
-    aside, rest = ASIDE * alpha, (1 - 3 * ASIDE) * alpha
+    aside, rest = NUISANCE_SHARE * alpha, (1 - 3 * NUISANCE_SHARE) * alpha
     # The third moment of a side is (1 - 2v) v; written so, the error is largest where the first side has no variance.
     skew = max(1.0, 2 * m2 / (3 * m1))
     # The variance of one run from which on an event is `normal`; at larger levels the limit need not fall in epsilon.
-    frequent = (BERRY_ESSEEN * skew / (NORMAL * alpha)) ** 2 / m2 if alpha <= 0.25 else np.inf
+    frequent = (BERRY_ESSEEN * skew / (MAX_NORMAL_ERROR_SHARE * alpha)) ** 2 / m2 if alpha <= 0.25 else np.inf
     if frequent > 0.25:  # no variance is: every event is rare, wherever p1 and p2 lie
         p1, p2 = np.ones(np.shape(a)), (np.zeros(np.shape(a)), np.ones(np.shape(a)))
     else:
@@ -110,7 +112,7 @@ def make_limit(a: Any, b_low: Any, b_high: Any, runs: tuple[int, int], alpha: fl
     error = BERRY_ESSEEN * np.maximum(1 - 2 * least, 2 * m2 / (3 * m1)) / np.sqrt(m2 * least)
     with np.errstate(invalid="ignore"):
         z = np.where(normal, -ndtri(np.maximum(rest - error, 0.0)), 0.0)
-    return Limit(
+    return ExcessLimit(
         np.asarray(a, float) / m1,
         np.asarray(b_low, float) / m2,
         z * np.sqrt(_variances(np.zeros_like(p1), p1)[1] / m1),
@@ -132,8 +134,8 @@ class Frontier(NamedTuple):
     a: np.ndarray
     runs: tuple[int, int]
     alpha: float
-    corners: Limit
-    stretches: Limit
+    corners: ExcessLimit
+    stretches: ExcessLimit
 
     def height(self, b: np.ndarray) -> np.ndarray:
         return np.floor(np.interp(b, self.b, self.a) * (1 + 1e-14))  # never below a whole number that is met
@@ -145,14 +147,14 @@ def frontier(counts1: Any, counts2: Any, runs: Any, alpha: float) -> Frontier:
     Cells of equal ratio are one stretch of it, so that the order in which cells are named does not matter.
     """
     c1, c2 = checked_columns(counts1, counts2, runs)
-    both = sides(runs)
+    both = runs_per_side(runs)
     seen = c1 + c2 > 0
     c1, c2 = c1[seen], c2[seen]
     _, place = np.unique(-c1 / (c1 + c2), return_inverse=True)
     a, b = (np.append(0.0, np.cumsum(np.bincount(place, c))) for c in (c1, c2))
     last = np.append(b[1:] > b[:-1], True)  # of several points above one b, the highest
     a, b = a[last], b[last]
-    corners, stretches = make_limit(a, b, b, both, alpha), make_limit(a[1:], b[:-1], b[1:], both, alpha)
+    corners, stretches = excess_limit(a, b, b, both, alpha), excess_limit(a[1:], b[:-1], b[1:], both, alpha)
     return Frontier(b, a, both, alpha, corners, stretches)
 
 
@@ -176,12 +178,12 @@ def frontier_bound(line: Frontier, epsilon: float, tolerance: float = 1e-3) -> f
         if not left.size:
             return best
         middle = np.floor((left + right) / 2)
-        here = make_limit(line.height(middle), middle, middle, line.runs, line.alpha)
+        here = excess_limit(line.height(middle), middle, middle, line.runs, line.alpha)
         best = max(best, float(here.excess(scale).max()))
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         inner = np.minimum(left + 1, right), np.maximum(right - 1, left)
         low, high = np.minimum(*inner), np.maximum(*inner)
-        bound = make_limit(line.height(inner[1]), low, high, line.runs, line.alpha).excess(scale)
+        bound = excess_limit(line.height(inner[1]), low, high, line.runs, line.alpha).excess(scale)
     return max(best, float(bound.max()))
 
 
@@ -200,10 +202,10 @@ def epsilon_upper_bound(counts1: Any, counts2: Any, runs: Any, delta: float = 0.
     """
     check_delta(delta)
     check_level("alpha", alpha)
-    m1, m2 = sides(runs)
+    m1, m2 = runs_per_side(runs)
     if delta == 0:
         c1, c2 = checked_columns(counts1, counts2, (m1, m2))
-        forward, backward = make_limit(c1, c2, c2, (m1, m2), alpha), make_limit(c2, c1, c1, (m2, m1), alpha)
+        forward, backward = excess_limit(c1, c2, c2, (m1, m2), alpha), excess_limit(c2, c1, c1, (m2, m1), alpha)
         worst = np.max(np.maximum(forward.ratio(), backward.ratio()), initial=1.0)
         return float(np.log(worst))
     lines = frontier(counts1, counts2, (m1, m2), alpha), frontier(counts2, counts1, (m2, m1), alpha)

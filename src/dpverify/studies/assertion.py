@@ -9,13 +9,13 @@ from concurrent.futures import Executor
 from typing import Any
 
 from dpverify.errors import InputError, TooWeak
-from dpverify.events.describe import figure
+from dpverify.events.describe import format_number
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.settings import Settings
-from dpverify.stats.power import MOST, plan_runs
-from dpverify.util.progress import spaced
+from dpverify.stats.power import MAX_PLANNED_RUNS, plan_runs
+from dpverify.util.progress import format_count
 
 
 def assert_private(
@@ -87,9 +87,13 @@ def too_weak(report: Report, detects: float) -> str | None:
     needed = needed_runs(report, detects)
     if needed <= runs or report.on_partition.epsilon_upper(report.delta) <= target:
         return None
-    able = f"about test_runs={spaced(needed)} would" if needed <= MOST else "no number of test_runs would"
+    able = (
+        f"about test_runs={format_count(needed)} would"
+        if needed <= MAX_PLANNED_RUNS
+        else "no number of test_runs would"
+    )
     return (
-        f"too weak: {spaced(runs)} test runs a side do not detect a true epsilon of {figure(target)} on an event like "
+        f"too weak: {format_count(runs)} test runs a side do not detect a true epsilon of {format_number(target)} on an event like "
         f"this witness with probability about 80% at alpha {report.alpha:g}; {able}"
     )
 

@@ -20,19 +20,21 @@ from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, check_claim
-from dpverify.sampling.executors import open_workers
+from dpverify.sampling.executors import open_pool
 from dpverify.settings import Settings
 from dpverify.stats.upper_bound import smallest_epsilon
 from dpverify.studies.tables import write_comparison, write_csv
 
 Family = Callable[[float], Mechanism]
 
-NEAR = 0.4  # of log epsilon: a line is straight enough over so much of it
+LINEAR_RANGE = 0.4  # of log epsilon: a line is straight enough over so much of it
 OFFSETS = (-0.15, 0.15, -0.075, 0.075, 0.0)  # of log epsilon: where a line is measured, on both sides of the claim
-REACH = 2.5  # gaps between an estimate and its certified bound: how far out a parameter is tested at first
-GAPS = 0.005, 1.0  # the least and the largest that such a gap is taken for
-ATTEMPTS = 8  # at a side of the bracket, each twice as far out
-HALVINGS = 40
+FIRST_OFFSET_IN_GAPS = (
+    2.5  # gaps between an estimate and its certified bound: how far out a parameter is tested at first
+)
+GAP_LIMITS = 0.005, 1.0  # the least and the largest that such a gap is taken for
+MAX_ATTEMPTS = 8  # at a side of the bracket, each twice as far out
+MAX_BISECTIONS = 40
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,9 @@ class Line(NamedTuple):
         return (log_epsilon - self.offset) / self.slope
 
 
-def fit(points: list[tuple[float, float]], ends: list[tuple[float, float]], goal: float) -> Line:
+def fit_line(points: list[tuple[float, float]], ends: list[tuple[float, float]], goal: float) -> Line:
     """Through the points near the goal; where their noise hides the slope, that of the ends."""
-    x, y = np.array([(u, e) for u, e in points if abs(e - goal) <= NEAR]).T
+    x, y = np.array([(u, e) for u, e in points if abs(e - goal) <= LINEAR_RANGE]).T
     (u0, e0), (u1, e1) = ends
     slope = (e1 - e0) / (u1 - u0)
     spread = x - x.mean()
@@ -117,7 +119,7 @@ def calibrate(
     points: list[tuple[float, float]] = []
     work: dict[str, Any] = {"error": error, "log_lipschitz": log_lipschitz, "progress": progress}
 
-    with open_workers(executor) as workers:
+    with open_pool(executor) as workers:
 
         def look(u: float, claim: float | None = None, attempt: int = 0) -> Report:
             parameter, place = min(max(back(u), low), high), len(tried)
@@ -145,20 +147,20 @@ def calibrate(
         if not min(ends[0][1], ends[1][1]) < goal < max(ends[0][1], ends[1][1]):
             seen = " and ".join(f"{math.exp(e):.4g} at {p:.4g}" for (_, e), (p, _) in zip(ends, tried, strict=True))
             raise InputError(f"bounds: found epsilon {seen}; expected one below and one above {epsilon:g}; widen them")
-        while not abs(ends[1][1] - ends[0][1]) <= NEAR:
+        while not abs(ends[1][1] - ends[0][1]) <= LINEAR_RANGE:
             look((ends[0][0] + ends[1][0]) / 2)
             ends[(points[-1][1] < goal) == (ends[1][1] < ends[0][1])] = points[-1]
-            if len(tried) > HALVINGS:
+            if len(tried) > MAX_BISECTIONS:
                 raise InputError(f"family: found a jump of epsilon over {epsilon:g} at {tried[-1][0]:g}; expected none")
         for offset in OFFSETS:
-            look(np.clip(fit(points, ends, goal).reach(goal + offset), forward(low), forward(high)).item())
-        line = fit(points, ends, goal)
-        near = [r for (_, r), (_, e) in zip(tried, points, strict=True) if abs(e - goal) <= NEAR]
-        gap = float(np.clip(np.median([gap_of(report, delta) for report in near]), *GAPS))
+            look(np.clip(fit_line(points, ends, goal).reach(goal + offset), forward(low), forward(high)).item())
+        line = fit_line(points, ends, goal)
+        near = [r for (_, r), (_, e) in zip(tried, points, strict=True) if abs(e - goal) <= LINEAR_RANGE]
+        gap = float(np.clip(np.median([gap_of(report, delta) for report in near]), *GAP_LIMITS))
 
         def settle(side: int, wanted: Verdict) -> float | None:
-            for attempt in range(1, ATTEMPTS + 1):
-                u = line.reach(goal + side * REACH * gap * 2 ** (attempt - 1))
+            for attempt in range(1, MAX_ATTEMPTS + 1):
+                u = line.reach(goal + side * FIRST_OFFSET_IN_GAPS * gap * 2 ** (attempt - 1))
                 if look(u, epsilon, attempt).verdict is wanted:
                     return tried[-1][0]
                 if tried[-1][0] in (low, high):
@@ -226,7 +228,7 @@ def tradeoff(
     if not asked:
         raise InputError('families: found no parameter; expected {"name": (family, values)} with some values')
     rows, reports = [], []
-    with open_workers(executor) as workers:
+    with open_pool(executor) as workers:
         for place, (name, value, family) in enumerate(asked):
             report = verify(
                 family(value),

@@ -34,16 +34,16 @@ def load_object(text: str, base: Path | None = None, what: str = "mechanism") ->
         path, folder, module = None, str(base), place
     if folder not in sys.path:
         sys.path.insert(0, folder)  # spawned workers get sys.path too, so they import the same file
-    found = user_code(f"{what}: importing {shown}", lambda: importlib.import_module(module))
+    found = call_user_code(f"{what}: importing {shown}", lambda: importlib.import_module(module))
     if path is not None and Path(getattr(found, "__file__", None) or "").resolve() != path:
         raise InputError(f"{what}: {shown} hides behind another module called {module}; rename the file")
     if not hasattr(found, name):
         raise InputError(f"{what}: {shown} has no {short}; expected one of its functions or objects")
     known = getattr(found, name)
-    return user_code(f"{what}: calling {short}()", known) if call else known
+    return call_user_code(f"{what}: calling {short}()", known) if call else known
 
 
-def user_code(doing: str, function: Callable[[], Any]) -> Any:
+def call_user_code(doing: str, function: Callable[[], Any]) -> Any:
     """Code that is not ours may raise anything, or even exit: one line, and never exit 1."""
     try:
         return function()

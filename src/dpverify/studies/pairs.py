@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.describe import at_least, figure, percent
+from dpverify.events.describe import format_lower, format_number, format_percent
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, check_claim
-from dpverify.sampling.executors import open_workers
+from dpverify.sampling.executors import open_pool
 from dpverify.settings import Settings
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.stats.paper_test import lower_limit, upper_limit
-from dpverify.studies.search import Search, promised, search_box
+from dpverify.studies.search import Search, expected_bound, search_box
 
 GROWTH = 2.5  # of a pair's selection runs from round to round
 
@@ -99,17 +99,17 @@ class ManyPairs:
         return epsilon_lower_bound(*witness.ordered, witness.runs, report.delta, level)
 
     def __str__(self) -> str:
-        one, sure = self.reports[0], f"confidence {percent(1 - self.alpha)}"
+        one, sure = self.reports[0], f"confidence {format_percent(1 - self.alpha)}"
         low, high = self.share_interval
-        claim = f"epsilon {figure(one.epsilon or 0.0)}, delta {figure(one.delta)}"
+        claim = f"epsilon {format_number(one.epsilon or 0.0)}, delta {format_number(one.delta)}"
         doubts = dict.fromkeys(doubt for report in self.reports for doubt in report.doubts)
         return "\n".join(
             [
                 f"{one.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
-                f"  passing   {percent(self.share)} of pairs like these, {percent(low)} to {percent(high)}; {sure}",
-                f"  violating at least {percent(self.violating)} of pairs like these; {sure}",
-                f"  bounded   at least {percent(self.bounded)}, each over unions of its own cells only; {sure}",
-                f"  worst     pair {self.worst}: epsilon >= {at_least(self.epsilon_lower)} over all events; {sure}",
+                f"  passing   {format_percent(self.share)} of pairs like these, {format_percent(low)} to {format_percent(high)}; {sure}",
+                f"  violating at least {format_percent(self.violating)} of pairs like these; {sure}",
+                f"  bounded   at least {format_percent(self.bounded)}, each over unions of its own cells only; {sure}",
+                f"  worst     pair {self.worst}: epsilon >= {format_lower(self.epsilon_lower)} over all events; {sure}",
                 *(f"  doubt     {doubt}" for doubt in doubts),
             ]
         )
@@ -138,7 +138,7 @@ def verify_pairs(
         raise InputError("pairs: found none; expected some (first, second)")
     if epsilon is None:
         raise InputError("epsilon: found None; expected the claim that pairs pass or break")
-    with open_workers(executor) as workers:
+    with open_pool(executor) as workers:
         reports = [
             verify(
                 mechanism,
@@ -194,10 +194,10 @@ def search_pairs(
         raise InputError(f"pairs: found {len(pairs)} of them and {runs} runs; expected some, and four runs a pair")
     left = list(range(len(pairs)))
     tried: list[tuple[int, float]] = []
-    with open_workers(executor) as workers:
+    with open_pool(executor) as workers:
         for spent in search_plan(len(pairs), runs):
             share = settings.change(select_runs=spent)
-            promises = {at: promised(mechanism, pairs[at], share, delta, workers.executor) for at in left}
+            promises = {at: expected_bound(mechanism, pairs[at], share, delta, workers.executor) for at in left}
             tried += promises.items()
             left = sorted(left, key=lambda place: -promises[place])[: (len(left) + 1) // 2]
         report = verify(

@@ -20,10 +20,10 @@ from dpverify.sampling.checkpoints import fingerprint
 from dpverify.settings import Settings
 from dpverify.studies.loading import load_data, load_object
 
-TOP = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta")
+TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta")
 FILES = ("first", "second", "truth")
 REPORTS = "reports"
-MOST = 10**6  # combinations
+MAX_COMBINATIONS = 10**6  # combinations
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -39,7 +39,7 @@ class Variant(NamedTuple):
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.parameters.items())])
 
 
-class Cell(NamedTuple):
+class Combination(NamedTuple):
     """One verification of the study."""
 
     number: int
@@ -67,18 +67,18 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """What a study file asks for."""
 
     base: Path
-    cells: tuple[Cell, ...]
+    cells: tuple[Combination, ...]
     settings: Settings
     epsilon: float | None
     delta: float
     identity: dict[str, Any]
 
 
-def read_study(path: str | os.PathLike[str]) -> Plan:
+def read_study(path: str | os.PathLike[str]) -> StudyPlan:
     """The plan of a study file, or an InputError in one line."""
     path = Path(path)
     try:
@@ -88,10 +88,10 @@ def read_study(path: str | os.PathLike[str]) -> Plan:
     except (ValueError, RecursionError) as problem:
         raise InputError(f"{path}: not TOML ({one_line(problem)}); expected a study; see docs/studies.md") from None
     for name in document:
-        if name not in TOP:
-            near = difflib.get_close_matches(name, TOP, 1)
+        if name not in TOP_LEVEL_KEYS:
+            near = difflib.get_close_matches(name, TOP_LEVEL_KEYS, 1)
             hint = f"the nearest is {near[0]}; " if near else ""
-            raise InputError(f"{path}: found {name!r}; {hint}expected {', '.join(TOP)}")
+            raise InputError(f"{path}: found {name!r}; {hint}expected {', '.join(TOP_LEVEL_KEYS)}")
     base = path.resolve().parent
     pairs = [v for name, spec in _tables(path, document, "pairs") for v in _pair_variants(base, name, spec)]
     mechanisms = [
@@ -104,10 +104,10 @@ def read_study(path: str | os.PathLike[str]) -> Plan:
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise InputError(f"{path}: found seeds {seeds!r}; expected how many, a whole number from 1 up")
     number = len(mechanisms) * len(pairs) * seeds
-    if number > MOST:
-        raise InputError(f"{path}: found {number} combinations; expected at most {MOST}; split the study")
+    if number > MAX_COMBINATIONS:
+        raise InputError(f"{path}: found {number} combinations; expected at most {MAX_COMBINATIONS}; split the study")
     combinations = itertools.product(mechanisms, pairs, range(settings.seed, settings.seed + seeds))
-    cells = tuple(Cell(number, *combination) for number, combination in enumerate(combinations))
+    cells = tuple(Combination(number, *combination) for number, combination in enumerate(combinations))
     entries = [f"{kind}.{name}" for kind in ("pairs", "mechanisms") for name in document[kind]]
     identity = {
         "entries": ", ".join(entries),
@@ -116,7 +116,7 @@ def read_study(path: str | os.PathLike[str]) -> Plan:
         **{entry: fingerprint(document[entry.split(".")[0]][entry.split(".", 1)[1]]) for entry in entries},
         **{name: _hash(found) for name, found in sorted(_sources(base, pairs + mechanisms).items())},
     }
-    return Plan(base, cells, settings, epsilon, delta, identity)
+    return StudyPlan(base, cells, settings, epsilon, delta, identity)
 
 
 def _tables(path: Path, document: dict[str, Any], kind: str) -> list[tuple[str, dict[str, Any]]]:
@@ -139,8 +139,8 @@ def _variants(where: str, name: str, spec: dict[str, Any]) -> list[Variant]:
         if not values:
             raise InputError(f"{where}: found no value for {key}; expected one at least")
     number = math.prod(map(len, lists.values()))
-    if number > MOST:
-        raise InputError(f"{where}: found {number} combinations of parameters; expected at most {MOST}")
+    if number > MAX_COMBINATIONS:
+        raise InputError(f"{where}: found {number} combinations of parameters; expected at most {MAX_COMBINATIONS}")
     combinations = itertools.product(*lists.values())
     return [Variant(name, use, dict(zip(lists, values, strict=True)), {}) for values in combinations]
 

@@ -15,18 +15,18 @@ from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import find_region, freeze_event, verify
 from dpverify.report.report import Report
-from dpverify.sampling.context import prepare
-from dpverify.sampling.executors import open_workers
-from dpverify.selection.choose import QUICK
+from dpverify.sampling.context import open_run
+from dpverify.sampling.executors import open_pool
+from dpverify.selection.choose import QUICK_SEARCH
 from dpverify.settings import Settings
 
-STARTS, STEPS = 8, 3  # and steps of one local search, for each dimension and one more
-PEAKS = 4  # starts that a local search sets out from
+STARTS_PER_DIMENSION, STEPS_PER_DIMENSION = 8, 3  # and steps of one local search, for each dimension and one more
+LOCAL_SEARCHES = 4  # starts that a local search sets out from
 FINALISTS = 4  # points that are looked at again,
-LONGER = 8  # with so many times the runs
+FINALIST_RUN_FACTOR = 8  # with so many times the runs
 STARTS_KEY = 103  # spawn key of the starts, apart from those of the stages
-NOTHING = -50.0  # stands for the promise of an event that promises nothing at all
-FINE = 1e-3  # of the box: where the local search ends
+NO_BOUND = -50.0  # stands for the promise of an event that promises nothing at all
+BOX_TOLERANCE = 1e-3  # of the box: where the local search ends
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Search:
     tried: tuple[tuple[Any, float], ...]
 
 
-def promised(
+def expected_bound(
     mechanism: Mechanism, pair: tuple[Any, Any], settings: Settings, delta: float, executor: Executor | None
 ) -> float:
     """The bound that the best event for this pair promises, from its selection runs."""
-    with prepare(mechanism, *pair, settings, executor, False) as run:
+    with open_run(mechanism, *pair, settings, executor, False) as run:
         region, points, _ = find_region(run)
-        return freeze_event(run, region, points, delta, QUICK).promise
+        return freeze_event(run, region, points, delta, QUICK_SEARCH).promise
 
 
 def search_box(
@@ -69,37 +69,42 @@ def search_box(
     of all. Until then tries are given equally many of the `runs`, and always the same random numbers, so that what
     differs between two of them is the pair.
     """
-    low, width = checked_box(bounds)
-    number, steps = STARTS * (1 + len(low)), STEPS * (1 + len(low))
-    shares = number + PEAKS * steps + FINALISTS * LONGER
+    low, width = check_box(bounds)
+    number, steps = STARTS_PER_DIMENSION * (1 + len(low)), STEPS_PER_DIMENSION * (1 + len(low))
+    shares = number + LOCAL_SEARCHES * steps + FINALISTS * FINALIST_RUN_FACTOR
     each = runs // shares
     if each < 4:
         raise InputError(f"runs: found {runs}; expected at least {4 * shares} for a box of {len(low)} dimensions")
     tried: dict[tuple[float, ...], float] = {}  # by place in the unit cube
-    with open_workers(executor) as workers:
+    with open_pool(executor) as workers:
 
         def at(place: Any) -> np.ndarray:
             return low + np.array(place) * width
 
         def promise(place: Any, share: int) -> float:
-            return promised(mechanism, pair_at(at(place)), settings.change(select_runs=share), delta, workers.executor)
+            return expected_bound(
+                mechanism, pair_at(at(place)), settings.change(select_runs=share), delta, workers.executor
+            )
 
         def cost(place: np.ndarray) -> float:
             key = tuple(np.clip(place, 0, 1).tolist())
             if key not in tried:
                 tried[key] = promise(key, each)
-            return -max(tried[key], NOTHING)
+            return -max(tried[key], NO_BOUND)
 
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(STARTS_KEY,)))
         rows = np.tile(np.arange(number)[:, None], len(low))
         for start in (rng.permuted(rows, axis=0) + rng.random(rows.shape)) / number:
             cost(start)
-        for start in peaks(tried, PEAKS, 1 / number):
+        for start in separated_maxima(tried, LOCAL_SEARCHES, 1 / number):
             reach = np.where(np.array(start) < 0.5, 1.0, -1.0) / number  # to the next start, inwards
             simplex = np.vstack([start, start + np.diag(reach)])
-            options = {"maxfev": steps, "initial_simplex": simplex, "xatol": FINE, "fatol": FINE}
+            options = {"maxfev": steps, "initial_simplex": simplex, "xatol": BOX_TOLERANCE, "fatol": BOX_TOLERANCE}
             minimize(cost, start, method="Nelder-Mead", bounds=[(0, 1)] * len(low), options=options)
-        final = {place: promise(place, LONGER * each) for place in peaks(tried, FINALISTS, 1 / (2 * number))}
+        final = {
+            place: promise(place, FINALIST_RUN_FACTOR * each)
+            for place in separated_maxima(tried, FINALISTS, 1 / (2 * number))
+        }
         place = max(final, key=lambda one: final[one])
         report = verify(
             mechanism,
@@ -117,7 +122,7 @@ def search_box(
     )
 
 
-def peaks(tried: dict[tuple[float, ...], float], number: int, gap: float) -> list[tuple[float, ...]]:
+def separated_maxima(tried: dict[tuple[float, ...], float], number: int, gap: float) -> list[tuple[float, ...]]:
     """The places that promise most, each further than the gap from any better one."""
     found: list[tuple[float, ...]] = []
     for place in sorted(tried, key=lambda one: -tried[one]):
@@ -126,7 +131,7 @@ def peaks(tried: dict[tuple[float, ...], float], number: int, gap: float) -> lis
     return found
 
 
-def checked_box(bounds: Any) -> tuple[np.ndarray, np.ndarray]:
+def check_box(bounds: Any) -> tuple[np.ndarray, np.ndarray]:
     """The low corner, and the widths."""
     try:
         low, high = np.array(bounds, float).reshape(-1, 2).T

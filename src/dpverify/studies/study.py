@@ -24,11 +24,11 @@ from dpverify.pipeline import verify
 from dpverify.report.assemble import versions
 from dpverify.report.report import Report
 from dpverify.sampling.blocks import rmse
-from dpverify.sampling.checkpoints import open_store, replace_file
-from dpverify.sampling.executors import open_workers
-from dpverify.studies.loading import load_data, load_object, user_code
-from dpverify.studies.plans import FILES, REPORTS, Cell, Plan, Variant, read_study
-from dpverify.studies.tables import columns_of, csv_text, read_csv, typed, write_comparison
+from dpverify.sampling.checkpoints import open_checkpoint, replace_file
+from dpverify.sampling.executors import open_pool
+from dpverify.studies.loading import call_user_code, load_data, load_object
+from dpverify.studies.plans import FILES, REPORTS, Combination, StudyPlan, Variant, read_study
+from dpverify.studies.tables import columns_of, csv_text, parse_row, read_csv, write_comparison
 from dpverify.util.progress import Progress
 
 TABLE, RUNNING = "table.csv", "running"
@@ -65,19 +65,19 @@ class Study:
         return Report.from_json(self.folder / row["report"])
 
 
-def made_with(plan: Plan, kind: str, variant: Variant, always: bool) -> Any:
+def made_with(plan: StudyPlan, kind: str, variant: Variant, always: bool) -> Any:
     """What `use` names, called with the parameters where there are some (or always)."""
     assert variant.use is not None
     where, call = f"{kind}.{variant.name}", always or variant.parameters
     found = load_object(variant.use.removesuffix("()") if call else variant.use, plan.base, where)
-    return user_code(f"{where}: calling {variant.use}", lambda: found(**variant.parameters)) if call else found
+    return call_user_code(f"{where}: calling {variant.use}", lambda: found(**variant.parameters)) if call else found
 
 
-def make_mechanism(plan: Plan, variant: Variant) -> Any:
+def make_mechanism(plan: StudyPlan, variant: Variant) -> Any:
     return made_with(plan, "mechanisms", variant, always=False)
 
 
-def make_pair(plan: Plan, variant: Variant) -> tuple[Any, Any, Callable[[Any], Any] | None]:
+def make_pair(plan: StudyPlan, variant: Variant) -> tuple[Any, Any, Callable[[Any], Any] | None]:
     """(first, second, error): from files, or what `use` answers: (first, second), or a truth or an error besides."""
     if variant.use is None:
         pair = [load_data(text, plan.base) for text in map(variant.files.get, FILES) if text]
@@ -112,12 +112,12 @@ def run_study(
     show.plan(len(plan.cells) * runs)
     made: dict[int, Any] = {}  # what several cells share is made once
     rows: list[dict[str, Any]] = []
-    with open_store(place) as store:
+    with open_checkpoint(place) as store:
         store.claim(plan.identity, {"study": path.name, **versions()})
         try:
             (place / REPORTS).mkdir(exist_ok=True)
             known = {row["report"]: row for row in read_csv(place / TABLE) if row.get("report")}
-            with open_workers(executor) as workers:
+            with open_pool(executor) as workers:
                 for cell in plan.cells:
                     show.stage(str(cell))
                     if (place / cell.report).exists():
@@ -129,7 +129,7 @@ def run_study(
                     _write_table(place, plan, rows)
             _write_table(place, plan, rows)
             shutil.rmtree(place / RUNNING, ignore_errors=True)
-            return Study(place, tuple(typed(row) for row in read_csv(place / TABLE)))
+            return Study(place, tuple(parse_row(row) for row in read_csv(place / TABLE)))
         except (KeyboardInterrupt, Stopped, OSError) as problem:
             why = "stopped by the keyboard"
             if not isinstance(problem, KeyboardInterrupt):
@@ -141,7 +141,9 @@ def run_study(
             show.close()
 
 
-def _settle(plan: Plan, cell: Cell, made: dict[int, Any], place: Path, executor: Executor | None) -> dict[str, Any]:
+def _settle(
+    plan: StudyPlan, cell: Combination, made: dict[int, Any], place: Path, executor: Executor | None
+) -> dict[str, Any]:
     """The cell's report in its file, and its line of the table; what goes wrong in it ends nothing else."""
     running = place / RUNNING / f"{cell.number:04d}"
     try:
@@ -174,12 +176,12 @@ def _settle(plan: Plan, cell: Cell, made: dict[int, Any], place: Path, executor:
     return _row(cell, report)
 
 
-def _row(cell: Cell, report: Report) -> dict[str, Any]:
+def _row(cell: Combination, report: Report) -> dict[str, Any]:
     found = {name: value for name, value in report.row().items() if name not in ("name", "seed")}
     return {**cell.columns, **found, "report": cell.report}
 
 
-def _write_table(place: Path, plan: Plan, rows: list[dict[str, Any]]) -> None:
+def _write_table(place: Path, plan: StudyPlan, rows: list[dict[str, Any]]) -> None:
     """Where it comes from, what was found, and where to look; the same columns whatever has failed so far."""
     names = [name for name in columns_of(cell.columns for cell in plan.cells) if name != "seed"]
     last = ["report", "problem"]

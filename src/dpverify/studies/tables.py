@@ -40,7 +40,7 @@ def read_csv(path: str | os.PathLike[str]) -> list[dict[str, str]]:
     return [row for row in rows if None not in row and None not in row.values()]
 
 
-def typed(row: Mapping[str, str]) -> dict[str, Any]:
+def parse_row(row: Mapping[str, str]) -> dict[str, Any]:
     """A row that was read: None where it is empty, numbers where it has numbers."""
     return {name: _value(text) for name, text in row.items()}
 
@@ -71,7 +71,7 @@ def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Ma
 
 def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
     stated = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("mechanism.")}
-    named = ", ".join(f"{name} {shown(value)}" for name, value in stated.items() if value is not None)
+    named = ", ".join(f"{name} {format_value(value)}" for name, value in stated.items() if value is not None)
     own = next(iter(stated.values())) if len(stated) == 1 else named
     return {
         "mechanism": row["mechanism"],
@@ -85,7 +85,7 @@ def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-COMPARED = 32  # edges that are compared one by one
-PIECE = 8192  # values whose passes stay within the caches
+MAX_COMPARED_EDGES = 32  # edges that are compared one by one
+VALUES_PER_PIECE = 8192  # values whose passes stay within the caches
 
 
 def is_jax(x: Any) -> bool:
@@ -28,7 +28,7 @@ def on_accelerator(x: Any) -> bool:
     return is_jax(x) and any(device.platform != "cpu" for device in x.devices())
 
 
-def namespace(x: Any) -> Any:
+def array_namespace(x: Any) -> Any:
     if is_jax(x):
         import jax.numpy as jnp
 
@@ -36,7 +36,7 @@ def namespace(x: Any) -> Any:
     return np
 
 
-def wide(x: Any = None) -> contextlib.AbstractContextManager[Any]:
+def enable_x64(x: Any = None) -> contextlib.AbstractContextManager[Any]:
     """JAX in 64 bit inside the block; nothing to do for NumPy."""
     if x is not None and not is_jax(x):
         return contextlib.nullcontext()
@@ -45,14 +45,14 @@ def wide(x: Any = None) -> contextlib.AbstractContextManager[Any]:
     return jax.enable_x64(True)
 
 
-def evaluate(plain: Any, name: str, x: Any) -> Any:
+def evaluate_method(plain: Any, name: str, x: Any) -> Any:
     """`plain.name(x)` on the device that holds x; only what it comes to reaches the host."""
     if not is_jax(x):
         return getattr(plain, name)(x)
     import jax
 
-    with wide(x):
-        found = _jitted(type(plain), name)(plain, x) if is_plain(plain) else getattr(plain, name)(x)
+    with enable_x64(x):
+        found = _jitted(type(plain), name)(plain, x) if is_pytree(plain) else getattr(plain, name)(x)
         return jax.tree.map(np.asarray, found)
 
 
@@ -63,11 +63,11 @@ def _jitted(kind: type, name: str) -> Any:
     return jax.jit(lambda plain, x: getattr(plain, name)(x))
 
 
-def codes_of(plain: Any, x: Any) -> np.ndarray:
-    return evaluate(plain, "codes", x)
+def cell_codes(plain: Any, x: Any) -> np.ndarray:
+    return evaluate_method(plain, "codes", x)
 
 
-def is_plain(plain: Any) -> bool:
+def is_pytree(plain: Any) -> bool:
     """False where a user's own function is part of it, which can't be handed to a jit as data."""
     return getattr(plain, "is_plain", True)
 
@@ -78,12 +78,12 @@ def digitize(edges: Any, x: Any) -> Any:
     Binary search on random x is slow on NumPy. A few edges are all compared; for more of them a guide table over equal
     steps finds the place and comparisons make it exact. Where the edges crowd it is binary search after all.
     """
-    xp = namespace(x)
+    xp = array_namespace(x)
     if xp is not np or x.size < 4096:
         return xp.searchsorted(edges, x)
     if np.isnan(x.min()):  # rare; NaN sorts last whatever the number of values
         return np.searchsorted(edges, x)
-    if edges.size <= COMPARED:
+    if edges.size <= MAX_COMPARED_EDGES:
         below = np.zeros(x.shape, np.uint8)
         for edge in edges:
             below += x > edge
@@ -102,20 +102,20 @@ def digitize(edges: Any, x: Any) -> Any:
     padded = np.append(edges, np.inf)
     passes = max(crowd, edges.size - int(start[-1]))  # the last step reaches to the end of the line
     found = np.empty(x.shape, start.dtype)
-    for at in range(0, x.size, PIECE):  # a piece at a time stays within the caches
-        some = x[at : at + PIECE]
+    for at in range(0, x.size, VALUES_PER_PIECE):  # a piece at a time stays within the caches
+        some = x[at : at + VALUES_PER_PIECE]
         with np.errstate(over="ignore", invalid="ignore"):
             place = (some - low) * scale
         np.clip(place, 0, steps - 1, out=place)
         here = start[place.astype(np.intp)]
         for _ in range(passes):
             here += some > padded[here]
-        found[at : at + PIECE] = here
+        found[at : at + VALUES_PER_PIECE] = here
     return found
 
 
 @functools.cache
-def keep_memory() -> None:
+def retain_freed_memory() -> None:
     """Once in a process: freed blocks stay with it, where the system's allocator learns from what it frees.
 
     Otherwise each block's arrays go back to the system and come again page by page, which can cost more than drawing.
@@ -123,24 +123,24 @@ def keep_memory() -> None:
     np.empty((32 << 20) - (1 << 16), np.uint8)  # freed at once, and never touched
 
 
-def columns(table: Any) -> Any:
+def contiguous_transpose(table: Any) -> Any:
     """The transpose; on NumPy with every column in one piece of memory, which is what makes passes over it fast."""
-    return np.ascontiguousarray(table.T) if namespace(table) is np else table.T
+    return np.ascontiguousarray(table.T) if array_namespace(table) is np else table.T
 
 
-SERIAL = 1 << 17  # multiplications that BLAS does without starting threads
+SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
 
 
-def rows_times(x: Any, matrix: Any) -> Any:
+def multiply_rows(x: Any, matrix: Any) -> Any:
     """`x @ matrix` for many short rows.
 
     Threads inside BLAS cost more here than they gain, and fight with our own workers: NumPy gets it in small pieces.
     """
     if x.shape[1] == 1:
         return x * matrix
-    if namespace(x) is not np:
+    if array_namespace(x) is not np:
         return x @ matrix
-    rows = max(1, SERIAL // max(matrix.size, 1))
+    rows = max(1, SERIAL_MULTIPLICATIONS // max(matrix.size, 1))
     whole = len(x) // rows * rows
     if whole <= rows:
         return x @ matrix
@@ -148,7 +148,7 @@ def rows_times(x: Any, matrix: Any) -> Any:
     return pieces if whole == len(x) else np.concatenate([pieces, x[whole:] @ matrix])
 
 
-def repeat(xp: Any, times: Any, step: Any, state: Any) -> Any:
+def fori_loop(xp: Any, times: Any, step: Any, state: Any) -> Any:
     """`step` applied so many times; under JAX the number may be traced."""
     if xp is np:
         for _ in range(int(times)):

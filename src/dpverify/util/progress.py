@@ -6,11 +6,11 @@ import sys
 import time
 from typing import Any
 
-LONG = 10.0  # seconds; a shorter run needs no announcement
-PAUSE = 5.0  # seconds between two plain lines
+ANNOUNCED_SECONDS = 10.0  # seconds; a shorter run needs no announcement
+SECONDS_BETWEEN_LINES = 5.0  # seconds between two plain lines
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:
@@ -18,7 +18,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def spaced(number: float) -> str:
+def format_count(number: float) -> str:
     """A whole number with its thousands set apart: 500 000."""
     return f"{number:,.0f}".replace(",", " ")
 
@@ -55,8 +55,8 @@ class Progress:
 
     def look(self, runs: int, seconds: float) -> None:
         """A first block that took long: nobody should wait for the second one to hear of it."""
-        if self._shown and seconds >= LONG:
-            self._say(f"the first {spaced(runs)} runs took {duration(seconds)}; {self._interrupt}")
+        if self._shown and seconds >= ANNOUNCED_SECONDS:
+            self._say(f"the first {format_count(runs)} runs took {format_duration(seconds)}; {self._interrupt}")
 
     def advance(self, runs: int) -> None:
         self._done += runs
@@ -73,18 +73,20 @@ class Progress:
             self._last_line = now
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done, description=self._stage)
-        elif self._announced and now - (self._last_line or now) >= PAUSE:
+        elif self._announced and now - (self._last_line or now) >= SECONDS_BETWEEN_LINES:
             self._last_line = now
-            self._say(f"{self._stage}: {spaced(self._done)} of {spaced(self._total)} runs")
+            self._say(f"{self._stage}: {format_count(self._done)} of {format_count(self._total)} runs")
 
     def _announce(self, rate: float) -> None:
         left = (self._total - self._done) / rate
         self._announced = True
-        if left < LONG:
+        if left < ANNOUNCED_SECONDS:
             self._shown = False
             return
         runs = self._total - self._skipped
-        self._say(f"about {duration(left)} for {spaced(runs)} runs at {spaced(rate)} runs/s; {self._interrupt}")
+        self._say(
+            f"about {format_duration(left)} for {format_count(runs)} runs at {format_count(rate)} runs/s; {self._interrupt}"
+        )
         if getattr(self._stream, "isatty", lambda: False)():
             self._start_bar()
 

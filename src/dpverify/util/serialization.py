@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-INFINITE = ("inf", "-inf")
+INFINITY_TEXTS = ("inf", "-inf")
 
 
 def to_plain(value: Any) -> Any:
@@ -33,7 +33,7 @@ def to_plain(value: Any) -> Any:
         if math.isnan(value):
             raise ValueError("NaN has no place in a report")
         return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
-    if isinstance(value, str) and value.lstrip("\\") in INFINITE:
+    if isinstance(value, str) and value.lstrip("\\") in INFINITY_TEXTS:
         return "\\" + value  # text that reads like an infinity
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -54,8 +54,8 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
     """The inverse; lists become tuples. Only the given kinds are built, by their fields; unknown keys are ignored."""
-    if isinstance(value, str) and value.lstrip("\\") in INFINITE:
-        return float(value) if value in INFINITE else value[1:]
+    if isinstance(value, str) and value.lstrip("\\") in INFINITY_TEXTS:
+        return float(value) if value in INFINITY_TEXTS else value[1:]
     if isinstance(value, list):
         return tuple(from_plain(item, kinds) for item in value)
     if not isinstance(value, dict):
@@ -75,7 +75,7 @@ def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
     names = getattr(kind, "_fields", None) or [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
     fields = {name: from_plain(value[name], kinds) for name in names if name in value}
     for name, item in fields.items():
-        if not conforms(item, _hints(kind)[name]):
+        if not matches_annotation(item, _hints(kind)[name]):
             raise TypeError(f"{kind.__name__}.{name} is of the wrong type")
     return kind(**fields)
 
@@ -83,14 +83,14 @@ def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
 _hints = functools.cache(typing.get_type_hints)
 
 
-def conforms(value: Any, hint: Any) -> bool:
+def matches_annotation(value: Any, hint: Any) -> bool:
     """Whether plain data are of the type that an annotation names; a whole number passes for a real one."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(conforms(value, part) for part in parts)
+        return any(matches_annotation(value, part) for part in parts)
     if origin is tuple:
         parts = parts[:1] * len(value) if isinstance(value, tuple) and parts[-1] is ... else parts
-        return isinstance(value, tuple) and len(value) == len(parts) and all(map(conforms, value, parts))
+        return isinstance(value, tuple) and len(value) == len(parts) and all(map(matches_annotation, value, parts))
     if hint is Any:
         return True
     if origin is Callable:
@@ -100,7 +100,7 @@ def conforms(value: Any, hint: Any) -> bool:
     return isinstance(value, origin or hint)
 
 
-def kinds_of(kind: type) -> tuple[type, ...]:
+def nested_kinds(kind: type) -> tuple[type, ...]:
     """A plain kind and those that its fields hold, read off the annotations."""
     found: list[type] = []
     queue: list[Any] = [kind]
