@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from pages import PROJECT, blocks, same
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

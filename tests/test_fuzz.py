@@ -12,7 +12,7 @@ import pytest
 
 from dpverify.errors import InputError
 from dpverify.events.scores import Score, UserScore
-from dpverify.sampling.checkpoints import fingerprint
+from dpverify.util.hashing import fingerprint
 from fuzz import READERS, Broken, attempt, fuzz, watching
 
 pytestmark = pytest.mark.filterwarnings("default")

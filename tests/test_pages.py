@@ -4,7 +4,6 @@ import re
 import sys
 
 import pytest
-
 from pages import PAGES, PROJECT, blocks, python, run, same, shown
 
 ELSEWHERE = {"adapters", "studies", "index"}  # test_recipes.py, test_studies_page.py; the last is the README's

@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
+from limits import most
 
 import dpverify as dpv
 from dpverify import Settings, Verdict, verify
-from limits import most
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace, laplace_half_noise
 
 SMALL = {"select_runs": 2000, "test_runs": 4000}

@@ -6,9 +6,9 @@ import sys
 import time
 
 import pytest
+from pages import PROJECT
 
 import dpverify
-from pages import PROJECT
 
 SITE = PROJECT / "site"
 sys.path[:0] = [str(PROJECT / "docs" / "site"), str(PROJECT / "tests" / "render")]

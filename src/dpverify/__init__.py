@@ -19,8 +19,7 @@ from dpverify.studies.calibrate import Calibration, Tradeoff, calibrate, tradeof
 from dpverify.studies.pairs import ManyPairs, search_pairs, verify_pairs
 from dpverify.studies.search import Search
 from dpverify.studies.study import Study, run_study
-
-__version__ = "0.1.0"
+from dpverify.version import __version__ as __version__
 
 __all__ = [
     "Calibration",

@@ -23,11 +23,12 @@ from concurrent.futures import Executor
 from typing import Any, NoReturn
 
 from dpverify import Report, Settings, __version__, program, run_study, verify
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning, one_line
+from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
 from dpverify.report.report import load_page_renderer
 from dpverify.studies.assertion import check_detects, too_weak
 from dpverify.studies.loading import load_data, load_object
 from dpverify.studies.study import TABLE
+from dpverify.util.formatting import one_line
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3
 

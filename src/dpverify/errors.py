@@ -12,17 +12,6 @@ OURS = str(Path(__file__).parent)
 INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 
 
-def printable(text: str) -> str:
-    """Without what a terminal would obey."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
-def one_line(text: object, most: int = 400) -> str:
-    """Text from outside as part of a message: one line, and not a long one."""
-    line = printable(" ".join(str(text).split()))
-    return line if len(line) <= most else line[:most] + "..."
-
-
 def raised_at(problem: BaseException) -> str:
     """ " (at file.py, line 7)": the last line that ran of what is not ours, the user's own before a library's."""
     found = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(problem.__traceback__)]

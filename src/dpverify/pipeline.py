@@ -12,6 +12,7 @@ import numpy as np
 
 from dpverify.errors import InputError, Warning
 from dpverify.events.describe import describe
+from dpverify.events.event import Event
 from dpverify.events.partition import make_partition
 from dpverify.events.region import Region
 from dpverify.events.scores import RegionIndicator
@@ -21,18 +22,16 @@ from dpverify.report.assemble import (
     bound_all_events,
     bound_partition,
     make_picture,
-    make_region,
     make_remarks,
-    plan_pilot,
     smooth_grid,
-    versions,
 )
 from dpverify.report.report import Report
 from dpverify.report.statements import Witness, check_claim, evaluate_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
 from dpverify.sampling.blocks import collect_samples, collect_statistics
-from dpverify.sampling.checkpoints import Record, fingerprint
+from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
+from dpverify.sampling.pilot import make_region, plan_pilot
 from dpverify.selection.choose import (
     THOROUGH_SEARCH,
     SearchBudget,
@@ -41,11 +40,13 @@ from dpverify.selection.choose import (
     select_cell,
     select_event,
 )
-from dpverify.selection.proposals import Event, SelectionObjective
+from dpverify.selection.proposals import SelectionObjective
 from dpverify.settings import Settings
 from dpverify.stats.paper_test import eta_upper_bound
 from dpverify.util.arrays import is_pytree
+from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import to_plain
+from dpverify.util.timing import versions
 
 SELECTION = 102  # spawn key of the paper's thinned selection
 

@@ -10,10 +10,10 @@ import venv
 
 import numpy as np
 import pytest
-
-import dpverify as dpv
 from known import KNOWN
 from limits import most
+
+import dpverify as dpv
 
 EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5)
 ACCOUNTANT = f"""

@@ -5,9 +5,9 @@ import pytest
 
 import dpverify as dpv
 from dpverify.events.describe import MAX_LISTED_PIECES, describe
+from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, NONFINITE, OUTSIDE, make_partition
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Piecewise, Quadratic
-from dpverify.selection.proposals import Event
 from dpverify.util import serialization as serial
 
 

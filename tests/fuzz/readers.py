@@ -15,15 +15,16 @@ import numpy as np
 import dpverify as dpv
 from dpverify.adapters.process import Child
 from dpverify.adapters.program import Crew, Program
+from dpverify.events.event import Event
 from dpverify.events.partition import Atoms
 from dpverify.events.region import Region
 from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Patterned, Piecewise, Quadratic
 from dpverify.mechanisms.protocol import validate_output
 from dpverify.sampling.accumulators import SampleBuffer
 from dpverify.sampling.blocks import StageState
-from dpverify.sampling.checkpoints import Record, fingerprint, open_checkpoint
+from dpverify.sampling.checkpoints import Record, open_checkpoint
 from dpverify.sampling.context import read_record
-from dpverify.selection.proposals import Event
+from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import to_plain
 from fuzz.changes import change_bytes, change_document, change_tree
 

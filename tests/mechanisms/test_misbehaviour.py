@@ -22,7 +22,7 @@ import pytest
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.events.describe import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
+from dpverify.mechanisms.diagnostics import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
 from dpverify.sampling.accumulators import CountAccumulator
 from dpverify.sampling.context import FALSE_REPEAT_PROBABILITY, blocks_repeat
 from mechanisms import ONE, ZERO, laplace

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import dpverify as dpv
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.stats import lower_bound as buehler
+from dpverify.stats.binomial import lower_limit, upper_limit
 from dpverify.stats.lower_bound import claim_p_value, delta_lower_bound, epsilon_lower_bound
-from dpverify.stats.paper_test import lower_limit, p_values, upper_limit
+from dpverify.stats.paper_test import p_values
 from dpverify.stats.power import power
 
 costly = settings(max_examples=settings().max_examples // 4)

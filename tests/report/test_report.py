@@ -11,13 +11,13 @@ from scipy.optimize import brentq
 
 import dpverify as dpv
 from dpverify import Report, Verdict
-from dpverify.events.describe import format_lower, format_percent, format_upper
 from dpverify.events.scores import Levels, Linear
 from dpverify.report.assemble import bound_partition, distinct_pairs
 from dpverify.report.statements import OnAllEvents
 from dpverify.sampling.counts import Counts
-from dpverify.stats.paper_test import lower_limit, upper_limit
+from dpverify.stats.binomial import lower_limit, upper_limit
 from dpverify.stats.upper_bound import frontier, frontier_bound
+from dpverify.util.formatting import format_lower, format_percent, format_upper
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}

@@ -16,7 +16,8 @@ from dpverify.sampling.blocks import (
     probe_mechanism,
 )
 from dpverify.sampling.executors import open_pool
-from dpverify.util.progress import Progress, format_count, format_duration
+from dpverify.util.formatting import format_count, format_duration
+from dpverify.util.progress import Progress
 from mechanisms import ONE, ZERO, fails_at_block_three, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000, "block": 256}

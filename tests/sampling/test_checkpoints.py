@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.sampling.checkpoints import Record, fingerprint, open_checkpoint
+from dpverify.sampling.checkpoints import Record, open_checkpoint
+from dpverify.util.hashing import fingerprint
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 4000, "test_runs": 8000, "block": 256}

@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-
 from known import KNOWN
 from pages import PROJECT
 

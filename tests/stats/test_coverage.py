@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-
-import dpverify as dpv
 from known import CASES, EPSILON, EXACT_CELLS, cell_probabilities, laplace, partition_truth, region_masses
 from limits import box_bound, most
+
+import dpverify as dpv
 
 RUNS = {"select_runs": 10_000, "test_runs": 20_000}
 LEVELS = {

@@ -8,17 +8,9 @@ from scipy.stats import beta, binom, chisquare, hypergeom
 
 import dpverify as dpv
 from dpverify.stats import paper_test as exact
-from dpverify.stats.paper_test import (
-    PAPER_EPSILON_SWEEP,
-    check_delta,
-    check_epsilon,
-    check_level,
-    checked_columns,
-    eta_upper_bound,
-    lower_limit,
-    runs_per_side,
-    upper_limit,
-)
+from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP, eta_upper_bound
+from dpverify.util.checks import check_delta, check_epsilon, check_level, checked_columns, runs_per_side
 
 
 @pytest.mark.parametrize(

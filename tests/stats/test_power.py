@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
+from limits import least, most
 
 import dpverify as dpv
 from dpverify.stats.power import detectable_epsilon, power
-from limits import least, most
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from limits import least, most
 
 import dpverify as dpv
-from dpverify.events.describe import REPEATED_BLOCKS, SAME_DATA
+from dpverify.mechanisms.diagnostics import REPEATED_BLOCKS, SAME_DATA
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 CHEAP = {"select_runs": 4000, "test_runs": 10_000}

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from limits import least, most
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.stats.paper_test import lower_limit
+from dpverify.stats.binomial import lower_limit
 from dpverify.studies.pairs import share_at_least
-from limits import least, most
 from mechanisms import laplace
 
 ALPHA = 0.05

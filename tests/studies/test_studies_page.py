@@ -4,10 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from pages import PROJECT, blocks, python, run
 
 import dpverify as dpv
 from dpverify.cli import main
-from pages import PROJECT, blocks, python, run
 
 PAGE = PROJECT / "docs" / "studies.md"
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from limits import most
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import dpverify as dpv
 from dpverify.studies.calibrate import estimate_epsilon
-from limits import most
 
 DELTA = 0.01
 FEW = {"partition": "atoms", "events": "union", "select_runs": 500, "test_runs": 2000}

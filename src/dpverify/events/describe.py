@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
+from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, HASHED_SIZE, NONFINITE, OUTSIDE, Partition
 from dpverify.events.scores import (
     Additive,
@@ -19,56 +19,10 @@ from dpverify.events.scores import (
     Score,
     UserScore,
 )
-from dpverify.selection.proposals import Event
+from dpverify.util.formatting import format_cell_count, format_number
 
 MAX_LISTED_PIECES = 4  # longer lists are cut
-SAME_DATA = "both data sets are the same: nothing could tell them apart"
-CHANGED_DATA = (
-    "the mechanism changes its data: a run finds what the one before has left of it, and nothing said here can be "
-    "trusted; let it work on a copy"
-)
-TWO_ANSWERS = (
-    "asked twice for one block, the mechanism gave two answers, so nothing said here can be trusted: draw from the "
-    "generator that is handed in and remember nothing, or say mechanism.seeded = False where noise can't be seeded"
-)
-REPEATED_BLOCKS = (
-    "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted; draw "
-    "from the one that is handed in"
-)
-VOIDING_DIAGNOSTICS = (
-    SAME_DATA,
-    CHANGED_DATA,
-    TWO_ANSWERS,
-    REPEATED_BLOCKS,
-)  # what a verification says beside these answers no question
 OUTSIDE_TEXT = "an estimate outside the high-likely region"
-
-
-def format_number(x: float) -> str:
-    """Four significant digits; infinity spelled out."""
-    return "infinity" if x == math.inf else f"{x:.4g}"
-
-
-def format_lower(x: float) -> str:
-    """A lower bound for print: rounded down, so that what is printed is proved too."""
-    return _rounded(x, math.floor)
-
-
-def format_upper(x: float) -> str:
-    """An upper bound for print: rounded up."""
-    return _rounded(x, math.ceil)
-
-
-def _rounded(x: float, whole: Callable[[float], int]) -> str:
-    if x == 0 or math.isinf(x):
-        return format_number(x)
-    unit = 10.0 ** (math.floor(math.log10(abs(x))) - 3)
-    return f"{whole(x / unit) * unit:.4g}"
-
-
-def format_percent(x: float) -> str:
-    """Three digits, more where fewer would turn nearly all into all."""
-    return next((text for d in (3, 5, 7) if (text := f"{100 * x:.{d}g}%") != "100%" or x == 1), f"{100 * x:.15g}%")
 
 
 def describe_interval(name: str, low: float, high: float) -> str:
@@ -162,16 +116,6 @@ def _mostly(score: Score, names: list[str]) -> str:
     if weight.size == 1:
         return names[int(heavy[0])]
     return f"{weight.size} coordinates (most on {', '.join(names[int(j)] for j in heavy[:2])})"
-
-
-def format_cell_count(number: int) -> str:
-    return (
-        f"{number:,}".replace(",", " ")
-        if number < 10**9
-        else f"{float(number):.1e}"
-        if number < 10**300
-        else "countless"
-    )
 
 
 def _cell(partition: Partition, code: int, examples: np.ndarray) -> str:

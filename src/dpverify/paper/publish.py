@@ -12,7 +12,6 @@ import numpy as np
 
 from dpverify.estimation import theory
 from dpverify.estimation.system import STEPS
-from dpverify.events.describe import format_number
 from dpverify.paper import figures, setting
 from dpverify.paper.claims import LEAST, Claim
 from dpverify.paper.compare import cells, finer, judged, kept_draws, select, tables
@@ -22,9 +21,11 @@ from dpverify.paper.texts import LEGEND, finer_table, flat, numbers_table, page_
 from dpverify.render.figures import privacy_map
 from dpverify.render.page import render, shown
 from dpverify.render.style import Drawing
-from dpverify.report.assemble import versions
-from dpverify.studies.tables import write_csv, write_text
+from dpverify.studies.tables import write_csv
+from dpverify.util.files import write_text
+from dpverify.util.formatting import format_number
 from dpverify.util.serialization import to_plain
+from dpverify.util.timing import versions
 
 RULE = (
     "The rule: over draws of sensors and seeds, at least {least} of them, the median difference gets a 95% interval "

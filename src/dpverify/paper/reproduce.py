@@ -26,13 +26,13 @@ from typing import Any
 from dpverify.errors import InputError, Stopped
 from dpverify.paper.compare import kept
 from dpverify.paper.plan import HERE, Task, planned, studies, to_toml
-from dpverify.report.assemble import versions
-from dpverify.sampling.checkpoints import open_checkpoint, replace_file
+from dpverify.sampling.checkpoints import open_checkpoint
 from dpverify.sampling.executors import open_pool
 from dpverify.studies.study import Study, run_study
-from dpverify.studies.tables import write_text
-from dpverify.util.progress import format_duration
+from dpverify.util.files import replace_file, write_text
+from dpverify.util.formatting import format_duration
 from dpverify.util.serialization import to_plain
+from dpverify.util.timing import versions
 
 WORKERS = 2
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpverify.events.describe import format_lower, format_upper
 from dpverify.paper.claims import CONFIRMED, CONTRADICTED, Claim, Comparison
 from dpverify.paper.plan import printed
 from dpverify.paper.remarks import used_up
+from dpverify.util.formatting import format_lower, format_upper
 
 BADGE = {CONFIRMED: "BOUNDED", CONTRADICTED: "REFUTED"}
 LEGEND = (

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.events.describe import coordinate_names, format_cell_count, format_number
+from dpverify.events.describe import coordinate_names
 from dpverify.events.scores import Levels
 from dpverify.render.planes import planes
 from dpverify.render.scene import KEYS, OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight, make_scene
 from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
 from dpverify.report.report import Report
 from dpverify.util.arrays import is_pytree
+from dpverify.util.formatting import format_cell_count, format_number
 
 PATHS = 60  # runs a side that are drawn as lines
 VALUES = 24  # of a coordinate that is drawn in bars

@@ -14,7 +14,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dpverify.errors import InputError
-from dpverify.events.describe import format_lower, format_number, format_upper
 from dpverify.render.numbers import Readings
 from dpverify.render.style import (
     BOUNDED,
@@ -32,6 +31,7 @@ from dpverify.render.style import (
     styled,
 )
 from dpverify.report.report import Report
+from dpverify.util.formatting import format_lower, format_number, format_upper
 
 LEAST_P = 1e-6  # the axis ends here, however small the paper's p-values are
 EPSILON = "ε (natural logarithm of a ratio)"

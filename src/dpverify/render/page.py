@@ -18,13 +18,13 @@ import jinja2
 from markupsafe import Markup
 
 from dpverify.errors import InputError
-from dpverify.events.describe import format_lower, format_number, format_upper
 from dpverify.render.estimates import drawings as draw_estimates
 from dpverify.render.figures import delta_profile, p_values, tradeoff
 from dpverify.render.numbers import embedded, read
 from dpverify.render.sections import again, caution, lead, line, shares, tables, tested, versions
 from dpverify.render.style import Drawing, svg
 from dpverify.report.report import Report
+from dpverify.util.formatting import format_lower, format_number, format_upper
 
 HERE = Path(__file__).parent
 SCRIPT = (HERE / "page.js").read_text(encoding="utf-8")

@@ -7,13 +7,13 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.events.describe import format_cell_count
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
 from dpverify.render.scene import OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight
 from dpverify.render.style import FIRST, MUTED, RULE, SECOND, WITNESS, Drawing, Key, canvas
 from dpverify.util.arrays import is_pytree
+from dpverify.util.formatting import format_cell_count
 
 DOTS = 4000  # of all panels together
 MESH = 161

@@ -7,13 +7,19 @@ from typing import Any, NamedTuple
 
 from matplotlib.ticker import MaxNLocator
 
-from dpverify.events.describe import format_cell_count, format_lower, format_number, format_percent, format_upper
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, p_value_text
 from dpverify.sampling.blocks import default_block_size
 from dpverify.settings import Settings
-from dpverify.util.progress import format_count
+from dpverify.util.formatting import (
+    format_cell_count,
+    format_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
 from dpverify.util.serialization import to_plain
 
 

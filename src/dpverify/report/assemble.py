@@ -3,52 +3,27 @@
 from __future__ import annotations
 
 import math
-import platform
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 
 from dpverify.errors import InputError
-from dpverify.events.describe import SAME_DATA
 from dpverify.events.partition import FIRST_CELL, Partition, find_atoms, grid
-from dpverify.events.region import Region, exact_scenario_size, high_likely_set, scenario_size
+from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.mechanisms.diagnostics import SAME_DATA
 from dpverify.mechanisms.protocol import Mechanism, is_seeded
 from dpverify.report.statements import OnAllEvents, OnPartition
 from dpverify.sampling.blocks import SampleSource, draw_block
 from dpverify.sampling.counts import Counts, occupied_codes
 from dpverify.settings import Settings
-from dpverify.stats.paper_test import lower_limit
+from dpverify.stats.binomial import lower_limit
 from dpverify.util.arrays import is_pytree
 
 REGION_SHARE = 0.1  # of the second budget, for the region's mass; the rest bounds delta on the partition
 MAX_PICTURE_RUNS = 400  # points a side in the picture
 MAX_PICTURE_NUMBERS = 20_000  # numbers a side in the picture
 SMOOTH_CELLS = 1024  # of the grid behind a certificate for all events
-
-
-def plan_pilot(settings: Settings, source: SampleSource) -> tuple[int, tuple[int, ...]]:
-    """How many pilot runs a side, and of which sides.
-
-    The paper takes each step's ellipsoid on its own, from the first side. Ours is one program over all steps; every
-    side has the full number, so the region holds 1 - beta of either law (docs/method.md, section 4.3).
-    """
-    assert source.shape is not None
-    steps, dimension = source.shape
-    if settings.joint:
-        return exact_scenario_size(dimension, settings.beta, settings.gamma, steps), (0, 1)
-    return scenario_size(dimension, settings.beta, settings.gamma), (0,)
-
-
-def make_region(pilot: list[np.ndarray]) -> tuple[Region, np.ndarray]:
-    """The region around the finite pilot runs, and those runs."""
-    points = np.concatenate(pilot)
-    finite = points[np.isfinite(points).all(axis=(1, 2))]
-    if not len(finite):  # nothing but NaN: any region will do, all of it is one event
-        finite = np.zeros((1, *points.shape[1:]))
-    return high_likely_set(finite), finite
 
 
 def bound_partition(
@@ -121,30 +96,6 @@ def make_picture(
         "second": second,
         "region": region if small else None,
         "partition": partition if small and partition is not None and is_pytree(partition) else None,
-    }
-
-
-class StageClock:
-    """Seconds of each stage."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name] = round(now - self._last, 6)
-        self._last = now
-
-
-def versions() -> dict[str, str]:
-    from dpverify import __version__
-
-    return {
-        "dpverify": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
     }
 
 

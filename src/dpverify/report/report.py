@@ -18,15 +18,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from dpverify.errors import InputError, one_line, printable
-from dpverify.events.describe import (
-    VOIDING_DIAGNOSTICS,
-    format_cell_count,
-    format_lower,
-    format_number,
-    format_percent,
-    format_upper,
-)
+from dpverify.errors import InputError
+from dpverify.events.event import Event
+from dpverify.mechanisms.diagnostics import VOIDING_DIAGNOSTICS
 from dpverify.report.statements import (
     OnAllEvents,
     OnPartition,
@@ -39,10 +33,18 @@ from dpverify.report.statements import (
     profile,
 )
 from dpverify.report.validation import check_consistent
-from dpverify.selection.proposals import Event
 from dpverify.settings import Settings
 from dpverify.stats.lower_bound import delta_lower_bound
 from dpverify.util import serialization as serial
+from dpverify.util.formatting import (
+    format_cell_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+    one_line,
+    printable,
+)
 
 SCHEMA = 1
 

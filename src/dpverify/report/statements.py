@@ -11,20 +11,12 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.describe import format_number, format_percent
+from dpverify.events.event import Event
 from dpverify.events.partition import Partition
-from dpverify.selection.proposals import Event
 from dpverify.settings import Settings
+from dpverify.stats.binomial import lower_limit, upper_limit
 from dpverify.stats.lower_bound import claim_p_value, epsilon_lower_bound
-from dpverify.stats.paper_test import (
-    check_delta,
-    check_epsilon,
-    critical_epsilon,
-    lower_limit,
-    p_values,
-    paper_lambda,
-    upper_limit,
-)
+from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
 from dpverify.stats.upper_bound import (
     delta_upper_bound,
@@ -33,7 +25,8 @@ from dpverify.stats.upper_bound import (
     frontier_bound,
     smallest_epsilon,
 )
-from dpverify.util.progress import format_count
+from dpverify.util.checks import check_delta, check_epsilon
+from dpverify.util.formatting import format_count, format_number, format_percent
 
 THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
 PROFILE_EPSILONS = (

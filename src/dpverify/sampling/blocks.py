@@ -25,7 +25,7 @@ from dpverify.sampling.accumulators import Accumulator, CountAccumulator, Sample
 from dpverify.sampling.accumulators import CellCounter as CellCounter
 from dpverify.sampling.accumulators import Statistic as Statistic
 from dpverify.sampling.accumulators import rmse as rmse
-from dpverify.sampling.checkpoints import Record, fingerprint
+from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.executors import (
     BlockQueue,
     BlockRanges,
@@ -35,6 +35,7 @@ from dpverify.sampling.executors import (
     merge_ranges,
 )
 from dpverify.util.arrays import is_jax, on_accelerator, retain_freed_memory
+from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
 
 STAGES = ("pilot", "train", "cut", "decide", "test")  # the position is part of every seed: append, never reorder

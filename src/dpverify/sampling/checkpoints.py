@@ -12,9 +12,6 @@ arrays and JSON, never a pickle. A step's file holds sums, so its size does not 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import functools
-import hashlib
 import io
 import json
 import os
@@ -27,7 +24,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import FolderError, Warning, one_line
+from dpverify.errors import FolderError, Warning
+from dpverify.util.files import NEW_FILE_SUFFIX, replace_file
+from dpverify.util.formatting import one_line
+from dpverify.util.hashing import fingerprint
 
 try:
     import fcntl
@@ -35,49 +35,9 @@ except ImportError:  # not on Windows: there nobody stops a second run in the sa
     fcntl = None
 
 FORMAT = 1
-OWNER_FILE, LOCK_FILE, NEW_FILE_SUFFIX = "dpverify.json", "lock", ".new"
+OWNER_FILE, LOCK_FILE = "dpverify.json", "lock"
 MIN_SECONDS_BETWEEN_SAVES = 1.0  # seconds between two savings at least,
 MIN_SAVE_INTERVAL_RATIO = 20  # and so many times as long as the last one took: saving costs a twentieth at most
-
-
-def fingerprint(value: Any) -> str:
-    """A hash of plain data by value; of a function its name, of any other object only its kind."""
-    digest = hashlib.sha256()
-    _feed(digest, value)
-    return digest.hexdigest()
-
-
-def _feed(digest: Any, value: Any) -> None:
-    def text(*words: object) -> None:
-        digest.update(("\x1f".join(map(str, words)) + "\x1e").encode(errors="surrogatepass"))
-
-    if hasattr(value, "__array__") and not isinstance(value, type):
-        array = np.asarray(value)
-        text("array", array.dtype.str, array.shape)
-        if array.dtype.hasobject:
-            _feed(digest, array.ravel().tolist())
-        else:
-            digest.update(np.ascontiguousarray(array).tobytes())
-    elif value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        text(type(value).__name__, repr(value))
-    elif isinstance(value, dict):
-        text("dict", len(value))
-        for item in value.items():
-            _feed(digest, item)
-    elif isinstance(value, (tuple, list)):
-        text(type(value).__name__, len(value))
-        for item in value:
-            _feed(digest, item)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        text(type(value).__name__)
-        for field in dataclasses.fields(value):
-            _feed(digest, (field.name, getattr(value, field.name)))
-    elif isinstance(value, functools.partial):
-        _feed(digest, (value.func, value.args, value.keywords))
-    elif hasattr(value, "__qualname__"):
-        text(getattr(value, "__module__", ""), value.__qualname__)
-    else:
-        text(type(value).__module__, type(value).__qualname__)
 
 
 class Record(NamedTuple):
@@ -239,21 +199,6 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
             if fcntl is not None:  # closing is not enough where a mechanism has forked: its child holds the lock too
                 with contextlib.suppress(OSError):
                     fcntl.flock(lock, fcntl.LOCK_UN)
-
-
-def replace_file(path: Path, content: Any) -> None:
-    """Either the old file or the new one, whatever happens; never a mixture."""
-    new = path.with_name(path.name + NEW_FILE_SUFFIX)
-    try:
-        with new.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
 
 
 def _difference(folder: Path, name: str, found: Any, expected: Any) -> str:

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import FolderError, InputError, Stopped, Warning, one_line
-from dpverify.events.describe import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
+from dpverify.errors import FolderError, InputError, Stopped, Warning
+from dpverify.mechanisms.diagnostics import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.report.assemble import StageClock, versions
 from dpverify.sampling.blocks import (
     PROBE_RUNS,
     SIDES,
@@ -26,11 +25,14 @@ from dpverify.sampling.blocks import (
     draw_block,
     probe_mechanism,
 )
-from dpverify.sampling.checkpoints import Checkpoint, fingerprint, open_checkpoint
+from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
 from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
 from dpverify.settings import Settings
-from dpverify.util.progress import Progress, format_count
+from dpverify.util.formatting import format_count, one_line
+from dpverify.util.hashing import fingerprint
+from dpverify.util.progress import Progress
 from dpverify.util.serialization import from_plain, nested_kinds, to_plain
+from dpverify.util.timing import StageClock, versions
 
 
 class RunContext(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import InputError
+from dpverify.events.event import Event
 from dpverify.events.partition import Edges, Partition, equal_mass, find_atoms, partition_from_cells
 from dpverify.events.region import Region
 from dpverify.events.scores import CellScore, Features, Levels, Score, UserScore
@@ -41,7 +42,6 @@ from dpverify.selection.learning import (
 )
 from dpverify.selection.proposals import (
     BinnedScore,
-    Event,
     PairedHistogram,
     Proposal,
     SelectionCounts,

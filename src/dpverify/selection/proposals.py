@@ -6,18 +6,18 @@ that promises the highest bound from the planned test runs (docs/method.md, sect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv, ndtr, ndtri
 
+from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels, Score, UserScore, n_parameters
 from dpverify.sampling.counts import EXTREMES_KEPT, Counts, Extremes, occupied_codes
 from dpverify.stats.paper_test import p_values
 from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_bound
-from dpverify.util.arrays import array_namespace, cell_codes, digitize, evaluate_method, is_jax, is_pytree
+from dpverify.util.arrays import array_namespace, digitize, evaluate_method, is_jax, is_pytree
 
 MAX_UNION_CELLS = 4096  # cells; an event of more is noise, and too long to write down
 PROPOSAL_PENALTIES = (0.75, 1.5, 2.5, 4.0)  # standard errors charged to an event while it is one of thousands
@@ -26,21 +26,6 @@ SIMPLER_WINS_WITHIN = 0.25  # standard errors within which the simpler event win
 PENALTY_PER_DOUBLING = 0.15  # a doubling of learned numbers
 FINE_LEVELS = 1024  # levels of a score while it competes
 BOUNDING_LEVEL_COUNTS = (16, 32, 64, 128, 256)  # levels that the bound on the partition may have
-
-
-@dataclass(frozen=True)
-class Event:
-    """A union of cells, and the side that is expected to fall into it more often: plain data."""
-
-    partition: Partition | Levels
-    codes: np.ndarray
-    direction: int  # 0: the first data set, 1: the second
-
-    def contains(self, samples: Any) -> np.ndarray:
-        return np.isin(cell_codes(self.partition, samples), self.codes) if len(samples) else np.zeros(0, bool)
-
-    def count(self, counts: Counts) -> int:
-        return int(counts.of(self.codes).sum())
 
 
 class Proposal(NamedTuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincc, betaln, ndtr
+from scipy.special import betainc, betaincc, betainccinv, betaincinv, betaln, ndtr
 
 Array = NDArray[np.float64]
 
@@ -59,3 +60,38 @@ def binomial_tail_table(count: Array, runs: int, p: Array) -> Array:
     sums = binomial_pmf(np.arange(high, low - 1.0, -1.0), runs, p[:, None])
     sums[:, 0] += binomial_tail(high + 1.0, runs, p)
     return np.take_along_axis(np.cumsum(sums, axis=1), high - count.astype(int), axis=1)
+
+
+def _beta_quantile(a: np.ndarray, b: np.ndarray, alpha: float, upper: bool) -> np.ndarray:
+    """Where the beta law leaves alpha below, or above; SciPy's inverse misses at some arguments (a 1000, b 10^9)."""
+    inverse, tail = (betainccinv, betaincc) if upper else (betaincinv, betainc)
+    x = inverse(a, b, alpha)
+    wrong = ~(np.abs(tail(a, b, x) - alpha) <= 1e-7 * min(alpha, 1 - alpha))
+    if wrong.any():
+        a, b = np.broadcast_arrays(a, b)
+        a, b = a[wrong], b[wrong]
+        mean = a / (a + b)
+        low, high = np.zeros_like(mean), np.minimum(1.0, mean + 50 * np.sqrt(mean / (a + b)))
+        for _ in range(100):
+            middle = (low + high) / 2
+            under = (tail(a, b, middle) > alpha) if upper else (tail(a, b, middle) < alpha)
+            low, high = np.where(under, middle, low), np.where(under, high, middle)
+        x = np.array(x)
+        x[wrong] = high if upper else low  # the side that errs outwards
+    return x
+
+
+def upper_limit(c: Any, runs: int, alpha: float) -> Any:
+    """Clopper-Pearson, one-sided: the probability is at most this, at confidence 1 - alpha."""
+    c = np.asarray(c, float)
+    full = c >= runs
+    limit = _beta_quantile(np.where(full, 1.0, c + 1), np.where(full, 1.0, runs - c), alpha, True)
+    return np.where(full, 1.0, limit)[()]
+
+
+def lower_limit(c: Any, runs: int, alpha: float) -> Any:
+    """Clopper-Pearson, one-sided: the probability is at least this, at confidence 1 - alpha."""
+    c = np.asarray(c, float)
+    none = c <= 0
+    limit = _beta_quantile(np.where(none, 1.0, c), np.where(none, 1.0, runs - c + 1), alpha, False)
+    return np.where(none, 0.0, limit)[()]

@@ -11,87 +11,16 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, betaincc, betainccinv, betaincinv
 from scipy.stats import hypergeom
 
 from dpverify.errors import InputError
+from dpverify.stats.binomial import upper_limit
 from dpverify.stats.lower_bound import epsilon_lower_bound
+from dpverify.util.checks import check_epsilon, check_level, runs_per_side
 
 PAPER_EPSILON_SWEEP = np.linspace(
     0.001, 1.5, 80
 )  # eight of the paper's fourteen critical values lie on it to every printed digit
-
-
-def check_level(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise InputError(f"{name}: found {value}; expected a number between 0 and 1")
-
-
-def check_epsilon(epsilon: float) -> None:
-    if not (isinstance(epsilon, (int, float, np.number)) and 0 <= epsilon < math.inf):
-        raise InputError(f"epsilon: found {epsilon!r}; expected a finite number from 0 up")
-
-
-def check_delta(delta: float) -> None:
-    if not (isinstance(delta, (int, float, np.number)) and 0 <= delta < 1):
-        raise InputError(f"delta: found {delta!r}; expected a number from 0 up and below 1")
-
-
-def runs_per_side(runs: Any) -> tuple[int, int]:
-    m1, m2 = (runs, runs) if np.ndim(runs) == 0 else runs
-    if not (m1 >= 1 and m2 >= 1 and int(m1) == m1 and int(m2) == m2):
-        raise InputError(f"runs: found {runs}; expected a whole number from 1 up, or one a side")
-    return int(m1), int(m2)
-
-
-def checked_columns(counts1: Any, counts2: Any, runs: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two columns of cell counts, checked: a sum above the runs would turn limits into NaN further down."""
-    c1, c2 = np.asarray(counts1, float), np.asarray(counts2, float)
-    if c1.shape != c2.shape or c1.ndim != 1:
-        raise InputError(
-            f"counts: found shapes {c1.shape} and {c2.shape}; expected one number a cell, both sides alike"
-        )
-    for c, m in zip((c1, c2), runs_per_side(runs), strict=True):
-        if not ((c >= 0).all() and c.sum() <= m):
-            raise InputError(
-                f"counts: found a sum of {c.sum():g} for {m} runs; expected counts from 0 up, at most one a run"
-            )
-    return c1, c2
-
-
-def _beta_quantile(a: np.ndarray, b: np.ndarray, alpha: float, upper: bool) -> np.ndarray:
-    """Where the beta law leaves alpha below, or above; SciPy's inverse misses at some arguments (a 1000, b 10^9)."""
-    inverse, tail = (betainccinv, betaincc) if upper else (betaincinv, betainc)
-    x = inverse(a, b, alpha)
-    wrong = ~(np.abs(tail(a, b, x) - alpha) <= 1e-7 * min(alpha, 1 - alpha))
-    if wrong.any():
-        a, b = np.broadcast_arrays(a, b)
-        a, b = a[wrong], b[wrong]
-        mean = a / (a + b)
-        low, high = np.zeros_like(mean), np.minimum(1.0, mean + 50 * np.sqrt(mean / (a + b)))
-        for _ in range(100):
-            middle = (low + high) / 2
-            under = (tail(a, b, middle) > alpha) if upper else (tail(a, b, middle) < alpha)
-            low, high = np.where(under, middle, low), np.where(under, high, middle)
-        x = np.array(x)
-        x[wrong] = high if upper else low  # the side that errs outwards
-    return x
-
-
-def upper_limit(c: Any, runs: int, alpha: float) -> Any:
-    """Clopper-Pearson, one-sided: the probability is at most this, at confidence 1 - alpha."""
-    c = np.asarray(c, float)
-    full = c >= runs
-    limit = _beta_quantile(np.where(full, 1.0, c + 1), np.where(full, 1.0, runs - c), alpha, True)
-    return np.where(full, 1.0, limit)[()]
-
-
-def lower_limit(c: Any, runs: int, alpha: float) -> Any:
-    """Clopper-Pearson, one-sided: the probability is at least this, at confidence 1 - alpha."""
-    c = np.asarray(c, float)
-    none = c <= 0
-    limit = _beta_quantile(np.where(none, 1.0, c), np.where(none, 1.0, runs - c + 1), alpha, False)
-    return np.where(none, 0.0, limit)[()]
 
 
 # The paper's test.

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from dpverify.errors import InputError
-from dpverify.stats.paper_test import check_delta, check_epsilon, check_level
+from dpverify.util.checks import check_delta, check_epsilon, check_level
 
 MAX_PLANNED_RUNS = 10**18  # runs; beyond that a question has no answer in practice
 

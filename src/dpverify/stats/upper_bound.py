@@ -16,15 +16,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from dpverify.stats.paper_test import (
-    check_delta,
-    check_epsilon,
-    check_level,
-    checked_columns,
-    lower_limit,
-    runs_per_side,
-    upper_limit,
-)
+from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.util.checks import check_delta, check_epsilon, check_level, checked_columns, runs_per_side
 
 BERRY_ESSEEN = 0.56  # Shevtsova's constant for sums of independent variables that need not be alike
 MAX_NORMAL_ERROR_SHARE = (

@@ -9,13 +9,12 @@ from concurrent.futures import Executor
 from typing import Any
 
 from dpverify.errors import InputError, TooWeak
-from dpverify.events.describe import format_number
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.settings import Settings
 from dpverify.stats.power import MAX_PLANNED_RUNS, plan_runs
-from dpverify.util.progress import format_count
+from dpverify.util.formatting import format_count, format_number
 
 
 def assert_private(

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.errors import InputError, one_line, raised_at
+from dpverify.errors import InputError, raised_at
+from dpverify.util.formatting import one_line
 
 
 def load_object(text: str, base: Path | None = None, what: str = "mechanism") -> Any:

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.describe import format_lower, format_number, format_percent
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, check_claim
 from dpverify.sampling.executors import open_pool
 from dpverify.settings import Settings
+from dpverify.stats.binomial import lower_limit, upper_limit
 from dpverify.stats.lower_bound import epsilon_lower_bound
-from dpverify.stats.paper_test import lower_limit, upper_limit
 from dpverify.studies.search import Search, expected_bound, search_box
+from dpverify.util.formatting import format_lower, format_number, format_percent
 
 GROWTH = 2.5  # of a pair's selection runs from round to round
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpverify.errors import InputError, one_line
+from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
-from dpverify.sampling.checkpoints import fingerprint
 from dpverify.settings import Settings
 from dpverify.studies.loading import load_data, load_object
+from dpverify.util.formatting import one_line
+from dpverify.util.hashing import fingerprint
 
 TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta")
 FILES = ("first", "second", "truth")

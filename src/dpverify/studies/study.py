@@ -21,15 +21,16 @@ from typing import Any
 
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
 from dpverify.pipeline import verify
-from dpverify.report.assemble import versions
 from dpverify.report.report import Report
 from dpverify.sampling.blocks import rmse
-from dpverify.sampling.checkpoints import open_checkpoint, replace_file
+from dpverify.sampling.checkpoints import open_checkpoint
 from dpverify.sampling.executors import open_pool
 from dpverify.studies.loading import call_user_code, load_data, load_object
 from dpverify.studies.plans import FILES, REPORTS, Combination, StudyPlan, Variant, read_study
 from dpverify.studies.tables import columns_of, csv_text, parse_row, read_csv, write_comparison
+from dpverify.util.files import replace_file
 from dpverify.util.progress import Progress
+from dpverify.util.timing import versions
 
 TABLE, RUNNING = "table.csv", "running"
 

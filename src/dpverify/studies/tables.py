@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpverify.errors import InputError
-from dpverify.sampling.checkpoints import replace_file
+from dpverify.util.files import write_text
 
 
 def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -89,10 +89,3 @@ def format_value(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    try:
-        replace_file(Path(path), text.encode())
-    except OSError as problem:
-        raise InputError(f"{path}: {problem.strerror or problem}; expected a place that can be written") from None

@@ -6,21 +6,10 @@ import sys
 import time
 from typing import Any
 
+from dpverify.util.formatting import format_count, format_duration
+
 ANNOUNCED_SECONDS = 10.0  # seconds; a shorter run needs no announcement
 SECONDS_BETWEEN_LINES = 5.0  # seconds between two plain lines
-
-
-def format_duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def format_count(number: float) -> str:
-    """A whole number with its thousands set apart: 500 000."""
-    return f"{number:,.0f}".replace(",", " ")
 
 
 class Progress:
