@@ -13,13 +13,12 @@ PROJECT = ROOT.parent.parent
 
 # A package may import packages of earlier lines, and itself.
 PACKAGES = [
-    {"errors"},
+    {"errors", "version"},
     {"util"},
     {"settings"},
     {"mechanisms", "stats", "events"},
-    {"sampling", "adapters", "estimation"},
+    {"adapters", "estimation", "render", "sampling"},
     {"selection", "report"},
-    {"render"},
     {"pipeline"},
     {"studies"},
     {"paper", "demo"},
@@ -29,20 +28,16 @@ PACKAGES = [
 ]
 # Imports against the order that are still to be removed.
 EXCEPTIONS = {
+    ("events", "sampling"),
     ("events", "selection"),
-    ("report", "selection"),
-    ("sampling", "report"),
-    ("sampling", "events"),
-    ("report", "sampling"),
-    ("report", "render"),
-    ("report", "__init__"),
-    ("studies", "render"),
+    ("render", "report"),
+    ("render", "sampling"),
     ("estimation", "demo"),
     ("estimation", "sampling"),
     ("estimation", "report"),
     ("estimation", "pipeline"),
-    ("util", "stats"),
     ("paper", "__init__"),
+    ("report", "selection"),
 }
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+Array = np.ndarray  # stands for a NumPy or a JAX array: both have the methods that are used here
+
 MAX_COMPARED_EDGES = 32  # edges that are compared one by one
 VALUES_PER_PIECE = 8192  # values whose passes stay within the caches
 
