@@ -1,0 +1,133 @@
+"""Measurements on one random draw of the sensor positions.
+
+Every mechanism is verified at several values of its parameter, at one delta. This gives a curve of privacy against
+accuracy, from which `claims.py` reads the values at equal privacy and at equal accuracy.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.estimation.theory import gibbs_epsilon, sufficient_epsilon
+from dpverify.paper import experiment
+from dpverify.paper.plan import CalibratedNumbers, Effort, Plan
+from dpverify.pipeline import verify
+from dpverify.sampling.blocks import rmse
+from dpverify.settings import Settings
+from dpverify.studies.calibrate import Tradeoff, tradeoff
+
+REPEATED_DATA_SEED_OFFSET = 10**6
+
+
+class CurvePoint(NamedTuple):
+    """Privacy and accuracy of one mechanism at one value of its parameter.
+
+    `epsilon_estimate` is estimated on the partition; the other two epsilons bound it.
+    """
+
+    mechanism: str
+    parameter: float
+    epsilon_estimate: float
+    error_first: float
+    epsilon_lower: float = 0.0
+    epsilon_upper_on_partition: float = float("inf")
+    error_second: float = 0.0
+
+
+class PaperMeasurement(NamedTuple):
+    """Critical epsilon and error of one mechanism at the paper's parameter value, by the paper's procedure."""
+
+    mechanism: str
+    epsilon_c: float
+    error: float
+
+
+class TheoremBounds(NamedTuple):
+    """Two proved bounds of the Gibbs distribution's epsilon at `s`: the paper's theorem, and ours for this pair."""
+
+    s: float
+    sufficient: float
+    certified: float
+
+
+class SensorDraw(NamedTuple):
+    """Everything that is measured on one draw.
+
+    Attributes
+    ----------
+    number : int
+        The number of the draw, also its seed.
+    distance : float
+        Euclidean distance between the two data sets.
+    curves : tuple of CurvePoint
+        Every mechanism along its parameter.
+    paper : tuple of PaperMeasurement
+        Every mechanism at the paper's parameter value.
+    repeated : tuple of CurvePoint
+        The Gibbs distribution again, on other data from the same sensors. Only draws with an even number have it: it
+        shows how much of a difference between set-ups is a difference between seeds.
+    theorem : TheoremBounds
+        The theorem's bound and ours. Both are proportional to s/(1 - s), so one value of s is enough.
+    seconds : float
+        Processor time.
+    """
+
+    number: int
+    distance: float
+    curves: tuple[CurvePoint, ...]
+    paper: tuple[PaperMeasurement, ...]
+    repeated: tuple[CurvePoint, ...]
+    theorem: TheoremBounds
+    seconds: float = 0.0
+
+    def curve(self, mechanism: str) -> list[CurvePoint]:
+        """Return the points of one mechanism."""
+        return [point for point in self.curves if point.mechanism == mechanism]
+
+    def at_paper_value(self, mechanism: str) -> PaperMeasurement:
+        """Return the measurement of one mechanism at the paper's parameter value."""
+        return next(measurement for measurement in self.paper if measurement.mechanism == mechanism)
+
+
+def measure_draw(number: int, plan: Plan, effort: Effort, calibrated: CalibratedNumbers) -> SensorDraw:
+    """Draw sensors and data with seed `number`, and measure every mechanism on them."""
+    tau, delta = calibrated.tau, plan.matched.delta
+    first, second, truth = experiment.pair(number, seed=number)
+    settings = effort.draw.settings(seed=number)
+    families = {
+        name: (lambda value, name=name: experiment.build_mechanism(name, number, value, tau), effort.families[name])
+        for name in effort.draw_mechanisms
+    }
+    measured = tradeoff(families, first, second, delta, rmse(truth), settings=settings)
+    paper = []
+    for name in effort.draw_mechanisms:
+        value = plan.paper_values.get(name, calibrated.s_hat)
+        mechanism = experiment.build_mechanism(name, number, value, tau)
+        preset = Settings.paper(block=1024, seed=number)
+        report = verify(mechanism, first, second, settings=preset, error=rmse(truth))
+        assert report.error is not None
+        paper.append(PaperMeasurement(name, report.epsilon_critical, report.error[0][0]))
+    repeated: tuple[CurvePoint, ...] = ()
+    if number % 2 == 0:
+        other_first, other_second, other_truth = experiment.pair(number, seed=number + REPEATED_DATA_SEED_OFFSET)
+        family = {"gibbs": families["gibbs"]}
+        repeated = _curve_points(
+            tradeoff(family, other_first, other_second, delta, rmse(other_truth), settings=settings.spawn(1))
+        )
+    theorem = theorem_bounds(number, plan.paper_values["gibbs"], tau, first, second)
+    distance = float(np.linalg.norm(first - second))
+    return SensorDraw(number, distance, _curve_points(measured), tuple(paper), repeated, theorem)
+
+
+def _curve_points(measured: Tradeoff) -> tuple[CurvePoint, ...]:
+    """Return the rows of a trade-off as typed points."""
+    return tuple(CurvePoint(**{name: row[name] for name in CurvePoint._fields}) for row in measured.rows)
+
+
+def theorem_bounds(number: int, s: float, tau: float, first: np.ndarray, second: np.ndarray) -> TheoremBounds:
+    """Return the paper's sufficient epsilon and ours for this pair, over all events, for the Gibbs distribution."""
+    mechanism = experiment.gibbs(number, s, tau)
+    sufficient = sufficient_epsilon(mechanism, experiment.DISTANCE, len(first) - experiment.WINDOW)
+    return TheoremBounds(s, sufficient, gibbs_epsilon(mechanism, first, second))
