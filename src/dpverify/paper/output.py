@@ -46,7 +46,7 @@ RULE = (
     "comparisons at equal privacy and at equal accuracy agree. The theorem must hold on every draw; “very” "
     "conservative means a factor of ten. All comparisons use one delta, {delta:g}. The comparisons at the paper's own "
     "values are shown and decide nothing: there, neither privacy nor accuracy is equal. The Gibbs distribution "
-    "decides, because the theorem is about it. The values of equal privacy and equal accuracy were fixed before "
+    "decides, because it is the one with a theorem. The values of equal privacy and equal accuracy were fixed before "
     "the first draw; the number of draws was raised after a shorter run. Values at equal privacy or accuracy are "
     "interpolated between neighbouring parameters, or extrapolated from the last two; epsilon there is an estimate, "
     "which with few runs is up to a tenth too large."
