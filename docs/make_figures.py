@@ -69,7 +69,7 @@ def witness():
 
 
 def resolution():
-    """Draw bounds against the number of cells, for grids with 2 to 12 bins per coordinate, trees and a learned score."""
+    """Draw bounds against the number of cells: grids with 2 to 12 bins per coordinate, trees, a learned score."""
     first = np.sin(0.3 * np.arange(4))
     second = first + 0.1 * (np.arange(4) == 1)
     tracker = PrivateTracker(noise=0.12)

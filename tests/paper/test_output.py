@@ -12,9 +12,10 @@ from dpverify.events.partition import OUTSIDE
 from dpverify.paper import figure_groups, output
 from dpverify.paper.comparison import compare_grids
 from dpverify.paper.discussion import impossible_statements
-from dpverify.paper.plan import PARAMETER_NAMES, CalibratedNumbers, read_plan, study_tasks
+from dpverify.paper.measurements import CalibratedNumbers, Results, StudyRow
+from dpverify.paper.plan import PARAMETER_NAMES, read_plan, study_tasks
 from dpverify.paper.printed import read_printed
-from dpverify.paper.study_results import StudyRow, typed_rows
+from dpverify.paper.study_results import typed_rows
 
 CALIBRATED = CalibratedNumbers(tau=1.4e-5, s_hat=0.993, says="tau <script>alert(1)</script>")
 
@@ -51,7 +52,7 @@ def make_results():
                     )
         tables[task.name] = tuple(rows)
     draws = [make_draw(k, rng, 2.0, 1.0) for k in range(20)]
-    return effort, output.Results(CALIBRATED, tables, draws)
+    return effort, Results(CALIBRATED, tables, draws)
 
 
 def test_the_page_is_complete_and_loads_nothing(tmp_path, monkeypatch):

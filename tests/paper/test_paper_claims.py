@@ -9,8 +9,8 @@ from made_draws import make_draw
 
 from dpverify.paper.claims import epsilon_at_error, error_at_epsilon, judge_claims, subtract
 from dpverify.paper.decision_rule import Answer
+from dpverify.paper.measurements import CurvePoint
 from dpverify.paper.plan import read_plan
-from dpverify.paper.sensor_draws import CurvePoint
 
 
 def make_curve(*points):

@@ -3,8 +3,9 @@
 import math
 import tomllib
 
+from dpverify.paper.measurements import CalibratedNumbers
 from dpverify.paper.output import computed_constants
-from dpverify.paper.plan import CalibratedNumbers, read_plan, study_tasks, to_toml
+from dpverify.paper.plan import read_plan, study_tasks, to_toml
 from dpverify.paper.printed import is_calibration_cell, is_on_sweep, read_printed
 from dpverify.stats.paper_test import paper_lambda
 

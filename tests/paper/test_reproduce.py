@@ -8,19 +8,20 @@ import pytest
 from made_draws import make_draw
 
 from dpverify.errors import FolderError
+from dpverify.paper.measurements import SensorDraw
 from dpverify.paper.plan import RunSizes, read_plan
-from dpverify.paper.reproduce import _read_draw, _write_value, reproduce
+from dpverify.paper.reproduce import _read_value, _write_value, reproduce
 
 
 def test_a_draw_reads_back_and_a_damaged_one_is_refused(tmp_path):
     draw = make_draw(3, np.random.default_rng(0))
     path = tmp_path / "003.json"
     _write_value(path, draw)
-    assert _read_draw(path) == draw
+    assert _read_value(path, SensorDraw) == draw
     for text in ("{", json.dumps({"kind": "SensorDraw", "number": 3}), json.dumps([1])):
         path.write_text(text)
         with pytest.raises(FolderError, match=r"damaged file; expected a SensorDraw; remove it"):
-            _read_draw(path)
+            _read_value(path, SensorDraw)
 
 
 @pytest.mark.slow

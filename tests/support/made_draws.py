@@ -2,7 +2,7 @@
 
 import math
 
-from dpverify.paper.sensor_draws import CurvePoint, PaperMeasurement, SensorDraw, TheoremBounds
+from dpverify.paper.measurements import CurvePoint, PaperMeasurement, SensorDraw, TheoremBounds
 
 
 def make_draw(number, rng, loss=1.0, spread=0.3, laws=("gibbs",)):

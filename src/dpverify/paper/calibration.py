@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.paper import experiment
-from dpverify.paper.plan import CalibratedNumbers
+from dpverify.paper.measurements import CalibratedNumbers
 from dpverify.paper.printed import read_printed
 from dpverify.sampling.blocks import rmse
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpverify.paper.decision_rule import Claim, Comparison, compare
+from dpverify.paper.measurements import CurvePoint, SensorDraw
 from dpverify.paper.plan import MatchedValues
-from dpverify.paper.sensor_draws import CurvePoint, SensorDraw
 
 SMALLEST_EPSILON = 1e-3  # a smaller epsilon cannot be distinguished from 0
 LARGEST_LOG_EPSILON = 7.0  # a larger epsilon counts as infinite

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpverify.paper.measurements import StudyRow, StudyTables, select_rows
 from dpverify.paper.printed import CELL_MECHANISMS, PrintedCell, PrintedGrid, read_printed
-from dpverify.paper.study_results import StudyRow, StudyTables, select_rows
 
 
 class Summary(NamedTuple):

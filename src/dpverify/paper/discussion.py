@@ -9,9 +9,8 @@ import numpy as np
 
 from dpverify.paper.claims import interpolate
 from dpverify.paper.comparison import CellComparison, Summary, summarise
-from dpverify.paper.plan import CalibratedNumbers
+from dpverify.paper.measurements import CalibratedNumbers, SensorDraw
 from dpverify.paper.printed import is_calibration_cell, is_on_sweep, read_printed
-from dpverify.paper.sensor_draws import SensorDraw
 
 
 def impossible_statements() -> list[tuple[str, str]]:

@@ -10,10 +10,9 @@ import numpy as np
 from dpverify.estimation.system import STEPS
 from dpverify.paper import experiment, figures
 from dpverify.paper.comparison import CellComparison
+from dpverify.paper.measurements import SensorDraw, StudyTables, select_rows
 from dpverify.paper.plan import SETUPS, Effort, MatchedValues
 from dpverify.paper.printed import read_printed
-from dpverify.paper.sensor_draws import SensorDraw
-from dpverify.paper.study_results import StudyTables, select_rows
 from dpverify.render.figures import privacy_map
 from dpverify.render.style import Drawing
 

@@ -16,9 +16,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 from scipy.stats import hypergeom
 
 from dpverify.paper.comparison import CellComparison, Summary, summarise
+from dpverify.paper.measurements import SensorDraw, StudyRow
 from dpverify.paper.plan import MatchedValues
-from dpverify.paper.sensor_draws import SensorDraw
-from dpverify.paper.study_results import StudyRow
 from dpverify.render.style import (
     BOUNDED,
     FIRST,

@@ -16,10 +16,9 @@ from dpverify.paper.comparison import CellComparison, GridComparison, compare_ce
 from dpverify.paper.decision_rule import MIN_DRAWS, Claim
 from dpverify.paper.discussion import differences, impossible_statements
 from dpverify.paper.figure_groups import FigureGroup, figure_groups
-from dpverify.paper.plan import CalibratedNumbers, Effort, Plan
+from dpverify.paper.measurements import CalibratedNumbers, Results, SensorDraw
+from dpverify.paper.plan import Effort, Plan
 from dpverify.paper.printed import read_printed
-from dpverify.paper.sensor_draws import SensorDraw
-from dpverify.paper.study_results import StudyTables
 from dpverify.paper.tables import (
     LEGEND,
     cell_record,
@@ -52,14 +51,6 @@ RULE = (
     "which with few runs is up to a tenth too large."
 )
 FIGURE_FORMATS = ("png", "svg", "pdf")
-
-
-class Results(NamedTuple):
-    """Everything that was measured: the calibrated numbers, the rows of every study, and the draws of sensors."""
-
-    calibrated: CalibratedNumbers
-    tables: StudyTables
-    draws: Sequence[SensorDraw]
 
 
 class ComputedConstant(NamedTuple):

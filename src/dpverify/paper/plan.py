@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from dpverify.paper.measurements import CalibratedNumbers
 from dpverify.settings import Settings
 
 FOLDER = Path(__file__).parent
@@ -101,16 +102,6 @@ class Plan(NamedTuple):
     full: Effort
     paper_values: dict[str, float]  # the paper's parameter of each mechanism; s_hat is calibrated
     studies: dict[str, PlannedStudy]
-
-
-class CalibratedNumbers(NamedTuple):
-    """The two numbers that the paper does not print, with a sentence about their origin."""
-
-    tau: float
-    s_hat: float
-    says: str
-    runs: int = 0
-    seconds: float = 0.0
 
 
 class StudyTask(NamedTuple):

@@ -24,11 +24,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dpverify.errors import FolderError, InputError, Stopped
-from dpverify.paper.plan import FOLDER, CalibratedNumbers, Effort, Plan, StudyTask, read_plan, study_tasks, to_toml
-from dpverify.paper.study_results import StudyRow, read_study_table, typed_rows
+from dpverify.paper.measurements import CalibratedNumbers, Results, SensorDraw, StudyRow
+from dpverify.paper.plan import FOLDER, Effort, Plan, StudyTask, read_plan, study_tasks, to_toml
+from dpverify.paper.study_results import read_study_table, typed_rows
 from dpverify.sampling.checkpoints import open_checkpoint
 from dpverify.sampling.executors import open_pool
 from dpverify.studies.study import Study, run_study
@@ -36,10 +37,6 @@ from dpverify.util.files import replace_file, write_text
 from dpverify.util.formatting import format_duration
 from dpverify.util.serialization import from_plain, nested_kinds, to_plain
 from dpverify.util.timing import versions
-
-if TYPE_CHECKING:
-    from dpverify.paper.output import Results
-    from dpverify.paper.sensor_draws import SensorDraw
 
 DEFAULT_WORKERS = 2
 SOURCE_FILES = ("paper.toml", "printed.toml", "experiment.py", "sensor_draws.py", "calibration.py")
@@ -95,8 +92,6 @@ def reproduce(
 
 def _measure(executor: Executor, folder: Path, plan: Plan, effort: Effort, printer: ProgressPrinter) -> Results:
     """Submit every part to the workers, and collect the results in memory."""
-    from dpverify.paper.output import Results
-
     calibrated = executor.submit(calibrate_once, folder, effort.tuning_runs).result()
     printer.line(f"tau {calibrated.tau:.4g}, s_hat {calibrated.s_hat:.5g} (calibrated)")
     tasks = sorted(study_tasks(plan, effort, calibrated), key=lambda task: task.setup)
@@ -108,7 +103,7 @@ def _measure(executor: Executor, folder: Path, plan: Plan, effort: Effort, print
     for number in range(effort.draws):
         path = _draw_file(folder, number)
         if path.exists():
-            finished_draws.append(_read_draw(path))
+            finished_draws.append(_read_value(path, SensorDraw))
         else:
             draw_jobs[executor.submit(run_draw, folder, number, effort, calibrated)] = f"draw {number}"
     printer.wait_for({**study_jobs, **draw_jobs})
@@ -219,12 +214,6 @@ def run_draw(folder: Path, number: int, effort: Effort, calibrated: CalibratedNu
 
 def _draw_file(folder: Path, number: int) -> Path:
     return folder / "draws" / f"{number:03d}.json"
-
-
-def _read_draw(path: Path) -> SensorDraw:
-    from dpverify.paper.sensor_draws import SensorDraw
-
-    return _read_value(path, SensorDraw)
 
 
 def _read_value(path: Path, kind: type[Value]) -> Value:

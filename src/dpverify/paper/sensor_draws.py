@@ -6,89 +6,18 @@ accuracy, from which `claims.py` reads the values at equal privacy and at equal 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from dpverify.estimation.theory import gibbs_epsilon, sufficient_epsilon
 from dpverify.paper import experiment
-from dpverify.paper.plan import CalibratedNumbers, Effort, Plan
+from dpverify.paper.measurements import CalibratedNumbers, CurvePoint, PaperMeasurement, SensorDraw, TheoremBounds
+from dpverify.paper.plan import Effort, Plan
 from dpverify.pipeline import verify
 from dpverify.sampling.blocks import rmse
 from dpverify.settings import Settings
 from dpverify.studies.calibrate import Tradeoff, tradeoff
 
 REPEATED_DATA_SEED_OFFSET = 10**6
-
-
-class CurvePoint(NamedTuple):
-    """Privacy and accuracy of one mechanism at one value of its parameter.
-
-    `epsilon_estimate` is estimated on the partition; the other two epsilons bound it.
-    """
-
-    mechanism: str
-    parameter: float
-    epsilon_estimate: float
-    error_first: float
-    epsilon_lower: float = 0.0
-    epsilon_upper_on_partition: float = float("inf")
-    error_second: float = 0.0
-
-
-class PaperMeasurement(NamedTuple):
-    """Critical epsilon and error of one mechanism at the paper's parameter value, by the paper's procedure."""
-
-    mechanism: str
-    epsilon_c: float
-    error: float
-
-
-class TheoremBounds(NamedTuple):
-    """Two proved bounds of the Gibbs distribution's epsilon at `s`: the paper's theorem, and ours for this pair."""
-
-    s: float
-    sufficient: float
-    certified: float
-
-
-class SensorDraw(NamedTuple):
-    """Everything that is measured on one draw.
-
-    Attributes
-    ----------
-    number : int
-        The number of the draw, also its seed.
-    distance : float
-        Euclidean distance between the two data sets.
-    curves : tuple of CurvePoint
-        Every mechanism along its parameter.
-    paper : tuple of PaperMeasurement
-        Every mechanism at the paper's parameter value.
-    repeated : tuple of CurvePoint
-        The Gibbs distribution again, on other data from the same sensors. Only draws with an even number have it: it
-        shows how much of a difference between set-ups is a difference between seeds.
-    theorem : TheoremBounds
-        The theorem's bound and ours. Both are proportional to s/(1 - s), so one value of s is enough.
-    seconds : float
-        Processor time.
-    """
-
-    number: int
-    distance: float
-    curves: tuple[CurvePoint, ...]
-    paper: tuple[PaperMeasurement, ...]
-    repeated: tuple[CurvePoint, ...]
-    theorem: TheoremBounds
-    seconds: float = 0.0
-
-    def curve(self, mechanism: str) -> list[CurvePoint]:
-        """Return the points of one mechanism."""
-        return [point for point in self.curves if point.mechanism == mechanism]
-
-    def at_paper_value(self, mechanism: str) -> PaperMeasurement:
-        """Return the measurement of one mechanism at the paper's parameter value."""
-        return next(measurement for measurement in self.paper if measurement.mechanism == mechanism)
 
 
 def measure_draw(number: int, plan: Plan, effort: Effort, calibrated: CalibratedNumbers) -> SensorDraw:
