@@ -1,8 +1,9 @@
 """Measures the structure of the code base: packages, imports, types, and the calls that cross module boundaries.
 
-The static figures are read from the syntax trees. An import inside a function, or only for type checking, counts like any
-other import. The dynamic figures are counted with a profiler while a Laplace mechanism is verified: a cross-module call is
-a call of a function of this package from another file of this package.
+The static figures are read from the syntax trees. An import inside a function, or only for type checking, counts like
+any other import. The dynamic figures are counted with a profiler while a Laplace mechanism is verified. A cross-module
+call is a call of a function of this package from another file of this package. The calls of one block of test runs are
+those between two successive calls of the mechanism.
 
 Run: python benchmarks/bench_structure.py (about ten seconds).
 """
@@ -25,12 +26,10 @@ from scipy.sparse.csgraph import connected_components
 import dpverify as dpv
 
 PACKAGE = Path(dpv.__file__).parent
-TOP_LEVEL = "(top level)"
 # The kinds of partitions and scores. What differs between kinds belongs into their methods.
 KINDS = {"Levels", "Partition", "Tree", "Bins", "Edges", "Atoms"}
 KINDS |= {"Linear", "Quadratic", "Additive", "Piecewise", "Patterned", "CellScore", "UserScore"}
-BLOCK = 1000  # runs in a block of the traced verifications
-FEW_BLOCKS, MANY_BLOCKS = 8, 40  # blocks of test runs per data set in the two traced verifications
+RUNS_PER_BLOCK, TEST_BLOCKS = 1000, 40  # of the traced verification; the number of blocks is that per data set
 
 
 class Module(NamedTuple):
@@ -43,9 +42,8 @@ class Module(NamedTuple):
 
     @property
     def package(self) -> str:
-        """The subpackage that the module belongs to."""
-        parts = self.path.relative_to(PACKAGE).parts
-        return parts[0] if len(parts) > 1 else TOP_LEVEL
+        """The subpackage that the module belongs to; a module of the top level is a package by itself."""
+        return self.path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def read_modules() -> dict[str, Module]:
@@ -135,48 +133,50 @@ def laplace(data: float, runs: int, rng: np.random.Generator) -> np.ndarray:
     return data + rng.laplace(size=(runs, 1))
 
 
-def trace_calls(function: Callable[[], object]) -> Counter[tuple[str, str]]:
-    """Return the number of cross-module calls of a function, by calling file and called file."""
+Call = tuple[str, str]  # the calling file and the called file
+
+
+def trace_calls(function: Callable[[], object]) -> list[list[Call]]:
+    """Return the cross-module calls of a function, split at the calls of the mechanism."""
     folder = str(PACKAGE)
-    calls: Counter[tuple[str, str]] = Counter()
+    segments: list[list[Call]] = [[]]
 
     def profile(frame: FrameType, event: str, _: object) -> None:
-        called = frame.f_code.co_filename
-        if event != "call" or frame.f_back is None or not called.startswith(folder):
+        if event != "call":
             return
-        caller = frame.f_back.f_code.co_filename
-        if caller.startswith(folder) and caller != called:
-            calls[caller, called] += 1
+        if frame.f_code is laplace.__code__:
+            segments.append([])
+            return
+        called = frame.f_code.co_filename
+        caller = frame.f_back.f_code.co_filename if frame.f_back is not None else ""
+        if called.startswith(folder) and caller.startswith(folder) and caller != called:
+            segments[-1].append((caller, called))
 
     sys.setprofile(profile)
     try:
         function()
     finally:
         sys.setprofile(None)
-    return calls
+    return segments
 
 
-def verify_blocks(blocks: int) -> dpv.Report:
-    """Verify the Laplace mechanism with this many blocks of test runs per data set."""
-    return dpv.verify(laplace, 0.0, 1.0, 0.5, block=BLOCK, select_runs=4 * BLOCK, test_runs=blocks * BLOCK)
-
-
-def calls_of_one_block() -> tuple[float, list[str]]:
+def calls_of_one_block() -> tuple[int, list[str]]:
     """Return the cross-module calls of one block of test runs, and the files that it passes through.
 
-    Both are differences between a verification with many blocks and one with few, divided by the number of blocks.
+    Some blocks also end a task or store a checkpoint. The figures are those of the block with the median number of
+    calls.
     """
-    verify_blocks(FEW_BLOCKS)  # fills caches, and loads what is imported inside functions
-    few, many = (trace_calls(lambda blocks=blocks: verify_blocks(blocks)) for blocks in (FEW_BLOCKS, MANY_BLOCKS))
-    additional_blocks = 2 * (MANY_BLOCKS - FEW_BLOCKS)
-    calls = 0.0
-    files = set()
-    for edge, count in many.items():
-        per_block = (count - few[edge]) / additional_blocks
-        calls += per_block
-        if per_block >= 0.5:  # rarer calls belong to the whole stage
-            files |= set(edge)
-    return calls, sorted(str(Path(file).relative_to(PACKAGE)) for file in files)
+
+    def verify() -> object:
+        sizes = {"select_runs": 4 * RUNS_PER_BLOCK, "test_runs": TEST_BLOCKS * RUNS_PER_BLOCK}
+        return dpv.verify(laplace, 0.0, 1.0, 0.5, block=RUNS_PER_BLOCK, **sizes)
+
+    verify()  # fills caches, and loads what is imported inside functions
+    segments = trace_calls(verify)
+    test_blocks = segments[-TEST_BLOCKS:-1]  # the last segment includes the report
+    calls = sorted(test_blocks, key=len)[len(test_blocks) // 2]
+    files = {file for call in calls for file in call}
+    return len(calls), sorted(str(Path(file).relative_to(PACKAGE)) for file in files)
 
 
 def calls_of_default_verification() -> int:
@@ -186,7 +186,7 @@ def calls_of_default_verification() -> int:
         return dpv.verify(laplace, 0.0, 1.0, 0.5)
 
     verify()
-    return sum(trace_calls(verify).values())
+    return sum(map(len, trace_calls(verify)))
 
 
 def main() -> None:
@@ -195,14 +195,14 @@ def main() -> None:
     imports = {name: imported_modules(module, modules) for name, module in modules.items()}
     chain, cycles = deepest_chain(imports), import_cycles(imports)
     mutual = mutual_packages(modules, imports)
+    packages = Counter(
+        module.package if module.path.parent != PACKAGE else "(top level)" for module in modules.values()
+    )
     longest = max(modules.values(), key=lambda module: module.source.count("\n"))
     block_calls, block_files = calls_of_one_block()
     figures = {
         "modules": (len(modules), ""),
-        **{
-            f"  in {package}": (count, "")
-            for package, count in sorted(Counter(module.package for module in modules.values()).items())
-        },
+        **{f"  in {package}": (count, "") for package, count in sorted(packages.items())},
         "lines": (sum(module.source.count("\n") for module in modules.values()), ""),
         "lines of the longest module": (longest.source.count("\n"), longest.name),
         "deepest import chain, in modules": (len(chain), " > ".join(name.removeprefix("dpverify.") for name in chain)),
@@ -211,7 +211,7 @@ def main() -> None:
         "occurrences of Any": (count_any(modules), ""),
         "isinstance on kinds outside their files": (count_kind_checks(modules), ""),
         "files that one block of test runs passes through": (len(block_files), ", ".join(block_files)),
-        "cross-module calls of one block of test runs": (round(block_calls), ""),
+        "cross-module calls of one block of test runs": (block_calls, ""),
         "cross-module calls of a default verification": (calls_of_default_verification(), ""),
     }
     for name, (value, details) in figures.items():
