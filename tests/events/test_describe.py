@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from dpverify.events.describe import MAX_LISTED_PIECES, describe
 
 import dpverify as dpv
-from dpverify.events.describe import MAX_LISTED_PIECES, describe
 from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, NONFINITE, OUTSIDE, make_partition
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Piecewise, Quadratic

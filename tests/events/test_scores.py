@@ -4,6 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from dpverify.selection.choose import level_cell_score
+from dpverify.selection.learning import (
+    additive_scores,
+    cell_score,
+    innovations,
+    make_binning,
+    make_pattern_binning,
+    moment_scores,
+    pattern_score,
+    piecewise_score,
+)
 
 import dpverify as dpv
 from dpverify.events.partition import equal_mass, find_atoms, partition_from_cells
@@ -19,17 +30,6 @@ from dpverify.events.scores import (
 )
 from dpverify.report.report import KINDS
 from dpverify.sampling.counts import count_cells
-from dpverify.selection.choose import level_cell_score
-from dpverify.selection.learning import (
-    additive_scores,
-    cell_score,
-    innovations,
-    make_binning,
-    make_pattern_binning,
-    moment_scores,
-    pattern_score,
-    piecewise_score,
-)
 from dpverify.selection.trees import grow_tree
 from dpverify.util import serialization as serial
 from dpverify.util.arrays import cell_codes, enable_x64

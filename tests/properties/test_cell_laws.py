@@ -1,6 +1,7 @@
 """Cells are exclusive and exhaustive: any point, on a border, huge or denormal, has one code and lies in that cell."""
 
 import numpy as np
+from dpverify.selection.learning import Binning
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -18,7 +19,6 @@ from dpverify.events.partition import (
 )
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Quadratic, RegionIndicator
 from dpverify.sampling.counts import counts_from_table
-from dpverify.selection.learning import Binning
 from dpverify.selection.proposals import (
     PROPOSAL_PENALTIES,
     SelectionCounts,

@@ -7,12 +7,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from dpverify.selection.learning import innovations, make_binning
 
 import dpverify as dpv
 from dpverify.events.scores import Linear
 from dpverify.mechanisms import protocol as mechanism
 from dpverify.sampling import blocks as sampling
-from dpverify.selection.learning import innovations, make_binning
 from dpverify.selection.proposals import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 
