@@ -130,7 +130,9 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     run.show.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
     pilot = collect_samples(run.source, "pilot", runs, run.workers, run.show, sides, run.known)
     region, points = make_region(pilot)
-    kept = read_record(run.workers.store, "region", nested_kinds(Region))  # the same on every machine that goes on from here
+    kept = read_record(
+        run.workers.store, "region", nested_kinds(Region)
+    )  # the same on every machine that goes on from here
     if kept is None:
         run.workers.store.write("region", Record(to_plain({"region": region})))
     else:

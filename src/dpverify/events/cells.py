@@ -10,7 +10,6 @@ on NumPy and on JAX arrays. `flat` always stands for outputs of shape (runs, ste
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -94,9 +93,8 @@ class Bins(NamedTuple):
             return self.digits(flat)[:, 0] * self.weights[0]
         return self.digits(flat) @ self.weights
 
-    def box(self, digits: Sequence[int], coordinates: int) -> Box:
+    def box(self, digits: np.ndarray, coordinates: int) -> Box:
         """Return the box of a cell; the first and the last bin extend to infinity."""
-        digits = np.asarray(digits)
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = self.low + np.stack([digits, digits + 1]) / self.scale
         # The region limits the first and the last bin, so they have no outer end of their own.
@@ -152,9 +150,8 @@ class Edges(NamedTuple):
     def _columns(self, flat: Array) -> list[Array]:
         return [digitize(edges, x) for edges, x in zip(self.edges, contiguous_transpose(flat), strict=True)]
 
-    def box(self, digits: Sequence[int], coordinates: int) -> Box:
+    def box(self, digits: np.ndarray, coordinates: int) -> Box:
         """Return the box of a cell; the limits are equal where the bin holds an atom only."""
-        digits = np.asarray(digits)
         ends = np.pad(self.edges, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
         rows = np.arange(len(digits))
         low, high = ends[rows, digits], ends[rows, digits + 1]
@@ -221,7 +218,7 @@ class Tree(NamedTuple):
         steps = xp.minimum(self.depth, len(self.leaf))
         return self.leaf[fori_loop(xp, steps, descend, xp.zeros(flat.shape[0], np.int64))]
 
-    def box(self, digits: Sequence[int], coordinates: int) -> Box:
+    def box(self, digits: np.ndarray, coordinates: int) -> Box:
         """Return the box of a leaf: the splits on the path from the leaf to the root limit it."""
         low, high = np.full(coordinates, -np.inf), np.full(coordinates, np.inf)
         node = int(np.flatnonzero(self.leaf == digits[0])[0])

@@ -1,8 +1,8 @@
 """The minimum-volume ellipsoid around a set of points (docs/method.md, section 2).
 
 The dual problem is a D-optimal design: weights on the points that maximise log det of their weighted covariance. Any
-weights give a lower bound of the smallest volume. The ellipsoid of these weights, enlarged until it contains all points,
-gives an upper bound. Every result therefore carries a certificate (Khachiyan 1996; Todd & Yildirim 2007).
+weights give a lower bound of the smallest volume. The ellipsoid of these weights, enlarged until it contains all
+points, gives an upper bound. Every result therefore carries a certificate (Khachiyan 1996; Todd & Yildirim 2007).
 
 Only few points have positive weight. The algorithm starts with a working set of extreme points (Kumar & Yildirim 2005).
 It solves the problem on the working set, adds the points that lie farthest outside, and repeats until no point lies
@@ -161,10 +161,10 @@ def _within_hull(x: Array, magnitude: Array, directions: Array, basis: Array) ->
 def _enclose(x: Array, magnitude: Array, A: Array, b: Array) -> tuple[Array, Array, float]:
     """Enlarge |A x - b| <= 1 until it contains all points; return it with an upper bound of the growth in log-volume.
 
-    This growth is the gap, for the following reason. Let u be weights that sum to 1, c and Q the weighted mean and covariance of the points.
-    For any ellipsoid |B x - a| <= 1 around all points, with k = rank,
+    This growth is the gap, for the following reason. Let u be weights that sum to 1, and c and Q the weighted mean and
+    covariance of the points. For any ellipsoid |B x - a| <= 1 around all points, with k = rank,
         1 >= sum_i u_i |B x_i - a|^2 >= tr(B Q B^T) >= k det(B Q B^T)^(1/k),
-    the last by the inequality of arithmetic and geometric means, so -log det B >= (log det Q + k log k) / 2. That is the
+    by the inequality of arithmetic and geometric means, so -log det B >= (log det Q + k log k) / 2. That is the
     log-volume of (x - c)^T Q^-1 (x - c) <= k, the ellipsoid that is passed in. Enlarging it by r adds k log r.
 
     A different order of summation can change |A x - b| by rounding. The slack enlarges the radius by this much, and the

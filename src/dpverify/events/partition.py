@@ -132,7 +132,7 @@ class Partition(NamedTuple):
             reversed_digits = np.unravel_index(code - FIRST_CELL, [int(r) for r in self.radix[::-1]])
             digits = [int(digit) for digit in reversed_digits[::-1]]
             cell_digits, atom_digits = digits[:n_cell_digits], digits[n_cell_digits:]
-        low, high = self.cells.box(cell_digits, coordinates)
+        low, high = self.cells.box(np.array(cell_digits), coordinates)
         if self.atoms is not None:
             for j, digit in enumerate(atom_digits):
                 if digit:
@@ -238,7 +238,7 @@ def make_partition_of(
 
 
 def grid(region: Region, pilot: np.ndarray, resolution: int, nonfinite: bool = False) -> Partition:
-    """Return the event list of the paper: `resolution` bins per coordinate, hence r^d cells per step and (r^d)^K in all.
+    """Return the event list of the paper: `resolution` bins per coordinate, so r^d cells per step and (r^d)^K in all.
 
     With resolution 1 the cells are the atoms and the remaining values of every coordinate.
     """

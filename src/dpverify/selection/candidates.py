@@ -5,7 +5,7 @@ The training runs that fit into memory give features, bins and moments. All furt
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,12 @@ def train_candidates(
     partitions = CandidatePartitions([], False) if given is not None else _candidate_partitions(context, training)
     as_cells = events == "union" and given is None and training.dimension > 1
     learners: list[Learner] = []
-    if (events != "union" or as_cells) and events != "cell" and not context.nonfinite_event and not partitions.exhaustive:
+    if (
+        (events != "union" or as_cells)
+        and events != "cell"
+        and not context.nonfinite_event
+        and not partitions.exhaustive
+    ):
         learners = _choose_learners(context, training, as_cells)
     cell_partitions = [*([given] if given is not None and events != "score" else []), *partitions.partitions]
     statistics = [learner.statistic for learner in learners if learner.statistic is not None]
@@ -110,7 +115,7 @@ def _count_training_runs(
     statistics: list[Statistic],
     samples: list[np.ndarray],
     known: set[tuple[int, int]],
-) -> list[tuple]:
+) -> list[tuple[Any, Any]]:
     """Return the sums of each statistic over all training runs, as pairs (first data set, second data set)."""
     first, second = samples
     results = [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]

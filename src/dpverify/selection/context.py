@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class SelectionContext(NamedTuple):
 
     def count(
         self, stage: str, statistics: Sequence[Statistic], runs: int | None = None, known: KnownBlocks = ()
-    ) -> list[tuple]:
+    ) -> list[tuple[Any, Any]]:
         """Return the sums of each statistic over a stage, as pairs (first data set, second data set).
 
         Parameters

@@ -103,7 +103,7 @@ def propose_cells(partition: Partition, counts: SelectionCounts, objective: Sele
 def propose_unions(
     partition: Partition, training: SelectionCounts, counts: SelectionCounts, objective: SelectionObjective
 ) -> list[Proposal]:
-    """Return unions of cells: training runs order the cells by their ratio, proposal runs choose how many are joined."""
+    """Return unions of cells: training runs order them by their ratio, proposal runs choose how many are joined."""
     codes = occupied_codes(training.first, training.second, counts.first, counts.second)
     trained = training.first.of(codes), training.second.of(codes)
     held_out = counts.first.of(codes), counts.second.of(codes)
@@ -139,7 +139,7 @@ def propose_levels(candidate: Candidate, objective: SelectionObjective) -> Score
             bounds = cautious_lower_bound(exceeding, other, runs, objective, penalty, binned.score.n_parameters)
             best = int(np.argmax(bounds))
             pair = int(exceeding[best]), int(other[best])
-            chosen[float(thresholds[best]), direction] = pair if direction == 0 else pair[::-1]
+            chosen[float(thresholds[best]), direction] = pair if direction == 0 else (pair[1], pair[0])
             if penalty == RANKING_PENALTY:
                 rank = max(rank, float(bounds[best]))
     levels = Levels(binned.score, np.array(sorted({threshold for threshold, _ in chosen})))
@@ -151,7 +151,7 @@ def propose_levels(candidate: Candidate, objective: SelectionObjective) -> Score
 
 
 def level_event(levels: Levels, threshold: float, direction: int) -> Event:
-    """Return {score > threshold} for direction 0, {score <= threshold} for direction 1; the threshold must be an edge."""
+    """Return {score > threshold} for direction 0, or {score <= threshold} for 1. The threshold must be an edge."""
     index = int(np.searchsorted(levels.edges, threshold))
     codes = np.arange(index + 1, levels.size) if direction == 0 else np.arange(index + 1)
     return Event(levels, codes, direction)

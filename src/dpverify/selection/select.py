@@ -8,7 +8,7 @@ is not biased by the maximisation over thousands of thresholds.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -135,7 +135,7 @@ def _count_candidates(
     return CountedCandidates(cell_counts, _as_candidates(scores, pairs[len(counters) :], runs))
 
 
-def _as_candidates(scores: list[BinnedScore], pairs: list[tuple], runs: int) -> list[Candidate]:
+def _as_candidates(scores: list[BinnedScore], pairs: list[tuple[Any, Any]], runs: int) -> list[Candidate]:
     return [Candidate(score, PairedHistogram.of(*pair, runs)) for score, pair in zip(scores, pairs, strict=True)]
 
 

@@ -130,7 +130,7 @@ def make_binning(features: Features, flat: np.ndarray, atoms: list[np.ndarray]) 
 
 
 def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
-    """Return edges between order statistics of sorted values: at equal shares, and at doubling shares from both ends."""
+    """Return edges between order statistics of sorted values: at equal shares, and at doubling shares from the ends."""
     if not x.size:
         return x
     doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))

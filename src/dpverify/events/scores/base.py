@@ -188,7 +188,7 @@ def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
     fallback = np.where(pooled_deviation > 0, pooled_deviation, 1.0)
     scale = np.where(scale > 1e-9 * pooled_deviation, scale, fallback)
     correlation = covariance / np.outer(scale, scale)
-    # A coordinate that the earlier ones determine has no innovation. The ridge keeps rounding errors from being scaled up.
+    # A coordinate that the earlier ones determine has no innovation. The ridge limits the scaling of rounding errors.
     factor = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(scale)))
     return Features(clipped.mean(0), np.linalg.solve(factor, np.diag(1 / scale)))
 

@@ -147,7 +147,7 @@ def _with_zero_heights(features: Features, pooled: np.ndarray) -> Piecewise:
 
 
 def _design(score: Piecewise, features: np.ndarray) -> csr_array:
-    """Return the matrix that maps heights at knots and atoms to the score of every run; features have shape (J, runs)."""
+    """Return the matrix that maps heights to the score of every run; `features` has shape (J, runs)."""
     knots, atoms, entries = score.heights, score.atom_heights, []
     for j, z in enumerate(features):
         right, share, is_atom, atom = score.locate(np.ascontiguousarray(z), j)
