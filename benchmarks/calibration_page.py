@@ -185,6 +185,8 @@ def detectable_rates(seeds: int, rates: int) -> str:
         if limit < seeds:
             rate = brentq(lambda p, limit=limit: binom.sf(limit, seeds, p) - DETECTION_PROBABILITY, 0, 1)
             texts.append(f"{percent(rate)}% at a level of {percent(level)}%")
+    if not texts:
+        return "With so few seeds no rate can exceed its limit."
     return f"A true rate of at least {', '.join(texts)} exceeds its limit with probability 80%."
 
 

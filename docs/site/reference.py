@@ -70,7 +70,9 @@ def entry(name: str, value: object) -> str:
         parts += [f"- `{member.name}`: {member.value}" for member in value] + [""]
     elif inspect.isclass(value):
         items = [member_item(member, item) for member, item in class_members(value)]
-        parts += [item for item in items if item] + [""]
+        items = [item for item in items if item]
+        if items:
+            parts += ["**Methods and properties**\n", *items, ""]
     return "\n".join(parts)
 
 

@@ -113,9 +113,11 @@ def scene_figures() -> list[Drawing]:
 
     recorded = readings(sensors.places[0])
     candidates = [sensors.moved(0, float(angle)).places[0] for angle in np.linspace(-0.4, 0.4, 4001)]
-    reach = [place for place in candidates if np.linalg.norm(readings(place) - recorded) <= experiment.DISTANCE]
+    reach = [
+        position for position in candidates if np.linalg.norm(readings(position) - recorded) <= experiment.DISTANCE
+    ]
     change = (second - first)[:, :2]
-    moved = min(candidates, key=lambda place: float(np.linalg.norm(readings(place) - recorded - change)))
+    moved = min(candidates, key=lambda position: float(np.linalg.norm(readings(position) - recorded - change)))
     estimator = experiment.gibbs("Q1", 1.0, SCENE_TAU)
     estimates = [estimator.deterministic(data)[:, :2] for data in (first, second)]
     return [

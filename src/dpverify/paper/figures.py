@@ -226,7 +226,7 @@ def sensor_scene(positions: np.ndarray, moved: np.ndarray, reach: np.ndarray, pa
     """Draw the paper's Figure 1 for this set-up: target, sensors, the secret sensor, and where it could be.
 
     `moved` is the secret sensor's position in the second data set, `reach` are its positions whose data are at most 10
-    from those recorded, and `path` is the target's way.
+    from those recorded, and `path` are the positions of the target.
     """
     with styled():
         picture = canvas(4.3)
@@ -258,7 +258,7 @@ def sensor_scene(positions: np.ndarray, moved: np.ndarray, reach: np.ndarray, pa
         "Ten sensors on a circle around a target. The star is the sensor whose position an adversary wants to find. "
         "The shaded arc shows where it could be with data at most 10 from those recorded.",
         (
-            Key("ink", "dot", "the target, with its way over 9 steps; squares: sensors at known positions"),
+            Key("ink", "dot", "the target, with its path over 9 steps; squares: sensors at known positions"),
             Key("proved", "solid", "the secret sensor (filled), and its position in the second data set"),
             Key("witness", "bar", "where it could be: data at most 10 apart"),
             Key("second", "line", "what is measured at the first step"),

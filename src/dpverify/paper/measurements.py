@@ -70,7 +70,18 @@ def select_rows(tables: StudyTables, study: str, mechanism: str, parameter: floa
 class CurvePoint(NamedTuple):
     """Privacy and accuracy of one mechanism at one value of its parameter.
 
-    `epsilon_estimate` is estimated on the partition; the other two epsilons bound it.
+    Attributes
+    ----------
+    mechanism, parameter : str, float
+        The mechanism of `experiment.py`, and the value of its parameter.
+    epsilon_estimate : float
+        Estimate of epsilon on the partition.
+    error_first, error_second : float
+        Mean errors under the first and the second data set.
+    epsilon_lower, epsilon_upper_on_partition : float
+        The lower bound over all events, and the upper bound over unions of cells.
+    diagnostic : str or None
+        Name of a diagnostic that voids the verification.
     """
 
     mechanism: str
@@ -80,6 +91,7 @@ class CurvePoint(NamedTuple):
     epsilon_lower: float = 0.0
     epsilon_upper_on_partition: float = float("inf")
     error_second: float = 0.0
+    diagnostic: str | None = None
 
 
 class PaperMeasurement(NamedTuple):

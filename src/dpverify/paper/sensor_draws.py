@@ -52,7 +52,19 @@ def measure_draw(number: int, plan: Plan, effort: Effort, calibrated: Calibrated
 
 def _curve_points(measured: Tradeoff) -> tuple[CurvePoint, ...]:
     """Return the rows of a trade-off as typed points."""
-    return tuple(CurvePoint(**{name: row[name] for name in CurvePoint._fields}) for row in measured.rows)
+    return tuple(
+        CurvePoint(
+            mechanism=row["mechanism"],
+            parameter=row["parameter"],
+            epsilon_estimate=row["epsilon_estimate"],
+            error_first=row["error_first"],
+            epsilon_lower=row["epsilon_lower"],
+            epsilon_upper_on_partition=row["epsilon_upper_on_partition"],
+            error_second=row["error_second"],
+            diagnostic=row.get("diagnostic"),
+        )
+        for row in measured.rows
+    )
 
 
 def theorem_bounds(number: int, s: float, tau: float, first: np.ndarray, second: np.ndarray) -> TheoremBounds:
