@@ -88,6 +88,32 @@ def test_numpydoc_sections_become_markdown():
     assert to_markdown(DOCSTRING) == MARKDOWN
 
 
+class Documented:
+    """A class with two methods."""
+
+    def first(self, x: int) -> int:
+        """Return x.
+
+        Parameters
+        ----------
+        x : int
+            A number.
+        """
+        return x
+
+    def second(self) -> None:
+        """Do nothing."""
+
+
+def test_methods_are_items_of_one_list():
+    """A blank line ends the list of parameters, so that the next method is not an item of it."""
+    import reference
+
+    entry = reference.entry("Documented", Documented)
+    assert "\n- `first(x: int) -> int`: Return x.\n\n    **Parameters**\n\n    - `x` (int): A number.\n\n" in entry
+    assert "\n\n- `second()`: Do nothing.\n" in entry
+
+
 def test_loaded_files_and_missing_targets_are_found(tmp_path):
     """Negative control of the check that every build makes."""
     from build import find_problems

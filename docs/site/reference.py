@@ -72,7 +72,8 @@ def entry(name: str, value: object) -> str:
         items = [member_item(member, item) for member, item in class_members(value)]
         items = [item for item in items if item]
         if items:
-            parts += ["**Methods and properties**\n", *items, ""]
+            # The blank lines keep an item out of the list inside the item before it.
+            parts.append("**Methods and properties**\n\n" + "\n\n".join(items) + "\n")
     return "\n".join(parts)
 
 
