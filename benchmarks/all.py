@@ -1,7 +1,7 @@
-"""Every benchmark that takes minutes, one after the other; what they print becomes docs/benchmarks.md.
+"""Run all benchmarks that take minutes, and write their output to docs/benchmarks.md.
 
-The table of published mechanisms takes half an hour and has a command of its own (bench_mechanisms.py); the device
-needs one (bench_device.py).
+Two benchmarks are not included: the table of published mechanisms, which takes half an hour (bench_mechanisms.py), and
+the benchmark of an accelerator, which needs one (bench_device.py).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import dpverify
 
 HERE, DOCS = Path(__file__).parent, Path(__file__).parent.parent / "docs"
 SCRIPTS = {
-    "verify": "A verification beside drawing its samples",
-    "ekf": "The private EKF beside filterpy",
-    "mhe": "The W2-MHE beside a plain one, and beside CasADi",
-    "ellipsoid": "The minimum-volume ellipsoid beside cvxpy",
+    "verify": "The time of a verification relative to drawing its samples",
+    "ekf": "The private EKF compared with filterpy",
+    "mhe": "The W2-MHE compared with a plain version and with CasADi",
+    "ellipsoid": "The minimum-volume ellipsoid compared with cvxpy",
     "buehler": "The exact lower bound",
     "memory": "Memory",
     "scaling": "Scaling",
 }
 HEAD = """# Benchmarks
 
-Written by `make bench` (version {version}, Python {python}, {cores} cores). Every figure that matters is a ratio within
-one run; the machines on which these were taken are shared with others, so seconds are worth little.
+`make bench` writes this page (version {version}, Python {python}, {cores} cores). The machine was shared with other work,
+so absolute times are not reliable. Compare ratios within one run.
 
-The README's table of published mechanisms is made by `python benchmarks/bench_mechanisms.py`,
-the figures of a [GPU](scale.md) by `python benchmarks/bench_device.py`.
+`python benchmarks/bench_mechanisms.py` makes the [table of published mechanisms](tools.md#mechanisms-with-known-epsilon).
+`python benchmarks/bench_device.py` makes the table for a [GPU](scale.md#a-gpu).
 """
 
 
@@ -45,8 +45,8 @@ def main():
         )
         print(done.stdout, flush=True)
         picture = "![Scaling](figures/scaling.png)\n" if name == "scaling" else ""
-        said = done.stdout.strip()
-        page.append(f"## {title}\n\n`python benchmarks/{script.name}`\n\n```text\n{said}\n```\n{picture}")
+        output = done.stdout.strip()
+        page.append(f"## {title}\n\n`python benchmarks/{script.name}`\n\n```text\n{output}\n```\n{picture}")
     (DOCS / "benchmarks.md").write_text("\n".join(page), encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
-"""Do the statements of a report hold as often as they say? python benchmarks/calibration.py [--workers N]
+"""Count how often the statements of a report are false: python benchmarks/calibration.py [--workers N]
 
-Thousands of verifications of mechanisms whose truth is known (tests/support/known.py), an hour of one core. Every setting is a
-line of JSON in build/calibration, written anew as seeds are done, so a run that was ended goes on. Writes
-docs/calibration.md and docs/figures/calibration.png.
+The script makes thousands of verifications of mechanisms whose exact privacy is known (tests/support/known.py); it takes
+an hour on one core. The results of each setting are one JSON file in build/calibration, which is updated after each batch
+of seeds, so an interrupted run can be resumed. It writes docs/calibration.md and docs/figures/calibration.png.
 """
 
 from __future__ import annotations
@@ -288,14 +288,14 @@ def spaced(number: int) -> str:
 
 
 def noticed(seeds: int, number: int) -> str:
-    """What the table is able to see."""
+    """Return the true rates that the table detects with probability 80%."""
     limits = {level: limit(level, seeds, number) for level in ALPHAS}
     found = [
         f"{percent(brentq(lambda p, most=most: binom.sf(most, seeds, p) - 0.8, 0, 1))}% at a level of {percent(level)}%"
         for level, most in limits.items()
         if most < seeds
     ]
-    return f"A rate that is truly too high is noticed with probability 80% from here on: {', '.join(found)}."
+    return f"A true rate of at least {', '.join(found)} exceeds its limit with probability 80%."
 
 
 def seen(lines: list[dict]) -> str:
@@ -316,17 +316,17 @@ def seen(lines: list[dict]) -> str:
     rows = [[words, *(f"{percent(x)}, limit {percent(y)}" for x, y in pairs)] for words, pairs in bounds.items()]
     return "\n\n".join(
         [
-            "## What was seen",
+            "## Results",
             f"Version {dpv.__version__}: {spaced(total)} verifications, {len(lines)} settings of {each}, "
             f"{len(found)} rates. "
             + (f"**{over} of them exceed their limit** (bold). " if over else "**None of them exceeds its limit.** ")
-            + f"Nearest to it comes `{worst.statement}` of *{where.mechanism}*, *{where.choice}*, "
-            f"at alpha {where.alpha:g}: {percent(worst.missed / worst.line['seeds'])}% where the level is "
+            + f"The rate closest to its limit is `{worst.statement}` of *{where.mechanism}*, *{where.choice}*, "
+            f"at alpha {where.alpha:g}: {percent(worst.missed / worst.line['seeds'])}%; the level is "
             f"{percent(worst.level)}% and the limit {percent(worst.limit / worst.line['seeds'])}%.",
-            "![Rates as a share of their limit, and how much is proved](figures/calibration.png)",
-            "*Left: a dot is a setting; 1 is the limit, the short lines are the levels. "
-            "Right: the same colours; these are small verifications.*",
-            f"Levels and limits, in per cent; limits for {seeds} seeds. {noticed(seeds, len(found))}",
+            "![Rates relative to their limit, and the proved epsilon relative to the true one](figures/calibration.png)",
+            "*Left: each dot is a setting; 1 is the limit, and the short lines are the levels. "
+            "Right: the same colours; the verifications are small.*",
+            f"Levels and limits in per cent; the limits are for {seeds} seeds. {noticed(seeds, len(found))}",
             table(["", *(f"alpha {alpha:g}" for alpha in ALPHAS)], rows),
             "Every setting; rates in per cent:",
             table(
