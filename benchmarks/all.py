@@ -26,11 +26,12 @@ SCRIPTS = {
 }
 HEAD = """# Benchmarks
 
-`make bench` writes this page (version {version}, Python {python}, {cores} cores). The machine was shared with other work,
-so absolute times are not reliable. Compare ratios within one run.
+`make bench` writes this page (version {version}, Python {python}, {cores} cores). The machine was shared with other
+work, so absolute times are not reliable. Compare ratios within one run.
 
-`python benchmarks/bench_mechanisms.py` makes the [table of published mechanisms](tools.md#mechanisms-with-known-epsilon).
-`python benchmarks/bench_device.py` makes the table for a [GPU](scale.md#a-gpu).
+`python benchmarks/bench_mechanisms.py` makes the table of
+[published mechanisms](tools.md#mechanisms-with-known-epsilon), and
+`python benchmarks/bench_device.py` the table for a [GPU](scale.md#a-gpu).
 """
 
 

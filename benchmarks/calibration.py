@@ -1,8 +1,8 @@
 """Count how often the statements of a report are false: python benchmarks/calibration.py [--workers N]
 
-The script makes thousands of verifications of mechanisms whose exact privacy is known (tests/support/known.py); it takes
-an hour on one core. The results of each setting are one JSON file in build/calibration, which is updated after each batch
-of seeds, so an interrupted run can be resumed. It writes docs/calibration.md and docs/figures/calibration.png.
+The script makes thousands of verifications of mechanisms whose exact privacy is known (tests/support/known.py). It
+takes an hour on one core. The results of each setting are one JSON file in build/calibration, which is updated after
+each batch of seeds, so an interrupted run can be resumed. It writes docs/calibration.md and its figure.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def seen(lines: list[dict]) -> str:
             + f"The rate closest to its limit is `{worst.statement}` of *{where.mechanism}*, *{where.choice}*, "
             f"at alpha {where.alpha:g}: {percent(worst.missed / worst.line['seeds'])}%; the level is "
             f"{percent(worst.level)}% and the limit {percent(worst.limit / worst.line['seeds'])}%.",
-            "![Rates relative to their limit, and the proved epsilon relative to the true one](figures/calibration.png)",
+            "![Rates relative to their limit, and proved epsilon relative to the true one](figures/calibration.png)",
             "*Left: each dot is a setting; 1 is the limit, and the short lines are the levels. "
             "Right: the same colours; the verifications are small.*",
             f"Levels and limits in per cent; the limits are for {seeds} seeds. {noticed(seeds, len(found))}",
