@@ -109,6 +109,18 @@ def test_a_bad_user_score_is_refused_in_one_line(score, message):
         verify(laplace, ZERO, ONE, 0.5, events=score, **SMALL)
 
 
+@pytest.mark.parametrize(
+    "score",
+    [
+        lambda samples: samples[:, 0, 0] - samples[:, 0, 0].mean(),
+        lambda samples: np.argsort(np.argsort(samples[:, 0, 0])).astype(float),
+    ],
+)
+def test_a_user_score_must_map_each_run_on_its_own(score):
+    with pytest.raises(dpv.InputError, match="maps each run on its own"):
+        verify(laplace, ZERO, ONE, 0.5, events=score, **SMALL)
+
+
 def test_thresholds_of_discrete_scores_lie_between_their_values():
     """Randomised response on three bits: the number of ones has four values with known probabilities."""
 

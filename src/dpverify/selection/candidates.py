@@ -70,7 +70,9 @@ def train_candidates(
     """
     events = context.settings.events
     if callable(events):
-        return TrainedCandidates(None, [UserScore(events, context.shape)])
+        score = UserScore(events, context.shape)
+        _check_row_by_row(score, samples[0])
+        return TrainedCandidates(None, [score])
     if ":" in events:
         raise InputError(f"events: found the name {events!r}; expected the score function itself; pass the callable")
     partitions = CandidatePartitions([], False) if given is not None else _candidate_partitions(context, training)
@@ -102,6 +104,21 @@ def train_candidates(
             codes = occupied_codes(first, second)
             scores.append(fit_cell_score(partition, codes, first.of(codes), second.of(codes)))
     return TrainedCandidates(partition_counts, scores)
+
+
+def _check_row_by_row(score: UserScore, samples: np.ndarray) -> None:
+    """Refuse a user's score whose value for one run depends on the other runs of the same call.
+
+    Such a score makes the counts of a block dependent, and the test assumes independent runs.
+    """
+    half = len(samples) // 2
+    whole = score_values(score, samples)
+    parts = np.concatenate([score_values(score, part) for part in (samples[:half], samples[half:]) if len(part)])
+    if not np.allclose(whole, parts, rtol=1e-6, atol=1e-9 * np.abs(whole).max(initial=0.0)):
+        raise InputError(
+            "events: found a score whose values for the same runs differ between one call and two calls; "
+            "expected a score that maps each run on its own; do not centre, rank or normalise over the runs of a call"
+        )
 
 
 def _choose_learners(context: SelectionContext, training: TrainingData, as_cells: bool) -> list[Learner]:
