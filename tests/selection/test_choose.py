@@ -211,7 +211,7 @@ def test_what_can_not_compete_is_refused():
 @pytest.mark.parametrize(("number", "seeds"), [(6, 30), pytest.param(12, 40, marks=pytest.mark.slow)])
 def test_searching_many_pairs_costs_no_false_alarms(number, seeds):
     """Best of many trials without a correction is a known fault: here all pairs have equal laws."""
-    pairs, runs = [(ZERO, ZERO)] * number, {"runs": 200 * number, "select_runs": 500, "test_runs": 1000}
+    pairs, runs = [(0.0, 0.0)] * number, {"runs": 200 * number, "select_runs": 500, "test_runs": 1000}
     alarms = sum(
         dpv.search_pairs(laplace, pairs, 0, events="union", seed=1000 * s, **runs).report.refuted for s in range(seeds)
     )
