@@ -125,11 +125,14 @@ def verify(
         )
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
+        # HighLikelySet (Algorithm 3), from pilot runs.
         region, points, pilot = find_region(run)
         diagnostics = check_mechanism(run, pilot[0])
+        # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
         event, partition, _ = freeze_event(run, region, points, delta)
-        smooth, unused = smooth_grid(log_lipschitz, mechanism, run.source.data, region, points)
-        findings = Findings(region, points, pilot, event, partition, smooth, diagnostics + unused)
+        # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
+        smooth, not_smooth = smooth_grid(log_lipschitz, mechanism, run.source.data, region, points)
+        findings = Findings(region, points, pilot, event, partition, smooth, diagnostics + not_smooth)
         counts = count_test_runs(run, findings, error)
         report = assemble_report(run, findings, counts, epsilon, delta)
     if not report.seeded:
