@@ -360,6 +360,6 @@ def test_too_few_runs_are_not_reported_beside_a_bound_that_meets_the_claim():
     assert report.verdict is Verdict.BOUNDED
     assert report.epsilon_detectable == math.inf
     assert "cannot violate the claim" in report.next_step
-    assert "too few" not in describe_power(Verdict.BOUNDED, 0.3, 1.1, 0.0, math.inf)
-    assert "the epsilon of the witness is at most 1.204" in describe_power(Verdict.NOT_REFUTED, 0.3, 1.1, 0.0, math.inf)
-    assert "increase test_runs" in describe_power(Verdict.NOT_REFUTED, 1e-4, 1.0, 0.0, math.inf)
+    assert "too few" not in describe_power(Verdict.BOUNDED, 0.3, 0.0, math.inf)
+    assert "the epsilon of the witness is at most 1.204" in describe_power(Verdict.NOT_REFUTED, 0.3, 0.0, math.inf)
+    assert "increase test_runs" in describe_power(Verdict.NOT_REFUTED, 1e-4, 0.0, math.inf)

@@ -135,13 +135,14 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
         return "pass epsilon=... to test a claim; more select_runs and test_runs give tighter bounds"
     runs = witness.runs
     p1, p2 = (_share(count, runs) for count in witness.ordered)
-    power = describe_power(verdict, p2, epsilon, delta, detectable)
+    other = "more select_runs, or another pair of data sets, may give another event"
+    # The probability of an event is at most 1, which limits the epsilon of a frequent event.
+    if math.log((1 - delta) / p2) <= epsilon:
+        return f"the witness is so frequent under both data sets that it cannot violate the claim; {other}"
+    power = describe_power(verdict, p2, delta, detectable)
     observed = math.log((p1 - delta) / p2) if p1 > delta else -math.inf
     if observed <= epsilon:
-        return (
-            f"{power}; the witness does not exceed the claim in these runs; more select_runs, or another pair of data "
-            "sets, may give an event that does"
-        )
+        return f"{power}; in these runs the witness does not exceed the claim; {other}"
     # A second test on the same claim shares alpha with the first one.
     needed = plan_runs(epsilon, observed, min(p1, LARGEST_EVENT_PROBABILITY), delta, alpha / 2)
     if needed > MAX_PLANNED_RUNS:
@@ -152,18 +153,14 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
     )
 
 
-def describe_power(verdict: Verdict, p2: float, epsilon: float, delta: float, detectable: float) -> str:
+def describe_power(verdict: Verdict, p2: float, delta: float, detectable: float) -> str:
     """Return which true epsilon the test runs detect on the witness; `p2` is its smaller probability."""
     if detectable < math.inf:
         return (
             "these runs refute the claim with probability about 80% if the true epsilon of the witness is "
             f"{format_number(detectable)}"
         )
-    # The probability of an event is at most 1, which limits the epsilon of a frequent event.
-    largest = math.log((1 - delta) / p2)
-    if largest <= epsilon:
-        return "the witness is so frequent under both data sets that it cannot violate the claim"
-    limit = f"the epsilon of the witness is at most {format_number(largest)}"
+    limit = f"the epsilon of the witness is at most {format_number(math.log((1 - delta) / p2))}"
     if verdict is Verdict.BOUNDED:
         return limit
     return f"{limit}, and these runs are too few to detect that; increase test_runs"
