@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import sysconfig
 import traceback
 from collections.abc import Callable
@@ -39,12 +40,28 @@ class FolderError(RuntimeError):
     """A checkpoint folder belongs to another run, was written by a newer version, or is damaged."""
 
 
+class StopReason(enum.Enum):
+    """TEMPORARY."""
+
+    INTERRUPTED = "stopped by the keyboard"
+    WORKERS = "the workers died"
+    MEMORY = "no memory is left"
+    DISK = "writing failed"
+
+
 class Stopped(RuntimeError):
     """The run ended before its answer; what was finished lies in `folder` (None: it was not kept)."""
 
-    def __init__(self, message: str, folder: str | None = None, done: int = 0):
+    def __init__(
+        self,
+        message: str,
+        folder: str | None = None,
+        done: int = 0,
+        reason: StopReason = StopReason.INTERRUPTED,
+        detail: str = "",
+    ):
         super().__init__(message)
-        self.folder, self.done = folder, done
+        self.folder, self.done, self.reason, self.detail = folder, done, reason, detail
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return type(self), (self.args[0], self.folder, self.done)

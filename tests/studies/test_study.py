@@ -265,7 +265,7 @@ def test_ctrl_c_keeps_what_is_done(place, capsys, monkeypatch, problem):
             raise problem
         return verify(*arguments, **keywords)
 
-    monkeypatch.setattr("dpverify.studies.study.verify", interrupted)
+    monkeypatch.setattr("dpverify.studies.options.verify", interrupted)
     assert main(["study", "inner/study.toml", "--folder", "kept"]) == 3
     line = "dpverify: stopped by the keyboard after 1 of 24 verifications; they are kept in kept: start the same again"
     assert capsys.readouterr().err.startswith(line)

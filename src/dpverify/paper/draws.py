@@ -12,7 +12,7 @@ from dpverify.paper import setting
 from dpverify.pipeline import verify
 from dpverify.sampling.blocks import rmse
 from dpverify.settings import Settings
-from dpverify.studies.calibrate import tradeoff
+from dpverify.studies.tradeoff import tradeoff
 
 PARAMETERS = {"gibbs": "s", "blend": "s", "perturbed": "s_bar", "ekf": "s_hat"}
 
