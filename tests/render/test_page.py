@@ -17,8 +17,8 @@ from dpverify.render.figures import privacy_map, tradeoff
 from dpverify.render.numbers import between_nodes, embedded, monotone, read
 from dpverify.render.page import SCRIPT, comparison, page
 from dpverify.render.sections import again
-from dpverify.report.statements import PROFILE_EPSILONS
 from dpverify.stats.lower_bound import claim_p_value
+from dpverify.stats.profile import PROFILE_EPSILONS
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
