@@ -27,6 +27,7 @@ from dpverify.cli.output import (
     write_output,
 )
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.studies.assertion import check_detects, describe_weakness
 from dpverify.studies.loading import load_data, load_object
 from dpverify.studies.study import TABLE_FILE
@@ -144,8 +145,8 @@ def _study(arguments: argparse.Namespace) -> int:
     if study.failed:
         return print_error(f"{len(study.failed)} failed, the first with: {study.failed[0]['problem']}", BAD_INPUT)
     if study.unanswered:
-        number, diagnostic = len(study.unanswered), study.unanswered[0]["diagnostic"]
-        return print_error(f"{number} without an answer, the first: {diagnostic}", NO_ANSWER)
+        number, diagnostic = len(study.unanswered), Diagnostic[study.unanswered[0]["diagnostic"]]
+        return print_error(f"{number} without an answer, the first: {diagnostic.value}", NO_ANSWER)
     return REFUTED if study.refuted else 0
 
 

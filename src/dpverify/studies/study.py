@@ -68,7 +68,7 @@ class Study:
 
     @property
     def unanswered(self) -> tuple[Row, ...]:
-        """The rows with a voiding diagnostic, which have no answer; the column `diagnostic` has the sentence."""
+        """The rows with a voiding diagnostic, which have no answer; the column `diagnostic` has its name."""
         return tuple(row for row in self.rows if row.get("diagnostic") is not None)
 
     @property

@@ -43,8 +43,8 @@ class Tradeoff:
     ----------
     rows : tuple of dict
         One row per mechanism and parameter, with the columns mechanism, parameter, diagnostic, delta, epsilon_lower,
-        epsilon_estimate, epsilon_upper_on_partition, error_first, error_first_se, error_second, error_second_se. The
-        errors are means over the runs with the first and with the second data set; `_se` is the standard error.
+        epsilon_estimate, epsilon_upper_on_partition, error_first, error_first_se, error_second, error_second_se.
+        `diagnostic` is the name of the `Diagnostic` that voids the row, or None. The errors are means over the runs with the first and with the second data set; `_se` is the standard error.
     reports : tuple of Report
         The report of each row.
     """
@@ -78,9 +78,9 @@ class Tradeoff:
         delta = format_number(self.rows[0]["delta"])
         title = f"privacy at delta {delta} (each bound: confidence {confidence}) and accuracy"
         unanswered = [
-            f"  no answer: {row['mechanism']} at {format_number(row['parameter'])}: {row['diagnostic']}"
-            for row in self.rows
-            if row["diagnostic"] is not None
+            f"  no answer: {row['mechanism']} at {format_number(row['parameter'])}: {report.voiding[0].value}"
+            for row, report in zip(self.rows, self.reports, strict=True)
+            if report.voiding
         ]
         return "\n".join([title, *format_table(header, lines), *unanswered])
 
@@ -154,7 +154,7 @@ def _make_row(name: str, parameter: float, report: Report, delta: float) -> Trad
     return {
         "mechanism": name,
         "parameter": parameter,
-        "diagnostic": report.voiding[0].value if report.voiding else None,
+        "diagnostic": report.voiding[0].name if report.voiding else None,
         "delta": delta,
         "epsilon_lower": report.epsilon_lower,
         "epsilon_estimate": estimate_epsilon(report, delta),
