@@ -41,30 +41,37 @@ class FolderError(RuntimeError):
 
 
 class StopReason(enum.Enum):
-    """TEMPORARY."""
+    """Why a run ended before its result; the value is the phrase that messages contain."""
 
-    INTERRUPTED = "stopped by the keyboard"
-    WORKERS = "the workers died"
-    MEMORY = "no memory is left"
-    DISK = "writing failed"
+    KEYBOARD = "stopped by the keyboard"
+    WORKERS_LOST = "the workers were lost"
+    OUT_OF_MEMORY = "out of memory"
+    DISK = "the disk failed"
+    NO_SCHEDULER = "no scheduler was found"
+    UNKNOWN = "the run ended early"
 
 
 class Stopped(RuntimeError):
-    """The run ended before its answer; what was finished lies in `folder` (None: it was not kept)."""
+    """The run ended before its result.
+
+    Attributes
+    ----------
+    folder : str or None
+        The checkpoint folder that holds the finished part; None if nothing was saved.
+    done : int
+        The number of runs (in a study: of verifications) that were finished.
+    reason : StopReason
+        Why the run ended.
+    """
 
     def __init__(
-        self,
-        message: str,
-        folder: str | None = None,
-        done: int = 0,
-        reason: StopReason = StopReason.INTERRUPTED,
-        detail: str = "",
+        self, message: str, folder: str | None = None, done: int = 0, reason: StopReason = StopReason.UNKNOWN
     ):
         super().__init__(message)
-        self.folder, self.done, self.reason, self.detail = folder, done, reason, detail
+        self.folder, self.done, self.reason = folder, done, reason
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return type(self), (self.args[0], self.folder, self.done)
+        return type(self), (self.args[0], self.folder, self.done, self.reason)
 
 
 class Warning(UserWarning):

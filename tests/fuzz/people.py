@@ -133,7 +133,7 @@ class Commands:
             read_study(file)
             return dpv.Study(place, ())
 
-        self.stand_ins = {"verify": verify, "run_study": run_study, "check_outputs": lambda *paths: None}
+        self.stand_ins = {"verify": verify, "run_study": run_study}
         self.stand_ins |= {name: lambda arguments: 0 for name in ("_demo", "_reproduce")}
 
     def example(self, rng):
@@ -161,9 +161,8 @@ class Commands:
     def read(self, example):
         words, damaged = example
         # A command writes to the paths that it is given. Here every output stays in this folder.
-        words = [
-            word for word in words if not word.startswith(("--da", "--ht"))
-        ]  # no network, and no figures, which take a second each
+        # No network is used, and no figures are drawn, because each takes a second.
+        words = [word for word in words if not word.startswith(("--da", "--ht"))]
         words = ["out.json" if index and words[index - 1] == "--json" else word for index, word in enumerate(words)]
         if damaged:
             (self.place / damaged[0]).write_bytes(damaged[1])

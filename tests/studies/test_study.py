@@ -260,7 +260,7 @@ def test_a_bad_study_is_refused_in_one_line(place, capsys, old, new, message):
 
 @pytest.mark.parametrize(
     "problem",
-    [KeyboardInterrupt(), dpv.Stopped("any text", "folder", 9, StopReason.INTERRUPTED)],
+    [KeyboardInterrupt(), dpv.Stopped("any text", "folder", 9, StopReason.KEYBOARD)],
 )
 def test_an_interrupted_study_keeps_finished_combinations(place, capsys, monkeypatch, problem):
     verify = dpv.verify

@@ -22,7 +22,7 @@ KINDS = ("raises", "out of memory", "NaN", "shape", "talks", "slow", "dies")
 
 
 def fault():
-    \"\"\"With a small probability, take one of the remaining faults; a file stands for each, and is removed with it.\"\"\"
+    \"\"\"With a small probability, take one of the remaining faults. A file stands for each fault.\"\"\"
     folder = os.environ.get("FAULTS")
     if folder is None or DICE.random() > 1 / 60:
         return None

@@ -26,7 +26,7 @@ from dpverify.cli.output import (
     stdout_to_stderr,
     write_output,
 )
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped
+from dpverify.errors import FolderError, InputError, MechanismError, Stopped, StopReason
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.studies.assertion import check_detects, describe_weakness
 from dpverify.studies.loading import load_data, load_object
@@ -116,7 +116,8 @@ def open_executor(arguments: argparse.Namespace) -> Iterator[int | Executor | No
     except (OSError, ValueError) as problem:
         raise Stopped(
             f"--dask: found no scheduler at {arguments.dask} ({problem}); expected a running one; start it and repeat "
-            "the command"
+            "the command",
+            reason=StopReason.NO_SCHEDULER,
         ) from None
     with client:
         source = (arguments.mechanism or "").rpartition(":")[0]

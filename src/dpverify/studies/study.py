@@ -191,9 +191,9 @@ def run_study(
             shutil.rmtree(target / RUNNING_FOLDER, ignore_errors=True)
             return Study(target, tuple({name: row.get(name) for name in columns} for row in rows))
         except KeyboardInterrupt:
-            raise _stopped_error(StopReason.INTERRUPTED, "", target, len(rows), plan) from None
+            raise _stopped_error(StopReason.KEYBOARD, "", target, len(rows), plan) from None
         except Stopped as problem:
-            raise _stopped_error(problem.reason, problem.detail, target, len(rows), plan) from None
+            raise _stopped_error(problem.reason, "", target, len(rows), plan) from problem
         except OSError as problem:
             raise _stopped_error(StopReason.DISK, problem.strerror or str(problem), target, len(rows), plan) from None
         finally:
@@ -309,5 +309,4 @@ def _stopped_error(reason: StopReason, detail: str, folder: Path, finished: int,
         str(folder),
         finished,
         reason,
-        detail,
     )
