@@ -1,6 +1,7 @@
 """run_study: reports, table, failures, and resuming after a kill."""
 
 import csv
+import errno
 import os
 import signal
 import subprocess
@@ -111,7 +112,7 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
     out, err = capsys.readouterr()
     lines = table(place / "study")
     assert len(lines) == (3 + 1) * (1 + 2) * 2
-    assert "24 verifications, 6 refuted (each by itself), 6 failed; table: inner/study/table.csv" in out
+    assert "24 verifications, 6 refuted (each at its own alpha), 6 failed; table: inner/study/table.csv" in out
     assert err.count("ValueError: more than the truth") == 6 + 1
     assert {line["seed"] for line in lines} == {"3", "4"}
     assert [line["mechanism"] for line in lines[:18]] == ["response"] * 18
@@ -158,6 +159,35 @@ def test_finished_combinations_are_not_drawn_again(place, monkeypatch):
     assert drawn < (place / "drawn").stat().st_size < drawn * 1.3  # one combination of six
 
 
+def test_a_damaged_report_is_refused(place):
+    change(place, "[0.6, 0.9, 2.0]", "0.6")
+    done = dpv.run_study(place / "study.toml")
+    (place / "study" / done.rows[2]["report"]).write_text("{")
+    with pytest.raises(dpv.FolderError, match=r"0002-.*; remove this file to verify its combination again"):
+        dpv.run_study(place / "study.toml")
+
+
+@pytest.mark.filterwarnings("default:.*failed")
+def test_the_printed_study_is_an_aligned_table(place):
+    title, header, *lines = str(dpv.run_study(place / "study.toml")).splitlines()
+    assert title == "study: 24 verifications, 6 refuted (each at its own alpha), 6 failed"
+    assert header.split()[:6] == ["mechanism", "pair", "mechanism.truth", "pair.value", "pair.exact", "seed"]
+    assert len(lines) == 20 + 1
+    assert lines[0][header.index("verdict") :].startswith("NOT_REFUTED")
+    assert lines[12][header.index("verdict") :] == "failed"
+    assert lines[-1] == f"  and 4 more rows in {place / 'study' / 'table.csv'}"
+
+
+def test_a_full_disk_stops_the_study(place, capsys, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("dpverify.studies.study.replace_file", full)
+    assert main(["study", "inner/study.toml"]) == 3
+    line = "dpverify: the disk failed (No space left on device) after 0 of 24 verifications; they are kept in "
+    assert capsys.readouterr().err.startswith(line)
+
+
 def test_a_mechanism_that_fails_has_a_row_with_the_reason(place):
     change(place, 'use = "mine:plain"', 'use = "mine:raises"')
     change(place, "truth = [0.6, 0.9, 2.0]", "truth = 0.6")
@@ -177,7 +207,7 @@ def test_a_voiding_diagnostic_is_no_answer(place, capsys):
     (place / "b.csv").write_text("0\n")  # equal to the first data set
     assert main(["study", "inner/study.toml"]) == 3
     out, err = capsys.readouterr()
-    assert "12 verifications, 2 refuted (each by itself), 0 failed, 8 without an answer; table" in out
+    assert "12 verifications, 2 refuted (each at its own alpha), 0 failed, 8 without an answer; table" in out
     assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are equal")
     voided = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
     assert voided == [line["diagnostic"] != "" for line in table(place / "study")]

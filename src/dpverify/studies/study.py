@@ -75,7 +75,7 @@ class Study:
     def summary(self) -> str:
         """The number of verifications, and how many of them are refuted, failed and without an answer."""
         number = len(self.rows)
-        text = f"{number} verification{'' if number == 1 else 's'}, {len(self.refuted)} refuted (each by itself)"
+        text = f"{number} verification{'' if number == 1 else 's'}, {len(self.refuted)} refuted (each at its own alpha)"
         text += f", {len(self.failed)} failed"
         return text + (f", {len(self.unanswered)} without an answer" if self.unanswered else "")
 
@@ -161,7 +161,7 @@ def run_study(
     ... ''')
     >>> study = dpv.run_study(folder / "study.toml")
     >>> print(study.summary)
-    1 verification, 1 refuted (each by itself), 0 failed
+    1 verification, 1 refuted (each at its own alpha), 0 failed
     >>> temporary.cleanup()
     """
     plan, path = read_study(path), Path(path)
@@ -181,7 +181,7 @@ def run_study(
                 for combination in plan.combinations:
                     show.stage(str(combination))
                     if (target / combination.report).exists():
-                        rows.append(_report_row(combination, Report.from_json(target / combination.report)))
+                        rows.append(_report_row(combination, _read_report(target / combination.report)))
                         show.skip(runs)
                     else:
                         rows.append(runner.run(combination))
@@ -282,6 +282,14 @@ def _call_source(plan: StudyPlan, entry: str, source: str, parameters: Mapping[s
     """Return what a named function or class returns for these parameters."""
     function = load_object(source.removesuffix("()"), plan.base, entry)
     return call_user_code(f"{entry}: calling {source}", lambda: function(**parameters))
+
+
+def _read_report(path: Path) -> Report:
+    """Read the report of a finished combination; raise FolderError if it is damaged."""
+    try:
+        return Report.from_json(path)
+    except InputError as problem:
+        raise FolderError(f"{problem}; remove this file to verify its combination again") from None
 
 
 def _report_row(combination: Combination, report: Report) -> Row:

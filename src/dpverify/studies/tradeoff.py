@@ -44,7 +44,8 @@ class Tradeoff:
     rows : tuple of dict
         One row per mechanism and parameter, with the columns mechanism, parameter, diagnostic, delta, epsilon_lower,
         epsilon_estimate, epsilon_upper_on_partition, error_first, error_first_se, error_second, error_second_se.
-        `diagnostic` is the name of the `Diagnostic` that voids the row, or None. The errors are means over the runs with the first and with the second data set; `_se` is the standard error.
+        `diagnostic` is the name of the `Diagnostic` that voids the row, or None. The errors are means over the runs
+        with the first and with the second data set; `_se` is the standard error.
     reports : tuple of Report
         The report of each row.
     """
