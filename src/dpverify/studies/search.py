@@ -19,7 +19,7 @@ from dpverify.pipeline import find_region, freeze_event
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.context import open_run
-from dpverify.selection.choose import QUICK_SEARCH
+from dpverify.selection.context import QUICK_SEARCH
 from dpverify.settings import VerifyOptions
 from dpverify.studies.box import check_box, search_box
 from dpverify.studies.options import RunOptions
@@ -174,7 +174,7 @@ def expected_lower_bound(mechanism: Mechanism, pair: DataPair, delta: float, run
     settings = options.settings.change(select_runs=runs)
     with open_run(mechanism, *pair, settings, options.executor, False) as run:
         region, points, _ = find_region(run)
-        return freeze_event(run, region, points, delta, QUICK_SEARCH).promise
+        return freeze_event(run, region, points, delta, QUICK_SEARCH).expected_bound
 
 
 def _search_list(
