@@ -205,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Stopped as problem:
         return print_error(problem, NO_ANSWER)
     except KeyboardInterrupt:
-        return print_error("stopped by the keyboard", NO_ANSWER)
+        return print_error(StopReason.KEYBOARD.value, NO_ANSWER)
     except BrokenPipeError:  # nobody reads the output; without this, Python would report the pipe again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO_ANSWER
