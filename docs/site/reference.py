@@ -18,7 +18,7 @@ from dpverify.report.statements import OnAllEvents, OnPartition, Paper
 
 # Every public name stands in one group.
 GROUPS = {
-    "Verify": "verify Settings Report Verdict Witness assert_private",
+    "Verify": "verify Settings Report Verdict Diagnostic Witness assert_private",
     "Mechanisms": "Mechanism per_run jax_run jax_key factory program rmse",
     "Many verifications": "verify_pairs ManyPairs search_pairs Search calibrate Calibration tradeoff Tradeoff run_study"
     " Study",

@@ -143,7 +143,8 @@ def make_diagnostics(
     gave it too.
     """
     diagnostics = []
-    if isinstance(data[0], np.ndarray) and isinstance(data[1], np.ndarray) and np.array_equal(*data):
+    first, second = data
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
         diagnostics.append(Diagnostic.SAME_DATA)
     constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
     same = constant and np.array_equal(pilot[0][0], pilot[1][0])
