@@ -21,10 +21,11 @@ from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import plan_runs
 from dpverify.stats.upper_bound import delta_upper_bound, epsilon_upper_bound
 from dpverify.studies.assertion import assert_private
-from dpverify.studies.calibrate import Calibration, Tradeoff, calibrate, tradeoff
-from dpverify.studies.pairs import ManyPairs, search_pairs, verify_pairs
-from dpverify.studies.search import Search
+from dpverify.studies.calibrate import Calibration, calibrate
+from dpverify.studies.pairs import ManyPairs, verify_pairs
+from dpverify.studies.search import Search, search_pairs
 from dpverify.studies.study import Study, run_study
+from dpverify.studies.tradeoff import Tradeoff, tradeoff
 from dpverify.version import __version__ as __version__
 
 __all__ = [
