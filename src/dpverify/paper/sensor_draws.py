@@ -15,7 +15,7 @@ from dpverify.paper.plan import Effort, Plan
 from dpverify.pipeline import verify
 from dpverify.sampling.blocks import rmse
 from dpverify.settings import Settings
-from dpverify.studies.calibrate import Tradeoff, tradeoff
+from dpverify.studies.tradeoff import Tradeoff, tradeoff
 
 REPEATED_DATA_SEED_OFFSET = 10**6
 
