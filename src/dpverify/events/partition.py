@@ -64,6 +64,13 @@ class Bins(NamedTuple):
             return self.digits(flat)[:, 0] * self.weights[0]
         return self.digits(flat) @ self.weights
 
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return the edges between the bins of one coordinate."""
+        if self.scale[coordinate] <= 0:
+            return np.zeros(0)
+        inner = np.arange(1, int(self.top[coordinate]) + 1)
+        return self.low[coordinate] + inner / self.scale[coordinate]
+
     def box(self, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(divide="ignore", invalid="ignore"):
             cuts = self.low + np.stack([digits, digits + 1]) / self.scale
@@ -87,6 +94,10 @@ class Edges(NamedTuple):
 
     def _digits(self, flat: Any) -> list[Any]:
         return [digitize(edges, x) for edges, x in zip(self.edges, contiguous_transpose(flat), strict=True)]
+
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return the edges between the bins of one coordinate."""
+        return self.edges[coordinate]
 
     def box(self, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ends = np.pad(self.edges, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
@@ -120,6 +131,10 @@ class Tree(NamedTuple):
             fori_loop(xp, xp.minimum(self.depth, len(self.leaf)), descend, xp.zeros(flat.shape[0], np.int64))
         ]
 
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return no edges: the leaves of a tree do not cut a coordinate independently of the others."""
+        return np.zeros(0)
+
     def box(self, leaf: int, coordinates: int) -> tuple[np.ndarray, np.ndarray]:
         low, high = np.full(coordinates, -np.inf), np.full(coordinates, np.inf)
         node = int(np.flatnonzero(self.leaf == leaf)[0])
@@ -146,6 +161,21 @@ class Partition(NamedTuple):
     atoms: Atoms | None
     radix: np.ndarray  # of all digits: those of the cells, then those of the atoms
     nonfinite: np.ndarray  # (), 1 where NaN and infinity are an event
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether the cells are boxes in the coordinates of the output."""
+        return True
+
+    @property
+    def is_pytree(self) -> bool:
+        """Whether the partition consists of arrays only."""
+        return True
+
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return the finite edges between the bins of one coordinate; empty where there are none."""
+        edges = self.cells.coordinate_edges(coordinate)
+        return edges[np.isfinite(edges)]
 
     @property
     def size(self) -> int:

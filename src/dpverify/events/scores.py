@@ -195,6 +195,24 @@ class Levels(NamedTuple):
         return self.size
 
     @property
+    def has_boxes(self) -> bool:
+        """Whether the cells are boxes in the coordinates of the output."""
+        return False
+
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return no edges: a level set is not a box in the coordinates of the output."""
+        return np.zeros(0)
+
+    def score_edges(self) -> np.ndarray:
+        """Return the edges between the level sets, in units of the score."""
+        return self.edges
+
+    @property
+    def is_pytree(self) -> bool:
+        """Whether the partition consists of arrays only; False where the score is a function of the user."""
+        return self.is_plain
+
+    @property
     def is_plain(self) -> bool:
         return not isinstance(self.score, UserScore)
 

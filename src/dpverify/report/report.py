@@ -265,7 +265,7 @@ def _refuse(constant: str) -> None:
 def load_page_renderer() -> Callable[[Report], str]:
     """The page's own module, loaded when it is needed: the core does without matplotlib and Jinja2."""
     try:
-        from dpverify.render.page import page
+        from dpverify.report.page import page
     except ImportError as problem:
         raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
     return page
