@@ -48,6 +48,8 @@ class EpsilonCurves(NamedTuple):
         Bounds on delta. Each of the two holds at all epsilons simultaneously.
     p_floor : float
         A p-value that is not larger than this number is an upper bound of the p-value. 0 where all are exact.
+    randomised : bool
+        Whether the p-values are those of the paper's test, which thins the counts at random and tests both directions.
     """
 
     epsilon: np.ndarray
@@ -56,6 +58,7 @@ class EpsilonCurves(NamedTuple):
     delta_lower: np.ndarray
     delta_upper: np.ndarray
     p_floor: float
+    randomised: bool
 
 
 class SliderData(NamedTuple):

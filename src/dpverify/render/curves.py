@@ -76,14 +76,15 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         if result.epsilon is not None:
             _mark_epsilon(axes, result.epsilon, 1, f"claimed ε = {format_number(result.epsilon)}", INK)
         label(axes, EPSILON_LABEL, "p-value")
-    kind = "p-values" if curves.p_floor else "randomised p-values of the paper's test"
-    suffixes = (" (tested direction)", "") if first_tested else ("", " (tested direction)")
+    kind, suffixes = "p-values", (" (tested direction)", "") if first_tested else ("", " (tested direction)")
+    decisive = f"In the tested direction, {HYPOTHESES[result.direction - 1]}, they are"
+    if curves.randomised:
+        kind, suffixes, decisive = "randomised p-values of the paper's test", ("", ""), "The smaller of the two is"
     return Drawing(
         picture,
         "p-value of every claimed ε",
-        f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. In the tested direction, "
-        f"{HYPOTHESES[result.direction - 1]}, they are at most {format_number(result.alpha)} up to the critical "
-        f"epsilon {format_number(critical)}.",
+        f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. {decisive} at most "
+        f"{format_number(result.alpha)} up to the critical epsilon {format_number(critical)}.",
         (
             Key("first", "line" if first_tested else "dots", HYPOTHESES[0] + suffixes[0]),
             Key("second", "dots" if first_tested else "line", HYPOTHESES[1] + suffixes[1]),

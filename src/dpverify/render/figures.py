@@ -51,7 +51,8 @@ def tradeoff(rows: Sequence[ComparisonRow], error_name: str = "error") -> Drawin
             colour = LINE_COLOURS[number % len(LINE_COLOURS)]
             # The marker is shifted in each cycle of colours, so that colour and marker together identify a line.
             marker = LINE_MARKERS[(number + number // len(LINE_COLOURS)) % len(LINE_MARKERS)]
-            _draw_line(axes, name, line_rows, colour, marker)
+            # Labels of neighbouring lines stand on different sides of their markers.
+            _draw_line(axes, name, line_rows, colour, marker, label_side=1 if number % 2 == 0 else -1)
         right = axes.get_xlim()[1]
         axes.set_xlim(-0.04 * right, right)  # a marker at 0 is not cut off
         axes.set_ylim(0, axes.get_ylim()[1] * 1.08)
@@ -84,8 +85,8 @@ def _group_rows(rows: Sequence[ComparisonRow]) -> dict[str, list[ComparisonRow]]
     return lines
 
 
-def _draw_line(axes: Axes, name: str, rows: Sequence[ComparisonRow], colour: str, marker: str) -> None:
-    """Draw the verifications of one mechanism on one pair."""
+def _draw_line(axes: Axes, name: str, rows: Sequence[ComparisonRow], colour: str, marker: str, label_side: int) -> None:
+    """Draw the verifications of one mechanism on one pair; labels stand right above (1) or left below (-1)."""
     rows = sorted(rows, key=lambda row: row["epsilon_lower"])
     x, y = [row["epsilon_lower"] for row in rows], [row["error"] for row in rows]
     standard_errors = np.array([row.get("error_se") or 0.0 for row in rows])
@@ -95,8 +96,16 @@ def _draw_line(axes: Axes, name: str, rows: Sequence[ComparisonRow], colour: str
         upper = row.get("epsilon_upper")
         if upper is not None and upper < math.inf:
             axes.plot(upper, row["error"], "|", color=colour, ms=11, mew=1.6)
-        offset = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-        axes.annotate(_short(row["parameter"]), (row["epsilon_lower"], row["error"]), color=colour, **offset)
+        axes.annotate(
+            _short(row["parameter"]),
+            (row["epsilon_lower"], row["error"]),
+            xytext=(5 * label_side, 3 * label_side),
+            textcoords="offset points",
+            ha="left" if label_side > 0 else "right",
+            va="bottom" if label_side > 0 else "top",
+            fontsize=8,
+            color=colour,
+        )
 
 
 def _pair_name(row: ComparisonRow) -> str:
@@ -108,6 +117,22 @@ def _pair_name(row: ComparisonRow) -> str:
 
 def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _label_start(axes: Axes, path: np.ndarray, text: str) -> None:
+    """Write a label at the start of a path, on the side away from the path."""
+    direction = path[0] - path[1] if len(path) > 1 else np.array([1.0, 1.0])
+    to_right, upwards = direction[0] > 0, direction[1] > 0
+    axes.annotate(
+        text,
+        path[0],
+        xytext=(6 if to_right else -6, 3 if upwards else -3),
+        textcoords="offset points",
+        ha="left" if to_right else "right",
+        va="bottom" if upwards else "top",
+        color=MUTED,
+        fontsize=8.5,
+    )
 
 
 def privacy_map(
@@ -156,11 +181,11 @@ def privacy_map(
         path = points[:0] if target is None else np.atleast_2d(np.asarray(target, float))
         everything = np.concatenate([points, path])
         low, high = everything.min(axis=0), everything.max(axis=0)
-        middle, reach = (low + high) / 2, 0.72 * (float((high - low).max()) or 1.0)
+        middle, reach = (low + high) / 2, 0.8 * (float((high - low).max()) or 1.0)
         axes.set(xlim=middle[0] + [-reach, reach], ylim=middle[1] + [-reach, reach], aspect="equal")
         if len(path):
             axes.plot(path[:, 0], path[:, 1], color=MUTED, lw=1, marker="x", ms=4)
-            axes.annotate("target", path[0], xytext=(6, 4), textcoords="offset points", color=MUTED, fontsize=8.5)
+            _label_start(axes, path, "target")
         axes.scatter(points[:, 0], points[:, 1], s=areas, color=PROVED, alpha=0.25, lw=0)
         axes.scatter(points[:, 0], points[:, 1], s=areas, facecolor="none", edgecolor=PROVED, lw=1.2)
         axes.scatter(points[:, 0], points[:, 1], s=7, color=INK, zorder=3)

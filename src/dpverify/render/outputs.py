@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dpverify.events.describe import coordinate_names
 from dpverify.events.scores import Levels
-from dpverify.render.planes import MAX_PANELS, OWN_UNIT, REGION_TEXT, draw_planes, legend
+from dpverify.render.planes import EVENT_KEY, MAX_PANELS, OWN_UNIT, REGION_TEXT, draw_planes, legend
 from dpverify.render.scene import Scene, axis_limits, coordinate_differences, drawn_edges, largest_indices
 from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
 from dpverify.util.formatting import format_cell_count, format_number
@@ -26,7 +26,6 @@ MAX_BAR_VALUES = 24  # different values of a coordinate that is drawn as bars
 MAX_VALUE_LABELS = 9  # labels below the bars of one coordinate
 HISTOGRAM_BINS = 36
 GOLDEN_RATIO = 0.618034  # its multiples modulo 1 are evenly spread
-EVENT_KEY = Key("witness", "area", "tested event")
 
 
 def draw_outputs(scene: Scene) -> list[Drawing]:

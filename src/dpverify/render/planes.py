@@ -19,6 +19,7 @@ MESH_POINTS = 161  # per axis
 OWN_UNIT = "(in its own unit)"
 REGION_TEXT = "high-likely region"
 DATA_SET_KEYS = (Key("first", "dot", "first data set"), Key("second", "dot", "second data set"))
+EVENT_KEY = Key("witness", "area", "tested event")
 SOLID_KEY = Key("ink", "solid", "solid: in the tested event")
 
 
@@ -57,6 +58,7 @@ def draw_planes(scene: Scene) -> Drawing:
         selection = "every step" if steps > 1 else "one step"
     if dimension > 3 or (dimension == 3 and steps > 1):
         selection += f", in the {'two' if steps > 1 else 'three'} coordinates that differ most"
+    event_key = (EVENT_KEY,) if _cells_can_be_drawn(scene) and scene.event_known else ()
     cells = f"The partition has {format_cell_count(scene.cells)} cells"
     if scene.partition.has_boxes or steps * dimension == 2:
         cells += "; lines are their edges."
@@ -66,9 +68,14 @@ def draw_planes(scene: Scene) -> Drawing:
         picture,
         "Outputs, step by step" if steps > 1 else "Outputs in the plane",
         f"Dots for {scene.runs}, {selection}, with the outline of the high-likely region.",
-        (*legend(scene), Key("muted", "line", REGION_TEXT)),
+        (*legend(scene), *event_key, Key("muted", "line", REGION_TEXT)),
         f"{scene.runs}; {selection}. Each coordinate is in its own unit. {cells}",
     )
+
+
+def _cells_can_be_drawn(scene: Scene) -> bool:
+    """Whether the output has two coordinates only, so that a panel shows cells and event completely."""
+    return math.prod(scene.shape) == 2 and scene.partition.is_pytree
 
 
 def _select_panels(scene: Scene) -> list[Panel]:
@@ -104,7 +111,7 @@ def _draw_panel(axes: Axes, scene: Scene, panel: Panel, dots_per_side: int) -> N
         axes.plot(*outline.T, color=MUTED, lw=1)
     low, high = axis_limits(both, low, high)
     dimension = scene.shape[1]
-    if math.prod(scene.shape) == 2 and scene.partition.is_pytree:
+    if _cells_can_be_drawn(scene):
         _draw_cells(axes, scene, low, high)
     else:
         axes.vlines(drawn_edges(scene.partition, step * dimension + i), low[1], high[1], color=RULE, lw=0.7)

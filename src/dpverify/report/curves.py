@@ -73,7 +73,8 @@ def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
     """
     witness, settings = report.witness, report.settings
     epsilons = epsilon_grid(report, epsilon_upper)
-    if settings.test == "thinned":
+    randomised = settings.test == "thinned"
+    if randomised:
         pairs = np.array([thinned_p_values(witness, settings, float(epsilon)) for epsilon in epsilons])
         p_first, p_second, p_floor = pairs[:, 0], pairs[:, 1], 0.0
     else:
@@ -82,7 +83,7 @@ def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
         p_second = _exact_p_values(report, second, first, epsilons)
         p_floor = P_VALUE_FLOOR * report.alpha
     upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
-    return EpsilonCurves(epsilons, p_first, p_second, delta_lower_curve(witness, epsilons), upper, p_floor)
+    return EpsilonCurves(epsilons, p_first, p_second, delta_lower_curve(witness, epsilons), upper, p_floor, randomised)
 
 
 def _exact_p_values(report: Report, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:
@@ -123,5 +124,5 @@ def slider_data(report: Report, curves: EpsilonCurves) -> SliderData:
         p_floor=curves.p_floor,
         alpha=report.alpha,
         start=int(np.argmin(np.abs(curves.epsilon - start))),
-        tested=0 if report.settings.test == "thinned" else report.witness.direction[0],
+        tested=0 if curves.randomised else report.witness.direction[0],
     )
