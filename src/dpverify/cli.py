@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from dpverify import Report, Settings, __version__, program, run_study, verify
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.report import load_page_renderer
 from dpverify.studies.assertion import check_detects, too_weak
 from dpverify.studies.loading import load_data, load_object
@@ -85,8 +86,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         write(report.to_json, arguments.json)
     if arguments.html:
         write(report.to_html, arguments.html)
-    if report.doubts:
-        return _say(report.doubts[0], NO_ANSWER)
+    if report.voiding:
+        return _say(report.voiding[0].value, NO_ANSWER)
     if report.refuted:
         return REFUTED
     weakness = None if arguments.detects is None else too_weak(report, arguments.detects)
@@ -187,7 +188,10 @@ def _study(arguments: argparse.Namespace) -> int:
         _say(f"{len(done.failed)} failed, the first with: {done.failed[0]['problem']}", BAD_INPUT)
         return BAD_INPUT
     if done.doubtful:
-        return _say(f"{len(done.doubtful)} without an answer, the first: {done.doubtful[0]['doubt']}", NO_ANSWER)
+        return _say(
+            f"{len(done.doubtful)} without an answer, the first: {Diagnostic[done.doubtful[0]['diagnostic']].value}",
+            NO_ANSWER,
+        )
     return REFUTED if done.refuted else 0
 
 

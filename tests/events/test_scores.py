@@ -17,7 +17,7 @@ from dpverify.events.scores import (
     UserScore,
     n_parameters,
 )
-from dpverify.report.report import KINDS
+from dpverify.report.document import KINDS
 from dpverify.sampling.counts import count_cells
 from dpverify.selection.choose import level_cell_score
 from dpverify.selection.learning import (

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import dpverify as dpv
 from dpverify import Report
-from dpverify.report.assemble import distinct_pairs
+from dpverify.report.evaluate import distinct_pairs
 from dpverify.report.statements import OnAllEvents, OnPartition
 from dpverify.util import serialization as serial
 from mechanisms import ONE, ZERO, laplace

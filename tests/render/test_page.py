@@ -183,7 +183,7 @@ def test_text_from_a_report_file_is_escaped(tmp_path):
     assert Reader(text).text.count(EVIL) >= 7
     document["result"]["picture"]["first"] = EVIL
     (tmp_path / "report.json").write_text(json.dumps(document))
-    with pytest.raises(dpv.InputError, match="picture: not what a verification comes to"):
+    with pytest.raises(dpv.InputError, match="picture: no verification gives this value"):
         Report.from_json(tmp_path / "report.json")
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import dpverify as dpv
 from dpverify.report.curves import compute_curves, evaluate_increasing, interpolate_delta_upper, slider_data
-from dpverify.report.statements import PROFILE_EPSILONS
 from dpverify.stats.lower_bound import claim_p_value
+from dpverify.stats.profile import PROFILE_EPSILONS
 from mechanisms import ONE, ZERO, laplace
 
 
@@ -45,7 +45,7 @@ def test_skipping_constant_intervals_changes_no_value():
 def test_the_upper_bound_is_interpolated_linearly_in_the_exponential():
     """Exact values at the nodes. Interpolation that is linear in epsilon would fall below the true delta."""
     p, q = np.array([0.02, 0.18, 0.3, 0.5]), np.array([0.001, 0.05, 0.349, 0.6])
-    nodes, grid = np.array(PROFILE_EPSILONS, float), np.linspace(0, 5, 501)
+    nodes, grid = PROFILE_EPSILONS, np.linspace(0, 5, 501)
 
     def delta(epsilons):
         return np.maximum(p - np.exp(np.asarray(epsilons))[:, None] * q, 0).sum(1)

@@ -8,7 +8,7 @@ import pytest
 from limits import least, most
 
 import dpverify as dpv
-from dpverify.mechanisms.diagnostics import REPEATED_BLOCKS, SAME_DATA
+from dpverify.mechanisms.diagnostics import Diagnostic
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 CHEAP = {"select_runs": 4000, "test_runs": 10_000}
@@ -124,7 +124,10 @@ def deaf(data, runs, rng):
     return data + np.random.default_rng(0).laplace(size=runs)
 
 
-@pytest.mark.parametrize(("mechanism", "second", "line"), [(deaf, 1.0, REPEATED_BLOCKS), (laplace, 0.0, SAME_DATA)])
+@pytest.mark.parametrize(
+    ("mechanism", "second", "line"),
+    [(deaf, 1.0, Diagnostic.REPEATED_BLOCKS.value), (laplace, 0.0, Diagnostic.SAME_DATA.value)],
+)
 @pytest.mark.filterwarnings("ignore::dpverify.Warning")
 def test_where_nothing_was_tested_nothing_is_asserted(mechanism, second, line):
     with pytest.raises(AssertionError) as failure:

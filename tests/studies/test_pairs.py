@@ -8,6 +8,7 @@ from limits import least, most
 from scipy.stats import binom
 
 import dpverify as dpv
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.stats.binomial import lower_limit
 from dpverify.studies.pairs import share_at_least
 from mechanisms import laplace
@@ -70,7 +71,7 @@ def test_a_doubtful_pair_is_said_to_do_neither():
     pairs = [(np.array(0.5), np.array(second)) for second in (0.5, 0.98, 0.501)]
     found = dpv.verify_pairs(coin, pairs, 1.0, 0.05, **COINS)
     assert (found.passed, found.share, found.worst) == (1, 1 / 3, 1)
-    assert str(found).endswith("doubt     both data sets are the same: nothing could tell them apart")
+    assert str(found).endswith(Diagnostic.SAME_DATA.value)
 
 
 def test_pairs_that_can_not_be_used_are_refused():

@@ -164,7 +164,7 @@ def test_a_mechanism_that_fails_later_is_recorded_too(place):
     assert "KeyError: 'no key'" in done.rows[4]["problem"]
 
 
-@pytest.mark.filterwarnings("default:.*blocks of runs repeat")
+@pytest.mark.filterwarnings("default:different blocks contain the same outputs")
 def test_a_verdict_beside_a_doubt_is_no_answer(place, capsys):
     change(place, 'use = "mine:plain"', 'use = "mine:fixed_seed"')
     change(place, "[0.6, 0.9, 2.0]", "[0.6, 0.9]")
@@ -173,9 +173,9 @@ def test_a_verdict_beside_a_doubt_is_no_answer(place, capsys):
     assert main(["study", "inner/study.toml"]) == 3
     out, err = capsys.readouterr()
     assert "12 verifications, 2 refuted (each by itself), 0 failed, 8 without an answer; table" in out
-    assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are the same")
+    assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are equal")
     doubtful = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
-    assert doubtful == [line["doubt"] != "" for line in table(place / "study")]
+    assert doubtful == [line["diagnostic"] != "" for line in table(place / "study")]
 
 
 @pytest.mark.parametrize("text", ["", "mechanism,seed\nplain,3\n", 'report\n"', "report,seed\nx\n", "\xff"])

@@ -12,8 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from dpverify.render.content import EpsilonCurves, SliderData
+from dpverify.report.evaluate import thinned_p_values
 from dpverify.report.report import Report
-from dpverify.report.statements import P_VALUE_FLOOR, delta_lower_curve, small_p_value, thinned_p_values
+from dpverify.stats.profile import P_VALUE_FLOOR, small_p_value
 
 SLIDER_POSITIONS = 150  # about as many
 
@@ -83,7 +84,7 @@ def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
         p_second = _exact_p_values(report, second, first, epsilons)
         p_floor = P_VALUE_FLOOR * report.alpha
     upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
-    return EpsilonCurves(epsilons, p_first, p_second, delta_lower_curve(witness, epsilons), upper, p_floor, randomised)
+    return EpsilonCurves(epsilons, p_first, p_second, witness.delta_lower_curve(epsilons), upper, p_floor, randomised)
 
 
 def _exact_p_values(report: Report, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:

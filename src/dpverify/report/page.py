@@ -36,14 +36,13 @@ def page_content(report: Report) -> PageContent:
     witness = report.witness
     epsilon_upper = report.on_partition.epsilon_upper(report.delta)
     curves = compute_curves(report, epsilon_upper)
-    verdict, headline = sections.headline(report)
     versions = report.run.get("versions", {})
     return PageContent(
         name=report.name,
-        verdict=verdict,
-        headline=headline,
+        verdict=report.verdict.name,
+        headline=sections.as_sentence(report.verdict.value),
         lead=sections.lead(report, epsilon_upper),
-        dimmed=bool(sections.void_reasons(report)),
+        dimmed=bool(report.voiding),
         bounds=sections.epsilon_bounds(report, epsilon_upper, float(curves.epsilon[-1])),
         event=witness.text,
         shares=sections.event_shares(report),

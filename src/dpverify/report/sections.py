@@ -9,7 +9,8 @@ from typing import Any
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table, TableRow
 from dpverify.report.report import Report
-from dpverify.report.statements import Verdict, p_value_text
+from dpverify.report.statements import Verdict
+from dpverify.report.text import p_value_text
 from dpverify.sampling.blocks import default_block_size
 from dpverify.settings import Settings
 from dpverify.util.formatting import (
@@ -29,25 +30,11 @@ def confidence_text(report: Report) -> str:
     return f"confidence {format_percent(1 - report.alpha)}"
 
 
-def void_reasons(report: Report) -> tuple[str, ...]:
-    """Return why the test answers no question; empty where it does."""
-    return report.doubts
-
-
-def headline(report: Report) -> tuple[str, str]:
-    """Return the name of the verdict and its sentence."""
-    name, sentence = report.verdict.name, report.verdict.value
-    if void_reasons(report):
-        name, sentence = "NO_ANSWER", "no answer: the mechanism or the pair of data sets is not fit for a test"
-    return name, as_sentence(sentence)
-
-
 def lead(report: Report, epsilon_upper: float) -> tuple[str, ...]:
     """Return the paragraphs below the headline: the claim, its p-value and the bounds, or why there is no answer."""
-    reasons = void_reasons(report)
-    if reasons:
-        paragraphs = [as_sentence(reason) for reason in reasons]
-        return *paragraphs, "The results below are computed as if this problem did not exist. Do not rely on them."
+    if report.voiding:
+        reasons = [as_sentence(diagnostic.value) for diagnostic in report.voiding]
+        return *reasons, "The results below are computed as if this problem did not exist. Do not rely on them."
     confidence, at_delta = confidence_text(report), f"at δ = {format_number(report.delta)}"
     lower = f"For this pair of data sets, ε is at least {format_lower(report.epsilon_lower)} {at_delta} ({confidence})."
     if report.epsilon_lower == 0:
@@ -215,10 +202,9 @@ def _paper_rows(report: Report) -> tuple[TableRow, ...]:
 
 def notes(report: Report) -> tuple[str, ...]:
     """Return what the result means and what to do next."""
-    if void_reasons(report):
-        other = (*report.remarks, *report.run.get("notes", ()))
-        return *map(as_sentence, other), "Correct the problem that is named at the top of this page, and verify again."
-    return *map(as_sentence, report.notes), limitation(report)
+    findings = [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
+    sentences = map(as_sentence, (*findings, *report.remarks, *report.run.get("notes", ()), report.next_step))
+    return tuple(sentences) if report.voiding else (*sentences, limitation(report))
 
 
 def limitation(report: Report) -> str:

@@ -59,8 +59,8 @@ def assert_private(
         progress=progress,
         **{**changes, "alpha": alpha},
     )
-    if report.doubts:
-        raise AssertionError(f"{report.doubts[0]}\n{report}")
+    if report.voiding:
+        raise AssertionError(f"{report.voiding[0].value}\n{report}")
     if report.refuted:
         raise AssertionError(str(report))
     weakness = too_weak(report, detects)

@@ -134,8 +134,8 @@ def calibrate(
                 folder=None if folder is None else Path(folder) / str(place),
                 **work,
             )
-            if report.doubts:
-                raise InputError(f"family({parameter:g}): {report.doubts[0]}")
+            if report.voiding:
+                raise InputError(f"family({parameter:g}): {report.voiding[0].value}")
             tried.append((parameter, report))
             found = estimate_epsilon(report, delta)
             points.append((u, math.log(found) if found > 0 else -math.inf))
@@ -249,7 +249,7 @@ def tradeoff(
                 {
                     "mechanism": name,
                     "parameter": value,
-                    "doubt": next(iter(report.doubts), None),
+                    "diagnostic": report.voiding[0].name if report.voiding else None,
                     "delta": delta,
                     "epsilon_lower": report.epsilon_lower,
                     "epsilon_estimate": estimate_epsilon(report, delta),

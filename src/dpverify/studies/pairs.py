@@ -52,7 +52,7 @@ class ManyPairs:
     @property
     def sound(self) -> tuple[Report, ...]:
         """Reports without a doubt. A doubtful one answers nothing: neither passing nor breaking is said of its pair."""
-        return tuple(report for report in self.reports if not report.doubts)
+        return tuple(report for report in self.reports if not report.voiding)
 
     @property
     def passed(self) -> int:
@@ -88,7 +88,7 @@ class ManyPairs:
     def worst(self) -> int:
         """The place of the pair with the highest bound; doubtful ones come last."""
         return max(
-            range(len(self.reports)), key=lambda at: (not self.reports[at].doubts, self.reports[at].epsilon_lower)
+            range(len(self.reports)), key=lambda at: (not self.reports[at].voiding, self.reports[at].epsilon_lower)
         )
 
     @property
@@ -102,7 +102,7 @@ class ManyPairs:
         one, sure = self.reports[0], f"confidence {format_percent(1 - self.alpha)}"
         low, high = self.share_interval
         claim = f"epsilon {format_number(one.epsilon or 0.0)}, delta {format_number(one.delta)}"
-        doubts = dict.fromkeys(doubt for report in self.reports for doubt in report.doubts)
+        diagnostics = dict.fromkeys(diagnostic for report in self.reports for diagnostic in report.voiding)
         return "\n".join(
             [
                 f"{one.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
@@ -110,7 +110,7 @@ class ManyPairs:
                 f"  violating at least {format_percent(self.violating)} of pairs like these; {sure}",
                 f"  bounded   at least {format_percent(self.bounded)}, each over unions of its own cells only; {sure}",
                 f"  worst     pair {self.worst}: epsilon >= {format_lower(self.epsilon_lower)} over all events; {sure}",
-                *(f"  doubt     {doubt}" for doubt in doubts),
+                *(f"  no answer {diagnostic.value}" for diagnostic in diagnostics),
             ]
         )
 

@@ -50,12 +50,12 @@ class Study:
     @property
     def refuted(self) -> tuple[dict[str, Any], ...]:
         """The rows whose claim is refuted."""
-        return tuple(row for row in self.rows if row.get("verdict") == "REFUTED" and row.get("doubt") is None)
+        return tuple(row for row in self.rows if row.get("verdict") == "REFUTED")
 
     @property
     def doubtful(self) -> tuple[dict[str, Any], ...]:
-        """The rows beside whose verdict stands a `doubt`: they answer no question."""
-        return tuple(row for row in self.rows if row.get("doubt") is not None)
+        """The rows beside whose verdict stands a `diagnostic`: they answer no question."""
+        return tuple(row for row in self.rows if row.get("diagnostic") is not None)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Privacy against accuracy on one page (needs `dpverify[report]`); pairs without a truth are left out."""
