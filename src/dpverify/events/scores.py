@@ -203,15 +203,6 @@ class Levels(NamedTuple):
         """Return no edges: a level set is not a box in the coordinates of the output."""
         return np.zeros(0)
 
-    def score_edges(self) -> np.ndarray:
-        """Return the edges between the level sets, in units of the score."""
-        return self.edges
-
-    @property
-    def is_pytree(self) -> bool:
-        """Whether the partition consists of arrays only; False where the score is a function of the user."""
-        return self.is_plain
-
     @property
     def is_plain(self) -> bool:
         return not isinstance(self.score, UserScore)

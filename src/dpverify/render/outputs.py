@@ -17,8 +17,9 @@ from matplotlib.ticker import MaxNLocator
 from dpverify.events.describe import coordinate_names
 from dpverify.events.scores import Levels
 from dpverify.render.planes import EVENT_KEY, MAX_PANELS, OWN_UNIT, REGION_TEXT, draw_planes, legend
-from dpverify.render.scene import Scene, axis_limits, coordinate_differences, drawn_edges, largest_indices
+from dpverify.render.scene import Scene, axis_limits, coordinate_differences, largest_indices
 from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
+from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import format_cell_count, format_number
 
 MAX_PATHS = 60  # runs per data set that are drawn as single lines
@@ -115,7 +116,7 @@ def _draw_histograms(scene: Scene) -> Drawing:
     spread = np.ptp(both)
     mesh = np.linspace(both.min() - 0.1 * spread, both.max() + 0.1 * spread, 20_001)
     # Cells of any kind are intervals here: their edges are where the code changes.
-    codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if scene.partition.is_pytree else np.zeros(mesh.size)
+    codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if is_pytree(scene.partition) else np.zeros(mesh.size)
     edges = (mesh[1:] + mesh[:-1])[codes[1:] != codes[:-1]] / 2
     contains = (lambda x: scene.event.contains(x.reshape(-1, 1, 1))) if scene.event_known else None
     picture, below = _draw_two_histograms((first, second), edges, contains, region)
@@ -134,15 +135,15 @@ def _draw_histograms(scene: Scene) -> Drawing:
 def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
     """Draw the score of every run; its level sets are the cells of the tested event."""
     first, second = (np.asarray(levels.score.values(flat), float) if len(flat) else np.zeros(0) for flat in scene.flat)
-    edges, codes = levels.score_edges(), scene.event.codes
+    edges, codes = levels.edges, scene.event.codes
     picture, below = _draw_two_histograms(
         (first, second), edges, lambda x: np.isin(np.searchsorted(edges, x), codes), None
     )
     below.set_xlabel("score of a run (no unit)", loc="right")
     if scene.partition is levels:
-        cells = f"The level sets of the score are the partition's {levels.number} cells."
+        cells = f"The level sets of the score are the partition's {levels.size} cells."
     else:
-        cells = f"The tested event is a union of some of the {levels.number} level sets of the score."
+        cells = f"The tested event is a union of some of the {levels.size} level sets of the score."
     return Drawing(
         picture,
         "Score of every run",
@@ -215,7 +216,7 @@ def _draw_paths(scene: Scene) -> Drawing:
             centre, half = scene.region.centre[:, j], scene.region.half[:, j]
             axes.fill_between(numbers, centre - half, centre + half, color=MUTED, alpha=0.13, lw=0)
         for step in range(steps):
-            edges = drawn_edges(scene.partition, step * dimension + j)
+            edges = scene.partition.coordinate_edges(step * dimension + j)
             axes.hlines(edges, step - 0.18, step + 0.18, color=MUTED, lw=0.7)
         for runs, inside, colour in zip(scene.sides, scene.inside, (FIRST, SECOND), strict=True):
             paths, solid = runs[:MAX_PATHS, :, j], inside[:MAX_PATHS]

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dpverify.events.region import Region
-from dpverify.render.scene import Scene, axis_limits, coordinate_differences, drawn_edges, largest_indices
+from dpverify.render.scene import Scene, axis_limits, coordinate_differences, largest_indices
 from dpverify.render.style import FIRST, MUTED, RULE, SECOND, WITNESS, Drawing, Key, canvas
+from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import format_cell_count
 
 MAX_PANELS = 6  # steps, or coordinates, that are drawn in panels of their own
@@ -75,7 +76,7 @@ def draw_planes(scene: Scene) -> Drawing:
 
 def _cells_can_be_drawn(scene: Scene) -> bool:
     """Whether the output has two coordinates only, so that a panel shows cells and event completely."""
-    return math.prod(scene.shape) == 2 and scene.partition.is_pytree
+    return math.prod(scene.shape) == 2 and is_pytree(scene.partition)
 
 
 def _select_panels(scene: Scene) -> list[Panel]:
@@ -114,8 +115,8 @@ def _draw_panel(axes: Axes, scene: Scene, panel: Panel, dots_per_side: int) -> N
     if _cells_can_be_drawn(scene):
         _draw_cells(axes, scene, low, high)
     else:
-        axes.vlines(drawn_edges(scene.partition, step * dimension + i), low[1], high[1], color=RULE, lw=0.7)
-        axes.hlines(drawn_edges(scene.partition, step * dimension + j), low[0], high[0], color=RULE, lw=0.7)
+        axes.vlines(scene.partition.coordinate_edges(step * dimension + i), low[1], high[1], color=RULE, lw=0.7)
+        axes.hlines(scene.partition.coordinate_edges(step * dimension + j), low[0], high[0], color=RULE, lw=0.7)
     for runs, inside, colour in zip(scene.sides, scene.inside, (FIRST, SECOND), strict=True):
         x, y, solid = runs[:dots_per_side, step, i], runs[:dots_per_side, step, j], inside[:dots_per_side]
         axes.plot(x[~solid], y[~solid], "o", ms=2.6, color=colour, alpha=0.25, mew=0)

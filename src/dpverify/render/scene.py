@@ -13,8 +13,8 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.util.arrays import is_pytree
 
-MAX_DRAWN_EDGES = 200  # per coordinate
 AXIS_LIMIT_IN_IQR = 6  # interquartile ranges from the quartiles: values farther away are not drawn
 
 
@@ -94,7 +94,7 @@ def make_scene(
     cells : int
         The number of cells of the partition.
     """
-    event_known = event.partition.is_pytree
+    event_known = is_pytree(event.partition)
     try:
         first, second = (_as_runs(picture.get(side), shape) for side in ("first", "second"))
         inside_first, inside_second = (
@@ -131,11 +131,6 @@ def coordinate_differences(scene: Scene) -> np.ndarray:
 def largest_indices(values: np.ndarray, number: int) -> list[int]:
     """Return the indices of the `number` largest values, in increasing order."""
     return sorted(np.argsort(-values, kind="stable")[:number].tolist())
-
-
-def drawn_edges(partition: Partition | Levels, coordinate: int) -> np.ndarray:
-    """Return the first edges between the bins of one coordinate; empty where cells are no product of bins."""
-    return partition.coordinate_edges(coordinate)[:MAX_DRAWN_EDGES]
 
 
 def axis_limits(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -164,7 +164,7 @@ def _sensitivity_rows(report: Report) -> tuple[TableRow, ...]:
     return (
         TableRow(
             "detectable ε",
-            format_number(report.epsilon_detectable),
+            format_number(report.epsilon_detectable) if report.epsilon_detectable < math.inf else "none",
             "the smallest true ε of this event that these runs refute with probability about 80%",
         ),
         TableRow("cells", format_cell_count(part.cells), "of the partition; together they cover all outputs"),
