@@ -100,7 +100,7 @@ def test_a_factory_is_called_and_json_is_written(place, capsys):
     assert run("mine:make()", "--first", "a.txt", "--second", "b.csv", "--json", "out.json", "--quiet") == 0
     assert capsys.readouterr().out == ""
     assert dpv.Report.from_json("out.json").name == "laplace"
-    assert json.loads((place / "out.json").read_text())["schema"] == 1
+    assert json.loads((place / "out.json").read_text())["schema"] == 2
     assert main(["report", "out.json"]) == 0
     assert "laplace: MEASURED" in capsys.readouterr().out
 

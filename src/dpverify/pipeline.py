@@ -15,11 +15,9 @@ from typing import Unpack
 import numpy as np
 
 from dpverify.errors import InputError, Warning
-from dpverify.events.describe import describe
-from dpverify.events.event import Event
+from dpverify.events.event import EVENT_KINDS
 from dpverify.events.partition import Partition, make_partition
-from dpverify.events.region import Region
-from dpverify.events.scores import RegionIndicator
+from dpverify.events.region import Region, RegionIndicator
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.all_events import smooth_grid
@@ -31,19 +29,13 @@ from dpverify.sampling.blocks import collect_samples, collect_statistics
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
 from dpverify.sampling.pilot import make_region, plan_pilot
-from dpverify.selection.choose import (
-    THOROUGH_SEARCH,
-    SearchBudget,
-    SelectedEvent,
-    SelectionContext,
-    select_cell,
-    select_event,
-)
-from dpverify.selection.proposals import SelectionObjective
+from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext
+from dpverify.selection.objective import SelectionObjective
+from dpverify.selection.select import SelectedEvent, select_cell, select_event
 from dpverify.settings import Settings, SettingsChanges
 from dpverify.util.arrays import Array, is_pytree
 from dpverify.util.hashing import fingerprint
-from dpverify.util.serialization import to_plain
+from dpverify.util.serialization import nested_kinds, to_plain
 
 SELECTION_KEY = 102  # spawn key of the paper's randomised selection
 
@@ -137,8 +129,7 @@ def verify(
         diagnostics = check_mechanism(run, pilot[0])
         event, partition, _ = freeze_event(run, region, points, delta)
         smooth, unused = smooth_grid(log_lipschitz, mechanism, run.source.data, region, points)
-        text = describe(event, points)
-        findings = Findings(region, points, pilot, event, text, partition, smooth, diagnostics + unused)
+        findings = Findings(region, points, pilot, event, partition, smooth, diagnostics + unused)
         counts = count_test_runs(run, findings, error)
         report = assemble_report(run, findings, counts, epsilon, delta)
     if not report.seeded:
@@ -164,7 +155,7 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     pilot = collect_samples(run.source, "pilot", runs, run.workers, run.show, sides, run.known)
     region, points = make_region(pilot)
     # The stored region is used, because another machine may compute one that differs in the last bits.
-    record = read_record(checkpoint, "region", Region)
+    record = read_record(checkpoint, "region", nested_kinds(Region))
     if record is None:
         checkpoint.write("region", Record(to_plain({"region": region})))
     else:
@@ -174,20 +165,20 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
 
 
 def freeze_event(
-    run: RunContext, region: Region, points: np.ndarray, delta: float, effort: SearchBudget = THOROUGH_SEARCH
+    run: RunContext, region: Region, points: np.ndarray, delta: float, budget: SearchBudget = THOROUGH_SEARCH
 ) -> SelectedEvent:
     """EventList and WorstEvent (Algorithms 2 and 4): select an event with the selection runs and store it.
 
     A resumed run reads the event from its folder, so that the event cannot change after test runs were drawn.
     """
     settings, checkpoint = run.settings, run.workers.store
-    record = read_record(checkpoint, "event", Event)
+    record = read_record(checkpoint, "event", EVENT_KINDS)
     if record is not None:
         run.show.skip(2 * settings.select_runs)
         return SelectedEvent(record["event"], record["partition"] or record["event"].partition)
     partition = named_partition(settings, region, points)
-    objective = SelectionObjective(settings.test_runs, delta, settings.alpha, effort.caution)
-    context = SelectionContext(run.source, settings, region, objective, run.workers, run.show, effort)
+    objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty)
+    context = SelectionContext(run.source, settings, region, objective, run.workers, run.show, budget)
     if partition is not None and settings.selection_epsilon is not None:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))
         selected = select_cell(context, partition, rng)

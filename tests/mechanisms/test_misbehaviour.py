@@ -388,7 +388,7 @@ def test_what_is_printed_never_mixes_with_the_report(place, digest):
     done = command(place, "forks", "--json", "-")
     assert done.returncode == 1, done.stderr
     (place / "report.json").write_text(done.stdout)
-    assert json.loads(done.stdout)["schema"] == 1
+    assert json.loads(done.stdout)["schema"] == 2
     assert dpv.Report.from_json(place / "report.json").digest == digest
     for line in ("loading", "a line of Python", "a line of the system", "a line of C"):
         assert f"{line}\n" in done.stderr

@@ -303,9 +303,7 @@ def test_every_bound_uses_its_stated_share_of_alpha():
     part, m = report.on_partition, report.witness.runs
     assert part.alpha == pytest.approx(0.9 * 0.05)
     inside = round(brentq(lambda c: lower_limit(c, m, 0.005) - part.region_mass, 1, m))
-    assert lower_limit(inside, m, 0.1 * 0.05) == pytest.approx(
-        part.region_mass, abs=1e-9
-    )  # a whole count, at a tenth of alpha
+    assert lower_limit(inside, m, 0.1 * 0.05) == pytest.approx(part.region_mass, abs=1e-9)  # at a tenth of alpha
     assert part.region_mass < inside / m
     c1, c2 = (np.repeat(c, part.number) for c in (part.c1, part.c2))
     upper = max(frontier_bound(frontier(a, b, m, part.alpha / 24), 0.5) for a, b in ((c1, c2), (c2, c1)))

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dpverify.events.describe import coordinate_names
 from dpverify.events.scores import Levels
+from dpverify.events.wording import coordinate_names
 from dpverify.render.planes import EVENT_KEY, MAX_PANELS, OWN_UNIT, REGION_TEXT, draw_planes, legend
 from dpverify.render.scene import Scene, axis_limits, coordinate_differences, largest_indices
 from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
@@ -141,9 +141,9 @@ def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
     )
     below.set_xlabel("score of a run (no unit)", loc="right")
     if scene.partition is levels:
-        cells = f"The level sets of the score are the partition's {levels.size} cells."
+        cells = f"The level sets of the score are the partition's {levels.n_cells} cells."
     else:
-        cells = f"The tested event is a union of some of the {levels.size} level sets of the score."
+        cells = f"The tested event is a union of some of the {levels.n_cells} level sets of the score."
     return Drawing(
         picture,
         "Score of every run",

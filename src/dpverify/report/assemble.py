@@ -67,8 +67,6 @@ class Findings(NamedTuple):
         All pilot runs, for one or both data sets.
     event : Event
         The selected event.
-    text : str
-        The event in words.
     partition : Partition or Levels
         The partition that is bounded.
     smooth : SmoothGrid or None
@@ -81,7 +79,6 @@ class Findings(NamedTuple):
     points: np.ndarray
     pilot: list[np.ndarray]
     event: Event
-    text: str
     partition: Partition | Levels
     smooth: SmoothGrid | None
     diagnostics: tuple[Diagnostic, ...]
@@ -93,8 +90,9 @@ def assemble_report(
     """Return the report of a verification whose test runs have been counted."""
     settings, source, event = run.settings, run.source, findings.event
     steps, dimension = findings.points.shape[1:]
-    first, second = (event.count(side) for side in counts.event)
-    witness = Witness(event, (first, second), settings.test_runs, settings.alpha, findings.text, (steps, dimension))
+    first, second = (int(side.of(event.codes).sum()) for side in counts.event)
+    text = event.describe(findings.points)
+    witness = Witness(event, (first, second), settings.test_runs, settings.alpha, text, (steps, dimension))
     on_partition = bound_partition(findings.partition, counts.cells, counts.inside, settings)
     on_all_events = None
     if findings.smooth is not None and counts.smooth is not None:

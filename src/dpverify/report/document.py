@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dpverify.errors import InputError
-from dpverify.events.event import Event
+from dpverify.events.event import EVENT_KINDS
+from dpverify.events.scores import SCORE_KINDS, Score
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
-from dpverify.report.schema_generator import JsonValue, json_schema
+from dpverify.report.schema_generator import JsonValue, SchemaContext, json_schema
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.report.validation import FIELD_LIMITS, check_consistent
 from dpverify.settings import Settings
@@ -31,7 +32,7 @@ SCHEMA = 2
 SCHEMA_FILE = "report.schema.json"
 RUN_KEYS = ("seconds", "versions", "device", "workers", "resumed")
 PROFILE_COLUMNS = ("eps", "delta_lower", "delta_upper")
-KINDS = (*serial.nested_kinds(Event), Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic)
+KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic)
 
 # Documents of schema 1 have no diagnostics: their remarks contain these sentences instead.
 SCHEMA_1_DIAGNOSTICS = {
@@ -125,7 +126,8 @@ def _convert_voided(report: Report) -> Report:
 def report_schema(kind: type[Report]) -> dict[str, JsonValue]:
     """Return the JSON Schema of a report's document. The file `report.schema.json` of this package contains it."""
     definitions: dict[str, JsonValue] = {}
-    result = json_schema(kind, FIELD_LIMITS, definitions, without=("kind", "run"))
+    context = SchemaContext(FIELD_LIMITS, {Score: SCORE_KINDS}, definitions)
+    result = json_schema(kind, context, without=("kind", "run"))
     properties, required = result["properties"], result["required"]
     assert isinstance(properties, dict)
     assert isinstance(required, list)

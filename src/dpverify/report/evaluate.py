@@ -191,7 +191,7 @@ def bound_partition(
     # The data set with the smaller mass is unknown but fixed, so that the limit needs no correction for two data sets.
     counts_inside = [counts.of(np.array([1]))[0] for counts in inside]
     mass = min(float(lower_limit(count, runs, REGION_SHARE * alpha)) for count in counts_inside)
-    return OnPartition(c1, c2, number, runs, (1 - REGION_SHARE) * alpha, partition.number, mass)
+    return OnPartition(c1, c2, number, runs, (1 - REGION_SHARE) * alpha, partition.n_cells, mass)
 
 
 def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ import enum
 import types
 import typing
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,65 +35,72 @@ ARRAY_SCHEMA: dict[str, JsonValue] = {
 }
 
 
-def json_schema(
-    kind: type,
-    limits: Mapping[str, Mapping[str, Limits]],
-    definitions: dict[str, JsonValue],
-    without: tuple[str, ...] = (),
-) -> dict[str, JsonValue]:
-    """Return the schema of a dataclass or NamedTuple, and add those of its parts to `definitions`.
+SIMPLE_TYPES = {type(None): "null", bool: "boolean", int: "integer", str: "string", dict: "object"}
 
-    Parameters
+
+class SchemaContext(NamedTuple):
+    """What the schemas of one document share.
+
+    Attributes
     ----------
-    kind : type
-        The class.
     limits : mapping
         For each class name and field name, the limits of its numbers as keywords of JSON Schema.
+    implementations : mapping
+        For each Protocol, the classes that a document may contain in its place.
     definitions : dict
-        The schemas of the parts, by name.
-    without : tuple of str
-        Fields that are left out; "kind" leaves out the name of the class.
+        The schemas of the classes that were met so far, by name.
     """
-    own_limits = limits.get(kind.__name__, {})
+
+    limits: Mapping[str, Mapping[str, Limits]]
+    implementations: Mapping[type, tuple[type, ...]]
+    definitions: dict[str, JsonValue]
+
+
+def json_schema(kind: type, context: SchemaContext, without: tuple[str, ...] = ()) -> dict[str, JsonValue]:
+    """Return the schema of a dataclass or NamedTuple, and add those of its parts to the definitions.
+
+    Fields in `without` are left out; "kind" leaves out the name of the class.
+    """
+    own_limits = context.limits.get(kind.__name__, {})
     properties: dict[str, JsonValue] = {} if "kind" in without else {"kind": {"const": kind.__name__}}
     for name, hint in typing.get_type_hints(kind).items():
         if name not in without and name in _field_names(kind):
-            properties[name] = _schema_of(hint, own_limits.get(name, {}), limits, definitions)
+            properties[name] = _schema_of(hint, own_limits.get(name, {}), context)
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
-def _schema_of(
-    hint: object, own: Limits, limits: Mapping[str, Mapping[str, Limits]], definitions: dict[str, JsonValue]
-) -> dict[str, JsonValue]:
+def _schema_of(hint: object, limits: Limits, context: SchemaContext) -> dict[str, JsonValue]:
     """Return the schema of one annotation."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        options: list[JsonValue] = []
-        for part in parts:
-            option = _schema_of(part, own, limits, definitions)
-            if option not in options:
-                options.append(option)
-        return {"anyOf": options} if len(options) > 1 else typing.cast("dict[str, JsonValue]", options[0])
+        return _any_of([_schema_of(part, limits, context) for part in parts])
     if origin is tuple:
-        items = _schema_of(parts[0], own, limits, definitions)
         size: dict[str, JsonValue] = {} if parts[-1] is ... else {"minItems": len(parts), "maxItems": len(parts)}
-        return {"type": "array", "items": items, **size}
+        return {"type": "array", "items": _schema_of(parts[0], limits, context), **size}
     if hint is np.ndarray or origin is np.ndarray:
-        definitions.setdefault("array", ARRAY_SCHEMA)
+        context.definitions.setdefault("array", ARRAY_SCHEMA)
         return {"$ref": "#/$defs/array"}
     if origin is Callable:
         return {"type": "string"}
     if hint is float:
-        return _number_schema(own)
-    if isinstance(hint, type) and hint in SIMPLE_TYPES:
-        numbers = dict(own) if hint is int else {}
-        return {"type": SIMPLE_TYPES[hint], **numbers}
-    if isinstance(hint, type) and (issubclass(hint, enum.Enum) or _field_names(hint)):
-        return _reference(hint, limits, definitions)
-    return {}
+        return _number_schema(limits)
+    kind = origin or hint
+    if not isinstance(kind, type):
+        return {}
+    if kind in context.implementations:
+        return _any_of([_reference(each, context) for each in context.implementations[kind]])
+    if kind in SIMPLE_TYPES:
+        return {"type": SIMPLE_TYPES[kind], **(limits if kind is int else {})}
+    return _reference(kind, context) if issubclass(kind, enum.Enum) or _field_names(kind) else {}
 
 
-SIMPLE_TYPES = {type(None): "null", bool: "boolean", int: "integer", str: "string", dict: "object"}
+def _any_of(options: list[dict[str, JsonValue]]) -> dict[str, JsonValue]:
+    """Return the schema of alternatives, each of them once."""
+    distinct: list[JsonValue] = []
+    for option in options:
+        if option not in distinct:
+            distinct.append(option)
+    return {"anyOf": distinct} if len(distinct) > 1 else options[0]
 
 
 def _number_schema(limits: Limits) -> dict[str, JsonValue]:
@@ -106,11 +114,9 @@ def _number_schema(limits: Limits) -> dict[str, JsonValue]:
     return {"anyOf": [number, {"enum": infinities}]} if infinities else number
 
 
-def _reference(
-    kind: type, limits: Mapping[str, Mapping[str, Limits]], definitions: dict[str, JsonValue]
-) -> dict[str, JsonValue]:
+def _reference(kind: type, context: SchemaContext) -> dict[str, JsonValue]:
     """Return a reference to the schema of a class, which is added to the definitions if it is new."""
-    name = kind.__name__
+    name, definitions = kind.__name__, context.definitions
     if name not in definitions:
         if issubclass(kind, enum.Enum):
             members: list[JsonValue] = [member.name for member in kind]
@@ -118,7 +124,7 @@ def _reference(
             definitions[name] = {"type": "object", "required": ["kind", "name"], "properties": properties}
         else:
             definitions[name] = {}  # the class may contain itself
-            definitions[name] = json_schema(kind, limits, definitions)
+            definitions[name] = json_schema(kind, context)
     return {"$ref": f"#/$defs/{name}"}
 
 

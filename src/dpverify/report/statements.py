@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.events.event import Event
-from dpverify.events.partition import Partition
 from dpverify.settings import Settings
 from dpverify.stats.binomial import lower_limit, upper_limit
 from dpverify.stats.profile import delta_lower_curve, delta_upper_curve
@@ -105,8 +104,7 @@ class Witness:
     @property
     def cell(self) -> int | None:
         """The code of the cell if the event is a single cell of a given partition, otherwise None."""
-        single = self.event.codes.size == 1 and isinstance(self.event.partition, Partition)
-        return int(self.event.codes[0]) if single else None
+        return self.event.cell
 
     @property
     def step(self) -> int | None:
