@@ -70,6 +70,7 @@ REPORTS = {
     "far": lambda: dpv.verify(laplace, ZERO, ONE, 1000.0, **SMALL),
     "nonfinite": lambda: dpv.verify(nonfinite, ZERO, ONE, 1.0, nonfinite="event", **SMALL),
     "user score": lambda: dpv.verify(gaussian_trajectory, *path(2, 1, 0.4), 0.3, events=user_score, **SMALL),
+    "no answer": lambda: dpv.verify(laplace, ZERO, ZERO, 0.5, **SMALL),
     "evil": lambda: dpv.verify(Evil(), {"value": 0.0, "remark": EVIL}, {"value": 1.0, "remark": EVIL}, 0.5, **SMALL),
 }
 
@@ -118,7 +119,7 @@ def report_and_page(name):
     return report, page(report)
 
 
-QUICK = ("line", "values", "steps", "constant", "evil")
+QUICK = ("line", "values", "steps", "constant", "no answer", "evil")
 every_kind = pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in REPORTS]
 )
@@ -198,6 +199,14 @@ def test_the_lower_and_the_upper_bound_are_separate_statements():
     unbounded = Reader(report_and_page("constant")[1]).text
     assert "no upper bound over unions of these 2 cells" in unbounded
     assert "infinity" not in unbounded
+
+
+def test_a_page_without_an_answer_is_dimmed_below_the_reason():
+    report, text = report_and_page("no answer")
+    start = text.index('<div class="dimmed">')
+    assert text.lower().index(report.voiding[0].value) < start < text.index("<section")
+    assert text.rindex("</section>") < text.index("</footer>") < text.rindex("</div>")
+    assert '<div class="dimmed">' not in report_and_page("line")[1]
 
 
 @pytest.mark.slow

@@ -168,7 +168,7 @@ def _sensitivity_rows(report: Report) -> tuple[TableRow, ...]:
             "the smallest true ε of this event that these runs refute with probability about 80%",
         ),
         TableRow("cells", format_cell_count(part.cells), "of the partition; together they cover all outputs"),
-        TableRow("probability of the high-likely region", mass, "for each of the two data sets"),
+        TableRow("probability of the high-likely region", mass, "the region around the pilot runs; for each data set"),
     )
 
 
