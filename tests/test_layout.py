@@ -34,7 +34,6 @@ EXCEPTIONS = {
     ("estimation", "sampling"),
     ("estimation", "report"),
     ("estimation", "pipeline"),
-    ("paper", "__init__"),
     ("report", "selection"),
 }
 
