@@ -30,8 +30,6 @@ PACKAGES = [
 EXCEPTIONS = {
     ("events", "sampling"),
     ("events", "selection"),
-    ("render", "report"),
-    ("render", "sampling"),
     ("estimation", "demo"),
     ("estimation", "sampling"),
     ("estimation", "report"),

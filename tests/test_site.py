@@ -146,12 +146,12 @@ def test_every_page_opens_from_disk_without_errors_and_the_search_works(site):
         for page in sorted(set(site.rglob("*.html")) - {site / "404.html"}):
             for width, scheme in ((1280, "light"), (390, "dark")):
                 browser.open(page, width, scheme)
-                assert browser.complaints == [], page.name
+                assert browser.problems == [], page.name
                 assert all(url.startswith((site.as_uri(), "data:")) for url in browser.requests)
                 assert browser.value("document.documentElement.scrollWidth") <= width, page.name
         browser.open(site / "index.html", 1280, "light")
         assert any("/workers/search" in url for url in requests_until(browser, "/workers/search"))
-        assert browser.complaints == []
+        assert browser.problems == []
 
 
 def requests_until(browser, word, seconds=30.0):

@@ -279,7 +279,7 @@ class Report:
 def load_page_renderer() -> Callable[[Report], str]:
     """Return the function that draws a page. It needs matplotlib and Jinja2, so it is imported only when it is used."""
     try:
-        from dpverify.render.page import page
+        from dpverify.report.page import page
     except ImportError as problem:
         raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
     return page
