@@ -30,7 +30,7 @@ $(VENV)/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 demo: $(VENV)/estimation.stamp  ## a false claim, a true one, and the paper's W2-MHE; a page of each
 	$(BIN)/dpverify demo
-	$(BIN)/python -m dpverify.estimation.demo
+	$(BIN)/python -m dpverify.paper.demo
 
 test: $(VENV)/test.stamp  ## everything that takes minutes
 	$(BIN)/python -m pytest

@@ -9,8 +9,8 @@ from scipy.stats import binom
 
 from dpverify.errors import InputError
 from dpverify.estimation import W2MHE, System
-from dpverify.estimation.bounds import cost_bounds
-from dpverify.estimation.intervals import NoBound, enclose
+from dpverify.estimation.derivative_bounds import cost_bounds
+from dpverify.estimation.interval_arithmetic import NoBound, enclose
 from dpverify.estimation.theory import gibbs_epsilon, gibbs_epsilon_within
 from dpverify.util.arrays import enable_x64
 

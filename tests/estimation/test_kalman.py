@@ -20,7 +20,7 @@ from dpverify.estimation import (
     oscillator,
     simulate,
 )
-from dpverify.estimation.blocks import finite_estimate
+from dpverify.estimation.validation import finite_estimate
 from dpverify.util.arrays import enable_x64
 
 with warnings.catch_warnings():

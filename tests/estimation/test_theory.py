@@ -5,7 +5,7 @@ import pytest
 
 from dpverify.errors import InputError
 from dpverify.estimation import W2MHE, System, adjacent_pair, oscillator
-from dpverify.estimation.demo import rows
+from dpverify.paper.demo import rows
 from dpverify.estimation.theory import (
     gibbs_epsilon,
     gibbs_epsilon_within,

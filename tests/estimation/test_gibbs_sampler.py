@@ -7,7 +7,7 @@ import pytest
 from quadrature import BANANA, CHAIN, QUADRATIC, TWO_MODES, chi_square, clipped, grid, rounded, runs_of
 
 from dpverify.estimation import W2MHE, System
-from dpverify.estimation.horizon import stage_cost
+from dpverify.estimation.moving_horizon import stage_cost
 from dpverify.util.arrays import enable_x64
 
 LEAST = 1e-4  # of the p-values of five seeds, one of them in the short run

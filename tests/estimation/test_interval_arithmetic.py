@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpverify.estimation import oscillator, simulate
-from dpverify.estimation.bounds import cost_bounds
-from dpverify.estimation.horizon import stage_cost
-from dpverify.estimation.intervals import NoBound, enclose
+from dpverify.estimation.derivative_bounds import cost_bounds
+from dpverify.estimation.moving_horizon import stage_cost
+from dpverify.estimation.interval_arithmetic import NoBound, enclose
 from dpverify.util.arrays import enable_x64
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2, kstest
 
 from dpverify.estimation import W2MHE, InputPerturbed, Normal, PrivateKalman, System, oscillator, simulate
-from dpverify.estimation.perturb import sensor_blocks
+from dpverify.estimation.input_perturbation import sensor_blocks
 from dpverify.util.arrays import enable_x64
 
 SYSTEM = oscillator()
