@@ -32,10 +32,6 @@ EXCEPTIONS = {
     ("events", "selection"),
     ("render", "report"),
     ("render", "sampling"),
-    ("estimation", "demo"),
-    ("estimation", "sampling"),
-    ("estimation", "report"),
-    ("estimation", "pipeline"),
     ("paper", "__init__"),
     ("report", "selection"),
 }

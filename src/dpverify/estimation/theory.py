@@ -54,7 +54,7 @@ def w2mhe_epsilon(s: float, lipschitz: float, c_f: float, diameter: float, dista
 
     The formula is reconstructed from the paper's printed numbers and is not proved in the source. For c_f < 1 it is not
     a valid bound, because the factor c_f^steps then shrinks the loss of the first step as well; a warning is raised.
-    The linear system A = 0.3, C = 200 with window 5, s = 0.8 and tau = 1 is a counter-example: the formula gives 2.33 at
+    The linear system A = 0.3, C = 200 with window 5, s = 0.8, tau = 1 is a counter-example: the formula gives 2.33 at
     distance 1 and 4 released steps, while samples prove that epsilon is at least 4.76.
 
     Parameters
