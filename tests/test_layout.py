@@ -32,7 +32,6 @@ EXCEPTIONS = {
     ("events", "selection"),
     ("render", "report"),
     ("render", "sampling"),
-    ("paper", "__init__"),
     ("report", "selection"),
 }
 

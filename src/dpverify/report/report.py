@@ -150,6 +150,7 @@ class Report:
             "cells": self.on_partition.cells,
             "region_mass": self.on_partition.region_mass,
             "witness": self.witness.text,
+            "witness_cell": self.witness.cell,
             "c1": self.witness.counts[0],
             "c2": self.witness.counts[1],
             "test_runs": self.witness.runs,
