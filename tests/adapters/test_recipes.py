@@ -82,5 +82,5 @@ def test_what_needs_an_environment_of_its_own(packages, code, tmp_path):
 
 
 def test_links_exist():
-    for target in re.findall(r"\]\(([^)]+)\)", PAGE):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGE):
         assert (PROJECT / "docs" / target).exists(), target
