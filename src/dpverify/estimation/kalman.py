@@ -25,8 +25,8 @@ from dpverify.estimation.validation import (
     check_choice,
     check_covariance,
     check_data,
+    check_integer,
     check_noise_parameter,
-    check_whole_number,
     default_block,
     finite_estimate,
 )
@@ -80,7 +80,7 @@ class PrivateEKF:
 
     def __post_init__(self) -> None:
         check_noise_parameter("s_hat", self.s_hat, positive=True)
-        object.__setattr__(self, "window", check_whole_number("window", self.window))
+        object.__setattr__(self, "window", check_integer("window", self.window))
         system, n = self.system, self.system.states
         covariances = {
             "process": check_covariance("process", self.process, system.disturbance.variance, n),

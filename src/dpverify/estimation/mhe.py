@@ -37,9 +37,9 @@ from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
     check_choice,
     check_data,
+    check_integer,
     check_noise_parameter,
     check_positive,
-    check_whole_number,
     default_block,
     measurement_weights,
 )
@@ -120,7 +120,7 @@ class W2MHE:
     name: str = "W2-MHE"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "window", check_whole_number("window", self.window))
+        object.__setattr__(self, "window", check_integer("window", self.window))
         object.__setattr__(self, "weights", measurement_weights(self.system, self.weights))
         check_noise_parameter("s", self.s)
         check_positive("tau", self.tau, "the weight of the measurements against the prediction")

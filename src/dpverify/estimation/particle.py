@@ -23,9 +23,9 @@ from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
     check_choice,
     check_data,
+    check_integer,
     check_noise_parameter,
     check_positive,
-    check_whole_number,
     default_block,
     measurement_weights,
 )
@@ -86,8 +86,8 @@ class KLMHE:
 
     def __post_init__(self) -> None:
         check_noise_parameter("s", self.s)
-        object.__setattr__(self, "window", check_whole_number("window", self.window))
-        object.__setattr__(self, "particles", check_whole_number("particles", self.particles, 1))
+        object.__setattr__(self, "window", check_integer("window", self.window))
+        object.__setattr__(self, "particles", check_integer("particles", self.particles, 1))
         object.__setattr__(self, "weights", measurement_weights(self.system, self.weights))
         check_choice("span", self.span, SPANS)
         check_positive("diameter", self.diameter, "the diameter of K_0")

@@ -79,7 +79,7 @@ def check_noise_parameter(name: str, value: object, positive: bool = False) -> N
         raise InputError(f"{name}: found {value!r}; expected a number {interval} (1: no noise)")
 
 
-def check_whole_number(name: str, value: object, minimum: int = 0) -> int:
+def check_integer(name: str, value: object, minimum: int = 0) -> int:
     """Return `value` as an int; integers of NumPy are accepted, floats are not."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < minimum:
         raise InputError(f"{name}: found {value!r}; expected a whole number from {minimum} up")
