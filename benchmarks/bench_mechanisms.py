@@ -20,7 +20,7 @@ from scipy.stats import binom
 
 import dpverify as dpv
 from dpverify.sampling.blocks import SampleSource, draw_block
-from dpverify.studies.pairs import search_plan
+from dpverify.studies.search import search_plan
 from mechanisms import ROWS
 
 DEFAULT_SEEDS = 5

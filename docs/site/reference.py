@@ -21,7 +21,7 @@ from dpverify.report.statements import OnAllEvents, OnPartition, Paper
 MAX_SIGNATURE_WIDTH = 88
 # Every public name of `dpverify` belongs to one group; a test checks this.
 GROUPS = {
-    "Verify": "verify Settings Report Verdict Witness assert_private",
+    "Verify": "verify Settings Report Verdict Diagnostic Witness assert_private",
     "Mechanisms": "Mechanism per_run jax_run jax_key factory program rmse",
     "Many verifications": "verify_pairs ManyPairs search_pairs Search calibrate Calibration tradeoff Tradeoff run_study"
     " Study",

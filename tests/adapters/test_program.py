@@ -122,7 +122,7 @@ def test_a_seed_that_is_ignored_is_found_out(pids):
         dpv.verify(script("unseeded", pids), ZERO, ONE, **SMALL)
     with pytest.raises(dpv.MechanismError, match="the same 2048 runs for two seeds"):
         dpv.verify(script("deaf", pids), ZERO, ONE, **SMALL)
-    with pytest.warns(dpv.Warning, match="can't be seeded"):
+    with pytest.warns(dpv.Warning, match="cannot be seeded"):
         assert not dpv.verify(script("unseeded", pids, seeded=False), ZERO, ONE, **SMALL).seeded
     assert none_left(pids)
 
@@ -264,7 +264,7 @@ def test_the_command_takes_a_program(verify, pids, capsys):
     assert verify("--shape", "2,1", "--json", "out.json", *program, "two", "pids") == 0
     assert dpv.Report.from_json("out.json").witness.shape == (2, 1)
     assert verify("--unseeded", *program, "unseeded", "pids") == 0
-    assert "can't be seeded" in capsys.readouterr().err
+    assert "cannot be seeded" in capsys.readouterr().err
     assert none_left(pids)
 
 

@@ -22,7 +22,7 @@ import pytest
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.mechanisms.diagnostics import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.sampling.accumulators import CountAccumulator
 from dpverify.sampling.context import FALSE_REPEAT_PROBABILITY, blocks_repeat
 from mechanisms import ONE, ZERO, laplace
@@ -37,9 +37,9 @@ def doubts(mechanism, first=ZERO, second=ONE, **more):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         report = dpv.verify(mechanism, first, second, 0.5, **{**SMALL, **more})
-    lines = {str(warning.message) for warning in caught}
-    assert lines <= set(report.notes)
-    return lines
+    diagnostics = {Diagnostic(str(warning.message)) for warning in caught}
+    assert diagnostics <= set(report.diagnostics)
+    return diagnostics
 
 
 def in_a_child(code, *arguments):
@@ -99,14 +99,14 @@ FEW = {"select_runs": 200, "test_runs": 500}
     ids=["own", "NumPy's", "Python's", "cycle"],
 )
 def test_a_block_asked_for_twice_gives_two_answers(mechanism, block):
-    assert doubts(mechanism, block=block, **FEW) >= {TWO_ANSWERS}
+    assert doubts(mechanism, block=block, **FEW) >= {Diagnostic.UNREPEATABLE_BLOCK}
 
 
 @pytest.mark.parametrize(
     ("mechanism", "block"), [(fixed_seed, 8), (fixed_seed, 256), (fixed_seed, 4096), (fixed_bits, 64)]
 )
 def test_two_blocks_are_the_same(mechanism, block):
-    assert doubts(mechanism, block=block, **FEW) == {REPEATED_BLOCKS}
+    assert doubts(mechanism, block=block, **FEW) == {Diagnostic.REPEATED_BLOCKS}
 
 
 def constant(data, runs, rng):
@@ -136,7 +136,7 @@ def test_an_unseeded_mechanism_says_so_and_is_not_suspected():
     class Hardware(OwnGenerator):
         seeded = False
 
-    assert doubts(Hardware()) == {"this mechanism can't be seeded: the numbers can't be repeated run for run"}
+    assert doubts(Hardware()) == {Diagnostic.UNSEEDED}
 
 
 @pytest.mark.parametrize("p", [1e-3, 0.01, 0.1, 0.17, 0.3, 0.5])
@@ -173,8 +173,8 @@ def notes_down(data, runs, rng):
 
 
 def test_changed_data_are_found_out():
-    assert doubts(grows, [1.0], [2.0], **FEW) == {CHANGED_DATA}
-    assert doubts(notes_down, {"value": 0.0}, {"value": 1.0}, **FEW) == {CHANGED_DATA}
+    assert doubts(grows, [1.0], [2.0], **FEW) == {Diagnostic.CHANGED_DATA}
+    assert doubts(notes_down, {"value": 0.0}, {"value": 1.0}, **FEW) == {Diagnostic.CHANGED_DATA}
     assert not doubts(lambda data, runs, rng: laplace(data["value"], runs, rng), {"value": 0.0}, {"value": 1.0}, **FEW)
 
 
@@ -388,7 +388,7 @@ def test_what_is_printed_never_mixes_with_the_report(place, digest):
     done = command(place, "forks", "--json", "-")
     assert done.returncode == 1, done.stderr
     (place / "report.json").write_text(done.stdout)
-    assert json.loads(done.stdout)["schema"] == 1
+    assert json.loads(done.stdout)["schema"] == 2
     assert dpv.Report.from_json(place / "report.json").digest == digest
     for line in ("loading", "a line of Python", "a line of the system", "a line of C"):
         assert f"{line}\n" in done.stderr

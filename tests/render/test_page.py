@@ -17,8 +17,8 @@ from dpverify.render.figures import privacy_map, tradeoff
 from dpverify.render.numbers import between_nodes, embedded, monotone, read
 from dpverify.render.page import SCRIPT, comparison, page
 from dpverify.render.sections import again
-from dpverify.report.statements import PROFILE_EPSILONS
 from dpverify.stats.lower_bound import claim_p_value
+from dpverify.stats.profile import PROFILE_EPSILONS
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
@@ -186,7 +186,7 @@ def test_a_file_made_to_harm_shows_its_text(tmp_path):
     assert Reader(text).text.count(EVIL) >= 7
     document["result"]["picture"]["first"] = EVIL
     (tmp_path / "report.json").write_text(json.dumps(document))
-    with pytest.raises(dpv.InputError, match="picture: not what a verification comes to"):
+    with pytest.raises(dpv.InputError, match="picture: no verification gives this value"):
         Report.from_json(tmp_path / "report.json")
 
 

@@ -109,7 +109,7 @@ def test_a_failing_block_keeps_the_others(tmp_path):
     assert len(again.drawn) == len(whole.drawn) - 40 + 3
 
 
-@pytest.mark.filterwarnings("ignore:this mechanism can't be seeded")
+@pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
 def test_what_cannot_be_seeded_goes_on_too(tmp_path):
     source = np.random.default_rng(5)
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpverify.report.evaluate import thinned_p_values
 from dpverify.report.report import Report
-from dpverify.report.statements import P_VALUE_FLOOR, delta_lower_curve, small_p_value, thinned_p_values
+from dpverify.stats.profile import P_VALUE_FLOOR, small_p_value
 
 STEPS = 150  # of the slider, about
 
@@ -76,7 +77,7 @@ def read(report: Report, upper: float) -> Readings:
         )
         floor = P_VALUE_FLOOR * alpha
     bounds = between_nodes(report.profile["eps"], report.profile["delta_upper"], epsilons)
-    return Readings(epsilons, first, second, delta_lower_curve(witness, epsilons), bounds, floor)
+    return Readings(epsilons, first, second, witness.delta_lower_curve(epsilons), bounds, floor)
 
 
 def between_nodes(nodes: np.ndarray, bounds: np.ndarray, epsilons: np.ndarray) -> np.ndarray:

@@ -62,9 +62,8 @@ def page(report: Report) -> str:
     start = {name: numbers[name][at] for name in ("epsilon", "lower", "upper")}
     start |= {name: _small(numbers[name][at], readings.floor) for name in ("first", "second")}
     verdict, sentence, opening = report.verdict.name, report.verdict.value, lead(report, upper)
-    if report.doubts:
-        verdict, sentence = "NO_ANSWER", "no answer: the mechanism or the pair is not fit for a test"
-        opening = f"{report.doubts[0]}. What follows is what the runs would say if that were not so."
+    if report.voiding:
+        opening = f"{report.voiding[0].value}. What follows is what the runs would say if that were not so."
         opening = opening[:1].upper() + opening[1:]
     return render(
         "page.html.j2",

@@ -9,7 +9,8 @@ from matplotlib.ticker import MaxNLocator
 
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.report.report import Report
-from dpverify.report.statements import Verdict, p_value_text
+from dpverify.report.statements import Verdict
+from dpverify.report.text import p_value_text
 from dpverify.sampling.blocks import default_block_size
 from dpverify.settings import Settings
 from dpverify.util.formatting import (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import FolderError, InputError, Stopped, Warning
-from dpverify.mechanisms.diagnostics import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
 from dpverify.sampling.blocks import (
     PROBE_RUNS,
@@ -93,7 +93,7 @@ def open_run(
 FALSE_REPEAT_PROBABILITY = 1e-9  # of taking two independent blocks for one drawn twice
 
 
-def check_mechanism(run: RunContext, pilot: np.ndarray) -> tuple[str, ...]:
+def check_mechanism(run: RunContext, pilot: np.ndarray) -> tuple[Diagnostic, ...]:
     """What a mechanism does that no statistics survive; each is warned of before the long part begins.
 
     A block asked for twice must be the same and leave the data as they were, and two blocks must differ. `pilot` are
@@ -109,17 +109,17 @@ def check_mechanism(run: RunContext, pilot: np.ndarray) -> tuple[str, ...]:
 
     once, before = runs_of(0, run.known), fingerprint(source.data[0])
     again, after = runs_of(0, {}), fingerprint(source.data[0])
-    doubts = [CHANGED_DATA] if after != before else []
-    if not doubts and is_seeded(source.mechanism) and not np.array_equal(once, again, equal_nan=True):
-        doubts.append(TWO_ANSWERS)
+    diagnostics = [Diagnostic.CHANGED_DATA] if after != before else []
+    if not diagnostics and is_seeded(source.mechanism) and not np.array_equal(once, again, equal_nan=True):
+        diagnostics.append(Diagnostic.UNREPEATABLE_BLOCK)
     other = pilot[number * source.block :]
     if blocks_repeat(
         once[:PROBE_RUNS], other[:PROBE_RUNS] if len(other) >= PROBE_RUNS else runs_of(number, {})[:PROBE_RUNS]
     ):
-        doubts.append(REPEATED_BLOCKS)
-    for line in doubts:
-        warnings.warn(line, Warning, stacklevel=3)
-    return tuple(doubts)
+        diagnostics.append(Diagnostic.REPEATED_BLOCKS)
+    for diagnostic in diagnostics:
+        warnings.warn(diagnostic.value, Warning, stacklevel=3)
+    return tuple(diagnostics)
 
 
 def blocks_repeat(one: np.ndarray, two: np.ndarray) -> bool:
