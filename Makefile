@@ -34,7 +34,7 @@ $(VENV)/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 demo: $(VENV)/estimation.stamp  ## verify a false claim, a true claim and the paper's W2-MHE, and write an HTML page
 	$(BIN)/dpverify demo
-	$(BIN)/python -m dpverify.estimation.demo
+	$(BIN)/python -m dpverify.paper.demo
 
 test: $(VENV)/test.stamp  ## run the fast tests and the examples of the docstrings (some minutes)
 	$(BIN)/python -m pytest

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.estimation import W2MHE, InputPerturbed, PrivateEKF, adjacent_recordings, oscillator, sensor_circle
-from dpverify.estimation.perturb import sensor_blocks
+from dpverify.estimation.input_perturbation import sensor_blocks
 from dpverify.estimation.system import STEPS, System
 
 SENSORS, WINDOW, DISTANCE = 10, 5, 10.0

@@ -1,4 +1,4 @@
-"""Interval bounds hold every value, and what has no rule says so."""
+"""Interval bounds contain every value, and an operation without a rule raises NoBound."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpverify.estimation import oscillator, simulate
-from dpverify.estimation.bounds import cost_bounds
-from dpverify.estimation.horizon import stage_cost
-from dpverify.estimation.intervals import NoBound, enclose
+from dpverify.estimation.derivative_bounds import cost_bounds
+from dpverify.estimation.interval_arithmetic import NoBound, enclose
+from dpverify.estimation.moving_horizon import stage_cost
 from dpverify.util.arrays import enable_x64
 
 
@@ -35,7 +35,7 @@ def kink(x):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_enclosure_holds_values_and_derivatives(seed):
+def test_an_enclosure_contains_values_and_derivatives(seed):
     rng = np.random.default_rng(seed)
     middle, half = rng.uniform(-0.8, 0.8, 2), rng.uniform(0.01, 0.2, 2)
 
@@ -47,7 +47,7 @@ def test_an_enclosure_holds_values_and_derivatives(seed):
             assert bool(((box.hi - box.lo) < 60 * (1 + jnp.abs(values).max(0))).all())
 
 
-def test_a_kink_in_the_box_has_no_bound_and_an_unknown_operation_is_named():
+def test_a_kink_has_no_bound_and_an_unknown_operation_is_named():
     with enable_x64():
         slope = enclose(jax.jacfwd(kink), jnp.array([-1.0, 2.0]), jnp.array([1.0, 3.0]))
         assert not bool(jnp.isfinite(slope.hi).all())
@@ -69,6 +69,6 @@ def test_the_chain_rule_bounds_the_whole_stage_cost():
         z, gradient, hessian = (np.asarray(v) for v in (z, gradient, hessian))
     assert ((gradient >= bounds.gradient.lo) & (gradient <= bounds.gradient.hi)).all()
     assert ((hessian >= bounds.hessian.lo) & (hessian <= bounds.hessian.hi)).all()
-    # Hessians at two points differ by at most the third derivative times the distance
+    # Hessians at two points differ by at most the bound of the third derivative times the distance.
     change = np.linalg.norm(hessian[1:] - hessian[:-1], 2, axis=(1, 2))
     assert (change <= bounds.third * np.linalg.norm(z[1:] - z[:-1], axis=1)).all()
