@@ -1,7 +1,7 @@
 """How private is your estimator, really? Verification of differential privacy from samples alone."""
 
 from dpverify.adapters.program import program
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.events.region import Region, high_likely_set, scenario_size
 from dpverify.mechanisms.protocol import Mechanism, factory, jax_key, jax_run, per_run
@@ -23,6 +23,7 @@ from dpverify.version import __version__ as __version__
 
 __all__ = [
     "Calibration",
+    "DPVerifyWarning",
     "Ellipsoid",
     "FolderError",
     "InputError",

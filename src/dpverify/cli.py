@@ -23,7 +23,7 @@ from concurrent.futures import Executor
 from typing import Any, NoReturn
 
 from dpverify import Report, Settings, __version__, program, run_study, verify
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped
 from dpverify.report.report import load_page_renderer
 from dpverify.studies.assertion import check_detects, too_weak
 from dpverify.studies.loading import load_data, load_object
@@ -316,7 +316,7 @@ def _say(problem: object, status: int) -> int:
 
 
 def _show_warning(message: Any, category: type, filename: str, lineno: int, *rest: Any) -> None:
-    ours = "dpverify: " if issubclass(category, Warning) else f"{category.__name__}: "
+    ours = "dpverify: " if issubclass(category, DPVerifyWarning) else f"{category.__name__}: "
     print(f"{ours}{message}", file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.errors import InputError, Warning
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.describe import describe
 from dpverify.events.event import Event
 from dpverify.events.partition import make_partition
@@ -108,7 +108,7 @@ def verify(
             np.concatenate([side.counts for side in counts["cells"]]), settings.test_runs, settings.alpha
         )
         if not is_seeded(mechanism):
-            warnings.warn(UNSEEDED_TEXT, Warning, stacklevel=2)
+            warnings.warn(UNSEEDED_TEXT, DPVerifyWarning, stacklevel=2)
         other = None if partition is event.partition else partition
         report = Report(
             **evaluate_claim(witness, on_partition, eta, settings, epsilon, delta),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
+from dpverify.util.checks import check_choice, check_epsilon, check_probability, check_whole_number, nearest_name
 
 CHOICES = {
     "partition": ("auto", "grid", "equal-mass", "tree", "atoms"),
@@ -45,19 +45,14 @@ class Settings:
             value = getattr(self, name)
             if name == "events" and (callable(value) or ":" in str(value)):
                 continue  # a user's score; by its name where it was read from JSON
-            if value not in choices:
-                raise InputError(f"{name}: found {value!r}; expected one of {', '.join(map(repr, choices))}")
+            check_choice(name, value, choices)
         for name in ("alpha", "beta", "gamma"):
-            level = getattr(self, name)
-            if not (_is_number(level) and 0 < level < 1):
-                raise InputError(f"{name}: found {level!r}; expected a number between 0 and 1")
+            check_probability(name, getattr(self, name))
         for name, least in (("select_runs", 4), ("test_runs", 1), ("resolution", 1), ("block", 1), ("seed", 0)):
             number = getattr(self, name)
             if number is None and name in ("resolution", "block"):
                 continue
-            if number is None or not (_is_number(number) and int(number) == number and number >= least):
-                raise InputError(f"{name}: found {number!r}; expected a whole number from {least} up")
-            object.__setattr__(self, name, int(number))
+            object.__setattr__(self, name, check_whole_number(name, number, least))
         if self.partition == "tree" and self.selection_epsilon is not None:
             raise InputError(
                 'partition: found "tree" with selection_epsilon; a tree grows on selection runs; use "grid"'
@@ -66,9 +61,8 @@ class Settings:
             raise InputError('events: found "score" with nonfinite="event"; a score needs finite runs; use "union"')
         if not isinstance(self.joint, bool):
             raise InputError(f"joint: found {self.joint!r}; expected True or False")
-        epsilon = self.selection_epsilon
-        if epsilon is not None and not (_is_number(epsilon) and 0 <= epsilon < float("inf")):
-            raise InputError(f"selection_epsilon: found {epsilon!r}; expected None or a finite number from 0 up")
+        if self.selection_epsilon is not None:
+            check_epsilon(self.selection_epsilon, "selection_epsilon")
 
     @classmethod
     def paper(cls, **changes: Any) -> Settings:
@@ -89,9 +83,9 @@ class Settings:
         names = [field.name for field in dataclasses.fields(self)]
         for name in changes:
             if name not in names:
-                near = difflib.get_close_matches(name, (*names, *ARGUMENTS), 1, 0.55)  # either may have been meant
-                kind = "the argument " if near and near[0] in ARGUMENTS else ""
-                hint = f"the nearest is {kind}{near[0]!r}; " if near else ""
+                near = nearest_name(name, (*names, *ARGUMENTS))  # either may have been meant
+                kind = "the argument " if near in ARGUMENTS else ""
+                hint = f"the nearest is {kind}{near!r}; " if near else ""
                 raise InputError(f"unknown setting {name!r}; {hint}all are: {', '.join(names)}")
         return dataclasses.replace(self, **changes)
 
@@ -99,10 +93,3 @@ class Settings:
         """The same with a seed of its own: verification `number` of many draws runs that no other one draws."""
         state = np.random.SeedSequence(self.seed, spawn_key=(number,)).generate_state(1, np.uint64)
         return self.change(seed=int(state[0] >> np.uint64(11)))  # 53 bits: every reader of JSON keeps them
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return not isinstance(value, (bool, str)) and float(value) == float(value) and abs(float(value)) != float("inf")
-    except (TypeError, ValueError, OverflowError):
-        return False

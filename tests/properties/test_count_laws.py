@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dpverify as dpv
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.stats import lower_bound as buehler
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.lower_bound import claim_p_value, delta_lower_bound, epsilon_lower_bound
 from dpverify.stats.paper_test import p_values
 from dpverify.stats.power import power
@@ -34,16 +34,16 @@ def two_counts(draw, most=40):
 @given(st.integers(1, 10**10), st.floats(0, 1), levels, st.floats(1, 10))
 def test_limits_enclose_the_share_and_follow_count_runs_and_level(m, share, alpha, less):
     c = int(share * m)
-    low, high = lower_limit(c, m, alpha), upper_limit(c, m, alpha)
+    low, high = clopper_pearson_lower(c, m, alpha), clopper_pearson_upper(c, m, alpha)
     assert 0 <= low <= c / m <= high <= 1
-    assert upper_limit(m - c, m, alpha) == pytest.approx(1 - low, abs=1e-9)
-    assert lower_limit(c, m, alpha / less) <= low * (1 + 1e-9)
-    assert upper_limit(c, m, alpha / less) >= high * (1 - 1e-9)
-    assert lower_limit(c + 1, m + 1, alpha) >= low * (1 - 1e-9)
-    assert upper_limit(c, m + 1, alpha) <= high * (1 + 1e-9)
+    assert clopper_pearson_upper(m - c, m, alpha) == pytest.approx(1 - low, abs=1e-9)
+    assert clopper_pearson_lower(c, m, alpha / less) <= low * (1 + 1e-9)
+    assert clopper_pearson_upper(c, m, alpha / less) >= high * (1 - 1e-9)
+    assert clopper_pearson_lower(c + 1, m + 1, alpha) >= low * (1 - 1e-9)
+    assert clopper_pearson_upper(c, m + 1, alpha) <= high * (1 + 1e-9)
     if c < m:
-        assert lower_limit(c + 1, m, alpha) >= low * (1 - 1e-9)
-        assert upper_limit(c + 1, m, alpha) >= high * (1 - 1e-9)
+        assert clopper_pearson_lower(c + 1, m, alpha) >= low * (1 - 1e-9)
+        assert clopper_pearson_upper(c + 1, m, alpha) >= high * (1 - 1e-9)
 
 
 @given(two_counts(2000), claims, st.integers(0, 2**32))

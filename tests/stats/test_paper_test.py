@@ -8,7 +8,7 @@ from scipy.stats import beta, binom, chisquare, hypergeom
 
 import dpverify as dpv
 from dpverify.stats import paper_test as exact
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP, eta_upper_bound
 from dpverify.util.checks import check_delta, check_epsilon, check_level, checked_columns, runs_per_side
 
@@ -124,17 +124,17 @@ def test_critical_epsilon_is_deterministic_and_symmetric_by_default():
 def test_clopper_pearson_covers_and_is_exact_at_the_ends(n, p):
     c = np.arange(n + 1)
     law = binom.pmf(c, n, p)
-    assert law[upper_limit(c, n, 0.05) < p].sum() <= 0.05
-    assert law[lower_limit(c, n, 0.05) > p].sum() <= 0.05
-    assert upper_limit(n, n, 0.05) == 1
-    assert lower_limit(0, n, 0.05) == 0
-    assert upper_limit(0, n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
+    assert law[clopper_pearson_upper(c, n, 0.05) < p].sum() <= 0.05
+    assert law[clopper_pearson_lower(c, n, 0.05) > p].sum() <= 0.05
+    assert clopper_pearson_upper(n, n, 0.05) == 1
+    assert clopper_pearson_lower(0, n, 0.05) == 0
+    assert clopper_pearson_upper(0, n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
 
 
 @pytest.mark.parametrize("m", [10**8, 10**9, 10**10])
 @pytest.mark.parametrize("c", [1, 999, 1000, 1001, 10**6])
 def test_limits_hold_where_the_inverse_of_scipy_misses(c, m):
-    low, high = lower_limit(c, m, 0.025), upper_limit(c, m, 0.025)
+    low, high = clopper_pearson_lower(c, m, 0.025), clopper_pearson_upper(c, m, 0.025)
     assert low * m < c < high * m
     assert binom.sf(c - 1, m, low) == pytest.approx(0.025, rel=1e-5)
     assert binom.cdf(c, m, high) == pytest.approx(0.025, rel=1e-5)
@@ -154,8 +154,8 @@ def test_eta_as_a_maximum_of_shares_is_biased_and_its_upper_limit_covers():
 
 def test_limits_at_tiny_levels():
     for alpha in (1e-12, 1e-16, 2e-16):
-        assert binom.cdf(10, 1000, upper_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
-        assert binom.sf(9, 1000, lower_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+        assert binom.cdf(10, 1000, clopper_pearson_upper(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+        assert binom.sf(9, 1000, clopper_pearson_lower(10, 1000, alpha)) <= alpha * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("alpha", [1e-12, 0.05, 0.9])
@@ -166,7 +166,7 @@ def test_limits_do_not_rest_on_the_inverse(alpha, off, monkeypatch):
     for name in ("betaincinv", "betainccinv"):
         true = getattr(exact, name)
         monkeypatch.setattr(exact, name, lambda a, b, level, true=true: true(a, b, level) * (1 - off * (a > 5)))
-    low, high = lower_limit(c, m, alpha), upper_limit(c, m, alpha)
+    low, high = clopper_pearson_lower(c, m, alpha), clopper_pearson_upper(c, m, alpha)
     np.testing.assert_allclose(low[1:], beta.ppf(alpha, c[1:], m - c[1:] + 1), rtol=1e-7)
     np.testing.assert_allclose(high[:-1], beta.isf(alpha, c[:-1] + 1, m - c[:-1]), rtol=1e-7)
     assert low[0] == 0
@@ -204,8 +204,8 @@ def test_the_sweep_rejects_at_the_level_itself():
 
 
 def test_the_likeliest_cell_of_few_runs_or_none():
-    assert eta_upper_bound([], 100) == eta_upper_bound([0, 0], 100) == upper_limit(0, 100, 0.05)
-    assert eta_upper_bound([3, 20, 5], 100) == upper_limit(20, 100, 0.05)
+    assert eta_upper_bound([], 100) == eta_upper_bound([0, 0], 100) == clopper_pearson_upper(0, 100, 0.05)
+    assert eta_upper_bound([3, 20, 5], 100) == clopper_pearson_upper(20, 100, 0.05)
 
 
 def refused(function, *arguments):

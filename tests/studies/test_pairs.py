@@ -8,7 +8,7 @@ from limits import least, most
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.stats.binomial import lower_limit
+from dpverify.stats.binomial import clopper_pearson_lower
 from dpverify.studies.pairs import share_at_least
 from mechanisms import laplace
 
@@ -31,7 +31,7 @@ def test_the_statement_on_a_share_covers_even_in_the_worst_case(number):
     """Exact: every pair without the property is seen by mistake as often as the level allows."""
     seen = np.arange(number + 1)
     bounds = np.array([share_at_least(int(c), number, ALPHA, ALPHA) for c in seen])
-    naive = np.array([float(lower_limit(c, number, ALPHA)) for c in seen])
+    naive = np.array([float(clopper_pearson_lower(c, number, ALPHA)) for c in seen])
     missed = []
     for share in np.linspace(0, 1, 41):
         law = binom.pmf(seen, number, share + (1 - share) * ALPHA)

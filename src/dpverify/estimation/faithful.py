@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpverify.errors import InputError, Warning
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.estimation.bounds import cost_bounds, round_size
 from dpverify.estimation.cells import CELLS, Cells, below, nonnegative, padded, refined
 from dpverify.estimation.gibbs import ATTEMPTS, Ball, Taylor, taylor
@@ -135,7 +135,7 @@ def plan(problem: Problem, data: Any, ball: Ball, kappa: float, tau: float) -> P
     answer = Faithfulness(method, certified, tuple(float(v) for v in M))
     remarks = _remarks(answer, missing)
     for remark in remarks:
-        warnings.warn(remark, Warning, stacklevel=2)
+        warnings.warn(remark, DPVerifyWarning, stacklevel=2)
     return Plan(y, ball, stacked, trajectory, answer, remarks)
 
 

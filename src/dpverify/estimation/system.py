@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import expm
 from scipy.optimize import bisect
 
-from dpverify.errors import InputError, Warning
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.estimation.laws import Law, Normal, TruncatedMixture, Uniform
 from dpverify.mechanisms.protocol import jax_key
 from dpverify.util.arrays import enable_x64
@@ -269,7 +269,7 @@ def adjacent_recordings(
         warnings.warn(
             "the system's h is not these sensors, so an estimator of this system reads the data as if from others; "
             "build it with oscillator(sensors), or System(h=sensors, ...)",
-            Warning,
+            DPVerifyWarning,
             stacklevel=2,
         )
     recording = simulate(replace(system, h=sensors, C=None), rng, steps, system.start)

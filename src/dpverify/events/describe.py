@@ -20,6 +20,7 @@ from dpverify.events.scores import (
     UserScore,
 )
 from dpverify.util.formatting import format_cell_count, format_number
+from dpverify.util.intervals import merge_intervals
 
 MAX_LISTED_PIECES = 4  # longer lists are cut
 OUTSIDE_TEXT = "an estimate outside the high-likely region"
@@ -159,13 +160,7 @@ def _on_a_line(partition: Partition, codes: np.ndarray, examples: np.ndarray) ->
 
 
 def _joined(intervals: list[tuple[float, float]], name: str, others: list[str] | None = None) -> str:
-    joined: list[list[float]] = []
-    for low, high in sorted(intervals):
-        if joined and low <= joined[-1][1]:
-            joined[-1][1] = max(joined[-1][1], high)
-        else:
-            joined.append([low, high])
-    pieces = [describe_interval(name, *interval) for interval in joined] + (others or [])
+    pieces = [describe_interval(name, low, high) for low, high in merge_intervals(intervals)] + (others or [])
     if len(pieces) > MAX_LISTED_PIECES:
         pieces = pieces[:MAX_LISTED_PIECES] + [f"{len(pieces) - MAX_LISTED_PIECES} more pieces"]
     return " or ".join(pieces)

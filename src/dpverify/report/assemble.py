@@ -17,7 +17,7 @@ from dpverify.report.statements import OnAllEvents, OnPartition
 from dpverify.sampling.blocks import SampleSource, draw_block
 from dpverify.sampling.counts import Counts, occupied_codes
 from dpverify.settings import Settings
-from dpverify.stats.binomial import lower_limit
+from dpverify.stats.binomial import clopper_pearson_lower
 from dpverify.util.arrays import is_pytree
 
 REGION_SHARE = 0.1  # of the second budget, for the region's mass; the rest bounds delta on the partition
@@ -33,7 +33,7 @@ def bound_partition(
     codes = occupied_codes(*cells)
     c1, c2, number = distinct_pairs(cells[0].of(codes), cells[1].of(codes), settings.test_runs)
     m, alpha = settings.test_runs, settings.alpha
-    mass = min(float(lower_limit(counts.of(np.array([1]))[0], m, REGION_SHARE * alpha)) for counts in inside)
+    mass = min(float(clopper_pearson_lower(counts.of(np.array([1]))[0], m, REGION_SHARE * alpha)) for counts in inside)
     return OnPartition(c1, c2, number, m, (1 - REGION_SHARE) * alpha, partition.number, mass)
 
 

@@ -14,7 +14,7 @@ from dpverify.errors import InputError
 from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.settings import Settings
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.lower_bound import claim_p_value, epsilon_lower_bound
 from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
@@ -96,7 +96,7 @@ class Witness:
     def probabilities(self) -> tuple[tuple[float, float, float], ...]:
         """For each side the share of its runs, and two-sided Clopper-Pearson limits at 1 - alpha."""
         a, m = self.alpha / 2, self.runs
-        return tuple((c / m, float(lower_limit(c, m, a)), float(upper_limit(c, m, a))) for c in self.counts)
+        return tuple((c / m, float(clopper_pearson_lower(c, m, a)), float(clopper_pearson_upper(c, m, a))) for c in self.counts)
 
     @property
     def cell(self) -> int | None:
@@ -316,7 +316,7 @@ def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:
 def delta_lower_curve(witness: Witness, epsilons: np.ndarray) -> np.ndarray:
     """Lower bounds on delta that hold at all epsilons together: one pair of limits, read at every epsilon."""
     c1, c2 = witness.ordered
-    p1, p2 = lower_limit(c1, witness.runs, witness.alpha / 2), upper_limit(c2, witness.runs, witness.alpha / 2)
+    p1, p2 = clopper_pearson_lower(c1, witness.runs, witness.alpha / 2), clopper_pearson_upper(c2, witness.runs, witness.alpha / 2)
     return np.maximum(p1 - np.exp(np.minimum(epsilons, 700.0)) * p2, 0.0)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import FolderError, InputError, Stopped, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
 from dpverify.mechanisms.diagnostics import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
 from dpverify.sampling.blocks import (
@@ -118,7 +118,7 @@ def check_mechanism(run: RunContext, pilot: np.ndarray) -> tuple[str, ...]:
     ):
         doubts.append(REPEATED_BLOCKS)
     for line in doubts:
-        warnings.warn(line, Warning, stacklevel=3)
+        warnings.warn(line, DPVerifyWarning, stacklevel=3)
     return tuple(doubts)
 
 

@@ -18,7 +18,7 @@ from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, check_claim
 from dpverify.sampling.executors import open_pool
 from dpverify.settings import Settings
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.studies.search import Search, expected_bound, search_box
 from dpverify.util.formatting import format_lower, format_number, format_percent
@@ -31,7 +31,7 @@ def share_at_least(seen: int, number: int, level: float, alpha: float) -> float:
 
     At confidence 1 - alpha, among so many independent pairs.
     """
-    limit = float(lower_limit(seen, number, alpha))
+    limit = float(clopper_pearson_lower(seen, number, alpha))
     return max(0.0, (limit - level) / (1 - level)) if level < 1 else 0.0
 
 
@@ -68,7 +68,7 @@ class ManyPairs:
     def share_interval(self) -> tuple[float, float]:
         """Exact (Clopper-Pearson) limits of the share of pairs that pass a test like this one."""
         number, a = len(self.reports), self.alpha / 2
-        return float(lower_limit(self.passed, number, a)), float(upper_limit(self.passed, number, a))
+        return float(clopper_pearson_lower(self.passed, number, a)), float(clopper_pearson_upper(self.passed, number, a))
 
     @property
     def violating(self) -> float:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.sampling.blocks import rmse
@@ -169,7 +169,7 @@ def _settle(
         line = " ".join(str(problem).split())
         if not isinstance(problem, (InputError, MechanismError)):
             line = f"{type(problem).__name__}: {line}"
-        warnings.warn(f"{cell} failed: {line}", Warning, stacklevel=2)
+        warnings.warn(f"{cell} failed: {line}", DPVerifyWarning, stacklevel=2)
         return {**cell.columns, "problem": line}
     report.to_json(running / "report.json")
     replace_file(place / cell.report, (running / "report.json").read_bytes())
