@@ -122,7 +122,7 @@ def test_privacy_beside_accuracy(tmp_path):
     page = (tmp_path / "table.html").read_text()
     assert "&lt;quiet&gt;" in page
     assert "<quiet>" not in page
-    with pytest.raises(dpv.InputError, match="expected a place that can be written"):
+    with pytest.raises(dpv.InputError, match="expected a path that can be written"):
         table.to_csv(tmp_path / "nowhere" / "table.csv")
     with pytest.raises(dpv.InputError, match="families: found no parameter"):
         dpv.tradeoff({"none": (Response, ())}, 0.0, 1.0, DELTA, dpv.rmse([[0.0]]))

@@ -174,7 +174,7 @@ def _first_point(condition: Callable[[FloatArray], BoolArray], left: FloatArray,
 
 
 def least_first_count(c2: FloatArray, runs: tuple[int, int], z: float, ratio: float, delta: float) -> FloatArray:
-    """Return `b`: for each c2 the least c1 whose score for `p1 <= ratio p2 + delta` reaches z, or `m1 + 1` if none does.
+    """Return `b`: for each c2 the least c1 whose score for `p1 <= ratio p2 + delta` reaches z, `m1 + 1` if none does.
 
     With c2 fixed, the constrained estimate p of p2 rises with c1, and the score is `s sqrt(V)`,
     `s = m2 (p - c2/m2) / (ratio p (1-p))`, `V = p1 (1-p1)/m1 + ratio^2 p (1-p)/m2`. So it suffices to find one root in

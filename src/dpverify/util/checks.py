@@ -10,6 +10,7 @@ import difflib
 import math
 import numbers
 from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,7 +35,7 @@ def shorten(value: object) -> str:
     return " ".join(repr(value).split())[:MAX_SHOWN_CHARACTERS]
 
 
-def is_real_number(value: object) -> bool:
+def is_real_number(value: object) -> TypeGuard[float]:
     """Return whether a value is one finite real number; truth values and text are not.
 
     Examples
@@ -54,7 +55,7 @@ def is_real_number(value: object) -> bool:
         return False
 
 
-def check_probability(name: str, value: float) -> None:
+def check_probability(name: str, value: object) -> None:
     """Raise InputError unless the value is a number above 0 and below 1.
 
     Examples
@@ -71,7 +72,7 @@ def check_probability(name: str, value: float) -> None:
 check_level = check_probability
 
 
-def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
+def check_epsilon(epsilon: object, name: str = "epsilon") -> None:
     """Raise InputError unless epsilon is a finite number of at least 0.
 
     Examples
@@ -84,7 +85,7 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> None:
         raise InputError(f"{name}: found {shorten(epsilon)}; expected a finite number from 0 up")
 
 
-def check_delta(delta: float, name: str = "delta") -> None:
+def check_delta(delta: object, name: str = "delta") -> None:
     """Raise InputError unless delta is a number of at least 0 and below 1.
 
     Examples
@@ -97,7 +98,7 @@ def check_delta(delta: float, name: str = "delta") -> None:
         raise InputError(f"{name}: found {shorten(delta)}; expected a number from 0 up and below 1")
 
 
-def check_whole_number(name: str, value: float, least: int = 0) -> int:
+def check_whole_number(name: str, value: object, least: int = 0) -> int:
     """Return the value as an int; raise InputError unless it is a whole number of at least `least`.
 
     Examples
@@ -162,18 +163,17 @@ def runs_per_side(runs: Runs, most: int | None = None) -> tuple[int, int]:
     >>> runs_per_side((100, 200))
     (100, 200)
     """
+    values: list[object] = [runs, runs]
     if isinstance(runs, (tuple, list)) or (isinstance(runs, np.ndarray) and runs.ndim):
         values = list(runs)
-    else:
-        values = [runs, runs]
     limit = math.inf if most is None else most
-    if not (len(values) == 2 and all(is_real_number(m) and 1 <= m <= limit and int(m) == m for m in values)):
+    numbers_of_runs = [int(m) for m in values if is_real_number(m) and 1 <= m <= limit and int(m) == m]
+    if len(values) != 2 or len(numbers_of_runs) != 2:
         extent = "from 1 up" if most is None else f"from 1 to {most}"
         raise InputError(
             f"runs: found {shorten(runs)}; expected a whole number {extent}, or a pair of them, one for each data set"
         )
-    first, second = (int(m) for m in values)  # type: ignore[arg-type]  # all are numbers, as was checked
-    return first, second
+    return numbers_of_runs[0], numbers_of_runs[1]
 
 
 def check_array(

@@ -60,6 +60,6 @@ def _add_value(digest: _Digest, value: object) -> None:
     elif isinstance(value, functools.partial):
         _add_value(digest, (value.func, value.args, value.keywords))
     elif hasattr(value, "__qualname__"):
-        _add_words(digest, getattr(value, "__module__", ""), value.__qualname__)
+        _add_words(digest, getattr(value, "__module__", ""), getattr(value, "__qualname__", ""))
     else:
         _add_words(digest, type(value).__module__, type(value).__qualname__)
