@@ -36,7 +36,6 @@ EXCEPTIONS = {
     ("estimation", "sampling"),
     ("estimation", "report"),
     ("estimation", "pipeline"),
-    ("paper", "__init__"),
     ("report", "selection"),
 }
 

@@ -21,7 +21,7 @@ from dpverify.sampling.counts import (
     occupied_codes,
     rebuild_result,
 )
-from dpverify.selection.proposals import BinnedScore
+from dpverify.selection.histograms import BinnedScore
 from dpverify.util.arrays import enable_x64
 
 codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # hashed codes use all 64 bits

@@ -12,7 +12,7 @@ import dpverify as dpv
 from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer, Statistics
 from dpverify.sampling.counts import Counts, Extremes, flatten_result, rebuild_result
 from dpverify.sampling.executors import BlockQueue, WorkerPool, merge_ranges
-from dpverify.selection.proposals import ScoreHistogram
+from dpverify.selection.histograms import ScoreHistogram
 from mechanisms import ONE, ZERO, laplace
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5)).map(lambda pair: (pair[0], sum(pair))), max_size=8)

@@ -12,7 +12,6 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.events.event import Event
-from dpverify.events.partition import Partition
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.lower_bound import claim_p_value, epsilon_lower_bound
@@ -96,13 +95,14 @@ class Witness:
     def probabilities(self) -> tuple[tuple[float, float, float], ...]:
         """For each side the share of its runs, and two-sided Clopper-Pearson limits at 1 - alpha."""
         a, m = self.alpha / 2, self.runs
-        return tuple((c / m, float(clopper_pearson_lower(c, m, a)), float(clopper_pearson_upper(c, m, a))) for c in self.counts)
+        return tuple(
+            (c / m, float(clopper_pearson_lower(c, m, a)), float(clopper_pearson_upper(c, m, a))) for c in self.counts
+        )
 
     @property
     def cell(self) -> int | None:
         """The code of the cell, where the event is a single one of a given partition."""
-        single = self.event.codes.size == 1 and isinstance(self.event.partition, Partition)
-        return int(self.event.codes[0]) if single else None
+        return self.event.cell
 
     @property
     def step(self) -> int | None:
@@ -316,7 +316,8 @@ def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:
 def delta_lower_curve(witness: Witness, epsilons: np.ndarray) -> np.ndarray:
     """Lower bounds on delta that hold at all epsilons together: one pair of limits, read at every epsilon."""
     c1, c2 = witness.ordered
-    p1, p2 = clopper_pearson_lower(c1, witness.runs, witness.alpha / 2), clopper_pearson_upper(c2, witness.runs, witness.alpha / 2)
+    p1 = clopper_pearson_lower(c1, witness.runs, witness.alpha / 2)
+    p2 = clopper_pearson_upper(c2, witness.runs, witness.alpha / 2)
     return np.maximum(p1 - np.exp(np.minimum(epsilons, 700.0)) * p2, 0.0)
 
 

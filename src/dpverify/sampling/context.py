@@ -31,7 +31,7 @@ from dpverify.settings import Settings
 from dpverify.util.formatting import format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
-from dpverify.util.serialization import from_plain, nested_kinds, to_plain
+from dpverify.util.serialization import from_plain, to_plain
 from dpverify.util.timing import StageClock, versions
 
 
@@ -154,13 +154,13 @@ def run_identity(
     return {**plain, **call, **data, "seeded": seeded, "error": fingerprint(said), **does}
 
 
-def read_record(store: Checkpoint, name: str, kind: type) -> Any:
+def read_record(store: Checkpoint, name: str, kinds: tuple[type, ...]) -> Any:
     """What an earlier start has settled under this name, None if nothing."""
     page = store.read(name)
     if page is None:
         return None
     try:
-        return from_plain(page.head, nested_kinds(kind))
+        return from_plain(page.head, kinds)
     except Exception as problem:  # what another version means by it is anyone's guess
         raise FolderError(
             f"{store.folder}: found {name} as another version of dpverify writes it ({one_line(problem)}); "

@@ -68,7 +68,8 @@ class ManyPairs:
     def share_interval(self) -> tuple[float, float]:
         """Exact (Clopper-Pearson) limits of the share of pairs that pass a test like this one."""
         number, a = len(self.reports), self.alpha / 2
-        return float(clopper_pearson_lower(self.passed, number, a)), float(clopper_pearson_upper(self.passed, number, a))
+        low, high = clopper_pearson_lower(self.passed, number, a), clopper_pearson_upper(self.passed, number, a)
+        return float(low), float(high)
 
     @property
     def violating(self) -> float:

@@ -83,7 +83,7 @@ def cell_codes(plain: object, x: Array) -> np.ndarray:
 
 def is_pytree(plain: object) -> bool:
     """Return whether an object can be an argument of a jit; an object with a function of the user cannot."""
-    return getattr(plain, "is_plain", True)
+    return getattr(plain, "is_pytree", True)
 
 
 def digitize(edges: Array, x: Array) -> Array:
