@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import sysconfig
 import traceback
 from collections.abc import Callable
@@ -39,15 +40,38 @@ class FolderError(RuntimeError):
     """A checkpoint folder belongs to another run, was written by a newer version, or is damaged."""
 
 
-class Stopped(RuntimeError):
-    """The run ended before its answer; what was finished lies in `folder` (None: it was not kept)."""
+class StopReason(enum.Enum):
+    """Why a run ended before its result; the value is the phrase that messages contain."""
 
-    def __init__(self, message: str, folder: str | None = None, done: int = 0):
+    KEYBOARD = "stopped by the keyboard"
+    WORKERS_LOST = "the workers were lost"
+    OUT_OF_MEMORY = "out of memory"
+    DISK = "the disk failed"
+    NO_SCHEDULER = "no scheduler was found"
+    UNKNOWN = "the run ended early"
+
+
+class Stopped(RuntimeError):
+    """The run ended before its result.
+
+    Attributes
+    ----------
+    folder : str or None
+        The checkpoint folder that holds the finished part; None if nothing was saved.
+    done : int
+        The number of runs (in a study: of verifications) that were finished.
+    reason : StopReason
+        Why the run ended.
+    """
+
+    def __init__(
+        self, message: str, folder: str | None = None, done: int = 0, reason: StopReason = StopReason.UNKNOWN
+    ):
         super().__init__(message)
-        self.folder, self.done = folder, done
+        self.folder, self.done, self.reason = folder, done, reason
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return type(self), (self.args[0], self.folder, self.done)
+        return type(self), (self.args[0], self.folder, self.done, self.reason)
 
 
 class Warning(UserWarning):

@@ -28,10 +28,10 @@ from dpverify.report.assemble import (
 from dpverify.report.report import Report
 from dpverify.report.statements import Witness, check_claim, evaluate_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
-from dpverify.sampling.blocks import collect_samples, collect_statistics
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
 from dpverify.sampling.pilot import make_region, plan_pilot
+from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.choose import (
     THOROUGH_SEARCH,
     SearchBudget,
@@ -96,7 +96,7 @@ def verify(
         if smooth is not None:
             meters["smooth"] = CellCounter(smooth.grid)
         measure = Statistics(tuple(meters.values()), error)
-        tested = collect_statistics(source, "test", settings.test_runs, measure, run.workers, run.show)
+        tested = collect_statistics(source, "test", settings.test_runs, measure, run.pool, run.progress)
         run.clock.lap("test")
 
         counts = {name: (one, two) for name, one, two in zip(meters, *tested.parts, strict=True)}
@@ -117,7 +117,7 @@ def verify(
             on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
             witness=witness,
             error=tested.error,
-            picture=make_picture(source, pilot, run.known, region, other),
+            picture=make_picture(source, pilot, run.pilot_blocks, region, other),
             settings=settings,
             name=mechanism_name(mechanism),
             seeded=is_seeded(mechanism),
@@ -125,8 +125,8 @@ def verify(
             run={},
         )
         run.clock.lap("report")
-        store = run.workers.store
-        report.run.update(seconds=run.clock.laps, versions=versions(), device=source.device, workers=run.number)
+        store = run.checkpoint
+        report.run.update(seconds=run.clock.laps, versions=versions(), device=source.device, workers=run.worker_count)
         report.run.update(resumed=store.resumed, **({"notes": [store.problem]} if store.problem else {}))
         return report
 
@@ -135,12 +135,12 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     """HighLikelySet (Algorithm 3), from pilot runs: the region, the finite runs it was made from, all runs a side."""
     settings = run.settings
     runs, sides = plan_pilot(settings, run.source)
-    run.show.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
-    pilot = collect_samples(run.source, "pilot", runs, run.workers, run.show, sides, run.known)
+    run.progress.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
+    pilot = collect_samples(run.source, "pilot", runs, run.pool, run.progress, sides, run.pilot_blocks)
     region, points = make_region(pilot)
-    kept = read_record(run.workers.store, "region", Region)  # the same on every machine that goes on from here
+    kept = read_record(run.checkpoint, "region", Region)  # the same on every machine that goes on from here
     if kept is None:
-        run.workers.store.write("region", Record(to_plain({"region": region})))
+        run.checkpoint.write("region", Record(to_plain({"region": region})))
     else:
         region = kept["region"]
     run.clock.lap("pilot")
@@ -155,10 +155,10 @@ def freeze_event(
     The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
     Once frozen it stays so: a run that goes on reads it from its folder.
     """
-    settings, store = run.settings, run.workers.store
+    settings, store = run.settings, run.checkpoint
     frozen = read_record(store, "event", Event)
     if frozen is not None:
-        run.show.skip(2 * settings.select_runs)
+        run.progress.skip(2 * settings.select_runs)
         return SelectedEvent(frozen["event"], frozen["partition"] or frozen["event"].partition)
     papers = settings.selection_epsilon is not None
     given = None
@@ -166,7 +166,7 @@ def freeze_event(
         nonfinite = settings.nonfinite == "event"
         given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
     aim = SelectionObjective(settings.test_runs, delta, settings.alpha, effort.caution)
-    contest = SelectionContext(run.source, settings, region, aim, run.workers, run.show, effort)
+    contest = SelectionContext(run.source, settings, region, aim, run.pool, run.progress, effort)
     if given is not None and papers:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
         chosen = select_cell(contest, given, rng)

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.protocol import Mechanism, jax_run, mechanism_name
+from dpverify.mechanisms.protocol import Mechanism, mechanism_name
+from dpverify.mechanisms.wrappers import jax_run
 
 
 def _check(scale: float, where: str) -> None:

@@ -12,9 +12,9 @@ from dpverify.demo import page
 from dpverify.estimation.mhe import W2MHE
 from dpverify.estimation.system import adjacent_recordings, oscillator
 from dpverify.estimation.theory import gibbs_epsilon, sufficient_epsilon
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
-from dpverify.sampling.blocks import rmse
 
 WINDOW, TAU, DISTANCE = 5, 1.4e-5, 10.0
 

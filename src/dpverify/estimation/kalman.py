@@ -19,7 +19,7 @@ from dpverify.errors import InputError
 from dpverify.estimation.blocks import NUMBERS, device_block, finite_estimate, one_of, recorded, share, whole
 from dpverify.estimation.small import posterior
 from dpverify.estimation.system import System
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 Matrix = tuple[tuple[float, ...], ...]

@@ -23,7 +23,7 @@ from dpverify.estimation.gibbs import Ball, keep
 from dpverify.estimation.horizon import SPANS, estimates, stage_cost, windows
 from dpverify.estimation.near import estimates_near
 from dpverify.estimation.system import System
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 LAWS = ("gibbs", "blend")

@@ -21,7 +21,7 @@ from dpverify.estimation.blocks import device_block, measurement_weights, one_of
 from dpverify.estimation.horizon import SPANS
 from dpverify.estimation.small import log_volume
 from dpverify.estimation.system import System
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 TOGETHER = 1 << 14  # particles that are evaluated at once: what a processor's cache holds

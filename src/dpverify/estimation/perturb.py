@@ -13,7 +13,7 @@ from dpverify.errors import InputError
 from dpverify.estimation.blocks import device_block, finite_estimate, recorded, share
 from dpverify.estimation.kalman import Matrix, covariance
 from dpverify.estimation.system import System
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 

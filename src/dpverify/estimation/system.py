@@ -21,7 +21,7 @@ from scipy.optimize import bisect
 
 from dpverify.errors import InputError, Warning
 from dpverify.estimation.laws import Law, Normal, TruncatedMixture, Uniform
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 RADIUS = 10 * math.sqrt(2)  # of the circle that the paper's sensors stand on

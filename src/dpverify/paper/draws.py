@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpverify.estimation.theory import gibbs_epsilon, sufficient_epsilon
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper import setting
 from dpverify.pipeline import verify
-from dpverify.sampling.blocks import rmse
 from dpverify.settings import Settings
 from dpverify.studies.calibrate import tradeoff
 

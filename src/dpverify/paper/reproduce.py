@@ -50,7 +50,7 @@ def reproduce(
     place, plan = Path(out), planned()
     amount = amount or dict(plan["quick" if quick else "full"])
     with open_checkpoint(place) as store:
-        store.claim({"amount": json.dumps(amount, sort_keys=True), **_sources()}, versions())
+        store.acquire({"amount": json.dumps(amount, sort_keys=True), **_sources()}, versions())
         for part in ("studies", "draws"):
             (place / part).mkdir(exist_ok=True)
         with open_pool(workers) as pool:

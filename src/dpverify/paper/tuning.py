@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper import setting
 from dpverify.paper.plan import printed
-from dpverify.sampling.blocks import rmse
 
 
 def mean_error(mechanism: Any, data: Any, truth: Any, runs: int, block: int = 4096) -> float:

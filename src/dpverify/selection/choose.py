@@ -18,16 +18,11 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Edges, Partition, equal_mass, find_atoms, partition_from_cells
 from dpverify.events.region import Region
 from dpverify.events.scores import CellScore, Features, Levels, Score, UserScore
-from dpverify.sampling.blocks import (
-    CellCounter,
-    SampleSource,
-    Statistic,
-    Statistics,
-    WorkerPool,
-    collect_samples,
-    collect_statistics,
-)
-from dpverify.sampling.counts import add_counts, count_cells, merge_results, occupied_codes
+from dpverify.sampling.accumulators import CellCounter, Statistic, Statistics, merge_results
+from dpverify.sampling.blocks import SampleSource
+from dpverify.sampling.counts import Counts, count_cells, occupied_codes
+from dpverify.sampling.executors import WorkerPool
+from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.learning import (
     Binning,
     additive_scores,
@@ -130,7 +125,7 @@ def select_cell(contest: SelectionContext, partition: Partition, rng: np.random.
     """The paper's way: the worst cell of a given partition, from all selection runs."""
     assert contest.settings.selection_epsilon is not None
     parts = [contest.count(stage, (CellCounter(partition),)) for stage in contest.runs]
-    first, second = (add_counts([part[side][0] for part in parts]) for side in (0, 1))
+    first, second = (Counts.merge([part[side][0] for part in parts]) for side in (0, 1))
     both = SelectionCounts(first, second, sum(contest.runs.values()))
     return SelectedEvent(paper_selector(partition, both, contest.settings.selection_epsilon, rng), partition)
 
@@ -189,7 +184,7 @@ def count_candidates(
         drawn = {(side, b) for side in (0, 1) for b in range(early // block)}
         rest = contest.count("cut", (*cells, *rulers), runs, drawn)
         parts = tuple(
-            tuple(merge_results([parts[side][i], rest[side][j]]) for j, i in enumerate(places)) for side in (0, 1)
+            merge_results((*cells, *rulers), [parts[side][i] for i in places], rest[side]) for side in (0, 1)
         )
     held = SelectionCounts(parts[0][0], parts[1][0], runs) if cells else None
     return held, heats(runs)
@@ -277,7 +272,7 @@ def train(
     parts = [[meter.measure(x) for meter in meters] for x in samples]
     if len(known) // 2 * contest.source.block < contest.runs["train"]:
         more = contest.count("train", meters, known=known)
-        parts = [[merge_results([a, b]) for a, b in zip(parts[side], more[side], strict=True)] for side in (0, 1)]
+        parts = [merge_results(meters, parts[side], more[side]) for side in (0, 1)]
     pairs = list(zip(*parts, strict=True))
     for binning, tables in zip(binnings, pairs, strict=False):
         scores += additive_scores(binning, *tables)

@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from dpverify.events.partition import Atoms, Partition, code_weights, find_atoms, pad_rows
 from dpverify.events.scores import Additive, CellScore, Features, Linear, Patterned, Piecewise, Quadratic, Score
-from dpverify.sampling.counts import Counts, occupied_codes
+from dpverify.sampling.counts import Counts, CountTable, occupied_codes
 from dpverify.util.arrays import array_namespace, contiguous_transpose, digitize, evaluate_method
 
 MAX_BINS = 64  # bins a coordinate
@@ -71,6 +71,8 @@ class Binning(NamedTuple):
 
     features: Features
     edges: np.ndarray  # (J, E), sorted, padded with infinity
+
+    result_kind = CountTable
 
     def measure(self, x: Any) -> np.ndarray:
         return evaluate_method(self, "tables", x)
@@ -151,6 +153,8 @@ class PatternBinning(NamedTuple):
     """Bins of every coordinate that is no atom, for each frequent pattern of atoms; measures runs in each of them."""
 
     score: Patterned  # all heights 0
+
+    result_kind = CountTable
 
     def measure(self, x: Any) -> np.ndarray:
         """One row of counts for each of the score's rows, and a last one for the patterns."""

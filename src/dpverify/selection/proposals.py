@@ -6,6 +6,7 @@ that promises the highest bound from the planned test runs (docs/method.md, sect
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,6 +132,10 @@ class BinnedScore(NamedTuple):
     score: Score
     edges: np.ndarray
 
+    @property
+    def result_kind(self) -> type[ScoreHistogram]:
+        return ScoreHistogram
+
     def measure(self, samples: Any) -> ScoreHistogram:
         if is_jax(samples) and is_pytree(self):
             table, low, high = evaluate_method(self, "_on_device", samples)
@@ -155,6 +160,18 @@ class BinnedScore(NamedTuple):
 class ScoreHistogram(NamedTuple):
     table: np.ndarray
     extremes: Extremes
+
+    @staticmethod
+    def merge(results: Sequence[ScoreHistogram]) -> ScoreHistogram:
+        table = np.sum([result.table for result in results], axis=0)
+        return ScoreHistogram(table, Extremes.merge([result.extremes for result in results]))
+
+    def to_arrays(self) -> list[np.ndarray]:
+        return [self.table, *self.extremes.to_arrays()]
+
+    @staticmethod
+    def from_arrays(arrays: Iterator[np.ndarray]) -> ScoreHistogram:
+        return ScoreHistogram(next(arrays), Extremes.from_arrays(arrays))
 
 
 class PairedHistogram(NamedTuple):

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, Warning
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
-from dpverify.sampling.blocks import rmse
 from dpverify.sampling.checkpoints import open_checkpoint
 from dpverify.sampling.executors import open_pool
 from dpverify.studies.loading import call_user_code, load_data, load_object
@@ -114,7 +114,7 @@ def run_study(
     made: dict[int, Any] = {}  # what several cells share is made once
     rows: list[dict[str, Any]] = []
     with open_checkpoint(place) as store:
-        store.claim(plan.identity, {"study": path.name, **versions()})
+        store.acquire(plan.identity, {"study": path.name, **versions()})
         try:
             (place / REPORTS).mkdir(exist_ok=True)
             known = {row["report"]: row for row in read_csv(place / TABLE) if row.get("report")}
