@@ -22,9 +22,10 @@ import pytest
 from scipy.stats import binom
 
 import dpverify as dpv
+from dpverify.errors import StopReason
 from dpverify.mechanisms.diagnostics import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
 from dpverify.sampling.accumulators import CountAccumulator
-from dpverify.sampling.context import FALSE_REPEAT_PROBABILITY, blocks_repeat
+from dpverify.sampling.probe import FALSE_REPEAT_PROBABILITY, blocks_repeat
 from mechanisms import ONE, ZERO, laplace
 
 SMALL = {"select_runs": 1000, "test_runs": 4000, "block": 256}
@@ -243,11 +244,12 @@ def test_memory_that_ends_outside_the_mechanism(tmp_path, monkeypatch):
             raise MemoryError
         whole(self, block, samples)
 
-    monkeypatch.setattr("dpverify.sampling.blocks.Sums.add", add)
+    monkeypatch.setattr(CountAccumulator, "add", add)
     with pytest.raises(
-        dpv.Stopped, match=r"no memory is left after .* runs; they are kept in .*: start the same again"
-    ):
+        dpv.Stopped, match=r"out of memory after .* runs; they are saved in .*; repeat the same call to resume"
+    ) as stop:
         dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+    assert stop.value.reason is StopReason.OUT_OF_MEMORY
     assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).run["resumed"]
 
 
@@ -282,7 +284,7 @@ def test_ctrl_c_in_a_block_that_never_ends(stage, keyboard, tmp_path):
             time.sleep(600)
         return laplace(data, runs, rng)
 
-    with pytest.raises(dpv.Stopped, match=r"stopped by the keyboard after .* runs; they are kept in"):
+    with pytest.raises(dpv.Stopped, match=r"stopped by the keyboard after .* runs; they are saved in"):
         dpv.verify(hangs, ZERO, ONE, folder=tmp_path, **SMALL)
 
 
@@ -399,8 +401,8 @@ def test_a_worker_dies_and_the_rest_is_kept(place, digest):
     assert done.returncode == 3
     assert done.stdout == ""
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("dpverify: the workers died (")
-    assert last.endswith("kept in kept: start the same again and it goes on from there")
+    assert last.startswith("dpverify: the workers were lost (")
+    assert last.endswith("saved in kept; repeat the same call to resume")
     done = command(place, "dies", "--folder", "kept")
     assert done.returncode == 1
     assert done.stdout.startswith("laplace: REFUTED\n")

@@ -8,18 +8,13 @@ from hypothesis.extra.numpy import arrays
 import dpverify as dpv
 from dpverify.events.partition import grid
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.accumulators import CellCounter, CountAccumulator, SampleBuffer, Statistics
+from dpverify.sampling.accumulators import CellCounter, CountAccumulator, ResultSum, SampleBuffer, Statistics
 from dpverify.sampling.counts import (
     EXTREMES_KEPT,
     Counts,
     DeviceTables,
     Extremes,
-    RunningSum,
-    add_counts,
-    flatten_result,
-    merge_results,
     occupied_codes,
-    rebuild_result,
 )
 from dpverify.selection.proposals import BinnedScore
 from dpverify.util.arrays import enable_x64
@@ -39,7 +34,7 @@ def counts_of(block):
 
 
 def equal(one, other):
-    pairs = zip(flatten_result(one), flatten_result(other), strict=True)
+    pairs = zip(one.to_arrays(), other.to_arrays(), strict=True)
     return type(one) is type(other) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
@@ -48,22 +43,22 @@ def test_counts_are_those_of_all_runs_together(runs, cuts, random):
     parts = [counts_of(block) for block in np.split(np.array(runs, np.int64), sorted(cuts))]
     random.shuffle(parts)
     whole = counts_of(runs)
-    adder = RunningSum()
+    adder = ResultSum(CellCounter(PARTITION))
     for part in parts:
-        adder.add(part)
-    assert equal(add_counts(parts), whole)
-    assert equal(merge_results([merge_results(parts[:2]), *parts[2:]]), whole)
-    assert equal(adder.sum(), whole)
+        adder.include(part)
+    assert equal(Counts.merge(parts), whole)
+    assert equal(Counts.merge([Counts.merge(parts[:2]), *parts[2:]]), whole)
+    assert equal(adder.result(), whole)
     assert whole.total == len(runs) == whole.of(occupied_codes(*parts)).sum()
-    assert equal(rebuild_result(Counts, iter(flatten_result(whole))), whole)
+    assert equal(Counts.from_arrays(iter(whole.to_arrays())), whole)
 
 
 @given(arrays(float, st.integers(0, 3 * EXTREMES_KEPT), elements=values), split, st.randoms(use_true_random=False))
 def test_extremes_are_those_of_all_runs_together(runs, cuts, random):
     parts = [Extremes.of(block) for block in np.split(runs, sorted(cuts))]
     random.shuffle(parts)
-    assert equal(merge_results(parts), Extremes.of(runs))
-    assert equal(merge_results([merge_results(parts[:2]), *parts[2:]]), Extremes.of(runs))
+    assert equal(Extremes.merge(parts), Extremes.of(runs))
+    assert equal(Extremes.merge([Extremes.merge(parts[:2]), *parts[2:]]), Extremes.of(runs))
 
 
 @given(
@@ -86,13 +81,15 @@ def test_totals_of_any_workers_are_one_total(runs, cuts, late, random):
         random.shuffle(shuffled)
         for place, (block, samples) in enumerate(shuffled):
             workers[place > late].add(block, samples)
-        whole = make()
+        sent, whole = make(), make()
         for worker in workers:
-            whole.include(worker.arrays())
-        for a, b in zip(one.arrays(), whole.arrays(), strict=True):
+            sent.merge_arrays(worker.to_arrays())
+            whole.merge(worker)
+        for a, b, c in zip(one.to_arrays(), whole.to_arrays(), sent.to_arrays(), strict=True):
             np.testing.assert_array_equal(a, b)
+            np.testing.assert_array_equal(a, c)
         if isinstance(one, CountAccumulator):
-            counts, ruled, _ = one.parts
+            counts, ruled, _ = one.results()
             assert counts.total == ruled.table.sum() == len(runs)
             assert one.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
 

@@ -71,7 +71,7 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same_report(name, tmp_path)
             stops.append(stop)
         drawn += watched.drawn
     assert len(stops) > 2
-    assert all(stop.folder == str(tmp_path / "kept") and "goes on from there" in str(stop) for stop in stops)
+    assert all(stop.folder == str(tmp_path / "kept") and "repeat the same call to resume" in str(stop) for stop in stops)
     assert sorted({stop.done for stop in stops}) == [stop.done for stop in stops]  # further every time
     assert report.digest == expected.digest
     assert report.run["resumed"]
@@ -128,7 +128,7 @@ def test_what_cannot_be_seeded_goes_on_too(tmp_path):
     assert report.on_partition.c1 @ report.on_partition.number == 8000
     other = Watched(hardware)
     other.seeded, other.name = False, "another"
-    with pytest.raises(dpv.FolderError, match="found mechanism hardware, expected another"):
+    with pytest.raises(dpv.FolderError, match="found mechanism hardware; expected another"):
         dpv.verify(other, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
 
 
@@ -171,10 +171,10 @@ def twice_the_noise(data, runs, rng):
 
 
 OTHERS = [
-    ((laplace, ZERO, ONE), {"test_runs": 9000}, "found test_runs 8000, expected 9000"),
-    ((laplace, ZERO, ONE), {"seed": 1}, "found seed 0, expected 1"),
-    ((laplace, ZERO, ONE), {"block": 128}, "found block 256, expected 128"),
-    ((laplace, ZERO, ONE), {"delta": 0.1}, "found delta 0.0, expected 0.1"),
+    ((laplace, ZERO, ONE), {"test_runs": 9000}, "found test_runs 8000; expected 9000"),
+    ((laplace, ZERO, ONE), {"seed": 1}, "found seed 0; expected 1"),
+    ((laplace, ZERO, ONE), {"block": 128}, "found block 256; expected 128"),
+    ((laplace, ZERO, ONE), {"delta": 0.1}, "found delta 0.0; expected 0.1"),
     ((laplace, ZERO, ONE), {"error": dpv.rmse(ZERO)}, "found another error"),
     ((laplace, ZERO, ONE), {"error": lambda samples: samples[:, 0, 0]}, "found another error"),
     ((laplace, ZERO, ONE), {"log_lipschitz": 1.0}, "found another log_lipschitz"),
@@ -205,10 +205,10 @@ def change_format(folder, found):
     (folder / "dpverify.json").write_text(json.dumps({**document, "format": found}))
 
 
-def change_page_format(folder):
-    page = np.load(folder / "test-1.npz")
-    head = json.loads(page["head"].tobytes())
-    rewrite(folder / "test-1.npz", {**head, "format": 2})
+def change_record_format(folder, found):
+    record = np.load(folder / "test-1.npz")
+    head = json.loads(record["head"].tobytes())
+    rewrite(folder / "test-1.npz", {**head, "format": found})
 
 
 def rewrite(path, head):
@@ -247,15 +247,22 @@ def edit_settings(folder):
 
 
 SPOILT = {
-    "newer": (lambda f: change_format(f, 2), "found format 2, expected 1; update dpverify"),
-    "older": (lambda f: change_format(f, 0), "found format 0, expected 1; begin anew"),
-    "a newer file": (change_page_format, "found format 2, expected 1; update dpverify"),
+    "newer": (lambda f: change_format(f, 3), "found format 3; expected 2; update dpverify"),
+    "format 1": (
+        lambda f: change_format(f, 1),
+        "found format 1, written by an earlier version of dpverify; expected format 2; finish it with that version or "
+        "start in a new folder",
+    ),
+    "older": (lambda f: change_format(f, 0), "found format 0; expected 2; start in a new folder"),
+    "a newer file": (lambda f: change_record_format(f, 3), "found format 3; expected 2; update dpverify"),
+    "a file of format 1": (lambda f: change_record_format(f, 1), "test-1.npz: found format 1, written by an earlier"),
     "no JSON": (lambda f: (f / "dpverify.json").write_text("{"), "dpverify.json: damaged"),
     "wrong digest": (edit_settings, "dpverify.json: damaged"),
     "cut off": (lambda f: (f / "test-1.npz").write_bytes((f / "test-1.npz").read_bytes()[:-30]), "test-1.npz: damaged"),
     "empty": (lambda f: (f / "event.npz").write_bytes(b""), "event.npz: damaged"),
     "a pickle": (plant_a_pickle, "test-1.npz: damaged"),
-    "of another run": (swap, "test-1.npz: belongs to another run"),
+    "of another run": (swap, "test-1.npz: found a file of another run"),
+    "renamed": (lambda f: (f / "pilot-1.npz").rename(f / "test-1.npz"), r"test-1.npz: damaged \(wrong checksum\)"),
 }
 
 
@@ -278,7 +285,7 @@ def test_without_the_damaged_file_its_part_is_drawn_again(folder):
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(dpv.FolderError, match=r"found thesis.tex, no folder of dpverify"):
+    with pytest.raises(dpv.FolderError, match=r"found thesis.tex, so this is not a folder of dpverify"):
         dpv.verify(laplace, ZERO, ONE, folder=tmp_path, **SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(dpv.FolderError, match="File exists"):
@@ -287,7 +294,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 
 def test_two_runs_in_one_folder_at_once(tmp_path):
     def second_run():
-        with pytest.raises(dpv.FolderError, match="another run is under way"):
+        with pytest.raises(dpv.FolderError, match="found another run that uses this folder"):
             dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
         seen.append(True)
 
@@ -309,12 +316,12 @@ def test_a_full_disk_costs_a_warning_and_nothing_else(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
-        with pytest.warns(dpv.Warning, match="No space left on device; the run goes on") as caught:
+        with pytest.warns(dpv.Warning, match="No space left on device; the run continues") as caught:
             report = dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
         assert len(caught) == 1
         with (
             pytest.warns(dpv.Warning, match="No space left"),
-            pytest.raises(dpv.Stopped, match="what this saving had to keep is not kept"),
+            pytest.raises(dpv.Stopped, match="its last results are not saved"),
         ):
             dpv.verify(Watched(laplace, 20), ZERO, ONE, 0.5, folder=folder, **SMALL)
     assert report.digest == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
@@ -360,7 +367,7 @@ def test_files_of_limited_size(tmp_path):
     """
     digest, warning, _ = in_a_child(limited, str(tmp_path))
     assert digest == expected
-    assert "File too large; the run goes on" in warning
+    assert "File too large; the run continues" in warning
     assert not list(tmp_path.glob("*.new"))
     assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).digest == expected
 
@@ -394,7 +401,7 @@ def test_a_folder_that_can_be_read_only():
     with tempfile.TemporaryDirectory() as folder:
         digest, warning, refusal, _ = in_a_child(code, folder)
     assert digest == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
-    assert "Permission denied; the run goes on" in warning
+    assert "Permission denied; the run continues" in warning
     assert "Permission denied; expected a folder that can be read and written" in refusal
 
 
@@ -427,7 +434,7 @@ def test_fingerprints_tell_values_apart():
 def test_a_page_comes_back_as_it_was(tmp_path):
     arrays = [np.arange(5), np.zeros((0, 2)), np.array(["1/3", "2"]), np.array(2.5)]
     with open_checkpoint(tmp_path) as store:
-        store.claim({"a": 1}, {})
+        store.acquire({"a": 1}, {})
         assert store.read("x") is None
         store.write("x", Record({"word": "ä", "pairs": [(1, 2)]}, arrays))
         head, found = store.read("x")
@@ -440,7 +447,7 @@ def test_a_page_comes_back_as_it_was(tmp_path):
 def test_no_changed_byte_changes_what_is_read(tmp_path):
     """It is refused, or, where it is a date of the archive, it does not matter."""
     with open_checkpoint(tmp_path) as store:
-        store.claim({"a": 1}, {})
+        store.acquire({"a": 1}, {})
         store.write("x", Record({"done": [[0, 7]]}, [np.arange(5), np.array([2.5])]))
         page, content, refused = store.read("x"), (tmp_path / "x.npz").read_bytes(), 0
         for place in range(len(content)):
@@ -457,7 +464,7 @@ def test_no_changed_byte_changes_what_is_read(tmp_path):
 
 def test_without_a_folder_nothing_is_kept():
     with open_checkpoint(None) as store:
-        store.claim({"a": 1}, {})
+        store.acquire({"a": 1}, {})
         store.write("x", Record({}))
         assert store.read("x") is None
         assert not store.due

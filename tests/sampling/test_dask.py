@@ -109,8 +109,8 @@ def test_the_scheduler_goes_and_the_folder_stays(cluster, expected):
     cluster.scheduler.kill()
     _, complaint = process.communicate()
     assert process.returncode == 3
-    assert complaint.startswith("dpverify: the workers died (")
-    assert "kept in kept: start the same again" in complaint
+    assert complaint.startswith("dpverify: the workers were lost (")
+    assert "saved in kept; repeat the same call to resume" in complaint
     assert complaint.count("\n") == 1
     again = start(command("--dask", cluster.address), cluster.place, stderr=subprocess.PIPE)
     _, complaint = again.communicate()

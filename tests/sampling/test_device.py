@@ -10,8 +10,8 @@ import pytest
 
 import dpverify as dpv
 from dpverify.events.scores import Linear
-from dpverify.mechanisms import protocol as mechanism
-from dpverify.sampling import blocks as sampling
+from dpverify.mechanisms import validation
+from dpverify.sampling import blocks
 from dpverify.selection.learning import innovations, make_binning
 from dpverify.selection.proposals import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
@@ -33,7 +33,7 @@ class Walk:
 
 @pytest.fixture
 def accelerator(monkeypatch):
-    for module in (mechanism, sampling):
+    for module in (validation, blocks):
         monkeypatch.setattr(module, "on_accelerator", is_jax)
 
 
@@ -57,7 +57,7 @@ def test_the_same_report_as_from_the_processor(name, monkeypatch):
     keywords = {**SMALL, **CASES[name]}
     here = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
     asked = []
-    for module in (mechanism, sampling):
+    for module in (validation, blocks):
         monkeypatch.setattr(module, "on_accelerator", lambda x: asked.append(is_jax(x)) or asked[-1])
     there = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
     assert any(asked)

@@ -25,11 +25,11 @@ def test_the_direction_is_not_chosen_on_the_test_sample():
 
 def test_counts_of_workers_are_added_cell_by_cell():
     """Sorted before they are summed, equal laws look different."""
-    from dpverify.sampling.counts import Counts, add_counts
+    from dpverify.sampling.counts import Counts
 
-    one = Counts(np.array([0, 1, 5]), np.array([9, 1, 2]))
-    two = Counts(np.array([1, 5, 7]), np.array([8, 2, 1]))
-    total = add_counts([one, two])
+    first = Counts(np.array([0, 1, 5]), np.array([9, 1, 2]))
+    second = Counts(np.array([1, 5, 7]), np.array([8, 2, 1]))
+    total = Counts.merge([first, second])
     assert dict(zip(total.codes.tolist(), total.counts.tolist(), strict=True)) == {0: 9, 1: 9, 5: 4, 7: 1}
 
 

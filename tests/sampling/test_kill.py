@@ -157,6 +157,6 @@ def test_ctrl_c_keeps_what_is_done(workers, tmp_path, undisturbed):
     _, complaint = process.communicate()
     assert process.returncode == 3
     assert complaint.startswith("dpverify: stopped by the keyboard after ")
-    assert complaint.endswith("kept in kept: start the same again and it goes on from there\n")
+    assert complaint.endswith("saved in kept; repeat the same call to resume\n")
     assert complaint.count("\n") == 1
     assert command.finish("--folder", "kept").digest == undisturbed[0]
