@@ -71,7 +71,9 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same_report(name, tmp_path)
             stops.append(stop)
         drawn += watched.drawn
     assert len(stops) > 2
-    assert all(stop.folder == str(tmp_path / "kept") and "repeat the same call to resume" in str(stop) for stop in stops)
+    assert all(
+        stop.folder == str(tmp_path / "kept") and "repeat the same call to resume" in str(stop) for stop in stops
+    )
     assert sorted({stop.done for stop in stops}) == [stop.done for stop in stops]  # further every time
     assert report.digest == expected.digest
     assert report.run["resumed"]

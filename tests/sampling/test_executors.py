@@ -18,7 +18,9 @@ from dpverify.sampling.ranges import BlockQueue, merge_ranges
 from dpverify.selection.proposals import ScoreHistogram
 from mechanisms import ONE, ZERO, laplace
 
-block_ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
+block_ranges = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(1, 5)).map(lambda pair: (pair[0], sum(pair))), max_size=8
+)
 
 
 def blocks_of(ranges):
@@ -120,7 +122,9 @@ def test_an_error_function_that_cannot_be_pickled_is_refused():
 def test_an_executor_that_was_shut_down_raises_stopped():
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
-    with pytest.raises(dpv.Stopped, match=r"the workers were lost \(cannot schedule new futures after shutdown\)") as stop:
+    with pytest.raises(
+        dpv.Stopped, match=r"the workers were lost \(cannot schedule new futures after shutdown\)"
+    ) as stop:
         dpv.verify(laplace, ZERO, ONE, executor=pool)
     assert stop.value.reason is StopReason.WORKERS_LOST
 
