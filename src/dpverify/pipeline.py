@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from dpverify.errors import InputError, Warning
-from dpverify.events.describe import describe
-from dpverify.events.event import Event
+from dpverify.events.event import EVENT_KINDS
 from dpverify.events.partition import make_partition
-from dpverify.events.region import Region
-from dpverify.events.scores import RegionIndicator
+from dpverify.events.region import Region, RegionIndicator
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.assemble import (
     UNSEEDED_TEXT,
@@ -32,20 +30,14 @@ from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
 from dpverify.sampling.pilot import make_region, plan_pilot
 from dpverify.sampling.stages import collect_samples, collect_statistics
-from dpverify.selection.choose import (
-    THOROUGH_SEARCH,
-    SearchBudget,
-    SelectedEvent,
-    SelectionContext,
-    select_cell,
-    select_event,
-)
-from dpverify.selection.proposals import SelectionObjective
+from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext
+from dpverify.selection.objective import SelectionObjective
+from dpverify.selection.select import SelectedEvent, select_cell, select_event
 from dpverify.settings import Settings
 from dpverify.stats.paper_test import eta_upper_bound
 from dpverify.util.arrays import is_pytree
 from dpverify.util.hashing import fingerprint
-from dpverify.util.serialization import to_plain
+from dpverify.util.serialization import nested_kinds, to_plain
 from dpverify.util.timing import versions
 
 SELECTION = 102  # spawn key of the paper's thinned selection
@@ -86,7 +78,7 @@ def verify(
         region, points, pilot = find_region(run)
         doubts = check_mechanism(run, pilot[0])
         event, partition, _ = freeze_event(run, region, points, delta)
-        text = describe(event, points)
+        text = event.describe(points)
 
         # HypothesisTest (Algorithm 5), from fresh runs: the event and its direction are frozen now
         meters = {"cells": CellCounter(partition), "inside": CellCounter(RegionIndicator(region))}
@@ -100,7 +92,7 @@ def verify(
         run.clock.lap("test")
 
         counts = {name: (one, two) for name, one, two in zip(meters, *tested.parts, strict=True)}
-        one, two = (event.count(side) for side in counts.get("event", counts["cells"]))
+        one, two = (int(side.of(event.codes).sum()) for side in counts.get("event", counts["cells"]))
         steps, dimension = points.shape[1:]
         witness = Witness(event, (one, two), settings.test_runs, settings.alpha, text, (steps, dimension))
         on_partition = bound_partition(partition, counts["cells"], counts["inside"], settings)
@@ -138,7 +130,9 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     run.progress.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
     pilot = collect_samples(run.source, "pilot", runs, run.pool, run.progress, sides, run.pilot_blocks)
     region, points = make_region(pilot)
-    kept = read_record(run.checkpoint, "region", Region)  # the same on every machine that goes on from here
+    kept = read_record(
+        run.checkpoint, "region", nested_kinds(Region)
+    )  # the same on every machine that goes on from here
     if kept is None:
         run.checkpoint.write("region", Record(to_plain({"region": region})))
     else:
@@ -148,7 +142,7 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
 
 
 def freeze_event(
-    run: RunContext, region: Region, points: np.ndarray, delta: float, effort: SearchBudget = THOROUGH_SEARCH
+    run: RunContext, region: Region, points: np.ndarray, delta: float, budget: SearchBudget = THOROUGH_SEARCH
 ) -> SelectedEvent:
     """EventList (Algorithm 2) and WorstEvent (Algorithm 4), from selection runs.
 
@@ -156,7 +150,7 @@ def freeze_event(
     Once frozen it stays so: a run that goes on reads it from its folder.
     """
     settings, store = run.settings, run.checkpoint
-    frozen = read_record(store, "event", Event)
+    frozen = read_record(store, "event", EVENT_KINDS)
     if frozen is not None:
         run.progress.skip(2 * settings.select_runs)
         return SelectedEvent(frozen["event"], frozen["partition"] or frozen["event"].partition)
@@ -165,13 +159,13 @@ def freeze_event(
     if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):
         nonfinite = settings.nonfinite == "event"
         given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
-    aim = SelectionObjective(settings.test_runs, delta, settings.alpha, effort.caution)
-    contest = SelectionContext(run.source, settings, region, aim, run.pool, run.progress, effort)
+    objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty)
+    context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget)
     if given is not None and papers:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
-        chosen = select_cell(contest, given, rng)
+        chosen = select_cell(context, given, rng)
     else:
-        chosen = select_event(contest, given)
+        chosen = select_event(context, given)
     if is_pytree(chosen.event.partition):  # a user's own function can't be written: the selection runs stay instead
         other = None if chosen.partition is chosen.event.partition else chosen.partition
         store.write("event", Record(to_plain({"event": chosen.event, "partition": other})))

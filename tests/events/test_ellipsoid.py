@@ -197,7 +197,7 @@ def test_huge_offset():
     assert e.gap <= 1e-7
     assert log_volume(e) == pytest.approx(log_volume(near), abs=1e-7)
     assert inside(e, x)
-    # Where the floats leave fewer digits the points are still inside, and the gap owns up.
+    # With fewer significant digits the points are still inside, and the gap is larger.
     far = cloud("normal", 500, 3) + 1e10
     assert inside(minimum_volume_ellipsoid(far), far)
     assert minimum_volume_ellipsoid(far).gap > 1e-7
@@ -213,7 +213,7 @@ def test_huge_offset():
         ([], r"\(0,\)"),
         (1.0, r"\(\)"),
         (np.zeros((2, 2, 2)), r"\(2, 2, 2\)"),
-        ([[1.0], [1.0, 2.0]], "rectangular"),
+        ([[1.0], [1.0, 2.0]], "different lengths"),
         (["a", "b"], "real numbers"),
         ([1j, 2j], "real numbers"),
     ],

@@ -20,7 +20,7 @@ def build(kind, pilot, resolution=None, nonfinite=False):
 def test_the_papers_number_of_events():
     """T 8, N 5: four evaluated steps of two coordinates, two bins each."""
     partition = build("grid", normal(steps=8 + 1 - 5), 2)
-    assert partition.number == 256 + 1  # and the complement of the region
+    assert partition.n_cells == 256 + 1  # and the complement of the region
     codes = partition.codes(normal(100_000, 4, seed=1))
     assert len(np.unique(codes[codes >= FIRST_CELL])) == 256
 
@@ -89,15 +89,15 @@ def test_repeated_values_are_atoms_whatever_the_dtype():
         partition = build(kind, pilot)
         codes = partition.codes(pilot)
         assert not set(codes[flag[:, 0, 0] == 0]) & set(codes[flag[:, 0, 0] == 1])
-    assert build("atoms", pilot).number == 3 + 1  # 0, 1, neither; outside
+    assert build("atoms", pilot).n_cells == 3 + 1  # 0, 1, neither; outside
 
 
 def test_auto_takes_atoms_for_discrete_outputs():
     integers = np.random.default_rng(2).geometric(0.3, (600, 1, 1)).astype(float)
     partition = build("auto", integers)
     repeated = np.unique(integers, return_counts=True)[1] > 1
-    assert partition.number == repeated.sum() + 1 + 1
-    assert build("auto", normal()).number == 64 + 1
+    assert partition.n_cells == repeated.sum() + 1 + 1
+    assert build("auto", normal()).n_cells == 64 + 1
 
 
 def test_cells_have_boxes_that_hold_their_runs():

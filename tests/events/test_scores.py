@@ -1,4 +1,4 @@
-"""Scores are plain data: the same in NumPy, in JAX and after JSON; learning finds what is there and ignores noise."""
+"""Scores: equal values in NumPy, in JAX and after JSON; fits find differences and ignore noise."""
 
 import json
 
@@ -6,30 +6,18 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.partition import equal_mass, find_atoms, partition_from_cells
-from dpverify.events.scores import (
-    Additive,
-    Features,
-    Levels,
-    Linear,
-    Quadratic,
-    RegionIndicator,
-    UserScore,
-    n_parameters,
-)
+from dpverify.events.partition import equal_mass, find_atoms, make_partition_of
+from dpverify.events.region import RegionIndicator
+from dpverify.events.scores import Additive, Features, Levels, Linear, Quadratic, UserScore, summarise
+from dpverify.events.scores.additive import AdditiveLearner, make_binning
+from dpverify.events.scores.base import fit_innovations
+from dpverify.events.scores.cell_score import fit_cell_score
+from dpverify.events.scores.moments import GaussianLearner
+from dpverify.events.scores.patterned import PatternLearner, make_pattern_binning
+from dpverify.events.scores.piecewise import fit_piecewise
 from dpverify.report.report import KINDS
-from dpverify.sampling.counts import count_cells
-from dpverify.selection.choose import level_cell_score
-from dpverify.selection.learning import (
-    additive_scores,
-    cell_score,
-    innovations,
-    make_binning,
-    make_pattern_binning,
-    moment_scores,
-    pattern_score,
-    piecewise_score,
-)
+from dpverify.sampling.counts import count_cells, occupied_codes
+from dpverify.selection.candidates import level_cell_score
 from dpverify.selection.trees import grow_tree
 from dpverify.util import serialization as serial
 from dpverify.util.arrays import cell_codes, enable_x64
@@ -53,14 +41,16 @@ def two_sides(steps=3, dimension=2, shift=0.5, runs=4000, seed=0):
 def learned(shift=0.5):
     first, second = two_sides(shift=shift)
     flats = first.reshape(len(first), -1), second.reshape(len(second), -1)
-    features = innovations(*flats)
-    scores = moment_scores(features, *flats)
+    features = fit_innovations(*flats)
+    scores = GaussianLearner(summarise([first, second])).fit(None, None)
     binning = binned(features, np.concatenate(flats))
-    scores += additive_scores(binning, binning.measure(first), binning.measure(second))
-    scores.append(piecewise_score(features, *flats))
+    scores += AdditiveLearner(binning).fit(binning.measure(first), binning.measure(second))
+    scores.append(fit_piecewise(features, *flats))
     pilot = np.concatenate([first, second])[::8]
     cells = equal_mass(dpv.high_likely_set(pilot), pilot, 32)
-    scores.append(cell_score(cells, count_cells(cells, first), count_cells(cells, second)))
+    counts = count_cells(cells, first), count_cells(cells, second)
+    codes = occupied_codes(*counts)
+    scores.append(fit_cell_score(cells, codes, *(side.of(codes) for side in counts)))
     scores.append(level_cell_score(scores[0], [first, second], 16))
     return scores
 
@@ -68,8 +58,8 @@ def learned(shift=0.5):
 SCORES = learned()
 
 
-@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{n_parameters(score)}")
-def test_the_same_in_numpy_in_jax_and_after_json(score):
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{score.n_parameters}")
+def test_equal_in_numpy_in_jax_and_after_json(score):
     import jax.numpy as jnp
 
     fresh = two_sides(seed=1)[0]
@@ -80,15 +70,17 @@ def test_the_same_in_numpy_in_jax_and_after_json(score):
     assert codes.max() < levels.size
     with enable_x64():
         device = jnp.asarray(fresh)
-    moved = cell_codes(levels, device) != codes  # the edges are values: one that lies on an edge may round across it
+    moved = (
+        cell_codes(levels, device) != codes
+    )  # edges are score values, so a value on an edge may be rounded across it
     apart = np.abs(values[moved, None] - levels.edges).min(1)
     assert (apart <= 1e-12 * np.abs(values).max()).all()
     back = serial.from_plain(json.loads(json.dumps(serial.to_plain(levels))), KINDS)
     np.testing.assert_array_equal(back.codes(fresh), codes)
 
 
-@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{n_parameters(score)}")
-def test_high_scores_belong_to_the_first_side(score):
+@pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{score.n_parameters}")
+def test_scores_are_larger_for_the_first_data_set(score):
     first, second = two_sides(seed=2)
     high, low = (score.values(side.reshape(len(side), -1)).mean() for side in (first, second))
     assert high > low
@@ -96,7 +88,7 @@ def test_high_scores_belong_to_the_first_side(score):
 
 def test_innovations_are_white_and_in_the_order_of_time():
     first, second = (side.reshape(4000, -1) for side in two_sides(shift=0.0))
-    features = innovations(first, second)
+    features = fit_innovations(first, second)
     z = features.values(np.concatenate([first, second]))
     np.testing.assert_allclose(np.cov(z, rowvar=False), np.eye(6), atol=0.1)
     assert np.allclose(features.whiten, np.tril(features.whiten))
@@ -108,16 +100,16 @@ def test_innovations_are_white_and_in_the_order_of_time():
 def test_innovations_of_a_coordinate_that_the_others_determine():
     x = np.random.default_rng(0).standard_normal((1000, 1))
     flat = np.concatenate([x, 2 * x, np.ones((1000, 1))], axis=1)
-    features = innovations(flat, flat + [0.0, 0.0, 1.0])
+    features = fit_innovations(flat, flat + [0.0, 0.0, 1.0])
     assert np.isfinite(features.values(flat)).all()
 
 
-def test_coordinates_without_a_difference_are_dropped():
+def test_coordinates_without_a_difference_get_no_weight():
     rng = np.random.default_rng(3)
     first, second = rng.standard_normal((2, 20_000, 5))
     first[:, 3] += 1
     binning = binned(Features(np.zeros(5), None), np.concatenate([first, second]))
-    few = additive_scores(binning, binning.measure(first), binning.measure(second))[0]
+    few = AdditiveLearner(binning).fit(binning.measure(first), binning.measure(second))[0]
     assert isinstance(few, Additive)
     assert 3 in few.coordinates
     assert np.ptp(few.steps, axis=1)[few.coordinates == 3] > 10 * np.ptp(few.steps, axis=1)[few.coordinates != 3].max(
@@ -125,7 +117,7 @@ def test_coordinates_without_a_difference_are_dropped():
     )
 
 
-def test_an_atom_is_a_bin_of_its_own():
+def test_an_atom_has_its_own_bin():
     x = np.array([0.0, 0.0, 1.0, 1.0, *np.linspace(-1, 2, 200)])[:, None]
     binning = binned(Features(np.zeros(1), None), x)
     both = binning.measure(np.array([0.0, 1.0])[:, None])
@@ -133,10 +125,10 @@ def test_an_atom_is_a_bin_of_its_own():
     assert ((both == 1) & (around == 1)).sum() == 2
 
 
-def test_quadratic_sees_a_change_of_spread_that_linear_can_not():
+def test_the_quadratic_score_detects_a_change_of_variance():
     rng = np.random.default_rng(4)
     first, second = rng.standard_normal((20_000, 2)), 1.5 * rng.standard_normal((20_000, 2))
-    linear, quadratic = moment_scores(innovations(first, second), first, second)
+    linear, quadratic = GaussianLearner(summarise([first, second])).fit(None, None)
     assert isinstance(linear, Linear)
     assert isinstance(quadratic, Quadratic)
     separation = [
@@ -146,22 +138,22 @@ def test_quadratic_sees_a_change_of_spread_that_linear_can_not():
     assert separation[1] > 0.4 > 0.1 > separation[0]
 
 
-def test_a_tree_refines_where_the_laws_differ():
+def test_a_tree_is_fine_where_the_distributions_differ():
     rng = np.random.default_rng(5)
     first, second = rng.random((2, 20_000, 2))
-    first[:10_000] = first[:10_000] * [0.5, 0.5] + [0.5, 0.5]  # the first side crowds into one corner
+    first[:10_000] = first[:10_000] * [0.5, 0.5] + [0.5, 0.5]  # half of the first data set's runs lie in one corner
     binning = binned(Features(np.zeros(2), None), np.concatenate([first, second]))
     tree = grow_tree(binning, first, second, 32, 25)
     assert 2 <= tree.leaf.max() + 1 <= 32
     both = np.concatenate([first, second])[:, None]
-    partition = partition_from_cells(dpv.high_likely_set(both), tree, False)
+    partition = make_partition_of(dpv.high_likely_set(both), tree, [], False)
     c1, c2 = (np.bincount(partition.codes(side[:, None]), minlength=partition.size) for side in (first, second))
     assert np.maximum(c1 - c2, 0).sum() / 20_000 > 0.35  # the total variation is .375
     same = grow_tree(binning, second, rng.random((20_000, 2)), 32, 25)
-    assert same.leaf.max() == 0  # nothing to refine
+    assert same.leaf.max() == 0  # equal distributions are not split
 
 
-def test_inside_is_the_region_and_nan_is_outside():
+def test_the_region_indicator_puts_nan_outside():
     pilot = np.random.default_rng(6).standard_normal((300, 2, 2))
     region = dpv.high_likely_set(pilot)
     samples = 2 * np.random.default_rng(7).standard_normal((500, 2, 2))
@@ -171,30 +163,30 @@ def test_inside_is_the_region_and_nan_is_outside():
     np.testing.assert_array_equal(codes[2:], region.contains(samples[2:]))
 
 
-def test_a_users_score_does_not_come_back_from_json():
+def test_a_user_score_cannot_be_evaluated_after_json():
     score = UserScore(lambda samples: samples[:, 0, 0], (1, 1))
     back = serial.from_plain(serial.to_plain(score), KINDS)
-    with pytest.raises(dpv.InputError, match="not part of the report"):
+    with pytest.raises(dpv.InputError, match="does not hold the function"):
         back.values(np.zeros((2, 1)))
 
 
 def first_above(shift, runs, rng):
-    """The first of three noisy numbers above 1 is answered, the others are marks: atoms in changing places."""
+    """Return the first of three noisy numbers above 1; the others become the atoms -8 (below) and -9 (after)."""
     noisy = shift + rng.laplace(size=(runs, 3))
     above = noisy >= 1
     stopped = np.cumsum(above, axis=1) - above > 0
     return np.where(stopped, -9.0, np.where(above, noisy, -8.0))[:, :, None]
 
 
-def test_patterns_of_atoms_have_scores_of_their_own():
-    """The true log-ratio: 3 log-ratios of marks, and one of the density of what is answered."""
+def test_each_pattern_of_atoms_has_its_own_score():
+    """The true log-ratio is known: that of the atoms plus that of the density of the continuous coordinate."""
     import jax.numpy as jnp
     from scipy.stats import laplace
 
     rng = np.random.default_rng(4)
     first, second = (first_above(shift, 200_000, rng) for shift in (0.5, 0.0))
     binning = patterned(np.concatenate([first, second]).reshape(-1, 3))
-    score = pattern_score(binning, binning.measure(first), binning.measure(second))
+    (score,) = PatternLearner(binning).fit(binning.measure(first), binning.measure(second))
     assert len(score.patterns) == 4  # answered first, second, third, never
     fresh = first_above(0.5, 20_000, rng).reshape(-1, 3)
     below = np.log(laplace.cdf(0.5) / laplace.cdf(1))
@@ -208,11 +200,11 @@ def test_patterns_of_atoms_have_scores_of_their_own():
     np.testing.assert_allclose(device, score.values(fresh))
     back = serial.from_plain(json.loads(json.dumps(serial.to_plain(score))), KINDS)
     np.testing.assert_array_equal(back.values(fresh), score.values(fresh))
-    # A pattern that was never seen gets the offset of the unknown.
+    # A pattern that was not in the training runs gets the last offset.
     assert score.values(np.full((1, 3), -8.5)) == score.offsets[-1]
 
 
-def test_no_patterns_where_nothing_repeats_or_nothing_is_free():
+def test_no_patterns_without_atoms_or_without_continuous_values():
     rng = np.random.default_rng(5)
     assert patterned(rng.standard_normal((1000, 3))) is None
     assert patterned(rng.integers(2, size=(1000, 3)).astype(float)) is None

@@ -133,7 +133,7 @@ class Commands:
             read_study(file)
             return dpv.Study(place, ())
 
-        self.stand_ins = {"verify": verify, "run_study": run_study, "draw_page": lambda: None}
+        self.stand_ins = {"verify": verify, "run_study": run_study, "load_page_renderer": lambda: None}
         self.stand_ins |= {name: lambda arguments: 0 for name in ("_demo", "_reproduce")}
 
     def example(self, rng):

@@ -15,8 +15,8 @@ import numpy as np
 import dpverify as dpv
 from dpverify.adapters.process import Child
 from dpverify.adapters.program import IdleChildren, Program
-from dpverify.events.event import Event
-from dpverify.events.partition import Atoms
+from dpverify.events.cells import Atoms
+from dpverify.events.event import EVENT_KINDS, Event
 from dpverify.events.region import Region
 from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Patterned, Piecewise, Quadratic
 from dpverify.mechanisms.validation import validate_output
@@ -25,7 +25,7 @@ from dpverify.sampling.blocks import BlockSums
 from dpverify.sampling.checkpoints import Record, open_checkpoint, record_checksum
 from dpverify.sampling.context import read_record
 from dpverify.sampling.stages import _restore
-from dpverify.util.serialization import to_plain
+from dpverify.util.serialization import nested_kinds, to_plain
 from fuzz.changes import change_bytes, change_document, change_tree
 
 
@@ -102,8 +102,8 @@ class Folders:
         try:
             with open_checkpoint(self.place) as store:
                 store.acquire(self.run, {})
-                read_record(store, "region", Region)
-                read_record(store, "event", Event)
+                read_record(store, "region", nested_kinds(Region))
+                read_record(store, "event", EVENT_KINDS)
                 page = store.read("pilot-1")
                 if page is not None:
                     _restore(BlockSums({0: SampleBuffer()}, {0: []}), page, "x", "pilot-1")

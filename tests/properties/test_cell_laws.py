@@ -1,4 +1,4 @@
-"""Cells are exclusive and exhaustive: any point, on a border, huge or denormal, has one code and lies in that cell."""
+"""Cells are disjoint and cover everything: every point has one code and lies in that cell, edge cases included."""
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -6,27 +6,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpverify as dpv
+from dpverify.events.cells import Edges
 from dpverify.events.partition import (
     FIRST_CELL,
     HASHED_SIZE,
     NONFINITE,
     OUTSIDE,
-    Edges,
     code_weights,
     make_partition,
-    partition_from_cells,
+    make_partition_of,
 )
-from dpverify.events.scores import CellScore, Features, Levels, Linear, Quadratic, RegionIndicator
+from dpverify.events.region import RegionIndicator
+from dpverify.events.scores import CellScore, Features, Levels, Linear, Quadratic
+from dpverify.events.scores.additive import Binning
 from dpverify.sampling.counts import counts_from_table
-from dpverify.selection.learning import Binning
-from dpverify.selection.proposals import (
-    PROPOSAL_PENALTIES,
-    SelectionCounts,
-    SelectionObjective,
-    cautious_lower_bound,
-    paper_selector,
-    propose_cells,
-)
+from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
+from dpverify.selection.proposals import PROPOSAL_PENALTIES, SelectionCounts, propose_cells, select_paper_cell
 from dpverify.selection.trees import grow_tree
 from dpverify.util.arrays import digitize
 
@@ -34,7 +29,7 @@ costly = settings(max_examples=settings().max_examples // 4)
 DIMENSION = 2
 numbers = st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=True, width=64)
 points = arrays(float, (12, 1, DIMENSION), elements=numbers)
-LAWS = {
+DISTRIBUTIONS = {
     "normal": lambda rng: rng.normal(size=(60, 1, DIMENSION)),
     "integers": lambda rng: rng.integers(-2, 3, (60, 1, DIMENSION)).astype(float),
     "mixed": lambda rng: np.where(rng.random((60, 1, DIMENSION)) < 0.3, 0.0, rng.normal(size=(60, 1, DIMENSION))),
@@ -42,8 +37,8 @@ LAWS = {
     "huge": lambda rng: rng.normal(size=(60, 1, DIMENSION)) * 1e307,
     "constant": lambda rng: np.full((60, 1, DIMENSION), 0.1),
 }
-CASES = [(law, kind) for law in LAWS for kind in ("grid", "equal-mass", "atoms", "edges", "steps")]
-PILOTS = {law: make(np.random.default_rng(5)) for law, make in LAWS.items()}
+CASES = [(law, kind) for law in DISTRIBUTIONS for kind in ("grid", "equal-mass", "atoms", "edges", "steps")]
+PILOTS = {law: make(np.random.default_rng(5)) for law, make in DISTRIBUTIONS.items()}
 
 
 def build(law, kind):
@@ -52,8 +47,8 @@ def build(law, kind):
     if kind == "edges":
         edges = np.sort(np.unique(pilot.ravel())[:6])
         edges = np.stack([edges, edges])
-        return partition_from_cells(region, Edges(edges, code_weights([edges.shape[1] + 1] * DIMENSION)), True)
-    if kind == "steps":  # so many coordinates that codes are mixed
+        return make_partition_of(region, Edges(edges, code_weights([edges.shape[1] + 1] * DIMENSION)), [], True)
+    if kind == "steps":  # so many coordinates that codes are hashes
         pilot = np.repeat(pilot, 40, axis=1)
         return make_partition("grid", dpv.high_likely_set(pilot), pilot, 4, True)
     return make_partition(kind, region, pilot, 8, True)
@@ -64,7 +59,7 @@ PARTITIONS = {case: build(*case) for case in CASES}
 
 @costly
 @given(st.sampled_from(CASES), points, st.randoms(use_true_random=False))
-def test_every_point_has_one_code_whatever_its_company(case, drawn, random):
+def test_the_code_of_a_point_does_not_depend_on_other_points(case, drawn, random):
     partition, pilot = PARTITIONS[case], PILOTS[case[0]]
     x = np.concatenate([drawn, pilot[:5], np.nextafter(pilot[:5], np.inf), np.nextafter(pilot[:5], -np.inf)])
     x = np.repeat(x, 40, axis=1) if case[1] == "steps" else x
@@ -91,7 +86,7 @@ def test_a_point_lies_in_the_box_of_its_cell_and_in_no_other(case, drawn):
     x = np.concatenate([finite, pilot[:8], (pilot[:4] + pilot[4:8]) / 2])
     codes = partition.codes(x)
     boxes = {int(code): partition.box(int(code), pilot) for code in np.unique(codes) if code >= FIRST_CELL}
-    # Atoms and cuts are compared as they are; a bin of the grid begins where its arithmetic says, to a rounding.
+    # Atoms and edges are compared exactly; the edges of the grid are computed and have rounding errors.
     slack = 4 * np.finfo(float).eps * np.abs(pilot).max() if case[1] == "grid" else 0.0
     for point, code in zip(x.reshape(len(x), -1), codes, strict=True):
         if code < FIRST_CELL:
@@ -111,8 +106,8 @@ def test_a_point_lies_in_the_box_of_its_cell_and_in_no_other(case, drawn):
 )
 @example([3.6e304], [], 5000)  # their sum overflows
 @example([float(e) for e in range(40)], [np.inf, -np.inf], 5000)
-def test_a_value_is_above_all_edges_below_it(edges, values, times):
-    """On an edge and beside it; few values are searched for one by one, many by way of a table."""
+def test_digitize_counts_the_edges_below_a_value(edges, values, times):
+    """Values on an edge and next to it; few values use binary search, many a lookup table."""
     edges = np.sort(np.array(edges))
     x = np.concatenate([values, edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)])
     x = np.resize(x, max(times, x.size))
@@ -120,12 +115,12 @@ def test_a_value_is_above_all_edges_below_it(edges, values, times):
 
 
 @given(points, st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=40, unique=True))
-def test_level_sets_of_a_score_follow_the_score(drawn, edges):
+def test_level_codes_increase_with_the_score(drawn, edges):
     x = np.nan_to_num(drawn, nan=0.0, posinf=1.0, neginf=-1.0)
     quadratic = Quadratic(Features(np.zeros(2), None), np.ones(2), np.array([[1.0, 0.5], [0.5, -1.0]]))
     linear = Linear(np.array([1.0, -0.5]))
-    sliced = CellScore(Levels(linear, np.array([-1.0, 0.0, 2.0])), np.arange(4), np.arange(4.0), np.zeros(()))
-    for score in (linear, quadratic, sliced):
+    cell_score = CellScore(Levels(linear, np.array([-1.0, 0.0, 2.0])), np.arange(4), np.arange(4.0), np.zeros(()))
+    for score in (linear, quadratic, cell_score):
         levels = Levels(score, np.sort(np.array(edges)))
         codes = levels.codes(x)
         assert ((codes >= 0) & (codes < levels.size)).all()
@@ -136,7 +131,7 @@ def test_level_sets_of_a_score_follow_the_score(drawn, edges):
 
 
 @given(points)
-def test_what_is_not_finite_is_outside_the_region(drawn):
+def test_nonfinite_runs_are_outside_the_region(drawn):
     region = dpv.high_likely_set(PILOTS["normal"])
     codes = RegionIndicator(region).codes(drawn)
     assert set(codes) <= {0, 1}
@@ -145,7 +140,7 @@ def test_what_is_not_finite_is_outside_the_region(drawn):
 
 @costly
 @given(st.integers(0, 2**32 - 1), st.integers(2, 10))
-def test_a_tree_does_not_know_which_side_is_first(seed, leaves):
+def test_a_tree_is_symmetric_in_the_data_sets(seed, leaves):
     rng = np.random.default_rng(seed)
     first, second = rng.normal(size=(200, 2)), rng.normal(0.8, size=(200, 2))
     binning = Binning(Features(np.zeros(2), None), np.sort(rng.normal(size=(2, 15)), axis=1))
@@ -156,18 +151,18 @@ def test_a_tree_does_not_know_which_side_is_first(seed, leaves):
 
 @costly
 @given(arrays(np.int64, (2, 6), elements=st.integers(0, 500)).filter(np.any), st.sampled_from([0.0, 0.05]))
-def test_the_selection_does_not_know_which_side_is_first(table, delta):
-    runs, aim = int(table.sum(1).max()), SelectionObjective(10_000, delta, 0.05, 1.0)
+def test_the_selection_is_symmetric_in_the_data_sets(table, delta):
+    runs, objective = int(table.sum(1).max()), SelectionObjective(10_000, delta, 0.05, 1.0)
     counts = [counts_from_table(column) for column in table]
     both = SelectionCounts(*counts, runs), SelectionCounts(*counts[::-1], runs)
     partition = PARTITIONS["normal", "grid"]
-    for errors, one, other in zip(
-        PROPOSAL_PENALTIES, *(propose_cells(partition, side, aim) for side in both), strict=True
+    for penalty, one, other in zip(
+        PROPOSAL_PENALTIES, *(propose_cells(partition, side, objective) for side in both), strict=True
     ):
-        promises = []
-        for event, c in (one, other):
-            promises.append(cautious_lower_bound(c[event.direction], c[1 - event.direction], runs, aim, errors))
-        assert promises[0] == promises[1]
-    one, other = (paper_selector(partition, side, 0.0, np.random.default_rng(0)) for side in both)
+        bounds = []
+        for event, c, *_ in (one, other):
+            bounds.append(cautious_lower_bound(c[event.direction], c[1 - event.direction], runs, objective, penalty))
+        assert bounds[0] == bounds[1]
+    one, other = (select_paper_cell(partition, side, 0.0, np.random.default_rng(0)) for side in both)
     assert one.codes == other.codes
     assert one.direction == 1 - other.direction or len(set(table[:, one.codes[0]])) == 1

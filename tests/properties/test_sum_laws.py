@@ -16,7 +16,7 @@ from dpverify.sampling.counts import (
     Extremes,
     occupied_codes,
 )
-from dpverify.selection.proposals import BinnedScore
+from dpverify.selection.histograms import BinnedScore
 from dpverify.util.arrays import enable_x64
 
 codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # mixed codes fill 64 bits

@@ -10,10 +10,11 @@ import pytest
 
 import dpverify as dpv
 from dpverify.events.scores import Linear
+from dpverify.events.scores.additive import make_binning
+from dpverify.events.scores.base import fit_innovations
 from dpverify.mechanisms import validation
 from dpverify.sampling import blocks
-from dpverify.selection.learning import innovations, make_binning
-from dpverify.selection.proposals import BinnedScore, fine_edges, score_values
+from dpverify.selection.histograms import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 
 jax = pytest.importorskip("jax")
@@ -116,7 +117,7 @@ def test_an_error_that_is_not_finite_is_refused(accelerator):
 def test_meters_of_the_selection_measure_alike():
     rng = np.random.default_rng(0)
     one, two = rng.standard_normal((2, 5000, 6))
-    features = innovations(one, two)
+    features = fit_innovations(one, two)
     binning = make_binning(features, np.concatenate([one, two]), [np.zeros(0)] * 6)
     score = Linear(features.whiten.T @ np.arange(6.0))
     ruler = BinnedScore(score, fine_edges(score_values(score, one)))

@@ -15,7 +15,7 @@ from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer, Stati
 from dpverify.sampling.counts import Counts, CountTable, Extremes
 from dpverify.sampling.executors import WorkerPool
 from dpverify.sampling.ranges import BlockQueue, merge_ranges
-from dpverify.selection.proposals import ScoreHistogram
+from dpverify.selection.histograms import ScoreHistogram
 from mechanisms import ONE, ZERO, laplace
 
 block_ranges = st.lists(

@@ -1,13 +1,14 @@
-"""The smallest ellipsoid around a cloud of points (docs/method.md, section 2).
+"""The minimum-volume ellipsoid around a set of points (docs/method.md, section 2).
 
-The dual of the problem is a D-optimal design: weights on the points that maximise log det of their weighted covariance.
-Any weights bound the smallest volume from below and, blown up until all points are inside, give an ellipsoid, so that
-every answer carries its own certificate (Khachiyan 1996; Todd & Yildirim 2007).
+The dual problem is a D-optimal design: weights on the points that maximise log det of their weighted covariance. Any
+weights give a lower bound of the smallest volume. The ellipsoid of these weights, enlarged until it contains all
+points, gives an upper bound. Every result therefore carries a certificate (Khachiyan 1996; Todd & Yildirim 2007).
 
-Only few points carry weight. A working set starts from the extreme points of Kumar & Yildirim (2005), is solved, and
-takes in the points that stick out most, until none does; points whose weight falls to zero leave it, as in the away
-steps of Todd & Yildirim (2007). Points that carry no weight in any optimal design are struck out for good (Harman &
-Pronzato 2007). On the working set a few Newton steps replace Todd & Yildirim's many exchanges of single weights.
+Only few points have positive weight. The algorithm starts with a working set of extreme points (Kumar & Yildirim 2005).
+It solves the problem on the working set, adds the points that lie farthest outside, and repeats until no point lies
+outside. Points whose weight becomes zero leave the working set, as in the away steps of Todd & Yildirim (2007). Points
+that have no weight in any optimal design are eliminated (Harman & Pronzato 2007). A few Newton steps on the working set
+replace the many exchanges of single weights of Todd & Yildirim.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from dpverify.errors import InputError
 Array = NDArray[np.floating]
 
 EPS = float(np.finfo(float).eps)
-FLAT = 1e-12  # a spread below this fraction of the magnitude is float rounding, not spread
-TINY = 1e-290  # below this, the reciprocal of a spread leaves float64
-RESOLVED = 1e-8  # eigenvalue ratio down to which a covariance still shows its smallest direction
-OPEN = 2e-8  # a point sticks out if its squared radius exceeds the rank by this much; the gap is then half of it
-SOLVED = 1e-10  # the same on the working set: well below OPEN, so that a point that sticks out is always a new one
-COARSE = 16  # thinning of a large cloud for a first answer
-NEWTON_STEPS, ROUNDS = 100, 1000  # never reached in practice; if they were, the gap would show it
+ROUNDING_SPREAD = 1e-12  # a spread below this fraction of the magnitude is attributed to rounding
+MIN_SPREAD = 1e-290  # the reciprocal of a smaller spread overflows
+MIN_EIGENVALUE_RATIO = 1e-8  # below this ratio the covariance does not resolve its smallest direction
+OUTSIDE_TOLERANCE = 2e-8  # a point is outside if its squared radius exceeds the rank by more; the gap is half of it
+SOLVER_TOLERANCE = 1e-10  # the same on the working set; smaller, so that a point that is outside is always a new one
+THINNING = 16  # every 16th point of a large set gives the starting point
+MAX_NEWTON_STEPS, MAX_ROUNDS = 100, 1000  # not reached in practice; if they were, the gap would show it
 
 
 class Flat(NamedTuple):
-    """The affine hull of the points: |directions @ x - values| <= tolerance, the directions orthonormal rows."""
+    """The affine hull of the points: |directions @ x - values| <= tolerance, with orthonormal rows `directions`."""
 
     directions: Array
     values: Array
@@ -45,8 +46,16 @@ class Flat(NamedTuple):
 class Ellipsoid(NamedTuple):
     """All x with |A x - b| <= 1 that lie in the affine hull `flat`.
 
-    A has shape (rank, d); it is symmetric positive definite if rank = d, and otherwise its rows lie in the hull.
-    The log-volume exceeds the smallest possible one by at most `gap`.
+    Attributes
+    ----------
+    A : ndarray of shape (rank, d)
+        Symmetric positive definite if rank = d. Otherwise its rows lie in the affine hull.
+    b : ndarray of shape (rank,)
+        The offset.
+    flat : Flat
+        The affine hull of the points: `directions`, `values` and `tolerance` of the pinned directions.
+    gap : float
+        The log-volume exceeds the smallest possible one by at most this much.
     """
 
     A: Array
@@ -56,22 +65,38 @@ class Ellipsoid(NamedTuple):
 
 
 def minimum_volume_ellipsoid(points: ArrayLike) -> Ellipsoid:
-    """The ellipsoid of least volume around `points`, shape (n, d), or (n,) for d = 1 (docs/method.md, section 2).
+    """Return the ellipsoid of least volume around points (docs/method.md, section 2).
 
-    Every point satisfies |A x - b| <= 1 in float64. Points that span no volume are enclosed within their affine hull.
-    The gap is below 1e-7 unless the floats that hold the points are too coarse for that: an offset of 1e9 spreads,
-    say, leaves about 7 digits of the spread, and the gap says so.
+    Parameters
+    ----------
+    points : array_like of shape (n, d) or (n,)
+        The points.
+
+    Returns
+    -------
+    Ellipsoid
+        Every point satisfies |A x - b| <= 1 in float64. Points that span no volume are enclosed within their affine
+        hull. The certified `gap` is below 1e-7 unless double precision limits it: with an offset of 1e9 spreads, for
+        example, about 7 digits of the spread remain, and the gap is larger.
+
+    Examples
+    --------
+    >>> ellipsoid = minimum_volume_ellipsoid([[1, 0], [-1, 0], [0, 1], [0, -1]])
+    >>> np.abs(ellipsoid.A.round(6)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
     """
-    x = np.ascontiguousarray(_checked(points).T)  # one point per column: sums over points run along memory
+    x = np.ascontiguousarray(
+        _checked(points).T
+    )  # one point per column, so that sums over points read contiguous memory
     d = len(x)
     low, high = x.min(axis=1), x.max(axis=1)
     middle, spread, magnitude = low / 2 + high / 2, high / 2 - low / 2, np.maximum(-low, high)
-    constant = spread <= np.maximum(FLAT * magnitude, TINY)
+    constant = spread <= np.maximum(ROUNDING_SPREAD * magnitude, MIN_SPREAD)
     if constant.any():
         axes = np.eye(d)
         return _within_hull(x, magnitude, directions=axes[constant], basis=axes[~constant])
 
-    # From here on the coordinates are centred and of order 1, whatever their units.
+    # From here the coordinates are centred and of order 1, whatever their units.
     z = x - middle[:, None]
     z /= spread[:, None]
     mean = z.mean(axis=1)
@@ -85,7 +110,7 @@ def minimum_volume_ellipsoid(points: ArrayLike) -> Ellipsoid:
     extreme = z[:, _extreme_points(z)]
     support, weights, inverse_root = _optimal_design(z, extreme, np.full(extreme.shape[1], 1 / extreme.shape[1]))
     centre = middle + spread * (mean + np.linalg.solve(whitening, support @ weights))
-    # With radius 1 this is the dual bound: no ellipsoid around the points has less volume (see _enclose).
+    # With radius 1 this is the dual bound: no ellipsoid around the points has a smaller volume (see _enclose).
     factor = inverse_root @ whitening / spread / np.sqrt(d)
     A = _symmetric_factor(factor)
     lost = abs(float(np.linalg.slogdet(A)[1] - np.linalg.slogdet(factor)[1]))
@@ -94,31 +119,31 @@ def minimum_volume_ellipsoid(points: ArrayLike) -> Ellipsoid:
 
 
 def log_volume(ellipsoid: Ellipsoid) -> float:
-    """Log of the volume in `rank` dimensions, within the affine hull; a single point (rank 0) has 0.0 by convention."""
+    """Return the log-volume in `rank` dimensions, within the affine hull; 0.0 for a single point (rank 0)."""
     rank = len(ellipsoid.A)
     log_det = np.log(np.abs(np.diagonal(np.linalg.qr(ellipsoid.A.T, mode="r")))).sum()
     return float(rank / 2 * np.log(np.pi) - gammaln(rank / 2 + 1) - log_det)
 
 
 def _checked(points: ArrayLike) -> Array:
-    """The points as a finite float array of shape (n, d) with n, d >= 1."""
+    """Return the points as a finite float array of shape (n, d) with n, d >= 1."""
     try:
         x = np.asarray(points)
     except ValueError as ragged:
-        raise InputError("points must be a rectangular array of numbers, shape (n, d)") from ragged
+        raise InputError("points: found rows of different lengths; expected an array of shape (n, d)") from ragged
     if x.dtype.kind not in "biuf":
-        raise InputError(f"points must be real numbers, got an array of {x.dtype}")
+        raise InputError(f"points: found an array of {x.dtype}; expected real numbers")
     if x.ndim not in (1, 2) or x.size == 0:
-        raise InputError(f"points must have shape (n, d) with n, d >= 1, got {x.shape}")
+        raise InputError(f"points: found shape {x.shape}; expected (n, d) with n, d >= 1")
     x = x.astype(float, copy=False).reshape(len(x), -1)
     if not np.isfinite(x).all():
         bad = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise InputError(f"points must be finite, but point {bad} is {x[bad].tolist()}")
+        raise InputError(f"points: found {x[bad].tolist()} as point {bad}; expected finite numbers")
     return x
 
 
 def _within_hull(x: Array, magnitude: Array, directions: Array, basis: Array) -> Ellipsoid:
-    """Enclose the points in the coordinates `basis` of their affine hull, with `directions` pinned."""
+    """Enclose the points in the coordinates `basis` of their affine hull; `directions` are pinned."""
     d = len(x)
     A, b, gap = np.empty((0, d)), np.empty(0), 0.0
     if len(basis):
@@ -134,16 +159,16 @@ def _within_hull(x: Array, magnitude: Array, directions: Array, basis: Array) ->
 
 
 def _enclose(x: Array, magnitude: Array, A: Array, b: Array) -> tuple[Array, Array, float]:
-    """Blow |A x - b| <= 1 up until it holds all points, and say by how much its log-volume grew at most.
+    """Enlarge |A x - b| <= 1 until it contains all points; return it with an upper bound of the growth in log-volume.
 
-    Why this growth is the gap. Let u be weights that sum to 1, c and Q the weighted mean and covariance of the points.
-    For any ellipsoid |B x - a| <= 1 around all points, with k = rank,
+    This growth is the gap, for the following reason. Let u be weights that sum to 1, and c and Q the weighted mean and
+    covariance of the points. For any ellipsoid |B x - a| <= 1 around all points, with k = rank,
         1 >= sum_i u_i |B x_i - a|^2 >= tr(B Q B^T) >= k det(B Q B^T)^(1/k),
-    the last by the inequality of the means, so -log det B >= (log det Q + k log k) / 2. That is the log-volume of
-    (x - c)^T Q^-1 (x - c) <= k, the ellipsoid handed in. Blowing it up by r adds k log r.
+    by the inequality of arithmetic and geometric means, so -log det B >= (log det Q + k log k) / 2. That is the
+    log-volume of (x - c)^T Q^-1 (x - c) <= k, the ellipsoid that is passed in. Enlarging it by r adds k log r.
 
-    Another order of summation than ours may move |A x - b| by the rounding of its terms; the slack pays for that in the
-    radius, and once more in the gap for the rounding of A itself.
+    A different order of summation can change |A x - b| by rounding. The slack enlarges the radius by this much, and the
+    gap once more for the rounding of A itself.
     """
     radius = float(np.sqrt(_squared_lengths(A @ x, b).max(initial=0.0)))
     slack = 2 * EPS * (2 + float(np.linalg.norm(np.abs(A) @ magnitude + np.abs(b))))
@@ -152,60 +177,61 @@ def _enclose(x: Array, magnitude: Array, A: Array, b: Array) -> tuple[Array, Arr
 
 
 def _squared_lengths(y: Array, b: Array) -> Array:
-    """|y_i - b|^2 for the columns of y, which is overwritten."""
+    """Return |y_i - b|^2 for the columns of y. The array y is overwritten."""
     y -= b[:, None]
     return np.einsum("ij,ij->j", y, y)
 
 
 def _principal_axes(z: Array, noise: Array) -> tuple[Array, Array]:
-    """A matrix T that gives T @ z about unit covariance, and the unit directions (rows) in which z is flat.
+    """Return a matrix T such that T @ z has about unit covariance, and the unit directions (rows) in which z is flat.
 
-    Flat is a width that the rounding of the coordinates explains; `noise` is their magnitude relative to their spread.
+    A direction is flat if rounding of the coordinates explains its width; `noise` is their magnitude relative to their
+    spread.
     """
     k, n = z.shape
     variances, axes = np.linalg.eigh(z @ z.T / n)
-    if variances[0] > RESOLVED * variances[-1]:
+    if variances[0] > MIN_EIGENVALUE_RATIO * variances[-1]:
         return axes.T / np.sqrt(variances)[:, None], np.empty((0, k))
     # The covariance squares the condition number; the triangular factor of the points themselves does not.
     triangle = np.linalg.qr(z.T, mode="r") / np.sqrt(n)
     _, deviations, axes = np.linalg.svd(np.pad(triangle, ((0, k - len(triangle)), (0, 0))))
-    flat = np.abs(axes @ z).max(axis=1) <= FLAT * np.linalg.norm(axes * noise, axis=1)
+    flat = np.abs(axes @ z).max(axis=1) <= ROUNDING_SPREAD * np.linalg.norm(axes * noise, axis=1)
     return axes / np.where(flat, 1.0, deviations)[:, None], axes[flat]
 
 
 def _optimal_design(z: Array, work: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Support and weights of the optimal design on the points z, and R with R^T R the inverse of its covariance.
+    """Return support and weights of the optimal design on z, and R with R^T R the inverse of its covariance.
 
-    Starts from weights on a working set that spans all dimensions.
+    The iteration starts from weights on a working set that spans all dimensions.
     """
     k, n = z.shape
-    if n > COARSE * 1000:  # a thinned cloud gives most of the answer at little cost
-        work, weights, _ = _optimal_design(z[:, ::COARSE], work, weights)
+    if n > THINNING * 1000:  # a thinned set gives a good starting point at low cost
+        work, weights, _ = _optimal_design(z[:, ::THINNING], work, weights)
     newcomers = 2 * k + k * (k + 3) // 2
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         weights, inverse_root = _design_weights(work, weights)
         work, weights = work[:, weights > 0], weights[weights > 0]
         squared = _squared_lengths(inverse_root @ z, inverse_root @ work @ weights)
         excess = squared.max() - k
-        if excess <= OPEN:
+        if excess <= OUTSIDE_TOLERANCE:
             break
-        outside = np.flatnonzero(squared > k + OPEN)
+        outside = np.flatnonzero(squared > k + OUTSIDE_TOLERANCE)
         if len(outside) > newcomers:
             outside = outside[np.argpartition(squared[outside], -newcomers)[-newcomers:]]
         work = np.hstack([work, z[:, outside]])
         weights = np.append(weights, np.zeros(len(outside)))
-        # Harman & Pronzato, theorem 1: below this variance y^T M^-1 y, here 1 + squared, no optimal design has weight.
+        # Harman & Pronzato, theorem 1: points with variance y^T M^-1 y (here 1 + squared) below this have zero weight.
         least = (k + 1) * (1 + excess / 2 - np.sqrt(excess * (4 + excess - 4 / (k + 1))) / 2)
         alive = 1 + squared >= (1 - 1e-9) * least
-        if 2 * np.count_nonzero(alive) < len(alive):  # else the copy costs more than it saves
+        if 2 * np.count_nonzero(alive) < len(alive):  # otherwise the copy costs more than it saves
             z = z[:, alive]
     return work, weights, inverse_root
 
 
 def _extreme_points(z: Array) -> NDArray[np.intp]:
-    """Indices of at most 2 d points that span all dimensions (Kumar & Yildirim 2005).
+    """Return indices of at most 2 d points that span all dimensions (Kumar & Yildirim 2005).
 
-    Each direction is orthogonal to the span so far, so that the two extreme points along it add a dimension.
+    Each direction is orthogonal to the span so far, so the two extreme points along it add a dimension.
     """
     k = len(z)
     chosen, span = [], np.empty((k, 0))
@@ -219,25 +245,26 @@ def _extreme_points(z: Array) -> NDArray[np.intp]:
 
 
 def _design_weights(points: Array, weights: Array) -> tuple[Array, Array]:
-    """Optimal weights on a few points, and R with R^T R the inverse of their weighted covariance.
+    """Return optimal weights on a few points, and R with R^T R the inverse of their weighted covariance.
 
-    Newton's method for log det M(u) - D sum(u) over u >= 0, where M = sum_i u_i y_i y_i^T for the lifted points
+    This is Newton's method for log det M(u) - D sum(u) over u >= 0, where M = sum_i u_i y_i y_i^T for the lifted points
     y = (1, x) and D = d + 1; the optimum has sum(u) = 1. In coordinates where M = I, in which the first entry of every
     y is still 1, the quadratic model is, up to a constant,
         -|sum_i u_i y_i y_i^T - (2 I - D e_1 e_1^T)|^2 / 2,
-    so that each step is a nonnegative least squares problem and weights become exactly zero. The objective is
-    self-concordant: steps damped by 1 / (1 + decrement) converge from anywhere, undamped ones quadratically in the end.
+    so each step is a nonnegative least squares problem, and weights become exactly zero. The objective is
+    self-concordant: steps damped by 1 / (1 + decrement) converge globally, and undamped steps converge quadratically
+    near the optimum.
     """
     k = len(points)
     row, column = np.triu_indices(k + 1)
-    multiplicity = np.where(row == column, 1.0, np.sqrt(2.0))[:, None]  # off the diagonal an entry counts twice
+    multiplicity = np.where(row == column, 1.0, np.sqrt(2.0))[:, None]  # an off-diagonal entry counts twice
     target = np.where(row == column, 2.0, 0.0)
     target[0] -= k + 1
-    for _ in range(NEWTON_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         centred = points - (points @ weights)[:, None]
         root = np.linalg.cholesky((centred * weights) @ centred.T)
         white = np.linalg.solve(root, centred)
-        if np.square(white).sum(axis=0).max() <= k + SOLVED:
+        if np.square(white).sum(axis=0).max() <= k + SOLVER_TOLERANCE:
             break
         lifted = np.vstack([np.ones(len(weights)), white])
         products = multiplicity * lifted[row] * lifted[column]
@@ -249,10 +276,10 @@ def _design_weights(points: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def _symmetric_factor(factor: Array) -> Array:
-    """The symmetric positive definite A with A^T A = factor^T factor.
+    """Return the symmetric positive definite A with A^T A = factor^T factor.
 
-    Jacobi's singular values keep the small entries accurate when the coordinates have very different units (up to
-    1e100 apart; beyond that the gap shows the loss).
+    The Jacobi method computes small entries accurately if the coordinates have very different units (ratios up to
+    1e100; beyond that the gap shows the loss of accuracy).
     """
     (gejsv,) = get_lapack_funcs(("gejsv",), (factor,))
     singular, _, v, scales, _, _ = gejsv(factor, joba=0)  # 0: accurate for columns of any scale

@@ -1,267 +1,261 @@
-"""Cells: plain data that turns samples into integer codes (paper, section III and Algorithm 2).
+"""Partitions of the output space into cells (paper, section III and Algorithm 2).
 
-Code 0 is the complement of the region, code 1 a run with a NaN or an infinite value, codes from 2 up are the cells
-inside the region. A code is mixed radix while that fits into 63 bits, else a fixed 64-bit mix of the same digits: a
-collision only merges two cells of a partition that was fixed beforehand, so every statement stays true.
+Code 0 is the complement of the high-likely region, code 1 a run with a NaN or an infinite value, and codes from 2 are
+the cells inside the region. A code is the mixed-radix number of the cell's digits as long as it fits into 63 bits.
+Otherwise it is a fixed 64-bit hash of the digits. A hash collision merges two cells of a partition that was fixed
+before the test runs, so every statement stays valid.
 
-A value that repeats among the pilot runs of one coordinate is an atom and a cell of its own, whatever the dtype.
-All of it is NamedTuples of arrays: pytrees for JAX, plain columns for JSON.
+A value that repeats among the pilot runs of one coordinate is treated as an atom and gets its own cell, whatever the
+data type.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from dpverify.events.cells import Atoms, Bins, Box, Edges, Tree, make_tree
 from dpverify.events.region import Region
-from dpverify.util.arrays import array_namespace, contiguous_transpose, digitize, fori_loop
+from dpverify.events.wording import MAX_LISTED_PIECES, coordinate_names, describe_interval, describe_intervals
+from dpverify.util.arrays import Array, array_namespace
+from dpverify.util.formatting import format_cell_count, format_number
 
-OUTSIDE, NONFINITE, FIRST_CELL = 0, 1, 2
-HASHED_SIZE = 1 << 63
-
-
-class Atoms(NamedTuple):
-    """Repeated values of some coordinates, one row each, sorted and padded with infinity."""
-
-    coordinates: np.ndarray  # (J,)
-    values: np.ndarray  # (J, most)
-    weights: np.ndarray  # (J,)
-
-    def digits(self, flat: Any) -> list[Any]:
-        """For each row 0 where the value is no atom, else its place from 1 up."""
-        xp = array_namespace(flat)
-        digits = []
-        for j in range(self.values.shape[0]):
-            x, values = flat[:, self.coordinates[j]], self.values[j]
-            place = xp.clip(xp.searchsorted(values, x), 0, values.shape[0] - 1)
-            digits.append(xp.where(values[place] == x, place + 1, 0))
-        return digits
-
-    def index(self, flat: Any) -> Any:
-        return sum(digit * self.weights[j] for j, digit in enumerate(self.digits(flat)))
-
-
-class Bins(NamedTuple):
-    """Equal bins of every coordinate over the box around each step's ellipsoid: the paper's grid.
-
-    The axes are the output's own coordinates: cells then read as intervals of what is released, and moving or
-    scaling a coordinate moves and scales its bins.
-    """
-
-    low: np.ndarray  # (K*d,)
-    scale: np.ndarray
-    top: np.ndarray
-    weights: np.ndarray
-
-    def digits(self, flat: Any) -> Any:
-        xp = array_namespace(flat)
-        return xp.clip((flat - self.low) * self.scale, 0, self.top).astype(np.int64)
-
-    def index(self, flat: Any) -> Any:
-        if self.low.shape[0] == 1:
-            return self.digits(flat)[:, 0] * self.weights[0]
-        return self.digits(flat) @ self.weights
-
-    def box(self, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            cuts = self.low + np.stack([digits, digits + 1]) / self.scale
-        # The first and the last bin end where the region does.
-        low = np.where((digits > 0) & (self.scale > 0), cuts[0], -np.inf)
-        high = np.where((digits < self.top) & (self.scale > 0), cuts[1], np.inf)
-        return low, high
-
-
-class Edges(NamedTuple):
-    """Bins of every coordinate between edges of its own; an atom a is the bin from the number just below a to a."""
-
-    edges: np.ndarray  # (K*d, E), sorted, padded with infinity
-    weights: np.ndarray
-
-    def digits(self, flat: Any) -> Any:
-        return array_namespace(flat).stack(self._digits(flat), axis=1)
-
-    def index(self, flat: Any) -> Any:
-        return sum(digits * self.weights[j] for j, digits in enumerate(self._digits(flat)))
-
-    def _digits(self, flat: Any) -> list[Any]:
-        return [digitize(edges, x) for edges, x in zip(self.edges, contiguous_transpose(flat), strict=True)]
-
-    def box(self, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ends = np.pad(self.edges, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
-        rows = np.arange(len(digits))
-        low, high = ends[rows, digits], ends[rows, digits + 1]
-        return np.where(np.nextafter(low, np.inf) == high, high, low), high
-
-
-class Tree(NamedTuple):
-    """A binary tree of splits `x[feature] > threshold`; leaves are numbered from left to right."""
-
-    feature: np.ndarray
-    threshold: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    leaf: np.ndarray  # the number of a leaf, -1 inside
-    depth: np.ndarray  # ()
-    edges: np.ndarray  # all thresholds, sorted: on one coordinate the tree is just these
-
-    def index(self, flat: Any) -> Any:
-        if flat.shape[1] == 1:
-            return digitize(self.edges, flat[:, 0])
-        xp = array_namespace(flat)
-        rows = xp.arange(flat.shape[0])
-
-        def descend(node: Any) -> Any:
-            right = flat[rows, self.feature[node]] > self.threshold[node]
-            return xp.where(right, self.right[node], self.left[node])
-
-        return self.leaf[
-            fori_loop(xp, xp.minimum(self.depth, len(self.leaf)), descend, xp.zeros(flat.shape[0], np.int64))
-        ]
-
-    def box(self, leaf: int, coordinates: int) -> tuple[np.ndarray, np.ndarray]:
-        low, high = np.full(coordinates, -np.inf), np.full(coordinates, np.inf)
-        node = int(np.flatnonzero(self.leaf == leaf)[0])
-        for _ in range(min(int(self.depth), len(self.leaf))):
-            if node == 0:
-                break
-            parent = int(
-                np.flatnonzero((self.left == node) | (self.right == node) & (np.arange(len(self.left)) != node))[0]
-            )
-            f, t = int(self.feature[parent]), self.threshold[parent]
-            if self.left[parent] == node:
-                high[f] = min(high[f], t)
-            else:
-                low[f] = max(low[f], t)
-            node = parent
-        return low, high
+OUTSIDE, NONFINITE, FIRST_CELL = 0, 1, 2  # codes
+HASHED_SIZE = 1 << 63  # the size of a partition whose codes are hashes
+MAX_DRAWN_EDGES = 200
+DEFAULT_GRID_RESOLUTION = 2  # bins per coordinate
+DEFAULT_EQUAL_MASS_CELLS = 64
 
 
 class Partition(NamedTuple):
-    """The cells of a region, its complement, and (where asked for) the non-finite runs."""
+    """The cells of a region, the complement of the region, and optionally the non-finite outputs.
+
+    Attributes
+    ----------
+    region : Region
+        The high-likely region.
+    cells : Bins, Edges or Tree
+        The rule that divides the region.
+    atoms : Atoms or None
+        The values that are cells of their own.
+    radix : ndarray
+        The number of values of every digit: those of the cells, then those of the atoms.
+    nonfinite : ndarray of shape ()
+        1 if outputs with NaN or infinity are a cell.
+    """
 
     region: Region
     cells: Bins | Edges | Tree
     atoms: Atoms | None
-    radix: np.ndarray  # of all digits: those of the cells, then those of the atoms
-    nonfinite: np.ndarray  # (), 1 where NaN and infinity are an event
+    radix: np.ndarray
+    nonfinite: np.ndarray
 
     @property
     def size(self) -> int:
-        """One more than the largest code; HASHED where codes are mixed."""
+        """One more than the largest code; `HASHED_SIZE` if codes are hashes."""
         product = math.prod(int(r) for r in self.radix)
         return FIRST_CELL + product if product < HASHED_SIZE - FIRST_CELL else HASHED_SIZE
 
     @property
-    def number(self) -> int:
-        """How many cells there are: the complement of the region and the non-finite runs are cells too."""
-        inside = math.prod(int(r) for r in self.radix)
-        if self.atoms is not None and isinstance(self.cells, Bins):  # a coordinate is in a bin or at an atom
-            bins = self.cells.top.astype(int) + 1
-            bins[self.atoms.coordinates] += np.isfinite(self.atoms.values).sum(1)
-            inside = math.prod(int(b) for b in bins)
-        return inside + 1 + int(self.nonfinite)
+    def n_cells(self) -> int:
+        """The number of cells, including the complement of the region and the cell of non-finite outputs."""
+        return self.cells.count(self.atoms) + 1 + int(self.nonfinite)
 
-    def codes(self, x: Any) -> Any:
-        """The cell of every run of (runs, K, d), flat or not, as 64-bit integers; NumPy or JAX alike."""
-        with np.errstate(over="ignore", invalid="ignore"):  # far outside the region anything may overflow
+    @property
+    def n_parameters(self) -> int:
+        """The number of parameters that were fitted to training runs to order the cells: none."""
+        return 0
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether the cells are boxes in the coordinates of the output."""
+        return True
+
+    def event_complexity(self, codes: np.ndarray) -> int:
+        """Return how many numbers describe the union of these cells."""
+        return codes.size
+
+    def single_cell(self, codes: np.ndarray) -> int | None:
+        """Return the code if there is only one."""
+        return int(codes[0]) if codes.size == 1 else None
+
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return the first edges at which one coordinate is divided, for drawings."""
+        edges = self.cells.coordinate_edges(coordinate)
+        return edges[np.isfinite(edges)][:MAX_DRAWN_EDGES]
+
+    def codes(self, x: Array) -> Array:
+        """Return the cell of every run as a 64-bit integer.
+
+        Parameters
+        ----------
+        x : array of shape (runs, steps, dimensions) or (runs, steps * dimensions)
+            Outputs, as a NumPy or a JAX array.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # far outside the region any operation may overflow
             return self._codes(x)
 
-    def _codes(self, x: Any) -> Any:
+    def _codes(self, x: Array) -> Array:
         xp = array_namespace(x)
         flat = x.reshape(x.shape[0], -1)
-        clean = flat
+        finite = None
         if xp is not np or self.nonfinite:
             finite = xp.isfinite(flat).all(-1)
-            clean = xp.where(finite[:, None], flat, 0.0)
-        inside = self.region.contains(clean.reshape(-1, *self.region.centre.shape))
-        codes = FIRST_CELL + self.cells.index(clean)
+            flat = xp.where(finite[:, None], flat, 0.0)
+        inside = self.region.contains(flat.reshape(-1, *self.region.centre.shape))
+        codes = FIRST_CELL + self.cells.index(flat)
         if self.atoms is not None:
-            codes = codes + self.atoms.index(clean)
+            codes = codes + self.atoms.index(flat)
         codes = xp.where(inside, codes, OUTSIDE)
-        return codes if clean is flat else xp.where(finite, codes, NONFINITE)
+        return codes if finite is None else xp.where(finite, codes, NONFINITE)
 
-    def box(self, code: int, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """The lowest and highest value of each coordinate in a cell, equal at an atom; None where no box is known.
+    def box(self, code: int, examples: np.ndarray) -> Box | None:
+        """Return the lowest and highest value of each coordinate in a cell, or None if no box is known.
 
-        A mixed code can't be taken apart: then an example that has this code stands for its cell.
+        The limits of a coordinate are equal if the cell holds one of its atoms. A hashed code cannot be decoded; the
+        box is then taken from an example with this code, if there is one.
         """
-        if code < FIRST_CELL and self.size != HASHED_SIZE:
-            return None
         coordinates = self.region.centre.size
+        n_cell_digits = len(self.cells.radix)
         if self.size == HASHED_SIZE:
-            found = examples[self.codes(examples) == code]
-            if not len(found):
+            matching = examples[self.codes(examples) == code]
+            if not len(matching):
                 return None
-            flat = found[:1].reshape(1, -1)
-            atom_digits = [int(d[0]) for d in self.atoms.digits(flat)] if self.atoms is not None else []
-            cell = int(self.cells.index(flat)[0]) if isinstance(self.cells, Tree) else self.cells.digits(flat)[0]
+            flat = matching[:1].reshape(1, -1)
+            cell_digits = [int(digit) for digit in self.cells.digits(flat)[0]]
+            atom_digits = [int(digit[0]) for digit in self.atoms.digits(flat)] if self.atoms is not None else []
         else:
-            digits = np.unravel_index(code - FIRST_CELL, [int(r) for r in self.radix[::-1]])[::-1]
-            number = 1 if isinstance(self.cells, Tree) else coordinates
-            cell = int(digits[0]) if isinstance(self.cells, Tree) else np.array(digits[:number])
-            atom_digits = [int(d) for d in digits[number:]]
-        low, high = self.cells.box(cell, coordinates) if isinstance(self.cells, Tree) else self.cells.box(cell)  # type: ignore[arg-type]
-        for j, digit in enumerate(atom_digits):
-            if digit and self.atoms is not None:
-                at = int(self.atoms.coordinates[j])
-                low[at] = high[at] = self.atoms.values[j, digit - 1]
+            if code < FIRST_CELL:
+                return None
+            reversed_digits = np.unravel_index(code - FIRST_CELL, [int(r) for r in self.radix[::-1]])
+            digits = [int(digit) for digit in reversed_digits[::-1]]
+            cell_digits, atom_digits = digits[:n_cell_digits], digits[n_cell_digits:]
+        low, high = self.cells.box(np.array(cell_digits), coordinates)
+        if self.atoms is not None:
+            for j, digit in enumerate(atom_digits):
+                if digit:
+                    coordinate = int(self.atoms.coordinates[j])
+                    low[coordinate] = high[coordinate] = self.atoms.values[j, digit - 1]
         return low, high
 
+    def describe(self, codes: np.ndarray, examples: np.ndarray) -> str:
+        """Describe a union of cells. `examples` are pilot runs, which represent cells with hashed codes."""
+        if codes.size == 1:
+            return self._describe_cell(int(codes[0]), examples)
+        if self.region.centre.size == 1 and self.size != HASHED_SIZE:
+            return self._describe_on_line(codes, examples)
+        return f"a union of {codes.size} of the partition's {format_cell_count(self.n_cells)} cells"
 
-def code_weights(radix: Any) -> np.ndarray:
-    """Mixed radix while it fits, else fixed odd multipliers: a multilinear hash modulo 2^64."""
+    def describe_event(self, codes: np.ndarray, examples: np.ndarray) -> str:
+        """Describe the event that consists of these cells."""
+        return self.describe(codes, examples)
+
+    def _describe_cell(self, code: int, examples: np.ndarray) -> str:
+        if self.size != HASHED_SIZE and code == OUTSIDE:
+            return "an output outside the high-likely region"
+        if self.size != HASHED_SIZE and code == NONFINITE:
+            return "an output with NaN or infinity"
+        box = self.box(code, examples)
+        if box is None:
+            return "one cell of the partition that no pilot run fell into"
+        names = coordinate_names(*self.region.centre.shape)
+        limits = [
+            describe_interval(name, low, high)
+            for name, low, high in zip(names, *box, strict=True)
+            if low > -math.inf or high < math.inf
+        ]
+        if not limits:
+            return "an output inside the high-likely region"
+        most = 2 * MAX_LISTED_PIECES
+        if len(limits) > most:
+            limits = [*limits[:most], f"and {len(limits) - most} more"]
+        return ", ".join(limits) + ("" if self.region.centre.size == 1 else " (inside the high-likely region)")
+
+    def _describe_on_line(self, codes: np.ndarray, examples: np.ndarray) -> str:
+        """Describe a union of cells of a scalar output: neighbouring intervals are joined."""
+        bottom = float((self.region.centre - self.region.half).ravel()[0])
+        top = float((self.region.centre + self.region.half).ravel()[0])
+        intervals, points, others = [], [], []
+        for code in codes.tolist():
+            if code == NONFINITE:
+                others.append("output is NaN or infinite")
+            elif code == OUTSIDE:
+                intervals += [(-math.inf, bottom), (top, math.inf)]
+            else:
+                low, high = (float(limit[0]) for limit in self.box(code, examples) or ([-math.inf], [math.inf]))
+                if low == high:
+                    points.append(low)
+                else:
+                    intervals.append((max(low, bottom), min(high, top)))
+        if points:
+            most = 2 * MAX_LISTED_PIECES
+            values = ", ".join(format_number(point) for point in sorted(points)[:most])
+            more = f" and {len(points) - most} more values" if len(points) > most else ""
+            others.insert(0, f"output = {values}{more}")
+        return describe_intervals(intervals, "output", others)
+
+
+def code_weights(radix: list[int] | np.ndarray) -> np.ndarray:
+    """Return the weights of the digits: mixed radix if it fits into 63 bits, else the odd multipliers of a hash.
+
+    The hash is multilinear modulo 2^64 with fixed multipliers.
+    """
     sizes = [int(r) for r in radix]
     if math.prod(sizes) < HASHED_SIZE - FIRST_CELL:
         return np.array([math.prod(sizes[:j]) for j in range(len(sizes))], np.int64)
-    mix = np.random.default_rng(0x64_70_76).integers(1 << 63, size=len(sizes), dtype=np.uint64)
-    return (mix * np.uint64(2) + np.uint64(1)).view(np.int64)
+    multipliers = np.random.default_rng(0x64_70_76).integers(1 << 63, size=len(sizes), dtype=np.uint64)
+    return (multipliers * np.uint64(2) + np.uint64(1)).view(np.int64)
 
 
 def pad_rows(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
-    """Sorted rows of different lengths as one table, filled up with infinity."""
+    """Return sorted rows of different lengths as one table, padded with infinity to at least `least` columns."""
     most = max([least, *map(len, rows)])
     return np.stack([np.pad(row, (0, most - len(row)), constant_values=np.inf) for row in rows])
 
 
 def find_atoms(flat: np.ndarray) -> list[np.ndarray]:
-    """For each coordinate the values that repeat among the pilot runs."""
-    contiguous_transpose = (np.unique(flat[:, j], return_counts=True) for j in range(flat.shape[1]))
-    return [values[counts > 1] for values, counts in contiguous_transpose]
+    """Return the values that repeat among the runs, for each coordinate."""
+    columns = (np.unique(flat[:, j], return_counts=True) for j in range(flat.shape[1]))
+    return [values[counts > 1] for values, counts in columns]
 
 
-def _assemble(region: Region, cells: Any, cell_radix: list[int], atoms: list[np.ndarray], nonfinite: bool) -> Partition:
-    where = [j for j, values in enumerate(atoms) if len(values)]
-    radix = np.array(cell_radix + [1 + len(atoms[j]) for j in where], np.int64)
+def make_partition_of(
+    region: Region, cells: Bins | Edges | Tree, atoms: list[np.ndarray], nonfinite: bool
+) -> Partition:
+    """Return the partition of a region by these cells, with one list of atoms per coordinate."""
+    with_atoms = [j for j, values in enumerate(atoms) if len(values)]
+    cell_radix = cells.radix
+    radix = np.array(cell_radix + [1 + len(atoms[j]) for j in with_atoms], np.int64)
     weights = code_weights(radix)
-    rows = None
-    if where:
-        rows = Atoms(np.array(where), pad_rows([atoms[j] for j in where]), weights[len(cell_radix) :])
-    if not isinstance(cells, Tree):
-        cells = cells._replace(weights=weights[: len(cell_radix)])
-    return Partition(region, cells, rows, radix, np.array(int(nonfinite)))
+    atom_table = None
+    if with_atoms:
+        values = pad_rows([atoms[j] for j in with_atoms])
+        atom_table = Atoms(np.array(with_atoms), values, weights[len(cell_radix) :])
+    cells = cells.with_weights(weights[: len(cell_radix)])
+    return Partition(region, cells, atom_table, radix, np.array(int(nonfinite)))
 
 
 def grid(region: Region, pilot: np.ndarray, resolution: int, nonfinite: bool = False) -> Partition:
-    """The paper's event list: `resolution` bins a coordinate, so r^d cells a step and (r^d)^K in all.
+    """Return the event list of the paper: `resolution` bins per coordinate, so r^d cells per step and (r^d)^K in all.
 
-    With resolution 1 only the atoms and what lies between them are told apart.
+    With resolution 1 the cells are the atoms and the remaining values of every coordinate.
     """
     low, width = (region.centre - region.half).ravel(), 2 * region.half.ravel()
     with np.errstate(divide="ignore", over="ignore"):
         scale = np.where(width > 0, resolution / width, 0.0)
     scale = np.where(np.isfinite(scale), scale, 0.0)
     bins = Bins(low, scale, np.full(low.size, float(resolution - 1)), np.ones(low.size, np.int64))
-    return _assemble(region, bins, [resolution] * low.size, find_atoms(pilot.reshape(len(pilot), -1)), nonfinite)
+    return make_partition_of(region, bins, find_atoms(pilot.reshape(len(pilot), -1)), nonfinite)
 
 
 def equal_mass(region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = False) -> Partition:
-    """k-d splits at medians of the pilot runs, to at most `cells` leaves of nearly equal mass.
+    """Return at most `cells` cells of nearly equal mass, from k-d splits at medians of the pilot runs.
 
-    The paper's outline (ellipsoids of subsets of the runs) neither covers the region nor keeps the scenario
-    guarantee: docs/method.md, section 2.2. Each leaf is split along the coordinate in which it is longest, measured
-    in that coordinate's own spread.
+    The paper outlines ellipsoids around subsets of the runs instead. These neither cover the region nor keep the
+    scenario guarantee (docs/method.md, section 2.2). Each leaf is split along the coordinate in which it is longest
+    relative to the spread of that coordinate.
     """
     flat = pilot.reshape(len(pilot), -1)
     spread = np.ptp(flat, axis=0)
@@ -270,79 +264,63 @@ def equal_mass(region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = 
     level = [(0, flat)]
     depth, leaves = 0, 1
     while level and 2 * leaves <= cells:
-        following = []
+        next_level = []
         for node, points in level:
             split = _median_split(points, spread)
             if split is None:
                 continue
-            f, t = split
-            feature[node], threshold[node] = f, t
+            feature[node], threshold[node] = split
             left[node], right[node] = len(feature), len(feature) + 1
-            for child in (points[points[:, f] <= t], points[points[:, f] > t]):
-                following.append((len(feature), child))
+            below = points[:, split[0]] <= split[1]
+            for child in (points[below], points[~below]):
+                next_level.append((len(feature), child))
                 feature.append(0)
                 threshold.append(0.0)
                 left.append(len(left))
                 right.append(len(right))
             leaves += 1
-        depth += bool(following)
-        level = following
-    return _assemble(
-        region,
-        make_tree(feature, threshold, left, right, depth),
-        [leaves],
-        find_atoms(flat),
-        nonfinite,
-    )
-
-
-def partition_from_cells(region: Region, cells: Tree | Edges, nonfinite: bool) -> Partition:
-    """Given cells and the complement of the region; atoms are the cells' own affair."""
-    radix = [int(cells.leaf.max()) + 1] if isinstance(cells, Tree) else [cells.edges.shape[1] + 1] * len(cells.edges)
-    return _assemble(region, cells, radix, [], nonfinite)
+        depth += bool(next_level)
+        level = next_level
+    tree = make_tree(feature, threshold, left, right, depth)
+    return make_partition_of(region, tree, find_atoms(flat), nonfinite)
 
 
 def _median_split(points: np.ndarray, spread: np.ndarray) -> tuple[int, float] | None:
-    """The coordinate and the place between two values nearest to its median; None where nothing can be split."""
+    """Return a coordinate and the gap between values that is nearest to its median; None if no split exists."""
     if len(points) < 2:
         return None
-    for f in np.argsort(-np.ptp(points, axis=0) / spread, kind="stable"):
-        x = np.sort(points[:, f])
+    for coordinate in np.argsort(-np.ptp(points, axis=0) / spread, kind="stable"):
+        x = np.sort(points[:, coordinate])
         gaps = np.flatnonzero(x[1:] > x[:-1])
         if gaps.size:
             i = gaps[np.argmin(np.abs(gaps + 1 - len(x) / 2))]
-            t = float(x[i] + (x[i + 1] - x[i]) / 2)
-            return int(f), (t if t < x[i + 1] else float(x[i]))
+            middle = float(x[i] + (x[i + 1] - x[i]) / 2)
+            return int(coordinate), (middle if middle < x[i + 1] else float(x[i]))
     return None
 
 
-def make_tree(feature: list[int], threshold: list[float], left: list[int], right: list[int], depth: int) -> Tree:
-    """Arrays of a tree whose leaves point to themselves; the leaves get their numbers from left to right."""
-    leaf = np.full(len(feature), -1, np.int64)
-    edges = []
-    stack, count = [(0, False)], 0
-    while stack:  # in order, without recursion
-        node, back = stack.pop()
-        if left[node] == node:
-            leaf[node], count = count, count + 1
-        elif back:
-            edges.append(threshold[node])
-            stack.append((right[node], False))
-        else:
-            stack += [(node, True), (left[node], False)]
-    return Tree(
-        np.array(feature), np.array(threshold), np.array(left), np.array(right), leaf, np.array(depth), np.array(edges)
-    )
-
-
 def make_partition(kind: str, region: Region, pilot: np.ndarray, resolution: int | None, nonfinite: bool) -> Partition:
-    """`pilot` are finite runs (n, K, d) of the sides that the region was made from."""
+    """Return the partition that the settings name.
+
+    Parameters
+    ----------
+    kind : {"auto", "grid", "equal-mass", "atoms"}
+        "auto" means "atoms" if more than half of the values of every coordinate repeat, else "equal-mass".
+    region : Region
+        The high-likely region.
+    pilot : ndarray of shape (runs, steps, dimensions)
+        The finite pilot runs that the region was made from.
+    resolution : int or None
+        Bins per coordinate of a grid, or the number of cells of equal mass.
+    nonfinite : bool
+        Whether outputs with NaN or infinity are a cell.
+    """
     if kind == "auto":
-        atoms = find_atoms(pilot.reshape(len(pilot), -1))
-        held = [np.isin(pilot.reshape(len(pilot), -1)[:, j], values).mean() for j, values in enumerate(atoms)]
-        kind = "atoms" if min(held) > 0.5 else "equal-mass"
+        flat = pilot.reshape(len(pilot), -1)
+        repeated_share = [np.isin(flat[:, j], values).mean() for j, values in enumerate(find_atoms(flat))]
+        kind = "atoms" if min(repeated_share) > 0.5 else "equal-mass"
     if kind == "grid":
-        return grid(region, pilot, resolution or 2, nonfinite)
+        return grid(region, pilot, resolution or DEFAULT_GRID_RESOLUTION, nonfinite)
     if kind == "atoms":
         return grid(region, pilot, 1, nonfinite)
-    return equal_mass(region, pilot, resolution or 64, nonfinite)
+    return equal_mass(region, pilot, resolution or DEFAULT_EQUAL_MASS_CELLS, nonfinite)

@@ -1,22 +1,23 @@
-"""The high-likely set: how many runs it takes, and a product of minimum-volume ellipsoids (paper, Algorithm 3)."""
+"""The high-likely region: a product of minimum-volume ellipsoids, and how many runs it needs (paper, Algorithm 3)."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import bdtr
 
 from dpverify.errors import InputError
 from dpverify.events.ellipsoid import minimum_volume_ellipsoid
-from dpverify.util.arrays import array_namespace, contiguous_transpose, multiply_rows
+from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, multiply_rows
 
-PIECE = 8192  # runs whose passes stay within the caches
+RUNS_PER_PIECE = 8192  # arrays of this many runs stay within the processor caches
 
 
-def _check(dimension: int, beta: float, gamma: float, steps: int) -> int:
-    """The number of variables of one scenario program over all steps: an ellipsoid each."""
+def _count_variables(dimension: int, beta: float, gamma: float, steps: int) -> int:
+    """Return the number of variables of one scenario program with one ellipsoid per step."""
     for name, value in (("beta", beta), ("gamma", gamma)):
         if not 0 < value < 1:
             raise InputError(f"{name}: found {value}; expected a number between 0 and 1")
@@ -27,20 +28,50 @@ def _check(dimension: int, beta: float, gamma: float, steps: int) -> int:
 
 
 def scenario_size(dimension: int, beta: float, gamma: float, steps: int = 1) -> int:
-    """The paper's Gamma: runs after which the ellipsoid(s) hold 1 - beta of the mass, at confidence 1 - gamma.
+    """Return how many runs the high-likely region needs: Gamma in the paper.
 
-    `dimension` is that of one step's output. With `steps` one program over all of them is meant, so that the mass
-    of the product is 1 - beta jointly (docs/method.md, section 4.3); the paper takes each step on its own.
+    The minimum-volume ellipsoid around this many runs contains a new run with probability at least 1 - beta, at
+    confidence 1 - gamma (scenario approach).
+
+    Parameters
+    ----------
+    dimension : int
+        The dimension of the output at one step.
+    beta : float
+        The probability that may lie outside the region.
+    gamma : float
+        One minus the confidence of this statement.
+    steps : int
+        The number of steps that are enclosed by one program. The region then holds 1 - beta for all steps jointly
+        (docs/method.md, section 4.3). The paper treats each step separately, which is `steps=1`.
+
+    Returns
+    -------
+    int
+        The number of runs.
+
+    Examples
+    --------
+    >>> scenario_size(2, 0.05, 1e-9)
+    814
     """
-    variables = _check(dimension, beta, gamma, steps)
+    variables = _count_variables(dimension, beta, gamma, steps)
     return math.ceil(math.e / (math.e - 1) / beta * (math.log(1 / gamma) + variables))
 
 
 def exact_scenario_size(dimension: int, beta: float, gamma: float, steps: int = 1) -> int:
-    """The least number with the same guarantee: BinomCDF(variables - 1; Gamma, beta) <= gamma."""
-    variables = _check(dimension, beta, gamma, steps)
+    """Return the smallest number of runs with the guarantee of `scenario_size`.
+
+    It is the smallest Gamma with BinomCDF(variables - 1; Gamma, beta) <= gamma.
+
+    Examples
+    --------
+    >>> exact_scenario_size(2, 0.05, 1e-9)
+    616
+    """
+    variables = _count_variables(dimension, beta, gamma, steps)
     low, high = variables, scenario_size(dimension, beta, gamma, steps)
-    while low < high:  # the distribution function falls in Gamma
+    while low < high:  # bisection: the distribution function decreases in Gamma
         middle = (low + high) // 2
         if bdtr(variables - 1, middle, beta) <= gamma:
             high = middle
@@ -50,58 +81,103 @@ def exact_scenario_size(dimension: int, beta: float, gamma: float, steps: int = 
 
 
 class Region(NamedTuple):
-    """A product over K steps of ellipsoids `|A x - b| <= 1`, with pinned directions where the runs are flat.
+    """A product over K steps of ellipsoids `|A x - b| <= 1`.
 
-    Rows of A beyond an ellipsoid's rank are zero, and so are rows of `pins` where nothing is pinned. `centre` and
-    `half` give the box around each step's ellipsoid.
+    If the runs of a step span fewer than d dimensions, the missing directions are pinned: `|pins x - values| <= slack`.
+
+    Attributes
+    ----------
+    A : ndarray of shape (K, d, d)
+        The matrix of each ellipsoid. Rows beyond its rank are zero.
+    b : ndarray of shape (K, d)
+        The offset of each ellipsoid.
+    pins, values, slack : ndarray of shape (K, d, d), (K, d), (K, d)
+        The pinned directions, their values and tolerances. Rows without a pinned direction are zero.
+    centre, half : ndarray of shape (K, d)
+        The centre and the half widths of the box around each ellipsoid.
     """
 
-    A: np.ndarray  # (K, d, d)
-    b: np.ndarray  # (K, d)
-    pins: np.ndarray  # (K, d, d)
-    values: np.ndarray  # (K, d)
-    slack: np.ndarray  # (K, d)
-    centre: np.ndarray  # (K, d)
-    half: np.ndarray  # (K, d)
+    A: np.ndarray
+    b: np.ndarray
+    pins: np.ndarray
+    values: np.ndarray
+    slack: np.ndarray
+    centre: np.ndarray
+    half: np.ndarray
 
-    def contains(self, x: Any) -> Any:
-        """For samples (runs, K, d): which lie in the ellipsoid of every step."""
+    def contains(self, x: Array) -> Array:
+        """Return which runs of shape (runs, K, d) lie in the ellipsoid of every step."""
         xp = array_namespace(x)
         if xp is np:
-            test = self._pinned if self.pins.any() else self._inside
-            pieces = [test(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
+            test = self._contains_pinned if self.pins.any() else self._contains_full_rank
+            pieces = [test(x[start : start + RUNS_PER_PIECE]) for start in range(0, len(x), RUNS_PER_PIECE)]
             return np.concatenate(pieces) if pieces else np.zeros(0, bool)
-        u = _by_step(x, self.A) - self.b[:, None]
+        u = _multiply_by_step(x, self.A) - self.b[:, None]
         inside = (xp.einsum("kni,kni->kn", u, u) <= 1).all(0)
-        pinned = xp.abs(_by_step(x, self.pins) - self.values[:, None])
-        return inside & (pinned <= self.slack[:, None]).all((0, 2))
+        distance = xp.abs(_multiply_by_step(x, self.pins) - self.values[:, None])
+        return inside & (distance <= self.slack[:, None]).all((0, 2))
 
-    def _inside(self, x: np.ndarray) -> np.ndarray:
-        """With the runs last, so that every pass is over memory in one piece."""
+    def _contains_full_rank(self, x: np.ndarray) -> np.ndarray:
+        """The test without pinned directions. The runs are the last axis, so that operations read contiguous memory."""
         steps, d = self.b.shape
         u = contiguous_transpose(x.reshape(len(x), -1)).reshape(steps, d, -1)
         u = (u * self.A if d == 1 else np.matmul(self.A, u)) - self.b[:, :, None]
         u *= u
         return (u.sum(1) <= 1).all(0)
 
-    def _pinned(self, x: np.ndarray) -> np.ndarray:
-        """The same with one product a step: what an ellipsoid lacks in rank is pinned, d rows together."""
+    def _contains_pinned(self, x: np.ndarray) -> np.ndarray:
+        """The test with pinned directions, with one matrix product per step."""
         inside = np.ones(len(x), bool)
         for k, (A, pins) in enumerate(zip(self.A, self.pins, strict=True)):
             free, fixed = A.any(1), pins.any(1)
-            both = multiply_rows(x[:, k], np.concatenate([A[free], pins[fixed]]).T)
-            u, at = both[:, : free.sum()] - self.b[k, free], both[:, free.sum() :] - self.values[k, fixed]
-            inside &= (np.einsum("ni,ni->n", u, u) <= 1) & (np.abs(at) <= self.slack[k, fixed]).all(1)
+            product = multiply_rows(x[:, k], np.concatenate([A[free], pins[fixed]]).T)
+            u = product[:, : free.sum()] - self.b[k, free]
+            distance = np.abs(product[:, free.sum() :] - self.values[k, fixed])
+            inside &= (np.einsum("ni,ni->n", u, u) <= 1) & (distance <= self.slack[k, fixed]).all(1)
         return inside
 
 
-def _by_step(x: Any, matrices: Any) -> Any:
-    """Each step's matrix applied to that step of every run: (K, runs, d)."""
+def _multiply_by_step(x: Array, matrices: Array) -> Array:
+    """Apply each step's matrix to that step of every run; the result has shape (K, runs, d)."""
     return array_namespace(x).matmul(x.swapaxes(0, 1), matrices.swapaxes(1, 2))
 
 
-def high_likely_set(samples: Any) -> Region:
-    """The product over the steps of the smallest ellipsoids around all runs, (runs,), (runs, d) or (runs, K, d)."""
+class RegionIndicator(NamedTuple):
+    """A partition with two cells: 0 outside and 1 inside the region. A run that is not finite is outside."""
+
+    region: Region
+
+    @property
+    def size(self) -> int:
+        """One more than the largest code."""
+        return 2
+
+    def codes(self, x: Array) -> Array:
+        """Return the cell of every run. Comparisons with NaN are false, so such runs are outside."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.region.contains(x).astype(np.int64)
+
+
+def high_likely_set(samples: ArrayLike) -> Region:
+    """Return the product over the steps of the smallest ellipsoids around all runs (paper, Algorithm 3).
+
+    Parameters
+    ----------
+    samples : array_like of shape (runs,), (runs, d) or (runs, K, d)
+        Outputs of a mechanism.
+
+    Returns
+    -------
+    Region
+        The region. `scenario_size` says how many runs give it a stated probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> region = high_likely_set(np.array([0.0, 1.0, 2.0]))
+    >>> region.contains(np.array([[[1.5]], [[2.5]]]))
+    array([ True, False])
+    """
     samples = np.asarray(samples, float)
     samples = samples.reshape(len(samples), *((1, 1), (1, -1), samples.shape[1:])[min(samples.ndim, 3) - 1])
     if not samples.size:
@@ -110,15 +186,14 @@ def high_likely_set(samples: Any) -> Region:
     A, pins = np.zeros((steps, d, d)), np.zeros((steps, d, d))
     b, values, slack, centre, half = (np.zeros((steps, d)) for _ in range(5))
     for k in range(steps):
-        points = samples[:, k]
-        e = minimum_volume_ellipsoid(points)
-        rank = len(e.b)
-        A[k, :rank], b[k, :rank] = e.A, e.b
-        directions, at, tolerance = e.flat
-        pins[k, : d - rank], values[k, : d - rank], slack[k, : d - rank] = directions, at, tolerance
-        # The box: the ellipsoid is {x0 + inverse(A) u : |u| <= 1}, so a coordinate reaches as far as its row is long.
-        # Not a pseudo-inverse: that takes a coordinate in units 10^15 times as large as another's for nothing.
-        inverse = np.linalg.inv(np.vstack([e.A, directions]))
+        ellipsoid = minimum_volume_ellipsoid(samples[:, k])
+        rank = len(ellipsoid.b)
+        A[k, :rank], b[k, :rank] = ellipsoid.A, ellipsoid.b
+        directions, pinned_values, tolerance = ellipsoid.flat
+        pins[k, : d - rank], values[k, : d - rank], slack[k, : d - rank] = directions, pinned_values, tolerance
+        # The ellipsoid is {x0 + inverse(A) u : |u| <= 1}, so the half width of a coordinate is the length of its row.
+        # A pseudo-inverse would treat a coordinate as flat if its unit is 10^15 times larger than another one.
+        inverse = np.linalg.inv(np.vstack([ellipsoid.A, directions]))
         half[k] = np.hypot.reduce(inverse[:, :rank], axis=1)
-        centre[k] = inverse @ np.append(e.b, at)
+        centre[k] = inverse @ np.append(ellipsoid.b, pinned_values)
     return Region(A, b, pins, values, slack, centre, half)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dpverify.errors import FolderError
-from dpverify.events.describe import OUTSIDE_TEXT
+
+OUTSIDE_TEXT = "an output outside the high-likely region"
 from dpverify.paper.claims import Claim, apart, at, compare, logarithm, summary
 from dpverify.paper.plan import printed
 from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP

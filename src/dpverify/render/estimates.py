@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.events.describe import coordinate_names
 from dpverify.events.scores import Levels
+from dpverify.events.wording import coordinate_names
 from dpverify.render.planes import planes
 from dpverify.render.scene import KEYS, OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight, make_scene
 from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
@@ -138,7 +138,7 @@ def score_line(s: Scene) -> Drawing:
         f"Histograms of the score of {s.runs}: the first around {middle(first)}, the second "
         f"around {middle(second)}. The witness is {s.witness.text}.",
         (*KEYS, Key("witness", "area", "the witness")),
-        f"One number a run, from all coordinates at once; its level sets are {whose} {levels.number} cells.",
+        f"One number a run, from all coordinates at once; its level sets are {whose} {levels.n_cells} cells.",
     )
 
 

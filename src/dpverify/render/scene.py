@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.partition import Bins, Edges, Partition
+from dpverify.events.cells import Bins, Edges
+from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
 from dpverify.render.style import Key

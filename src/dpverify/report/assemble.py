@@ -34,7 +34,7 @@ def bound_partition(
     c1, c2, number = distinct_pairs(cells[0].of(codes), cells[1].of(codes), settings.test_runs)
     m, alpha = settings.test_runs, settings.alpha
     mass = min(float(lower_limit(counts.of(np.array([1]))[0], m, REGION_SHARE * alpha)) for counts in inside)
-    return OnPartition(c1, c2, number, m, (1 - REGION_SHARE) * alpha, partition.number, mass)
+    return OnPartition(c1, c2, number, m, (1 - REGION_SHARE) * alpha, partition.n_cells, mass)
 
 
 UNSEEDED_TEXT = "this mechanism can't be seeded: the numbers can't be repeated run for run"

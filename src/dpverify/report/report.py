@@ -19,7 +19,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.event import Event
+from dpverify.events.event import EVENT_KINDS
 from dpverify.mechanisms.diagnostics import VOIDING_DIAGNOSTICS
 from dpverify.report.statements import (
     OnAllEvents,
@@ -275,4 +275,4 @@ def _dump(document: dict[str, Any]) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-KINDS = (*serial.nested_kinds(Event), Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict)
+KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict)

@@ -12,7 +12,6 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.events.event import Event
-from dpverify.events.partition import Partition
 from dpverify.settings import Settings
 from dpverify.stats.binomial import lower_limit, upper_limit
 from dpverify.stats.lower_bound import claim_p_value, epsilon_lower_bound
@@ -101,8 +100,7 @@ class Witness:
     @property
     def cell(self) -> int | None:
         """The code of the cell, where the event is a single one of a given partition."""
-        single = self.event.codes.size == 1 and isinstance(self.event.partition, Partition)
-        return int(self.event.codes[0]) if single else None
+        return self.event.cell
 
     @property
     def step(self) -> int | None:

@@ -20,6 +20,7 @@ from dpverify.sampling.counts import (
     MAX_DENSE_CELLS,
     Cells,
     Counts,
+    CountTable,
     DeviceTables,
     ResultKind,
     count_cells,
@@ -114,6 +115,25 @@ class CellCounter(NamedTuple):
         return count_cells(self.partition, samples)
 
 
+class Table(Protocol):
+    """Computes a table of counts from a block of samples. Tables of different blocks have the same shape."""
+
+    def measure(self, samples: Any, /) -> np.ndarray: ...
+
+
+class TableCounter(NamedTuple):
+    """The statistic that adds up tables of counts."""
+
+    table: Table
+
+    @property
+    def result_kind(self) -> type[CountTable]:
+        return CountTable
+
+    def measure(self, samples: Array) -> np.ndarray:
+        return self.table.measure(samples)
+
+
 @dataclass(frozen=True)
 class Statistics:
     """What is computed from every block.
@@ -130,10 +150,18 @@ class Statistics:
     error: Callable[[Array], Array] | None = None
 
 
-def merge_results(statistics: Sequence[Statistic], first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
-    """Merge the results of two sets of blocks, one result of each for every statistic."""
-    pairs = zip(statistics, first, second, strict=True)
-    return tuple(statistic.result_kind.merge([one, other]) for statistic, one, other in pairs)
+def merge_results(
+    statistics: Sequence[Statistic], first: Sequence[tuple[Any, Any]], second: Sequence[tuple[Any, Any]]
+) -> list[tuple[Any, Any]]:
+    """Merge the results of two sets of blocks.
+
+    Each set has one pair of results (first data set, second data set) for every statistic.
+    """
+    merged = []
+    for statistic, results, more in zip(statistics, first, second, strict=True):
+        merge = statistic.result_kind.merge
+        merged.append((merge([results[0], more[0]]), merge([results[1], more[1]])))
+    return merged
 
 
 class ResultSum:

@@ -34,7 +34,7 @@ from dpverify.util.arrays import Array
 from dpverify.util.formatting import format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
-from dpverify.util.serialization import from_plain, nested_kinds, to_plain
+from dpverify.util.serialization import from_plain, to_plain
 from dpverify.util.timing import StageClock, versions
 
 
@@ -216,13 +216,13 @@ def run_identity(
     return identity
 
 
-def read_record(checkpoint: Checkpoint, name: str, kind: type) -> dict[str, Any] | None:
-    """Return a frozen choice of an earlier start of this run, or None."""
+def read_record(checkpoint: Checkpoint, name: str, kinds: tuple[type, ...]) -> dict[str, Any] | None:
+    """Return a frozen choice of an earlier start of this run, made of plain data and of these kinds, or None."""
     record = checkpoint.read(name)
     if record is None:
         return None
     try:
-        return from_plain(record.head, nested_kinds(kind))
+        return from_plain(record.head, kinds)
     except Exception as problem:  # another version may have written anything
         raise FolderError(
             f"{checkpoint.folder}: found {name} of another version of dpverify ({one_line(problem)}); expected this "

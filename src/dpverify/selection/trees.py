@@ -1,40 +1,59 @@
-"""The adaptive partition, the paper's future work: a tree that refines where the laws differ and mass is."""
+"""An adaptive partition, which the paper names as future work: a tree that is fine where the distributions differ."""
 
 from __future__ import annotations
 
 import heapq
+from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.partition import Tree, make_tree
-from dpverify.selection.learning import Binning
+from dpverify.events.cells import Tree, make_tree
+from dpverify.events.scores.additive import Binning
+
+MIN_GAIN = 6.0  # nats; some hundred splits under equal distributions rarely gain more
+
+
+class Split(NamedTuple):
+    """The best split of a node."""
+
+    gain: float
+    feature: int
+    edge: int
 
 
 def grow_tree(binning: Binning, first: np.ndarray, second: np.ndarray, leaves: int, least: int) -> Tree:
-    """A tree whose splits gain most in telling the sides apart (entropy), the best split of all leaves first.
+    """Grow a tree on training runs; the split with the largest gain in log-likelihood comes first.
 
-    It is grown on the training runs, refines where the laws differ and mass is, and never has a leaf with fewer than
-    `least` of them. `binning` must hold the coordinates themselves, so that a leaf is a box.
+    Parameters
+    ----------
+    binning : Binning
+        Bins of the coordinates themselves, so that a leaf is a box.
+    first, second : ndarray of shape (runs, coordinates)
+        Training runs of both data sets.
+    leaves : int
+        The largest number of leaves.
+    least : int
+        The smallest number of training runs in a leaf.
     """
     flat = np.concatenate([first, second])
     side = np.repeat([0, 1], [len(first), len(second)])
-    z = np.stack([np.searchsorted(e, flat[:, j]) for j, e in enumerate(binning.edges)], axis=1)
-    number = binning.edges.shape[1] + 1
+    bins = np.stack([np.searchsorted(edges, flat[:, j]) for j, edges in enumerate(binning.edges)], axis=1)
+    n_bins = binning.edges.shape[1] + 1
     feature, threshold, left, right, depth = [0], [0.0], [0], [0], [0]
-    heap: list[tuple[float, int, np.ndarray, int, int]] = []
+    heap: list[tuple[float, int, np.ndarray, Split]] = []
 
     def consider(node: int, rows: np.ndarray) -> None:
-        split = _best_split(z[rows], side[rows], number, least)
+        split = _best_split(bins[rows], side[rows], n_bins, least)
         if split is not None:
-            heapq.heappush(heap, (-split[0], node, rows, split[1], split[2]))
+            heapq.heappush(heap, (-split.gain, node, rows, split))
 
     consider(0, np.arange(len(flat)))
-    count = 1
-    while heap and count < leaves:
-        _, node, rows, j, at = heapq.heappop(heap)
-        feature[node], threshold[node] = j, float(binning.edges[j, at])
+    n_leaves = 1
+    while heap and n_leaves < leaves:
+        _, node, rows, split = heapq.heappop(heap)
+        feature[node], threshold[node] = split.feature, float(binning.edges[split.feature, split.edge])
         left[node], right[node] = len(feature), len(feature) + 1
-        above = z[rows, j] > at
+        above = bins[rows, split.feature] > split.edge
         for child in (rows[~above], rows[above]):
             feature.append(0)
             threshold.append(0.0)
@@ -42,29 +61,30 @@ def grow_tree(binning: Binning, first: np.ndarray, second: np.ndarray, leaves: i
             right.append(len(right))
             depth.append(depth[node] + 1)
             consider(len(feature) - 1, child)
-        count += 1
+        n_leaves += 1
     return make_tree(feature, threshold, left, right, max(depth))
 
 
-def _best_split(z: np.ndarray, side: np.ndarray, number: int, least: int) -> tuple[float, int, int] | None:
-    """(gain, feature, edge) of the best split; None where none gains more than chance would."""
-    if len(z) < 2 * least:
+def _best_split(bins: np.ndarray, side: np.ndarray, n_bins: int, least: int) -> Split | None:
+    """Return the best split of some runs; None if no split is significant."""
+    if len(bins) < 2 * least:
         return None
-    best: tuple[float, int, int] | None = None
-    for j in range(z.shape[1]):
-        below = np.cumsum(np.bincount(2 * z[:, j] + side, minlength=2 * number).reshape(number, 2), axis=0)
-        whole = below[-1]
-        lower, upper = below[:-1], whole - below[:-1]
-        gain = _information(lower) + _information(upper) - _information(whole)
+    best: Split | None = None
+    for j in range(bins.shape[1]):
+        table = np.bincount(2 * bins[:, j] + side, minlength=2 * n_bins).reshape(n_bins, 2)
+        below = np.cumsum(table, axis=0)
+        total = below[-1]
+        lower, upper = below[:-1], total - below[:-1]
+        gain = _log_likelihood(lower) + _log_likelihood(upper) - _log_likelihood(total)
         gain = np.where((lower.sum(1) >= least) & (upper.sum(1) >= least), gain, -np.inf)
-        at = int(np.argmax(gain))
-        if gain[at] > (best[0] if best else 6.0):  # nats; chance rarely gains 6 over some hundred splits
-            best = float(gain[at]), j, at
+        edge = int(np.argmax(gain))
+        if gain[edge] > (best.gain if best else MIN_GAIN):
+            best = Split(float(gain[edge]), j, edge)
     return best
 
 
-def _information(counts: np.ndarray) -> np.ndarray:
-    """Log-likelihood of the two sides' counts under their own share."""
+def _log_likelihood(counts: np.ndarray) -> np.ndarray:
+    """Return the maximum log-likelihood of the two data sets' counts in a node."""
     counts = np.asarray(counts, float)
     total = counts.sum(-1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -17,7 +17,7 @@ from dpverify.pipeline import find_region, freeze_event, verify
 from dpverify.report.report import Report
 from dpverify.sampling.context import open_run
 from dpverify.sampling.executors import open_pool
-from dpverify.selection.choose import QUICK_SEARCH
+from dpverify.selection.context import QUICK_SEARCH
 from dpverify.settings import Settings
 
 STARTS_PER_DIMENSION, STEPS_PER_DIMENSION = 8, 3  # and steps of one local search, for each dimension and one more
@@ -47,7 +47,7 @@ def expected_bound(
     """The bound that the best event for this pair promises, from its selection runs."""
     with open_run(mechanism, *pair, settings, executor, False) as run:
         region, points, _ = find_region(run)
-        return freeze_event(run, region, points, delta, QUICK_SEARCH).promise
+        return freeze_event(run, region, points, delta, QUICK_SEARCH).expected_bound
 
 
 def search_box(

@@ -71,7 +71,7 @@ def cell_codes(plain: Any, x: Any) -> np.ndarray:
 
 def is_pytree(plain: Any) -> bool:
     """False where a user's own function is part of it, which can't be handed to a jit as data."""
-    return getattr(plain, "is_plain", True)
+    return getattr(plain, "is_pytree", True)
 
 
 def digitize(edges: Any, x: Any) -> Any:

@@ -1,50 +1,50 @@
-"""Events in words that other tests do not come by, and what is no plain data."""
+"""Descriptions of events, and values that are not plain data."""
 
 import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.describe import MAX_LISTED_PIECES, describe
 from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, NONFINITE, OUTSIDE, make_partition
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Piecewise, Quadratic
+from dpverify.events.wording import MAX_LISTED_PIECES
 from dpverify.util import serialization as serial
 
 
-def words(kind, shape, codes, resolution=None):
+def description(kind, shape, codes, resolution=None):
     pilot = np.random.default_rng(0).normal(size=(40, *shape))
     partition = make_partition(kind, dpv.high_likely_set(pilot), pilot, resolution, True)
-    return describe(Event(partition, np.array(codes), 0), pilot)
+    return Event(partition, np.array(codes), 0).describe(pilot)
 
 
-def test_cells_in_words():
-    assert words("grid", (1, 2), [NONFINITE]) == "an estimate with NaN or infinity"
-    assert words("equal-mass", (1, 2), [FIRST_CELL], 1) == "an estimate inside the high-likely region"
-    assert words("grid", (50, 2), [7], 4) == "one cell of the partition, not among the pilot runs"
-    assert words("grid", (1, 10), [FIRST_CELL], 2).endswith(
+def test_descriptions_of_cells():
+    assert description("grid", (1, 2), [NONFINITE]) == "an output with NaN or infinity"
+    assert description("equal-mass", (1, 2), [FIRST_CELL], 1) == "an output inside the high-likely region"
+    assert description("grid", (50, 2), [7], 4) == "one cell of the partition that no pilot run fell into"
+    assert description("grid", (1, 10), [FIRST_CELL], 2).endswith(
         f"and {10 - 2 * MAX_LISTED_PIECES} more (inside the high-likely region)"
     )
-    assert words("grid", (1, 1), [OUTSIDE, NONFINITE], 2).endswith("or output is NaN or infinite")
+    assert description("grid", (1, 1), [OUTSIDE, NONFINITE], 2).endswith("or output is NaN or infinite")
 
 
-def test_scores_in_words():
+def test_descriptions_of_scores():
     plain, runs = Features(np.zeros(2), None), np.zeros((3, 1, 2))
     quadratic = Quadratic(plain, np.ones(2), np.eye(2))
     knots = np.array([[0.0, 1.0], [0.0, 1.0]])
     piecewise = Piecewise(plain, knots, np.array([[0.0, 1.0], [0.0, 5.0]]), np.full((2, 1), np.inf), np.zeros((2, 1)))
-    for score, said in (
+    for score, expected in (
         (quadratic, "a quadratic score of 2 coordinates > 1"),
         (piecewise, "a piecewise linear score of 2 coordinates (most on x[1], x[0]) > 1"),
     ):
-        assert describe(Event(Levels(score, np.array([1.0])), np.array([1]), 0), runs) == said
+        assert Event(Levels(score, np.array([1.0])), np.array([1]), 0).describe(runs) == expected
 
 
-def test_slices_in_words():
+def test_descriptions_of_level_set_cells():
     score = CellScore(Levels(Linear(np.array([1.0, 3.0])), np.arange(4.0)), np.arange(5), np.arange(5.0), np.zeros(()))
-    for edge, said in ((2.5, "a union of 2"), (3.5, "one")):
+    for edge, expected in ((2.5, "a union of 2"), (3.5, "one")):
         event = Event(Levels(score, np.array([edge])), np.array([1]), 0)
-        assert describe(event, np.zeros((3, 1, 2))) == (
-            f"{said} of the 5 level sets of a linear score of 2 coordinates (most on x[1], x[0])"
+        assert event.describe(np.zeros((3, 1, 2))) == (
+            f"{expected} of the 5 level sets of a linear score of 2 coordinates (most on x[1], x[0])"
         )
 
 

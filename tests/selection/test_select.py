@@ -1,4 +1,4 @@
-"""Events worth testing: what wins, that it is frozen plain data, and that nothing is owed for the choice."""
+"""Selection of events: which event is selected, that it is plain data, and that selection causes no false alarms."""
 
 import math
 
@@ -11,14 +11,15 @@ import dpverify as dpv
 from dpverify import Report, verify
 from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Extremes
-from dpverify.selection.proposals import PairedHistogram, SelectionObjective, cautious_lower_bound, threshold_counts
+from dpverify.selection.histograms import PairedHistogram, threshold_counts
+from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 10_000, "test_runs": 20_000}
 
 
 def left_and_right(cells):
-    """docs/method.md, section 4.2: equal mass in every cell, one law on the left halves, the other on the right."""
+    """docs/method.md, section 4.2: equal mass in every cell; one distribution on left halves, the other on right."""
 
     def mechanism(data, runs, rng):
         return (rng.integers(cells, size=runs) + (rng.random(runs) + data) / 2) / cells
@@ -27,7 +28,7 @@ def left_and_right(cells):
 
 
 def test_privacy_on_a_partition_is_not_privacy():
-    """docs/method.md, section 4.2: on 16 cells nothing is seen, yet one event tells the two apart for certain."""
+    """docs/method.md, section 4.2: 16 cells show no difference, yet one event separates the data sets."""
     small = {"partition": "grid", "resolution": 16, "test_runs": 100_000}
     cells = verify(left_and_right(16), 0, 1, 1.0, 0.05, events="union", **small)
     assert cells.verdict.name == "BOUNDED"
@@ -39,8 +40,8 @@ def test_privacy_on_a_partition_is_not_privacy():
     assert scored.epsilon_lower >= 3
 
 
-def test_the_papers_lambda_is_no_guarantee():
-    """docs/method.md, section 4.2: what is called lambda stays small where the truth is 1."""
+def test_the_lambda_of_the_paper_is_not_a_guarantee():
+    """docs/method.md, section 4.2: the paper's lambda stays small although the true delta is 1."""
     report = verify(left_and_right(64), 0, 1, 0.1, partition="grid", resolution=64, events="union", **SMALL)
     scored = verify(left_and_right(64), 0, 1, 0.1, 0.5, events="score", select_runs=50_000, test_runs=20_000)
     assert report.paper.lambda_ < 0.3 < 0.7 < scored.delta_lower(report.epsilon_critical)
@@ -59,9 +60,9 @@ def test_scores_beat_boxes_on_trajectories(shape):
         reports = [verify(gaussian_trajectory, *data, seed=s, **settings, **SMALL) for s in range(3)]
         return np.median([report.epsilon_lower for report in reports])
 
-    boxes, slices, auto = proved(events="union", partition="tree"), proved(events="union"), proved()
+    boxes, level_sets, auto = proved(events="union", partition="tree"), proved(events="union"), proved()
     least = 1.3 if shape == "all coordinates" else 0.9  # a tree finds one coordinate as well
-    assert slices > least * boxes
+    assert level_sets > least * boxes
     assert auto > least * boxes
 
 
@@ -83,14 +84,14 @@ def test_the_event_is_a_union_of_the_bounded_cells():
     report = verify(laplace, ZERO, ONE, 0.5, **SMALL)
     levels = report.witness.event.partition
     assert isinstance(levels, Levels)
-    assert levels.number == report.on_partition.cells
+    assert levels.n_cells == report.on_partition.cells
 
 
 def test_resolution_sets_the_number_of_cells():
     assert verify(laplace, ZERO, ONE, resolution=8, **SMALL).on_partition.cells in (8, 9)
 
 
-def test_a_users_score_is_tested_like_any_other():
+def test_a_user_score_is_tested_like_any_other():
     report = verify(laplace, ZERO, ONE, 0.5, events=lambda samples: -samples[:, 0, 0], **SMALL)
     assert report.refuted
     assert report.witness.text.startswith("the given score")
@@ -99,17 +100,29 @@ def test_a_users_score_is_tested_like_any_other():
 @pytest.mark.parametrize(
     ("score", "message"),
     [
-        (lambda samples: samples, "score gave shape"),
-        (lambda samples: np.full(len(samples), np.nan), "score gave NaN"),
+        (lambda samples: samples, "found shape"),
+        (lambda samples: np.full(len(samples), np.nan), "found NaN as values of the score"),
     ],
 )
-def test_a_bad_score_gets_one_line(score, message):
+def test_a_bad_user_score_is_refused_in_one_line(score, message):
     with pytest.raises((dpv.InputError, dpv.MechanismError), match=message):
         verify(laplace, ZERO, ONE, 0.5, events=score, **SMALL)
 
 
-def test_discrete_scores_are_cut_between_their_values():
-    """Randomised response on three bits: four levels of the number of ones, all of them exact."""
+@pytest.mark.parametrize(
+    "score",
+    [
+        lambda samples: samples[:, 0, 0] - samples[:, 0, 0].mean(),
+        lambda samples: np.argsort(np.argsort(samples[:, 0, 0])).astype(float),
+    ],
+)
+def test_a_user_score_must_map_each_run_on_its_own(score):
+    with pytest.raises(dpv.InputError, match="maps each run on its own"):
+        verify(laplace, ZERO, ONE, 0.5, events=score, **SMALL)
+
+
+def test_thresholds_of_discrete_scores_lie_between_their_values():
+    """Randomised response on three bits: the number of ones has four values with known probabilities."""
 
     def response(data, runs, rng):
         return (rng.random((runs, 3)) < (0.7 if data else 0.3)).astype(int)
@@ -120,30 +133,33 @@ def test_discrete_scores_are_cut_between_their_values():
     assert report.on_partition.epsilon_upper() > exact
 
 
-def test_the_tails_are_seen_beyond_the_training_runs():
-    """Exponential noise: the support moves by 1, so the event that tells most is as rare as the runs allow."""
+def test_thresholds_in_the_tails_are_finer_than_the_training_histogram():
+    """Exponential noise: the support moves by 1, so the best event is as rare as the number of runs allows."""
 
     def exponential(data, runs, rng):
         return data + np.max(rng.exponential(10.0, (runs, 3)), axis=1)
 
     report = verify(exponential, 0.0, 1.0, select_runs=400_000, test_runs=2_000_000)
-    # The best threshold that the 200 000 held-out runs could show with five runs of the rarer side.
+    # The best threshold with at least five of the 200 000 held-out runs of the rarer data set.
     t = np.linspace(1 - 10 * np.log(1 - (5 / 2e5) ** (1 / 3)), 4, 40)
     p1, p2 = (1 - np.exp(-t / 10)) ** 3, (1 - np.exp(-(t - 1) / 10)) ** 3
     best = np.max(dpv.epsilon_lower_bound(np.round(2e6 * p1), np.round(2e6 * p2), 2_000_000))
     assert report.epsilon_lower > 0.8 * best
 
 
-def test_promises_charge_for_luck():
-    aim = SelectionObjective(10**6, 0.0, 0.05, 1.85)
-    tiny, solid = cautious_lower_bound(4, 0, 10**5, aim, 2.5), cautious_lower_bound(4000, 2000, 10**5, aim, 2.5)
+def test_the_expected_bound_penalises_small_counts_and_many_parameters():
+    objective = SelectionObjective(10**6, 0.0, 0.05, 1.85)
+    tiny, solid = (
+        cautious_lower_bound(4, 0, 10**5, objective, 2.5),
+        cautious_lower_bound(4000, 2000, 10**5, objective, 2.5),
+    )
     assert tiny < solid < math.log(2)
-    assert cautious_lower_bound(4000, 2000, 10**5, aim, 2.5, learned=500) < solid
-    assert cautious_lower_bound(4000, 2000, 10**5, aim, 1.0) > solid
+    assert cautious_lower_bound(4000, 2000, 10**5, objective, 2.5, n_parameters=500) < solid
+    assert cautious_lower_bound(4000, 2000, 10**5, objective, 1.0) > solid
     assert cautious_lower_bound(10, 5, 10**5, SelectionObjective(10**6, 0.5, 0.05, 1.85), 1.0) == -math.inf
 
 
-def test_cuts_count_exactly_at_edges_and_in_the_tails():
+def test_threshold_counts_are_exact_at_edges_and_in_the_tails():
     rng = np.random.default_rng(0)
     values = rng.standard_normal(5000), rng.standard_normal(5000) + 0.3
     edges = np.quantile(values[0], [0.2, 0.5, 0.8])
@@ -155,7 +171,7 @@ def test_cuts_count_exactly_at_edges_and_in_the_tails():
 
 
 def test_a_lipschitz_constant_gives_a_bound_over_all_events():
-    """A Gaussian shifted by 1 has a log-ratio of slope 1 everywhere; half of it is stated for either side."""
+    """A Gaussian shifted by 1 has a log-ratio of slope 1; half of it is stated for each data set."""
 
     def gaussian(data, runs, rng):
         return data + rng.standard_normal(runs)
@@ -165,11 +181,11 @@ def test_a_lipschitz_constant_gives_a_bound_over_all_events():
         true = ndtr(0.5 - epsilon) - math.exp(epsilon) * ndtr(-0.5 - epsilon)
         assert report.delta_lower(epsilon) < true < report.on_all_events.delta_upper(epsilon) < true + 0.02
     assert 0.5 < report.on_all_events.epsilon_upper(0.2) < 1.0
-    assert report.on_all_events.epsilon_upper(1e-9) == math.inf  # what lies outside the region counts in full
+    assert report.on_all_events.epsilon_upper(1e-9) == math.inf  # the mass outside the region counts in full
     assert "over all events, if the stated Lipschitz constant holds" in str(report)
 
 
-def test_where_a_lipschitz_constant_is_of_no_use():
+def test_a_lipschitz_constant_is_not_used_in_high_dimensions_or_with_atoms():
     high = verify(gaussian_trajectory, np.zeros((2, 2)), np.ones((2, 2)), log_lipschitz=1.0, **SMALL)
     assert high.on_all_events is None
     assert "one or two dimensions" in high.notes[0]
@@ -190,9 +206,9 @@ def test_the_worst_pair_is_found_and_verified_with_fresh_runs():
 
 
 def test_runs_beyond_memory_are_only_counted(monkeypatch):
-    """The streamed branches of training and cutting, which take millions of runs, on a small scale."""
-    monkeypatch.setattr("dpverify.selection.choose.MAX_KEPT_NUMBERS", 1024)
-    monkeypatch.setattr("dpverify.selection.choose.RANKING_RUNS", 512)
+    """Streaming in training and proposing, which normally needs millions of runs, with small limits."""
+    monkeypatch.setattr("dpverify.selection.context.MAX_KEPT_NUMBERS", 1024)
+    monkeypatch.setattr("dpverify.selection.select.RANKING_RUNS", 512)
     report = verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.5), 0.1, block=256, **SMALL)
     assert report.refuted
     assert (
@@ -201,7 +217,7 @@ def test_runs_beyond_memory_are_only_counted(monkeypatch):
     )
 
 
-def test_what_can_not_compete_is_refused():
+def test_settings_that_exclude_each_other_are_refused():
     with pytest.raises(dpv.InputError, match="a score needs finite runs"):
         verify(laplace, ZERO, ONE, events="score", nonfinite="event")
     with pytest.raises(dpv.InputError, match="no promise to search by"):
@@ -209,8 +225,8 @@ def test_what_can_not_compete_is_refused():
 
 
 @pytest.mark.parametrize(("number", "seeds"), [(6, 30), pytest.param(12, 40, marks=pytest.mark.slow)])
-def test_searching_many_pairs_costs_no_false_alarms(number, seeds):
-    """Best of many trials without a correction is a known fault: here all pairs have equal laws."""
+def test_searching_many_pairs_causes_no_false_alarms(number, seeds):
+    """All pairs have equal distributions, so reporting the best of many trials without correction would alarm."""
     pairs, runs = [(ZERO, ZERO)] * number, {"runs": 200 * number, "select_runs": 500, "test_runs": 1000}
     alarms = sum(
         dpv.search_pairs(laplace, pairs, 0, events="union", seed=1000 * s, **runs).report.refuted for s in range(seeds)

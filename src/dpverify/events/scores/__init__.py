@@ -1,0 +1,44 @@
+"""Scores: one number per run, large where the first data set is more likely (docs/method.md, section 5).
+
+To add a kind, write one file and add the kind to the lists below.
+"""
+
+from dpverify.events.scores.additive import Additive, additive_learners
+from dpverify.events.scores.base import Features, Learner, LearnerCost, Score, ScoreFamily, TrainingData, summarise
+from dpverify.events.scores.cell_score import CellScore
+from dpverify.events.scores.levels import Levels
+from dpverify.events.scores.moments import Linear, Quadratic, gaussian_learners
+from dpverify.events.scores.patterned import Patterned, pattern_learners
+from dpverify.events.scores.piecewise import Piecewise, piecewise_learners
+from dpverify.events.scores.user_score import UserScore
+
+# Every kind that a report can hold.
+SCORE_KINDS = (Linear, Quadratic, Additive, Piecewise, Patterned, CellScore, UserScore)
+
+# What competes during selection, in this order. A learner is used if its cost is within the budget of the search.
+SCORE_FAMILIES = (
+    ScoreFamily(gaussian_learners, LearnerCost.COUNTING),
+    ScoreFamily(additive_learners, LearnerCost.COUNTING),
+    ScoreFamily(piecewise_learners, LearnerCost.JOINT_FIT),
+    ScoreFamily(pattern_learners, LearnerCost.PATTERNS),
+)
+
+__all__ = [
+    "SCORE_FAMILIES",
+    "SCORE_KINDS",
+    "Additive",
+    "CellScore",
+    "Features",
+    "Learner",
+    "LearnerCost",
+    "Levels",
+    "Linear",
+    "Patterned",
+    "Piecewise",
+    "Quadratic",
+    "Score",
+    "ScoreFamily",
+    "TrainingData",
+    "UserScore",
+    "summarise",
+]

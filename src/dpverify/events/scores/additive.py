@@ -1,0 +1,227 @@
+"""Additive scores: a sum over features of step functions, which are log-ratios of counts in bins.
+
+They are fitted by counting. The counts add up over blocks, so the score can use any number of training runs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from dpverify.events.partition import pad_rows
+from dpverify.events.scores.base import Features, Learner, Score, TrainingData, describe_coordinates
+from dpverify.events.scores.levels import SelectedLevels
+from dpverify.events.wording import coordinate_names, describe_intervals
+from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method
+
+MAX_BINS = 64  # per coordinate
+MAX_BINS_SINGLE_COORDINATE = 512
+POOLED_BIN_COUNTS = (2, 8, 32, 64, 512)  # resolutions of the candidates
+TAIL_RUNS = 32  # runs in the outermost bins
+
+
+class Additive(NamedTuple):
+    """A sum over features of step functions.
+
+    An atom a is the bin between the number just below a and a itself.
+
+    Attributes
+    ----------
+    features : Features
+        The features of a run.
+    coordinates : ndarray of shape (J',)
+        The features with a step function that is not constant.
+    edges : ndarray of shape (J', E)
+        The sorted edges of the bins, padded with infinity.
+    steps : ndarray of shape (J', E + 1)
+        The value of the step function in each bin.
+    """
+
+    features: Features
+    coordinates: np.ndarray
+    edges: np.ndarray
+    steps: np.ndarray
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of edges at which a step function changes."""
+        return int((self.steps[:, 1:] != self.steps[:, :-1]).sum())
+
+    def bins(self, flat: Array) -> list[Array]:
+        """Return the bin of every run, for each coordinate."""
+        z = contiguous_transpose(self.features.values(flat)[:, self.coordinates])
+        return [digitize(edges, x) for edges, x in zip(self.edges, z, strict=True)]
+
+    def values(self, flat: Array) -> Array:
+        """Return one number per run."""
+        return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(flat)))  # type: ignore[return-value]
+
+    def level_codes(self, flat: Array, edges: np.ndarray) -> Array:
+        """Return the level of every run. For one coordinate the level follows from the bin, without the value."""
+        if self.edges.shape[0] == 1:
+            return digitize(edges, self.steps[0])[self.bins(flat)[0]]
+        return digitize(edges, self.values(flat))
+
+    def describe(self, names: list[str]) -> str:
+        """Name the kind of score and its coordinates."""
+        return f"an additive score of {describe_coordinates(np.ptp(self.steps, axis=1), self.coordinates, names)}"
+
+    def describe_level_set(self, selected: SelectedLevels, examples: np.ndarray) -> str | None:
+        """Describe a union of intervals of one coordinate."""
+        if self.features.whiten is not None or self.coordinates.size > 1:
+            return None
+        ends = np.concatenate([[-math.inf], self.edges[0], [math.inf]])
+        pieces = [
+            (float(ends[i]), float(ends[i + 1]))
+            for i in np.flatnonzero(selected.contains(self.steps[0]))
+            if ends[i] < ends[i + 1]
+        ]
+        names = coordinate_names(*examples.shape[1:])
+        return describe_intervals(pieces, names[int(self.coordinates[0])])
+
+
+class Binning(NamedTuple):
+    """Bins of every feature. As a statistic it counts the runs in each bin.
+
+    Attributes
+    ----------
+    features : Features
+        The features of a run.
+    edges : ndarray of shape (J, E)
+        The sorted edges of the bins, padded with infinity.
+    """
+
+    features: Features
+    edges: np.ndarray
+
+    def measure(self, samples: Array) -> np.ndarray:
+        """Return the counts of a block of runs, of shape (features, bins)."""
+        return evaluate_method(self, "tables", samples)
+
+    def tables(self, samples: Array) -> Array:
+        """Return the counts as an array on the device of the samples."""
+        xp, number = array_namespace(samples), self.edges.shape[1] + 1
+        length = {"minlength": number} if xp is np else {"length": number}
+        z = contiguous_transpose(self.features.values(samples.reshape(samples.shape[0], -1)))
+        rows = [xp.bincount(digitize(edges, column), **length) for edges, column in zip(self.edges, z, strict=True)]
+        return xp.stack(rows)
+
+
+def make_binning(features: Features, flat: np.ndarray, atoms: list[np.ndarray]) -> Binning:
+    """Return quantile bins of the training runs, with finer bins at both ends and one bin per atom.
+
+    Whitened features of discrete coordinates repeat in many combinations, so they get quantile bins only.
+    """
+    z = features.values(flat)
+    if features.whiten is not None:
+        atoms = [np.zeros(0)] * z.shape[1]
+    number = MAX_BINS_SINGLE_COORDINATE if z.shape[1] == 1 else MAX_BINS
+    rows = []
+    for j in range(z.shape[1]):
+        x = np.sort(z[:, j])
+        if len(atoms[j]):
+            x = x[~np.isin(x, atoms[j])]
+        edges = [atoms[j], np.nextafter(atoms[j], -np.inf), quantile_edges(x, number)]
+        rows.append(np.unique(np.concatenate(edges)))
+    return Binning(features, pad_rows(rows))
+
+
+def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
+    """Return edges between order statistics of sorted values: at equal shares, and at doubling shares from the ends."""
+    if not x.size:
+        return x
+    doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))
+    ranks = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
+    ranks = ranks[(ranks > 0) & (ranks < x.size)]
+    return np.unique(x[ranks - 1] + (x[ranks] - x[ranks - 1]) / 2)
+
+
+class AdditiveLearner(NamedTuple):
+    """Fits additive scores from the counts of a binning."""
+
+    statistic: Binning
+
+    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
+        """Return log-ratios of counts with bins pooled to several resolutions, and monotone log-ratios.
+
+        Few bins cannot resolve the shape of the log-ratio and many bins are noisy, so held-out runs decide. Many
+        log-ratios are monotone; a monotone fit then removes most of the noise.
+        """
+        assert first is not None
+        assert second is not None
+        total = first[0].sum()
+        most = MAX_BINS_SINGLE_COORDINATE if len(first) == 1 else MAX_BINS
+        tables = [
+            np.stack([_shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(first, second, strict=True)])
+            for bins in POOLED_BIN_COUNTS
+            if bins <= most
+        ]
+        tables.append(np.stack([monotone_ratio(c1, c2) for c1, c2 in zip(first, second, strict=True)]))
+        scores: list[Score] = []
+        for i, steps in enumerate(tables):
+            if any(np.array_equal(steps, earlier) for earlier in tables[:i]):
+                continue
+            varying = np.flatnonzero(np.any(steps != steps[:, :1], axis=1))
+            if varying.size:
+                edges, heights = drop_idle_edges(self.statistic.edges[varying], steps[varying])
+                scores.append(Additive(self.statistic.features, varying, edges, heights))
+        return scores
+
+
+def additive_learners(training: TrainingData) -> list[Learner]:
+    """Return learners on the coordinates (one coordinate, or atoms) and on the innovations (several coordinates)."""
+    return [
+        AdditiveLearner(make_binning(features, training.pooled, training.atoms))
+        for features in suitable_features(training)
+    ]
+
+
+def suitable_features(training: TrainingData) -> list[Features]:
+    """Return the features that separate scores per coordinate make sense for."""
+    features = []
+    if training.dimension == 1 or training.has_atoms:
+        features.append(training.coordinates)
+    if training.dimension > 1 and not all(map(len, training.atoms)):
+        features.append(training.innovations)
+    return features
+
+
+def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:
+    """Return log(c1/c2) with neighbouring bins pooled to shares of 1/bins, shrunken by the estimated noise."""
+    both = c1 + c2
+    middle = (np.cumsum(both) - both / 2) / (2 * total)
+    group = np.unique(np.minimum((middle * bins).astype(int), bins - 1), return_inverse=True)[1]
+    p1, p2 = (np.bincount(group, c) for c in (c1, c2))
+    ratio = np.log((p1 + 0.5) / (p2 + 0.5))
+    noise = 1 / (p1 + 0.5) + 1 / (p2 + 0.5)
+    weight = (p1 + p2) / max((p1 + p2).sum(), 1)
+    signal = 1 - (weight * noise).sum() / max((weight * ratio**2).sum(), 1e-300)
+    return max(signal, 0.0) * ratio[group]
+
+
+def monotone_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
+    """Return the best increasing or decreasing fit of log(c1/c2), or a constant if the gain is not significant."""
+    weight = (c1 + 0.5) * (c2 + 0.5) / (c1 + c2 + 1)  # one over the variance of the log-ratio
+    ratio = np.log((c1 + 0.5) / (c2 + 0.5))
+    fits = [isotonic_regression(ratio, weights=weight, increasing=rising).x for rising in (True, False)]
+    residuals = [float((weight * (ratio - fit) ** 2).sum()) for fit in fits]
+    flat = np.full(ratio.shape, np.average(ratio, weights=weight))
+    best = int(np.argmin(residuals))
+    gain = float((weight * (ratio - flat) ** 2).sum()) - residuals[best]
+    # Under equal distributions the gain is about the logarithm of the number of bins.
+    return fits[best] if gain > 2 * np.log(len(ratio)) + 6 else flat
+
+
+def drop_idle_edges(all_edges: np.ndarray, all_steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same step functions without the edges at which nothing changes."""
+    rows = []
+    for edges, steps in zip(all_edges, all_steps, strict=True):
+        changes = (steps[1:] != steps[:-1]) & np.isfinite(edges)
+        rows.append((edges[changes], np.append(steps[0], steps[1:][changes])))
+    if not rows:
+        return all_edges[:, :1], all_steps[:, :2]
+    edges = pad_rows([edges for edges, _ in rows], least=1)
+    return edges, np.stack([np.pad(steps, (0, edges.shape[1] + 1 - len(steps)), mode="edge") for _, steps in rows])

@@ -1,0 +1,201 @@
+"""What every score kind has in common: the protocol, the features, and the training data.
+
+A score maps an output to one number that is large where the first data set is more likely, like a log-likelihood ratio.
+Whatever fits a score, the tested form is plain data (a NamedTuple of arrays) that is evaluated by our own code in NumPy
+or JAX.
+
+A score kind lives in one file of this package. The file holds the NamedTuple and a function that returns learners for
+given training data. The lists in `__init__.py` name all kinds.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from dpverify.events.partition import find_atoms
+from dpverify.util.arrays import Array, multiply_rows
+
+DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
+CLIPPED_SHARE = 0.005  # of the runs at either end: heavy tails have no moments
+
+
+@runtime_checkable
+class Score(Protocol):
+    """A fitted score. `flat` stands for outputs of shape (runs, steps * dimensions).
+
+    A kind may also define `level_codes(flat, edges)` (a faster way to find the level of every run),
+    `describe_level_set(selected, examples)` (a description that is more specific than a threshold of the score, or
+    None) and `is_pytree` (False if the score holds a function).
+    """
+
+    def values(self, flat: Array, /) -> Array:
+        """Return one number per run."""
+        ...
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers were fitted. Scores with more parameters are penalised during selection."""
+        ...
+
+    def describe(self, names: list[str], /) -> str:
+        """Name the kind of score and the coordinates that it depends on most."""
+        ...
+
+
+class Features(NamedTuple):
+    """The coordinates of an output, or its innovations.
+
+    An innovation is the part of a coordinate that the earlier coordinates do not predict linearly.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (J,)
+        Subtracted before whitening.
+    whiten : ndarray of shape (J, J) or None
+        A lower triangular matrix; None for the coordinates themselves.
+    """
+
+    mean: np.ndarray
+    whiten: np.ndarray | None
+
+    def values(self, flat: Array) -> Array:
+        """Return the features of every run."""
+        return flat if self.whiten is None else multiply_rows(flat - self.mean, self.whiten.T)
+
+
+class Learner(Protocol):
+    """Fits scores of one kind to training runs.
+
+    `statistic` is counted over all training runs, also those that do not fit into memory; None if nothing is counted.
+    It has a method `measure(samples)` that returns an array.
+    """
+
+    @property
+    def statistic(self) -> CountedStatistic | None: ...
+
+    def fit(self, first: np.ndarray | None, second: np.ndarray | None, /) -> list[Score]:
+        """Return the fitted scores, from the statistic's sums over the runs of the first and the second data set."""
+        ...
+
+
+class CountedStatistic(Protocol):
+    """A table of counts of a block of runs. Tables of different blocks add up."""
+
+    def measure(self, samples: Array, /) -> np.ndarray: ...
+
+
+class LearnerCost(enum.IntEnum):
+    """How much time a learner takes. The selection leaves out learners above its budget."""
+
+    COUNTING = 0
+    PATTERNS = 1
+    JOINT_FIT = 2
+
+
+class ScoreFamily(NamedTuple):
+    """A way to make learners from training data, and its cost."""
+
+    learners: Callable[[TrainingData], list[Learner]]
+    cost: LearnerCost
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Finite training runs that are kept in memory.
+
+    Attributes
+    ----------
+    first, second : ndarray of shape (runs, coordinates)
+        The runs of each data set.
+    pooled : ndarray of shape (runs, coordinates)
+        The runs of both data sets.
+    atoms : list of ndarray
+        The values that repeat, for each coordinate.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    pooled: np.ndarray
+    atoms: list[np.ndarray]
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates of one output."""
+        return self.pooled.shape[1]
+
+    @property
+    def has_atoms(self) -> bool:
+        """Whether values repeat in any coordinate."""
+        return any(map(len, self.atoms))
+
+    @functools.cached_property
+    def is_discrete(self) -> bool:
+        """Whether all values repeat."""
+        columns = zip(self.pooled.T, self.atoms, strict=True)
+        return all(np.isin(column[:DISCRETE_CHECK_RUNS], values).all() for column, values in columns)
+
+    @property
+    def coordinates(self) -> Features:
+        """The coordinates themselves as features."""
+        return Features(np.zeros(self.dimension), None)
+
+    @functools.cached_property
+    def innovations(self) -> Features:
+        """The innovations as features."""
+        return fit_innovations(self.first, self.second)
+
+    @functools.cached_property
+    def clipped_innovations(self) -> tuple[np.ndarray, np.ndarray]:
+        """The innovations of both data sets, clipped at extreme quantiles."""
+        features = self.innovations
+        return clip_tails(features.values(self.first)), clip_tails(features.values(self.second))
+
+
+def summarise(samples: list[np.ndarray]) -> TrainingData:
+    """Return the finite ones of the kept training runs of both data sets."""
+    sides = [x.reshape(len(x), -1) for x in samples]
+    sides = [x[np.isfinite(x).all(1)] for x in sides]
+    pooled = np.concatenate(sides)
+    if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
+        pooled = np.zeros((1, pooled.shape[1]))
+        sides = [pooled, pooled]
+    return TrainingData(sides[0], sides[1], pooled, find_atoms(pooled))
+
+
+def clip_tails(flat: np.ndarray) -> np.ndarray:
+    """Clip each coordinate at its extreme quantiles, so that moments exist for heavy tails."""
+    low, high = np.quantile(flat, [CLIPPED_SHARE, 1 - CLIPPED_SHARE], axis=0)
+    return np.clip(flat, low, high)
+
+
+def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
+    """Whiten with the Cholesky factor of the pooled covariance, in the order of time.
+
+    Each data set is centred at its own mean for the covariance.
+    """
+    clipped = clip_tails(np.concatenate([first, second]))
+    sides = clipped[: len(first)], clipped[len(first) :]
+    covariance = sum(np.atleast_2d(np.cov(side, rowvar=False)) for side in sides) / 2
+    # A coordinate that is constant for each data set has no spread; the distance of the data sets is its scale.
+    pooled_deviation = clipped.std(0)
+    scale = np.sqrt(np.diag(covariance))
+    fallback = np.where(pooled_deviation > 0, pooled_deviation, 1.0)
+    scale = np.where(scale > 1e-9 * pooled_deviation, scale, fallback)
+    correlation = covariance / np.outer(scale, scale)
+    # A coordinate that the earlier ones determine has no innovation. The ridge limits the scaling of rounding errors.
+    factor = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(scale)))
+    return Features(clipped.mean(0), np.linalg.solve(factor, np.diag(1 / scale)))
+
+
+def describe_coordinates(weights: np.ndarray, coordinates: np.ndarray, names: list[str]) -> str:
+    """Name the coordinates that a score depends on; of several coordinates the two with the largest weights."""
+    by_weight = coordinates[np.argsort(-weights, kind="stable")]
+    if weights.size == 1:
+        return names[int(by_weight[0])]
+    return f"{weights.size} coordinates (most on {', '.join(names[int(j)] for j in by_weight[:2])})"

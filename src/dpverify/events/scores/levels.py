@@ -1,0 +1,115 @@
+"""Level sets of a score: a partition of the output space like any other (docs/method.md, section 5)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.events.scores.base import Score
+from dpverify.events.wording import coordinate_names
+from dpverify.util.arrays import Array, digitize
+from dpverify.util.formatting import format_number
+
+
+class SelectedLevels(NamedTuple):
+    """Some of the level sets between sorted edges."""
+
+    edges: np.ndarray
+    codes: np.ndarray
+
+    @property
+    def above(self) -> bool:
+        """Whether the event is `score > threshold`; otherwise it is `score <= threshold`."""
+        return bool(self.codes[-1] == self.edges.size and self.codes.size <= self.edges.size)
+
+    @property
+    def threshold(self) -> float:
+        """The edge between the selected levels and the others."""
+        edge = self.codes[0] - 1 if self.above else min(self.codes[-1], self.edges.size - 1)
+        return float(self.edges[edge])
+
+    def contains(self, values: np.ndarray) -> np.ndarray:
+        """Return which of these score values lie in the selected levels."""
+        return np.isin(np.searchsorted(self.edges, values), self.codes)
+
+    def compare(self, subject: str) -> str:
+        """Return the comparison of a subject with the threshold in words."""
+        return f"{subject} {'>' if self.above else '<='} {format_number(self.threshold)}"
+
+
+class Levels(NamedTuple):
+    """The level sets of a score between sorted edges: cells 0 to E, each closed above.
+
+    Attributes
+    ----------
+    score : Score
+        The score.
+    edges : ndarray of shape (E,)
+        The sorted edges.
+    """
+
+    score: Score
+    edges: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """One more than the largest code."""
+        return self.edges.shape[0] + 1
+
+    @property
+    def n_cells(self) -> int:
+        """The number of level sets."""
+        return self.size
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of fitted parameters of the score."""
+        return self.score.n_parameters
+
+    @property
+    def is_pytree(self) -> bool:
+        """Whether the score is plain data, so that it can be passed to compiled code and written to a file."""
+        return getattr(self.score, "is_pytree", True)
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether the cells are boxes in the coordinates of the output."""
+        return False
+
+    def event_complexity(self, codes: np.ndarray) -> int:
+        """Return how many numbers describe the union of these levels."""
+        return self.n_parameters
+
+    def single_cell(self, codes: np.ndarray) -> int | None:
+        """Return None: a level set is not a cell of a given partition."""
+        return None
+
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return no edges: level sets do not divide a coordinate independently of the others."""
+        return np.zeros(0)
+
+    def codes(self, x: Array) -> Array:
+        """Return the level of every run."""
+        flat = x.reshape(x.shape[0], -1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            level_codes = getattr(self.score, "level_codes", None)
+            if level_codes is not None:
+                return level_codes(flat, self.edges)
+            return digitize(self.edges, self.score.values(flat))
+
+    def describe(self, codes: np.ndarray, examples: np.ndarray) -> str:
+        """Describe a union of level sets as cells of a partition. `examples` only give the shape of an output."""
+        names = coordinate_names(*examples.shape[1:])
+        number = "one" if codes.size == 1 else f"a union of {codes.size}"
+        return f"{number} of the {self.n_cells} level sets of {self.score.describe(names)}"
+
+    def describe_event(self, codes: np.ndarray, examples: np.ndarray) -> str:
+        """Describe the event that the score lies in one of these levels, in terms of the output where possible."""
+        selected = SelectedLevels(self.edges, codes)
+        describe_level_set = getattr(self.score, "describe_level_set", None)
+        if describe_level_set is not None:
+            text = describe_level_set(selected, examples)
+            if text is not None:
+                return text
+        return selected.compare(self.score.describe(coordinate_names(*examples.shape[1:])))

@@ -1,0 +1,117 @@
+"""Scores from moments: the log-likelihood ratio of two Gaussian distributions.
+
+`Linear` assumes one common covariance, `Quadratic` one covariance per data set.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.events.scores.base import Features, Learner, Score, TrainingData, describe_coordinates
+from dpverify.events.scores.levels import SelectedLevels
+from dpverify.events.wording import describe_interval
+from dpverify.util.arrays import Array, multiply_rows
+
+MAX_QUADRATIC_COORDINATES = 64
+MIN_RUNS_PER_COORDINATE = 10  # for a covariance
+RIDGE = 1e-6  # added to the variances of the whitened features
+
+
+class Linear(NamedTuple):
+    """A weighted sum of the coordinates.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (J,)
+        The weight of every coordinate.
+    """
+
+    weights: np.ndarray
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of weights."""
+        return self.weights.size
+
+    def values(self, flat: Array) -> Array:
+        """Return one number per run."""
+        return multiply_rows(flat, self.weights[:, None])[:, 0]
+
+    def describe(self, names: list[str]) -> str:
+        """Name the kind of score and its coordinates."""
+        coordinates = np.arange(self.weights.size)
+        return f"a linear score of {describe_coordinates(np.abs(self.weights), coordinates, names)}"
+
+    def describe_level_set(self, selected: SelectedLevels, examples: np.ndarray) -> str | None:
+        """Describe a half-line of a scalar output."""
+        if self.weights.size > 1 or not self.weights[0]:
+            return None
+        cut = selected.threshold / float(self.weights[0])
+        if selected.above == (self.weights[0] > 0):
+            return describe_interval("output", cut, math.inf)
+        return describe_interval("output", -math.inf, cut)
+
+
+class Quadratic(NamedTuple):
+    """A quadratic function of the features.
+
+    Attributes
+    ----------
+    features : Features
+        The features z of a run.
+    weights : ndarray of shape (J,)
+        The linear coefficients.
+    matrix : ndarray of shape (J, J)
+        The quadratic coefficients.
+    """
+
+    features: Features
+    weights: np.ndarray
+    matrix: np.ndarray
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of coefficients."""
+        return self.weights.size + self.matrix.size
+
+    def values(self, flat: Array) -> Array:
+        """Return one number per run."""
+        z = self.features.values(flat)
+        return ((multiply_rows(z, self.matrix) + self.weights) * z).sum(-1)
+
+    def describe(self, names: list[str]) -> str:
+        """Name the kind of score and its coordinates."""
+        return f"a quadratic score of {len(names)} coordinates"
+
+
+class GaussianLearner(NamedTuple):
+    """Fits the linear and, in moderate dimensions, the quadratic score from the moments of the innovations."""
+
+    training: TrainingData
+
+    @property
+    def statistic(self) -> None:
+        """Nothing is counted: the kept runs give the moments."""
+        return None
+
+    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
+        """Return the fitted scores."""
+        features = self.training.innovations
+        z1, z2 = self.training.clipped_innovations
+        assert features.whiten is not None
+        scores: list[Score] = [Linear(features.whiten.T @ (z1.mean(0) - z2.mean(0)))]
+        dimension = z1.shape[1]
+        if dimension <= MAX_QUADRATIC_COORDINATES and min(len(z1), len(z2)) > MIN_RUNS_PER_COORDINATE * dimension:
+            ridge = RIDGE * np.eye(dimension)
+            precision1, precision2 = (np.linalg.inv(np.atleast_2d(np.cov(z, rowvar=False)) + ridge) for z in (z1, z2))
+            weights = precision1 @ z1.mean(0) - precision2 @ z2.mean(0)
+            scores.append(Quadratic(features, weights, (precision2 - precision1) / 2))
+        return scores
+
+
+def gaussian_learners(training: TrainingData) -> list[Learner]:
+    """Return the learner of Gaussian log-likelihood ratios."""
+    return [GaussianLearner(training)]

@@ -1,0 +1,157 @@
+"""Scores for outputs that mix atoms and continuous values: one additive score per pattern of atoms."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.events.cells import Atoms
+from dpverify.events.partition import code_weights, pad_rows
+from dpverify.events.scores.additive import MAX_BINS, drop_idle_edges, monotone_ratio, quantile_edges
+from dpverify.events.scores.base import Learner, Score, TrainingData
+from dpverify.util.arrays import Array, array_namespace
+
+MAX_PATTERNS = 64
+MIN_RUNS_PER_PATTERN = 200
+
+
+class Patterned(NamedTuple):
+    """Step functions that depend on the pattern of a run: which coordinates hold atoms, and which atoms.
+
+    Each row is one coordinate under one pattern.
+
+    Attributes
+    ----------
+    atoms : Atoms
+        The atoms that define the patterns.
+    patterns : ndarray of shape (P,)
+        The sorted codes of the listed patterns.
+    offsets : ndarray of shape (P + 1,)
+        The log-ratio of each pattern; the last one is for patterns that are not listed.
+    rows : ndarray of shape (R,)
+        The pattern of each row, as an index.
+    coordinates : ndarray of shape (R,)
+        The coordinate of each row.
+    edges : ndarray of shape (R, E)
+        The sorted edges of the bins, padded with infinity.
+    steps : ndarray of shape (R, E + 1)
+        The value of the step function in each bin.
+    """
+
+    atoms: Atoms
+    patterns: np.ndarray
+    offsets: np.ndarray
+    rows: np.ndarray
+    coordinates: np.ndarray
+    edges: np.ndarray
+    steps: np.ndarray
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of patterns and of edges at which a step function changes."""
+        return self.patterns.size + int((self.steps[:, 1:] != self.steps[:, :-1]).sum())
+
+    def pattern_of(self, flat: Array) -> Array:
+        """Return the index of each run's pattern; P if it is not listed."""
+        xp = array_namespace(flat)
+        codes = self.atoms.index(flat)
+        index = xp.clip(xp.searchsorted(self.patterns, codes), 0, self.patterns.shape[0] - 1)
+        return xp.where(self.patterns[index] == codes, index, self.patterns.shape[0])
+
+    def values(self, flat: Array) -> Array:
+        """Return one number per run."""
+        xp = array_namespace(flat)
+        pattern = self.pattern_of(flat)
+        total = self.offsets[pattern]
+        for row in range(self.rows.shape[0]):
+            selected, column = pattern == self.rows[row], flat[:, self.coordinates[row]]
+            if xp is np:
+                total[selected] += self.steps[row][np.searchsorted(self.edges[row], column[selected])]
+            else:
+                step = self.steps[row][xp.searchsorted(self.edges[row], column)]
+                total = total + xp.where(selected, step, 0.0)
+        return total
+
+    def describe(self, names: list[str]) -> str:
+        """Name the kind of score and its coordinates."""
+        return f"a score by patterns of atoms of {len(names)} coordinates"
+
+
+class PatternBinning(NamedTuple):
+    """Bins of every continuous coordinate for each frequent pattern. As a statistic it counts the runs in each bin."""
+
+    score: Patterned  # all heights are 0
+
+    def measure(self, samples: Array) -> np.ndarray:
+        """Return one row of counts for each row of the score, and a last row for the patterns."""
+        flat, score = np.asarray(samples).reshape(len(samples), -1), self.score
+        pattern = score.pattern_of(flat)
+        table = np.zeros((len(score.rows) + 1, max(score.steps.shape[1], len(score.offsets))), np.int64)
+        for row, (index, j) in enumerate(zip(score.rows, score.coordinates, strict=True)):
+            bins = np.searchsorted(score.edges[row], flat[pattern == index, j])
+            table[row] = np.bincount(bins, minlength=table.shape[1])
+        table[-1] = np.bincount(pattern, minlength=table.shape[1])
+        return table
+
+
+class PatternLearner(NamedTuple):
+    """Fits a patterned score from the counts of a pattern binning."""
+
+    statistic: PatternBinning
+
+    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
+        """Return the log-ratio of each pattern plus monotone log-ratios of its continuous coordinates."""
+        assert first is not None
+        assert second is not None
+        score = self.statistic.score
+        count1, count2 = (table[-1, : len(score.offsets)] + 0.5 for table in (first, second))
+        offsets = np.log(count1 / count2)
+        offsets[-1] *= min(count1[-1], count2[-1]) > 1  # 0 for unlisted patterns that were not observed on both sides
+        steps = np.zeros_like(score.steps)
+        for row, bins in enumerate(np.isfinite(score.edges).sum(1) + 1):
+            ratio = monotone_ratio(first[row, :bins], second[row, :bins])
+            steps[row] = np.pad(ratio, (0, steps.shape[1] - bins), mode="edge")
+        varying = np.flatnonzero(np.ptp(steps, axis=1) > 0)
+        steps = steps[varying] - offsets[score.rows[varying]][:, None]
+        edges, steps = drop_idle_edges(score.edges[varying], steps)
+        rows, coordinates = score.rows[varying], score.coordinates[varying]
+        return [score._replace(offsets=offsets, rows=rows, coordinates=coordinates, edges=edges, steps=steps)]
+
+
+def pattern_learners(training: TrainingData) -> list[Learner]:
+    """Return the learner of a patterned score if there are several patterns that leave a coordinate continuous."""
+    binning = make_pattern_binning(training.pooled, training.atoms)
+    return [] if binning is None else [PatternLearner(binning)]
+
+
+def make_pattern_binning(flat: np.ndarray, atoms: list[np.ndarray]) -> PatternBinning | None:
+    """Return bins for the frequent patterns; None if no pattern leaves a coordinate continuous or only one exists."""
+    with_atoms = [j for j, values in enumerate(atoms) if len(values)]
+    if not with_atoms:
+        return None
+    values = pad_rows([atoms[j] for j in with_atoms])
+    table = Atoms(np.array(with_atoms), values, code_weights([1 + len(atoms[j]) for j in with_atoms]))
+    patterns, pattern_of_run, counts = np.unique(table.index(flat), return_inverse=True, return_counts=True)
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:MAX_PATTERNS])
+    frequent = frequent[counts[frequent] >= MIN_RUNS_PER_PATTERN]
+    rows, coordinates, edges = [], [], []
+    for index, pattern in enumerate(frequent):
+        matching = flat[pattern_of_run == pattern]
+        for j in range(flat.shape[1]):
+            if not np.isin(matching[0, j], atoms[j]):  # all runs of a pattern hold atoms in the same coordinates
+                rows.append(index)
+                coordinates.append(j)
+                edges.append(quantile_edges(np.sort(matching[:, j]), MAX_BINS))
+    if not rows or patterns.size == 1:
+        return None
+    score = Patterned(
+        table,
+        patterns[frequent],
+        np.zeros(frequent.size + 1),
+        np.array(rows),
+        np.array(coordinates),
+        pad_rows(edges),
+        np.zeros((len(rows), max(map(len, edges)) + 1)),
+    )
+    return PatternBinning(score)

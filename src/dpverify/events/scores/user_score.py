@@ -1,0 +1,53 @@
+"""A score function of the user, passed as `events=`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dpverify.errors import InputError
+from dpverify.util.arrays import Array, array_namespace
+
+
+class UserScore(NamedTuple):
+    """A function of the user. It is tested like any other score, but it is not plain data.
+
+    Attributes
+    ----------
+    function : callable
+        Maps outputs of shape (runs, steps, dimensions) to one number per run.
+    shape : tuple of int
+        Steps and dimensions of one output.
+    """
+
+    function: Callable[[Array], Array]
+    shape: tuple[int, int]
+
+    @property
+    def n_parameters(self) -> int:
+        """0: nothing was fitted."""
+        return 0
+
+    @property
+    def is_pytree(self) -> bool:
+        """False: a function cannot be passed to compiled code as data or written to a file."""
+        return False
+
+    def values(self, flat: Array) -> Array:
+        """Return one number per run."""
+        if not callable(self.function):
+            raise InputError(
+                f"events: found only the name of the score, {self.function}; a report file does not hold the function; "
+                "expected the function itself; verify again"
+            )
+        values = self.function(flat.reshape(flat.shape[0], *self.shape))
+        if values.shape != flat.shape[:1] or bool(array_namespace(values).isnan(values).any()):
+            found = "NaN" if values.shape == flat.shape[:1] else f"shape {values.shape}"
+            raise InputError(
+                f"events: found {found} as values of the score; expected one number per run, shape {flat.shape[:1]}"
+            )
+        return values
+
+    def describe(self, names: list[str]) -> str:
+        """Name the score."""
+        return "the given score"

@@ -1,0 +1,204 @@
+"""Training: the scores that compete, fitted to training runs.
+
+The training runs that fit into memory give features, bins and moments. All further training runs are only counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpverify.errors import InputError
+from dpverify.events.cells import Edges
+from dpverify.events.partition import Partition, equal_mass, make_partition_of
+from dpverify.events.scores import SCORE_FAMILIES, Learner, LearnerCost, Levels, Score, TrainingData, UserScore
+from dpverify.events.scores.additive import make_binning, monotone_ratio
+from dpverify.events.scores.cell_score import CellScore, fit_cell_score
+from dpverify.sampling.accumulators import CellCounter, Statistic, TableCounter, merge_results
+from dpverify.sampling.counts import count_cells, occupied_codes
+from dpverify.selection.context import SelectionContext
+from dpverify.selection.histograms import fine_edges, score_values
+from dpverify.selection.proposals import SelectionCounts
+from dpverify.selection.trees import grow_tree
+
+EQUAL_MASS_CELL_COUNTS = (64, 512)
+MIN_RUNS_PER_CELL = 50  # training runs, on average
+MIN_RUNS_PER_LEAF = 25  # training runs
+MIN_RUNS_PER_JOINT_CELL = 20  # training runs, on average, if all coordinates are binned jointly
+MAX_SPLIT_RUNS = 1 << 15  # runs that place the medians of equal-mass cells
+MAX_TREE_RUNS = 1 << 17  # runs per data set that grow a tree
+DEFAULT_TREE_LEAVES = 256
+DEFAULT_LEVEL_CELLS = 64  # level sets of a score that serve as cells of unions
+MAX_LISTED_PATTERNS = 256  # patterns of discrete values that need no score besides their own ratios
+
+
+class TrainedCandidates(NamedTuple):
+    """What training gives.
+
+    Attributes
+    ----------
+    partition_counts : SelectionCounts or None
+        The training counts of the given partition, if its cells compete.
+    scores : list of Score
+        The scores that compete.
+    """
+
+    partition_counts: SelectionCounts | None
+    scores: list[Score]
+
+
+def train_candidates(
+    context: SelectionContext,
+    given: Partition | None,
+    training: TrainingData,
+    samples: list[np.ndarray],
+    known: set[tuple[int, int]],
+) -> TrainedCandidates:
+    """Fit the scores that compete.
+
+    Parameters
+    ----------
+    context : SelectionContext
+        The selection.
+    given : Partition or None
+        The partition that the settings name.
+    training : TrainingData
+        The finite ones of the kept training runs.
+    samples, known
+        The kept training runs of both data sets, and their blocks.
+    """
+    events = context.settings.events
+    if callable(events):
+        score = UserScore(events, context.shape)
+        _check_row_by_row(score, samples[0])
+        return TrainedCandidates(None, [score])
+    if ":" in events:
+        raise InputError(f"events: found the name {events!r}; expected the score function itself; pass the callable")
+    partitions = CandidatePartitions([], False) if given is not None else _candidate_partitions(context, training)
+    as_cells = events == "union" and given is None and training.dimension > 1
+    learners: list[Learner] = []
+    if (
+        (events != "union" or as_cells)
+        and events != "cell"
+        and not context.nonfinite_event
+        and not partitions.exhaustive
+    ):
+        learners = _choose_learners(context, training, as_cells)
+    cell_partitions = [*([given] if given is not None and events != "score" else []), *partitions.partitions]
+    statistics = [TableCounter(learner.statistic) for learner in learners if learner.statistic is not None]
+    counters = [CellCounter(partition) for partition in cell_partitions]
+    results = iter(_count_training_runs(context, [*statistics, *counters], samples, known))
+
+    scores: list[Score] = []
+    for learner in learners:
+        scores += learner.fit(*((None, None) if learner.statistic is None else next(results)))
+    if as_cells:
+        number = context.settings.resolution or DEFAULT_LEVEL_CELLS
+        scores = [level_cell_score(score, samples, number) for score in scores]
+    partition_counts = None
+    for partition, (first, second) in zip(cell_partitions, results, strict=True):
+        if partition is given:
+            partition_counts = SelectionCounts(first, second, context.runs["train"])
+        else:
+            codes = occupied_codes(first, second)
+            scores.append(fit_cell_score(partition, codes, first.of(codes), second.of(codes)))
+    return TrainedCandidates(partition_counts, scores)
+
+
+def _check_row_by_row(score: UserScore, samples: np.ndarray) -> None:
+    """Refuse a user's score whose value for one run depends on the other runs of the same call.
+
+    Such a score makes the counts of a block dependent, and the test assumes independent runs.
+    """
+    half = len(samples) // 2
+    whole = score_values(score, samples)
+    parts = np.concatenate([score_values(score, part) for part in (samples[:half], samples[half:]) if len(part)])
+    if not np.allclose(whole, parts, rtol=1e-6, atol=1e-9 * np.abs(whole).max(initial=0.0)):
+        raise InputError(
+            "events: found a score whose values for the same runs differ between one call and two calls; "
+            "expected a score that maps each run on its own; do not centre, rank or normalise over the runs of a call"
+        )
+
+
+def _choose_learners(context: SelectionContext, training: TrainingData, as_cells: bool) -> list[Learner]:
+    """Return the learners within the search budget. Scores whose level sets serve as cells are only counted."""
+    most = LearnerCost.COUNTING if as_cells else context.budget.max_cost
+    return [learner for family in SCORE_FAMILIES if family.cost <= most for learner in family.learners(training)]
+
+
+def _count_training_runs(
+    context: SelectionContext,
+    statistics: list[Statistic],
+    samples: list[np.ndarray],
+    known: set[tuple[int, int]],
+) -> list[tuple[Any, Any]]:
+    """Return the sums of each statistic over all training runs, as pairs (first data set, second data set)."""
+    first, second = samples
+    results = [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]
+    if len(known) // 2 * context.source.block < context.runs["train"]:
+        further = context.count("train", statistics, known=known)
+        results = merge_results(statistics, results, further)
+    return results
+
+
+def level_cell_score(score: Score, samples: list[np.ndarray], number: int) -> CellScore:
+    """Return the level sets of a score as cells, scored by a monotone log-ratio of their counts.
+
+    Unions of such cells can follow the shape of the likelihood ratio better than unions of boxes.
+    """
+    levels = Levels(score, fine_edges(np.concatenate([score_values(score, x) for x in samples]), number))
+    codes = np.arange(levels.size)
+    first, second = (count_cells(levels, x).of(codes) for x in samples)
+    return CellScore(levels, codes, monotone_ratio(first, second), np.zeros(()))
+
+
+class CandidatePartitions(NamedTuple):
+    """Partitions whose cells compete. If `exhaustive`, no score can do better: every output value is a cell."""
+
+    partitions: list[Partition]
+    exhaustive: bool
+
+
+def _candidate_partitions(context: SelectionContext, training: TrainingData) -> CandidatePartitions:
+    """Return joint bins of all coordinates if values repeat, cells of equal mass, and the leaves of a tree."""
+    settings, pooled = context.settings, training.pooled
+    partitions = []
+    if training.has_atoms:
+        binning = make_binning(training.coordinates, pooled, training.atoms)
+        edges = Edges(binning.edges, np.zeros(0, np.int64))
+        joint = make_partition_of(context.region, edges, [], context.nonfinite_event)
+        number = occupied_codes(count_cells(joint, pooled.reshape(len(pooled), *context.shape))).size
+        if number * MIN_RUNS_PER_JOINT_CELL <= len(pooled):
+            partitions.append(joint)
+            few = training.dimension > 1 and number <= MAX_LISTED_PATTERNS
+            if training.is_discrete and few and not settings.resolution:
+                return CandidatePartitions(partitions, True)
+    if settings.events == "auto" and not context.budget.partitions:
+        return CandidatePartitions(partitions, False)
+    if training.dimension > 1 or settings.events == "union" or context.nonfinite_event:
+        partitions += _equal_mass_partitions(context, training)
+    if training.dimension > 1 and not context.nonfinite_event:
+        partitions.append(tree_partition(context, training))
+    return CandidatePartitions(partitions, False)
+
+
+def _equal_mass_partitions(context: SelectionContext, training: TrainingData) -> list[Partition]:
+    """Return partitions with several numbers of cells; only the smallest number if values repeat."""
+    pooled, resolution = training.pooled, context.settings.resolution
+    thinned = pooled[:: max(1, len(pooled) // MAX_SPLIT_RUNS)].reshape(-1, *context.shape)
+    sizes = (resolution,) if resolution else EQUAL_MASS_CELL_COUNTS
+    most = 2 * context.runs["train"]
+    sizes = [n for n in sizes if n == min(sizes) or n * MIN_RUNS_PER_CELL <= most]
+    if training.has_atoms:
+        sizes = sizes[:1]
+    return [equal_mass(context.region, thinned, n, context.nonfinite_event) for n in sizes]
+
+
+def tree_partition(context: SelectionContext, training: TrainingData) -> Partition:
+    """Return the leaves of a tree grown on training runs, inside the region."""
+    first, second = training.first[:MAX_TREE_RUNS], training.second[:MAX_TREE_RUNS]
+    binning = make_binning(training.coordinates, np.concatenate([first, second]), training.atoms)
+    leaves = context.settings.resolution or DEFAULT_TREE_LEAVES
+    tree = grow_tree(binning, first, second, leaves, MIN_RUNS_PER_LEAF)
+    return make_partition_of(context.region, tree, [], context.nonfinite_event)

@@ -1,0 +1,79 @@
+"""What the selection maximises: the lower bound of epsilon that the planned test runs are expected to prove."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaincinv, ndtr, ndtri
+
+PENALTY_PER_DOUBLING = 0.15  # standard errors per doubling of the number of fitted parameters
+
+
+class SelectionObjective(NamedTuple):
+    """What an event is judged by.
+
+    Attributes
+    ----------
+    planned : int
+        The planned test runs per data set.
+    delta : float
+        The claimed delta.
+    alpha : float
+        The level of the test.
+    decision_penalty : float
+        The penalty of the final comparison, in standard errors at the size of the selection. Without a penalty the
+        largest of many noisy estimates would belong to a rare event that was overestimated by chance.
+    """
+
+    planned: int
+    delta: float
+    alpha: float
+    decision_penalty: float
+
+
+def cautious_lower_bound(
+    c1: ArrayLike, c2: ArrayLike, runs: int, objective: SelectionObjective, penalty: float, n_parameters: int = 0
+) -> np.ndarray:
+    """Return the expected lower bound of epsilon in `p1 <= e^epsilon p2 + delta`, minus a penalty.
+
+    Parameters
+    ----------
+    c1, c2 : array_like
+        Counts of the event in selection runs: of the data set that is expected to exceed, and of the other one.
+    runs : int
+        The selection runs per data set behind these counts.
+    objective : SelectionObjective
+        The planned test.
+    penalty : float
+        The penalty in standard errors at the size of the selection.
+    n_parameters : int
+        The number of fitted parameters. More parameters increase the penalty, so that of two events with about the
+        same bound the simpler one is preferred.
+
+    Returns
+    -------
+    ndarray
+        The penalised bound; minus infinity if no positive epsilon can be expected. The value is approximate. It
+        affects which event is tested, not the validity of the test.
+    """
+    c1, c2 = np.asarray(c1, float), np.asarray(c2, float)
+    p1, p2 = (c1 + 0.5) / (runs + 1), (c2 + 0.5) / (runs + 1)
+    level = ndtr(-penalty - PENALTY_PER_DOUBLING * np.log2(1 + n_parameters))
+    # Poisson limits: close to normal standard errors for large counts, and adequate for small counts.
+    low = p1 - np.sqrt(1 - p1) * (p1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (runs + 1))
+    high = p2 + np.sqrt(1 - p2) * (_gamma_quantile(c2 + 1, 1 - level) / (runs + 1) - p2)
+    excess = p1 - objective.delta
+    with np.errstate(divide="ignore", invalid="ignore"):
+        uncertainty = np.hypot(np.log(excess / (low - objective.delta)), np.log(high / p2))
+        test_variance = (p1 * (1 - p1) / excess**2 + (1 - p2) / p2) / objective.planned
+        test_error = -ndtri(objective.alpha) * np.sqrt(test_variance)
+        bound = np.log(np.maximum(excess, 1e-300) / p2) - test_error - uncertainty
+        return np.where(low > objective.delta, bound, -np.inf)
+
+
+def _gamma_quantile(counts: np.ndarray, level: np.ndarray | float) -> np.ndarray:
+    """Return the gamma quantile for every count; each distinct count is computed once, because this is expensive."""
+    distinct, index = np.unique(counts, return_inverse=True)
+    return gammaincinv(distinct, level)[index]

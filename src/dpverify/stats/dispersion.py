@@ -1,0 +1,61 @@
+"""Are runs independent from block to block? A test for over-dispersion of an event's counts.
+
+Every statement of a report assumes that runs are independent and identically distributed. If so, the counts of a fixed
+event in blocks of equal size are independent binomial variables with one common probability. A mechanism that shares
+noise between the runs of a block violates this: its counts vary more from block to block than binomial counts.
+
+The test is Pearson's chi-square test of homogeneity. Blocks are merged until the expected counts of the event and of its
+complement are at least 25, so that the chi-square approximation holds far in the tail.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import chdtrc
+
+MIN_EXPECTED_COUNT = 25  # in every group of blocks, of the event and of its complement
+MAX_P_VALUE = 1e-6  # of one test; below it the runs are considered dependent
+
+
+def homogeneity_p_value(counts: ArrayLike, sizes: ArrayLike) -> float:
+    """Return the p-value of the hypothesis that all blocks have the same probability of the event.
+
+    Parameters
+    ----------
+    counts : array_like of int
+        How many runs of each block fell into the event, in the order of the blocks.
+    sizes : array_like of int
+        The number of runs of each block.
+
+    Returns
+    -------
+    float
+        The p-value; 1.0 if fewer than two groups of blocks reach the minimum expected count.
+
+    Examples
+    --------
+    >>> round(homogeneity_p_value([48, 52, 50, 55], [100, 100, 100, 100]), 2)
+    0.78
+    >>> homogeneity_p_value([0, 100, 0, 100], [100, 100, 100, 100]) < 1e-6
+    True
+    """
+    counts, sizes = np.asarray(counts, float), np.asarray(sizes, float)
+    runs, hits = sizes.sum(), counts.sum()
+    rarer = min(hits, runs - hits)
+    if rarer < 2 * MIN_EXPECTED_COUNT:
+        return 1.0
+    runs_per_group = MIN_EXPECTED_COUNT * runs / rarer
+    group = np.minimum((np.cumsum(sizes) - sizes) // runs_per_group, np.floor(runs / runs_per_group) - 1).astype(int)
+    used, group = np.unique(group, return_inverse=True)
+    if used.size < 2:
+        return 1.0
+    group_counts, group_sizes = np.bincount(group, counts), np.bincount(group, sizes)
+    share = hits / runs
+    statistic = ((group_counts - share * group_sizes) ** 2 / (group_sizes * share * (1 - share))).sum()
+    return float(chdtrc(used.size - 1, statistic))
+
+
+def runs_are_dependent(counts: ArrayLike, sizes: ArrayLike) -> bool:
+    """Return whether the counts vary so much from block to block that independent runs are not plausible."""
+    return homogeneity_p_value(counts, sizes) < MAX_P_VALUE
