@@ -189,9 +189,7 @@ def test_a_failure_of_a_program_that_is_started_once_per_block(kind, message):
 def test_a_program_that_cannot_be_started_is_refused(tmp_path):
     (tmp_path / "text").write_text("no program")
     for path, why in ((tmp_path / "absent", "No such file"), (tmp_path / "text", "Permission denied")):
-        with pytest.raises(
-            dpv.InputError, match=f"which cannot be started .*{why}.*expected an executable program"
-        ):
+        with pytest.raises(dpv.InputError, match=f"which cannot be started .*{why}.*expected an executable program"):
             dpv.program([path], 1)(ZERO, 4, np.random.default_rng(0))
 
 
