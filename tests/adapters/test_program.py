@@ -161,7 +161,7 @@ def test_a_failure_gives_one_line_and_leaves_no_process(pids, kind):
         dpv.verify(mechanism, ZERO, ONE, **SMALL)
     assert "\n" not in str(problem.value)
     assert len(str(problem.value)) < 1200
-    assert no_process_remains(pids)
+    assert no_process_remains_soon(pids)  # the kernel ends a process that was started by the program a moment later
 
 
 def test_many_messages_do_not_block_a_program(pids):
