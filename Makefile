@@ -1,9 +1,13 @@
-# Every target makes its own environment: Python 3.11 or newer, pip and make are all it takes.
+# Every target creates the environment that it needs. Requirements: Python 3.11 or newer, pip and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all coverage check bench calibration reproduced docs fuzz pins lowest pythons clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all doctest coverage check bench calibration reproduced docs dist fuzz pins lowest pythons clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -28,61 +32,75 @@ $(VENV)/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[docs]"
 	touch $@ $(VENV)/estimation.stamp $(VENV)/core.stamp
 
-demo: $(VENV)/estimation.stamp  ## a false claim, a true one, and the paper's W2-MHE; a page of each
+demo: $(VENV)/estimation.stamp  ## verify a false claim, a true claim and the paper's W2-MHE, and write an HTML page
 	$(BIN)/dpverify demo
-	$(BIN)/python -m dpverify.estimation.demo
+	$(BIN)/python -m dpverify.paper.demo
 
-test: $(VENV)/test.stamp  ## everything that takes minutes
+test: $(VENV)/test.stamp  ## run the fast tests and the examples of the docstrings (some minutes)
 	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --doctest-modules src/dpverify
 
-test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## the long statistical checks too
+test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## run all tests, including the slow statistical ones (about an hour)
 	$(BIN)/python -m pytest -m "" --hypothesis-profile=many
+	$(BIN)/python -m pytest --doctest-modules src/dpverify
 
-coverage: $(VENV)/dev.stamp  ## lines and branches of the core that its own tests reach
+doctest: $(VENV)/test.stamp  ## run the examples of the docstrings only
+	$(BIN)/python -m pytest --doctest-modules src/dpverify
+
+coverage: $(VENV)/dev.stamp  ## report which lines and branches of the core are executed by the tests
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render adapters paper test_site.py)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-check: $(VENV)/dev.stamp  ## style and types
+check: $(VENV)/dev.stamp  ## check style (ruff) and types (pyright)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: $(VENV)/dev.stamp  ## run on purpose, some minutes: ratios within one run; writes docs/benchmarks.md
+bench: $(VENV)/dev.stamp  ## run the benchmarks (some minutes) and write docs/benchmarks.md
 	$(BIN)/python benchmarks/all.py
 
-calibration: $(VENV)/estimation.stamp  ## false alarms and misses of every statement, an hour; goes on; docs/calibration.md
+calibration: $(VENV)/estimation.stamp  ## measure how often statements are false (one hour, resumable); writes docs/calibration.md
 	$(BIN)/python benchmarks/calibration.py
 
-fuzz: $(VENV)/test.stamp  ## run on purpose, a quarter of an hour: a million damaged inputs for everything that reads
+fuzz: $(VENV)/test.stamp  ## read a million damaged inputs (15 minutes)
 	PYTHONPATH=tests:tests/support $(BIN)/python -m fuzz
 
-pins: $(BIN)/python  ## constraints.txt anew: the versions of today, names and numbers alone
+pins: $(BIN)/python  ## update constraints.txt to the current versions
 	$(BIN)/python environments/pins.py
 
 LOWEST := util events mechanisms stats sampling test_fuzz.py test_settings.py
-lowest:  ## the fast tests of the core on the lowest versions that pyproject.toml allows
+lowest:  ## run the fast core tests with the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear .venv-lowest
 	$(PYTHON) environments/lowest.py > .venv-lowest/versions.txt
 	.venv-lowest/bin/python -m pip install -q -r .venv-lowest/versions.txt
 	.venv-lowest/bin/python -m pip install -q --no-deps -e .
 	.venv-lowest/bin/python -m pytest $(LOWEST:%=tests/%)
 
-pythons:  ## the tests on every Python from 3.11 that is here
+pythons:  ## run the tests with each installed Python from 3.11 to 3.13
 	@for version in 3.11 3.12 3.13; do \
 		if python$$version -c "" 2> /dev/null; then \
 			$(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
-		else echo "python$$version is not on this machine: skipped"; fi; \
+		else echo "python$$version is not installed: skipped"; fi; \
 	done
 
-reproduced: $(VENV)/estimation.stamp  ## the source paper run again, under an hour; goes on; docs/reproduced
+reproduced: $(VENV)/estimation.stamp  ## repeat the source paper's experiments (under an hour, resumable); writes docs/reproduced
 	$(BIN)/dpverify reproduce --out build/reproduced
 	cp build/reproduced/table.md docs/reproduced/README.md
 	cp build/reproduced/figures/beside-0.png build/reproduced/figures/map-1.png docs/reproduced/figures
 
-docs: $(VENV)/docs.stamp  ## the documentation, into site/; opens from disk
+docs: $(VENV)/docs.stamp  ## build the documentation into site/, which opens from disk
 	$(BIN)/python docs/site/build.py
 
-clean:
+dist:  ## build wheel and sdist into dist/, install the wheel in an empty environment, and run its demo there
+	rm -rf dist
+	$(PYTHON) -m venv --clear .venv-dist
+	.venv-dist/bin/python -m pip install -q -c constraints.txt build
+	.venv-dist/bin/python -m build --outdir dist .
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/python -m pip install -q -c constraints.txt dist/dpverify-*.whl
+	mkdir -p build/wheel && cd build/wheel && ../../.venv-wheel/bin/dpverify demo
+
+clean:  ## delete environments and everything that was built
 	rm -rf $(VENV) .venv-* build dist site src/*.egg-info

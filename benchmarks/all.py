@@ -1,7 +1,8 @@
-"""Every benchmark that takes minutes, one after the other; what they print becomes docs/benchmarks.md.
+"""Runs every benchmark that takes minutes, and writes what they print to docs/benchmarks.md.
 
-The table of published mechanisms takes half an hour and has a command of its own (bench_mechanisms.py); the device
-needs one (bench_device.py).
+Run: python benchmarks/all.py, or `make bench` (about half an hour).
+Three benchmarks are run by themselves: bench_mechanisms.py takes half an hour, bench_device.py needs a GPU, and
+bench_structure.py measures the code instead of its speed.
 """
 
 from __future__ import annotations
@@ -14,40 +15,42 @@ from pathlib import Path
 
 import dpverify
 
-HERE, DOCS = Path(__file__).parent, Path(__file__).parent.parent / "docs"
-SCRIPTS = {
-    "verify": "A verification beside drawing its samples",
-    "ekf": "The private EKF beside filterpy",
-    "mhe": "The W2-MHE beside a plain one, and beside CasADi",
-    "ellipsoid": "The minimum-volume ellipsoid beside cvxpy",
+FOLDER = Path(__file__).parent
+DOCS = FOLDER.parent / "docs"
+TITLES = {
+    "verify": "The time of a verification relative to drawing its samples",
+    "ekf": "The private EKF compared with filterpy",
+    "mhe": "The W2-MHE compared with a plain version and with CasADi",
+    "ellipsoid": "The minimum-volume ellipsoid compared with cvxpy",
     "buehler": "The exact lower bound",
     "memory": "Memory",
     "scaling": "Scaling",
 }
 HEAD = """# Benchmarks
 
-Written by `make bench` (version {version}, Python {python}, {cores} cores). Every figure that matters is a ratio within
-one run; the machines on which these were taken are shared with others, so seconds are worth little.
+`make bench` writes this page (version {version}, Python {python}, {cores} cores). The machine was shared with other
+work, so absolute times are not reliable. Compare ratios within one run.
 
-The README's table of published mechanisms is made by `python benchmarks/bench_mechanisms.py`,
-the figures of a [GPU](scale.md) by `python benchmarks/bench_device.py`.
+`python benchmarks/bench_mechanisms.py` makes the table of
+[published mechanisms](tools.md#mechanisms-with-known-epsilon), and
+`python benchmarks/bench_device.py` the table for a [GPU](scale.md#a-gpu).
 """
 
 
-def main():
-    page = [HEAD.format(version=dpverify.__version__, python=platform.python_version(), cores=os.cpu_count())]
-    for name, title in SCRIPTS.items():
-        script = HERE / f"bench_{name}.py"
-        more = ["--out", str(DOCS / "figures")] if name == "scaling" else []
+def main() -> None:
+    """Run the benchmarks one after the other, and write the page."""
+    parts = [HEAD.format(version=dpverify.__version__, python=platform.python_version(), cores=os.cpu_count())]
+    for name, title in TITLES.items():
+        script = FOLDER / f"bench_{name}.py"
+        options = ["--out", str(DOCS / "figures")] if name == "scaling" else []
         print(f"== {title} ({script.name})", flush=True)
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", str(script), *more], stdout=subprocess.PIPE, text=True, check=True
-        )
-        print(done.stdout, flush=True)
+        command = [sys.executable, "-W", "ignore", str(script), *options]
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        print(result.stdout, flush=True)
         picture = "![Scaling](figures/scaling.png)\n" if name == "scaling" else ""
-        said = done.stdout.strip()
-        page.append(f"## {title}\n\n`python benchmarks/{script.name}`\n\n```text\n{said}\n```\n{picture}")
-    (DOCS / "benchmarks.md").write_text("\n".join(page), encoding="utf-8")
+        output = result.stdout.strip()
+        parts.append(f"## {title}\n\n`python benchmarks/{script.name}`\n\n```text\n{output}\n```\n{picture}")
+    (DOCS / "benchmarks.md").write_text("\n".join(parts), encoding="utf-8")
 
 
 if __name__ == "__main__":

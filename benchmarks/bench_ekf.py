@@ -1,7 +1,9 @@
-"""The private EKF beside filterpy's, on the paper's data: runs a second, in one run, by turns.
+"""Compares the private EKF with filterpy on the paper's data, in runs per second.
 
-filterpy runs in one thread, as a user's loop would; ours in one thread, and in two as `executor=ThreadPoolExecutor(2)`
-would draw it.
+filterpy runs in one thread, as in a user's loop. Ours runs in one thread, and in two threads as with
+`executor=ThreadPoolExecutor(2)`. The three are measured in turn, seven times.
+
+Run: python benchmarks/bench_ekf.py (about a minute; needs filterpy).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 20 x 20 matrices: threads only slow filterpy down
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # with 20 x 20 matrices, threads slow filterpy down
 
 import numpy as np
 
@@ -22,9 +24,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from filterpy.kalman import ExtendedKalmanFilter
 
+ROUNDS, BLOCKS = 7, 8
 
-def filterpy_run(system, data, places, P, Q, R, shocks):
-    """One run of the same mechanism with filterpy: its filter, our noise at each update."""
+
+def run_filterpy(system, data, places, P, Q, R, noise):
+    """Run the same mechanism once with filterpy's filter, adding our noise at each update."""
 
     def h(x):
         return 100 * np.tanh(0.1 * (x[:2] - places)).reshape(-1)
@@ -42,12 +46,13 @@ def filterpy_run(system, data, places, P, Q, R, shocks):
         if k:
             kalman.predict()
         kalman.update(y, H, h)
-        kalman.x = kalman.x + shocks[k]
+        kalman.x = kalman.x + noise[k]
         estimates.append(kalman.x[:2])
     return estimates
 
 
 def main():
+    """Print the rate of each implementation, and its ratio to filterpy."""
     system = oscillator()
     data = simulate(system, np.random.default_rng(0)).data
     P, Q = system.initial.variance * np.eye(4), np.diag(system.disturbance.variance)
@@ -55,33 +60,33 @@ def main():
     mechanism = PrivateEKF(system, 0.99)
     rng = np.random.default_rng(1)
 
-    def theirs(runs=200):
-        for shocks in rng.random((runs, 9, 4)) / 99:
-            filterpy_run(system, data, places, P, Q, R, shocks)
+    def with_filterpy(runs=200):
+        for noise in rng.random((runs, 9, 4)) / 99:
+            run_filterpy(system, data, places, P, Q, R, noise)
         return runs
 
-    def draw(seed):
+    def draw_block(seed):
         mechanism(data, mechanism.block, np.random.default_rng(seed)).block_until_ready()
         return mechanism.block
 
-    def one():
-        return sum(map(draw, range(8)))
+    def with_one_thread():
+        return sum(map(draw_block, range(BLOCKS)))
 
-    def two():
+    def with_two_threads():
         with ThreadPoolExecutor(2) as pool:
-            return sum(pool.map(draw, range(8)))
+            return sum(pool.map(draw_block, range(BLOCKS)))
 
-    ways = {"filterpy": theirs, "one thread": one, "two threads": two}
-    draw(0)  # compile
-    rates = {name: [] for name in ways}
-    for _ in range(7):
-        for name, way in ways.items():
+    implementations = {"filterpy": with_filterpy, "one thread": with_one_thread, "two threads": with_two_threads}
+    draw_block(0)  # compiles
+    rates = {name: [] for name in implementations}
+    for _ in range(ROUNDS):
+        for name, implementation in implementations.items():
             start = time.perf_counter()
-            runs = way()
+            runs = implementation()
             rates[name].append(runs / (time.perf_counter() - start))
-    for name, found in rates.items():
-        ratio = statistics.median(r / f for r, f in zip(found, rates["filterpy"], strict=True))
-        print(f"{name:12} {statistics.median(found):10.0f} runs/s (best {max(found):.0f}), {ratio:.0f} times filterpy")
+    for name, own in rates.items():
+        ratio = statistics.median(rate / base for rate, base in zip(own, rates["filterpy"], strict=True))
+        print(f"{name:12} {statistics.median(own):10.0f} runs/s (best {max(own):.0f}), {ratio:.0f} times filterpy")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The published mechanisms: what is certified, beside the exact epsilon, the best possible event and other tools.
+"""Measures the certified epsilon of published mechanisms, next to the exact epsilon and to published results.
 
-    python benchmarks/bench_mechanisms.py                     the table: 2e7 test runs, at most 1e7 selection runs
-    python benchmarks/bench_mechanisms.py --coverage          how often a bound exceeds the truth (20 seeds)
-    python benchmarks/bench_mechanisms.py --rows RNM4 SVT3    some rows only
+The pair of data sets is searched among the listed ones with a quarter of the selection runs. The results of other tools
+are the published ones. Times are processor times, compared with drawing the same number of runs in the same process.
 
-The pair is searched among the listed ones with selection runs; the figures of other tools are the published ones.
-Time is that of the processor, compared with drawing the same number of runs, in the same process.
+Run: python benchmarks/bench_mechanisms.py (2e7 test runs and at most 1e7 selection runs; half an hour).
+Coverage instead, that is, how often a bound exceeds the exact epsilon over 20 seeds: --coverage.
+Some rows only: --rows RNM4 SVT3.
 """
 
 from __future__ import annotations
@@ -20,106 +20,111 @@ from scipy.stats import binom
 
 import dpverify as dpv
 from dpverify.sampling.blocks import SampleSource, draw_block
-from dpverify.studies.pairs import search_plan
+from dpverify.studies.search import search_plan
 from mechanisms import ROWS
 
-SEEDS = 5
+DEFAULT_SEEDS = 5
+PRINTED_DIGITS_TOLERANCE = 5e-5  # the exact values have four digits
+CSV_COLUMNS = [
+    "mechanism",
+    "claimed",
+    "exact",
+    "oracle",
+    "ours",
+    "DP-Sniper",
+    "StatDP",
+    "pair",
+    "seconds",
+    "bare",
+    "all seeds",
+]
 
 
-def bare_seconds(row, pair, runs, block):
-    """Drawing so many runs a side and doing nothing with them, from a sample of blocks."""
+def drawing_seconds(row, pair, runs, block):
+    """Estimate the processor time to draw `runs` runs per data set, from eight blocks."""
     source = SampleSource(row.mechanism, pair, 0, block)
     draw_block(source, "test", 0, 0)
     start = time.process_time()
-    for b in range(8):
-        draw_block(source, "test", b % 2, b)
+    for number in range(8):
+        draw_block(source, "test", number % 2, number)
     return (time.process_time() - start) / (8 * block) * 2 * runs
 
 
-def one(row, seed, select, test):
-    """The winner's runs in the search are among those that it is verified with: in all, `select` runs a side."""
-    search = select // 4
-    own = select - search + search_plan(len(row.pairs), search)[-1]
+def verify_row(row, seed, select_runs, test_runs):
+    """Search the pair and verify the mechanism; return the result and the processor time.
+
+    The runs of the selected pair in the search are reused by its verification. In all, `select_runs` selection runs per
+    data set are drawn.
+    """
+    search_runs = select_runs // 4
+    pair_runs = select_runs - search_runs + search_plan(len(row.pairs), search_runs)[-1]
     start = time.process_time()
-    found = dpv.search_pairs(
-        row.mechanism, row.pairs, row.claimed, runs=search, select_runs=own, test_runs=test, seed=100 * seed
+    result = dpv.search_pairs(
+        row.mechanism,
+        row.pairs,
+        row.claimed,
+        runs=search_runs,
+        select_runs=pair_runs,
+        test_runs=test_runs,
+        seed=100 * seed,
     )
-    return found, time.process_time() - start
+    return result, time.process_time() - start
 
 
-def table(rows, seeds, select, test, out):
+def print_table(rows, seeds, select_runs, test_runs, out):
+    """Print a line for each mechanism, and write the lines to the CSV file `out` after each."""
     print("mechanism        claimed   exact  oracle     ours    goal  pair  seconds   bare")
     lines = []
     for row in rows:
-        results = [one(row, seed, select, test) for seed in range(seeds)]
-        ours = statistics.median(found.report.epsilon_lower for found, _ in results)
-        seconds = statistics.median(s for _, s in results)
+        results = [verify_row(row, seed, select_runs, test_runs) for seed in range(seeds)]
+        bounds = [result.report.epsilon_lower for result, _ in results]
+        ours = statistics.median(bounds)
+        seconds = statistics.median(spent for _, spent in results)
         pair = results[0][0].pair
-        bare = bare_seconds(row, row.pairs[pair], select + test, results[0][0].report.settings.block)
-        met = "met" if ours >= row.goal else "MISSED"
-        time_met = "" if seconds <= 2 * bare + 20 else " SLOW"
+        block = results[0][0].report.settings.block
+        drawing = drawing_seconds(row, row.pairs[pair], select_runs + test_runs, block)
+        goal_text = "met" if ours >= row.goal else "MISSED"
+        time_text = "" if seconds <= 2 * drawing + 20 else " SLOW"
         print(
             f"{row.name:16}{row.claimed:8.4g}{row.exact:8.4g}{row.oracle:8.4g}{ours:9.4f}{row.goal:8.4f}  {pair:4}"
-            f"{seconds:9.1f}{bare:7.1f}  {met}{time_met}",
+            f"{seconds:9.1f}{drawing:7.1f}  {goal_text}{time_text}",
             flush=True,
         )
-        values = " ".join(f"{found.report.epsilon_lower:.4f}" for found, _ in results)
-        lines.append(
-            [
-                row.name,
-                row.claimed,
-                row.exact,
-                row.oracle,
-                f"{ours:.4f}",
-                row.sniper,
-                row.statdp,
-                pair,
-                f"{seconds:.1f}",
-                f"{bare:.1f}",
-                values,
-            ]
-        )
+        own = [f"{ours:.4f}", row.sniper, row.statdp, pair, f"{seconds:.1f}", f"{drawing:.1f}"]
+        all_seeds = " ".join(f"{bound:.4f}" for bound in bounds)
+        lines.append([row.name, row.claimed, row.exact, row.oracle, *own, all_seeds])
         if out:
             with Path(out).open("w", newline="") as file:
-                head = [
-                    "mechanism",
-                    "claimed",
-                    "exact",
-                    "oracle",
-                    "ours",
-                    "DP-Sniper",
-                    "StatDP",
-                    "pair",
-                    "seconds",
-                    "bare",
-                    "all seeds",
-                ]
-                csv.writer(file).writerows([head, *lines])
+                csv.writer(file).writerows([CSV_COLUMNS, *lines])
 
 
-def coverage(rows, seeds, select, test):
+def print_coverage(rows, seeds, select_runs, test_runs):
+    """Print how often the bound of each mechanism exceeds its exact epsilon, and how often it may."""
     print(f"{'mechanism':16}{'exact':>8}{'median':>9}{'above':>6}  limit")
     limit = int(binom.ppf(0.999, seeds, 0.05))
     for row in rows:
-        values = [one(row, 1000 + seed, select, test)[0].report.epsilon_lower for seed in range(seeds)]
-        above = sum(value > row.exact + 5e-5 for value in values)  # the exact values are printed to four digits
-        print(f"{row.name:16}{row.exact:8.4g}{statistics.median(values):9.4f}{above:6}  {limit}", flush=True)
+        results = [verify_row(row, 1000 + seed, select_runs, test_runs) for seed in range(seeds)]
+        bounds = [result.report.epsilon_lower for result, _ in results]
+        above = sum(bound > row.exact + PRINTED_DIGITS_TOLERANCE for bound in bounds)
+        print(f"{row.name:16}{row.exact:8.4g}{statistics.median(bounds):9.4f}{above:6}  {limit}", flush=True)
 
 
 def main():
+    """Print the table, or the coverage."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", nargs="*")
+    parser.add_argument("--rows", nargs="*", help="names of mechanisms; all of them if left out")
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--select", type=float)
-    parser.add_argument("--test", type=float)
-    parser.add_argument("--coverage", action="store_true")
-    parser.add_argument("--out")
-    a = parser.parse_args()
-    rows = [row for row in ROWS if not a.rows or row.name in a.rows]
-    if a.coverage:
-        coverage(rows, a.seeds or 20, int(a.select or 1e6), int(a.test or 2e6))
+    parser.add_argument("--select", type=float, help="selection runs per data set")
+    parser.add_argument("--test", type=float, help="test runs per data set")
+    parser.add_argument("--coverage", action="store_true", help="count the bounds above the exact epsilon")
+    parser.add_argument("--out", help="a CSV file for the table")
+    options = parser.parse_args()
+    rows = [row for row in ROWS if not options.rows or row.name in options.rows]
+    if options.coverage:
+        print_coverage(rows, options.seeds or 20, int(options.select or 1e6), int(options.test or 2e6))
     else:
-        table(rows, a.seeds or SEEDS, int(a.select or 1e7), int(a.test or 2e7), a.out)
+        seeds = options.seeds or DEFAULT_SEEDS
+        print_table(rows, seeds, int(options.select or 1e7), int(options.test or 2e7), options.out)
 
 
 if __name__ == "__main__":

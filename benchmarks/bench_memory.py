@@ -1,10 +1,10 @@
-"""Memory and disk must not grow with the number of runs: 1-D Laplace noise, a hundredth of the runs and all of them.
+"""Measures memory and disk space of a verification; neither may grow with the number of runs.
 
-    python benchmarks/bench_memory.py                            10^8 runs a side
-    python benchmarks/bench_memory.py --runs 1e9 --threads       10^9, in two threads instead of two processes
+One-dimensional Laplace noise is verified with a hundredth of the runs, then with all of them. Each size has its own
+process. Resident memory is the sum of the peaks of this process and of its workers.
 
-Each size has a process of its own, so that its peak is its own. Resident memory is that of the process and its
-workers together: what was the peak of each, added up.
+Run: python benchmarks/bench_memory.py (10^8 runs per data set; about a minute).
+More runs, in two threads instead of two processes: --runs 1e9 --threads.
 """
 
 from __future__ import annotations
@@ -25,47 +25,51 @@ WORKERS = 2
 
 
 def laplace(data, runs, rng):
+    """Add Laplace noise to one number."""
     return data + rng.laplace(size=(runs, 1))
 
 
-def peak(who):
-    return resource.getrusage(who).ru_maxrss / (1 << 20)  # Linux counts in kilobytes: this is in GB
+def peak_gigabytes(who):
+    """Return the peak resident memory; Linux counts it in kilobytes."""
+    return resource.getrusage(who).ru_maxrss / (1 << 20)
 
 
-def one(runs, threads):
-    """One verification in this process: seconds, peak memory, bytes on the disk, digest."""
+def measure(runs, threads):
+    """Verify in this process; return seconds, peak memory, bytes on disk and the bound."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         with ThreadPoolExecutor(WORKERS) as pool:
             executor = pool if threads else WORKERS
             report = dpv.verify(laplace, 0.0, 1.0, 1.0, test_runs=runs, executor=executor, folder=folder)
         seconds = time.perf_counter() - start
-        size = sum(path.stat().st_size for path in Path(folder).iterdir())
-    resident = peak(resource.RUSAGE_SELF) + (0 if threads else WORKERS * peak(resource.RUSAGE_CHILDREN))
-    return {"seconds": seconds, "resident": resident, "disk": size, "epsilon": report.epsilon_lower}
+        disk = sum(path.stat().st_size for path in Path(folder).iterdir())
+    workers = 0 if threads else WORKERS * peak_gigabytes(resource.RUSAGE_CHILDREN)
+    resident = peak_gigabytes(resource.RUSAGE_SELF) + workers
+    return {"seconds": seconds, "resident": resident, "disk": disk, "epsilon": report.epsilon_lower}
 
 
 def main():
+    """Measure both sizes in new processes, and print them with their ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=float, default=1e8)
-    parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--runs", type=float, default=1e8, help="test runs per data set")
+    parser.add_argument("--threads", action="store_true", help="two threads instead of two processes")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(json.dumps(one(int(arguments.runs), arguments.threads)))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(int(options.runs), options.threads)))
         return
-    found = []
-    for runs in (arguments.runs / 100, arguments.runs):
-        command = [sys.executable, __file__, "--one", "--runs", str(runs), *["--threads"] * arguments.threads]
-        found.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-        f = found[-1]
+    results = []
+    for runs in (options.runs / 100, options.runs):
+        command = [sys.executable, __file__, "--one", "--runs", str(runs), *["--threads"] * options.threads]
+        result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        results.append(result)
         print(
-            f"{runs:.0e} runs a side: {f['seconds']:.1f} s, {f['resident']:.3f} GB resident, {f['disk'] / 1e3:.0f} kB "
-            f"on the disk, epsilon >= {f['epsilon']:.5f}",
+            f"{runs:.0e} runs per data set: {result['seconds']:.1f} s, {result['resident']:.3f} GB resident, "
+            f"{result['disk'] / 1e3:.0f} kB on disk, epsilon >= {result['epsilon']:.5f}",
             flush=True,
         )
-    ratio = found[1]["resident"] / found[0]["resident"]
-    print(f"a hundred times the runs: {ratio:.2f} times the memory, {found[1]['disk'] / found[0]['disk']:.2f} the disk")
+    memory, disk = (results[1][name] / results[0][name] for name in ("resident", "disk"))
+    print(f"a hundred times the runs: {memory:.2f} times the memory, {disk:.2f} times the disk space")
 
 
 if __name__ == "__main__":

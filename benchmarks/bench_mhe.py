@@ -1,6 +1,9 @@
-"""The faithful W2-MHE beside the plain one and, at s = 1, beside CasADi: the paper's set-up, one run, ratios.
+"""Compares the faithful sampler of the W2-MHE with a plain one and, at s = 1, with CasADi: rates and their ratios.
 
-T 8, window 5, ten sensors, s .8, tau 1.4e-5. `--gpu` times large blocks on whatever device JAX finds, without CasADi.
+The set-up is the paper's: T = 8, window 5, ten sensors, s 0.8, tau 1.4e-5.
+
+Run: python benchmarks/bench_mhe.py (about a minute; needs casadi).
+On a GPU, with large blocks and without CasADi: --gpu.
 """
 
 from __future__ import annotations
@@ -21,33 +24,38 @@ from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 WINDOW, S, TAU = 5, 0.8, 1.4e-5
+CALLS_PER_MEASUREMENT = 4
 
 
-def rate(draw, runs, seconds):
-    """Runs a second; the first call, which compiles, is left out."""
+def runs_per_second(draw, runs, seconds):
+    """Return the rate of `draw`, which draws `runs` runs; the first call, which compiles, is not measured."""
     jax.block_until_ready(draw())
     calls, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
-        for _ in range(4):
+        for _ in range(CALLS_PER_MEASUREMENT):
             last = draw()
         jax.block_until_ready(last)
-        calls += 4
+        calls += CALLS_PER_MEASUREMENT
     return calls * runs / (time.perf_counter() - start)
 
 
-def faithful(system, data, runs, seconds):
+def faithful_rate(system, data, runs, seconds):
+    """Return the rate of the library's sampler."""
     mechanism, rng = W2MHE(system, WINDOW, S, TAU), np.random.default_rng(0)
-    return rate(lambda: mechanism(data, runs, rng), runs, seconds)
+    return runs_per_second(lambda: mechanism(data, runs, rng), runs, seconds)
 
 
-def simple(system, data, runs, seconds):
+def plain_rate(system, data, runs, seconds):
+    """Return the rate of the plain sampler."""
     with enable_x64():
-        rows, rng = np.stack([data[k : k + WINDOW + 1] for k in range(len(data) - WINDOW)]), np.random.default_rng(0)
+        windows = np.stack([data[k : k + WINDOW + 1] for k in range(len(data) - WINDOW)])
+        rng = np.random.default_rng(0)
         block = plain(system, WINDOW, S, TAU)
-        return rate(lambda: block(jax_key(rng), runs, rows), runs, seconds)
+        return runs_per_second(lambda: block(jax_key(rng), runs, windows), runs, seconds)
 
 
-def by_casadi(system, data, seconds):
+def casadi_rate(system, data, seconds):
+    """Return the rate of CasADi's SQP method, after a check that it solves the same problem."""
     trajectory = casadi_sqp(system, WINDOW, TAU)
     ours = W2MHE(system, WINDOW, 1.0, TAU).deterministic(data)
     assert np.abs(trajectory(data) - ours).max() < 1e-6, "CasADi solves another problem"
@@ -58,31 +66,41 @@ def by_casadi(system, data, seconds):
     return calls / (time.perf_counter() - start)
 
 
+def print_gpu_rates(system, data, rounds):
+    """Print rates for large blocks."""
+    for exponent in (18, 20, 22):
+        rates = [faithful_rate(system, data, 1 << exponent, 1.5) for _ in range(rounds)]
+        print(f"faithful, blocks of 2^{exponent}: {statistics.median(rates):.3g} runs/s, at least {min(rates):.3g}")
+    rates = [plain_rate(system, data, 1 << 18, 1.5) for _ in range(rounds)]
+    print(f"plain, blocks of 2^18: {statistics.median(rates):.3g} runs/s")
+
+
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--gpu", action="store_true")
-    options.add_argument("--rounds", type=int, default=3)
-    options = options.parse_args()
+    """Print the rates of each round, and the median ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpu", action="store_true", help="large blocks, without CasADi")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
     system = oscillator()
     data = simulate(system, np.random.default_rng(0)).data
-    known = W2MHE(system, WINDOW, S, TAU).faithfulness(data)
-    print(f"{jax.devices()[0].device_kind}: {known.method}, certified {known.certified}, M <= {max(known.M):.5f}")
+    faithfulness = W2MHE(system, WINDOW, S, TAU).faithfulness(data)
+    print(
+        f"{jax.devices()[0].device_kind}: {faithfulness.method}, certified {faithfulness.certified}, "
+        f"M <= {max(faithfulness.M):.5f}"
+    )
     if options.gpu:
-        for bits in (18, 20, 22):
-            rates = [faithful(system, data, 1 << bits, 1.5) for _ in range(options.rounds)]
-            print(f"faithful, blocks of 2^{bits}: {statistics.median(rates):.3g} runs/s, at least {min(rates):.3g}")
-        rates = [simple(system, data, 1 << 18, 1.5) for _ in range(options.rounds)]
-        print(f"plain, blocks of 2^18: {statistics.median(rates):.3g} runs/s")
+        print_gpu_rates(system, data, options.rounds)
         return
-    against_plain, against_casadi = [], []
+    plain_ratios, casadi_ratios = [], []
     for _ in range(options.rounds):
-        ours, simplest = faithful(system, data, 1 << 13, 2.0), simple(system, data, 1 << 13, 4.0)
-        sqp = by_casadi(system, data, 2.0)
-        print(f"faithful {ours:.3g}, plain {simplest:.3g}, CasADi's SQP at s = 1 {sqp:.3g} runs/s")
-        against_plain.append(ours / simplest)
-        against_casadi.append(ours / sqp)
-    print(f"faithful / plain: {statistics.median(against_plain):.1f}")
-    print(f"faithful / CasADi's SQP: {statistics.median(against_casadi):.1f}")
+        faithful = faithful_rate(system, data, 1 << 13, 2.0)
+        simple = plain_rate(system, data, 1 << 13, 4.0)
+        sqp = casadi_rate(system, data, 2.0)
+        print(f"faithful {faithful:.3g}, plain {simple:.3g}, CasADi's SQP at s = 1 {sqp:.3g} runs/s")
+        plain_ratios.append(faithful / simple)
+        casadi_ratios.append(faithful / sqp)
+    print(f"faithful / plain: {statistics.median(plain_ratios):.1f}")
+    print(f"faithful / CasADi's SQP: {statistics.median(casadi_ratios):.1f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Published right and wrong mechanisms with known epsilon, and the pairs on which they are judged.
+"""Published mechanisms, correct and incorrect ones, with their known epsilon and the pairs of data sets to test.
 
-Each is written from its description: (data, runs, rng) -> array, data an integer vector, noise for epsilon0 = 0.1.
+Each mechanism is implemented from its description as (data, runs, rng) -> array. The data are vectors of integers, and
+the noise is scaled for EPS0 = 0.1. bench_mechanisms.py measures them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ EPS0 = 0.1
 
 
 def single(n):
-    one = np.ones(n)
-    return [(one, np.concatenate([[0.0], one[1:]])), (one, np.concatenate([[2.0], one[1:]]))]
+    """Return pairs of data sets that differ by 1 in one component."""
+    ones = np.ones(n)
+    return [(ones, np.concatenate([[0.0], ones[1:]])), (ones, np.concatenate([[2.0], ones[1:]]))]
 
 
 def component_wise(n):
-    one, h = np.ones(n), n // 2
+    """Return pairs of data sets that differ by at most 1 in every component."""
+    ones, h = np.ones(n), n // 2
     others = [
         np.concatenate([[2.0], np.zeros(n - 1)]),
         np.concatenate([[0.0], np.full(n - 1, 2.0)]),
@@ -29,43 +32,51 @@ def component_wise(n):
         np.zeros(n),
     ]
     halves = np.concatenate([np.ones(h), np.zeros(n - h)]), np.concatenate([np.zeros(h), np.ones(n - h)])
-    return single(n) + [(one, other) for other in others] + [halves]
+    return single(n) + [(ones, other) for other in others] + [halves]
 
 
 def laplace(data, runs, rng):
+    """Add Laplace noise to the data."""
     return data + rng.laplace(scale=1 / EPS0, size=(runs, 1))
 
 
 def laplace_parallel(data, runs, rng):
+    """Add Laplace noise to the data 20 times; together they have epsilon EPS0."""
     return data + rng.laplace(scale=20 / EPS0, size=(runs, 20))
 
 
 def noisy_hist_1(data, runs, rng):
+    """Add Laplace noise to each component."""
     return data + rng.laplace(scale=1 / EPS0, size=(runs, data.size))
 
 
 def noisy_hist_2(data, runs, rng):
+    """Add Laplace noise with the inverse scale by mistake."""
     return data + rng.laplace(scale=EPS0, size=(runs, data.size))
 
 
 def rnm_1(data, runs, rng):
+    """Report the index of the noisy maximum, with Laplace noise."""
     return np.argmax(data + rng.laplace(scale=2 / EPS0, size=(runs, data.size)), axis=1)
 
 
 def rnm_2(data, runs, rng):
+    """Report the index of the noisy maximum, with exponential noise."""
     return np.argmax(data + rng.exponential(scale=2 / EPS0, size=(runs, data.size)), axis=1)
 
 
 def rnm_3(data, runs, rng):
+    """Report the noisy maximum itself by mistake, with Laplace noise."""
     return np.max(data + rng.laplace(scale=2 / EPS0, size=(runs, data.size)), axis=1)
 
 
 def rnm_4(data, runs, rng):
+    """Report the noisy maximum itself by mistake, with exponential noise."""
     return np.max(data + rng.exponential(scale=2 / EPS0, size=(runs, data.size)), axis=1)
 
 
 def svt_1(data, runs, rng, c=1, t=0.5):
-    """Answers 1 above the noisy threshold, 0 below, -1 once it has stopped (after c ones)."""
+    """Sparse vector technique: 1 above the noisy threshold, 0 below, -1 after c ones."""
     rho = rng.laplace(scale=2 / EPS0, size=(runs, 1))
     above = data + rng.laplace(scale=4 * c / EPS0, size=(runs, data.size)) >= t + rho
     stopped = np.cumsum(above, axis=1) - above >= c
@@ -73,29 +84,30 @@ def svt_1(data, runs, rng, c=1, t=0.5):
 
 
 def svt_3(data, runs, rng, c=1, t=1.0):
-    """As above with half the query noise, and the noisy value itself as the answer when it is above."""
+    """Sparse vector technique with half the query noise, which reports the noisy value itself if it is above."""
     rho = rng.laplace(scale=2 / EPS0, size=(runs, 1))
     noisy = data + rng.laplace(scale=2 * c / EPS0, size=(runs, data.size))
     above = noisy >= t + rho
     stopped = np.cumsum(above, axis=1) - above >= c
-    # The marks lie far outside any value: below, and stopped.
+    # The codes for "below" (-2e6) and "stopped" (-1e6) are far from any noisy value.
     return np.where(stopped, -1e6, np.where(above, noisy, -2e6))
 
 
 def svt_5(data, runs, rng, t=1.0):
-    """No query noise, and it never stops."""
+    """Sparse vector technique without query noise, which never stops."""
     return (data >= t + rng.laplace(scale=2 / EPS0, size=(runs, 1))).astype(np.int8)
 
 
 def prefix_sum(data, runs, rng):
+    """Report the prefix sums of the noisy components."""
     return np.cumsum(data + rng.laplace(scale=1 / EPS0, size=(runs, data.size)), axis=1)
 
 
-BITS = {0: (0, 6, 11, 16), 1: (0, 5, 10, 15), 2: (0, 7, 12, 17)}  # four fixed distinct bits a value; six differ
+BITS = {0: (0, 6, 11, 16), 1: (0, 5, 10, 15), 2: (0, 7, 12, 17)}  # four distinct bits for each value; six bits differ
 
 
 def one_time_rappor(data, runs, rng, f=0.95):
-    """A 20-bit Bloom filter of the value; each bit is replaced by a fair coin with probability f."""
+    """Report a 20-bit Bloom filter of the value; each bit is replaced by a random bit with probability f."""
     bits = np.zeros(20, bool)
     bits[list(BITS[int(data[0])])] = True
     u = rng.random((runs, 20))
@@ -104,12 +116,30 @@ def one_time_rappor(data, runs, rng, f=0.95):
 
 @dataclass(frozen=True)
 class Row:
+    """A mechanism of the table.
+
+    Attributes
+    ----------
+    name, mechanism : str, callable
+        Name and implementation.
+    pairs : list of tuple of ndarray
+        The pairs of data sets among which the worst is searched.
+    claimed, exact : float
+        Claimed and exact epsilon.
+    oracle : float
+        The lower bound that the best possible event would give from 2e7 test runs.
+    goal : float
+        The lower bound that this library is required to reach.
+    sniper, statdp : float or None
+        Published results of DP-Sniper and StatDP.
+    """
+
     name: str
-    mechanism: Callable
-    pairs: list
+    mechanism: Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
+    pairs: list[tuple[np.ndarray, np.ndarray]]
     claimed: float
     exact: float
-    oracle: float  # what the best possible event would certify from 2e7 test runs
+    oracle: float
     goal: float
     sniper: float | None = None
     statdp: float | None = None

@@ -1,7 +1,8 @@
-"""The W2-MHE as one would write it first: what the faithful sampler is measured against.
+"""Reference implementations of the W2-MHE for bench_mhe.py: a plain JAX version, and the deterministic one in CasADi.
 
-Every run solves its own problem at every step: four Gauss-Newton steps from the prediction, a Gaussian proposal around
-what they find, and two proposals of independence Metropolis. That is not the law (docs/method.md, section 7.3).
+In the plain version every run solves its own problem at every step: four Gauss-Newton steps from the prediction, a
+Gaussian proposal around the solution, and two steps of independence Metropolis. Its output does not have the exact
+distribution (docs/method.md, section 7.3).
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+GAUSS_NEWTON_STEPS = 4
+
 
 def plain(system, window, s, tau):
-    """(key, runs, y) -> estimates; jitted and vmapped over runs."""
+    """Return a compiled function (key, runs, windows of data) -> estimates."""
     kappa = (1 - s) / s
 
     def residuals(z, y, prior):
@@ -25,39 +28,40 @@ def plain(system, window, s, tau):
     def cost(z, y, prior):
         return jnp.sum(jnp.square(residuals(z, y, prior))) / 2
 
-    def one(key, y):
-        def step(prior, at):
-            rows, key = at
+    def one_run(key, y):
+        def step(prior, inputs):
+            rows, key = inputs
             z = prior
-            for _ in range(4):
+            for _ in range(GAUSS_NEWTON_STEPS):
                 slope = jax.jacfwd(residuals)(z, rows, prior)
                 z = z - jnp.linalg.solve(slope.T @ slope, slope.T @ residuals(z, rows, prior))
             factor = jnp.linalg.cholesky(slope.T @ slope)
             keys = jax.random.split(key, 5)
 
-            def proposed(key):
+            def propose(key):
+                """Return a proposal and the logarithm of its target density over its proposal density."""
                 noise = jax.random.normal(key, z.shape)
-                at = z + jnp.sqrt(kappa) * jax.scipy.linalg.solve_triangular(factor.T, noise)
-                return at, jnp.sum(noise**2) / 2 - cost(at, rows, prior) / kappa  # log target - log proposal
+                proposal = z + jnp.sqrt(kappa) * jax.scipy.linalg.solve_triangular(factor.T, noise)
+                return proposal, jnp.sum(noise**2) / 2 - cost(proposal, rows, prior) / kappa
 
-            current, weight = proposed(keys[0])
+            current, weight = propose(keys[0])
             for i in (1, 3):
-                other, other_weight = proposed(keys[i])
-                moved = jnp.log(jax.random.uniform(keys[i + 1])) < other_weight - weight
-                current, weight = jnp.where(moved, other, current), jnp.where(moved, other_weight, weight)
+                other, other_weight = propose(keys[i])
+                accepted = jnp.log(jax.random.uniform(keys[i + 1])) < other_weight - weight
+                current, weight = jnp.where(accepted, other, current), jnp.where(accepted, other_weight, weight)
             return system.f(current), current[:2]
 
         keys = jax.random.split(key, len(y))
         return jax.lax.scan(step, jnp.asarray(system.start), (y, keys))[1]
 
     def block(key, runs, y):
-        return jax.vmap(one, (0, None))(jax.random.split(key, runs), y)
+        return jax.vmap(one_run, (0, None))(jax.random.split(key, runs), y)
 
     return jax.jit(block, static_argnums=1)
 
 
 def casadi_sqp(system, window, tau):
-    """(data) -> the deterministic trajectory by CasADi's SQP method, one problem a step."""
+    """Return a function from data to the deterministic trajectory; CasADi's SQP method solves one problem per step."""
     import casadi
 
     A, places = casadi.DM(np.array(system.A)), system.h.places
@@ -67,22 +71,22 @@ def casadi_sqp(system, window, tau):
         h = casadi.vertcat(*(100 * casadi.tanh(0.1 * (x[i % 2] - q)) for i, q in enumerate(places.reshape(-1))))
         cost = cost + casadi.sumsqr(y[j * h.numel() : (j + 1) * h.numel()] - h) / 2
         x = A @ x
-    quiet = {
+    options = {
         "qpsol": "qrqp",
         "print_header": False,
         "print_iteration": False,
         "print_status": False,
         "print_time": False,
+        "qpsol_options": {"print_iter": False, "print_header": False, "print_info": False},
     }
-    options = quiet | {"qpsol_options": {"print_iter": False, "print_header": False, "print_info": False}}
     solver = casadi.nlpsol("mhe", "sqpmethod", {"x": z, "p": casadi.vertcat(prior, y), "f": cost}, options)
 
     def trajectory(data):
-        found, m = [], np.array(system.start)
+        estimates, prediction = [], np.array(system.start)
         for k in range(len(data) - window):
-            answer = solver(x0=m, p=np.concatenate([m, data[k : k + window + 1].reshape(-1)]))
-            found.append(np.array(answer["x"]).reshape(-1))
-            m = np.array(system.A) @ found[-1]
-        return np.array(found)
+            solution = solver(x0=prediction, p=np.concatenate([prediction, data[k : k + window + 1].reshape(-1)]))
+            estimates.append(np.array(solution["x"]).reshape(-1))
+            prediction = np.array(system.A) @ estimates[-1]
+        return np.array(estimates)
 
     return trajectory

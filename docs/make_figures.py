@@ -1,4 +1,7 @@
-"""Draws the figures of the README and of the documentation: python docs/make_figures.py"""
+"""Draws the figures of the README and of the documentation into docs/figures.
+
+Run: python docs/make_figures.py (some minutes; needs dpverify[all], and Chromium for the screenshot of a page).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,11 +18,14 @@ import numpy as np
 import dpverify as dpv
 from dpverify.demo import PrivateTracker, laplace_sum
 
-PLACE = Path(__file__).parent / "figures"
-FIRST, SECOND, EVENT = "#1f5fa8", "#c25a12", "#e9c46a"
+PROJECT = Path(__file__).parent.parent
+FIGURES = PROJECT / "docs" / "figures"
+FIRST_COLOUR, SECOND_COLOUR, EVENT_COLOUR = "#1f5fa8", "#c25a12", "#e9c46a"
+PARTITION_RUNS = 1_000_000  # fresh runs per data set that estimate the delta of a partition
 
 
-def style(axes, title, x, y):
+def label_axes(axes, title, x, y):
+    """Set title and axis labels."""
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -26,13 +33,14 @@ def style(axes, title, x, y):
 
 
 def save(figure, name):
-    figure.savefig(PLACE / f"{name}.png", dpi=160, bbox_inches="tight")
-    figure.savefig(PLACE / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    """Write a figure as PNG and SVG."""
+    figure.savefig(FIGURES / f"{name}.png", dpi=160, bbox_inches="tight")
+    figure.savefig(FIGURES / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
 
 
 def witness():
-    """The two output laws of the README's example and the event that tells them apart."""
+    """Draw the two output distributions of the README's example, and the event that distinguishes them."""
     first, second = np.array([3.0, 2.0]), np.array([3.0, 3.0])
     report = dpv.verify(laplace_sum, first, second, epsilon=0.5)
     rng = np.random.default_rng(1)
@@ -40,8 +48,8 @@ def witness():
     inside = report.witness.contains(x)
     figure, axes = plt.subplots(figsize=(7.2, 3.0))
     top = 0.62
-    axes.fill_between(x, 0, top, where=inside, color=EVENT, alpha=0.45, lw=0, label="witness")
-    for data, color, name in ((first, FIRST, "first data set"), (second, SECOND, "second data set")):
+    axes.fill_between(x, 0, top, where=inside, color=EVENT_COLOUR, alpha=0.45, lw=0, label="witness")
+    for data, color, name in ((first, FIRST_COLOUR, "first data set"), (second, SECOND_COLOUR, "second data set")):
         samples = laplace_sum(data, 200_000, rng)[:, 0]
         axes.hist(samples, bins=260, range=(-1, 12), density=True, histtype="step", color=color, lw=1.4, label=name)
     p1, p2 = (share for share, *_ in report.witness.probabilities)
@@ -56,12 +64,12 @@ def witness():
     )
     axes.set_ylim(0, top)
     axes.legend(frameon=False, loc="upper left", fontsize=9)
-    style(axes, f"Claimed epsilon 0.5; proved at least {report.epsilon_lower:.3f}", "released sum", "density")
+    label_axes(axes, f"Claimed epsilon 0.5; proved at least {report.epsilon_lower:.3f}", "released sum", "density")
     save(figure, "witness")
 
 
 def resolution():
-    """The wall of the paper: more bins a coordinate, and the tree that refines where the laws differ."""
+    """Draw bounds against the number of cells: grids with 2 to 12 bins per coordinate, trees, a learned score."""
     first = np.sin(0.3 * np.arange(4))
     second = first + 0.1 * (np.arange(4) == 1)
     tracker = PrivateTracker(noise=0.12)
@@ -70,83 +78,82 @@ def resolution():
     rows = []
     for r in (2, 3, 4, 5, 6, 8, 10, 12):
         report = dpv.verify(tracker, first, second, partition="grid", resolution=r, events="union", **runs)
-        rows.append(measured(f"r = {r}", report, epsilon, tracker, (first, second)))
+        rows.append(measure_partition(f"r = {r}", report, epsilon, tracker, (first, second)))
     for leaves in (16, 64, 256):
         report = dpv.verify(tracker, first, second, partition="tree", resolution=leaves, events="union", **runs)
-        rows.append(measured(f"tree, {leaves} leaves", report, epsilon, tracker, (first, second)))
+        rows.append(measure_partition(f"tree, {leaves} leaves", report, epsilon, tracker, (first, second)))
     auto = dpv.verify(tracker, first, second, **runs)
-    rows.append(measured("learned score", auto, epsilon, tracker, (first, second)))
+    rows.append(measure_partition("learned score", auto, epsilon, tracker, (first, second)))
     for row in rows:
         print("{:20} cells {:>10}  epsilon_lower {:.3f}  delta_P about {:.4f}  delta_upper {:.4f}".format(*row))
     print(f"exact delta over all events {true:.4f}")
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6))
-    grids, trees, last = rows[:8], rows[8:11], rows[11]
-    left.plot([row[1] for row in grids], [row[2] for row in grids], "o-", color=FIRST, label="grid, r 2 to 12")
-    left.plot([row[1] for row in trees], [row[2] for row in trees], "s-", color=SECOND, label="tree")
-    left.axhline(last[2], color="0.4", ls="--", lw=1, label="learned score")
-    right.plot([row[1] for row in grids], [row[4] for row in grids], "o-", color=FIRST, label="grid: bound")
-    right.plot(
-        [row[1] for row in grids],
-        [row[3] for row in grids],
-        "o:",
-        color=FIRST,
-        mfc="white",
-        label="grid: delta of the cells",
-    )
-    right.plot([row[1] for row in trees], [row[4] for row in trees], "s-", color=SECOND, label="tree: bound")
-    right.plot(
-        [row[1] for row in trees],
-        [row[3] for row in trees],
-        "s:",
-        color=SECOND,
-        mfc="white",
-        label="tree: delta of the cells",
-    )
+    grids, trees, learned = rows[:8], rows[8:11], rows[11]
+    for results, colour, mark, kind in ((grids, FIRST_COLOUR, "o", "grid"), (trees, SECOND_COLOUR, "s", "tree")):
+        cells = [result.cells for result in results]
+        name = "grid, r 2 to 12" if kind == "grid" else kind
+        left.plot(cells, [result.epsilon_lower for result in results], f"{mark}-", color=colour, label=name)
+        right.plot(cells, [result.delta_upper for result in results], f"{mark}-", color=colour, label=f"{kind}: bound")
+        deltas = [result.delta_of_cells for result in results]
+        right.plot(cells, deltas, f"{mark}:", color=colour, mfc="white", label=f"{kind}: delta of the cells")
+    left.axhline(learned.epsilon_lower, color="0.4", ls="--", lw=1, label="learned score")
     right.axhline(true, color="0.4", ls="--", lw=1, label="exact delta, all events")
     for axes in (left, right):
         axes.set_xscale("log")
         axes.legend(frameon=False, fontsize=8)
-    style(left, "Proved epsilon (delta 0)", "number of cells", "epsilon_lower")
-    style(right, "Bound over unions of cells, epsilon 1", "number of cells", "delta")
-    figure.suptitle("A private Kalman filter over 4 steps, 400 000 test runs a side", fontsize=11, x=0.02, ha="left")
+    label_axes(left, "Proved epsilon (delta 0)", "number of cells", "epsilon_lower")
+    label_axes(right, "Bound over unions of cells, epsilon 1", "number of cells", "delta")
+    figure.suptitle(
+        "A private Kalman filter over 4 steps, 400 000 test runs per data set", fontsize=11, x=0.02, ha="left"
+    )
     figure.tight_layout()
     save(figure, "resolution")
 
 
-def measured(name, report, epsilon, tracker, data):
-    part = report.on_partition
-    return (
+class PartitionResult(NamedTuple):
+    """Bounds from one partition, with the exact delta of that partition."""
+
+    name: str
+    cells: int
+    epsilon_lower: float
+    delta_of_cells: float
+    delta_upper: float
+
+
+def measure_partition(name, report, epsilon, tracker, data):
+    """Return the bounds of a report."""
+    return PartitionResult(
         name,
-        part.cells,
+        report.on_partition.cells,
         report.epsilon_lower,
         delta_of_cells(report, epsilon, tracker, data),
-        part.delta_upper(epsilon),
+        report.on_partition.delta_upper(epsilon),
     )
 
 
-def delta_of_cells(report, epsilon, tracker, data, runs=1_000_000):
-    """The frozen partition's own delta from fresh runs: one half says which cells exceed, the other how much.
+def delta_of_cells(report, epsilon, tracker, data, runs=PARTITION_RUNS):
+    """Estimate the delta of a frozen partition from fresh runs: one half selects the cells, the other measures them.
 
-    With more cells than runs to tell them apart there is no saying.
+    With too many cells for these runs the estimate is NaN.
     """
     if report.on_partition.cells > runs / 10:
         return np.nan
     rng = np.random.default_rng(7)
     codes = [report.witness.event.partition.codes(tracker(d, 2 * runs, rng)) for d in data]
     names = np.unique(np.concatenate(codes), return_counts=True)[0]
-    halves = [
-        [np.bincount(np.searchsorted(names, c[k::2]), minlength=names.size) / runs for c in codes] for k in (0, 1)
+    shares = [
+        [np.bincount(np.searchsorted(names, c[half::2]), minlength=names.size) / runs for c in codes] for half in (0, 1)
     ]
     excess = []
-    for a, b in ((0, 1), (1, 0)):
-        cells = halves[0][a] > np.exp(epsilon) * halves[0][b]
-        excess.append((halves[1][a] - np.exp(epsilon) * halves[1][b])[cells].sum())
+    for first, second in ((0, 1), (1, 0)):
+        selected = shares[0][first] > np.exp(epsilon) * shares[0][second]
+        excess.append((shares[1][first] - np.exp(epsilon) * shares[1][second])[selected].sum())
     return max(*excess, 0.0)
 
 
 def kalman():
-    """Bounds on a private Kalman filter beside its closed form, noise on the output and noise on the input."""
+    """Draw bounds on a private Kalman filter and its closed form, for noise on the output and on the input."""
     from dpverify.estimation import Normal, PrivateKalman, System
 
     track = System(
@@ -164,74 +171,82 @@ def kalman():
     for axes, where, scale in zip(both, ("output", "input"), (0.05, 0.1), strict=True):
         mechanism = PrivateKalman(track, scale, where)
         truth = mechanism.truth(first, second)
-        report = dpv.verify(mechanism, first, second, delta=0.15, select_runs=200_000, test_runs=200_000)  # aims there
+        # The event is selected for this delta, in the middle of the figure.
+        report = dpv.verify(mechanism, first, second, delta=0.15, select_runs=200_000, test_runs=200_000)
         lower = [report.delta_lower(e) for e in epsilons]
         upper = [report.on_partition.delta_upper(e) for e in epsilons]
         exact = [truth.delta(e) for e in epsilons]
         print(where, f"mu {truth.mu:.3f}; lower, exact, upper at epsilon 1:", lower[10], exact[10], upper[10])
-        axes.fill_between(epsilons, 0, lower, color=FIRST, alpha=0.12, lw=0)
-        axes.plot(epsilons, upper, "v", color=SECOND, ms=4, label="bounded, over unions of its cells")
+        axes.fill_between(epsilons, 0, lower, color=FIRST_COLOUR, alpha=0.12, lw=0)
+        axes.plot(epsilons, upper, "v", color=SECOND_COLOUR, ms=4, label="bounded, over unions of its cells")
         axes.plot(epsilons, exact, color="0.25", lw=1.2, label="closed form, all events")
-        axes.plot(epsilons, lower, "^", color=FIRST, ms=4, label="proved, all events")
+        axes.plot(epsilons, lower, "^", color=FIRST_COLOUR, ms=4, label="proved, all events")
         axes.set_ylim(0, None)
-        style(axes, f"Noise on the {where} (Mahalanobis length {truth.mu:.2f})", "epsilon", "delta")
+        label_axes(axes, f"Noise on the {where} (Mahalanobis length {truth.mu:.2f})", "epsilon", "delta")
         both[0].legend(frameon=False, fontsize=8)
     both[1].set_ylabel("")
-    figure.suptitle("A private Kalman filter over 6 steps, 200 000 test runs a side", fontsize=11, x=0.02, ha="left")
+    figure.suptitle(
+        "A private Kalman filter over 6 steps, 200 000 test runs per data set", fontsize=11, x=0.02, ha="left"
+    )
     figure.tight_layout()
     save(figure, "kalman")
 
 
 def nile():
-    """The Nile's readings with what is published of them, and the epsilon of each year's reading."""
-    example = runpy.run_path(str(PLACE.parent.parent / "examples" / "nile.py"))
+    """Draw the readings of the Nile, the published estimates, and the epsilon of each year's reading."""
+    example = runpy.run_path(str(PROJECT / "examples" / "nile.py"))
     pair, years = example["pair"], np.arange(1871, 1971)
     figure, (above, below) = plt.subplots(2, 1, figsize=(7.2, 5.2), sharex=True, height_ratios=(3, 2))
     first, _ = pair(1871)
     mechanism = example["nile"](before=1000.0)
     above.plot(years, first[:, 0], "o", color="0.6", ms=3, label="readings")
-    above.plot(years, mechanism.estimate(first)[:, 0], color=FIRST, lw=1.6, label="the filter's level, kept secret")
+    above.plot(
+        years, mechanism.estimate(first)[:, 0], color=FIRST_COLOUR, lw=1.6, label="the filter's level, not published"
+    )
     published = np.asarray(mechanism(first, 1, np.random.default_rng(2)))[0, :, 0]
-    above.plot(years, published, color=SECOND, lw=0.9, label="published")
+    above.plot(years, published, color=SECOND_COLOUR, lw=0.9, label="published")
     above.set_ylim(300, 1650)
     above.legend(frameon=False, fontsize=8, ncols=3, loc="upper right")
-    for before, color, name in ((1000.0, SECOND, "level before 1871 not known"), (62.0, FIRST, "known to within 62")):
+    for before, color, name in (
+        (1000.0, SECOND_COLOUR, "level before 1871 not known"),
+        (62.0, FIRST_COLOUR, "known to within 62"),
+    ):
         mechanism = example["nile"](before=before)
         below.plot(years, [mechanism.truth(*pair(y)).epsilon(0.01) for y in years], color=color, label=f"exact, {name}")
     mechanism = example["nile"](before=1000.0)
     for year in (1871, 1913):
         report = dpv.verify(mechanism, *pair(year), epsilon=2.0, delta=0.01, select_runs=10_000, test_runs=50_000)
-        proved = "proved, from 50 000 runs a side" if year == 1871 else None
+        proved = "proved, from 50 000 runs per data set" if year == 1871 else None
         below.plot(year, report.epsilon_lower, "^", color="0.2", ms=6, label=proved)
     below.axhline(2.0, color="0.4", ls="--", lw=1)
     below.text(1970, 2.15, "claimed", ha="right", fontsize=8)
     below.set_ylim(0, None)
     below.legend(frameon=False, fontsize=8)
-    style(above, "The Nile at Aswan", "", "flow of a year, $10^8$ m³")
-    style(below, "Which reading shows, delta 0.01", "year", "epsilon")
+    label_axes(above, "The Nile at Aswan", "", "flow of a year, $10^8$ m³")
+    label_axes(below, "Epsilon of each year's reading, delta 0.01", "year", "epsilon")
     figure.align_ylabels()
     figure.tight_layout()
     save(figure, "nile")
 
 
 def page():
-    """The page of the README's first example as Chromium shows it, where that is installed."""
+    """Take a screenshot of the page of the README's first example, if Chromium is installed."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
-        print("no Chromium: page.png stays as it is")
+        print("Chromium is not installed: page.png is not changed")
         return
-    example = runpy.run_path(str(PLACE.parent.parent / "examples" / "readme.py"))
+    example = runpy.run_path(str(PROJECT / "examples" / "readme.py"))
     report = dpv.verify(example["noisy_sum"], example["first"], example["second"], epsilon=0.5)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         report.to_html(Path(folder) / "page.html")
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-        shot = [f"--screenshot={PLACE / 'page.png'}", "--hide-scrollbars", "--window-size=1180,1816"]
+        shot = [f"--screenshot={FIGURES / 'page.png'}", "--hide-scrollbars", "--window-size=1180,1816"]
         light = ["--blink-settings=preferredColorScheme=1", f"--user-data-dir={folder}/profile"]
         subprocess.run([chromium, *flags, *shot, *light, f"file://{folder}/page.html"], check=True, capture_output=True)
 
 
 if __name__ == "__main__":
-    PLACE.mkdir(exist_ok=True)
+    FIGURES.mkdir(exist_ok=True)
     page()
     witness()
     resolution()

@@ -1,6 +1,7 @@
-"""The lowest versions that pyproject.toml allows, as pip takes them (`make lowest`): the core, estimation and report.
+"""Prints the lowest versions that pyproject.toml allows, in the form that pip reads (`make lowest`).
 
-And of what the tests need, the runner alone: oracles and other extras stay away.
+The list covers the core, `estimation` and `report`. Of the test requirements it has only the test runner, without the
+packages that serve as oracles.
 """
 
 import re
@@ -8,16 +9,17 @@ import tomllib
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
-RUNNER = ("pytest", "hypothesis", "pytest-xdist")
+TEST_RUNNER = ("pytest", "hypothesis", "pytest-xdist")
 
 
-def lowest() -> list[str]:
+def lowest_versions() -> list[str]:
+    """Return a line name==version for each requirement, with its lower bound as the version."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["estimation"], *extras["report"]]
-    wanted += [line for line in extras["test"] if re.split(r"[\[>]", line)[0] in RUNNER]
-    return [re.sub(r"^([\w.-]+)>=([\d.]+)$", r"\1==\2", line) for line in wanted]
+    requirements = [*project["dependencies"], *extras["estimation"], *extras["report"]]
+    requirements += [line for line in extras["test"] if re.split(r"[\[>]", line)[0] in TEST_RUNNER]
+    return [re.sub(r"^([\w.-]+)>=([\d.]+)$", r"\1==\2", line) for line in requirements]
 
 
 if __name__ == "__main__":
-    print("\n".join(lowest()))
+    print("\n".join(lowest_versions()))

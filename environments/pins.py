@@ -1,7 +1,7 @@
-"""The pins of constraints.txt, made anew: what pip would install today for all extras (`make pins`).
+"""Writes the pins of constraints.txt: the versions that pip would install today for all extras (`make pins`).
 
-Names and versions alone: where they came from is no part of the project. `--check` resolves under the pins as they are,
-writes nothing, and says what is missing or too much.
+A pin is a name and a version, without the address it is downloaded from. With `--check`, pip resolves under the present
+pins; nothing is written, and missing or superfluous pins are printed.
 """
 
 import json
@@ -11,23 +11,26 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 PINS = PROJECT / "constraints.txt"
-OURS = ("dpverify", "pip", "setuptools")  # what is pinned, and what every environment begins with
+NOT_PINNED = ("dpverify", "pip", "setuptools")  # the project itself, and what every environment starts with
 
 
 def resolve(*options: str) -> list[str]:
-    """name==version of everything that the development environment needs, as pip settles it without installing."""
+    """Return name==version of every package that pip would install for the development environment."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
-    done = subprocess.run([*command, *options, f"{PROJECT}[dev]"], check=True, stdout=subprocess.PIPE, text=True)
-    found = [item["metadata"] for item in json.loads(done.stdout)["install"]]
-    return sorted((f"{one['name']}=={one['version']}" for one in found if one["name"] not in OURS), key=str.lower)
+    result = subprocess.run([*command, *options, f"{PROJECT}[dev]"], check=True, stdout=subprocess.PIPE, text=True)
+    packages = [item["metadata"] for item in json.loads(result.stdout)["install"]]
+    lines = [f"{package['name']}=={package['version']}" for package in packages if package["name"] not in NOT_PINNED]
+    return sorted(lines, key=str.lower)
 
 
 def main(check: bool) -> int:
+    """Print the differences to the present pins; write the new pins unless `check`. Return the exit status."""
     before = PINS.read_text().split()
     after = resolve("--constraint", str(PINS)) if check else resolve()
-    for sign, lines in (("-", before), ("+", after)):
-        for line in sorted(set(lines) - set(after if sign == "-" else before), key=str.lower):
-            print(sign, line)
+    for line in sorted(set(before) - set(after), key=str.lower):
+        print("-", line)
+    for line in sorted(set(after) - set(before), key=str.lower):
+        print("+", line)
     if not check:
         PINS.write_text("\n".join(after) + "\n")
     return int(check and before != after)

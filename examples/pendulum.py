@@ -1,4 +1,4 @@
-"""A pendulum seen by an angle sensor: how much does one faulty reading show in a private EKF's estimates?"""
+"""A pendulum with an angle sensor: how much do the estimates of a private EKF reveal of one faulty measurement?"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +9,7 @@ from dpverify.estimation import Normal, PrivateEKF, System, simulate
 STEP = 0.05
 
 
-def swing(x):  # angle and angular velocity
+def swing(x):  # the state is angle and angular velocity
     return jnp.array([x[0] + STEP * x[1], x[1] - STEP * 9.81 * jnp.sin(x[0])])
 
 

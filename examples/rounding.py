@@ -1,4 +1,4 @@
-"""Laplace noise in plain doubles tells by its last bits what it hides by its size (Mironov 2012); OpenDP's does not."""
+"""The last bits of Laplace noise in double precision reveal the data (Mironov 2012); the noise of OpenDP does not."""
 
 import numpy as np
 import opendp.prelude as dp
@@ -9,7 +9,7 @@ from dpverify.adapters import opendp_measurement
 dp.enable_features("contrib")
 
 
-def textbook(data, runs, rng):  # the inverse of the distribution function; claimed: epsilon 1 for a count
+def textbook(data, runs, rng):  # inverse distribution function; the claim is epsilon 1 for a count
     return data - rng.choice([-1.0, 1.0], runs) * np.log(1 - rng.random(runs))
 
 
@@ -22,7 +22,7 @@ def opendps():
 
 
 def finer(samples):
-    """Whether an output has bits below 2^-53. One plus a double has none; a double alone often does."""
+    """Return whether an output has bits below 2^-53. One plus a double has none; a double alone often has."""
     scaled = samples[:, 0, 0] * 2.0**53  # exact
     return (scaled != np.floor(scaled)).astype(float)
 

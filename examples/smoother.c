@@ -3,7 +3,7 @@
  *     cc -O2 -o smoother smoother.c -lm
  *     dpverify verify --first a.csv --second b.csv --epsilon 0.5 -- ./smoother
  *
- * For each block: reads `runs seed n` and n numbers, writes `runs` lines of n numbers, flushes; ends with its input. */
+ * For each block: read `runs seed n` and n numbers, write `runs` lines of n numbers, flush. End when the input ends. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -3,13 +3,13 @@ function smoother(data, runs, seed, out)
 %
 % In GNU Octave, started once (in the folder of this file):
 %     dpverify verify --first a.csv --second b.csv --epsilon 0.5 -- octave-cli -q --eval smoother
-% Started once a block, with files for data and answer; the form for MATLAB too:
+% Started once for each block, with files for data and output; this form also suits MATLAB:
 %     dpverify verify ... -- octave-cli -q --eval "smoother('{data}', {runs}, {seed}, '{out}')"
 %     dpverify verify ... -- matlab -batch "smoother('{data}', {runs}, {seed}, '{out}')"
-% Both Octave lines are tested. The last was not run in MATLAB.
+% Both Octave commands are tested. The MATLAB command is not.
 
 if nargin > 0
-    y = load('-ascii', data)';  % one row a line
+    y = load('-ascii', data)';  % one row per line
     file = fopen(out, 'w');
     answer(file, y(:)', runs, seed);
     fclose(file);
@@ -17,7 +17,7 @@ if nargin > 0
 end
 while true
     try
-        header = sscanf(input('', 's'), '%f')';  % runs, seed, n; fgetl would wait for the line after
+        header = sscanf(input('', 's'), '%f')';  % runs, seed, n; fgetl would wait for the next line
         y = sscanf(input('', 's'), '%f')';
     catch
         return  % the input has ended

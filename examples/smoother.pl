@@ -3,7 +3,7 @@
 #
 #     dpverify verify --first a.csv --second b.csv --epsilon 0.5 -- perl smoother.pl
 #
-# For each block: reads `runs seed n` and n numbers, writes `runs` lines of n numbers, flushes; ends with its input.
+# For each block: read `runs seed n` and n numbers, write `runs` lines of n numbers, flush. End when the input ends.
 use strict;
 use warnings;
 use IO::Handle;

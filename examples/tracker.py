@@ -1,4 +1,4 @@
-"""A walker seen by three beacons that measure ranges only: a private moving-horizon estimate of where it is."""
+"""A walker and three beacons that measure distances: a private moving-horizon estimate of the position."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +6,7 @@ import numpy as np
 import dpverify as dpv
 from dpverify.estimation import W2MHE, Normal, System, simulate
 
-WALK = np.array([[1, 0, 0.5, 0], [0, 1, 0, 0.5], [0, 0, 1, 0], [0, 0, 0, 1]])  # position and velocity
+WALK = np.array([[1, 0, 0.5, 0], [0, 1, 0, 0.5], [0, 0, 1, 0], [0, 0, 0, 1]])  # the state is position and velocity
 BEACONS = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
 
 
@@ -16,7 +16,7 @@ def ranges(x):
 
 walker = System(A=WALK, h=ranges, start=(4.0, 3.0, 0.2, 0.1), noise=Normal(0.02), initial=Normal(0.02), released=(0, 1))
 recording = simulate(walker, np.random.default_rng(0), steps=5)
-first, second = recording.data, recording.data + np.array([0.02, 0.0, 0.0])  # one beacon is off by 0.02
+first, second = recording.data, recording.data + np.array([0.02, 0.0, 0.0])  # one beacon has an error of 0.02
 mechanism = W2MHE(walker, window=3, s=0.8, tau=0.1, law="blend")
 
 if __name__ == "__main__":

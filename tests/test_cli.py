@@ -1,3 +1,5 @@
+"""The command dpverify: exit statuses, error lines, help."""
+
 import json
 import os
 import subprocess
@@ -32,6 +34,9 @@ def complex_(data, runs, rng):
 
 def raises(data, runs, rng):
     raise KeyError("no key")
+
+def ragged(data, runs, rng):
+    return [[0.0] * (1 + run % 2) for run in range(runs)]
 
 def singular(data, runs, rng):
     return np.linalg.inv(np.zeros((2, 2)))
@@ -69,6 +74,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "c.json").write_text("[1, 2]")
     (tmp_path / "words.txt").write_text("# counts\n\n1 two\n")
     (tmp_path / "ragged.csv").write_text("1,2\n\n3,4\n5\n")
+    (tmp_path / "column.csv").write_text("1\n2\n")
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "header.csv").write_text("value,other\n1,2\n")
     np.save(tmp_path / "d.npy", np.array([1.0, 3.0]))
@@ -100,12 +106,12 @@ def test_a_factory_is_called_and_json_is_written(place, capsys):
     assert run("mine:make()", "--first", "a.txt", "--second", "b.csv", "--json", "out.json", "--quiet") == 0
     assert capsys.readouterr().out == ""
     assert dpv.Report.from_json("out.json").name == "laplace"
-    assert json.loads((place / "out.json").read_text())["schema"] == 1
+    assert json.loads((place / "out.json").read_text())["schema"] == 2
     assert main(["report", "out.json"]) == 0
     assert "laplace: MEASURED" in capsys.readouterr().out
 
 
-def test_the_papers_preset(place, capsys):
+def test_the_settings_of_the_paper(place, capsys):
     assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv", "--epsilon", "0", "--paper") == 1
     assert "over unions of 3 cells" in capsys.readouterr().out
 
@@ -117,9 +123,10 @@ FAILURES = [
     (["mine:complex_"], "dtype complex128"),
     (["mine:changing"], "must not change"),
     (["mine:raises"], "KeyError: 'no key' (at mine.py, line 23)"),
-    (["mine:singular"], "Singular matrix (at mine.py, line 26)"),
+    (["mine:ragged"], "found rows of different lengths"),
+    (["mine:singular"], "Singular matrix (at mine.py, line 29)"),
     (["mine:one"], "but 3 were given; a mechanism is called as (data, runs, rng); for one run at a time wrap it"),
-    (["mine:clumsy"], "but 3 were given (at mine.py, line 32)\n"),
+    (["mine:clumsy"], "but 3 were given (at mine.py, line 35)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),
     (["mine:absent"], "has no absent"),
@@ -147,9 +154,9 @@ FAILURES = [
     (["mine:laplace", "--first", "mine.py"], "expected a file that ends in"),
     (["mine:local", "--workers", "2"], "factory"),
     (["mine:laplace", "--workers", "0"], "executor: found 0"),
-    (["mine:raises", "--json", "nowhere/a.json"], "nowhere/a.json: No such file or directory; expected a place"),
-    (["mine:raises", "--html", "nowhere/a.html"], "nowhere/a.html: No such file or directory; expected a place"),
-    (["mine:raises", "--html", "."], ".: Is a directory; expected a place"),
+    (["mine:raises", "--json", "nowhere/a.json"], "nowhere/a.json: No such file or directory; expected a path"),
+    (["mine:raises", "--html", "nowhere/a.html"], "nowhere/a.html: No such file or directory; expected a path"),
+    (["mine:raises", "--html", "."], ".: Is a directory; expected a path"),
 ]
 
 
@@ -174,10 +181,24 @@ def test_usage_errors_exit_2(capsys):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2
-        said = capsys.readouterr().err
-        assert said.startswith("dpverify: ")
-        assert said.endswith(" --help tells more\n")
-        assert said.count("\n") == 1
+        line = capsys.readouterr().err
+        assert line.startswith("dpverify: ")
+        assert line.endswith(" --help\n")
+        assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["verify", "study", "reproduce", "report", "demo"])
+def test_every_command_has_a_help_text_with_an_example(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.rstrip().splitlines()[-1].startswith(f"  dpverify {command}")
+
+
+def test_a_column_file_is_an_array_of_numbers(place, capsys):
+    """One number per line and one line of numbers are the same data set, so the report has no answer."""
+    assert run("mine:laplace", "--first", "column.csv", "--second", "c.json", "--epsilon", "1") == 3
+    assert "both data sets are equal" in capsys.readouterr().err
 
 
 def test_version_and_help(capsys):
@@ -188,17 +209,17 @@ def test_version_and_help(capsys):
     assert dpv.__version__ in capsys.readouterr().out
 
 
-def test_our_own_fault_exits_3_with_its_traceback(place, capsys, monkeypatch):
-    monkeypatch.setattr("dpverify.cli.verify", lambda *a, **k: 1 / 0)
+def test_an_internal_error_exits_3_with_its_traceback(place, capsys, monkeypatch):
+    monkeypatch.setattr("dpverify.cli.commands.verify", lambda *a, **k: 1 / 0)
     assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv") == 3
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_the_keyboard_exits_3(place, capsys, monkeypatch):
+def test_an_interruption_exits_3(place, capsys, monkeypatch):
     def interrupted(*a, **k):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpverify.cli.verify", interrupted)
+    monkeypatch.setattr("dpverify.cli.commands.verify", interrupted)
     assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv") == 3
     assert "stopped by the keyboard" in capsys.readouterr().err
 

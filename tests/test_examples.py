@@ -1,4 +1,4 @@
-"""The examples run as they stand, and their estimators track what they are shown."""
+"""The examples run, and print what the documentation shows."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @pytest.mark.parametrize("name", ["pendulum", "tracker"])
-def test_a_users_own_system(name):
+def test_an_example_with_its_own_system(name):
     path = EXAMPLES / f"{name}.py"
     done = subprocess.run([sys.executable, path], check=True, capture_output=True, text=True)
     assert "proved" in done.stdout
@@ -20,6 +20,6 @@ def test_a_users_own_system(name):
 
 
 @pytest.mark.slow
-def test_the_nile_prints_what_its_page_shows():
+def test_the_nile_example_prints_what_its_page_shows():
     done = subprocess.run([sys.executable, EXAMPLES / "nile.py"], check=True, capture_output=True, text=True)
     same(done.stdout, next(block.code for block in blocks(PROJECT / "docs" / "nile.md") if block.language == "text"))

@@ -1,4 +1,4 @@
-"""A few hundred damaged inputs for every reader, and all that has ever broken one (`make fuzz` tries a million)."""
+"""A few hundred damaged inputs for every reader, and inputs that once broke one (`make fuzz` tries a million)."""
 
 import io
 import json
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_not_damaged_is_taken(name, tmp_path):
-    """All that the changes begin with: else a whole kind of input would be refused for another reason for ever."""
+def test_undamaged_inputs_are_accepted(name, tmp_path):
+    """If the unchanged examples were refused, no change of them would test anything."""
     reader = READERS[name](tmp_path)
     with watching(tmp_path):
         for example in reader.whole():
@@ -40,7 +40,7 @@ def test_a_few_hundred_inputs(name, tmp_path):
 
 
 class Misbehaving:
-    """The negative control."""
+    """A reader that does everything that is forbidden."""
 
     def __init__(self, place):
         self.place = place
@@ -64,7 +64,7 @@ class Misbehaving:
 
 
 @pytest.mark.parametrize("kind", ["raises", "is no line", "hangs", "writes elsewhere", "starts something", "unpickles"])
-def test_the_watch_sees_what_no_reader_may_do(kind, tmp_path, monkeypatch):
+def test_forbidden_actions_are_detected(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("fuzz.SECONDS", 0.05)
     (tmp_path / "own").mkdir()
     with watching(tmp_path / "own"):
@@ -73,40 +73,40 @@ def test_the_watch_sees_what_no_reader_may_do(kind, tmp_path, monkeypatch):
             attempt(Misbehaving(tmp_path / "own"), kind, tmp_path / "own")
 
 
-# What once broke a reader: a traceback, a hang, or memory without end.
+# Inputs that once caused a traceback, a hang, or unlimited use of memory.
 
 
 def changed(document, *path, to):
     """A copy with the value at `path` replaced."""
-    here = document = json.loads(json.dumps(document))
+    node = document = json.loads(json.dumps(document))
     for key in path[:-1]:
-        here = here[key]
-    here[path[-1]] = to
+        node = node[key]
+    node[path[-1]] = to
     return json.dumps(document).encode()
 
 
 REPORTS = {
-    "deeper than the stack": lambda d: b"[" * 100_000,
-    "a level in words": lambda d: changed(d, "result", "alpha", to="much"),
+    "nested too deeply": lambda d: b"[" * 100_000,
+    "a level as text": lambda d: changed(d, "result", "alpha", to="much"),
     "NaN": lambda d: changed(d, "result", "epsilon_lower", to=float("nan")),
     "no witness": lambda d: changed(d, "result", "witness", to=None),
     "a claim without its p-value": lambda d: changed(d, "result", "p_value", to=None),
-    "a number beyond 64 bits": lambda d: changed(d, "result", "on_partition", "c1", "values", 0, to=10**30),
-    "cells without end": lambda d: changed(d, "result", "on_partition", "number", "values", 0, to=10**13),
+    "a number too large for 64 bits": lambda d: changed(d, "result", "on_partition", "c1", "values", 0, to=10**30),
+    "too many cells": lambda d: changed(d, "result", "on_partition", "number", "values", 0, to=10**13),
     "counts of other runs": lambda d: changed(d, "result", "on_partition", "runs", to=7),
-    "a type that is no type": lambda d: changed(d, "result", "on_partition", "c1", "dtype", to="(3,)f8,("),
+    "an invalid dtype": lambda d: changed(d, "result", "on_partition", "c1", "dtype", to="(3,)f8,("),
     "a list for a score": lambda d: changed(d, "result", "witness", "event", "partition", to=[]),
 }
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_reports_that_broke_it(name, tmp_path):
+def test_damaged_reports_are_refused(name, tmp_path):
     reader = READERS["report"](tmp_path)
     with watching(tmp_path):
         assert attempt(reader, REPORTS[name](reader.documents[0]), tmp_path) == "InputError"
 
 
-def test_a_report_can_not_order_the_terminal_about(tmp_path):
+def test_control_characters_of_a_report_are_not_printed(tmp_path):
     reader = READERS["report"](tmp_path)
     for name in ("\x1b[2J", "\ud800", "x\n  proved    epsilon >= 9"):
         with watching(tmp_path):
@@ -121,21 +121,21 @@ def page(head, sign=True):
 
 
 FOLDERS = {
-    "nobody's": ("region.npz", lambda owner: page({"format": 1, "region": {}})),
-    "a format of two lines": ("region.npz", lambda owner: page({"format": "a\nb", "owner": owner})),
+    "no owner": ("region.npz", lambda owner: page({"format": 1, "region": {}})),
+    "a format with a line break": ("region.npz", lambda owner: page({"format": "a\nb", "owner": owner})),
     "no region": ("region.npz", lambda owner: page({"format": 1, "owner": owner, "region": {"kind": "Region"}})),
-    "half a character": ("region.npz", lambda owner: page({"format": 1, "owner": owner, "\ud800": 1}, sign=False)),
+    "an unpaired surrogate": ("region.npz", lambda owner: page({"format": 1, "owner": owner, "\ud800": 1}, sign=False)),
     "no blocks": ("pilot-1.npz", lambda owner: page({"format": 1, "owner": owner, "measured": "x"})),
-    "arrays that are not there": (
+    "missing arrays": (
         "pilot-1.npz",
         lambda owner: page({"format": 1, "owner": owner, "measured": "x", "done": [[[0, 1]]], "arrays": [3]}),
     ),
-    "deeper than the stack": ("dpverify.json", lambda owner: b"[" * 100_000),
+    "nested too deeply": ("dpverify.json", lambda owner: b"[" * 100_000),
 }
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_folders_that_broke_it(name, tmp_path):
+def test_damaged_folders_are_refused(name, tmp_path):
     reader = READERS["folder"](tmp_path)
     file, content = FOLDERS[name]
     with watching(tmp_path):
@@ -143,22 +143,22 @@ def test_folders_that_broke_it(name, tmp_path):
 
 
 STUDIES = {
-    "verifications without end": ("seeds = 2", "seeds = 1000000000000"),
+    "too many verifications": ("seeds = 2", "seeds = 1000000000000"),
     "a setting called self": ("seed = 3", "self = 3"),
-    "a number beyond floats": ("seed = 3", f"alpha = {'9' * 400}"),
-    "a name that no file has": ('"a.txt"', f'"{"x" * 300}.txt"'),
-    "deeper than the stack": ("[1.0, 2]", "[" * 3000),
-    "a module without end": ('"fuzzed:laplace"', f'"{"x" * 4000}:laplace"'),
-    "a file without end": ('"fuzzed.py:pair"', f'"{"x" * 4000}.py:pair"'),
-    "a name without end": ('"fuzzed.py:pair"', f'"fuzzed.py:{"x" * 4000}"'),
-    "what can not be called, without end": ('"fuzzed.py:make()"', f'"fuzzed.py:{"x" * 4000}("'),
-    "data without end": ('"b.csv"', f'"{"x" * 4000}.csv"'),
-    "parameters without end": ("scale = [0.5, 1.0, 2.0]", "\n".join(f"p{i} = [1, 2, 3, 4]" for i in range(12))),
+    "a number too large for a float": ("seed = 3", f"alpha = {'9' * 400}"),
+    "an impossible file name": ('"a.txt"', f'"{"x" * 300}.txt"'),
+    "nested too deeply": ("[1.0, 2]", "[" * 3000),
+    "a very long module name": ('"fuzzed:laplace"', f'"{"x" * 4000}:laplace"'),
+    "a very long file name": ('"fuzzed.py:pair"', f'"{"x" * 4000}.py:pair"'),
+    "a very long name": ('"fuzzed.py:pair"', f'"fuzzed.py:{"x" * 4000}"'),
+    "a very long name that cannot be called": ('"fuzzed.py:make()"', f'"fuzzed.py:{"x" * 4000}("'),
+    "a very long data file name": ('"b.csv"', f'"{"x" * 4000}.csv"'),
+    "too many parameters": ("scale = [0.5, 1.0, 2.0]", "\n".join(f"p{i} = [1, 2, 3, 4]" for i in range(12))),
 }
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_studies_that_broke_it(name, tmp_path):
+def test_damaged_studies_are_refused(name, tmp_path):
     reader = READERS["study"](tmp_path)
     old, new = STUDIES[name]
     assert old in reader.TEXT
@@ -168,27 +168,27 @@ def test_studies_that_broke_it(name, tmp_path):
 
 COMMANDS = {
     "a setting called self": (["--set", "self=1"], None),
-    "a number beyond floats": (["--set", f"alpha={'9' * 400}"], None),
-    "deeper than the stack": (["--set", f"alpha={'(' * 500}"], None),
-    "a name that no file has": (["--first", f"{'x' * 300}.txt"], None),
-    "a place that no file has": (["--js", "\0.txt"], None),
-    "data deeper than the stack": (["--first", "c.json"], ("c.json", b"[" * 100_000)),
+    "a number too large for a float": (["--set", f"alpha={'9' * 400}"], None),
+    "nested too deeply": (["--set", f"alpha={'(' * 500}"], None),
+    "an impossible file name": (["--first", f"{'x' * 300}.txt"], None),
+    "an impossible output path": (["--js", "\0.txt"], None),
+    "data nested too deeply": (["--first", "c.json"], ("c.json", b"[" * 100_000)),
     "an archive as an array": (["--first", "d.npy"], ("d.npy", page({}))),
     "half an array": (["--first", "d.npy"], ("d.npy", b"\x93NUMPY\x01\x00v\x00{'descr'")),
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_commands_that_broke_it(name, tmp_path):
+def test_damaged_commands_are_refused(name, tmp_path):
     reader = READERS["command"](tmp_path)
-    more, spoilt = COMMANDS[name]
+    more, damaged = COMMANDS[name]
     words = ["verify", "fuzzed:laplace", "--first", "a.txt", "--second", "b.csv", *more]
     with watching(tmp_path):
-        assert attempt(reader, (words, spoilt), tmp_path) == "InputError"
+        assert attempt(reader, (words, damaged), tmp_path) == "InputError"
 
 
 @pytest.mark.parametrize("mechanism", ["fu\0zzed.py:make()", "fu\0zzed:make", "\0.py:x", f"{'x' * 5000}.py:x"])
-def test_mechanisms_that_no_file_or_module_can_hold(mechanism, tmp_path):
+def test_impossible_names_of_mechanisms_are_refused(mechanism, tmp_path):
     reader = READERS["command"](tmp_path)
     words = ["verify", mechanism, "--first", "a.txt", "--second", "b.csv"]
     with watching(tmp_path):

@@ -26,19 +26,6 @@ PACKAGES = [
     {"cli"},
     {"__main__"},
 ]
-# Imports against the order that are still to be removed.
-EXCEPTIONS = {
-    ("events", "sampling"),
-    ("events", "selection"),
-    ("render", "report"),
-    ("render", "sampling"),
-    ("estimation", "demo"),
-    ("estimation", "sampling"),
-    ("estimation", "report"),
-    ("estimation", "pipeline"),
-    ("paper", "__init__"),
-    ("report", "selection"),
-}
 
 
 def package(module):
@@ -62,7 +49,7 @@ def test_packages_import_one_way():
         here = path.relative_to(ROOT).parts[0].removesuffix(".py")
         for module in imported(path):
             target = package(module)
-            if target != here and (here, target) not in EXCEPTIONS:
+            if target != here:
                 assert level[target] < level[here], f"{path.relative_to(ROOT)} imports {module}"
 
 

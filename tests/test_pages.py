@@ -1,4 +1,4 @@
-"""The pages of the documentation: their examples run and print what they show, their links lead somewhere."""
+"""The pages of the documentation: their examples run and print what is shown, and their links lead to files."""
 
 import re
 import sys
@@ -6,10 +6,12 @@ import sys
 import pytest
 from pages import PAGES, PROJECT, blocks, python, run, same, shown
 
-ELSEWHERE = {"adapters", "studies", "index"}  # test_recipes.py, test_studies_page.py; the last is the README's
-WITH_EXAMPLES = [page for page in PAGES if python(page) and page.stem not in ELSEWHERE]
+# These pages have their own tests: test_recipes.py, test_studies_page.py; the example of the index is the README's.
+TESTED_ELSEWHERE = {"adapters", "studies", "index"}
+WITH_EXAMPLES = [page for page in PAGES if python(page) and page.stem not in TESTED_ELSEWHERE]
 README = PROJECT / "README.md"
-GENERATED = {"reference.md", "examples.md"}  # by docs/site
+METHOD = PROJECT / "docs" / "method.md"
+GENERATED = {"reference.md", "examples.md"}  # written by docs/site/build.py
 
 
 @pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -17,13 +19,21 @@ GENERATED = {"reference.md", "examples.md"}  # by docs/site
 def test_the_examples_of_a_page(page, short, tmp_path, monkeypatch):
     scope, printed = run(page, tmp_path, monkeypatch, short)
     assert len(printed.splitlines()) == len(shown(page).splitlines())
+    if page.stem == "estimators":
+        check_estimators(scope)
     if not short:
         same(printed, shown(page))
-        follow(page, scope, monkeypatch)
+        run_pytest_block(page, scope, monkeypatch)
 
 
-def follow(page, scope, monkeypatch):
-    """The file that the tutorial's reader has in the end passes the test on the page."""
+def check_estimators(scope):
+    """The report of the private Kalman filter agrees with its closed form."""
+    exact = scope["mechanism"].truth(scope["first"], scope["second"]).epsilon(0.01)
+    assert scope["report"].epsilon_lower < exact < 1.0
+
+
+def run_pytest_block(page, scope, monkeypatch):
+    """Run the test that a page shows against the module `mine` that its reader has written by then."""
     monkeypatch.setitem(sys.modules, "mine", type(sys)("mine"))
     vars(sys.modules["mine"]).update(scope)
     for block in blocks(page):
@@ -36,7 +46,7 @@ def follow(page, scope, monkeypatch):
 
 def test_the_first_page_begins_like_the_readme():
     index = PROJECT / "docs" / "index.md"
-    assert blocks(index) == blocks(README)[:2]
+    assert blocks(index)[:2] == blocks(README)[:2]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -46,6 +56,22 @@ def test_every_example_is_run_or_says_why_not(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
+def test_links_lead_to_files(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert (page.parent / target).exists() or target in GENERATED, target
+
+
+def test_the_tests_that_the_method_names_exist():
+    files = {path.name: path.read_text() for path in (PROJECT / "tests").rglob("test_*.py")}
+    code = "\n".join(files.values())
+    for name in re.findall(r"`(test_\w+)(?:\.\.\.)?`", METHOD.read_text()):
+        assert f"def {name}" in code, name
+    for name in re.findall(r"`(?:tests/(?:\w+/)?)?(test_\w+\.py)`", METHOD.read_text()):
+        assert name in files, name
+
+
+def test_the_modules_that_the_method_names_exist():
+    modules = {path.name for path in (PROJECT / "src" / "dpverify").rglob("*.py")}
+    for name in re.findall(r"`([a-z]\w+\.py)`", METHOD.read_text()):
+        assert name in modules or name.startswith("test_"), name

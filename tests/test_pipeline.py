@@ -1,3 +1,5 @@
+"""`verify` from end to end: verdicts, false alarms, outputs of every kind, diagnostics and bad input."""
+
 import math
 
 import numpy as np
@@ -6,6 +8,7 @@ from limits import most
 
 import dpverify as dpv
 from dpverify import Settings, Verdict, verify
+from dpverify.mechanisms.diagnostics import Diagnostic
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace, laplace_half_noise
 
 SMALL = {"select_runs": 2000, "test_runs": 4000}
@@ -14,7 +17,7 @@ SMALL = {"select_runs": 2000, "test_runs": 4000}
 def test_a_false_claim_is_refuted_and_a_true_one_is_not():
     report = verify(laplace, ZERO, ONE, 0.5)
     assert report.refuted
-    assert report.p_value < 1e-9  # below what the test at level .05 alone could say
+    assert report.p_value < 1e-9  # smaller than the p-value of one test at level 0.05 can be
     assert 0.97 < report.epsilon_lower < 1
     assert 1 < report.on_partition.epsilon_upper() < 1.3
     assert verify(laplace, ZERO, ONE, 1.0).verdict is Verdict.NOT_REFUTED
@@ -26,7 +29,7 @@ def test_a_loose_claim_is_bounded_on_the_partition():
     assert "other events are not bounded" in str(report)
 
 
-def test_no_claim_measures():
+def test_without_a_claim_the_bounds_are_measured():
     report = verify(laplace, ZERO, ONE, **SMALL)
     assert report.verdict is Verdict.MEASURED
     assert report.p_value is None
@@ -36,11 +39,11 @@ def test_no_claim_measures():
 
 def test_epsilon_zero_is_a_claim():
     assert verify(laplace, ZERO, ONE, 0, **SMALL).refuted
-    assert verify(laplace, ONE, ONE, 0, alpha=1e-4, **SMALL).verdict is Verdict.NOT_REFUTED
+    assert verify(laplace, 1.0, 1.0, 0, alpha=1e-4, **SMALL).verdict is Verdict.NOT_REFUTED
 
 
 def test_delta_is_part_of_the_claim():
-    """Laplace, epsilon 0.5: delta is 1 - e^-0.25."""
+    """Laplace noise at epsilon 0.5 has delta 1 - e^-0.25."""
     exact = 1 - math.exp(-0.25)
     assert verify(laplace, ZERO, ONE, 0.5, 0.8 * exact).refuted
     report = verify(laplace, ZERO, ONE, 0.5, 1.05 * exact)
@@ -48,45 +51,47 @@ def test_delta_is_part_of_the_claim():
     assert 0.9 * exact < report.delta_lower(0.5) < exact < report.on_partition.delta_upper(0.5)
 
 
-def test_the_papers_preset_follows_its_own_sizes():
+def test_the_settings_of_the_paper_give_its_partition_and_numbers():
     report = verify(gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.3), 1.0, settings=Settings.paper())
     assert len(report.picture["first"]) == 400
-    assert len(report.picture["second"]) == 400  # to be seen: the region comes from the first side only
+    assert len(report.picture["second"]) == 400  # for the picture; the region needs the first data set only
     assert report.on_partition.cells == 257
     assert report.paper.lambda_ == pytest.approx(dpv.paper_lambda(0.05, report.paper.eta, report.epsilon_critical))
     assert report.p_value == min(report.paper.p_values)
     assert report.witness.cell is not None
 
 
-# False alarms and their negative control.
+# Type I error, and a claim that is false by far.
 
 
 def rejections(seeds, mechanism, first, second, epsilon, settings):
-    return sum(verify(mechanism, first, second, epsilon, settings=settings, seed=seed).refuted for seed in range(seeds))
+    reports = [verify(mechanism, first, second, epsilon, settings=settings, seed=seed) for seed in range(seeds)]
+    assert not any(report.voiding for report in reports)  # such a report is never refuted
+    return sum(report.refuted for report in reports)
 
 
 SEEDS = [200, pytest.param(1000, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_false_alarms_of_the_preset_at_the_exact_epsilon(seeds):
+def test_type_1_error_of_the_paper_settings_at_the_exact_epsilon(seeds):
     assert rejections(seeds, laplace, ZERO, ONE, 1.0, Settings.paper()) <= most(seeds, 0.05)
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_false_alarms_at_epsilon_zero_and_equal_laws(seeds):
-    """The preset takes the smaller of two p-values: its level is 2 alpha (docs/method.md, section 4.9)."""
-    assert rejections(seeds, laplace, ZERO, ZERO, 0, Settings.paper()) <= most(seeds, 0.10)
-    assert rejections(seeds, laplace, ZERO, ZERO, 0, Settings(**SMALL)) <= most(seeds, 0.05)
+def test_type_1_error_at_epsilon_zero_and_equal_distributions(seeds):
+    """The paper takes the smaller of two p-values, so its level is 2 alpha (docs/method.md, section 4.9)."""
+    assert rejections(seeds, laplace, 0.0, 0.0, 0, Settings.paper()) <= most(seeds, 0.10)
+    assert rejections(seeds, laplace, 0.0, 0.0, 0, Settings(**SMALL)) <= most(seeds, 0.05)
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_false_alarms_of_the_default_at_the_exact_epsilon(seeds):
+def test_type_1_error_of_the_default_at_the_exact_epsilon(seeds):
     assert rejections(seeds, laplace, ZERO, ONE, 1.0, Settings(**SMALL)) <= most(seeds, 0.05)
 
 
 @pytest.mark.parametrize("seeds", [30, pytest.param(100, marks=pytest.mark.slow)])
-def test_half_the_noise_is_caught_every_time(seeds):
+def test_half_the_noise_is_refuted_every_time(seeds):
     for settings in (Settings.paper(), Settings(**SMALL)):
         assert rejections(seeds, laplace_half_noise, ZERO, ONE, 1.0, settings) == seeds
 
@@ -131,10 +136,10 @@ def shaped(steps, dimension):
     "mechanism",
     [line, geometric, geometric_as_floats, flags_and_values, cauchy, shaped(1, 1), shaped(50, 1), shaped(1, 10)],
 )
-def test_any_output_is_told_apart_and_not_from_itself(mechanism):
-    told = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)
-    assert told.refuted, str(told)
-    assert told.witness.text
+def test_any_kind_of_output_distinguishes_different_data_and_not_equal_data(mechanism):
+    different = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)
+    assert different.refuted, str(different)
+    assert different.witness.text
     same = verify(mechanism, 0.0, 0.0, 0.1, select_runs=4000, test_runs=20_000)
     assert not same.refuted
     assert same.on_partition.region_mass > 0.9
@@ -146,14 +151,14 @@ def test_fifty_steps_in_ten_dimensions():
     assert not verify(shaped(50, 10), 0.0, 0.0, 0.1, settings=settings).refuted
 
 
-def test_integers_as_ints_and_as_floats_are_the_same():
-    one, two = (verify(m, 0, 1, 0.5, **SMALL) for m in (geometric, geometric_as_floats))
-    assert one.witness.counts == two.witness.counts
-    assert one.epsilon_lower == two.epsilon_lower
+def test_integers_and_equal_floats_give_the_same_result():
+    integers, floats = (verify(m, 0, 1, 0.5, **SMALL) for m in (geometric, geometric_as_floats))
+    assert integers.witness.counts == floats.witness.counts
+    assert integers.epsilon_lower == floats.epsilon_lower
 
 
-def test_geometric_noise_has_its_closed_form():
-    """Two-sided geometric noise with ratio 1/2: epsilon is ln 2."""
+def test_geometric_noise_has_its_exact_epsilon():
+    """Two-sided geometric noise with ratio 1/2 has epsilon ln 2."""
     report = verify(geometric, 0, 1, math.log(2))
     assert not report.refuted
     assert 0.6 < report.epsilon_lower < math.log(2) < report.on_partition.epsilon_upper(0.01) + 0.05
@@ -163,18 +168,18 @@ def test_two_different_constants_are_violated_at_every_epsilon():
     report = verify(constant, 1.0, 2.0, 3.0, **SMALL)
     assert report.refuted
     assert report.witness.counts in ((4000, 0), (0, 4000))
-    assert any("deterministic" in note for note in report.notes)
+    assert report.diagnostics == (Diagnostic.DETERMINISTIC_OUTPUTS,)
 
 
-def test_one_constant_is_identical():
+def test_one_constant_has_no_privacy_loss():
     report = verify(constant, 1.0, 1.0, 0, **SMALL)
     assert not report.refuted
     assert report.epsilon_lower == 0
-    assert any("identical" in note for note in report.notes)
+    assert report.diagnostics == (Diagnostic.IDENTICAL_OUTPUTS,)
 
 
-def test_one_side_all_outside_the_region():
-    """The complement of the region is an event: the paper's region knows the first side only."""
+def test_all_runs_of_the_second_data_set_can_be_outside_the_region():
+    """The complement of the region is an event. The paper's region uses the first data set only."""
     report = verify(laplace, 0.0, 1000.0, 1.0, settings=Settings.paper())
     assert report.refuted
     assert report.on_partition.region_mass < 0.01
@@ -192,14 +197,14 @@ def test_non_finite_estimates_can_be_an_event():
     assert "NaN" in report.witness.text
 
 
-def test_nothing_but_nan():
+def test_outputs_that_are_all_nan_are_not_distinguished():
     def nan(data, runs, rng):
         return np.full(runs, np.nan)
 
     assert not verify(nan, 0, 1, 0, nonfinite="event", **SMALL).refuted
 
 
-def test_many_cells_cost_little():
+def test_a_partition_may_have_many_more_cells_than_runs():
     report = verify(
         gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.1), partition="grid", resolution=10, test_runs=20_000
     )
@@ -208,13 +213,18 @@ def test_many_cells_cost_little():
     assert 0 < report.on_partition.delta_upper(1.0) <= 1
 
 
-def test_a_mechanism_that_seeds_itself_is_remarked():
-    def stuck(data, runs, rng):
+def test_a_mechanism_that_seeds_itself_has_no_answer():
+    def fixed_seed(data, runs, rng):
         return data + np.random.default_rng(0).laplace(size=runs)
 
     with pytest.warns(dpv.Warning, match="ignores its generator"):
-        assert any("ignores its generator" in note for note in verify(stuck, 0.0, 1.0, **SMALL).notes)
-    assert not any("ignores its generator" in note for note in verify(laplace, ZERO, ONE, **SMALL).notes)
+        report = verify(fixed_seed, 0.0, 1.0, 0.1, **SMALL)
+    assert report.diagnostics == (Diagnostic.REPEATED_BLOCKS,)
+    assert report.verdict is Verdict.NO_ANSWER
+    assert report.p_value <= report.alpha
+    assert not report.refuted
+    assert any("ignores its generator" in note for note in report.notes)
+    assert verify(laplace, ZERO, ONE, **SMALL).diagnostics == ()
 
 
 def test_an_error_that_is_not_finite_is_refused():
@@ -225,12 +235,14 @@ def test_an_error_that_is_not_finite_is_refused():
         verify(sometimes_nan, 0, 1, nonfinite="event", error=dpv.rmse(0.0), **SMALL)
 
 
-def test_equal_data_sets_are_remarked():
+def test_equal_data_sets_have_no_answer():
     report = verify(laplace, ONE, ONE.copy(), 1.0, **SMALL)
-    assert "both data sets are the same" in report.notes[0]
+    assert report.diagnostics == (Diagnostic.SAME_DATA,)
+    assert report.verdict is Verdict.NO_ANSWER
+    assert report.notes[0] == Diagnostic.SAME_DATA.value
 
 
-def test_the_mechanism_can_not_change_its_data():
+def test_the_mechanism_cannot_change_its_data():
     def careless(data, runs, rng):
         data += 1
         return rng.random(runs)
@@ -263,7 +275,7 @@ def test_the_mechanism_can_not_change_its_data():
         ({"test": "thinned", "delta": 0.1}, "delta 0 only"),
     ],
 )
-def test_bad_settings_get_one_line(changes, message):
+def test_bad_settings_are_refused_with_one_line(changes, message):
     with pytest.raises(dpv.InputError, match=message) as problem:
         verify(laplace, ZERO, ONE, **changes)
     assert "\n" not in str(problem.value)
@@ -293,14 +305,22 @@ def test_a_mechanism_that_exits_is_a_mechanism_error():
         verify(leaves, ZERO, ONE, **SMALL)
 
 
-def test_one_output_is_only_said_of_what_gave_one():
-    """Runs that differ too rarely for the selection are seen by the region all the same."""
+def test_identical_outputs_are_reported_only_if_all_test_runs_agree():
+    """Outputs that differ too rarely for the pilot runs are found in the test runs, outside the region."""
 
     def rare(data, runs, rng):
         return np.where(rng.random(runs) < 1e-3 * data, 5.0, 0.0)
 
-    few, said = {"select_runs": 100, "test_runs": 20_000}, "every run of both data sets gave the same output"
-    assert any(note.startswith(said) for note in dpv.verify(rare, 0.0, 0, **few).notes)
-    assert not any(note.startswith(said) for note in dpv.verify(rare, 0.0, 1.0, seed=3, **few).notes)
-    both = dpv.verify(lambda data, runs, rng: np.full(runs, float(data)), 0.0, 1.0, **few)
-    assert both.notes[0].startswith("all pilot runs of a side gave one output, and the two differ")
+    few = {"select_runs": 100, "test_runs": 20_000}
+    assert dpv.verify(rare, 0.0, 0, **few).diagnostics == (Diagnostic.IDENTICAL_OUTPUTS,)
+    assert Diagnostic.IDENTICAL_OUTPUTS not in dpv.verify(rare, 0.0, 1.0, seed=3, **few).diagnostics
+    constants = dpv.verify(lambda data, runs, rng: np.full(runs, float(data)), 0.0, 1.0, **few)
+    assert constants.diagnostics == (Diagnostic.DETERMINISTIC_OUTPUTS,)
+
+
+def test_diagnostics_of_a_stated_lipschitz_constant():
+    report = verify(geometric, 0.0, 1.0, log_lipschitz=1.0, **SMALL)
+    assert (report.diagnostics, report.on_all_events) == ((Diagnostic.NO_DENSITY,), None)
+    report = verify(shaped(3, 1), 0.0, 1.0, log_lipschitz=1.0, **SMALL)
+    assert (report.diagnostics, report.on_all_events) == ((Diagnostic.LIPSCHITZ_DIMENSION,), None)
+    assert verify(laplace, ZERO, ONE, log_lipschitz=1.0, **SMALL).on_all_events is not None

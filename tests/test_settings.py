@@ -1,10 +1,13 @@
+"""Settings are checked when they are made, and their names are the same wherever they are forwarded."""
+
 import dataclasses
 import inspect
+import typing
 
 import pytest
 
 from dpverify import InputError, Settings, verify
-from dpverify.settings import ARGUMENTS, CHOICES
+from dpverify.settings import ARGUMENTS, CHOICES, SettingsChanges, VerifyOptions
 
 
 def test_the_papers_preset():
@@ -24,9 +27,20 @@ def test_settings_are_frozen_and_changed_by_name():
         Settings().change(eps=1)
 
 
-def test_the_arguments_beside_the_settings_are_those_of_verify():
-    known = inspect.signature(verify).parameters
-    assert {*ARGUMENTS, "mechanism", "first", "second", "settings", "changes"} == set(known)
+def test_the_arguments_that_are_not_settings_are_those_of_verify():
+    parameters = inspect.signature(verify).parameters
+    assert {*ARGUMENTS, "mechanism", "first", "second", "settings", "changes"} == set(parameters)
+
+
+def test_the_forwarded_options_are_the_settings_and_the_keyword_arguments_of_verify():
+    assert typing.get_type_hints(SettingsChanges) == typing.get_type_hints(Settings)
+    keywords = {"settings", *ARGUMENTS} - {"epsilon", "delta"}
+    assert set(typing.get_type_hints(VerifyOptions)) == set(typing.get_type_hints(Settings)) | keywords
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(Settings), ids=lambda field: field.name)
+def test_every_setting_is_documented(field):
+    assert f"\n    {field.name} : " in (Settings.__doc__ or "")
 
 
 @pytest.mark.parametrize("name", CHOICES)

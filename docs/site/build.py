@@ -1,4 +1,7 @@
-"""Builds the documentation into site/, a folder that opens from disk without a network: python docs/site/build.py"""
+"""Builds the documentation into the folder site/, which opens from disk without a network.
+
+Run: python docs/site/build.py (some 20 seconds; needs dpverify[docs]).
+"""
 
 from __future__ import annotations
 
@@ -12,49 +15,59 @@ from urllib.parse import unquote, urlsplit
 
 import reference
 
-HERE = Path(__file__).parent
-PROJECT = HERE.parent.parent
+FOLDER = Path(__file__).parent
+PROJECT = FOLDER.parent.parent
 STAGE, SITE = PROJECT / "build" / "docs", PROJECT / "site"
 LANGUAGES = {".py": "python", ".c": "c", ".pl": "perl", ".m": "matlab"}
 
 
-def stage() -> None:
-    """The pages as the generator wants them: those of docs/, one from the code, one from the examples."""
+def stage_pages() -> None:
+    """Copy docs/ to the staging folder, and add the API reference and the page of examples."""
     shutil.rmtree(STAGE, ignore_errors=True)
     pages = STAGE / "pages"
     shutil.copytree(PROJECT / "docs", pages, ignore=shutil.ignore_patterns("site", "*.py"))
     texts = {str(page.relative_to(pages)): page.read_text() for page in pages.rglob("*.md")}
-    texts |= {"reference.md": reference.page(), "examples.md": examples()}
+    texts |= {"reference.md": reference.page(), "examples.md": examples_page()}
     for name, text in texts.items():
-        (pages / name).write_text(linked(text, set(texts)))
+        (pages / name).write_text(resolve_links(text, set(texts)))
     for name in ("site.css", "iframe-worker.js"):
-        shutil.copy(HERE / name, pages)
-    lines = (HERE / "zensical.toml").read_text().splitlines()
-    kept = [line for line in lines if not (found := re.search(r'= "(\S+\.md)"', line)) or found[1] in texts]
-    (STAGE / "zensical.toml").write_text("\n".join(kept))
+        shutil.copy(FOLDER / name, pages)
+    (STAGE / "zensical.toml").write_text(configuration(set(texts)))
 
 
-def linked(text: str, present: set[str]) -> str:
-    """Sections of the README where a page asks for them; examples on their page, each with its name for an anchor.
+def configuration(pages: set[str]) -> str:
+    """Return zensical.toml without the navigation entries of missing pages."""
+    lines = []
+    for line in (FOLDER / "zensical.toml").read_text().splitlines():
+        entry = re.search(r'= "(\S+\.md)"', line)
+        if entry is None or entry[1] in pages:
+            lines.append(line)
+    return "\n".join(lines)
 
-    Pages that measurements write may not be there yet: what would lead to them is plain text until they are.
+
+def resolve_links(text: str, pages: set[str]) -> str:
+    """Insert sections of the README where a page asks for them, and turn links to example files into anchors.
+
+    Some pages are written by measurements and may be missing. A link to a missing page becomes plain text.
     """
-    text = re.sub(r"<!-- from README: (.+?) -->", lambda found: section(found[1]), text)
-    text = re.sub(r"\]\(\.\./examples/([\w.]+)\)", lambda found: f"](examples.md#{anchor(found[1])})", text)
-    return re.sub(r"\[([^\]]+)\]\(([\w/]+\.md)\)", lambda found: found[0] if found[2] in present else found[1], text)
+    text = re.sub(r"<!-- from README: (.+?) -->", lambda match: readme_section(match[1]), text)
+    text = re.sub(r"\]\(\.\./examples/([\w.]+)\)", lambda match: f"](examples.md#{anchor(match[1])})", text)
+    return re.sub(r"\[([^\]]+)\]\(([\w/]+\.md)\)", lambda match: match[0] if match[2] in pages else match[1], text)
 
 
-def section(title: str) -> str:
+def readme_section(title: str) -> str:
+    """Return the section of the README with this title."""
     return (PROJECT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
 
 
 def anchor(name: str) -> str:
+    """Return the anchor of an example file."""
     return name.replace(".", "-")
 
 
-def examples() -> str:
-    """Every file of examples/, on one page."""
-    parts = ["# Examples\n\nThese files lie in the folder `examples`; the tests run all of them.\n"]
+def examples_page() -> str:
+    """Return a page with every file of examples/."""
+    parts = ["# Examples\n\nThese files are in the folder `examples`; the tests run all of them.\n"]
     for path in sorted(PROJECT.glob("examples/*.*")):
         heading = f"## {path.name} {{ #{anchor(path.name)} }}"
         parts.append(f"{heading}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text().strip()}\n```\n")
@@ -62,50 +75,51 @@ def examples() -> str:
 
 
 class Links(HTMLParser):
-    """What a page refers to, and which places in it can be referred to."""
+    """The links of a page, the files it loads, and its anchors."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
         self.targets: list[str] = []
-        self.fetched: list[str] = []
-        self.places: set[str] = {""}
+        self.loaded: list[str] = []
+        self.anchors: set[str] = {""}
         self.feed(page.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        has = dict(attrs)
-        self.places |= {has.get("id") or "", has.get("name") or ""}
-        target = has.get("href") if tag in ("a", "link") else has.get("src")
+        attributes = dict(attrs)
+        self.anchors |= {attributes.get("id") or "", attributes.get("name") or ""}
+        target = attributes.get("href") if tag in ("a", "link") else attributes.get("src")
         if target:
-            (self.targets if tag == "a" else self.fetched).append(target)
+            (self.targets if tag == "a" else self.loaded).append(target)
 
 
-def problems(site: Path) -> list[str]:
-    """Links that lead nowhere, and whatever a page would fetch from a network."""
+def find_problems(site: Path) -> list[str]:
+    """Return a line for each link without a target, and for each file that a page would load from a network."""
     pages = {page: Links(page) for page in site.rglob("*.html") if page.name != "404.html"}
-    found = []
+    problems = []
     for page, links in pages.items():
-        found += [f"{page.name} fetches {url}" for url in links.fetched if urlsplit(url).netloc]
-        for url in links.targets + links.fetched:
+        problems += [f"{page.name} loads {url}" for url in links.loaded if urlsplit(url).netloc]
+        for url in links.targets + links.loaded:
             parts = urlsplit(url)
             if parts.scheme or parts.netloc:
                 continue
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             target = target / "index.html" if target.is_dir() else target
-            known = pages[target].places if target in pages else {""}
-            if not target.exists() or (target.suffix == ".html" and unquote(parts.fragment) not in known):
-                found.append(f"{page.name} links to {url}, which is not there")
-    return found
+            anchors = pages[target].anchors if target in pages else {""}
+            if not target.exists() or (target.suffix == ".html" and unquote(parts.fragment) not in anchors):
+                problems.append(f"{page.name} links to {url}, which does not exist")
+    return problems
 
 
 def main() -> None:
-    stage()
+    """Build the site, and fail if a link has no target."""
+    stage_pages()
     shutil.rmtree(SITE, ignore_errors=True)
     generator = Path(sys.executable).with_name("zensical")
     subprocess.run([generator, "build", "--clean", "--config-file", STAGE / "zensical.toml"], check=True)
     shutil.move(STAGE / "site", SITE)
-    found = problems(SITE)
-    if found:
-        raise SystemExit("\n".join(found))
+    problems = find_problems(SITE)
+    if problems:
+        raise SystemExit("\n".join(problems))
     print(f"the site: {SITE / 'index.html'}")
 
 

@@ -1,4 +1,5 @@
-// A page that was opened from disk may not start a worker; a hidden frame does its work, and the search works there too.
+// Browsers do not allow a page opened from disk to start a web worker. This class runs the worker script of the search
+// in a hidden frame instead.
 if (location.protocol === "file:") {
   window.Worker = class {
     constructor(url) {

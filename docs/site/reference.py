@@ -1,4 +1,4 @@
-"""The public names as a page: signatures and docstrings, as they stand in the code."""
+"""The API reference: signatures and docstrings of all public names as one Markdown page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import dataclasses
 import enum
 import inspect
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+from docstrings import indent_after_first_line, to_markdown
 
 import dpverify
 import dpverify.adapters
@@ -16,9 +18,10 @@ import dpverify.estimation
 from dpverify.estimation import theory
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper
 
-# Every public name stands in one group.
+MAX_SIGNATURE_WIDTH = 88
+# Every public name of `dpverify` belongs to one group; a test checks this.
 GROUPS = {
-    "Verify": "verify Settings Report Verdict Witness assert_private",
+    "Verify": "verify Settings Report Verdict Diagnostic Witness assert_private",
     "Mechanisms": "Mechanism per_run jax_run jax_key factory program rmse",
     "Many verifications": "verify_pairs ManyPairs search_pairs Search calibrate Calibration tradeoff Tradeoff run_study"
     " Study",
@@ -27,8 +30,8 @@ GROUPS = {
     "Geometry": "scenario_size high_likely_set Region minimum_volume_ellipsoid Ellipsoid",
     "Errors": "InputError MechanismError FolderError Stopped TooWeak Warning",
 }
-PARTS = (OnPartition, OnAllEvents, Paper)  # of a report, reached through it
-PLACES = {
+REPORT_PARTS = (OnPartition, OnAllEvents, Paper)  # types of the fields of a report; they have no public name
+MODULES = {
     "dpverify.estimation": dpverify.estimation,
     "dpverify.estimation.theory": theory,
     "dpverify.adapters": dpverify.adapters,
@@ -36,87 +39,116 @@ PLACES = {
 
 
 def page() -> str:
-    parts = ["# Reference\n\n`import dpverify as dpv`; every name below is public, and nothing else is.\n"]
+    """Return the whole reference."""
+    parts = ["# Reference\n\n`import dpverify as dpv`. Every name below is public; all other names are internal.\n"]
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [entry(name, getattr(dpverify, name)) for name in names.split()]
         if title == "Verify":
-            parts += [entry(part.__name__, part) for part in PARTS]
-    for place, module in PLACES.items():
-        parts.append(f"## {place}\n\n{text(module)}\n")
-        parts += [entry(name, value) for name, value in public(module)]
+            parts += [entry(part.__name__, part) for part in REPORT_PARTS]
+    for name, module in MODULES.items():
+        parts.append(f"## {name}\n\n{docstring(module)}\n")
+        parts += [entry(member, value) for member, value in public_members(module)]
     return "\n".join(parts)
 
 
-def public(module: Any) -> Iterator[tuple[str, Any]]:
-    """What a module offers; functions of its own where it lists no names."""
+def public_members(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Yield the names in `__all__`, or those defined in the module where it has no `__all__`."""
     names = getattr(module, "__all__", None)
-    for name in names or [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]:
+    if names is None:
+        names = [n for n, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    for name in names:
         value = getattr(module, name)
         if not name.startswith("_") and not inspect.ismodule(value):
             yield name, value
 
 
-def entry(name: str, value: Any) -> str:
-    parts = [f"### {name}\n", f"```python\n{signature(name, value)}\n```\n", f"{text(value)}\n"]
+def entry(name: str, value: object) -> str:
+    """Return heading, signature, docstring and members of one name."""
+    parts = [f"### {name}\n", f"```python\n{signature(name, value)}\n```\n", f"{docstring(value)}\n"]
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         parts += [f"- `{member.name}`: {member.value}" for member in value] + [""]
     elif inspect.isclass(value):
-        parts += [line for member, item in members(value) if (line := one_line(member, item))] + [""]
+        items = [member_item(member, item) for member, item in class_members(value)]
+        items = [item for item in items if item]
+        if items:
+            # The blank lines keep an item out of the list inside the item before it.
+            parts.append("**Methods and properties**\n\n" + "\n\n".join(items) + "\n")
     return "\n".join(parts)
 
 
-def members(value: type) -> Iterator[tuple[str, Any]]:
+def class_members(value: type) -> Iterator[tuple[str, object]]:
+    """Yield methods, properties and class attributes; the fields of a dataclass are part of its signature."""
     fields = {field.name for field in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
-    return ((n, item) for n, item in vars(value).items() if not n.startswith("_") and n not in fields)
+    return ((name, item) for name, item in vars(value).items() if not name.startswith("_") and name not in fields)
 
 
-def one_line(name: str, item: Any) -> str:
-    """A method or property with the docstring that it has; what has none is no promise."""
-    plain = getattr(item, "fget", None) or getattr(item, "func", None) or getattr(item, "__func__", item)
-    words = text(plain)
-    if not words or not inspect.isfunction(plain):
+def underlying_function(item: object) -> object:
+    """Return the function behind a property, a cached property, a class method or a static method."""
+    for attribute in ("fget", "func", "__func__"):
+        function = getattr(item, attribute, None)
+        if function is not None:
+            return function
+    return item
+
+
+def member_item(name: str, item: object) -> str:
+    """Return a method or property as a list item; "" if it has no docstring."""
+    function = underlying_function(item)
+    words = docstring(function)
+    if not words or not inspect.isfunction(function):
         return ""
-    called = plain is item or isinstance(item, classmethod | staticmethod)
-    arguments = re.sub(r"^\((self|cls)(, )?", "(", bare(plain)) if called else ""
-    return f"- `{name}{arguments}`: " + words.replace("\n", "\n  ")
+    is_called = function is item or isinstance(item, classmethod | staticmethod)
+    arguments = re.sub(r"^\((self|cls)(, )?", "(", call_signature(function)) if is_called else ""
+    return indent_after_first_line(f"- `{name}{arguments}`: {words}")
 
 
-def signature(name: str, value: Any) -> str:
+def signature(name: str, value: object) -> str:
+    """Return a class with its fields, or a function with its parameters, one per line if they need the space."""
     if inspect.isclass(value):
-        return "\n".join([f"class {name}:" if fields(value) else f"class {name}", *fields(value)])
-    line = f"{name}{bare(value)}"
-    if len(line) <= 88:
+        fields = field_lines(value)
+        return "\n".join([f"class {name}:" if fields else f"class {name}", *fields])
+    assert callable(value)
+    line = f"{name}{call_signature(value)}"
+    if len(line) <= MAX_SIGNATURE_WIDTH:
         return line
-    opened, _, inner = line.partition("(")
-    inner, _, after = inner.rpartition(")")
-    return f"{opened}(\n    " + ",\n    ".join(split(inner)) + f",\n){after}"
+    opening, _, rest = line.partition("(")
+    parameters, _, result = rest.rpartition(")")
+    return f"{opening}(\n    " + ",\n    ".join(split_parameters(parameters)) + f",\n){result}"
 
 
-def fields(value: type) -> list[str]:
-    """The fields as they are written, comments and all; of a protocol, how it is called."""
+def field_lines(value: type) -> list[str]:
+    """Return the fields of a class as they are written in the code; for a protocol, its call signature."""
     source = inspect.getsource(value)
     kind = ast.FunctionDef if getattr(value, "_is_protocol", False) else ast.AnnAssign
-    nodes = [node for node in ast.parse(source).body[0].body if isinstance(node, kind)]  # type: ignore
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.ClassDef)
+    nodes = [node for node in definition.body if isinstance(node, kind)]
     return source.splitlines()[nodes[0].lineno - 1 : nodes[-1].end_lineno] if nodes else []
 
 
-def bare(value: Any) -> str:
-    """The signature as it is written in the code: annotations are strings there."""
+def call_signature(value: Callable[..., object]) -> str:
+    """Return the parameters and the result as they are written in the code, where annotations are strings."""
     shown = inspect.signature(value)
-    kept = [
-        p if p.annotation is p.empty else p.replace(annotation=Words(p.annotation)) for p in shown.parameters.values()
-    ]
-    kept = [p.replace(default=Words("Settings()")) if isinstance(p.default, dpverify.Settings) else p for p in kept]
-    back = shown.return_annotation
-    back = inspect.Signature.empty if inspect.isclass(value) or back in (None, "None", shown.empty) else Words(back)
-    return re.sub(r" at 0x[0-9a-f]+", "", str(shown.replace(parameters=kept, return_annotation=back)))
+    parameters = []
+    for parameter in shown.parameters.values():
+        if parameter.annotation is not parameter.empty:
+            parameter = parameter.replace(annotation=Annotation(parameter.annotation))
+        if isinstance(parameter.default, dpverify.Settings):
+            parameter = parameter.replace(default=Annotation("Settings()"))
+        parameters.append(parameter)
+    result = shown.return_annotation
+    has_result = not inspect.isclass(value) and result not in (None, "None", shown.empty)
+    written = shown.replace(
+        parameters=parameters, return_annotation=Annotation(result) if has_result else inspect.Signature.empty
+    )
+    return re.sub(r" at 0x[0-9a-f]+", "", str(written))
 
 
-class Words:
-    """An annotation that prints without quotes and without the rooms it comes from."""
+class Annotation:
+    """An annotation that prints without quotes and without module names."""
 
-    def __init__(self, annotation: Any):
+    def __init__(self, annotation: object):
         written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
         self.written = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", written)
 
@@ -124,10 +156,10 @@ class Words:
         return self.written
 
 
-def split(arguments: str) -> list[str]:
-    """At the commas that stand in no bracket."""
+def split_parameters(parameters: str) -> list[str]:
+    """Split at the commas outside brackets."""
     parts, depth = [""], 0
-    for letter in arguments:
+    for letter in parameters:
         depth += (letter in "([{") - (letter in ")]}")
         if letter == "," and depth == 0:
             parts.append("")
@@ -136,8 +168,9 @@ def split(arguments: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def text(value: Any) -> str:
-    """The docstring; not the one that a dataclass writes itself."""
-    words = inspect.getdoc(value) or ""
-    words = "" if words.startswith(f"{getattr(value, '__name__', '')}(") else words
-    return words.replace("docs/method.md", "[the method](method.md)")
+def docstring(value: object) -> str:
+    """Return a docstring as Markdown; "" for the docstring that `dataclass` or `NamedTuple` generates."""
+    text = inspect.getdoc(value) or ""
+    if text.startswith(f"{getattr(value, '__name__', '')}("):
+        return ""
+    return to_markdown(text).replace("docs/method.md", "[the method](method.md)")

@@ -1,10 +1,16 @@
-"""How private is your estimator, really? Verification of differential privacy from samples alone."""
+"""Verification of differential privacy from samples: how private is a state estimator, or any other mechanism?
+
+Pass a mechanism and two neighbouring data sets to `verify`. The report contains a lower bound on epsilon over all
+events, upper bounds over a partition of the outputs, and the test of a claim. Start with `help(dpverify.verify)`,
+`help(dpverify.Settings)` and `help(dpverify.Report)`.
+"""
 
 from dpverify.adapters.program import program
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.events.region import Region, high_likely_set, scenario_size
 from dpverify.mechanisms.accuracy import rmse
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.mechanisms.wrappers import factory, jax_key, jax_run, per_run
 from dpverify.pipeline import verify
@@ -16,14 +22,16 @@ from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import plan_runs
 from dpverify.stats.upper_bound import delta_upper_bound, epsilon_upper_bound
 from dpverify.studies.assertion import assert_private
-from dpverify.studies.calibrate import Calibration, Tradeoff, calibrate, tradeoff
-from dpverify.studies.pairs import ManyPairs, search_pairs, verify_pairs
-from dpverify.studies.search import Search
+from dpverify.studies.calibrate import Calibration, calibrate
+from dpverify.studies.pairs import ManyPairs, verify_pairs
+from dpverify.studies.search import Search, search_pairs
 from dpverify.studies.study import Study, run_study
+from dpverify.studies.tradeoff import Tradeoff, tradeoff
 from dpverify.version import __version__ as __version__
 
 __all__ = [
     "Calibration",
+    "Diagnostic",
     "Ellipsoid",
     "FolderError",
     "InputError",

@@ -1,4 +1,8 @@
-"""The pipeline on one page: the paper's Algorithm 1, with every stage on runs of its own."""
+"""The pipeline: `verify` follows Algorithm 1 of the paper, and every stage uses runs of its own.
+
+The stages are HighLikelySet (Algorithm 3, pilot runs), EventList and WorstEvent (Algorithms 2 and 4, selection runs)
+and HypothesisTest (Algorithm 5, test runs). The event and its direction are fixed before the first test run is drawn.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,20 @@ import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
 from dpverify.errors import InputError, Warning
 from dpverify.events.event import EVENT_KINDS
-from dpverify.events.partition import make_partition
+from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region, RegionIndicator
-from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
-from dpverify.report.assemble import (
-    UNSEEDED_TEXT,
-    bound_all_events,
-    bound_partition,
-    make_picture,
-    make_remarks,
-    smooth_grid,
-)
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.protocol import Mechanism
+from dpverify.report.all_events import smooth_grid
+from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report
 from dpverify.report.report import Report
-from dpverify.report.statements import Witness, check_claim, evaluate_claim
+from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
@@ -33,38 +32,90 @@ from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_cell, select_event
-from dpverify.settings import Settings
-from dpverify.stats.paper_test import eta_upper_bound
-from dpverify.util.arrays import is_pytree
+from dpverify.settings import Settings, SettingsChanges
+from dpverify.util.arrays import Array, is_pytree
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
-from dpverify.util.timing import versions
 
-SELECTION = 102  # spawn key of the paper's thinned selection
+SELECTION_KEY = 102  # spawn key of the paper's randomised selection
 
 
 def verify(
     mechanism: Mechanism,
-    first: Any,
-    second: Any,
+    first: object,
+    second: object,
     epsilon: float | None = None,
     delta: float = 0.0,
     *,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     executor: int | Executor | None = None,
     folder: str | os.PathLike[str] | None = None,
-    error: Callable[[Any], Any] | None = None,
+    error: Callable[[Array], Array] | None = None,
     log_lipschitz: float | tuple[float, float] | None = None,
     progress: bool = False,
-    **changes: Any,
+    **changes: Unpack[SettingsChanges],
 ) -> Report:
-    """How much `mechanism` tells `first` from `second`: a proof of what leaks, a bound on what was partitioned.
+    """Measure from samples how well a mechanism hides which of two neighbouring data sets it was given.
 
-    `epsilon=None` makes no claim and measures. `executor` is None (here, in order), a number of processes, or any
-    `concurrent.futures.Executor`. `folder` keeps what is finished: the same call goes on from there, whatever ended the
-    first, and comes to the same report. `error` turns samples into one number a run (see `rmse`). `log_lipschitz`
-    states a constant of the log-density (Euclidean norm on the flattened output), one for both sides or one each.
-    Single settings can be given by name: `verify(..., test_runs=10**6, seed=3)`.
+    The result is a lower bound on epsilon that holds over all events, upper bounds over a partition of the outputs,
+    and, if a claim is stated, a test of the claim.
+
+    Parameters
+    ----------
+    mechanism : callable
+        `mechanism(data, runs, rng)` returns `runs` independent outputs as a NumPy or JAX array of shape (runs,),
+        (runs, d) or (runs, K, d). `rng` is a `numpy.random.Generator`; all noise must come from it. `per_run`,
+        `jax_run`, `factory` and `program` wrap other forms.
+    first, second : object
+        The two neighbouring data sets, passed to the mechanism as they are. Arrays are passed read-only.
+    epsilon : float or None, default None
+        The claimed epsilon. None states no claim: the bounds are computed and nothing is tested.
+    delta : float, default 0.0
+        The claimed delta. Without a claim, the delta at which epsilon is bounded.
+    settings : Settings
+        Numbers of runs, level, partition, events and seed; `Settings` explains every field.
+    executor : int, concurrent.futures.Executor or None, default None
+        Where runs are drawn: None in this process, a number in so many worker processes, or any executor. The report
+        does not depend on it.
+    folder : path or None, default None
+        A folder for checkpoints. The same call with the same folder resumes an interrupted run and gives the same
+        report.
+    error : callable or None, default None
+        Maps samples (runs, K, d) to one number per run, for example `dpverify.rmse(truth)`. The report then has the
+        mean error under both data sets.
+    log_lipschitz : float, pair of float, or None, default None
+        A Lipschitz constant of the log-density of the output (Euclidean norm on the flattened output), for both data
+        sets or one for each. It gives upper bounds over all events. dpverify does not check it. None uses the
+        mechanism's own `log_lipschitz(data)` if it exists.
+    progress : bool, default False
+        Whether progress is shown on stderr.
+    **changes
+        Single settings by name, which replace those of `settings`: `verify(..., test_runs=10**6, seed=3)`.
+
+    Returns
+    -------
+    Report
+        The verdict, all bounds and the tested event; `print(report)` shows them.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid.
+    MechanismError
+        If the mechanism fails or returns invalid outputs.
+    FolderError
+        If the folder belongs to another run or is damaged.
+    Stopped
+        If the run is interrupted. Finished blocks are in the folder.
+
+    Examples
+    --------
+    >>> import dpverify as dpv
+    >>> def noisy_count(data, runs, rng):
+    ...     return data + rng.laplace(size=runs)
+    >>> report = dpv.verify(noisy_count, 0.0, 1.0, epsilon=0.5, select_runs=1000, test_runs=5000)
+    >>> report.verdict.name
+    'REFUTED'
     """
     settings = settings.change(**changes)
     check_claim(settings, epsilon, delta)
@@ -74,69 +125,44 @@ def verify(
         )
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
-        settings, source = run.settings, run.source
+        # HighLikelySet (Algorithm 3), from pilot runs.
         region, points, pilot = find_region(run)
-        doubts = check_mechanism(run, pilot[0])
+        diagnostics = check_mechanism(run, pilot[0])
+        # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
         event, partition, _ = freeze_event(run, region, points, delta)
-        text = event.describe(points)
-
-        # HypothesisTest (Algorithm 5), from fresh runs: the event and its direction are frozen now
-        meters = {"cells": CellCounter(partition), "inside": CellCounter(RegionIndicator(region))}
-        if event.partition is not partition:
-            meters["event"] = CellCounter(event.partition)
-        smooth, notes = smooth_grid(log_lipschitz, mechanism, source.data, region, points)
-        if smooth is not None:
-            meters["smooth"] = CellCounter(smooth.grid)
-        measure = Statistics(tuple(meters.values()), error)
-        tested = collect_statistics(source, "test", settings.test_runs, measure, run.pool, run.progress)
-        run.clock.lap("test")
-
-        counts = {name: (one, two) for name, one, two in zip(meters, *tested.parts, strict=True)}
-        one, two = (int(side.of(event.codes).sum()) for side in counts.get("event", counts["cells"]))
-        steps, dimension = points.shape[1:]
-        witness = Witness(event, (one, two), settings.test_runs, settings.alpha, text, (steps, dimension))
-        on_partition = bound_partition(partition, counts["cells"], counts["inside"], settings)
-        eta = eta_upper_bound(
-            np.concatenate([side.counts for side in counts["cells"]]), settings.test_runs, settings.alpha
-        )
-        if not is_seeded(mechanism):
-            warnings.warn(UNSEEDED_TEXT, Warning, stacklevel=2)
-        other = None if partition is event.partition else partition
-        report = Report(
-            **evaluate_claim(witness, on_partition, eta, settings, epsilon, delta),
-            alpha=settings.alpha,
-            on_partition=on_partition,
-            on_all_events=bound_all_events(smooth, counts["smooth"], settings) if smooth else None,
-            witness=witness,
-            error=tested.error,
-            picture=make_picture(source, pilot, run.pilot_blocks, region, other),
-            settings=settings,
-            name=mechanism_name(mechanism),
-            seeded=is_seeded(mechanism),
-            remarks=doubts + make_remarks(mechanism, source.data, pilot, counts["inside"]) + notes,
-            run={},
-        )
-        run.clock.lap("report")
-        store = run.checkpoint
-        report.run.update(seconds=run.clock.laps, versions=versions(), device=source.device, workers=run.worker_count)
-        report.run.update(resumed=store.resumed, **({"notes": [store.problem]} if store.problem else {}))
-        return report
+        # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
+        smooth, not_smooth = smooth_grid(log_lipschitz, mechanism, run.source.data, region, points)
+        findings = Findings(region, points, pilot, event, partition, smooth, diagnostics + not_smooth)
+        counts = count_test_runs(run, findings, error)
+        report = assemble_report(run, findings, counts, epsilon, delta)
+    if not report.seeded:
+        warnings.warn(Diagnostic.UNSEEDED.value, Warning, stacklevel=2)
+    return report
 
 
 def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
-    """HighLikelySet (Algorithm 3), from pilot runs: the region, the finite runs it was made from, all runs a side."""
-    settings = run.settings
+    """HighLikelySet (Algorithm 3): draw the pilot runs and enclose them in the region of likely outputs.
+
+    Returns
+    -------
+    region : Region
+        The region.
+    points : array, shape (n, K, d)
+        The finite pilot runs from which the region was made.
+    pilot : list of array
+        All pilot runs, for one or both data sets.
+    """
+    settings, checkpoint = run.settings, run.checkpoint
     runs, sides = plan_pilot(settings, run.source)
     run.progress.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
     pilot = collect_samples(run.source, "pilot", runs, run.pool, run.progress, sides, run.pilot_blocks)
     region, points = make_region(pilot)
-    kept = read_record(
-        run.checkpoint, "region", nested_kinds(Region)
-    )  # the same on every machine that goes on from here
-    if kept is None:
-        run.checkpoint.write("region", Record(to_plain({"region": region})))
+    # The stored region is used, because another machine may compute one that differs in the last bits.
+    record = read_record(checkpoint, "region", nested_kinds(Region))
+    if record is None:
+        checkpoint.write("region", Record(to_plain({"region": region})))
     else:
-        region = kept["region"]
+        region = record["region"]
     run.clock.lap("pilot")
     return region, points, pilot
 
@@ -144,32 +170,60 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
 def freeze_event(
     run: RunContext, region: Region, points: np.ndarray, delta: float, budget: SearchBudget = THOROUGH_SEARCH
 ) -> SelectedEvent:
-    """EventList (Algorithm 2) and WorstEvent (Algorithm 4), from selection runs.
+    """EventList and WorstEvent (Algorithms 2 and 4): select an event with the selection runs and store it.
 
-    The partition is the one that the settings name; without a name, the level sets of the winner will be bounded.
-    Once frozen it stays so: a run that goes on reads it from its folder.
+    A resumed run reads the event from its folder, so that the event cannot change after test runs were drawn.
     """
-    settings, store = run.settings, run.checkpoint
-    frozen = read_record(store, "event", EVENT_KINDS)
-    if frozen is not None:
+    settings, checkpoint = run.settings, run.checkpoint
+    record = read_record(checkpoint, "event", EVENT_KINDS)
+    if record is not None:
         run.progress.skip(2 * settings.select_runs)
-        return SelectedEvent(frozen["event"], frozen["partition"] or frozen["event"].partition)
-    papers = settings.selection_epsilon is not None
-    given = None
-    if settings.partition != "tree" and (papers or settings.events == "cell" or settings.partition != "auto"):
-        nonfinite = settings.nonfinite == "event"
-        given = make_partition(settings.partition, region, points, settings.resolution, nonfinite)
+        return SelectedEvent(record["event"], record["partition"] or record["event"].partition)
+    partition = named_partition(settings, region, points)
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty)
     context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget)
-    if given is not None and papers:
-        rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION,)))
-        chosen = select_cell(context, given, rng)
+    if partition is not None and settings.selection_epsilon is not None:
+        rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))
+        selected = select_cell(context, partition, rng)
     else:
-        chosen = select_event(context, given)
-    if is_pytree(chosen.event.partition):  # a user's own function can't be written: the selection runs stay instead
-        other = None if chosen.partition is chosen.event.partition else chosen.partition
-        store.write("event", Record(to_plain({"event": chosen.event, "partition": other})))
-        if store.problem is None:
-            store.forget("train", "cut", "decide")
+        selected = select_event(context, partition)
+    # A score function of the user cannot be stored; then the selection runs stay in the folder instead.
+    if is_pytree(selected.event.partition):
+        other = None if selected.partition is selected.event.partition else selected.partition
+        checkpoint.write("event", Record(to_plain({"event": selected.event, "partition": other})))
+        if checkpoint.problem is None:
+            checkpoint.forget("train", "cut", "decide")
     run.clock.lap("selection")
-    return chosen
+    return selected
+
+
+def named_partition(settings: Settings, region: Region, points: np.ndarray) -> Partition | None:
+    """Return the partition that the settings name, or None if the selection makes the partition.
+
+    The selection makes a tree, and it uses the level sets of the selected score if no partition is named.
+    """
+    cells_only = settings.selection_epsilon is not None or settings.events == "cell"
+    if settings.partition == "tree" or (settings.partition == "auto" and not cells_only):
+        return None
+    return make_partition(settings.partition, region, points, settings.resolution, settings.nonfinite == "event")
+
+
+def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array], Array] | None) -> HypothesisCounts:
+    """HypothesisTest (Algorithm 5): draw the test runs and count them. The event and its direction are fixed now."""
+    event, partition = findings.event, findings.partition
+    counters = {"cells": CellCounter(partition), "inside": CellCounter(RegionIndicator(findings.region))}
+    if event.partition is not partition:
+        counters["event"] = CellCounter(event.partition)
+    if findings.smooth is not None:
+        counters["smooth"] = CellCounter(findings.smooth.grid)
+    statistics = Statistics(tuple(counters.values()), error)
+    result = collect_statistics(run.source, "test", run.settings.test_runs, statistics, run.pool, run.progress)
+    run.clock.lap("test")
+    counts = {name: (first, second) for name, first, second in zip(counters, *result.parts, strict=True)}
+    return HypothesisCounts(
+        event=counts.get("event", counts["cells"]),
+        cells=counts["cells"],
+        inside=counts["inside"],
+        smooth=counts.get("smooth"),
+        error=result.error,
+    )

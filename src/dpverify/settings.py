@@ -1,16 +1,24 @@
-"""The settings of one verification, checked when they are made."""
+"""The settings of a verification, and the options that every function that calls `verify` forwards to it.
+
+`Settings` is a frozen dataclass that checks its values when it is made. `SettingsChanges` and `VerifyOptions` are the
+types of the keyword arguments of `verify` and of the functions that call it, such as `verify_pairs` and `calibrate`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
+import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, Unpack
 
 import numpy as np
 
 from dpverify.errors import InputError
+from dpverify.util.arrays import Array
 
 CHOICES = {
     "partition": ("auto", "grid", "equal-mass", "tree", "atoms"),
@@ -18,61 +26,153 @@ CHOICES = {
     "test": ("exact", "thinned"),
     "nonfinite": ("error", "event"),
 }
-ARGUMENTS = ("epsilon", "delta", "executor", "folder", "error", "log_lipschitz", "progress")  # beside the settings
+PROBABILITIES = ("alpha", "beta", "gamma")
+SMALLEST_WHOLE_NUMBERS = {"select_runs": 4, "test_runs": 1, "resolution": 1, "block": 1, "seed": 0}
+OPTIONAL_WHOLE_NUMBERS = ("resolution", "block")
+ARGUMENTS = ("epsilon", "delta", "executor", "folder", "error", "log_lipschitz", "progress")  # of `verify`, no settings
+MIN_NAME_SIMILARITY = 0.55  # below this, no setting is suggested for an unknown name
+SEED_BITS = 53  # every reader of JSON represents a whole number of this size exactly
+
+
+class SettingsChanges(TypedDict, total=False):
+    """Single settings, given by name. `Settings` explains each of them."""
+
+    alpha: float
+    select_runs: int
+    test_runs: int
+    partition: str
+    resolution: int | None
+    events: str | Callable[[Array], Array]
+    test: str
+    selection_epsilon: float | None
+    nonfinite: str
+    beta: float
+    gamma: float
+    joint: bool
+    block: int | None
+    seed: int
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a verification is done. `Settings.paper()` follows the paper to the letter."""
+    """How a verification is carried out.
 
-    alpha: float = 0.05  # of each of the two budgets
-    select_runs: int = 50_000  # a side
-    test_runs: int = 200_000  # a side
+    All numbers of runs are per data set. The defaults suit mechanisms with up to a few hundred output numbers and at
+    least some thousand runs per second. `Settings.paper()` gives the procedure of the paper.
+
+    Attributes
+    ----------
+    alpha : float, default 0.05
+        Type I error of each of the two groups of statements, between 0 and 1. The lower bound and the p-value hold
+        with confidence 1 - alpha, and so do the upper bounds on the partition; both groups together hold with
+        confidence 1 - 2 alpha. Use a small value, such as 1e-6, where a false alarm is expensive, for example in
+        continuous integration.
+    select_runs : int, default 50_000
+        Runs per data set that are used to select the event, at least 4. Increase it if a better event may exist: many
+        output dimensions, or rare events.
+    test_runs : int, default 200_000
+        Runs per data set that are used to test the selected event, at least 1. Increase it for tighter bounds: the
+        width of the bounds is about proportional to 1 / sqrt(test_runs).
+    partition : {"auto", "grid", "equal-mass", "tree", "atoms"}, default "auto"
+        The partition of the output space whose unions of cells are bounded from above. "auto" uses the level sets of
+        the selected score (for `events="cell"`, "atoms" or "equal-mass", whichever suits the outputs). "grid" divides
+        every coordinate of the region into equal bins. "equal-mass" makes cells of about equal probability. "tree" is
+        a decision tree that is grown on selection runs. "atoms" gives every repeated output value a cell, for discrete
+        outputs.
+    resolution : int or None, default None
+        Fineness of the partition: bins per coordinate for "grid", number of cells for the others. None uses the
+        default of the partition. Increase it to bound more events; the upper bounds become wider.
+    events : {"auto", "cell", "union", "score"} or callable, default "auto"
+        The events among which one is selected. "cell": single cells of the partition. "union": unions of cells.
+        "score": level sets of fitted scores. "auto": all that apply. A callable `score(samples)` returns one number
+        per run, and the level sets of this score are used; pass it if a good test statistic is known.
+    test : {"exact", "thinned"}, default "exact"
+        The hypothesis test. "exact" is the unconditional test of this library. "thinned" is the randomised test of
+        the paper, for comparison; it supports delta 0 only.
+    selection_epsilon : float or None, default None
+        None selects the event with the largest expected lower bound. A number is the epsilon at which the selector of
+        the paper compares single cells.
+    nonfinite : {"error", "event"}, default "error"
+        "error": an output with NaN or infinity stops the verification. "event": such outputs form a cell of their own.
+    beta : float, default 0.05
+        Largest probability mass that the region of likely outputs may leave out, between 0 and 1. A smaller value
+        needs more pilot runs.
+    gamma : float, default 1e-9
+        Probability that the region leaves out more than beta, between 0 and 1. This is 1 minus the confidence of the
+        scenario bound. It affects the number of pilot runs only; no privacy bound depends on it.
+    joint : bool, default True
+        True: the region is one scenario program over all time steps and over pilot runs of both data sets. False: each
+        step has its own ellipsoid, from the first data set only, as in the paper.
+    block : int or None, default None
+        Runs that the mechanism draws in one call. None uses the attribute `block` of the mechanism, or a fixed function
+        of `test_runs` and the size of an output. Random streams belong to blocks, so another block size gives other
+        runs. Set it if one block does not fit into memory.
+    seed : int, default 0
+        Seed of all random streams, at least 0. The same seed gives the same report. Change it for an independent
+        repetition.
+
+    Examples
+    --------
+    >>> from dpverify import Settings
+    >>> settings = Settings(test_runs=10_000, seed=3)
+    >>> settings.change(alpha=0.01).test_runs
+    10000
+    >>> Settings.paper().partition
+    'grid'
+    """
+
+    alpha: float = 0.05
+    select_runs: int = 50_000
+    test_runs: int = 200_000
     partition: str = "auto"
-    resolution: int | None = None  # r of the grid; number of cells of the others
-    events: str | Callable[[Any], Any] = "auto"
-    test: str = "exact"  # "thinned": the paper's randomised test
-    selection_epsilon: float | None = None  # None: by the promised bound; a number: the paper's selector
-    nonfinite: str = "error"  # "event": NaN and infinite estimates are a cell
-    beta: float = 0.05  # region: mass left out,
-    gamma: float = 1e-9  # confidence of the scenario bound,
-    joint: bool = True  # one program over all steps, runs of both sides; False: each step on its own, first side only
+    resolution: int | None = None
+    events: str | Callable[[Array], Array] = "auto"
+    test: str = "exact"
+    selection_epsilon: float | None = None
+    nonfinite: str = "error"
+    beta: float = 0.05
+    gamma: float = 1e-9
+    joint: bool = True
     block: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
+            # A score function is stored in JSON by its name, "module:function", and read back as this text.
             if name == "events" and (callable(value) or ":" in str(value)):
-                continue  # a user's score; by its name where it was read from JSON
-            if value not in choices:
-                raise InputError(f"{name}: found {value!r}; expected one of {', '.join(map(repr, choices))}")
-        for name in ("alpha", "beta", "gamma"):
-            level = getattr(self, name)
-            if not (_is_number(level) and 0 < level < 1):
-                raise InputError(f"{name}: found {level!r}; expected a number between 0 and 1")
-        for name, least in (("select_runs", 4), ("test_runs", 1), ("resolution", 1), ("block", 1), ("seed", 0)):
-            number = getattr(self, name)
-            if number is None and name in ("resolution", "block"):
                 continue
-            if number is None or not (_is_number(number) and int(number) == number and number >= least):
-                raise InputError(f"{name}: found {number!r}; expected a whole number from {least} up")
-            object.__setattr__(self, name, int(number))
+            _check_choice(name, value, choices)
+        for name in PROBABILITIES:
+            _check_probability(name, getattr(self, name))
+        for name, smallest in SMALLEST_WHOLE_NUMBERS.items():
+            value = getattr(self, name)
+            if value is None and name in OPTIONAL_WHOLE_NUMBERS:
+                continue
+            object.__setattr__(self, name, _check_whole_number(name, value, smallest))
         if self.partition == "tree" and self.selection_epsilon is not None:
             raise InputError(
-                'partition: found "tree" with selection_epsilon; a tree grows on selection runs; use "grid"'
+                'partition: found "tree" with selection_epsilon; a tree is grown on selection runs; use "grid"'
             )
         if self.events == "score" and self.nonfinite == "event":
             raise InputError('events: found "score" with nonfinite="event"; a score needs finite runs; use "union"')
         if not isinstance(self.joint, bool):
             raise InputError(f"joint: found {self.joint!r}; expected True or False")
         epsilon = self.selection_epsilon
-        if epsilon is not None and not (_is_number(epsilon) and 0 <= epsilon < float("inf")):
+        if epsilon is not None and not (_is_finite_number(epsilon) and epsilon >= 0):
             raise InputError(f"selection_epsilon: found {epsilon!r}; expected None or a finite number from 0 up")
 
     @classmethod
-    def paper(cls, **changes: Any) -> Settings:
-        """The paper's own procedure. It prints neither n nor m: 1000 and 2000 are our guess from its examples."""
+    def paper(cls, **changes: Unpack[SettingsChanges]) -> Settings:
+        """Return the settings of the paper's procedure.
+
+        The paper does not state its numbers of runs. The values 1000 and 2000 are estimated from its examples.
+
+        Parameters
+        ----------
+        **changes
+            Single settings that replace those of the paper.
+        """
         return cls(
             select_runs=1000,
             test_runs=2000,
@@ -84,25 +184,77 @@ class Settings:
             joint=False,
         ).change(**changes)
 
-    def change(self, /, **changes: Any) -> Settings:
-        """A copy with some settings replaced; an unknown name is refused with the nearest one."""
+    def change(self, /, **changes: Unpack[SettingsChanges]) -> Settings:
+        """Return a copy in which the given settings are replaced.
+
+        Raises
+        ------
+        InputError
+            If a name is not a setting. The message names the nearest setting or argument of `verify`.
+        """
         names = [field.name for field in dataclasses.fields(self)]
         for name in changes:
             if name not in names:
-                near = difflib.get_close_matches(name, (*names, *ARGUMENTS), 1, 0.55)  # either may have been meant
-                kind = "the argument " if near and near[0] in ARGUMENTS else ""
-                hint = f"the nearest is {kind}{near[0]!r}; " if near else ""
-                raise InputError(f"unknown setting {name!r}; {hint}all are: {', '.join(names)}")
+                raise InputError(_unknown_setting(name, names))
         return dataclasses.replace(self, **changes)
 
     def spawn(self, number: int) -> Settings:
-        """The same with a seed of its own: verification `number` of many draws runs that no other one draws."""
+        """Return a copy with a seed of its own, for verification `number` of several.
+
+        Different numbers give independent random streams.
+        """
         state = np.random.SeedSequence(self.seed, spawn_key=(number,)).generate_state(1, np.uint64)
-        return self.change(seed=int(state[0] >> np.uint64(11)))  # 53 bits: every reader of JSON keeps them
+        return self.change(seed=int(state[0] >> np.uint64(64 - SEED_BITS)))
 
 
-def _is_number(value: Any) -> bool:
+class VerifyOptions(SettingsChanges, total=False):
+    """Keyword arguments that functions which call `verify` forward to it unchanged.
+
+    `verify` explains each of them. Write `**options: Unpack[VerifyOptions]` in a signature.
+    """
+
+    settings: Settings
+    executor: int | Executor | None
+    folder: str | os.PathLike[str] | None
+    error: Callable[[Array], Array] | None
+    log_lipschitz: float | tuple[float, float] | None
+    progress: bool
+
+
+def _unknown_setting(name: str, names: list[str]) -> str:
+    """Return the error message for a name that is not a setting."""
+    nearest = difflib.get_close_matches(name, (*names, *ARGUMENTS), 1, MIN_NAME_SIMILARITY)
+    hint = ""
+    if nearest:
+        kind = "the argument " if nearest[0] in ARGUMENTS else ""
+        hint = f"the nearest is {kind}{nearest[0]!r}; "
+    return f"unknown setting {name!r}; {hint}all are: {', '.join(names)}"
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise InputError unless the value is one of the choices."""
+    if value not in choices:
+        raise InputError(f"{name}: found {value!r}; expected one of {', '.join(map(repr, choices))}")
+
+
+def _check_probability(name: str, value: object) -> None:
+    """Raise InputError unless the value is a number strictly between 0 and 1."""
+    if not (_is_finite_number(value) and 0 < float(value) < 1):  # type: ignore[arg-type]
+        raise InputError(f"{name}: found {value!r}; expected a number between 0 and 1")
+
+
+def _check_whole_number(name: str, value: object, smallest: int) -> int:
+    """Return the value as an int; raise InputError unless it is a whole number that is large enough."""
+    if not _is_finite_number(value) or int(value) != value or int(value) < smallest:  # type: ignore[call-overload]
+        raise InputError(f"{name}: found {value!r}; expected a whole number from {smallest} up")
+    return int(value)  # type: ignore[call-overload]
+
+
+def _is_finite_number(value: object) -> bool:
+    """Return whether the value is a finite number; a bool is not a number here."""
+    if isinstance(value, (bool, str)):
+        return False
     try:
-        return not isinstance(value, (bool, str)) and float(value) == float(value) and abs(float(value)) != float("inf")
+        return math.isfinite(float(value))  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return False

@@ -122,7 +122,7 @@ def test_a_program_that_ignores_its_seed_is_refused(pids):
         dpv.verify(script("unseeded", pids), ZERO, ONE, **SMALL)
     with pytest.raises(dpv.MechanismError, match="the same 2048 runs for two seeds"):
         dpv.verify(script("deaf", pids), ZERO, ONE, **SMALL)
-    with pytest.warns(dpv.Warning, match="can't be seeded"):
+    with pytest.warns(dpv.Warning, match="cannot be seeded"):
         assert not dpv.verify(script("unseeded", pids, seeded=False), ZERO, ONE, **SMALL).seeded
     assert no_process_remains(pids)
 
@@ -264,7 +264,7 @@ def test_the_command_accepts_a_program(verify, pids, capsys):
     assert verify("--shape", "2,1", "--json", "out.json", *program, "two", "pids") == 0
     assert dpv.Report.from_json("out.json").witness.shape == (2, 1)
     assert verify("--unseeded", *program, "unseeded", "pids") == 0
-    assert "can't be seeded" in capsys.readouterr().err
+    assert "cannot be seeded" in capsys.readouterr().err
     assert no_process_remains(pids)
 
 

@@ -151,7 +151,7 @@ def opendp_gaussian():
     return dp.m.make_gaussian(dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), scale=1.0)
 
 
-@pytest.mark.filterwarnings("ignore:this mechanism can't be seeded")
+@pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
 @pytest.mark.parametrize(
     ("make", "delta", "runs"),
     [(opendp_laplace, 0.0, 2000), pytest.param(opendp_gaussian, 0.05, 20_000, marks=pytest.mark.slow)],

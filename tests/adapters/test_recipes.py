@@ -84,5 +84,5 @@ def test_recipes_that_need_a_separate_environment(packages, code, tmp_path):
 
 
 def test_links_exist():
-    for target in re.findall(r"\]\(([^)]+)\)", PAGE):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGE):
         assert (PROJECT / "docs" / target).exists(), target

@@ -1,4 +1,4 @@
-"""The W2-MHE calibrated: the answer is that of a much longer run."""
+"""Calibration of the W2-MHE agrees with the calibration of a ten times longer run."""
 
 import functools
 
@@ -14,8 +14,8 @@ def mechanism(system, s):
 
 
 @pytest.mark.slow
-def test_ten_times_the_runs_come_to_the_same_parameter():
-    """At the same delta and partition, the paper's grid with two bins."""
+def test_ten_times_the_runs_give_the_same_parameter():
+    """Both calibrations use the same delta and the same partition, the paper's grid with two bins."""
     system = oscillator()
     first, second = adjacent_pair(system, system.h, 0, 3.0, np.random.default_rng(0))
     family = functools.partial(mechanism, system)
@@ -23,8 +23,8 @@ def test_ten_times_the_runs_come_to_the_same_parameter():
     call = (family, (0.5, 0.95), first, second, 1.0, 0.01)
     short = dpv.calibrate(*call, select_runs=16_384, test_runs=32_768, **grid)
     long = dpv.calibrate(*call, select_runs=163_840, test_runs=327_680, seed=1, **grid)
-    for one in (short, long):
-        print(one.sufficient, one.parameter, one.insufficient)
+    for calibration in (short, long):
+        print(calibration.sufficient, calibration.parameter, calibration.insufficient)
     assert short.parameter == pytest.approx(long.parameter, rel=0.05)
     assert short.insufficient > short.parameter
     assert short.sufficient is None or short.sufficient < short.parameter

@@ -1,4 +1,4 @@
-"""Functions that jump or lie about their derivative: JAX calls a step's derivative 0, and no bound may rest on that."""
+"""Functions with jumps or with false derivatives: JAX differentiates a step to 0, and no bound may rest on that."""
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +9,15 @@ from scipy.stats import binom
 
 from dpverify.errors import InputError
 from dpverify.estimation import W2MHE, System
-from dpverify.estimation.bounds import cost_bounds
-from dpverify.estimation.intervals import NoBound, enclose
+from dpverify.estimation.derivative_bounds import cost_bounds
+from dpverify.estimation.interval_arithmetic import NoBound, enclose
 from dpverify.estimation.theory import gibbs_epsilon, gibbs_epsilon_within
 from dpverify.util.arrays import enable_x64
 
 START = -0.2
 
 
-def stay(x):
+def identity(x):
     return x
 
 
@@ -25,21 +25,21 @@ def step(x):
     return jnp.where(x > 0, 3.0, 0.0)
 
 
-def truth_value(x):
+def indicator(x):
     return 3.0 * (x > 0)
 
 
 def in_range(x):
-    """A sensor that sees what is within .3 of (.25, 0)."""
+    """A sensor that detects positions within 0.3 of (0.25, 0)."""
     return jnp.where(jnp.linalg.norm(x - jnp.array([0.25, 0.0]), keepdims=True) < 0.3, 3.0, 0.0)
 
 
 def smoothed(x):
-    """A jump inside what makes any interval finite again."""
+    """A jump inside tanh, which maps every interval to a finite one."""
     return 3 * jnp.tanh(jnp.where(x > 0, 5.0, -5.0))
 
 
-def two_ways(x):
+def sign_step(x):
     return jnp.where(x > 0, 1.0, -1.0)
 
 
@@ -48,62 +48,62 @@ def saturating(x):
 
 
 @jax.custom_jvp
-def flat(x):
+def false_derivative(x):
     return 3 * x
 
 
-flat.defjvp(lambda x, dx: (3 * x[0], 0.0 * dx[0]))
+false_derivative.defjvp(lambda x, dx: (3 * x[0], 0.0 * dx[0]))
 
 
-def held(x):
+def stopped_gradient(x):
     return 3 * jax.lax.stop_gradient(x)
 
 
-def coarse(x):
+def single_precision(x):
     return x.astype(jnp.float32) * 3
 
 
-JUMPS = {"where": step, "product": truth_value, "smoothed": smoothed}
-UNBOUNDED = {"custom derivative": flat, "stopped": held, "32 bits": coarse}
+JUMPS = {"where": step, "product": indicator, "smoothed": smoothed}
+UNBOUNDED = {"custom derivative": false_derivative, "stopped": stopped_gradient, "32 bits": single_precision}
 
 
-def mechanism(h, f=stay, window=0, states=1):
+def mechanism(h, f=identity, window=0, states=1):
     return W2MHE(System(f=f, h=h, start=(START,) + (0.0,) * (states - 1), lipschitz=1.0), window, 0.5, 0.05, diameter=1)
 
 
 @pytest.mark.parametrize("name", JUMPS)
 def test_a_jump_has_no_finite_epsilon_and_no_derivatives(name):
-    known = mechanism(JUMPS[name])
-    assert gibbs_epsilon(known, np.array([[3.0]]), np.array([[0.0]])) == np.inf
-    assert gibbs_epsilon_within(known, 3.0, 1) == np.inf
+    estimator = mechanism(JUMPS[name])
+    assert gibbs_epsilon(estimator, np.array([[3.0]]), np.array([[0.0]])) == np.inf
+    assert gibbs_epsilon_within(estimator, 3.0, 1) == np.inf
     box = np.array([[-0.7]]), np.array([[0.3]])
-    assert not np.isfinite(cost_bounds(known.system, np.full((1, 1, 1), 3.0), np.ones((1, 1)), *box).third).any()
-    # and beside the jump there is nothing to complain of
-    aside = cost_bounds(known.system, np.full((1, 1, 1), 3.0), np.ones((1, 1)), box[0], np.array([[-0.1]]))
+    assert not np.isfinite(cost_bounds(estimator.system, np.full((1, 1, 1), 3.0), np.ones((1, 1)), *box).third).any()
+    # A box that does not contain the jump has a bound.
+    aside = cost_bounds(estimator.system, np.full((1, 1, 1), 3.0), np.ones((1, 1)), box[0], np.array([[-0.1]]))
     assert (aside.third < 1e-9).all()
 
 
 def test_a_sensor_of_limited_range_has_no_derivatives():
-    """Its norm is 0 in the box, where rounding once made it NaN and the comparison False."""
-    known = mechanism(in_range, states=2)
-    assert gibbs_epsilon(known, np.array([[3.0]]), np.array([[0.0]])) == np.inf
+    """Its norm is 0 in the box, where rounding must not make it NaN and the comparison False."""
+    estimator = mechanism(in_range, states=2)
+    assert gibbs_epsilon(estimator, np.array([[3.0]]), np.array([[0.0]])) == np.inf
     box = np.array([[-0.7, -0.5]]), np.array([[0.3, 0.5]])
-    assert not np.isfinite(cost_bounds(known.system, np.full((1, 1, 1), 3.0), np.ones((1, 1)), *box).third).any()
+    assert not np.isfinite(cost_bounds(estimator.system, np.full((1, 1, 1), 3.0), np.ones((1, 1)), *box).third).any()
 
 
-def test_a_jump_of_f_is_not_smoothed_away_by_h():
-    known = mechanism(saturating, two_ways, window=1)
-    assert gibbs_epsilon(known, np.array([[0.0], [3.0]]), np.array([[0.0], [-3.0]])) == np.inf
+def test_a_jump_of_f_is_not_hidden_by_a_smooth_h():
+    estimator = mechanism(saturating, sign_step, window=1)
+    assert gibbs_epsilon(estimator, np.array([[0.0], [3.0]]), np.array([[0.0], [-3.0]])) == np.inf
     assert gibbs_epsilon(mechanism(saturating, window=1), np.zeros((2, 1)), np.ones((2, 1))) < np.inf
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)
-def test_a_derivative_that_may_be_another_is_refused(name):
+def test_a_derivative_that_may_be_false_is_an_error(name):
     with pytest.raises(InputError, match=r"found the operation .* in f or h"):
         gibbs_epsilon_within(mechanism(UNBOUNDED[name]), 1.0, 1)
 
 
-def test_a_norm_keeps_its_bound_where_it_is_0_and_nan_decides_nothing():
+def test_a_norm_is_bounded_at_0_and_a_comparison_with_nan_is_undecided():
     with enable_x64():
         lo, hi = jnp.array([-0.3, -0.4]), jnp.array([0.3, 0.4])
         norm = enclose(jnp.linalg.norm, lo, hi)
@@ -112,20 +112,20 @@ def test_a_norm_keeps_its_bound_where_it_is_0_and_nan_decides_nothing():
         below = enclose(lambda x: jnp.where(jnp.sqrt(x) < 2.0, 0.0, 1.0), jnp.array([-1.0]), jnp.array([1.0]))
         assert bool(jnp.isnan(below.lo).all())
         with pytest.raises(NoBound, match="float32"):
-            enclose(coarse, lo, hi)
+            enclose(single_precision, lo, hi)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("h", "states"), [(truth_value, 1), (in_range, 2)])
-def test_the_law_across_a_jump_is_still_drawn_as_it_is(h, states):
-    """With no bounds it is one cell and J >= 0. A Taylor polynomial would stay on the near side of the jump."""
-    known, data, runs = mechanism(h, states=states), np.array([[3.0]]), 1 << 13
-    assert known._plan(data).faithfulness.method == "cells"
-    points, law = grid(known, data, 20_000 if states == 1 else 1000)
-    z = np.asarray(known(data, runs, np.random.default_rng(0)))[:, 0]
+@pytest.mark.parametrize(("h", "states"), [(indicator, 1), (in_range, 2)])
+def test_the_distribution_across_a_jump_is_sampled_exactly(h, states):
+    """Without bounds the envelope is one box with J >= 0. A Taylor envelope would miss the other side of the jump."""
+    estimator, data, runs = mechanism(h, states=states), np.array([[3.0]]), 1 << 13
+    assert estimator._plan(data).faithfulness.method == "cells"
+    points, probability = grid(estimator, data, 20_000 if states == 1 else 1000)
+    z = np.asarray(estimator(data, runs, np.random.default_rng(0)))[:, 0]
     with enable_x64():
-        seen, share = (np.asarray(jax.vmap(h)(jnp.asarray(v)))[:, 0] > 1 for v in (z, points))
-    share = law @ share
+        detected, point_detected = (np.asarray(jax.vmap(h)(jnp.asarray(v)))[:, 0] > 1 for v in (z, points))
+    share = probability @ point_detected
     assert share > 0.9
-    assert binom.cdf(seen.sum(), runs, share) > 1e-4
-    assert binom.sf(seen.sum(), runs, share) > 1e-4
+    assert binom.cdf(detected.sum(), runs, share) > 1e-4
+    assert binom.sf(detected.sum(), runs, share) > 1e-4

@@ -1,4 +1,4 @@
-"""The extended filter beside filterpy's, the linear one beside conditional means, both laws beside closed forms."""
+"""The Kalman filters agree with filterpy, with conditional means, and with closed forms of their distributions."""
 
 import math
 import warnings
@@ -20,11 +20,11 @@ from dpverify.estimation import (
     oscillator,
     simulate,
 )
-from dpverify.estimation.blocks import finite_estimate
+from dpverify.estimation.validation import finite_estimate
 from dpverify.util.arrays import enable_x64
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the oracle's own affair
+    warnings.simplefilter("ignore")  # warnings of filterpy itself
     from filterpy.kalman import ExtendedKalmanFilter, KalmanFilter
 
 A, C = np.array([[1.0, 0.1], [0.0, 1.0]]), np.array([[1.0, 0.0]])
@@ -40,7 +40,7 @@ def estimate(mechanism, data):
         return np.asarray(finite_estimate(mechanism, jnp.asarray(data)))
 
 
-def test_the_noise_free_filter_is_filterpys_on_the_papers_data():
+def test_the_noise_free_filter_agrees_with_filterpy_on_the_papers_data():
     system = oscillator()
     data, places = simulate(system, np.random.default_rng(3)).data, system.h.places
 
@@ -66,7 +66,7 @@ def test_the_noise_free_filter_is_filterpys_on_the_papers_data():
 
 
 def conditional_means(system, data, R):
-    """E[x_k | y_0..y_k] from the joint Gaussian law of all states and data: no recursion."""
+    """Return E[x_k | y_0..y_k] from the joint Gaussian distribution of all states and data, without recursion."""
     n, steps = 2, len(data)
     powers = [np.linalg.matrix_power(A, k) for k in range(steps)]
     P0, Q = np.diag(system.initial.variance), np.diag(system.disturbance.variance)
@@ -78,17 +78,17 @@ def conditional_means(system, data, R):
             cov[n * i : n * i + n, n * j : n * j + n] = shared
     mean = np.concatenate([power @ system.start for power in powers])
     H = np.kron(np.eye(steps), C)
-    answers = []
+    means = []
     for k in range(steps):
-        seen, at = slice(0, k + 1), slice(n * k, n * k + n)
-        S = (H @ cov @ H.T)[seen, seen] + R * np.eye(k + 1)
-        innovation = np.ravel(data)[seen] - (H @ mean)[seen]
-        answers.append(mean[at] + (cov @ H.T)[at, seen] @ np.linalg.solve(S, innovation))
-    return np.array(answers)
+        past, state = slice(0, k + 1), slice(n * k, n * k + n)
+        S = (H @ cov @ H.T)[past, past] + R * np.eye(k + 1)
+        innovation = np.ravel(data)[past] - (H @ mean)[past]
+        means.append(mean[state] + (cov @ H.T)[state, past] @ np.linalg.solve(S, innovation))
+    return np.array(means)
 
 
-def test_on_a_linear_system_it_is_the_kalman_filter():
-    """A start that is known exactly in one coordinate makes the covariance singular: no obstacle."""
+def test_on_a_linear_system_the_ekf_is_the_kalman_filter():
+    """One coordinate of the start is known exactly, so that the initial covariance is singular."""
     oracle = KalmanFilter(2, 1)
     oracle.x, oracle.F, oracle.H = np.array(TRACK.start), A, C
     oracle.P, oracle.Q = np.diag(TRACK.initial.variance), np.diag(TRACK.disturbance.variance)
@@ -101,9 +101,9 @@ def test_on_a_linear_system_it_is_the_kalman_filter():
         filtered.append(oracle.x.copy())
     means = conditional_means(TRACK, FIRST, 0.04)
     for mechanism in (PrivateEKF(TRACK, 1.0), PrivateKalman(TRACK, 0.0)):
-        found = estimate(mechanism, FIRST)
-        assert np.abs(found - filtered).max() < 1e-9
-        assert np.abs(found - means).max() < 1e-9
+        estimates = estimate(mechanism, FIRST)
+        assert np.abs(estimates - filtered).max() < 1e-9
+        assert np.abs(estimates - means).max() < 1e-9
 
 
 def test_a_full_measurement_covariance_equals_whitened_measurements():
@@ -112,55 +112,56 @@ def test_a_full_measurement_covariance_equals_whitened_measurements():
     twice = np.hstack([FIRST, 0.5 * FIRST])
     full = replace(TRACK, h=None, C=np.eye(2), noise=Normal(1.0))
     whitened = replace(TRACK, h=None, C=np.linalg.inv(L), noise=Normal(1.0))
-    ours = estimate(PrivateEKF(full, 1.0, measurement=R), twice)
-    assert np.abs(ours - estimate(PrivateEKF(whitened, 1.0), np.linalg.solve(L, twice.T).T)).max() < 1e-12
+    estimates = estimate(PrivateEKF(full, 1.0, measurement=R), twice)
+    assert np.abs(estimates - estimate(PrivateEKF(whitened, 1.0), np.linalg.solve(L, twice.T).T)).max() < 1e-12
 
 
 def test_the_private_ekf_keeps_its_bias():
-    """On a linear system the output is linear in the noise, so its mean is the output of the noise's mean."""
+    """On a linear system the output is linear in the noise, so its mean is the output for the mean noise."""
     mechanism, runs = PrivateEKF(TRACK, 0.8), 4096
     samples = np.asarray(mechanism(FIRST, runs, np.random.default_rng(0))).reshape(runs, -1)
     with enable_x64():
         shocks = jnp.full((6, 2), 0.25 / 2)
         mean = np.asarray(replace(mechanism, s_hat=1.0).filtered(jnp.asarray(FIRST), shocks)).ravel()
 
-    def length(centre):
-        off = samples.mean(0) - centre
-        return runs * off @ np.linalg.solve(np.cov(samples.T), off)
+    def hotelling(centre):
+        """Return Hotelling's statistic of the sample mean against this centre."""
+        offset = samples.mean(0) - centre
+        return runs * offset @ np.linalg.solve(np.cov(samples.T), offset)
 
-    assert length(mean) < chi2.ppf(0.999, samples.shape[1])
-    assert length(estimate(mechanism, FIRST).ravel()) > chi2.ppf(0.999, samples.shape[1])  # no zero-mean noise
+    assert hotelling(mean) < chi2.ppf(0.999, samples.shape[1])
+    assert hotelling(estimate(mechanism, FIRST).ravel()) > chi2.ppf(0.999, samples.shape[1])  # the noise has a mean
 
 
-def test_without_noise_the_private_ekf_is_the_filter():
+def test_without_noise_the_private_ekf_is_the_extended_kalman_filter():
     samples = np.asarray(PrivateEKF(TRACK, 1.0)(FIRST, 8, np.random.default_rng(0)))
     assert np.abs(samples - estimate(PrivateEKF(TRACK, 1.0), FIRST)).max() < 1e-12
 
 
 @pytest.mark.parametrize("where", ["output", "input"])
-def test_the_samples_have_the_stated_law(where):
+def test_the_samples_have_the_stated_distribution(where):
     mechanism, runs = PrivateKalman(TRACK, 0.25, where), 8192
     truth = mechanism.truth(FIRST, SECOND)
     samples = np.asarray(mechanism(SECOND, runs, np.random.default_rng(1))).reshape(runs, -1)
     values, vectors = np.linalg.eigh(truth.covariance)
-    kept = values > 1e-9 * values.max()  # with one measurement a step the law of two states is flat
-    off = samples - truth.second.ravel()
-    assert np.abs(off @ vectors[:, ~kept]).max(initial=0.0) < 1e-7
-    white = off @ vectors[:, kept] / np.sqrt(values[kept])
-    assert kstest(np.square(white).sum(1), chi2(kept.sum()).cdf).pvalue > 1e-3
+    positive = values > 1e-9 * values.max()  # with one measurement per step the covariance of two states is singular
+    offset = samples - truth.second.ravel()
+    assert np.abs(offset @ vectors[:, ~positive]).max(initial=0.0) < 1e-7
+    white = offset @ vectors[:, positive] / np.sqrt(values[positive])
+    assert kstest(np.square(white).sum(1), chi2(positive.sum()).cdf).pvalue > 1e-3
     assert kstest(white.ravel(), norm.cdf).pvalue > 1e-3
-    shift = (truth.first - truth.second).ravel() @ vectors[:, kept] / np.sqrt(values[kept])
+    shift = (truth.first - truth.second).ravel() @ vectors[:, positive] / np.sqrt(values[positive])
     assert np.linalg.norm(shift) == pytest.approx(truth.mu)
     along = white @ (shift / truth.mu)
     assert kstest(along, norm.cdf).pvalue > 1e-3
-    assert kstest(along - truth.mu, norm.cdf).pvalue < 1e-6  # the other side's law is told apart
+    assert kstest(along - truth.mu, norm.cdf).pvalue < 1e-6  # the distribution of the other data set is rejected
 
 
-def test_the_length_decides_and_its_limits_are_plain():
+def test_the_exact_privacy_depends_on_mu_and_has_the_right_limits():
     output, input_ = (PrivateKalman(TRACK, 0.25, where).truth(FIRST, SECOND) for where in ("output", "input"))
     shift = (output.first - output.second).ravel()
     assert output.mu == pytest.approx(np.linalg.norm(shift) / 0.25)
-    assert input_.mu <= 0.1 / 0.25 + 1e-12  # what the filter makes of noisy data can't tell more than the data
+    assert input_.mu <= 0.1 / 0.25 + 1e-12  # post-processing does not reduce privacy
     assert output.delta(output.epsilon(0.01)) == pytest.approx(0.01)
     assert (output.epsilon(0.0), output.epsilon(1.0)) == (np.inf, 0.0)
     assert PrivateKalman(TRACK, 0.25).truth(FIRST, FIRST).delta(0.0) == 0.0
@@ -169,17 +170,17 @@ def test_the_length_decides_and_its_limits_are_plain():
     assert truth.delta(1.0) == pytest.approx(norm.cdf(-0.5) - math.e * norm.cdf(-1.5))
 
 
-# The linear filter's must: bounds beside the closed form and beside the frozen partition's own delta.
+# Bounds of reports against the closed form, and against the exact delta of the frozen partition.
 
 EPSILONS = (0.0, 0.25, 0.5, 1.0, 1.5)
 
 
 class Ratio:
-    """The log-likelihood ratio of two Gaussians, up to a constant: a user's own score, linear in the output."""
+    """The log-likelihood ratio of two Gaussians, up to a constant, as a user-defined score that is linear."""
 
     def __init__(self, truth):
         self.weights = np.linalg.pinv(truth.covariance, 1e-9) @ (truth.first - truth.second).ravel()
-        self.laws = [
+        self.distributions = [
             norm(m.ravel() @ self.weights, np.sqrt(self.weights @ truth.covariance @ self.weights))
             for m in (truth.first, truth.second)
         ]
@@ -188,48 +189,58 @@ class Ratio:
         return samples.reshape(len(samples), -1) @ self.weights
 
 
-def own_deltas(partition, point_at, laws):
-    """delta of the frozen cells at each epsilon, from exact probabilities: codes change at places found by halving."""
-    span = np.array([min(law.ppf(1e-13) for law in laws), max(law.isf(1e-13) for law in laws)])
+def partition_deltas(partition, point_at, distributions):
+    """Return the exact delta of the frozen cells at each epsilon; bisection finds where the cell codes change."""
+    lowest = min(distribution.ppf(1e-13) for distribution in distributions)
+    highest = max(distribution.isf(1e-13) for distribution in distributions)
 
     def codes(t):
         return np.asarray(partition.codes(point_at(np.asarray(t))))
 
-    grid = np.linspace(*span, 20_001)
-    found = codes(grid)
-    at = np.flatnonzero(found[1:] != found[:-1])
-    low, high, left = grid[at], grid[at + 1], found[at]
+    grid = np.linspace(lowest, highest, 20_001)
+    grid_codes = codes(grid)
+    changes = np.flatnonzero(grid_codes[1:] != grid_codes[:-1])
+    low, high, left = grid[changes], grid[changes + 1], grid_codes[changes]
     for _ in range(40):
         middle = (low + high) / 2
         same = codes(middle) == left
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    cells = np.concatenate([found[at], found[-1:]])
-    place = np.unique(cells, return_inverse=True)[1]
-    p, q = (np.bincount(place, np.diff(np.concatenate([[0.0], law.cdf(high), [1.0]]))) for law in laws)
+    cells = np.concatenate([grid_codes[changes], grid_codes[-1:]])
+    index = np.unique(cells, return_inverse=True)[1]
+    p, q = (
+        np.bincount(index, np.diff(np.concatenate([[0.0], distribution.cdf(high), [1.0]])))
+        for distribution in distributions
+    )
     return [max(np.maximum(a - math.exp(e) * b, 0).sum() for a, b in ((p, q), (q, p))) for e in EPSILONS]
 
 
 def misses(where, window, seeds):
-    """How often a bound fails, for each epsilon: (delta_lower above the truth, delta_upper below the cells' own)."""
+    """Count for each epsilon how often delta_lower exceeds the truth, and delta_upper is below the exact delta."""
     scalar = window == len(FIRST) - 1
     system = replace(TRACK, released=(0,)) if scalar else TRACK
     mechanism = PrivateKalman(system, 0.1, where, window=window)
     pair = (FIRST, FIRST + 0.1 * (np.arange(6) == 0)[:, None]) if scalar else (FIRST, SECOND)
     truth = mechanism.truth(*pair)
     score = Ratio(truth)
-    laws, events, point_at = score.laws, score, lambda t: np.outer(t, score.weights / np.square(score.weights).sum())
-    if scalar:  # one number is released: whatever event wins, its cells are intervals
+    distributions, events, point_at = (
+        score.distributions,
+        score,
+        lambda t: np.outer(t, score.weights / np.square(score.weights).sum()),
+    )
+    if scalar:  # one number is released, so that the cells of every event are intervals
         deviation = math.sqrt(truth.covariance[0, 0])
-        laws, events = [norm(m[0, 0], deviation) for m in (truth.first, truth.second)], "union"
+        distributions, events = [norm(m[0, 0], deviation) for m in (truth.first, truth.second)], "union"
         point_at = lambda t: np.asarray(t)  # noqa: E731
     shape = truth.first.shape
     lower, upper = np.zeros(5, int), np.zeros(5, int)
     for seed in range(seeds):
         report = dpv.verify(mechanism, *pair, events=events, seed=seed, select_runs=4096, test_runs=8192, block=4096)
-        own = own_deltas(report.witness.event.partition, lambda t: point_at(t).reshape(-1, *shape), laws)
+        exact = partition_deltas(
+            report.witness.event.partition, lambda t: point_at(t).reshape(-1, *shape), distributions
+        )
         for i, epsilon in enumerate(EPSILONS):
             lower[i] += report.delta_lower(epsilon) > truth.delta(epsilon)
-            upper[i] += report.on_partition.delta_upper(epsilon) < own[i] - 1e-9
+            upper[i] += report.on_partition.delta_upper(epsilon) < exact[i] - 1e-9
     return lower, upper, truth
 
 

@@ -1,4 +1,4 @@
-"""The W2-MHE: its deterministic estimate, its ends s = 0 and s = 1, the blend, and its door."""
+"""The W2-MHE: its deterministic estimate, the limits s = 0 and s = 1, the blend, and its argument checks."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +16,9 @@ TAU = 1.4e-5
 
 
 def by_least_squares(mechanism, data):
-    """The same trajectory by SciPy, residuals written out with NumPy, prior and window and all."""
+    """Compute the same trajectory with SciPy, from residuals written with NumPy."""
     system, A = mechanism.system, np.array(mechanism.system.A)
-    places, prior, found = system.h.places, np.array(system.start), []
+    places, prior, estimates = system.h.places, np.array(system.start), []
     offsets = range(1 if mechanism.span == "open" else 0, mechanism.window + 1)
     root = np.sqrt(np.ones(20) if mechanism.weights is None else np.array(mechanism.weights))
     for k in range(len(data) - mechanism.window):
@@ -31,9 +31,9 @@ def by_least_squares(mechanism, data):
             return np.concatenate(parts)
 
         z = least_squares(residuals, prior, jac="3-point", xtol=1e-15, ftol=1e-15, gtol=1e-15).x
-        found.append(z)
+        estimates.append(z)
         prior = A @ z
-    return np.array(found)
+    return np.array(estimates)
 
 
 @pytest.mark.parametrize(
@@ -53,32 +53,32 @@ def test_the_deterministic_estimate_is_the_least_squares_one(angles, changes):
     mechanism = W2MHE(**{"system": system, "window": 5, "s": 1.0, "tau": TAU} | changes)
     expected = by_least_squares(mechanism, data)
     assert np.abs(mechanism.deterministic(data) - expected).max() < 1e-8
-    answer = np.asarray(mechanism(data, 3, np.random.default_rng(0)))
-    assert answer.shape == (3, 9 - mechanism.window, 2)
-    assert np.abs(answer - expected[:, :2]).max() < 1e-8
+    samples = np.asarray(mechanism(data, 3, np.random.default_rng(0)))
+    assert samples.shape == (3, 9 - mechanism.window, 2)
+    assert np.abs(samples - expected[:, :2]).max() < 1e-8
 
 
-def test_far_data_are_projected_onto_the_sets():
+def test_estimates_are_projected_onto_the_sets():
     mechanism = W2MHE(SYSTEM, 5, 1.0, 1e3)
     ball = mechanism.sets(4)
-    away = mechanism.deterministic(DATA + 20.0) - ball.centre
-    np.testing.assert_allclose(np.linalg.norm(away, axis=1), ball.radius, rtol=1e-12)
+    offset = mechanism.deterministic(DATA + 20.0) - ball.centre
+    np.testing.assert_allclose(np.linalg.norm(offset, axis=1), ball.radius, rtol=1e-12)
     np.testing.assert_allclose(2 * ball.radius, 0.1 * SYSTEM.lipschitz ** np.arange(4))
-    assert "edge of K_k" in mechanism.remarks(DATA + 20.0)[-1]
+    assert "boundary of K_k" in mechanism.remarks(DATA + 20.0)[-1]
     assert W2MHE(SYSTEM, 5, 1.0, 1e-5).remarks(DATA) == ()
 
 
-def test_no_weight_on_the_cost_is_uniform_on_the_ball():
+def test_at_s_0_the_estimate_is_uniform_on_the_ball():
     z = np.asarray(W2MHE(SYSTEM, 5, 0.0, TAU)(DATA, 1 << 13, np.random.default_rng(0)))
     ball = W2MHE(SYSTEM, 5, 0.0, TAU).sets(4)
     x = (z[:, 2, 0] - ball.centre[2, 0]) / ball.radius[2]
-    # one coordinate of a uniform point of the 4-ball has density proportional to (1 - x^2)^(3/2)
+    # One coordinate of a uniform point of the 4-ball has a density proportional to (1 - x^2)^(3/2).
     angle = np.arcsin(np.clip(x, -1, 1))
-    law = (angle + np.sin(2 * angle) * 2 / 3 + np.sin(4 * angle) / 12) / np.pi + 0.5
-    assert kstest(law, "uniform").pvalue > 1e-4
+    cdf = (angle + np.sin(2 * angle) * 2 / 3 + np.sin(4 * angle) / 12) / np.pi + 0.5
+    assert kstest(cdf, "uniform").pvalue > 1e-4
 
 
-def test_the_blend_is_what_it_says():
+def test_the_blend_has_its_stated_distribution():
     mechanism = W2MHE(SYSTEM, 5, 0.8, TAU, law="blend")
     z = np.asarray(mechanism(DATA, 1 << 13, np.random.default_rng(0)))
     ball, middle = mechanism.sets(4), mechanism.deterministic(DATA)
@@ -88,8 +88,8 @@ def test_the_blend_is_what_it_says():
     assert kstest((u[:, 3, 1] + 1) / 2, "uniform").pvalue > 1e-4
 
 
-def test_the_blend_on_a_cube_of_constant_diameter_has_the_error_it_is_known_for():
-    """.00408 and .00612 for the printed .00404 and .00600, when the deterministic estimate is the truth."""
+def test_the_blend_on_a_cube_of_constant_diameter_has_nearly_the_printed_error():
+    """The errors are .00408 and .00612 (printed: .00404 and .00600), if the deterministic estimate is the truth."""
     for s, error in ((0.8, 0.00408), (0.7, 0.00612)):
         mechanism = W2MHE(SYSTEM, 5, s, TAU, law="blend", support="wide", radius=0.05)
         with enable_x64():
@@ -99,11 +99,11 @@ def test_the_blend_on_a_cube_of_constant_diameter_has_the_error_it_is_known_for(
         assert abs(np.sqrt(np.square(z - truth[:4, :2]).sum(-1).mean()) - error) < 2e-5
 
 
-def back(x):
+def decreasing(x):
     return x - 1.0
 
 
-def stuck(x):
+def nan_below_zero(x):
     return jnp.where(x > 0.0, x, jnp.nan)
 
 
@@ -124,18 +124,18 @@ def stuck(x):
         ({"support": "narrow"}, "support: found 'narrow'"),
         ({"radius": 1.0}, 'expected support="wide"'),
         ({"diameter": 0.0}, "diameter: found 0.0"),
-        ({"system": System(A=np.zeros((2, 2)), C=np.eye(2), start=(0.0, 0.0))}, "mend a singular A"),
+        ({"system": System(A=np.zeros((2, 2)), C=np.eye(2), start=(0.0, 0.0))}, "replace a singular A"),
     ],
 )
-def test_wrong_settings_get_one_line(changes, line):
-    with pytest.raises(InputError) as wrong:
+def test_invalid_parameters_raise_a_one_line_error(changes, line):
+    with pytest.raises(InputError) as error:
         W2MHE(**{"system": SYSTEM, "window": 5, "s": 0.8, "tau": TAU} | changes)
-    assert line in str(wrong.value)
-    assert "\n" not in str(wrong.value)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("s", [0.5, 1.0])
-def test_a_measurement_that_breaks_down_is_one_line(s):
-    system = System(f=back, h=stuck, start=(0.5,), lipschitz=1.0)
+def test_a_measurement_of_nan_raises_an_error(s):
+    system = System(f=decreasing, h=nan_below_zero, start=(0.5,), lipschitz=1.0)
     with pytest.raises(InputError, match="found NaN or infinity"):
         W2MHE(system, 1, s, 1.0)(np.ones((3, 1)), 10, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""The KL-MHE on one dimension, where its law is a cut normal in closed form."""
+"""The KL-MHE in one dimension, where its distribution is a truncated normal in closed form."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,15 +13,15 @@ DATA = np.array([[0.8], [0.2], [0.9], [0.1], [0.6]])
 RUNS, PARTICLES = 1000, 400
 
 
-def law(k, s, window, discounted=True):
-    """mu_k on f0^k(K_0): the exponent is a sum of squares, each s^(k - j + 1) times J_j of the start."""
+def closed_form(k, s, window, discounted=True):
+    """Return mu_k on f0^k(K_0): the exponent is a sum of squares, each s^(k - j + 1) times J_j of the start."""
     precision = moment = 0.0
     for j in range(k + 1):
         weight = s ** (k - j + 1) if discounted else s
         for i in range(j, j + window + 1):
             precision += weight * (C * A**i) ** 2
             moment += weight * C * A**i * DATA[i, 0]
-    mean, deviation = moment / precision, precision**-0.5  # of the start
+    mean, deviation = moment / precision, precision**-0.5  # in terms of the start
     low, high = 0.3 - RADIUS, 0.3 + RADIUS
     return truncnorm((low - mean) / deviation, (high - mean) / deviation, A**k * mean, A**k * deviation)
 
@@ -31,26 +31,26 @@ def sample(mechanism, seed=0):
 
 
 def limit(mechanism, data=DATA):
-    """Kolmogorov's 99.9% limit, and 1/ESS for the bias of drawing one of finitely many weighted particles."""
+    """Return Kolmogorov's 99.9% limit plus 1/ESS for the bias of drawing one of finitely many weighted particles."""
     return 1.95 / np.sqrt(RUNS) + 1 / mechanism.effective(data, np.random.default_rng(9)).min()
 
 
 @pytest.mark.parametrize("s", [1.0, 0.6])
-def test_the_law_is_the_closed_form(s):
+def test_samples_agree_with_the_closed_form(s):
     mechanism = KLMHE(SYSTEM, 1, s, particles=PARTICLES, diameter=2 * RADIUS)
     samples = sample(mechanism)
     for k in range(4):
-        assert kstest(samples[:, k], law(k, s, 1).cdf).statistic < limit(mechanism)
-    if s < 1:  # the entropy at each step discounts the past again: one factor s for all of it is another law
-        assert kstest(samples[:, 3], law(3, s, 1, discounted=False).cdf).statistic > limit(mechanism)
+        assert kstest(samples[:, k], closed_form(k, s, 1).cdf).statistic < limit(mechanism)
+    if s < 1:  # the entropy term discounts the past at each step; one factor s for all of it is rejected
+        assert kstest(samples[:, 3], closed_form(3, s, 1, discounted=False).cdf).statistic > limit(mechanism)
 
 
-def test_at_s_0_it_is_uniform_on_the_moved_set():
+def test_at_s_0_the_estimate_is_uniform_on_the_predicted_set():
     mechanism = KLMHE(SYSTEM, 1, 0.0, particles=PARTICLES, diameter=2 * RADIUS)
     samples = sample(mechanism)
     for k in range(4):
-        moved = uniform(A**k * (0.3 - RADIUS), A**k * 2 * RADIUS)
-        assert kstest(samples[:, k], moved.cdf).statistic < limit(mechanism)
+        predicted = uniform(A**k * (0.3 - RADIUS), A**k * 2 * RADIUS)
+        assert kstest(samples[:, k], predicted.cdf).statistic < limit(mechanism)
 
 
 def test_the_open_window_leaves_out_its_first_step():
@@ -61,13 +61,13 @@ def test_the_open_window_leaves_out_its_first_step():
     assert kstest(sample(mechanism)[:, 0], first.cdf).statistic < limit(mechanism)
 
 
-def bend(x):
+def nonlinear_step(x):
     return x + 0.3 * jnp.sin(2 * x)
 
 
-def test_a_nonlinear_step_carries_its_change_of_volume():
-    """s = 1/2 and data that say nothing: mu_0 is even, nu = f0#mu_0 has density 1/f0', mu_1 its square root."""
-    system = System(f=bend, h=jnp.zeros_like, start=(0.0,), noise=Normal(1.0))
+def test_a_nonlinear_step_accounts_for_its_change_of_volume():
+    """With s = 1/2 and h = 0, mu_0 is uniform, nu = f0#mu_0 has density 1/f0', and mu_1 is its square root."""
+    system = System(f=nonlinear_step, h=jnp.zeros_like, start=(0.0,), noise=Normal(1.0))
     mechanism = KLMHE(system, 0, 0.5, particles=PARTICLES, diameter=2 * RADIUS)
     samples = np.asarray(mechanism(np.zeros((2, 1)), RUNS, np.random.default_rng(0)))[:, 1, 0]
     x = np.linspace(-RADIUS, RADIUS, 20_001)
@@ -79,5 +79,5 @@ def test_a_nonlinear_step_carries_its_change_of_volume():
         return np.interp(v, z, mass / mass[-1])
 
     assert kstest(samples, cdf).statistic < limit(mechanism, np.zeros((2, 1)))
-    pushed = np.interp(samples, z, (x + RADIUS) / (2 * RADIUS))  # nu itself, untempered: told apart
+    pushed = np.interp(samples, z, (x + RADIUS) / (2 * RADIUS))  # nu itself is rejected
     assert kstest(pushed, uniform.cdf).statistic > limit(mechanism, np.zeros((2, 1)))

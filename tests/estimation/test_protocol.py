@@ -1,4 +1,4 @@
-"""What every public mechanism of the room keeps to, and what each refuses in one line."""
+"""The protocol that every public mechanism of the package follows, and the errors for invalid input."""
 
 import pickle
 import subprocess
@@ -24,7 +24,7 @@ from dpverify.estimation import (
     oscillator,
 )
 
-RUNS = 64  # a block everywhere, so that each mechanism compiles once
+RUNS = 64  # the same block size everywhere, so that each mechanism compiles once
 SYSTEM = oscillator()
 LINEAR = System(
     A=SYSTEM.A,
@@ -36,26 +36,26 @@ LINEAR = System(
     initial=Normal(0.01),
 )
 FIRST, SECOND, RECORDING = adjacent_recordings(SYSTEM, SYSTEM.h, 2, 5.0, np.random.default_rng(4))
-SEEN = RECORDING.states[:, :2]  # data of the linear system
+LINEAR_DATA = RECORDING.states[:, :2]
 W2 = W2MHE(SYSTEM, 5, 0.8, 1.4e-5)
 MECHANISMS = {
     "W2-MHE": (W2, FIRST, 4),
     "W2-MHE, blend": (W2MHE(SYSTEM, 5, 0.8, 1.4e-5, law="blend"), FIRST, 4),
     "KL-MHE": (KLMHE(SYSTEM, 5, 0.8, particles=32), FIRST, 4),
     "private EKF": (PrivateEKF(SYSTEM, 0.98, window=5), FIRST, 4),
-    "private Kalman, output": (PrivateKalman(LINEAR, 0.1), SEEN, 9),
-    "private Kalman, input": (PrivateKalman(LINEAR, 0.1, "input", window=5), SEEN, 4),
+    "private Kalman, output": (PrivateKalman(LINEAR, 0.1), LINEAR_DATA, 9),
+    "private Kalman, input": (PrivateKalman(LINEAR, 0.1, "input", window=5), LINEAR_DATA, 4),
     "perturbed W2-MHE": (InputPerturbed(W2MHE(SYSTEM, 5, 1.0, 1.4e-5), 0.944), FIRST, 4),
-    "perturbed Kalman": (InputPerturbed(PrivateKalman(LINEAR, 0.0), 0.944), SEEN, 9),
+    "perturbed Kalman": (InputPerturbed(PrivateKalman(LINEAR, 0.0), 0.944), LINEAR_DATA, 9),
 }
 
 
-def test_no_mechanism_is_left_out():
+def test_every_public_mechanism_is_tested():
     public = {name for name in estimation.__all__ if hasattr(getattr(estimation, name), "block")}
     assert public == {type(mechanism).__name__ for mechanism, _, _ in MECHANISMS.values()}
 
 
-def test_numpys_whole_numbers_are_whole_numbers():
+def test_integers_of_numpy_are_accepted():
     five = np.int64(5)
     same = W2MHE(SYSTEM, five, 0.8, 1.4e-5), KLMHE(SYSTEM, five, 0.8, particles=32), PrivateEKF(SYSTEM, 0.98, five)
     assert same == tuple(MECHANISMS[name][0] for name in ("W2-MHE", "KL-MHE", "private EKF"))
@@ -63,30 +63,30 @@ def test_numpys_whole_numbers_are_whole_numbers():
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_mechanism_keeps_the_protocol(name):
+def test_a_mechanism_follows_the_protocol(name):
     mechanism, data, steps = MECHANISMS[name]
     runs = RUNS
-    once, again, other = (mechanism(data, runs, np.random.default_rng(seed)) for seed in (0, 0, 1))
-    assert isinstance(once, jax.Array)
-    assert once.shape == (runs, steps, 2)
-    assert once.dtype == jnp.float64
-    assert np.isfinite(np.asarray(once)).all()
-    assert np.array_equal(once, again)
-    assert not np.array_equal(once, other)
-    assert len(np.unique(np.asarray(once)[:, 0, 0])) == runs  # runs differ from each other
+    samples, repeated, other = (mechanism(data, runs, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert isinstance(samples, jax.Array)
+    assert samples.shape == (runs, steps, 2)
+    assert samples.dtype == jnp.float64
+    assert np.isfinite(np.asarray(samples)).all()
+    assert np.array_equal(samples, repeated)
+    assert not np.array_equal(samples, other)
+    assert len(np.unique(np.asarray(samples)[:, 0, 0])) == runs  # all runs differ
     copy = pickle.loads(pickle.dumps(mechanism))
     assert copy == mechanism
-    assert np.array_equal(copy(data, runs, np.random.default_rng(0)), once)
+    assert np.array_equal(copy(data, runs, np.random.default_rng(0)), samples)
     assert isinstance(mechanism.block, int)
     assert mechanism.block & (mechanism.block - 1) == 0
-    assert jnp.zeros(1).dtype == jnp.float32  # JAX's global settings are as they were
+    assert jnp.zeros(1).dtype == jnp.float32  # the global settings of JAX are unchanged
     for wrong in (data[:, :-1], data[0], data[:0], np.where(np.arange(len(data))[:, None] == 1, np.nan, data), "data"):
-        with pytest.raises(dpv.InputError, match=r"^data: found .*; expected .*") as refused:
+        with pytest.raises(dpv.InputError, match=r"^data: found .*; expected .*") as error:
             mechanism(wrong, runs, np.random.default_rng(0))
-        assert "\n" not in str(refused.value)
+        assert "\n" not in str(error.value)
 
 
-def test_without_noise_a_perturbed_estimator_is_the_one_at_s_1():
+def test_without_noise_a_perturbed_estimator_is_deterministic():
     mhe = MECHANISMS["perturbed W2-MHE"][0].estimator
     runs = np.asarray(InputPerturbed(mhe, 1.0)(FIRST, RUNS, np.random.default_rng(0)))
     assert np.abs(runs - mhe.deterministic(FIRST)[:, :2]).max() < 1e-9
@@ -95,7 +95,7 @@ def test_without_noise_a_perturbed_estimator_is_the_one_at_s_1():
 
 @pytest.mark.slow
 def test_blocks_may_be_drawn_in_two_threads():
-    """Batched LAPACK calls from two threads lock each other out; in a process of its own, so that it can be ended."""
+    """Batched LAPACK calls from two threads can deadlock; a separate process has a timeout."""
     code = """
 import numpy as np, test_protocol
 from concurrent.futures import ThreadPoolExecutor
@@ -106,25 +106,25 @@ for name, (mechanism, data, _) in test_protocol.MECHANISMS.items():
     assert np.array_equal(drawn[5], draw(5)), name
     print(name, flush=True)
 """
-    here = str(Path(__file__).parent)
-    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, timeout=1800)
-    assert done.stdout.split("\n")[:-1] == list(MECHANISMS), done.stderr
+    folder = str(Path(__file__).parent)
+    process = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=1800)
+    assert process.stdout.split("\n")[:-1] == list(MECHANISMS), process.stderr
 
 
 ERROR = dpv.rmse(RECORDING.released(SYSTEM, 4))
 
 
 @pytest.mark.parametrize("name", ["W2-MHE", "W2-MHE, blend", "KL-MHE", "private EKF", "perturbed W2-MHE"])
-def test_accuracy_on_both_sides_of_the_papers_set_up(name):
+def test_accuracy_under_both_data_sets(name):
     mechanism, _, _ = MECHANISMS[name]
     correct, adjacent = (ERROR(np.asarray(mechanism(y, RUNS, np.random.default_rng(0)))) for y in (FIRST, SECOND))
     assert correct.shape == adjacent.shape == (RUNS,)
     assert 0 < correct.mean() < 0.05
-    if name != "KL-MHE":  # its law is wide beside what one moved sensor does
+    if name != "KL-MHE":  # its noise is large compared with the effect of one moved sensor
         assert correct.mean() < adjacent.mean()
 
 
-def test_accuracy_stands_in_the_report():
+def test_the_report_contains_the_accuracy():
     runs = {"select_runs": 512, "test_runs": 512, "block": RUNS}
     report = dpv.verify(
         MECHANISMS["private EKF"][0], FIRST, SECOND, error=ERROR, partition="grid", events="cell", **runs
@@ -133,35 +133,38 @@ def test_accuracy_stands_in_the_report():
     assert 0 < spread < correct < adjacent
 
 
-def falls_at_three(x):
-    """Finite at the start, NaN once the third state has passed."""
+def nan_at_three(x):
+    """Finite at the start, and NaN from the fourth state on."""
     return jnp.where(x > 2.5, jnp.nan, x)
 
 
-def grows(x):
+def increasing(x):
     return x + 1.0
 
 
-CLIMBER = System(f=grows, h=falls_at_three, start=(0.0,), noise=Normal(0.1), initial=Normal(0.1), lipschitz=1.0)
+INCREASING = System(f=increasing, h=nan_at_three, start=(0.0,), noise=Normal(0.1), initial=Normal(0.1), lipschitz=1.0)
 
-REFUSED = {
+INVALID_INPUT = {
     "s_hat above 1": (lambda: PrivateEKF(SYSTEM, 1.2), "s_hat: found 1.2"),
     "s_hat 0": (lambda: PrivateEKF(SYSTEM, 0.0), "s_hat: found 0.0; expected a number above 0"),
     "s_bar below 0": (lambda: InputPerturbed(W2, -0.1), "s_bar: found -0.1"),
     "s NaN": (lambda: KLMHE(SYSTEM, 5, float("nan")), "s: found nan"),
-    "no amount": (lambda: InputPerturbed(W2), "neither of s_bar and covariance"),
+    "no noise parameter": (lambda: InputPerturbed(W2), "neither of s_bar and covariance"),
     "no estimator": (lambda: InputPerturbed(MECHANISMS["KL-MHE"][0], 0.9), "without estimate"),
-    "indefinite": (lambda: InputPerturbed(W2, covariance=np.eye(20) - 0.2), "covariance: found an eigenvalue -3"),
+    "indefinite covariance": (
+        lambda: InputPerturbed(W2, covariance=np.eye(20) - 0.2),
+        "covariance: found an eigenvalue -3",
+    ),
     "one large block": (
         lambda: InputPerturbed(W2, 0.9, coordinates=20)(FIRST, 4, np.random.default_rng(0)),
         "covariance: found an eigenvalue -",
     ),
-    "odd sensors": (lambda: InputPerturbed(W2, 0.9, coordinates=3), "found 20 measurements"),
+    "wrong number of coordinates": (lambda: InputPerturbed(W2, 0.9, coordinates=3), "found 20 measurements"),
     "no noise in the data": (
         lambda: PrivateEKF(System(A=[[1.0]], C=[[1.0]], start=(0.0,), initial=Normal(1.0)), 0.9),
         "measurement: found an eigenvalue 0",
     ),
-    "no doubt": (
+    "no uncertainty": (
         lambda: PrivateEKF(System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(1.0)), 0.9),
         "initial and process covariance 0",
     ),
@@ -174,31 +177,31 @@ REFUSED = {
         "singular A",
     ),
     "window": (lambda: PrivateEKF(SYSTEM, 0.9, window=9)(FIRST, 4, np.random.default_rng(0)), "found 9 steps"),
-    "law of another size": (
+    "distribution of another size": (
         lambda: System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal((1.0, 2.0))),
-        "a law of noise",
+        "noise: found a distribution for",
     ),
-    "NaN on the way, EKF": (
-        lambda: PrivateEKF(CLIMBER, 0.9)(np.arange(6.0)[:, None], 4, np.random.default_rng(0)),
+    "NaN along the trajectory, EKF": (
+        lambda: PrivateEKF(INCREASING, 0.9)(np.arange(6.0)[:, None], 4, np.random.default_rng(0)),
         "noise-free estimate at step 3",
     ),
-    "NaN on the way, perturbed": (
-        lambda: InputPerturbed(PrivateEKF(CLIMBER, 1.0), covariance=0.1)(
+    "NaN along the trajectory, perturbed": (
+        lambda: InputPerturbed(PrivateEKF(INCREASING, 1.0), covariance=0.1)(
             np.arange(6.0)[:, None], 4, np.random.default_rng(0)
         ),
         "noise-free estimate at step 3",
     ),
-    "NaN on the way, KL-MHE": (
-        lambda: KLMHE(CLIMBER, 0, 0.9)(np.arange(6.0)[:, None], 4, np.random.default_rng(0)),
-        "found NaN or infinity in f or h on the way",
+    "NaN along the trajectory, KL-MHE": (
+        lambda: KLMHE(INCREASING, 0, 0.9)(np.arange(6.0)[:, None], 4, np.random.default_rng(0)),
+        "found NaN or infinity in f or h along the trajectory",
     ),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_one_clear_line(name):
-    build, words = REFUSED[name]
-    with pytest.raises(dpv.InputError, match=words) as refused:
+@pytest.mark.parametrize("name", INVALID_INPUT)
+def test_invalid_input_raises_a_one_line_error(name):
+    build, words = INVALID_INPUT[name]
+    with pytest.raises(dpv.InputError, match=words) as error:
         build()
-    assert "\n" not in str(refused.value)
-    assert "expected" in str(refused.value)
+    assert "\n" not in str(error.value)
+    assert "expected" in str(error.value)

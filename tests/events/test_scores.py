@@ -15,7 +15,7 @@ from dpverify.events.scores.cell_score import fit_cell_score
 from dpverify.events.scores.moments import GaussianLearner
 from dpverify.events.scores.patterned import PatternLearner, make_pattern_binning
 from dpverify.events.scores.piecewise import fit_piecewise
-from dpverify.report.report import KINDS
+from dpverify.report.document import KINDS
 from dpverify.sampling.counts import count_cells, occupied_codes
 from dpverify.selection.candidates import level_cell_score
 from dpverify.selection.trees import grow_tree

@@ -1,9 +1,9 @@
-"""Every reader, fed with what it should not be fed: `make fuzz`, or `python -m fuzz [inputs] [seed]` in tests/.
+"""Fuzz tests of everything that reads input: `make fuzz`, or `python -m fuzz [inputs] [seed]` in tests/.
 
-Valid documents are changed, bytes and structure alike, from a seed. A reader may take the result or refuse it with one
-of our errors in one line; it may not raise anything else, hang, start anything, reach a network, unpickle, or write
-outside the folder it was given. All of it happens in this process. Behind the command line the verification itself is
-replaced: its own checks of claim and settings are kept, then a report from earlier is answered.
+Valid documents are changed at random, in their bytes or in their structure. A reader must accept the result, or refuse
+it with an error of this library in one line. It must not raise anything else, hang, start a process, use a network,
+unpickle, or write outside its folder. Everything runs in this process. The command line runs without verifications: its
+checks of claim and settings are made, and then an earlier report is returned.
 """
 
 import contextlib
@@ -17,22 +17,21 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-from dpverify import cli
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped
 from fuzz.people import Commands, Studies
 from fuzz.readers import Broken, Folders, Programs, Reports
 
 CLEAN = (InputError, FolderError, MechanismError, Stopped)
-SECONDS = 10  # for one input: more is a hang, and it is told twice, since a process that was stopped hears it once
+SECONDS = 10  # for one input; the alarm must ring twice, because a suspended process gets one when it wakes up
 ALL = 1_000_000
-SHOWN = 5  # of what broke a reader
-MEMORY = "/dev/shm"  # a million small files are no work for a disk
+SHOWN = 5  # failures that are printed for each reader
+MEMORY = "/dev/shm"  # a million small files are written faster to memory
 READERS = {"report": Reports, "folder": Folders, "study": Studies, "program": Programs, "command": Commands}
-SHARES = {"report": 0.1, "folder": 0.1, "study": 0.15, "program": 0.5, "command": 0.15}  # the quick ones get more
+SHARES = {"report": 0.1, "folder": 0.1, "study": 0.15, "program": 0.5, "command": 0.15}  # fast readers get more inputs
 
 
 class Hang(BaseException):
-    """Not an Exception: no reader may swallow it."""
+    """A reader takes too long. It is not an Exception, so that no reader catches it."""
 
 
 FORBIDDEN = ("subprocess.", "os.system", "os.exec", "os.fork", "os.spawn", "os.posix_spawn", "socket.", "pickle.")
@@ -47,13 +46,13 @@ WRITING = {
 
 
 class Watch:
-    """Sees what a reader does to the world, from Python's own audit events."""
+    """Records forbidden actions of a reader, from the audit events of Python."""
 
     def __init__(self):
         self.folder, self.seen, self.alarms = None, [], 0
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._record)
 
-    def _hear(self, event, arguments):
+    def _record(self, event, arguments):
         if self.folder is None:
             return
         if event.startswith(FORBIDDEN):
@@ -61,12 +60,12 @@ class Watch:
         elif event == "open" and (arguments[1] is None or set("wax+") & set(str(arguments[1]))):
             flags = arguments[2] if len(arguments) > 2 and isinstance(arguments[2], int) else 0
             if arguments[1] is not None or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-                self._wrote(arguments[0])
+                self._record_write(arguments[0])
         else:
-            for place in WRITING.get(event, ()):
-                self._wrote(arguments[place])
+            for position in WRITING.get(event, ()):
+                self._record_write(arguments[position])
 
-    def _wrote(self, path):
+    def _record_write(self, path):
         if isinstance(path, int) or os.fspath(path) in (os.devnull, str(os.devnull).encode()):
             return
         full = os.path.realpath(os.fsdecode(path))
@@ -74,12 +73,12 @@ class Watch:
             self.seen.append(f"wrote {full}")
 
 
-_watches = []  # an audit hook stays: one for all
+_watches = []  # an audit hook cannot be removed, so there is only one
 
 
 @contextlib.contextmanager
 def watching(place):
-    """In the folder, with a watch over it and an alarm set."""
+    """Work in the folder, with a watch and an alarm."""
     if not _watches:
         _watches.append(Watch())
     before, path, watch = os.getcwd(), [*sys.path], _watches[0]
@@ -90,20 +89,18 @@ def watching(place):
             raise Hang
 
     old = signal.signal(signal.SIGALRM, late)
-    cli.parser.cache_clear()  # a parser keeps what it names: the command itself before, stand-ins after
     os.chdir(place)
     try:
         yield
     finally:
         os.chdir(before)
-        cli.parser.cache_clear()
         sys.path[:] = path
         sys.modules.pop("fuzzed", None)
         signal.signal(signal.SIGALRM, old)
 
 
 def fuzz(name, inputs, seed, place):
-    """So many inputs for one reader: how many were taken, or refused by which kind of error; and what broke it."""
+    """Give so many inputs to one reader; return the number of each outcome, and the failures."""
     outcomes, broken, reader = Counter(), [], READERS[name](Path(place))
     with watching(place):
         for number in range(inputs):
@@ -116,7 +113,7 @@ def fuzz(name, inputs, seed, place):
 
 
 def attempt(reader, example, place):
-    """One input: "taken", or the name of the clean error; anything else is raised, with the input."""
+    """Return "taken" or the name of the permitted error for one input; raise Broken for anything else."""
     watch = _watches[0]
     watch.seen.clear()
     watch.alarms = 0
@@ -140,7 +137,7 @@ def attempt(reader, example, place):
 
 
 def main(inputs=ALL, seed=0):
-    """Counts for each reader; what broke it is shown."""
+    """Print the outcomes of each reader and some failures; return 1 if there is a failure."""
     broken = []
     for name in READERS:
         start, share = time.process_time(), round(SHARES[name] * inputs)

@@ -1,4 +1,4 @@
-"""Valid documents made invalid: bytes changed, or a node of plain data."""
+"""Random changes of valid documents: of their bytes, or of one node of their structure."""
 
 import json
 
@@ -17,29 +17,30 @@ HOSTILE = [
 
 
 def change_bytes(text, rng):
+    """Return a copy with a few random changes."""
     text = bytearray(text)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        at, length = rng.randrange(len(text) + 1), rng.choice((1, 1, 2, 8, 40))
+        index, length = rng.randrange(len(text) + 1), rng.choice((1, 1, 2, 8, 40))
         kind = rng.randrange(6)
-        if kind == 0 and at < len(text):
-            text[at] ^= 1 << rng.randrange(8)
+        if kind == 0 and index < len(text):
+            text[index] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            del text[at : at + length]
+            del text[index : index + length]
         elif kind == 2:
-            text[at:at] = rng.randbytes(length)
+            text[index:index] = rng.randbytes(length)
         elif kind == 3:
-            text[at:at] = text[at : at + length] * rng.choice((1, 3, 50))
+            text[index:index] = text[index : index + length] * rng.choice((1, 3, 50))
         elif kind == 4:
-            text[at:at] = rng.choice(
+            text[index:index] = rng.choice(
                 (b"-", b"9" * length, b"[" * length * 50, b'"', b"e9", b"\\", b"\n", b"\0", b"\xff")
             )
         else:
-            del text[at:]
+            del text[index:]
     return bytes(text)
 
 
 def change_tree(value, rng):
-    """One node of plain data replaced, left out, doubled or exchanged; the rest is shared."""
+    """Return a copy in which one node is replaced, removed, repeated or exchanged with another."""
     if isinstance(value, (dict, list)) and value and rng.random() < 0.85:
         keys = list(value) if isinstance(value, dict) else range(len(value))
         key = rng.choice(keys)
@@ -61,7 +62,7 @@ def change_tree(value, rng):
 
 
 def change_document(document, rng):
-    """Plain data as text."""
+    """Return a changed document as JSON text."""
     if rng.random() < 0.3:
         return change_bytes(json.dumps(document).encode(), rng)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):

@@ -1,4 +1,4 @@
-"""What reads that which people have written: study files, command lines, data files (as in readers.py)."""
+"""Readers of what people write: study files, command lines and data files (see readers.py)."""
 
 import contextlib
 import io
@@ -8,7 +8,7 @@ import os
 import numpy as np
 
 import dpverify as dpv
-from dpverify import cli
+from dpverify.cli import commands
 from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
 from dpverify.studies.plans import read_study
@@ -17,7 +17,7 @@ from fuzz.readers import Broken, reports, small
 
 
 class Studies:
-    """`read_study`: all of a study up to its first verification."""
+    """`read_study`: everything that a study does before its first verification."""
 
     TEXT = """
 seeds = 2
@@ -65,16 +65,16 @@ seed = 3
             return change_bytes(self.TEXT.encode(), rng)
         lines = self.TEXT.split("\n")
         for _ in range(rng.choice((1, 1, 2, 4))):
-            at = rng.randrange(len(lines))
-            name, equals, _ = lines[at].partition("=")
+            index = rng.randrange(len(lines))
+            name, equals, _ = lines[index].partition("=")
             kind = rng.randrange(5)
             if equals and kind < 3:
-                lines[at] = f"{name}= {rng.choice(self.VALUES)}"
+                lines[index] = f"{name}= {rng.choice(self.VALUES)}"
             elif kind == 3:
-                strange = f"{rng.choice(self.WORDS)} = {rng.choice(self.VALUES)}"
-                lines.insert(at, rng.choice((rng.choice(lines), strange)))
+                unexpected = f"{rng.choice(self.WORDS)} = {rng.choice(self.VALUES)}"
+                lines.insert(index, rng.choice((rng.choice(lines), unexpected)))
             else:
-                del lines[at]
+                del lines[index]
             lines = lines or [""]
         return "\n".join(lines).encode()
 
@@ -87,7 +87,7 @@ seed = 3
 
 
 class Commands:
-    """`dpverify ARGUMENTS`, with data files and a report that may be damaged too."""
+    """`dpverify ARGUMENTS`; data files and the report can be damaged too."""
 
     BASES = (
         "verify fuzzed:laplace --first a.txt --second b.csv --epsilon 0.5 --delta 0.01 --set alpha=0.1 --json out.json",
@@ -133,55 +133,56 @@ class Commands:
             read_study(file)
             return dpv.Study(place, ())
 
-        self.stand_ins = {"verify": verify, "run_study": run_study, "load_page_renderer": lambda: None}
+        self.stand_ins = {"verify": verify, "run_study": run_study}
         self.stand_ins |= {name: lambda arguments: 0 for name in ("_demo", "_reproduce")}
 
     def example(self, rng):
         words = rng.choices(self.BASES, (8, 8, 5, 2, 2, 1, 1, 1))[0].split()
         for _ in range(rng.choice((0, 1, 1, 2, 4))):
-            at = rng.randrange(len(words) + 1)
+            index = rng.randrange(len(words) + 1)
             kind = rng.randrange(5)
             if kind == 0:
-                del words[at : at + 1]
-            elif kind < 3 and at < len(words):
-                words[at] = rng.choice(self.VALUES)
+                del words[index : index + 1]
+            elif kind < 3 and index < len(words):
+                words[index] = rng.choice(self.VALUES)
             elif kind == 3:
-                words[at:at] = [rng.choice(self.VALUES)]
-            elif at < len(words):
-                words[at] = os.fsdecode(change_bytes(os.fsencode(words[at]), rng))
-        spoilt = None
+                words[index:index] = [rng.choice(self.VALUES)]
+            elif index < len(words):
+                words[index] = os.fsdecode(change_bytes(os.fsencode(words[index]), rng))
+        damaged = None
         if rng.random() < 0.4:
             name = rng.choice([name for name in self.files if name in words] or ["a.txt"])
-            spoilt = name, change_bytes(self.files[name], rng)
-        return words, spoilt
+            damaged = name, change_bytes(self.files[name], rng)
+        return words, damaged
 
     def whole(self):
         return [(base.split(), None) for base in self.BASES]
 
     def read(self, example):
-        words, spoilt = example
-        # What a user names is written where he says; here all of it stays in this folder.
-        words = [word for word in words if not word.startswith(("--da", "--ht"))]  # a network; a figure takes a second
-        words = ["out.json" if at and words[at - 1] == "--json" else word for at, word in enumerate(words)]
-        if spoilt:
-            (self.place / spoilt[0]).write_bytes(spoilt[1])
+        words, damaged = example
+        # A command writes to the paths that it is given. Here every output stays in this folder.
+        # No network is used, and no figures are drawn, because each takes a second.
+        words = [word for word in words if not word.startswith(("--da", "--ht"))]
+        words = ["out.json" if index and words[index - 1] == "--json" else word for index, word in enumerate(words)]
+        if damaged:
+            (self.place / damaged[0]).write_bytes(damaged[1])
         out, err = io.StringIO(), io.StringIO()
-        kept = {name: getattr(cli, name) for name in self.stand_ins}
+        originals = {name: getattr(commands, name) for name in self.stand_ins}
         try:
-            vars(cli).update(self.stand_ins)
+            vars(commands).update(self.stand_ins)
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 try:
-                    status = cli.main(words)
-                except SystemExit as stop:  # argparse: mistakes, help, version
+                    status = commands.main(words)
+                except SystemExit as stop:  # argparse exits for wrong usage, help and version
                     status = stop.code
         finally:
-            vars(cli).update(kept)
-            if spoilt:
-                (self.place / spoilt[0]).write_bytes(self.files[spoilt[0]])
-        said = err.getvalue()
-        if "Traceback" in said or status not in (0, 1, 2, 3):
-            raise Broken(f"status {status}: {said}")
+            vars(commands).update(originals)
+            if damaged:
+                (self.place / damaged[0]).write_bytes(self.files[damaged[0]])
+        message = err.getvalue()
+        if "Traceback" in message or status not in (0, 1, 2, 3):
+            raise Broken(f"status {status}: {message}")
         if status == 2:
-            if said.count("\n") != 1:
-                raise Broken(f"not one line: {said}")
+            if message.count("\n") != 1:
+                raise Broken(f"not one line: {message}")
             raise InputError("refused")

@@ -1,6 +1,6 @@
-"""What reads that which programs have written, each a class: made once in a folder, asked for examples, given them.
+"""Readers of what programs write. Each is a class that makes examples in a folder and reads them.
 
-`read` returns where the input is taken, and raises one of our errors where it is refused.
+`read` returns if the input is accepted, and raises an error of this library if it is refused.
 """
 
 import dataclasses
@@ -30,11 +30,11 @@ from fuzz.changes import change_bytes, change_document, change_tree
 
 
 class Broken(AssertionError):
-    """A reader did what no reader may do."""
+    """A reader did something that is forbidden."""
 
 
 class Reports:
-    """`Report.from_json`; what is taken must also be printable, and answer another claim's row."""
+    """`Report.from_json`; an accepted report must also be printable and give a row."""
 
     def __init__(self, place):
         self.path, self.documents = place / "report.json", [small(report, place) for report in reports()]
@@ -50,13 +50,13 @@ class Reports:
         report = dpv.Report.from_json(self.path)
         shown = str(report)
         if not all(line.isprintable() for line in shown.split("\n")):
-            raise Broken("a terminal would obey what is printed")
-        if len(text) % 8 == 0:  # the costly part, now and then
+            raise Broken("the printed text contains control characters")
+        if len(text) % 8 == 0:  # only some inputs, because it is slow
             report.row()
 
 
 class Folders:
-    """The files of a checkpoint folder; most of the changed ones are signed anew, to get past the checksum."""
+    """The files of a checkpoint folder; most changed files get a valid checksum."""
 
     def __init__(self, place):
         self.place, made = place / "kept", place / "made"
@@ -112,7 +112,7 @@ class Folders:
 
 
 class Programs:
-    """What a program answers, on the real pipes; only the process behind them is none."""
+    """The output of a program, on real pipes without a process behind them."""
 
     RUNS = 20
 
@@ -147,8 +147,9 @@ class Programs:
             os.write(pipe, words)
             os.close(pipe)
         child._process = _Over(open(ask, "wb", 0), status)  # noqa: SIM115 (closed below)
-        child._guard = child._process  # so that nothing is killed: it has ended
-        child._answer_pipe, child._message_pipe, child._messages = open(out, "rb", 0), open(err, "rb", 0), b""  # noqa: SIM115
+        child._guard = child._process  # nothing is killed, because the process has ended
+        child._answer_pipe, child._message_pipe = open(out, "rb", 0), open(err, "rb", 0)  # noqa: SIM115
+        child._messages = b""
         if not early:
             child.unrequested_output = bytes
         try:
@@ -162,19 +163,19 @@ class Programs:
 
 
 class _Over:
-    """A process that has ended."""
+    """Stands for a process that has ended."""
 
     def __init__(self, stdin, status):
         self.stdin, self.returncode, self._polls = stdin, status, iter((None,))
 
     def poll(self):
-        """Once it is still there: it has answered all the same."""
+        """Return None once: the process still runs when its output is read."""
         return next(self._polls, self.returncode)
 
 
 @functools.cache
 def reports():
-    """A few small reports of different kinds, and one with each kind of score; the same ones every time."""
+    """Return small reports of different kinds, and one with each kind of score."""
 
     def laplace(data, runs, rng):
         return data.sum() + rng.laplace(size=(runs, 1))
@@ -195,7 +196,7 @@ def reports():
 
 
 def scores():
-    """Every kind, of four coordinates."""
+    """Return one score of every kind, for four coordinates."""
     coordinates, linear = Features(np.zeros(4), None), Linear(np.arange(4.0))
     knots, heights = np.tile([0.0, 1.0], (4, 1)), np.ones((4, 2))
     atoms = Atoms(np.array([1]), np.array([[0.0, 1.0]]), np.array([1]))
@@ -217,7 +218,7 @@ def with_score(report, score):
 
 
 def small(report, place):
-    """Without the bulk: three points a side, no profile."""
+    """Return the report as a document with three points per data set and no profile."""
     report.to_json(place / "small.json")
     document = json.loads((place / "small.json").read_text())
     result = document["result"]

@@ -25,10 +25,10 @@ class Unseeded:
 
 
 def test_optional_attributes_are_used():
-    with pytest.warns(dpv.Warning, match="can't be seeded"):
+    with pytest.warns(dpv.Warning, match="cannot be seeded"):
         report = dpv.verify(Unseeded(), ZERO, ONE, select_runs=1000, test_runs=2000)
     assert (report.name, report.seeded, report.settings.block) == ("hardware noise", False, 128)
-    assert any("can't be seeded" in note for note in report.notes)
+    assert any("cannot be seeded" in note for note in report.notes)
 
 
 def test_the_remarks_of_a_mechanism_are_notes_of_the_report():

@@ -1,4 +1,4 @@
-"""A report comes back from JSON as it was, whatever its counts, its claim and its names."""
+"""A report that is read from JSON equals the one that was written, whatever its counts, claim and names are."""
 
 import dataclasses
 import functools
@@ -10,12 +10,13 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import dpverify as dpv
 from dpverify import Report
-from dpverify.report.assemble import distinct_pairs
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.evaluate import distinct_pairs
 from dpverify.report.statements import OnAllEvents, OnPartition
 from dpverify.util import serialization as serial
 from mechanisms import ONE, ZERO, laplace
 
-costly = settings(max_examples=settings().max_examples // 10)  # a report's own numbers take a tenth of a second
+costly = settings(max_examples=settings().max_examples // 10)  # the bounds of a report take a tenth of a second
 text = st.text(max_size=12) | st.sampled_from(["inf", "-inf", "\\inf", "array", "NaN", "\ud800", "</script>"])
 real = st.floats(0, 1e300)
 errors = st.none() | st.tuples(st.tuples(real, real), st.tuples(real, real))
@@ -31,6 +32,7 @@ def a_report():
 @given(
     text,
     st.lists(text, max_size=2),
+    st.lists(st.sampled_from(Diagnostic), max_size=2, unique=True),
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=5),
     st.none() | st.floats(0, 30),
     st.sampled_from([0.0, 1e-5, 0.1]),
@@ -38,8 +40,10 @@ def a_report():
     st.booleans(),
     st.dictionaries(st.sampled_from(["seconds", "workers", "device"]), real | text | st.integers(-(2**70), 2**70)),
 )
-@example("inf", ["-inf", "\\inf"], [(1, 2)], None, 0.0, None, False, {"device": "inf"})
-def test_any_report_comes_back(tmp_path_factory, name, remarks, cells, epsilon, delta, error, certified, run):
+@example("inf", ["-inf", "\\inf"], [Diagnostic.SAME_DATA], [(1, 2)], None, 0.0, None, False, {"device": "inf"})
+def test_any_report_is_read_as_it_was_written(
+    tmp_path_factory, name, remarks, diagnostics, cells, epsilon, delta, error, certified, run
+):
     report = a_report()
     runs = max(1, *(sum(column) for column in zip(*cells, strict=True)))
     rest = tuple(runs - sum(column) for column in zip(*cells, strict=True))
@@ -48,6 +52,7 @@ def test_any_report_comes_back(tmp_path_factory, name, remarks, cells, epsilon, 
         report,
         name=name,
         remarks=tuple(remarks),
+        diagnostics=tuple(diagnostics),
         error=error,
         witness=dataclasses.replace(report.witness, counts=cells[0], runs=runs, text=name),
         on_partition=OnPartition(*distinct_pairs(c1, c2, runs), runs, 0.045, len(c1) + 1, 0.9),
@@ -59,10 +64,16 @@ def test_any_report_comes_back(tmp_path_factory, name, remarks, cells, epsilon, 
     back = Report.from_json(path)
     assert back == changed
     for field in dataclasses.fields(Report):
-        if field.name not in ("witness", "picture", "on_partition", "on_all_events"):  # arrays: part of the digest
+        if field.name not in (
+            "witness",
+            "picture",
+            "on_partition",
+            "on_all_events",
+        ):  # arrays are in the digest
             assert getattr(back, field.name) == getattr(changed, field.name), field.name
     assert back.witness.text == name
     assert str(back) == str(changed)
+    assert (back.verdict is dpv.Verdict.NO_ANSWER) == any(diagnostic.voids for diagnostic in diagnostics)
     assert back.row() == changed.row()
 
 
@@ -71,7 +82,7 @@ def test_any_report_comes_back(tmp_path_factory, name, remarks, cells, epsilon, 
     | arrays(np.float32, shapes, elements=st.floats(allow_nan=False, width=32))
     | st.sampled_from([np.int64, np.uint64, np.int8, np.bool_]).flatmap(lambda dtype: arrays(dtype, shapes))
 )
-def test_any_array_comes_back(array):
+def test_any_array_is_read_as_it_was_written(array):
     back = serial.from_plain(serial.to_plain(array), ())
     assert back.dtype == array.dtype
     np.testing.assert_array_equal(back, array, strict=True)

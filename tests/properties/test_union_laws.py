@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
-from dpverify.report.assemble import distinct_pairs
+from dpverify.report.evaluate import distinct_pairs
 from dpverify.report.statements import OnPartition
 from dpverify.stats.paper_test import eta_upper_bound
 

@@ -1,4 +1,4 @@
-"""Just enough of the DevTools protocol, over Chromium's debugging pipe, to open a file and see what it does."""
+"""A small client of the DevTools protocol over Chromium's debugging pipe: opens a file and records its behaviour."""
 
 import itertools
 import json
@@ -23,24 +23,25 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )
-# Chromium reads from 3 and answers on 4. Another Python puts them there: a fork of ours would carry JAX's threads.
+# Chromium reads from file descriptor 3 and answers on 4. A second Python process moves the pipes there: forking this
+# process is not safe while JAX runs threads.
 START = """
 import fcntl, os, sys
-ask, answer = (fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3])  # clear of 3 and 4
+ask, answer = (fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3])  # not 3 or 4
 os.dup2(ask, 3), os.dup2(answer, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-PATIENCE = 60.0  # seconds for any one answer
+TIMEOUT = 60.0  # seconds, for one answer
 
 
 class Browser:
-    """One tab of a fresh Chromium; `complaints` and `requests` are of the page that was opened last."""
+    """One tab of a new Chromium; `problems` and `requests` belong to the page that was opened last."""
 
     def __enter__(self):
-        self.place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         (ask, self.write), (self.read, answer) = os.pipe(), os.pipe()
         start = [sys.executable, "-c", START, str(ask), str(answer)]
-        command = [*start, CHROMIUM, *FLAGS, f"--user-data-dir={self.place.name}", "about:blank"]
+        command = [*start, CHROMIUM, *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, **quiet, pass_fds=(ask, answer))
         os.close(ask)
@@ -62,7 +63,7 @@ class Browser:
             self.process.wait()
         os.close(self.write)
         os.close(self.read)
-        self.place.cleanup()
+        self.profile.cleanup()
 
     def ask(self, method, **parameters):
         number = next(self.numbers)
@@ -70,25 +71,25 @@ class Browser:
         if self.session is not None:
             message["sessionId"] = self.session
         os.write(self.write, json.dumps(message).encode() + b"\0")
-        answer = self._until(lambda found: found.get("id") == number)
+        answer = self._until(lambda message: message.get("id") == number)
         assert "error" not in answer, answer
         return answer["result"]
 
     def _until(self, wanted):
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while True:
             while b"\0" in self.buffer:
                 text, _, self.buffer = self.buffer.partition(b"\0")
-                found = json.loads(text)
-                self.events.append(found)
-                if wanted(found):
-                    return found
+                message = json.loads(text)
+                self.events.append(message)
+                if wanted(message):
+                    return message
             ready, _, _ = select.select([self.read], [], [], max(0.0, end - time.monotonic()))
             assert ready, "the browser does not answer"
             self.buffer += os.read(self.read, 1 << 16)
 
     def open(self, path, width, scheme):
-        """Open a file at this width and colour scheme; what it complained of and asked for is kept."""
+        """Open a file at this width and colour scheme, and record its problems and requests."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.events.clear()
@@ -97,10 +98,15 @@ class Browser:
             self._until(lambda event: event.get("method") == "Page.loadEventFired")
 
     @property
-    def complaints(self):
-        """Errors and warnings of the console, exceptions, and dialogues that a script opened."""
-        loud = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Page.javascriptDialogOpening")
-        return [event for event in self.events if event.get("method") in loud]
+    def problems(self):
+        """Messages of the console, exceptions, and dialogues that a script opened."""
+        methods = (
+            "Log.entryAdded",
+            "Runtime.consoleAPICalled",
+            "Runtime.exceptionThrown",
+            "Page.javascriptDialogOpening",
+        )
+        return [event for event in self.events if event.get("method") in methods]
 
     @property
     def requests(self):

@@ -1,4 +1,4 @@
-"""The page in headless Chromium, where it is installed: quiet, alone, legible in light and dark, the slider works."""
+"""Pages in headless Chromium: no errors, no requests, sufficient contrast in light and dark, a working slider."""
 
 import json
 
@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
 ]
 SIZES = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
-# The least contrast of any text with what is behind it, by the accessibility guidelines' formula.
+# The smallest contrast between any text and the background, by the formula of WCAG.
 CONTRAST = """(() => {
   const light = (colour) => {
     const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((c) => c / 255)
@@ -31,23 +31,23 @@ CONTRAST = """(() => {
 
 @pytest.fixture(scope="module")
 def browser():
-    with Browser() as one:
-        yield one
+    with Browser() as instance:
+        yield instance
 
 
 @pytest.fixture(scope="module", params=REPORTS)
 def pages(request, tmp_path_factory):
-    """A report's page, live and by way of JSON."""
-    place, report = tmp_path_factory.mktemp("pages"), REPORTS[request.param]()
-    report.to_html(place / "live.html")
-    report.to_json(place / "report.json")
-    Report.from_json(place / "report.json").to_html(place / "again.html")
-    return report, (place / "live.html", place / "again.html")
+    """Return a report and two pages of it: directly, and from its JSON file."""
+    folder, report = tmp_path_factory.mktemp("pages"), REPORTS[request.param]()
+    report.to_html(folder / "live.html")
+    report.to_json(folder / "report.json")
+    Report.from_json(folder / "report.json").to_html(folder / "again.html")
+    return report, (folder / "live.html", folder / "again.html")
 
 
-def look(browser, path, width, scheme):
+def check_page(browser, path, width, scheme):
     browser.open(path, width, scheme)
-    assert browser.complaints == []
+    assert browser.problems == []
     assert browser.requests == [path.resolve().as_uri()]
     assert browser.value("document.documentElement.scrollWidth") <= width
     assert browser.value(CONTRAST) >= 4.5
@@ -56,51 +56,54 @@ def look(browser, path, width, scheme):
 
 
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
-def test_a_page_opens_quietly_and_reads_off(browser, pages, width, scheme):
+def test_a_page_opens_without_errors_and_its_slider_works(browser, pages, width, scheme):
     report, both = pages
     for path in both:
-        look(browser, path, width, scheme)
+        check_page(browser, path, width, scheme)
         assert browser.value("document.querySelectorAll('figure svg[role=img] > title').length") >= 3
         assert browser.value("[...document.querySelectorAll('figure svg[role=img]')].every(s => s.clientWidth > 250)")
         assert browser.value("document.querySelector('strong').textContent") == report.name
         assert browser.value("document.querySelector('.quote').textContent") == report.witness.text
-        slide(browser)
+        check_slider(browser)
 
 
-def slide(browser):
-    """Both ends and the middle: every read-out is the number that is embedded, and the cursors move."""
+def check_slider(browser):
+    """At both ends and in the middle the page shows the stored numbers, and the cursors move."""
     numbers = json.loads(browser.value("document.getElementById('numbers').textContent"))
     last = len(numbers["epsilon"]) - 1
-    seen = set()
-    for at in (0, last // 2, last):
-        browser.value(f"slider.value = {at}; slider.dispatchEvent(new Event('input')); 0")
+    cursor_positions = set()
+    for position in (0, last // 2, last):
+        browser.value(f"slider.value = {position}; slider.dispatchEvent(new Event('input')); 0")
         shown = {
             name: browser.value(f"document.getElementById('{name}').textContent")
             for name in ("at", "p-first", "p-second", "delta-lower", "delta-upper", "outcome")
         }
-        assert float(shown["at"]) == numbers["epsilon"][at]
-        columns = {"p-first": "first", "p-second": "second", "delta-lower": "lower", "delta-upper": "upper"}
-        for name, column in columns.items():
-            assert float(shown[name].lstrip("≤≥ ")) == numbers[column][at]
-        p = numbers["first" if numbers["direction"] == 1 else "second"][at]
-        assert ("not be refuted" not in shown["outcome"]) == (p <= numbers["alpha"])
-        seen.add(browser.value("[...document.querySelectorAll('.cursor')].map(c => c.getAttribute('x1')).join()"))
-    assert len(seen) == 3
+        assert float(shown["at"]) == numbers["epsilon"][position]
+        for name in ("p-first", "p-second", "delta-lower", "delta-upper"):
+            column = name.replace("-", "_")
+            assert float(shown[name].lstrip("≤≥ ")) == numbers[column][position]
+        p_values = numbers["p_first"][position], numbers["p_second"][position]
+        tested = min(p_values) if numbers["tested"] == 0 else p_values[numbers["tested"] - 1]
+        assert ("not be refuted" not in shown["outcome"]) == (tested <= numbers["alpha"])
+        cursor_positions.add(
+            browser.value("[...document.querySelectorAll('.cursor')].map(c => c.getAttribute('x1')).join()")
+        )
+    assert len(cursor_positions) == 3
 
 
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
-def test_a_comparison_opens_quietly(browser, tmp_path, width, scheme):
+def test_a_comparison_opens_without_errors(browser, tmp_path, width, scheme):
     chart = privacy_map([[0, 0], [1, 1]], [1.0, 2.0], names=[EVIL, "b"])
     (tmp_path / "page.html").write_text(comparison(ROWS, title=EVIL, drawings=[chart]))
-    look(browser, tmp_path / "page.html", width, scheme)
+    check_page(browser, tmp_path / "page.html", width, scheme)
     assert browser.value("document.querySelector('h1').textContent") == EVIL
 
 
-def test_the_browser_hears_a_page_that_is_not_quiet(browser, tmp_path):
-    """Without this the tests above could pass deaf."""
+def test_errors_and_requests_of_a_page_are_detected(browser, tmp_path):
+    """Checks the checks: the tests above must not pass because the browser reports nothing."""
     (tmp_path / "loud.html").write_text(
         "<title>loud</title><body><img src='missing.png'><script>console.error('a'); nothing.here</script>"
     )
     browser.open(tmp_path / "loud.html", 390, "light")
-    assert len(browser.complaints) >= 2
+    assert len(browser.problems) >= 2
     assert any(address.endswith("missing.png") for address in browser.requests)

@@ -1,4 +1,4 @@
-"""The page without a browser: it parses, asks for nothing, shows text as text, and reads off what holds."""
+"""Pages without a browser: they parse, load nothing from a network, and escape all text from outside."""
 
 import functools
 import json
@@ -14,11 +14,8 @@ import dpverify as dpv
 from dpverify import Report
 from dpverify.cli import main
 from dpverify.render.figures import privacy_map, tradeoff
-from dpverify.render.numbers import between_nodes, embedded, monotone, read
-from dpverify.render.page import SCRIPT, comparison, page
-from dpverify.render.sections import again
-from dpverify.report.statements import PROFILE_EPSILONS
-from dpverify.stats.lower_bound import claim_p_value
+from dpverify.render.page import SCRIPT, comparison
+from dpverify.report.page import page
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
@@ -33,17 +30,17 @@ def constant(data, runs, rng):
     return np.full((runs, 1), np.sum(data))
 
 
-def lost(data, runs, rng):
-    """The second data set gives no finite estimate."""
+def nonfinite(data, runs, rng):
+    """Returns no finite output for the second data set."""
     return np.where(np.sum(data) > 0, np.nan, rng.standard_cauchy(runs))
 
 
-def above(samples):
+def user_score(samples):
     return samples[:, 0, 0]
 
 
 class Evil:
-    """Everything a mechanism may say of itself, said with a script in it."""
+    """A mechanism whose name and remarks contain a script."""
 
     name = f"{EVIL} $x_1$ & 'it'"
 
@@ -71,20 +68,21 @@ REPORTS = {
     "many": lambda: dpv.verify(gaussian_trajectory, *path(20, 1, 0.2), 0.3, **SMALL),
     "long": lambda: dpv.verify(gaussian_trajectory, *path(9, 2, 0.2), 0.3, **SMALL),
     "far": lambda: dpv.verify(laplace, ZERO, ONE, 1000.0, **SMALL),
-    "lost": lambda: dpv.verify(lost, ZERO, ONE, 1.0, nonfinite="event", **SMALL),
-    "own score": lambda: dpv.verify(gaussian_trajectory, *path(2, 1, 0.4), 0.3, events=above, **SMALL),
+    "nonfinite": lambda: dpv.verify(nonfinite, ZERO, ONE, 1.0, nonfinite="event", **SMALL),
+    "user score": lambda: dpv.verify(gaussian_trajectory, *path(2, 1, 0.4), 0.3, events=user_score, **SMALL),
+    "no answer": lambda: dpv.verify(laplace, ZERO, ZERO, 0.5, **SMALL),
     "evil": lambda: dpv.verify(Evil(), {"value": 0.0, "remark": EVIL}, {"value": 1.0, "remark": EVIL}, 0.5, **SMALL),
 }
 
 
 class Reader(HTMLParser):
-    """Elements that open must close; what is asked for, what is named, what is said."""
+    """A parser that checks that elements are closed and collects identifiers, addresses, handlers and text."""
 
     VOID = frozenset({"meta", "input", "br", "path", "circle"})
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.tags, self.ids, self.asked, self.handlers, self.said = [], [], [], [], [], []
+        self.open, self.tags, self.ids, self.addresses, self.handlers, self.texts = [], [], [], [], [], []
         self.feed(text)
         self.close()
         assert not self.open, self.open
@@ -92,7 +90,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
         self.ids += [value for name, value in attrs if name == "id"]
-        self.asked += [value for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "srcset", "action", "data")]
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
         if tag not in self.VOID:
             self.open.append(tag)
@@ -108,40 +106,40 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         if self.open[-1:] not in (["script"], ["style"]):
-            self.said.append(data)
+            self.texts.append(data)
 
     @property
     def text(self):
-        return " ".join("".join(self.said).split())
+        return " ".join("".join(self.texts).split())
 
 
 @functools.cache
-def made(name):
+def report_and_page(name):
     report = REPORTS[name]()
     return report, page(report)
 
 
-QUICK = ("line", "values", "steps", "constant", "evil")
+QUICK = ("line", "values", "steps", "constant", "no answer", "evil")
 every_kind = pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in REPORTS]
 )
 
 
 @every_kind
-def test_the_same_page_from_json(name, tmp_path):
-    report, text = made(name)
+def test_a_report_from_json_gives_the_same_page(name, tmp_path):
+    report, text = report_and_page(name)
     report.to_json(tmp_path / "report.json")
     Report.from_json(tmp_path / "report.json").to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text() == text
 
 
 @every_kind
-def test_a_page_is_whole_and_alone(name):
-    report, text = made(name)
+def test_a_page_is_complete_and_loads_nothing(name):
+    report, text = report_and_page(name)
     assert len(text) < 2_000_000
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", text)
     found = Reader(text)
-    assert all(address.startswith("#") for address in found.asked)
+    assert all(address.startswith("#") for address in found.addresses)
     assert len(found.ids) == len(set(found.ids))
     assert not found.handlers
     scripts = [attrs for tag, attrs in found.tags if tag == "script"]
@@ -152,20 +150,20 @@ def test_a_page_is_whole_and_alone(name):
 
 
 @every_kind
-def test_every_figure_has_a_title_axes_and_a_name(name):
-    figures = re.findall(r"<figure.*?</figure>", made(name)[1], re.DOTALL)
+def test_every_figure_has_a_title_labels_and_a_description(name):
+    figures = re.findall(r"<figure.*?</figure>", report_and_page(name)[1], re.DOTALL)
     assert len(figures) >= 3
     for figure in figures:
         assert re.search(r"<h3>[^<]+</h3>", figure)
         name = re.search(r'role="img" aria-labelledby="(\S+) (\S+)"', figure)
         assert all(re.search(f'<(title|desc) id="{part}">[^<]+<', figure) for part in name.groups())
         assert re.search(r"<figcaption>[^<]+<", figure)
-        assert len(re.findall(r"<text", figure)) > 6  # ticks and names of axes: text, not outlines
-        assert "#" not in "".join(re.findall(r"(?:fill|stroke): (#\w+)", figure))  # colours are the page's
+        assert len(re.findall(r"<text", figure)) > 6  # ticks and labels of axes are text, not outlines
+        assert "#" not in "".join(re.findall(r"(?:fill|stroke): (#\w+)", figure))  # colours are CSS variables
 
 
-def test_what_comes_from_outside_is_text():
-    text = made("evil")[1]
+def test_text_from_a_mechanism_is_escaped():
+    text = report_and_page("evil")[1]
     assert text.count("<script") == 2
     assert "alert(1)" not in re.sub(r"&lt;script&gt;alert\(1\)", "", text)
     found = Reader(text)
@@ -174,8 +172,8 @@ def test_what_comes_from_outside_is_text():
     assert "sha256-" in text
 
 
-def test_a_file_made_to_harm_shows_its_text(tmp_path):
-    made("line")[0].to_json(tmp_path / "report.json")
+def test_text_from_a_report_file_is_escaped(tmp_path):
+    report_and_page("line")[0].to_json(tmp_path / "report.json")
     document = json.loads((tmp_path / "report.json").read_text())
     document["run"] = {"versions": {EVIL: EVIL}, "command": EVIL, "device": EVIL, "notes": [EVIL], "seconds": {}}
     document["result"]["witness"]["text"] = document["result"]["next_step"] = EVIL
@@ -186,73 +184,47 @@ def test_a_file_made_to_harm_shows_its_text(tmp_path):
     assert Reader(text).text.count(EVIL) >= 7
     document["result"]["picture"]["first"] = EVIL
     (tmp_path / "report.json").write_text(json.dumps(document))
-    with pytest.raises(dpv.InputError, match="picture: not what a verification comes to"):
+    with pytest.raises(dpv.InputError, match="picture: no verification gives this value"):
         Report.from_json(tmp_path / "report.json")
 
 
-def test_what_is_proved_and_what_is_bounded_are_no_interval():
-    text = Reader(made("line")[1]).text
-    for words in ("proved against: every ε below", "no union of these 17 cells goes beyond", "over all events"):
+def test_the_lower_and_the_upper_bound_are_separate_statements():
+    text = Reader(report_and_page("line")[1]).text
+    for words in (
+        "every smaller ε is refuted; over all events",
+        "over unions of these 17 cells",
+        "for no other events",
+    ):
         assert words in text
-    unbounded = Reader(made("constant")[1]).text
-    assert "unions of these 2 cells: no finite bound" in unbounded
+    unbounded = Reader(report_and_page("constant")[1]).text
+    assert "no upper bound over unions of these 2 cells" in unbounded
     assert "infinity" not in unbounded
 
 
+def test_a_page_without_an_answer_is_dimmed_below_the_reason():
+    report, text = report_and_page("no answer")
+    start = text.index('<div class="dimmed">')
+    assert text.lower().index(report.voiding[0].value) < start < text.index("<section")
+    assert text.rindex("</section>") < text.index("</footer>") < text.rindex("</div>")
+    assert '<div class="dimmed">' not in report_and_page("line")[1]
+
+
 @pytest.mark.slow
-def test_a_certificate_names_its_condition():
-    text = Reader(made("delta")[1]).text
-    assert "certified: no event goes beyond" in text
+def test_a_bound_over_all_events_states_its_condition():
+    text = Reader(report_and_page("delta")[1]).text
+    assert re.search(r"ε is at most \S+ over all events", text)
     assert "if the stated Lipschitz constant holds" in text
 
 
-def test_the_slider_reads_what_holds():
-    report = made("line")[0]
-    readings = read(report, report.on_partition.epsilon_upper())
-    numbers = json.loads(json.dumps(embedded(report, readings), allow_nan=False))
-    epsilon = np.array(numbers["epsilon"])
-    tested = np.array(numbers["first" if numbers["direction"] == 1 else "second"])
-    away = np.abs(epsilon - report.epsilon_lower) > 1e-9
-    np.testing.assert_array_equal((tested <= report.alpha)[away], (epsilon < report.epsilon_lower)[away])
-    assert epsilon[numbers["start"]] == 0.5
-    assert f"{tested[numbers['start']]:.3g}" == f"{report.p_value:.3g}" == "5e-11"
-    assert (np.array(numbers["lower"]) <= readings.lower).all()
-    assert (np.array(numbers["upper"]) >= readings.upper - 1e-12).all()
-    for i in range(0, epsilon.size, 20):  # whole curves are wider than single values
-        assert numbers["lower"][i] <= report.delta_lower(epsilon[i])
-        assert numbers["upper"][i] >= report.on_partition.delta_upper(epsilon[i]) - 1e-9
-
-
-def test_a_small_p_value_is_told_in_one_way():
-    report, text = made("line")
+def test_a_small_p_value_is_an_upper_bound_everywhere():
+    report, text = report_and_page("line")
     assert "p-value <= 5e-11 " in str(report)
-    assert "Its p-value is at most 5e\u201111." in text
+    assert "The p-value of this claim is at most 5e\u201111." in text
     assert ">≤ 5e-11</output>" in text
-    assert "drawn no lower than 0.0001." in text
+    assert "p-values below 0.0001 are drawn at 0.0001." in text
 
 
-def test_skipping_level_stretches_changes_nothing():
-    at = np.linspace(0, 2, 41)
-
-    def p(epsilon):
-        return claim_p_value(520, 200, 1000, epsilon)
-
-    np.testing.assert_allclose(monotone(p, at), [p(e) for e in at], rtol=1e-5)
-
-
-def test_between_nodes_the_bound_runs_on_chords_in_the_exponential():
-    """From exact values at the nodes; chords in epsilon itself would fall below the truth."""
-    p, q = np.array([0.02, 0.18, 0.3, 0.5]), np.array([0.001, 0.05, 0.349, 0.6])
-    nodes, at = np.array(PROFILE_EPSILONS, float), np.linspace(0, 5, 501)
-
-    def delta(epsilons):
-        return np.maximum(p - np.exp(np.asarray(epsilons))[:, None] * q, 0).sum(1)
-
-    assert (between_nodes(nodes, delta(nodes), at) >= delta(at) - 1e-12).all()
-    assert (np.interp(at, nodes, delta(nodes)) < delta(at) - 1e-6).any()
-
-
-def test_the_command_line_draws_and_remembers_itself(tmp_path, monkeypatch, capsys):
+def test_the_command_line_makes_a_page_that_shows_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
         "def laplace(data, runs, rng):\n    return data.sum() + rng.laplace(size=(runs, 1))\n"
@@ -270,27 +242,20 @@ def test_the_command_line_draws_and_remembers_itself(tmp_path, monkeypatch, caps
     assert "expected a place that can be written" in capsys.readouterr().err
 
 
-def test_without_a_command_the_call_is_given():
-    report = REPORTS["paper"]()
-    call = again(report).replace("mechanism, first, second", "gaussian_trajectory, *path(3, 2, 0.4)")
-    assert "Settings.paper()" in call
-    assert eval(call.splitlines()[-1], {**globals(), "dpv": dpv}) == report
-
-
-def test_a_notebook_gets_a_frame():
-    text = made("line")[0]._repr_html_()
+def test_a_notebook_shows_the_page_in_a_frame():
+    text = report_and_page("line")[0]._repr_html_()
     assert text.startswith("<iframe srcdoc=")
-    assert text.count("<") == 2  # the frame; the page is all escaped
+    assert text.count("<") == 2  # the frame only: the page is escaped
 
 
-def test_without_the_extra_one_line_and_plain_text(monkeypatch, tmp_path):
-    report = made("line")[0]
-    monkeypatch.setitem(sys.modules, "dpverify.render.page", None)
+def test_without_the_optional_packages_there_is_an_error_and_plain_text(monkeypatch, tmp_path):
+    report = report_and_page("line")[0]
+    monkeypatch.setitem(sys.modules, "dpverify.report.page", None)
     with pytest.raises(dpv.InputError, match=r"install dpverify\[report\]"):
         report.to_html(tmp_path / "page.html")
     assert report._repr_html_() is None
     missing = ["verify", "mine.py:laplace", "--first", "a", "--second", "b", "--html", "p"]
-    assert main(missing) == 2  # before anything is run
+    assert main(missing) == 2  # before the mechanism is called
 
 
 ROWS = [
@@ -319,28 +284,28 @@ def test_a_comparison():
 
 def test_each_mechanism_on_each_pair_is_a_line():
     rows = [{**row, "pair": "shifted", "pair.by": by} for by in (0.5, 2.0) for row in ROWS]
-    drawn = tradeoff(rows)
-    axes = drawn.figure.axes[0]
+    drawing = tradeoff(rows)
+    axes = drawing.figure.axes[0]
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == [f"{name} on shifted (by {by})" for by in ("0.5", "2") for name in ("W2-MHE", EVIL, "EKF")]
-    assert axes.get_xlim()[0] < 0  # a mark at 0 is seen whole
+    assert axes.get_xlim()[0] < 0  # a marker at 0 is not cut off
     assert "pair.by" in comparison(rows)
-    assert "standard errors" not in drawn.caption
+    assert "standard errors" not in drawing.caption
     assert "Bars are two standard errors" in tradeoff([{**row, "error_se": 0.1} for row in rows]).caption
 
 
 @pytest.mark.parametrize(
     ("positions", "epsilons"), [(np.zeros((3, 3)), np.ones(3)), (np.zeros((3, 2)), np.ones(2)), ([[0, 0]], [math.inf])]
 )
-def test_a_map_of_something_else_is_refused(positions, epsilons):
+def test_a_map_rejects_invalid_input(positions, epsilons):
     with pytest.raises(dpv.InputError, match="privacy_map: found"):
         privacy_map(positions, epsilons)
 
 
-def test_a_map_of_one_place_and_of_nothing_proved():
+def test_a_map_of_one_position_with_epsilon_zero():
     assert "at least 0" in privacy_map([[1.0, 2.0]], [0.0]).description
 
 
-def test_the_script_is_small_and_asks_for_nothing():
+def test_the_script_is_small_and_loads_nothing():
     assert len(SCRIPT) < 4000
     assert not re.search(r"fetch|XMLHttp|import|eval|innerHTML|https?:", SCRIPT)

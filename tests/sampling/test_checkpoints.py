@@ -111,7 +111,7 @@ def test_the_blocks_before_a_failing_block_are_saved(tmp_path):
     assert len(again.drawn) == len(whole.drawn) - 40 + 3
 
 
-@pytest.mark.filterwarnings("ignore:this mechanism can't be seeded")
+@pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
 def test_a_mechanism_that_cannot_be_seeded_is_resumed(tmp_path):
     source = np.random.default_rng(5)
 

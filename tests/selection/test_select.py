@@ -227,7 +227,7 @@ def test_settings_that_exclude_each_other_are_refused():
 @pytest.mark.parametrize(("number", "seeds"), [(6, 30), pytest.param(12, 40, marks=pytest.mark.slow)])
 def test_searching_many_pairs_causes_no_false_alarms(number, seeds):
     """All pairs have equal distributions, so reporting the best of many trials without correction would alarm."""
-    pairs, runs = [(ZERO, ZERO)] * number, {"runs": 200 * number, "select_runs": 500, "test_runs": 1000}
+    pairs, runs = [(0.0, 0.0)] * number, {"runs": 200 * number, "select_runs": 500, "test_runs": 1000}
     alarms = sum(
         dpv.search_pairs(laplace, pairs, 0, events="union", seed=1000 * s, **runs).report.refuted for s in range(seeds)
     )

@@ -1,5 +1,6 @@
-"""The calibration of every statement, with a handful of seeds: the long run is `make calibration`."""
+"""The calibration of every statement with a few seeds; `make calibration` runs all of them."""
 
+import dataclasses
 import sys
 
 import pytest
@@ -7,65 +8,71 @@ from known import KNOWN
 from pages import PROJECT
 
 sys.path.append(str(PROJECT / "benchmarks"))
-import calibration as c
+import calibration
+import calibration_page
+from calibration import Setting, SettingResult, all_settings, measure_setting, verify_setting
 
-FEW = [c.Setting("deaf", "tree", 0.2, 40, 80), c.Setting("gaussian", "paper", 0.05, 40, 80)]
-
-
-def test_settings_are_many_and_every_level_meets_every_number_of_runs():
-    settings = c.settings()
-    assert len(settings) == len({setting.path for setting in settings}) >= 40
-    assert {(s.alpha, s.test_runs) for s in settings} >= {(a, m) for a in c.ALPHAS for _, m in c.RUNS}
-    assert {s.mechanism for s in settings} == set(KNOWN)
+SMALL_SETTINGS = [Setting("deaf", "tree", 0.2, 40, 80), Setting("gaussian", "paper", 0.05, 40, 80)]
 
 
-def test_an_ended_run_goes_on_to_the_same_lines_and_a_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(c, "DOCS", tmp_path)
-    for folder in ("figures", "whole", "ended"):
+def test_settings_are_distinct_and_every_level_occurs_with_every_number_of_runs():
+    settings = all_settings()
+    assert len(settings) == len({setting.file_name for setting in settings}) >= 40
+    combinations = {(setting.alpha, setting.test_runs) for setting in settings}
+    assert combinations >= {(alpha, test_runs) for alpha in calibration.ALPHAS for _, test_runs in calibration.RUNS}
+    assert {setting.mechanism for setting in settings} == set(KNOWN)
+
+
+def test_a_resumed_run_gives_the_same_results_and_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(calibration_page, "DOCS", tmp_path)
+    for folder in ("figures", "whole", "resumed"):
         (tmp_path / folder).mkdir()
-    settings = [*FEW, c.Setting("laplace", "grid", 0.01, 40, 80)]
+    settings = [*SMALL_SETTINGS, Setting("laplace", "grid", 0.01, 40, 80)]
     for setting in settings:
-        c.go_on(setting, 1, 0, tmp_path / "ended")
-    lines, again = ([c.go_on(s, 3, 2, tmp_path / name) for s in settings] for name in ("whole", "ended"))
-    assert [line | {"seconds": 0} for line in lines] == [line | {"seconds": 0} for line in again]
-    assert [line["controls"] for line in lines] == [0, 0, 2]  # of what tells nothing there is no less noisy kind
-    assert "false alarm" not in lines[1]["missed"]
-    assert all(set(line["missed"]) <= set(c.STATEMENTS) for line in lines)
-    assert "all events" in lines[0]["missed"]
-    (tmp_path / "calibration.md").write_text(f"Prose.\n\n{c.MARK}\n\nof old")
-    c.publish(lines)
+        measure_setting(setting, 1, 0, tmp_path / "resumed")
+    whole, resumed = (
+        [measure_setting(setting, 3, 2, tmp_path / name) for setting in settings] for name in ("whole", "resumed")
+    )
+    assert [dataclasses.replace(result, seconds=0) for result in whole] == [
+        dataclasses.replace(result, seconds=0) for result in resumed
+    ]
+    assert [result.controls for result in whole] == [0, 0, 2]  # equal distributions have no less noisy variant
+    assert "false alarm" not in whole[1].false_counts
+    assert all(set(result.false_counts) <= set(calibration.SHARES_OF_ALPHA) for result in whole)
+    assert "all events" in whole[0].false_counts
+    (tmp_path / "calibration.md").write_text(f"Introduction.\n\n{calibration_page.MARK}\n\nold results")
+    calibration_page.write_page(whole)
     page = (tmp_path / "calibration.md").read_text()
-    assert page.startswith("Prose.")
-    assert "of old" not in page
+    assert page.startswith("Introduction.")
+    assert "old results" not in page
     assert "**None of them exceeds its limit.**" in page
     assert (tmp_path / "figures" / "calibration.png").stat().st_size > 10_000
 
 
-def test_lines_of_another_code_are_begun_anew(tmp_path, monkeypatch):
-    setting = c.Setting("laplace", "grid", 0.01, 40, 80)
-    c.go_on(setting, 1, 0, tmp_path)
-    assert c.go_on(setting, 2, 0, tmp_path)["seeds"] == 2
-    monkeypatch.setattr(c, "code", lambda: "another")
-    assert c.go_on(setting, 1, 0, tmp_path)["seeds"] == 1
+def test_results_of_other_sources_are_measured_again(tmp_path, monkeypatch):
+    setting = Setting("laplace", "grid", 0.01, 40, 80)
+    measure_setting(setting, 1, 0, tmp_path)
+    assert measure_setting(setting, 2, 0, tmp_path).seeds == 2
+    monkeypatch.setattr(calibration, "source_hash", lambda: "another")
+    assert measure_setting(setting, 1, 0, tmp_path).seeds == 1
 
 
-def test_bounds_that_do_not_cover_are_found(tmp_path):
-    """Negative control: what is said of half the noise is held against the truth of all of it."""
-    setting = c.Setting("laplace", "grid", 0.05, 100, 200)
-    line = {"setting": setting, "seeds": 12, "missed": {}}
-    for seed in range(12):
-        report = c.report_of(setting, seed, KNOWN["laplace"].half_noise)
-        for name, missed in c.misses(setting, report).items():
-            line["missed"][name] = line["missed"].get(name, 0) + missed
-    found = {rate.statement: rate.too_high for rate in c.rates([line])}
-    assert found["false alarm"]
-    assert found["epsilon_lower"]
-    assert not found["delta_upper"]  # an upper bound is none the worse for it
+def test_bounds_that_do_not_cover_are_found():
+    """Negative control: reports about half the noise are compared with the truth about the full noise."""
+    setting = Setting("laplace", "grid", 0.05, 100, 200)
+    result = SettingResult(setting, "")
+    for number in range(12):
+        result.add(verify_setting(setting, number, KNOWN["laplace"].half_noise))
+    too_high = {rate.statement: rate.too_high for rate in calibration_page.all_rates([result])}
+    assert too_high["false alarm"]
+    assert too_high["epsilon_lower"]
+    assert not too_high["delta_upper"]  # with less noise an upper bound only becomes larger
 
 
-@pytest.mark.parametrize("alpha", c.ALPHAS)
-def test_what_is_said_of_the_partition_shares_one_level(alpha):
-    report = c.report_of(FEW[0]._replace(alpha=alpha), 0, KNOWN["deaf"].mechanism)
-    assert report.on_partition.alpha == pytest.approx(c.level("delta_upper", alpha))
-    assert report.on_all_events.alpha == pytest.approx(c.level("all events", alpha))
-    assert c.level("delta_upper", alpha) + c.level("region_mass", alpha) == pytest.approx(alpha)
+@pytest.mark.parametrize("alpha", calibration.ALPHAS)
+def test_the_statements_about_the_partition_share_one_level(alpha):
+    level = calibration_page.allowed_level
+    report = verify_setting(SMALL_SETTINGS[0]._replace(alpha=alpha), 0, KNOWN["deaf"].mechanism)
+    assert report.on_partition.alpha == pytest.approx(level("delta_upper", alpha))
+    assert report.on_all_events.alpha == pytest.approx(level("all events", alpha))
+    assert level("delta_upper", alpha) + level("region_mass", alpha) == pytest.approx(alpha)

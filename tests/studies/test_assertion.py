@@ -1,4 +1,4 @@
-"""Privacy among the tests of a project: what is private passes, what is not fails, what can't tell says so."""
+"""assert_private: a true claim passes, a false one fails, and a test with too little power fails."""
 
 import pickle
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from limits import least, most
 
 import dpverify as dpv
-from dpverify.mechanisms.diagnostics import REPEATED_BLOCKS, SAME_DATA
+from dpverify.mechanisms.diagnostics import Diagnostic
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 CHEAP = {"select_runs": 4000, "test_runs": 10_000}
@@ -18,58 +18,59 @@ def very_private(data, runs, rng):
     return data + rng.laplace(scale=20.0, size=(runs, 1))
 
 
-def test_what_is_private_passes_with_its_report():
+def test_a_private_mechanism_passes_and_its_report_is_returned():
     report = dpv.assert_private(laplace, ZERO, ONE, 1.0)
     assert report.alpha == 1e-6
     assert not report.refuted
     assert report.epsilon_detectable < 1.25
 
 
-def test_half_the_noise_is_caught():
+def test_a_mechanism_with_half_the_noise_fails():
     with pytest.raises(AssertionError, match="REFUTED\n  the claim is false") as failure:
         dpv.assert_private(laplace_half_noise, ZERO, ONE, 1.0, **CHEAP)
     assert not isinstance(failure.value, dpv.TooWeak)
     assert "witness" in str(failure.value)
-    assert failure.traceback.filter(failure)[-1].path == Path(__file__)  # what pytest shows
+    assert failure.traceback.filter(failure)[-1].path == Path(__file__)  # the last line that pytest shows
 
 
 def outcomes(seeds, mechanism, **options):
-    found = {"passed": 0, "refuted": 0, "weak": 0}
+    """Count how the assertion ends for several seeds."""
+    numbers = {"passed": 0, "refuted": 0, "weak": 0}
     for seed in range(seeds):
         try:
             dpv.assert_private(mechanism, ZERO, ONE, 1.0, seed=seed, **CHEAP, **options)
-            found["passed"] += 1
+            numbers["passed"] += 1
         except dpv.TooWeak:
-            found["weak"] += 1
+            numbers["weak"] += 1
         except AssertionError:
-            found["refuted"] += 1
-    return found
+            numbers["refuted"] += 1
+    return numbers
 
 
 SEEDS = [5, pytest.param(300, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_false_alarms_are_as_rare_as_alpha_says(seeds):
-    """At the exact epsilon, the hardest true claim; and at a level that lets some be seen."""
+def test_true_claims_fail_with_probability_alpha_at_most(seeds):
+    """The claim is the exact epsilon, the hardest true claim; alpha 0.1 makes some failures likely."""
     assert outcomes(seeds, laplace, detects=2.0)["refuted"] <= most(seeds, 1e-6)
     assert outcomes(seeds, laplace, detects=2.0, alpha=0.1)["refuted"] <= most(seeds, 0.1)
 
 
 @pytest.mark.slow
-def test_half_the_noise_is_caught_every_time():
+def test_a_mechanism_with_half_the_noise_fails_for_every_seed():
     assert outcomes(300, laplace_half_noise)["refuted"] == 300
 
 
-def test_what_is_far_more_private_than_claimed_is_not_called_weak():
+def test_a_mechanism_far_more_private_than_its_claim_passes():
     assert outcomes(5, very_private) == {"passed": 5, "refuted": 0, "weak": 0}
 
 
-# A budget that is too small.
+# Too few runs.
 
 
-def test_too_few_runs_are_an_error_that_says_how_many():
-    with pytest.raises(dpv.TooWeak, match="too weak: 10 000 test runs a side") as failure:
+def test_too_few_runs_are_an_error_with_the_required_number():
+    with pytest.raises(dpv.TooWeak, match="too weak: 10 000 test runs per data set") as failure:
         dpv.assert_private(laplace, ZERO, ONE, 1.0, detects=1.1, **CHEAP)
     weak = failure.value
     assert f"test_runs={weak.needed:,}".replace(",", " ") in str(weak)
@@ -80,13 +81,13 @@ def test_too_few_runs_are_an_error_that_says_how_many():
 
 
 def scaled(data, runs, rng):
-    """A true epsilon of 1.25."""
+    """Laplace noise with a true epsilon of 1.25."""
     return data + rng.laplace(scale=0.8, size=(runs, 1))
 
 
 @pytest.mark.slow
-def test_what_is_called_detectable_is_detected():
-    """The runs that are called enough for a true mechanism refute one that is `detects` times worse."""
+def test_the_required_number_of_runs_is_enough():
+    """The runs that are required for a true claim refute a mechanism whose epsilon is `detects` times as large."""
     with pytest.raises(dpv.TooWeak) as failure:
         dpv.assert_private(laplace, ZERO, ONE, 1.0, select_runs=20_000, test_runs=500)
     refuted = 0
@@ -101,7 +102,7 @@ def test_what_is_called_detectable_is_detected():
 
 
 def rare(data, runs, rng):
-    """A flag: one run in a thousand, or e times as many."""
+    """A flag that is set in one run of a thousand, or in e times as many."""
     return rng.random(runs) < 1e-3 * np.exp(data)
 
 
@@ -113,26 +114,32 @@ def test_a_rare_event_needs_many_runs():
 
 @pytest.mark.parametrize(
     ("claim", "detects", "message"),
-    [(1.0, 1.0, "detects: found 1.0"), (1.0, "2", "detects: found '2'"), (0.0, 1.25, "has no multiple")],
+    [(1.0, 1.0, "detects: found 1.0"), (1.0, "2", "detects: found '2'"), (0.0, 1.25, "with a claimed epsilon of 0.0")],
 )
-def test_bad_questions_get_one_line(claim, detects, message):
+def test_bad_arguments_are_refused_in_one_line(claim, detects, message):
     with pytest.raises(dpv.InputError, match=message):
         dpv.assert_private(laplace, ZERO, ONE, claim, detects=detects)
 
 
-def deaf(data, runs, rng):
+def ignores_generator(data, runs, rng):
     return data + np.random.default_rng(0).laplace(size=runs)
 
 
-@pytest.mark.parametrize(("mechanism", "second", "line"), [(deaf, 1.0, REPEATED_BLOCKS), (laplace, 0.0, SAME_DATA)])
+@pytest.mark.parametrize(
+    ("mechanism", "second", "diagnostic"),
+    [
+        (ignores_generator, 1.0, Diagnostic.REPEATED_BLOCKS),
+        (laplace, 0.0, Diagnostic.SAME_DATA),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::dpverify.Warning")
-def test_where_nothing_was_tested_nothing_is_asserted(mechanism, second, line):
+def test_a_voiding_diagnostic_fails(mechanism, second, diagnostic):
     with pytest.raises(AssertionError) as failure:
         dpv.assert_private(mechanism, np.zeros(1), np.full(1, second), 4.0, select_runs=500, test_runs=500)
-    assert str(failure.value).startswith(f"{line}\n")
+    assert str(failure.value).startswith(f"{diagnostic.value}\n")
 
 
-def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+def test_detects_on_the_command_line(tmp_path, monkeypatch, capsys):
     from dpverify.cli import main
 
     monkeypatch.chdir(tmp_path)

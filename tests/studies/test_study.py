@@ -1,6 +1,7 @@
-"""A TOML file of many verifications: reports, table, failures, and going on after a kill."""
+"""run_study: reports, table, failures, and resuming after a kill."""
 
 import csv
+import errno
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.cli import main
+from dpverify.errors import StopReason
 
 MINE = """
 import os
@@ -104,13 +106,13 @@ def change(place, old, new):
 
 
 @pytest.mark.filterwarnings("default:.*failed")
-def test_every_combination_has_a_report_and_a_line(place, capsys):
-    """Seen from elsewhere: what a study names is looked for beside it."""
+def test_every_combination_has_a_report_and_a_row(place, capsys):
+    """The study is run from another folder; the files that it names are beside it."""
     assert main(["study", "inner/study.toml"]) == 2
     out, err = capsys.readouterr()
     lines = table(place / "study")
     assert len(lines) == (3 + 1) * (1 + 2) * 2
-    assert "24 verifications, 6 refuted (each by itself), 6 failed; table: inner/study/table.csv" in out
+    assert "24 verifications, 6 refuted (each at its own alpha), 6 failed; table: inner/study/table.csv" in out
     assert err.count("ValueError: more than the truth") == 6 + 1
     assert {line["seed"] for line in lines} == {"3", "4"}
     assert [line["mechanism"] for line in lines[:18]] == ["response"] * 18
@@ -137,23 +139,56 @@ def test_every_combination_has_a_report_and_a_line(place, capsys):
     assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)
 
 
-def test_what_is_done_is_not_drawn_again(place, monkeypatch):
+def test_finished_combinations_are_not_drawn_again(place, monkeypatch):
     change(place, "[0.6, 0.9, 2.0]", "0.6")
     change(place, "seeds = 2", "seeds = 1")
     monkeypatch.setenv("DRAWN", str(place / "drawn"))
     done = dpv.run_study(place / "study.toml", place / "kept")
     assert not done.failed
     assert done.rows[0]["mechanism.truth"] == 0.6
+    assert done.rows[1]["pair.exact"] is True
+    assert done.rows[0]["pair.exact"] is None
+    assert done.rows[0]["epsilon"] == 1.0
+    assert list(done.rows[0]) == list(table(place / "kept")[0])
     assert done.report(done.rows[0]).digest == done.rows[0]["digest"]
     before = (place / "kept" / "table.csv").read_bytes()
     (place / "kept" / done.rows[4]["report"]).unlink()
     drawn = (place / "drawn").stat().st_size
     assert dpv.run_study(place / "study.toml", place / "kept") == done
     assert (place / "kept" / "table.csv").read_bytes() == before
-    assert drawn < (place / "drawn").stat().st_size < drawn * 1.3  # one of 6
+    assert drawn < (place / "drawn").stat().st_size < drawn * 1.3  # one combination of six
 
 
-def test_a_mechanism_that_fails_later_is_recorded_too(place):
+def test_a_damaged_report_is_refused(place):
+    change(place, "[0.6, 0.9, 2.0]", "0.6")
+    done = dpv.run_study(place / "study.toml")
+    (place / "study" / done.rows[2]["report"]).write_text("{")
+    with pytest.raises(dpv.FolderError, match=r"0002-.*; remove this file to verify its combination again"):
+        dpv.run_study(place / "study.toml")
+
+
+@pytest.mark.filterwarnings("ignore:.*failed")
+def test_the_printed_study_is_an_aligned_table(place):
+    title, header, *lines = str(dpv.run_study(place / "study.toml")).splitlines()
+    assert title == "study: 24 verifications, 6 refuted (each at its own alpha), 6 failed"
+    assert header.split()[:6] == ["mechanism", "pair", "mechanism.truth", "pair.value", "pair.exact", "seed"]
+    assert len(lines) == 20 + 1
+    assert lines[0][header.index("verdict") :].startswith("NOT_REFUTED")
+    assert lines[12][header.index("verdict") :] == "failed"
+    assert lines[-1] == f"  and 4 more rows in {place / 'study' / 'table.csv'}"
+
+
+def test_a_full_disk_stops_the_study(place, capsys, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("dpverify.studies.study.replace_file", full)
+    assert main(["study", "inner/study.toml"]) == 3
+    line = "dpverify: the disk failed (No space left on device) after 0 of 24 verifications; they are kept in "
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_a_mechanism_that_fails_has_a_row_with_the_reason(place):
     change(place, 'use = "mine:plain"', 'use = "mine:raises"')
     change(place, "truth = [0.6, 0.9, 2.0]", "truth = 0.6")
     change(place, 'use = "mine.py:pair"\nvalue = 1.0\nexact = [true, false]', 'use = "mine.py:nothing"')
@@ -164,22 +199,22 @@ def test_a_mechanism_that_fails_later_is_recorded_too(place):
     assert "KeyError: 'no key'" in done.rows[4]["problem"]
 
 
-@pytest.mark.filterwarnings("default:.*blocks of runs repeat")
-def test_a_verdict_beside_a_doubt_is_no_answer(place, capsys):
+@pytest.mark.filterwarnings("default:different blocks contain the same outputs")
+def test_a_voiding_diagnostic_is_no_answer(place, capsys):
     change(place, 'use = "mine:plain"', 'use = "mine:fixed_seed"')
     change(place, "[0.6, 0.9, 2.0]", "[0.6, 0.9]")
     change(place, "[true, false]", "true")
-    (place / "b.csv").write_text("0\n")  # the same as the other
+    (place / "b.csv").write_text("0\n")  # equal to the first data set
     assert main(["study", "inner/study.toml"]) == 3
     out, err = capsys.readouterr()
-    assert "12 verifications, 2 refuted (each by itself), 0 failed, 8 without an answer; table" in out
-    assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are the same")
-    doubtful = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
-    assert doubtful == [line["doubt"] != "" for line in table(place / "study")]
+    assert "12 verifications, 2 refuted (each at its own alpha), 0 failed, 8 without an answer; table" in out
+    assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are equal")
+    voided = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
+    assert voided == [line["diagnostic"] != "" for line in table(place / "study")]
 
 
 @pytest.mark.parametrize("text", ["", "mechanism,seed\nplain,3\n", 'report\n"', "report,seed\nx\n", "\xff"])
-def test_a_damaged_table_is_written_anew(text, place):
+def test_a_damaged_table_is_replaced(text, place):
     change(place, "[0.6, 0.9, 2.0]", "0.6")
     dpv.run_study(place / "study.toml")
     path = place / "study" / "table.csv"
@@ -212,7 +247,7 @@ def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message
     assert err.count("\n") == 1
 
 
-def test_a_changed_file_makes_another_study(place):
+def test_a_changed_file_is_refused(place):
     change(place, "[0.6, 0.9, 2.0]", "0.6")
     change(place, "seeds = 2", "seeds = 1")
     dpv.run_study(place / "study.toml")
@@ -238,8 +273,8 @@ BAD = [
     ("mine.py:Response", "nowhere.py:f", "no file nowhere.py"),
     ('use = "mine:plain"', "used = 1", "found use None"),
     ("truth = [0.6, 0.9, 2.0]", "truth = []", "found no value for truth"),
-    ('second = "b.csv"', "", "expected first and second"),
-    ("[mechanisms.plain]", '[mechanisms."a/b"]', "expected a table, its name of letters"),
+    ('second = "b.csv"', "", "expected the files first and second"),
+    ("[mechanisms.plain]", '[mechanisms."a/b"]', "expected a table whose name has letters"),
 ]
 
 
@@ -255,9 +290,9 @@ def test_a_bad_study_is_refused_in_one_line(place, capsys, old, new, message):
 
 @pytest.mark.parametrize(
     "problem",
-    [KeyboardInterrupt(), dpv.Stopped("stopped by the keyboard after 9 runs; they are kept in here", "here", 9)],
+    [KeyboardInterrupt(), dpv.Stopped("any text", "folder", 9, StopReason.KEYBOARD)],
 )
-def test_ctrl_c_keeps_what_is_done(place, capsys, monkeypatch, problem):
+def test_an_interrupted_study_keeps_finished_combinations(place, capsys, monkeypatch, problem):
     verify = dpv.verify
 
     def interrupted(*arguments, **keywords):
@@ -265,14 +300,14 @@ def test_ctrl_c_keeps_what_is_done(place, capsys, monkeypatch, problem):
             raise problem
         return verify(*arguments, **keywords)
 
-    monkeypatch.setattr("dpverify.studies.study.verify", interrupted)
+    monkeypatch.setattr("dpverify.studies.options.verify", interrupted)
     assert main(["study", "inner/study.toml", "--folder", "kept"]) == 3
-    line = "dpverify: stopped by the keyboard after 1 of 24 verifications; they are kept in kept: start the same again"
+    line = "dpverify: stopped by the keyboard after 1 of 24 verifications; they are kept in kept; run the same"
     assert capsys.readouterr().err.startswith(line)
     assert len(table(place.parent / "kept")) == 1
 
 
-def test_no_study(place, capsys):
+def test_a_missing_study_file_is_refused(place, capsys):
     assert main(["study", "inner/absent.toml"]) == 2
     assert "absent.toml: No such file" in capsys.readouterr().err
 
@@ -324,7 +359,7 @@ def fails(data, runs, rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], ["--workers", "2"]], ids=["one process", "two workers"])
-def test_sixty_verifications_killed_three_times_come_to_the_same_table(place, workers):
+def test_a_study_that_is_killed_three_times_gives_the_same_table(place, workers):
     (place / "noise.py").write_text(NOISE)
     (place / "study.toml").write_text(SIXTY)
 
@@ -338,7 +373,7 @@ def test_sixty_verifications_killed_three_times_come_to_the_same_table(place, wo
     assert len(table(place / "whole")) == 60
     reports = place / "kept" / "reports"
     pause = np.random.default_rng(0)
-    for number in (5, 20, 40):  # killed in the midst of the next one
+    for number in (5, 20, 40):  # kill the study during the next verification
         process = start("kept")
         while not reports.exists() or len(list(reports.glob("*.json"))) < number:
             time.sleep(0.02)

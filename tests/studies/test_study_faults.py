@@ -1,4 +1,4 @@
-"""Three hundred verifications while everything goes wrong: the table is the one of an undisturbed study."""
+"""A study of three hundred verifications with many faults gives the same table as an undisturbed one."""
 
 import csv
 import os
@@ -17,19 +17,19 @@ import os, random, signal, time
 from dataclasses import dataclass
 import numpy as np
 
-DICE = random.Random(os.urandom(8))  # faults are no part of what is verified: they never touch the block's generator
+DICE = random.Random(os.urandom(8))  # faults do not use the generator of the block
 KINDS = ("raises", "out of memory", "NaN", "shape", "talks", "slow", "dies")
 
 
 def fault():
-    \"\"\"Now and then one of those that are left; a file stands for each, and goes when it has happened.\"\"\"
+    \"\"\"With a small probability, take one of the remaining faults. A file stands for each fault.\"\"\"
     folder = os.environ.get("FAULTS")
     if folder is None or DICE.random() > 1 / 60:
         return None
     for name in sorted(os.listdir(folder)):
         try:
             os.unlink(os.path.join(folder, name))
-        except FileNotFoundError:  # another worker has taken it
+        except FileNotFoundError:  # another worker took it
             continue
         return KINDS[int(name) % len(KINDS)]
 
@@ -78,7 +78,7 @@ block = 256
 events = "score"
 """
 NUMBER, KILLS, FAULTS = 300, 10, 70
-FULL = (  # no file may grow beyond this: what a program sees of a full disk, where it can be had without one
+FULL = (  # a limit on the size of files has the same effect as a full disk
     "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY)); "
     "from dpverify.cli import entry; entry()"
 )
@@ -95,7 +95,7 @@ class Place:
 
     @property
     def faults(self):
-        """How many are left."""
+        """The number of remaining faults."""
         return len(os.listdir(self.folder / "faults"))
 
     def done(self, out):
@@ -113,7 +113,7 @@ class Place:
 
 
 @pytest.mark.slow
-def test_three_hundred_verifications_come_to_the_same_table(tmp_path, capsys):
+def test_three_hundred_verifications_with_faults_give_the_same_table(tmp_path, capsys):
     place, dice = Place(tmp_path), np.random.default_rng(0)
     process = place.start("whole", faulty=False)
     _, complaint = process.communicate()
@@ -121,7 +121,7 @@ def test_three_hundred_verifications_come_to_the_same_table(tmp_path, capsys):
     whole = (tmp_path / "whole" / "table.csv").read_bytes()
 
     kills, ends, goals, full = 0, [], np.sort(dice.integers(0, NUMBER - 20, KILLS)), None
-    while kills < KILLS:  # killed in the midst, once so many are done; what ends by itself is started again
+    while kills < KILLS:  # kill the study when so many reports exist; restart it if it ends by itself
         process = place.start("kept", *(["--workers", "2"] if kills % 3 == 1 else []))
         while process.poll() is None and place.done("kept") < goals[kills]:
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The examples of the documentation, as they stand on its pages."""
+"""The examples of the documentation: finding the fenced blocks of a page, running them, comparing their output."""
 
 import contextlib
 import io
@@ -14,12 +14,12 @@ import dpverify as dpv
 
 PROJECT = Path(__file__).parents[2]
 PAGES = sorted(PROJECT.glob("docs/*.md"))
-FEW = {"select_runs": 1000, "test_runs": 4000}
+FEW_RUNS = {"select_runs": 1000, "test_runs": 4000}
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-\d+)?")
 
 
 class Block(NamedTuple):
-    """A fenced block, and what a comment before it says of it: `pytest`, `needs: PACKAGES`, `not run: WHY`."""
+    """A fenced block, and the comment before it: `pytest`, `needs: PACKAGES` or `not run: REASON`."""
 
     mark: str
     language: str
@@ -27,45 +27,50 @@ class Block(NamedTuple):
 
 
 def blocks(page):
-    found = re.findall(r"(?:<!-- (.+?) -->\n)?```(\w+)\n(.*?)```", page.read_text(), re.DOTALL)
-    return [Block(*each) for each in found]
+    """Return all fenced blocks of a page that have a language."""
+    matches = re.findall(r"(?:<!-- (.+?) -->\n)?```(\w+)\n(.*?)```", page.read_text(), re.DOTALL)
+    return [Block(*match) for match in matches]
 
 
 def python(page):
-    """The blocks that run one after the other."""
+    """Return the Python blocks that run in order in one session."""
     return [block.code for block in blocks(page) if block.language == "python" and not block.mark]
 
 
 def shown(page):
-    """What a page says that its examples print: all that stands after the first of them."""
-    of_interest = [block for block in blocks(page) if block.language in ("python", "text")]
-    start = next(place for place, block in enumerate(of_interest) if block.language == "python")
-    return "".join(block.code for block in of_interest[start:] if block.language == "text")
+    """Return the output that a page shows: all text blocks after the first Python block."""
+    relevant = [block for block in blocks(page) if block.language in ("python", "text")]
+    start = next(index for index, block in enumerate(relevant) if block.language == "python")
+    return "".join(block.code for block in relevant[start:] if block.language == "text")
 
 
-def run(page, place, monkeypatch, short, fewer=("", "")):
-    """The page's examples in an empty folder: what they left behind, and what they printed.
+def run(page, folder, monkeypatch, short, fewer=("", "")):
+    """Run the examples of a page in an empty folder; return their namespace and their output.
 
-    Short: with few runs, and `fewer[1]` in the place of `fewer[0]`.
+    With `short`, verifications have few runs, and `fewer[0]` is replaced by `fewer[1]` in the code.
     """
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "page", type(sys)("page"))
-    (place / "examples").symlink_to(PROJECT / "examples")
+    (folder / "examples").symlink_to(PROJECT / "examples")
     codes = python(page)
     if short:
         for name in ("verify", "verify_pairs"):
-            monkeypatch.setattr(dpv, name, partial(getattr(dpv, name), **FEW))
-        codes = [code.replace(*fewer) for code in codes] if all(fewer) else codes
-        codes = [re.sub(r"(runs=)([\d_]+)\b", lambda found: f"{found[1]}{int(found[2]) // 10}", code) for code in codes]
+            monkeypatch.setattr(dpv, name, partial(getattr(dpv, name), **FEW_RUNS))
+        if all(fewer):
+            codes = [code.replace(*fewer) for code in codes]
+        codes = [re.sub(r"(runs=)([\d_]+)\b", lambda match: f"{match[1]}{int(match[2]) // 10}", code) for code in codes]
     scope = {"__name__": "page"}
-    with contextlib.redirect_stdout(io.StringIO()) as out:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         for code in codes:
             exec(code.replace('__name__ == "__main__"', "True"), scope)
-    return scope, out.getvalue()
+    return scope, output.getvalue()
 
 
 def same(printed, expected):
-    """The same words, and numbers within a few per cent: another processor may round differently and cut elsewhere."""
+    """Assert that two outputs have the same words, and numbers that agree within five per cent.
+
+    Another processor may round differently, so that thresholds and counts differ a little.
+    """
     assert NUMBER.sub("#", printed.strip()) == NUMBER.sub("#", expected.strip())
     for ours, theirs in zip(NUMBER.findall(printed), NUMBER.findall(expected), strict=True):
         assert float(ours) == pytest.approx(float(theirs), rel=0.05) or float(theirs) < 1e-6

@@ -53,7 +53,7 @@ def test_rounded_to_one_grid_nothing_leaks(rounding):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:this mechanism can't be seeded")
+@pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
 def test_opendps_noise_stands(rounding):
     """It is drawn exactly and rounded at the end: rounding the sum can't tell more than the sum."""
     mechanism = rounding.opendp_measurement(rounding.opendps)

@@ -1,20 +1,23 @@
-"""The estimators of the paper, and what to build one's own with. Needs JAX: `pip install dpverify[estimation]`."""
+"""State estimators that can be verified, and the parts to build one's own.
+
+The package holds the estimators of the paper (W2-MHE, KL-MHE, private EKF, input perturbation), a Kalman filter whose
+privacy has a closed form, and the paper's system. It needs JAX: `pip install dpverify[estimation]`.
+"""
 
 import dpverify.estimation.theory as theory
+from dpverify.estimation.distributions import Law, Normal, TruncatedMixture, Uniform
+from dpverify.estimation.input_perturbation import InputPerturbed
 from dpverify.estimation.kalman import GaussianTruth, PrivateEKF, PrivateKalman
-from dpverify.estimation.laws import Law, Normal, TruncatedMixture, Uniform
 from dpverify.estimation.mhe import W2MHE
-from dpverify.estimation.particle import KLMHE
-from dpverify.estimation.perturb import InputPerturbed
-from dpverify.estimation.system import (
+from dpverify.estimation.paper_system import (
     SensorCircle,
-    System,
     adjacent_pair,
     adjacent_recordings,
     oscillator,
     sensor_circle,
-    simulate,
 )
+from dpverify.estimation.particle import KLMHE
+from dpverify.estimation.system import System, simulate
 
 __all__ = [
     "KLMHE",

@@ -1,4 +1,4 @@
-"""Kalman filters that give away noisy estimates: the paper's private EKF, and linear ones whose law is known exactly.
+"""Kalman filters that release noisy estimates: the paper's private EKF, and linear filters with an exact answer.
 
 docs/method.md, sections 7.6 and 7.7.
 """
@@ -6,188 +6,257 @@ docs/method.md, sections 7.6 and 7.7.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from dpverify.errors import InputError
-from dpverify.estimation.blocks import NUMBERS, device_block, finite_estimate, one_of, recorded, share, whole
-from dpverify.estimation.small import posterior
+from dpverify.estimation.small_linalg import posterior_covariance
 from dpverify.estimation.system import System
+from dpverify.estimation.validation import (
+    NUMBER_TYPES,
+    check_choice,
+    check_covariance,
+    check_data,
+    check_integer,
+    check_noise_parameter,
+    default_block,
+    finite_estimate,
+)
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
-
-Matrix = tuple[tuple[float, ...], ...]
-
-
-def covariance(stated: Any, variance: Any, size: int, name: str, definite: bool = False) -> Matrix:
-    """A covariance from a number, one variance a coordinate, or a matrix; what is not stated is the law's own."""
-    value = np.asarray(variance if stated is None else stated, float)
-    matrix = np.diag(np.broadcast_to(value, size)) if value.shape in ((), (size,)) else value
-    if matrix.shape != (size, size) or not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T):
-        raise InputError(
-            f"{name}: found shape {value.shape}; expected a finite number, {size} variances, or a symmetric "
-            f"{size} x {size} matrix"
-        )
-    values = np.linalg.eigvalsh(matrix)
-    least, most = float(values[0]), float(values[-1])
-    if least < -1e-12 * max(most, 0.0) or (definite and least <= 1e-13 * most):
-        kind = "positive definite (a singular one leaves no gain)" if definite else "positive semidefinite"
-        raise InputError(f"{name}: found an eigenvalue {least:.3g}; expected a {kind} covariance; state {name}=...")
-    return tuple(tuple(float(v) for v in row) for row in matrix)
 
 
 @dataclass(frozen=True)
 class PrivateEKF:
     """The paper's private extended Kalman filter: each update adds (1 - s_hat)/s_hat * w, w uniform on [0, 1]^n.
 
-    The noise goes into the state, hence into all later estimates, and its mean is (1 - s_hat)/(2 s_hat), not 0: it
-    biases. The paper has it so, and so it stays. `s_hat` = 1 is the plain filter. The filter starts at `system.start`
-    and updates with y_0 before anything is predicted. Its covariances are those of the system's laws unless stated
-    (`process` Q, `measurement` R, `initial` P0: a number, variances, or a matrix); R must be positive definite.
+    The noise enters the state and therefore all later estimates. Its mean is (1 - s_hat)/(2 s_hat) and not 0, so that
+    it biases the estimates; this is the paper's definition. The filter starts at `system.start` and updates with y_0
+    before its first prediction.
 
-    Released are all k = 0..T, or with `window` N the first T + 1 - N: the steps that a moving-horizon estimator with
-    this window answers, so that both are compared on the same events and the same truth.
+    Parameters
+    ----------
+    system : System
+        The model of the data.
+    s_hat : float
+        Amount of noise, above 0 and at most 1; 1 is the filter without noise.
+    window : int
+        0 releases all steps k = 0, ..., T. N releases the first T + 1 - N steps, which are those of a moving-horizon
+        estimator with this window, so that both can be compared on the same events.
+    process, measurement, initial : array_like, optional
+        The covariances Q, R and P0 of the filter: a number, one variance per coordinate, or a matrix, in squared units
+        of the state and of the measurements. By default those of the system's distributions. R must be positive
+        definite.
+    name : str
+        Name in reports.
+
+    References
+    ----------
+    docs/method.md, sections 3 and 7.6.
+
+    Examples
+    --------
+    >>> from dpverify.estimation import Normal, PrivateEKF, System
+    >>> system = System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(0.5), initial=Normal(1.0))
+    >>> PrivateEKF(system, s_hat=0.9).measurement
+    ((0.25,),)
     """
 
     system: System
     s_hat: float
     window: int = 0
-    process: Any = None
-    measurement: Any = None
-    initial: Any = None
+    process: ArrayLike | None = None
+    measurement: ArrayLike | None = None
+    initial: ArrayLike | None = None
     name: str = "private EKF"
 
     def __post_init__(self) -> None:
-        share("s_hat", self.s_hat, above=True)
-        object.__setattr__(self, "window", whole("window", self.window))
+        check_noise_parameter("s_hat", self.s_hat, positive=True)
+        object.__setattr__(self, "window", check_integer("window", self.window))
         system, n = self.system, self.system.states
-        known = {
-            "process": covariance(self.process, system.disturbance.variance, n, "process"),
-            "measurement": covariance(
-                self.measurement, system.noise.variance, system.measurements, "measurement", definite=True
+        covariances = {
+            "process": check_covariance("process", self.process, system.disturbance.variance, n),
+            "measurement": check_covariance(
+                "measurement", self.measurement, system.noise.variance, system.measurements, definite=True
             ),
-            "initial": covariance(self.initial, system.initial.variance, n, "initial"),
+            "initial": check_covariance("initial", self.initial, system.initial.variance, n),
         }
-        if not np.any(known["process"]) and not np.any(known["initial"]):
+        if not np.any(covariances["process"]) and not np.any(covariances["initial"]):
             raise InputError(
-                "found initial and process covariance 0; expected some doubt about the state, or the filter never "
-                "looks at its data; state initial=... or process=..."
+                "initial: found initial and process covariance 0; expected a positive variance of some state, because "
+                "the filter ignores its data otherwise; pass initial=... or process=..."
             )
-        for name, matrix in known.items():
+        for name, matrix in covariances.items():
             object.__setattr__(self, name, matrix)
 
     @property
     def block(self) -> int:
-        return device_block()
+        """The number of runs per block."""
+        return default_block()
 
     @functools.cached_property
-    def plain(self) -> PrivateEKF:
-        """The filter without noise, which is what gets compiled: once for all s_hat."""
+    def noise_free(self) -> PrivateEKF:
+        """The filter without noise. It is the static argument of compiled code, which thus serves all s_hat."""
         return replace(self, s_hat=1.0, name="")
 
-    def estimate(self, data: Any) -> Any:
-        """The plain filter's released estimates (K, d): pure JAX, can be vmapped over data."""
+    def estimate(self, data: jax.Array) -> jax.Array:
+        """Return the released estimates without noise, (K, d): pure JAX, can be vmapped over data."""
         steps = data.shape[0] - self.window
         return self.filtered(data, jnp.zeros((steps, self.system.states)))
 
-    def filtered(self, data: Any, shocks: Any) -> Any:
-        """The released estimates of one run whose update k adds shocks[k] to the state; len(shocks) steps."""
+    def filtered(self, data: jax.Array, shocks: jax.Array) -> jax.Array:
+        """Return the released estimates of one run in which update k adds shocks[k] to the state."""
         system, Q = self.system, jnp.asarray(self.process)
         whiten = _whitener(self.measurement)
         released = jnp.asarray(system.released)
 
-        def update_and_predict(prior: tuple[Any, Any], y_and_shock: tuple[Any, Any]) -> tuple[tuple[Any, Any], Any]:
+        def update_and_predict(
+            prior: tuple[jax.Array, jax.Array], y_and_shock: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
             (x, P), (y, shock) = prior, y_and_shock
             H = jax.jacfwd(lambda z: whiten(system.h(z)))(x)
             innovation = whiten(y - system.h(x))
-            gathered = H.T @ jnp.concatenate([H, innovation[:, None]], axis=1)  # one pass over the measurements
-            P = posterior(P, gathered[:, :-1])
-            x = x + P @ gathered[:, -1] + shock
+            # One product with H' for the information matrix and the information vector.
+            information = H.T @ jnp.concatenate([H, innovation[:, None]], axis=1)
+            P = posterior_covariance(P, information[:, :-1])
+            x = x + P @ information[:, -1] + shock
             F = jax.jacfwd(system.f)(x)
             return (system.f(x), F @ P @ F.T + Q), x[released]
 
         start = jnp.asarray(system.start), jnp.asarray(self.initial)
         return jax.lax.scan(update_and_predict, start, (data[: len(shocks)], shocks))[1]
 
-    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
         with enable_x64():
-            y = recorded(self.system, data, self.window + 1)
-            finite_estimate(self.plain, y)
-            return _ekf_runs(self.plain, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
+            y = check_data(self.system, data, self.window + 1)
+            finite_estimate(self.noise_free, y)
+            return _ekf_runs(self.noise_free, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
 
 
-def _whitener(measurement: Any) -> Any:
+def _whitener(measurement: ArrayLike | None) -> Callable[[jax.Array], jax.Array]:
+    """Return the map that turns residuals with this covariance into residuals with covariance I."""
     R = np.asarray(measurement)
     if np.array_equal(R, np.diag(np.diag(R))):
-        return lambda r: r / np.sqrt(np.diag(R))
-    inverse = np.linalg.inv(np.linalg.cholesky(R))
+        deviations = np.sqrt(np.diag(R))
+        return lambda r: r / deviations
+    inverse: Any = np.linalg.inv(np.linalg.cholesky(R))
     return lambda r: inverse @ r
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
-def _ekf_runs(plain: PrivateEKF, scale: Any, data: Any, key: Any, runs: int) -> Any:
-    shape = (runs, data.shape[0] - plain.window, plain.system.states)
-    return jax.vmap(plain.filtered, (None, 0))(data, scale * jax.random.uniform(key, shape))
+def _ekf_runs(noise_free: PrivateEKF, scale: float, data: jax.Array, key: jax.Array, runs: int) -> jax.Array:
+    shape = (runs, data.shape[0] - noise_free.window, noise_free.system.states)
+    return jax.vmap(noise_free.filtered, (None, 0))(data, scale * jax.random.uniform(key, shape))
 
 
 class GaussianTruth(NamedTuple):
-    """The two output laws of a linear-Gaussian mechanism, N(mean, covariance) on the flattened output, and `mu`.
+    """The exact privacy of a pair of data sets under a linear-Gaussian mechanism.
 
-    `mu` is the Mahalanobis length of the difference of the means; it decides everything (docs/method.md, section 6).
+    The outputs are N(mean, covariance) with the same covariance for both data sets. The privacy depends only on `mu`,
+    the Mahalanobis distance of the two means (docs/method.md, section 6).
+
+    Parameters
+    ----------
+    first, second : np.ndarray
+        The means under the two data sets, of shape (K, d).
+    covariance : np.ndarray
+        The covariance of the flattened output, of shape (K d, K d).
+    mu : float
+        The Mahalanobis distance of the means.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import GaussianTruth
+    >>> truth = GaussianTruth(np.zeros((1, 1)), np.ones((1, 1)), np.eye(1), mu=1.0)
+    >>> round(truth.delta(1.0), 4), round(truth.epsilon(0.01), 4)
+    (0.1269, 2.3178)
     """
 
-    first: np.ndarray  # (K, d)
+    first: np.ndarray
     second: np.ndarray
-    covariance: np.ndarray  # (K d, K d)
+    covariance: np.ndarray
     mu: float
 
     def delta(self, epsilon: float) -> float:
-        """The exact delta over all events, either order."""
+        """Return the exact delta at this epsilon, over all events; it is the same for both orders."""
         if self.mu in (0.0, np.inf):
             return float(self.mu > 0)
         a, b = self.mu / 2, epsilon / self.mu
         return float(ndtr(a - b) - np.exp(epsilon + log_ndtr(-a - b)))
 
     def epsilon(self, delta: float) -> float:
-        """The exact epsilon at this delta; infinite at delta 0, as for all Gaussians that differ."""
+        """Return the exact epsilon at this delta; it is infinite at delta 0 if the means differ."""
         if self.delta(0.0) <= delta:
             return 0.0
         if delta <= 0 or self.mu == np.inf:
             return np.inf
-        most = self.mu**2 / 2 + self.mu * 40
-        found: Any = brentq(lambda e: self.delta(e) - delta, 0.0, most, xtol=1e-12)
-        return float(found)
+        upper = self.mu**2 / 2 + self.mu * 40
+        root: Any = brentq(lambda e: self.delta(e) - delta, 0.0, upper, xtol=1e-12)
+        return float(root)
 
 
 @dataclass(frozen=True)
 class PrivateKalman:
-    """A Kalman filter with N(0, scale^2) noise on what it releases (`where="output"`) or on its data ("input").
+    """A Kalman filter with Gaussian noise N(0, scale^2) on its released estimates or on its data.
 
-    The filter is linear, M(y) = G y + c, so both laws are Gaussian and `truth` has the exact answer. The system must
-    state `A` and `C`; covariances and `window` are as in `PrivateEKF`.
+    The filter is an affine map M(y) = G y + c, so that both output distributions are Gaussian and `truth` returns the
+    exact privacy.
+
+    Parameters
+    ----------
+    system : System
+        A linear system; it must have `A` and `C`.
+    scale : float
+        Standard deviation of the noise, in units of the released estimates or of the measurements.
+    where : {"output", "input"}
+        Whether the noise is added to the released estimates or to the data.
+    window : int
+        As for `PrivateEKF`: the last `window` steps are not released.
+    process, measurement, initial : array_like, optional
+        The covariances Q, R and P0 of the filter, as for `PrivateEKF`.
+    name : str
+        Name in reports.
+
+    References
+    ----------
+    docs/method.md, sections 6 and 7.7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import Normal, PrivateKalman, System
+    >>> system = System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(1.0), initial=Normal(1.0))
+    >>> mechanism = PrivateKalman(system, scale=0.5)
+    >>> round(mechanism.truth(np.zeros((1, 1)), np.ones((1, 1))).mu, 6)
+    1.0
     """
 
     system: System
     scale: float
     where: str = "output"
     window: int = 0
-    process: Any = None
-    measurement: Any = None
-    initial: Any = None
+    process: ArrayLike | None = None
+    measurement: ArrayLike | None = None
+    initial: ArrayLike | None = None
     name: str = "private Kalman filter"
 
     def __post_init__(self) -> None:
         if self.system.A is None or self.system.C is None:
-            raise InputError("found a system without A or C; expected a linear one; state both, or use PrivateEKF")
-        if not (isinstance(self.scale, NUMBERS) and 0 <= self.scale < np.inf):
+            raise InputError(
+                "system: found a system without A or C; expected a linear one; pass both, or use PrivateEKF"
+            )
+        if not (isinstance(self.scale, NUMBER_TYPES) and 0 <= self.scale < np.inf):
             raise InputError(f"scale: found {self.scale!r}; expected a standard deviation, a number from 0 up")
-        one_of("where", self.where, ("output", "input"))
+        check_choice("where", self.where, ("output", "input"))
         for name in ("window", "process", "measurement", "initial"):
             object.__setattr__(self, name, getattr(self.filter, name))
 
@@ -199,27 +268,28 @@ class PrivateKalman:
 
     @property
     def block(self) -> int:
-        return device_block()
+        """The number of runs per block."""
+        return default_block()
 
-    def estimate(self, data: Any) -> Any:
-        """The filter's released estimates (K, d): pure JAX, can be vmapped over data."""
+    def estimate(self, data: jax.Array) -> jax.Array:
+        """Return the released estimates without noise, (K, d): pure JAX, can be vmapped over data."""
         return self.filter.estimate(data)
 
     def gain(self, steps: int) -> np.ndarray:
-        """G for data of `steps` rows: (K d, steps * measurements)."""
+        """Return G for data of `steps` rows, of shape (K d, steps * measurements)."""
         return _gain(self.filter, steps)
 
-    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
         with enable_x64():
-            y = recorded(self.system, data, self.window + 1)
+            y = check_data(self.system, data, self.window + 1)
             centre = finite_estimate(self.filter, y)
             G = jnp.asarray(self.gain(len(y))) if self.where == "input" else None
             return _gaussian_runs(centre, self.scale, G, jax_key(rng), runs)
 
-    def truth(self, first: Any, second: Any) -> GaussianTruth:
-        """The closed form beside which a report on this pair can be laid."""
+    def truth(self, first: object, second: object) -> GaussianTruth:
+        """Return the exact privacy of this pair of data sets, with which a report can be compared."""
         with enable_x64():
-            sides = [recorded(self.system, data, self.window + 1) for data in (first, second)]
+            sides = [check_data(self.system, data, self.window + 1) for data in (first, second)]
             means = [np.asarray(finite_estimate(self.filter, y)) for y in sides]
         if np.shape(sides[0]) != np.shape(sides[1]):
             raise InputError(f"data: found shapes {sides[0].shape} and {sides[1].shape}; expected two equal ones")
@@ -228,7 +298,8 @@ class PrivateKalman:
             covariance, length = np.eye(shift.size), float(np.linalg.norm(shift))
         else:
             G = self.gain(len(sides[0]))
-            # G may have fewer columns than rows: then the law lives on its range, where the shift lies too.
+            # G may have fewer columns than rows. The distribution is then supported on its range, which also contains
+            # the shift.
             covariance, length = G @ G.T, float(np.linalg.norm(np.linalg.lstsq(G, shift)[0]))
         with np.errstate(divide="ignore"):
             mu = float(np.divide(length, self.scale)) if length else 0.0
@@ -236,15 +307,15 @@ class PrivateKalman:
 
 
 @functools.lru_cache(maxsize=64)
-def _gain(plain: PrivateEKF, steps: int) -> np.ndarray:
+def _gain(noise_free: PrivateEKF, steps: int) -> np.ndarray:
     with enable_x64():
-        zero = jnp.zeros((steps, plain.system.measurements))
-        jacobian = np.asarray(jax.jacfwd(plain.estimate)(zero))
+        zero = jnp.zeros((steps, noise_free.system.measurements))
+        jacobian = np.asarray(jax.jacfwd(noise_free.estimate)(zero))
     return jacobian.reshape(-1, zero.size)
 
 
 @functools.partial(jax.jit, static_argnums=4)
-def _gaussian_runs(centre: Any, scale: Any, gain: Any, key: Any, runs: int) -> Any:
+def _gaussian_runs(centre: jax.Array, scale: float, gain: jax.Array | None, key: jax.Array, runs: int) -> jax.Array:
     if gain is None:
         return centre + scale * jax.random.normal(key, (runs, *centre.shape))
     noise = scale * jax.random.normal(key, (runs, gain.shape[1]))

@@ -1,8 +1,9 @@
-"""The W2-MHE: a moving-horizon estimator whose estimate is random (docs/method.md, section 7.2).
+"""The W2-MHE: a moving-horizon estimator with a random estimate (docs/method.md, section 7.2).
 
-Between the deterministic estimate (s = 1) and pure chance on a compact set K_k (s = 0) lies s; the paper does not print
-the law in between, so there are two. `law="gibbs"` minimises s E[cost] - (1 - s) entropy and is drawn exactly (`gibbs`,
-`cells`, `faithful`); `law="blend"` is s times the deterministic estimate plus 1 - s times a uniform draw from K_k.
+The parameter s interpolates between the deterministic estimate (s = 1) and a uniform draw from a compact set K_k
+(s = 0). The paper does not print the distribution for 0 < s < 1, so there are two. `law="gibbs"` minimises
+s E[cost] - (1 - s) entropy and is sampled exactly (modules `gibbs_sampler`, `box_envelope` and `sampler_plan`).
+`law="blend"` is s times the deterministic estimate plus 1 - s times a uniform draw from K_k.
 """
 
 from __future__ import annotations
@@ -10,38 +11,99 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.estimation.blocks import device_block, measurement_weights, one_of, positive, recorded, share, whole
-from dpverify.estimation.faithful import Faithfulness, Plan, Problem, beyond_reach, count_modes, jitted_estimates, plan
-from dpverify.estimation.gibbs import Ball, keep
-from dpverify.estimation.horizon import SPANS, estimates, stage_cost, windows
-from dpverify.estimation.near import estimates_near
+from dpverify.estimation.gibbs_sampler import Ball, Envelope, rejection_sample
+from dpverify.estimation.moving_horizon import (
+    SPANS,
+    Problem,
+    jitted_trajectory_solver,
+    make_trajectory_solver,
+    sliding_windows,
+    stage_cost,
+)
+from dpverify.estimation.sampler_plan import (
+    Faithfulness,
+    SamplerPlan,
+    count_modes,
+    infeasible_message,
+    plan_sampler,
+)
 from dpverify.estimation.system import System
+from dpverify.estimation.validation import (
+    check_choice,
+    check_data,
+    check_integer,
+    check_noise_parameter,
+    check_positive,
+    default_block,
+    measurement_weights,
+)
+from dpverify.estimation.warm_start import make_warm_started_solver
 from dpverify.mechanisms.wrappers import jax_key
-from dpverify.util.arrays import enable_x64
+from dpverify.util.arrays import Array, enable_x64
 
 LAWS = ("gibbs", "blend")
-EDGE = (
-    "the W2-MHE's estimate lies on the edge of K_k, which holds it back from the data: what was measured is the set's "
-    'privacy as well; a larger diameter=, or support="wide" with a radius=, lets the data speak'
+BOUNDARY_REMARK = (
+    "the deterministic estimate of the W2-MHE lies on the boundary of K_k, which limits the influence of the data: the "
+    'measured privacy is partly that of the set; choose a larger diameter=, or support="wide" with a radius='
 )
 
 
 @dataclass(frozen=True)
 class W2MHE:
-    """The mechanism: data (T + 1, measurements) -> estimates (runs, T + 1 - window, released coordinates).
+    """The paper's W2-MHE as a mechanism: data (T + 1, measurements) -> estimates (runs, T + 1 - window, d).
 
-    `window` is N; `span="closed"` lets a step read y_k..y_{k+N}, "open" y_{k+1}..y_{k+N}. `weights`: one number for
-    each measurement, on its squared residual (all 1 unless stated: the law of the noise is not used, 1/variance is the
-    usual choice). K_k is centred at f0^k(start): by default the theorem's, of diameter
-    `diameter` c_f^k (a ball for gibbs, a cube for blend); with `support="wide"` of the stated `radius` at every step
-    (half the diagonal of the cube), for which the theory has no value.
+    The estimate of step k is released for k = 0, ..., T - window; d is the number of released coordinates. K_k is
+    centred at f0^k(start), where f0 is the noise-free step.
+
+    Parameters
+    ----------
+    system : System
+        The model of the data.
+    window : int
+        N, the number of steps that an estimate looks ahead.
+    s : float
+        Weight of the cost against the entropy, from 0 (uniform on K_k) to 1 (deterministic).
+    tau : float
+        Weight of the measurements against the prediction: the smaller, the closer the estimate is to the prediction.
+    law : {"gibbs", "blend"}
+        Distribution of the estimate for 0 < s < 1; see the module docstring.
+    span : {"closed", "open"}
+        Whether step k uses y_k, ..., y_{k+N} ("closed") or y_{k+1}, ..., y_{k+N} ("open").
+    weights : tuple of float, optional
+        Weight of the squared residual of each measurement; 1 by default. The distribution of the noise is not used;
+        1 / variance is the usual choice.
+    support : {"theorem", "wide"}
+        Size of K_k: of diameter `diameter` c_f^k as in the paper's theorem, or of the same `radius` at every step. The
+        paper's theorem has no value for "wide".
+    diameter : float
+        Diameter of K_0 for `support="theorem"`, in units of the state. K_k is a ball for "gibbs"; for "blend" it is a
+        cube, and this is its diagonal.
+    radius : float, optional
+        Half the diameter of every K_k for `support="wide"`; required there.
+    name : str
+        Name in reports.
+
+    Raises
+    ------
+    InputError
+        Where a parameter is outside its range.
+
+    References
+    ----------
+    docs/method.md, sections 3 and 7.2 to 7.4.
+
+    Examples
+    --------
+    >>> from dpverify.estimation import W2MHE, oscillator
+    >>> mechanism = W2MHE(oscillator(), window=5, s=0.8, tau=1.4e-5)
+    >>> round(mechanism.kappa, 2), mechanism.sets(2).centre.shape
+    (0.25, (2, 4))
     """
 
     system: System
@@ -58,44 +120,49 @@ class W2MHE:
     name: str = "W2-MHE"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "window", whole("window", self.window))
+        object.__setattr__(self, "window", check_integer("window", self.window))
         object.__setattr__(self, "weights", measurement_weights(self.system, self.weights))
-        share("s", self.s)
-        positive("tau", self.tau, "the smaller, the more the prediction is trusted")
-        one_of("law", self.law, LAWS)
-        one_of("span", self.span, SPANS)
-        one_of("support", self.support, ("theorem", "wide"))
+        check_noise_parameter("s", self.s)
+        check_positive("tau", self.tau, "the weight of the measurements against the prediction")
+        check_choice("law", self.law, LAWS)
+        check_choice("span", self.span, SPANS)
+        check_choice("support", self.support, ("theorem", "wide"))
         self._check_support()
 
     def _check_support(self) -> None:
         if self.support == "wide":
-            positive("radius", self.radius, 'which support="wide" has to state')
+            check_positive("radius", self.radius, 'which support="wide" requires')
             return
-        positive("diameter", self.diameter, "that of K_0")
+        check_positive("diameter", self.diameter, "the diameter of K_0")
         if self.radius is not None:
-            raise InputError('found a radius with the theorem\'s support; expected support="wide" with it, or diameter')
+            raise InputError(
+                f'radius: found {self.radius} with support="theorem"; expected support="wide" with it; pass '
+                "diameter=... instead, or change the support"
+            )
         if self.system.lipschitz is None or not 0 < self.system.lipschitz < np.inf:
             raise InputError(
-                f"found c_f {self.system.lipschitz}; expected a positive Lipschitz constant of f, by which K_k grows; "
-                'state System(lipschitz=...), mend a singular A, or take support="wide"'
+                f"system: found c_f {self.system.lipschitz}; expected a positive Lipschitz constant of f, by which K_k "
+                'grows; pass System(lipschitz=...), replace a singular A, or use support="wide"'
             )
 
     @property
     def block(self) -> int:
-        return device_block()
+        """The number of runs per block."""
+        return default_block()
 
     @property
     def problem(self) -> Problem:
+        """The static part of the estimation problem."""
         assert self.weights is not None
         return Problem(self.system, self.window, self.span, self.weights)
 
     @property
     def kappa(self) -> float:
-        """The temperature (1 - s) / s."""
+        """The temperature (1 - s) / s of the Gibbs distribution."""
         return (1 - self.s) / self.s if self.s > 0 else np.inf
 
     def sets(self, steps: int) -> Ball:
-        """K_0..K_{steps-1}: centres and radii (half the diameters)."""
+        """Return centres and radii (half the diameters) of K_0, ..., K_{steps-1}."""
         with enable_x64():
             centres = [jnp.asarray(self.system.start)]
             for _ in range(steps - 1):
@@ -106,113 +173,130 @@ class W2MHE:
         assert self.system.lipschitz is not None
         return Ball(centre, self.diameter / 2 * self.system.lipschitz ** np.arange(steps))
 
-    def deterministic(self, data: Any) -> np.ndarray:
-        """The estimates at s = 1, all coordinates: (T + 1 - window, states)."""
+    def deterministic(self, data: object) -> np.ndarray:
+        """Return the estimates at s = 1 with all coordinates of the state, (T + 1 - window, states)."""
         return np.asarray(self._plan(data).trajectory)
 
-    def estimate(self, data: Any) -> Any:
-        """The released estimates at s = 1, (K, d): pure JAX, can be vmapped over data."""
-        solve = estimates(self.system, self.problem.table, self._shape)
-        return solve(windows(data, self.window), self.tau, *self._constant_sets(data))[:, self._released]
+    def estimate(self, data: jax.Array) -> jax.Array:
+        """Return the released estimates at s = 1, (K, d): pure JAX, can be vmapped over data."""
+        solve = make_trajectory_solver(self.system, self.problem.residual_weights, self._shape)
+        trajectory = solve(sliding_windows(data, self.window), self.tau, *self._constant_sets(data))
+        return trajectory[:, self._released]
 
-    def near(self, data: Any) -> Callable[[Any], Any]:
-        """`estimate`, made faster for data sets near this one."""
-        solve = estimates_near(self.system, self.problem.table, self._shape)
-        trajectory = solve(windows(data, self.window), self.tau, *self._constant_sets(data))
-        return lambda other: trajectory(windows(other, self.window))[:, self._released]
+    def warm_start(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
+        """Return a function with the values of `estimate` that is faster for data sets close to `data`."""
+        linearise = make_warm_started_solver(self.system, self.problem.residual_weights, self._shape)
+        solve = linearise(sliding_windows(data, self.window), self.tau, *self._constant_sets(data))
+        return lambda other: solve(sliding_windows(other, self.window))[:, self._released]
 
     @property
     def _shape(self) -> str:
         return "ball" if self.law == "gibbs" else "cube"
 
     @property
-    def _released(self) -> Any:
+    def _released(self) -> np.ndarray:
         return np.asarray(self.system.released)
 
-    def _constant_sets(self, data: Any) -> Ball:
-        with jax.ensure_compile_time_eval():  # the sets do not depend on the data, only on their number
+    def _constant_sets(self, data: jax.Array) -> Ball:
+        """Return the sets of all steps; they depend on the number of rows only, not on traced values."""
+        with jax.ensure_compile_time_eval():
             return self.sets(len(data) - self.window)
 
-    def faithfulness(self, data: Any) -> Faithfulness:
-        """What is certain of the sampler for this data set."""
-        known = self._plan(data)
+    def faithfulness(self, data: object) -> Faithfulness:
+        """Return what is proved about the sampler for this data set, and what is only expected."""
+        plan = self._plan(data)
         with enable_x64():
-            return known.faithfulness._replace(modes=count_modes(self.problem, known, self.tau))
+            return plan.faithfulness._replace(modes=count_modes(self.problem, plan, self.tau))
 
-    def remarks(self, data: Any) -> tuple[str, ...]:
-        """What a report on this data set has to say beside its numbers."""
-        known = self._plan(data)
-        ball = known.ball
-        way = known.trajectory - ball.centre
-        out = np.linalg.norm(way, axis=1) if self._shape == "ball" else np.abs(way).max(1) * np.sqrt(way.shape[1])
-        if (out < (1 - 1e-6) * ball.radius).all():
-            return known.remarks
-        return *known.remarks, EDGE
+    def remarks(self, data: object) -> tuple[str, ...]:
+        """Return the sentences that a report on this data set adds to its numbers."""
+        plan = self._plan(data)
+        offset = plan.trajectory - plan.support.centre
+        if self._shape == "ball":
+            distance = np.linalg.norm(offset, axis=1)
+        else:
+            distance = np.abs(offset).max(1) * np.sqrt(offset.shape[1])
+        if (distance < (1 - 1e-6) * plan.support.radius).all():
+            return plan.remarks
+        return *plan.remarks, BOUNDARY_REMARK
 
-    def _plan(self, data: Any) -> Plan:
-        array = np.ascontiguousarray(recorded(self.system, data, self.window + 1))
-        return _planned(self, array.shape, array.tobytes())
+    def _plan(self, data: object) -> SamplerPlan:
+        array = np.ascontiguousarray(check_data(self.system, data, self.window + 1))
+        return _cached_plan(self, array.shape, array.tobytes())
 
-    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
-        known = self._plan(data)
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
+        plan = self._plan(data)
         with enable_x64():
-            key, released = jax_key(rng), list(self.system.released)
+            key, released = jax_key(rng), tuple(self.system.released)
             if self.s == 1:
-                return jnp.broadcast_to(jnp.asarray(known.trajectory)[:, released], (runs, len(known.y), len(released)))
+                estimates = jnp.asarray(plan.trajectory)[:, list(released)]
+                return jnp.broadcast_to(estimates, (runs, len(plan.windows), len(released)))
             if self.law == "blend":
-                return _blend(
-                    key, runs, known.trajectory[:, released], known.ball, self.s, self.system.states, tuple(released)
-                )
+                trajectory = plan.trajectory[:, list(released)]
+                return _blend(key, runs, trajectory, plan.support, self.s, self.system.states, released)
             if self.s == 0:
-                return _uniform(key, runs, known.ball, tuple(released))
-            if not known.faithfulness.reached:
-                raise InputError(beyond_reach(known.faithfulness))
-            return _gibbs(self.problem)(key, runs, known.y, known.ball, known.envelope, self.kappa, self.tau)
+                return _uniform(key, runs, plan.support, released)
+            if not plan.faithfulness.feasible:
+                raise InputError(infeasible_message(plan.faithfulness))
+            sample = _gibbs_sampler(self.problem)
+            return sample(key, runs, plan.windows, plan.support, plan.envelope, self.kappa, self.tau)
 
 
 @functools.lru_cache(maxsize=64)
-def _planned(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> Plan:
+def _cached_plan(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> SamplerPlan:
+    """Return the plan for a data set, given as bytes so that it can be the key of a cache."""
     y = np.frombuffer(data).reshape(shape)
-    ball = mechanism.sets(len(y) - mechanism.window)
+    support = mechanism.sets(len(y) - mechanism.window)
     if mechanism.law == "gibbs" and 0 < mechanism.s < 1:
-        return plan(mechanism.problem, y, ball, mechanism.kappa, mechanism.tau)
+        return plan_sampler(mechanism.problem, y, support, mechanism.kappa, mechanism.tau)
     with enable_x64():
-        rows = np.stack([y[k : k + mechanism.window + 1] for k in range(len(ball.radius))])
-        trajectory = np.asarray(jitted_estimates(mechanism.problem, mechanism._shape)(rows, mechanism.tau, *ball))
+        rows = np.stack([y[k : k + mechanism.window + 1] for k in range(len(support.radius))])
+        solve = jitted_trajectory_solver(mechanism.problem, mechanism._shape)
+        trajectory = np.asarray(solve(rows, mechanism.tau, *support))
     if not np.isfinite(trajectory).all():
-        raise InputError("found NaN or infinity in f or h near an estimate; expected finite numbers; mend f or h")
-    steps = len(rows)
-    return Plan(rows, ball, None, trajectory, Faithfulness("direct", True, (1.0,) * steps))
+        raise InputError("f: found NaN or infinity in f or h near an estimate; expected finite numbers; fix f or h")
+    return SamplerPlan(rows, support, None, trajectory, Faithfulness("direct", True, (1.0,) * len(rows)))
 
 
 @functools.partial(jax.jit, static_argnames=("runs", "states", "released"))
-def _blend(key: Any, runs: int, trajectory: Any, ball: Ball, s: Any, states: int, released: tuple[int, ...]) -> Any:
-    half = jnp.asarray(ball.radius)[:, None] / np.sqrt(states)
+def _blend(
+    key: jax.Array,
+    runs: int,
+    trajectory: jax.Array,
+    support: Ball,
+    s: float,
+    states: int,
+    released: tuple[int, ...],
+) -> jax.Array:
+    half = jnp.asarray(support.radius)[:, None] / np.sqrt(states)
     u = jax.random.uniform(key, (runs, *trajectory.shape), trajectory.dtype, -1.0, 1.0)
-    return s * trajectory + (1 - s) * (jnp.asarray(ball.centre)[:, released] + half * u)
+    return s * trajectory + (1 - s) * (jnp.asarray(support.centre)[:, released] + half * u)
 
 
 @functools.partial(jax.jit, static_argnames=("runs", "released"))
-def _uniform(key: Any, runs: int, ball: Ball, released: tuple[int, ...]) -> Any:
-    inside = jax.random.ball(key, ball.centre.shape[1], shape=(runs, len(ball.radius)), dtype=ball.centre.dtype)
-    return (ball.centre + jnp.asarray(ball.radius)[:, None] * inside)[..., released]
+def _uniform(key: jax.Array, runs: int, support: Ball, released: tuple[int, ...]) -> Array:
+    n = support.centre.shape[1]
+    inside = jax.random.ball(key, n, shape=(runs, len(support.radius)), dtype=support.centre.dtype)
+    return (support.centre + jnp.asarray(support.radius)[:, None] * inside)[..., released]
 
 
 @functools.lru_cache(maxsize=64)
-def _gibbs(problem: Problem) -> Callable[..., Any]:
-    """All steps of all runs, under one jit: only runs and the kind of envelope are compiled in."""
-    system, cost = problem.system, stage_cost(problem.system, problem.table)
-    carry = jax.vmap(system.f, in_axes=1, out_axes=1)
+def _gibbs_sampler(problem: Problem) -> Callable[..., jax.Array]:
+    """Return the compiled sampler of all steps; only the number of runs and the kind of envelope are static."""
+    system, cost = problem.system, stage_cost(problem.system, problem.residual_weights)
+    predict = jax.vmap(system.f, in_axes=1, out_axes=1)
 
-    def run(key: Any, runs: int, y: Any, ball: Ball, envelope: Any, kappa: Any, tau: Any) -> Any:
-        def step(m: Any, at: Any) -> Any:
-            rows, here, envelope, key = at
-            z = keep(lambda z: cost(z, rows), envelope, here, m, key, kappa, tau)
-            return carry(z), z[jnp.asarray(system.released)]
+    def sample(
+        key: jax.Array, runs: int, y: jax.Array, support: Ball, envelope: Envelope, kappa: float, tau: float
+    ) -> jax.Array:
+        def step(m: jax.Array, inputs: tuple[jax.Array, Ball, Envelope, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            rows, ball, step_envelope, step_key = inputs
+            z = rejection_sample(lambda z: cost(z, rows), step_envelope, ball, m, step_key, kappa, tau)
+            return predict(z), z[jnp.asarray(system.released)]
 
         start = jnp.tile(jnp.asarray(system.start, y.dtype)[:, None], runs)
         keys = jax.random.split(key, len(y))
-        _, released = jax.lax.scan(step, start, (y, ball, envelope, keys))
+        _, released = jax.lax.scan(step, start, (y, support, envelope, keys))
         return jnp.transpose(released, (2, 0, 1))
 
-    return jax.jit(run, static_argnums=1)
+    return jax.jit(sample, static_argnums=1)

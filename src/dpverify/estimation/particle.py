@@ -1,39 +1,77 @@
-"""The KL-MHE, particle sibling of the W2-MHE (docs/method.md, section 7.8).
+"""The KL-MHE, the particle variant of the W2-MHE (docs/method.md, section 7.8).
 
-Without regularisation its law is d mu_k ~ e^{-J_k} d(f0#mu_{k-1}): the minimiser of E[J_k] + KL(mu | f0#mu_{k-1}). With
-the entropy factor s it minimises s (E[J_k] + KL(mu | nu)) - (1 - s) Entropy(mu), nu = f0#mu_{k-1}. The terms with
-log mu add up to s + (1 - s) = 1 of them, so the minimiser is (e^{-J_k} nu)^s, normalised: s = 1 is the law above,
-s = 0 uniform, and in between what was learned j steps ago counts by s^j once more.
+Without regularisation its distribution is d mu_k ~ e^{-J_k} d(f0#mu_{k-1}), the minimiser of
+E[J_k] + KL(mu | f0#mu_{k-1}). With the entropy factor s it minimises s (E[J_k] + KL(mu | nu)) - (1 - s) Entropy(mu),
+where nu = f0#mu_{k-1}. The coefficients of the terms in log mu add up to s + (1 - s) = 1, so the minimiser is
+(e^{-J_k} nu)^s, normalised. s = 1 is the distribution above and s = 0 is uniform. In between, the information of j
+steps ago has the additional weight s^j.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.estimation.blocks import device_block, measurement_weights, one_of, positive, recorded, share, whole
-from dpverify.estimation.horizon import SPANS
-from dpverify.estimation.small import log_volume
+from dpverify.estimation.moving_horizon import SPANS
+from dpverify.estimation.small_linalg import log_abs_determinant
 from dpverify.estimation.system import System
+from dpverify.estimation.validation import (
+    check_choice,
+    check_data,
+    check_integer,
+    check_noise_parameter,
+    check_positive,
+    default_block,
+    measurement_weights,
+)
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
-TOGETHER = 1 << 14  # particles that are evaluated at once: what a processor's cache holds
+PARTICLES_PER_BATCH = 1 << 14  # particles that are evaluated together: what fits into the cache of a CPU
 
 
 @dataclass(frozen=True)
 class KLMHE:
-    """Particles, evenly from the ball K_0 around the start, weighted for mu_k; released is one drawn by its weight.
+    """The KL-MHE as a mechanism: data (T + 1, measurements) -> estimates (runs, T + 1 - window, d).
 
-    A run has particles of its own. What is released at step k = 0..T - window is *one* particle, drawn anew at each
-    step: its law is mu_k as the particles grow many. (The mean would be random only by the finite number of particles:
-    more of them, less privacy, down to none.) `span` and `weights` shape the cost as in `W2MHE`; `diameter` is K_0's.
+    Every run draws its own particles uniformly from the ball K_0 around the start and weights them for mu_k. The
+    release of step k = 0, ..., T - window is *one* particle, drawn anew at each step by the weights; its distribution
+    tends to mu_k as the number of particles grows. The mean of the particles would not do: it is random only through
+    the finite number of particles, so that more particles would mean less privacy.
+
+    Parameters
+    ----------
+    system : System
+        The model of the data; its step must be invertible.
+    window : int
+        N, the number of steps that an estimate looks ahead.
+    s : float
+        Entropy factor, from 0 (uniform) to 1 (no regularisation).
+    particles : int
+        Number of particles per run.
+    span : {"closed", "open"}
+        Whether step k uses y_k, ..., y_{k+N} ("closed") or y_{k+1}, ..., y_{k+N} ("open").
+    weights : tuple of float, optional
+        Weight of the squared residual of each measurement; 1 by default.
+    diameter : float
+        Diameter of K_0, in units of the state.
+    name : str
+        Name in reports.
+
+    References
+    ----------
+    docs/method.md, section 7.8.
+
+    Examples
+    --------
+    >>> from dpverify.estimation import KLMHE, oscillator
+    >>> KLMHE(oscillator(), window=5, s=0.8).particles
+    256
     """
 
     system: System
@@ -47,92 +85,100 @@ class KLMHE:
     name: str = "KL-MHE"
 
     def __post_init__(self) -> None:
-        share("s", self.s)
-        object.__setattr__(self, "window", whole("window", self.window))
-        object.__setattr__(self, "particles", whole("particles", self.particles, 1))
+        check_noise_parameter("s", self.s)
+        object.__setattr__(self, "window", check_integer("window", self.window))
+        object.__setattr__(self, "particles", check_integer("particles", self.particles, 1))
         object.__setattr__(self, "weights", measurement_weights(self.system, self.weights))
-        one_of("span", self.span, SPANS)
-        positive("diameter", self.diameter, "that of K_0")
+        check_choice("span", self.span, SPANS)
+        check_positive("diameter", self.diameter, "the diameter of K_0")
         if self.system.A is not None and np.linalg.matrix_rank(np.asarray(self.system.A)) < self.system.states:
             raise InputError(
-                "found a singular A; expected an invertible step, or the law has no density to be tempered"
+                "system: found a singular A; expected an invertible step, because the predicted distribution needs a "
+                "density"
             )
 
     @property
     def block(self) -> int:
-        return device_block() >> 3  # a run holds hundreds of particles
+        """The number of runs per block; smaller than for other mechanisms, as a run has hundreds of particles."""
+        return default_block() >> 3
 
-    def log_weights(self, starts: Any, data: Any, s: Any) -> tuple[Any, Any]:
-        """Trajectories (T + 1, M, n) of particles that start at `starts`, and their log weights (K, M) for each mu_k.
+    def log_weights(self, starts: jax.Array, data: jax.Array, s: float) -> tuple[jax.Array, jax.Array]:
+        """Return trajectories (T + 1, M, n) of particles from `starts` (M, n), and their log weights (K, M) for mu_k.
 
-        With f0 invertible a particle carries the density of its law exactly, up to a constant: mu_k(z_k) =
-        (e^{-J_k(z_k)} mu_{k-1}(z_{k-1}) / D_{k-1})^s, D = |det Df0|. No resampling: with no noise in f0 it would only
-        lose points. As the starts are even in K_0, the weight is mu_k(z_k) D_0 .. D_{k-1}.
+        With f0 invertible, a particle carries the density of its distribution exactly, up to a constant:
+        mu_k(z_k) = (e^{-J_k(z_k)} mu_{k-1}(z_{k-1}) / D_{k-1})^s, D = |det Df0|. There is no resampling: f0 has no
+        noise, so that resampling would only lose points. As the starts are uniform on K_0, the weight is
+        mu_k(z_k) D_0 .. D_{k-1}.
         """
         system, first = self.system, int(self.span == "open")
 
-        def step(z: Any, y: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+        def step(z: jax.Array, y: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
             residual = y - jax.vmap(system.h)(z)
             cost = jnp.square(residual) @ jnp.asarray(self.weights) / 2
-            volume = jnp.zeros(len(z))  # constant where f is linear, and constants cancel
+            log_volume = jnp.zeros(len(z))  # it is constant where f is linear, and constants cancel
             if system.A is None:
-                volume = jax.vmap(lambda x: log_volume(jax.jacfwd(system.f)(x)))(z)
-            return jax.vmap(system.f)(z), (z, cost, volume)
+                log_volume = jax.vmap(lambda x: log_abs_determinant(jax.jacfwd(system.f)(x)))(z)
+            return jax.vmap(system.f)(z), (z, cost, log_volume)
 
-        _, (paths, costs, volumes) = jax.lax.scan(step, starts, data)
-        log_density, grown, rows = 0.0, 0.0, []
+        _, (paths, costs, log_volumes) = jax.lax.scan(step, starts, data)
+        log_density, log_growth, rows = 0.0, 0.0, []
         for k in range(len(data) - self.window):
             J = costs[k + first : k + self.window + 1].sum(0)
-            log_density = s * (log_density - (volumes[k - 1] if k else 0.0) - J)
-            grown = grown + (volumes[k - 1] if k else 0.0)
-            rows.append(log_density + grown)
+            log_density = s * (log_density - (log_volumes[k - 1] if k else 0.0) - J)
+            log_growth = log_growth + (log_volumes[k - 1] if k else 0.0)
+            rows.append(log_density + log_growth)
         return paths, jnp.stack(rows)
 
-    def effective(self, data: Any, rng: np.random.Generator) -> np.ndarray:
-        """How many equally weighted particles one run's are worth, at each step; below about 20, take more of them."""
+    def effective(self, data: object, rng: np.random.Generator) -> np.ndarray:
+        """Return the effective sample size of one run's particles at each step; below about 20, use more particles."""
         with enable_x64():
-            y = recorded(self.system, data, self.window + 1)
-            return np.asarray(_effective(replace(self, s=1.0, name=""), self.s, y, jax_key(rng)))
+            y = check_data(self.system, data, self.window + 1)
+            return np.asarray(_effective_sample_size(replace(self, s=1.0, name=""), self.s, y, jax_key(rng)))
 
-    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> Any:
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
         with enable_x64():
-            y = recorded(self.system, data, self.window + 1)
-            plain = replace(self, s=1.0, name="")  # one compilation for all s
-            if not bool(_is_finite(plain, y)):
+            y = check_data(self.system, data, self.window + 1)
+            static = replace(self, s=1.0, name="")  # one compilation for all s
+            if not bool(_is_finite(static, y)):
                 raise InputError(
-                    "found NaN or infinity in f or h on the way from start; expected finite numbers around the "
-                    "trajectory; mend them, or compare data and start with the model"
+                    "data: found NaN or infinity in f or h along the trajectory from start; expected finite numbers "
+                    "around it; fix f or h, or compare data and start with the model"
                 )
-            return _particle_runs(plain, self.s, y, jax_key(rng), runs)
+            return _particle_runs(static, self.s, y, jax_key(rng), runs)
 
 
-def _starts(mhe: KLMHE, key: Any) -> Any:
-    """Even in the ball: a direction, and a radius whose n-th power is even (far cheaper than `jax.random.ball`)."""
-    n, (where, far) = mhe.system.states, jax.random.split(key)
-    direction = jax.random.normal(where, (mhe.particles, n))
+def _uniform_starts(mhe: KLMHE, key: jax.Array) -> jax.Array:
+    """Draw particles uniformly from K_0: a direction, and a radius whose n-th power is uniform.
+
+    This is far cheaper than `jax.random.ball`.
+    """
+    n, (direction_key, radius_key) = mhe.system.states, jax.random.split(key)
+    direction = jax.random.normal(direction_key, (mhe.particles, n))
     direction = direction / jnp.linalg.norm(direction, axis=1, keepdims=True)
-    radius = jax.random.uniform(far, (mhe.particles, 1)) ** (1 / n)
+    radius = jax.random.uniform(radius_key, (mhe.particles, 1)) ** (1 / n)
     return jnp.asarray(mhe.system.start) + mhe.diameter / 2 * radius * direction
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _is_finite(mhe: KLMHE, data: Any) -> Any:
+def _is_finite(mhe: KLMHE, data: jax.Array) -> jax.Array:
     return jnp.isfinite(mhe.log_weights(jnp.asarray(mhe.system.start)[None], data, 1.0)[1]).all()
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _effective(mhe: KLMHE, s: Any, data: Any, key: Any) -> Any:
-    weights = jax.nn.softmax(mhe.log_weights(_starts(mhe, key), data, s)[1], axis=1)
+def _effective_sample_size(mhe: KLMHE, s: float, data: jax.Array, key: jax.Array) -> jax.Array:
+    weights = jax.nn.softmax(mhe.log_weights(_uniform_starts(mhe, key), data, s)[1], axis=1)
     return 1 / jnp.square(weights).sum(1)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
-def _particle_runs(mhe: KLMHE, s: Any, data: Any, key: Any, runs: int) -> Any:
-    def one(key: Any) -> Any:
-        where, which = jax.random.split(key)
-        paths, weights = mhe.log_weights(_starts(mhe, where), data, s)
-        chosen = jax.random.categorical(which, weights, axis=1)
-        drawn = paths[jnp.arange(len(weights)), chosen][:, jnp.asarray(mhe.system.released)]
-        return jnp.where(jnp.isnan(weights).any(1, keepdims=True), jnp.nan, drawn)  # for the door to see
+def _particle_runs(mhe: KLMHE, s: float, data: jax.Array, key: jax.Array, runs: int) -> jax.Array:
+    def draw_run(key: jax.Array) -> jax.Array:
+        start_key, index_key = jax.random.split(key)
+        paths, log_weights = mhe.log_weights(_uniform_starts(mhe, start_key), data, s)
+        index = jax.random.categorical(index_key, log_weights, axis=1)
+        drawn = paths[jnp.arange(len(log_weights)), index][:, jnp.asarray(mhe.system.released)]
+        # NaN in any weight makes the output NaN, which the validation of outputs then reports.
+        return jnp.where(jnp.isnan(log_weights).any(1, keepdims=True), jnp.nan, drawn)
 
-    return jax.lax.map(one, jax.random.split(key, runs), batch_size=max(1, TOGETHER // mhe.particles))
+    batch_size = max(1, PARTICLES_PER_BATCH // mhe.particles)
+    return jax.lax.map(draw_run, jax.random.split(key, runs), batch_size=batch_size)

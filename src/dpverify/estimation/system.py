@@ -1,296 +1,276 @@
-"""What is estimated: a system x_{k+1} = f(x_k) + w_k, y_k = h(x_k) + v_k, and the paper's two parts of one.
+"""State-space systems x_{k+1} = f(x_k) + w_k, y_k = h(x_k) + v_k, and their simulation.
 
-The paper's example (docs/method.md, section 7.1) is `oscillator()` seen by `sensor_circle(angles)`. Any `f` and `h`
-written with `jax.numpy` will do; Jacobians are found by automatic differentiation.
+`f` and `h` are functions written with `jax.numpy`; estimators obtain their Jacobians by automatic differentiation
+(docs/method.md, section 7.1). The paper's own system is in `paper_system`.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import expm
-from scipy.optimize import bisect
+from numpy.typing import ArrayLike
 
-from dpverify.errors import InputError, Warning
-from dpverify.estimation.laws import Law, Normal, TruncatedMixture, Uniform
+from dpverify.errors import InputError
+from dpverify.estimation.distributions import Law, Normal
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
-RADIUS = 10 * math.sqrt(2)  # of the circle that the paper's sensors stand on
-QUIET = Normal(0.0)
-STEPS = 8  # T of the paper: data y_0..y_T
+StateMap = Callable[[jax.Array], jax.Array]  # maps a state (states,) to a vector
+
+NOT_RANDOM = Normal(0.0)
+STEPS = 8  # T of the paper: the data are y_0, ..., y_T
+UNSET: Any = None  # default of a field whose value follows from the other fields
 
 
 @dataclass(frozen=True)
 class Linear:
-    """x -> matrix x, as a callable that pickles."""
+    """The map x -> matrix x, as a callable that is compared by value and can be pickled."""
 
     matrix: tuple[tuple[float, ...], ...]
 
     @classmethod
-    def of(cls, matrix: Any) -> Linear:
+    def of(cls, matrix: ArrayLike) -> Linear:
+        """Return the map of this matrix."""
         return cls(tuple(tuple(float(v) for v in row) for row in np.atleast_2d(matrix)))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: jax.Array) -> jax.Array:
         return jnp.asarray(self.matrix) @ x
 
 
 @dataclass(frozen=True)
-class SensorCircle:
-    """The paper's sensors: y_i = 100 tanh(0.1 (x - q_i)) per coordinate of the position, q_i on a circle around 0."""
-
-    angles: tuple[float, ...]
-    radius: float = RADIUS
-
-    @property
-    def places(self) -> np.ndarray:
-        """(sensors, 2)"""
-        return self.radius * np.column_stack([np.cos(self.angles), np.sin(self.angles)])
-
-    def __call__(self, x: Any) -> Any:
-        return 100 * jnp.tanh(0.1 * (x[:2] - jnp.asarray(self.places))).reshape(-1)
-
-    def moved(self, sensor: int, angle: float) -> SensorCircle:
-        """The same circle with one sensor turned by `angle` (radians)."""
-        angles = list(self.angles)
-        angles[sensor] += angle
-        return replace(self, angles=tuple(angles))
-
-
-def sensor_circle(angles: Sequence[float] | int = 10) -> SensorCircle:
-    """Sensors at these angles (radians), or so many of them evenly spread."""
-    places = 2 * np.pi * np.arange(angles) / angles if isinstance(angles, int) else np.ravel(angles)
-    return SensorCircle(tuple(float(a) for a in places))
-
-
-@dataclass(frozen=True)
 class System:
-    """The noise-free step `f`, the measurement `h`, the laws of w, v and x_0 - start, and what is released.
+    """A state-space system x_{k+1} = f(x_k) + w_k, y_k = h(x_k) + v_k.
 
-    `start` is where the initial law is centred, and every estimator's first guess. `released` are the coordinates of
-    the state that an estimator gives away (None: all). Where the system is linear, `A` and `C` say so, and stand for
-    `f` and `h` if these are None. `lipschitz` is c_f of the paper: a Lipschitz constant of f (with A: its 2-norm).
+    Systems are compared by value, so that a copy in another process reuses the compiled code. `A` and `C` are left out
+    of the comparison, because they repeat what `f` and `h` compute.
 
-    Systems are compared by value, so that a copy in another process finds its compiled code again. `A` and `C` are
-    left out of that: they say again what `f` and `h` do.
+    Parameters
+    ----------
+    f : callable, optional
+        The noise-free step, from a state (states,) to the next state. It may be omitted where `A` is given.
+    h : callable, optional
+        The noise-free measurement, from a state to a vector (measurements,). It may be omitted where `C` is given.
+    start : sequence of float
+        The centre of the initial distribution, which is also the first guess of every estimator. Required.
+    disturbance : Law
+        Distribution of w_k, in units of the state.
+    noise : Law
+        Distribution of v_k, in units of the measurements.
+    initial : Law
+        Distribution of x_0 - start, in units of the state.
+    released : sequence of int, optional
+        Indices of the coordinates of the state that an estimator publishes; all of them by default.
+    lipschitz : float, optional
+        c_f of the paper, a Lipschitz constant of `f`. By default the spectral norm of `A`, where `A` is given.
+    A, C : array_like, optional
+        The matrices of a linear system, (states, states) and (measurements, states).
+
+    Raises
+    ------
+    InputError
+        Where the shapes do not fit, or `f` or `h` is not finite at `start`.
+
+    Examples
+    --------
+    >>> from dpverify.estimation import Normal, System
+    >>> system = System(A=[[1.0, 0.1], [0.0, 1.0]], C=[[1.0, 0.0]], start=(0.0, 0.5), noise=Normal(0.2))
+    >>> system.states, system.measurements, system.released
+    (2, 1, (0, 1))
     """
 
-    f: Any = None
-    h: Any = None
+    f: StateMap = UNSET
+    h: Any = UNSET  # a StateMap, which may have attributes of its own, such as a SensorCircle
     start: Sequence[float] = ()
-    disturbance: Law = QUIET
-    noise: Law = QUIET
-    initial: Law = QUIET
-    released: Any = None
+    disturbance: Law = NOT_RANDOM
+    noise: Law = NOT_RANDOM
+    initial: Law = NOT_RANDOM
+    released: Sequence[int] = UNSET
     lipschitz: float | None = None
-    A: Any = field(default=None, compare=False)
-    C: Any = field(default=None, compare=False)
+    A: ArrayLike | None = field(default=None, compare=False)
+    C: ArrayLike | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not len(self.start):
-            raise InputError("found no start; expected the first guess of the state, start=(...); state it")
+            raise InputError("start: found nothing; expected the first guess of the state; pass start=(...)")
         object.__setattr__(self, "start", tuple(float(v) for v in self.start))
-        for map_, matrix, letter in (("f", "A", "step"), ("h", "C", "measurement")):
-            if getattr(self, map_) is None:
-                if getattr(self, matrix) is None:
-                    raise InputError(
-                        f"found neither {map_} nor {matrix}; expected the {letter} of the system; give one"
-                    )
-                object.__setattr__(self, map_, Linear.of(getattr(self, matrix)))
-        for law in ("disturbance", "noise", "initial"):
-            if not hasattr(getattr(self, law), "variance"):
-                found = getattr(self, law)
-                raise InputError(f"{law}: found {found!r}; expected a law; Normal({found}) has that standard deviation")
-        chosen = range(len(self.start)) if self.released is None else self.released
-        object.__setattr__(self, "released", tuple(int(i) for i in chosen))
+        self._fill_in_maps()
+        for name in ("disturbance", "noise", "initial"):
+            value = getattr(self, name)
+            if not hasattr(value, "variance"):
+                raise InputError(
+                    f"{name}: found {value!r}; expected a distribution; Normal({value}) has that standard deviation"
+                )
+        released = range(len(self.start)) if self.released is None else self.released
+        object.__setattr__(self, "released", tuple(int(i) for i in released))
         if self.lipschitz is None and self.A is not None:
             object.__setattr__(self, "lipschitz", float(np.linalg.norm(self.A, 2)))
-        self._check()
+        self._check_maps()
+        self._check_released()
+        self._check_distributions()
+        self._check_matrices()
 
-    def _check(self) -> None:
+    def _fill_in_maps(self) -> None:
+        """Set f and h from A and C where they are missing."""
+        for map_name, matrix_name, meaning in (("f", "A", "step"), ("h", "C", "measurement")):
+            if getattr(self, map_name) is None:
+                matrix = getattr(self, matrix_name)
+                if matrix is None:
+                    raise InputError(
+                        f"{map_name}: found neither {map_name} nor {matrix_name}; expected the {meaning} of the "
+                        "system; pass one of them"
+                    )
+                object.__setattr__(self, map_name, Linear.of(matrix))
+
+    def _check_maps(self) -> None:
+        """Check that f and h accept the start, and return finite vectors of the right shape."""
         states = len(self.start)
         with enable_x64():
             x = jnp.asarray(self.start, float)
-            for name, map_ in (("f", self.f), ("h", self.h)):
+            for name, function in (("f", self.f), ("h", self.h)):
                 try:
-                    shape = np.shape(jax.eval_shape(map_, x))
-                except (TypeError, ValueError, IndexError) as wrong:
-                    line = str(wrong).splitlines()[0]
+                    shape = np.shape(jax.eval_shape(function, x))
+                except (TypeError, ValueError, IndexError) as error:
+                    first_line = str(error).splitlines()[0]
                     raise InputError(
-                        f"found that {name} can't take a state of {states} numbers ({line}); expected {name}(x) "
-                        "written with jax.numpy; compare start with what it expects"
-                    ) from wrong
+                        f"{name}: found a function that fails for a state of {states} numbers ({first_line}); expected "
+                        f"{name}(x) written with jax.numpy; compare start with the state that {name} expects"
+                    ) from error
                 if len(shape) != 1 or (name == "f" and shape != (states,)):
-                    expected = f"({states},) like start" if name == "f" else "(measurements,)"
-                    raise InputError(f"found that {name} answers shape {shape}; expected {expected}; return one vector")
-                if not bool(jnp.isfinite(map_(x)).all()):
+                    expected = f"({states},), the shape of start" if name == "f" else "(measurements,)"
+                    raise InputError(f"{name}: found a result of shape {shape}; expected {expected}; return one vector")
+                if not bool(jnp.isfinite(function(x)).all()):
                     raise InputError(
-                        f"found NaN or infinity in {name}(start); expected finite numbers; mend {name} or start"
+                        f"{name}: found NaN or infinity in {name}(start); expected finite numbers; fix {name} or start"
                     )
+
+    def _check_released(self) -> None:
+        """Check that the released coordinates exist."""
+        states = len(self.start)
         if not self.released or not all(0 <= i < states for i in self.released):
-            raise InputError(f"found released {self.released}; expected coordinates 0 to {states - 1} of the state")
+            raise InputError(
+                f"released: found {self.released}; expected coordinates 0 to {states - 1} of the state; "
+                "leave it out to release all of them"
+            )
+
+    def _check_distributions(self) -> None:
+        """Check that the distributions are hashable, and have as many coordinates as their random vectors."""
         for name in ("disturbance", "noise", "initial"):
+            distribution = getattr(self, name)
             try:
-                hash(getattr(self, name))
-            except TypeError as wrong:
+                hash(distribution)
+            except TypeError as error:
                 raise InputError(
-                    f"found a list or an array in the law of {name}; expected numbers or tuples of them; use tuple(...)"
-                ) from wrong
-            shape, number = np.shape(getattr(self, name).variance), self.measurements if name == "noise" else states
+                    f"{name}: found a list or an array inside the distribution; expected numbers or tuples of numbers; "
+                    "use tuple(...)"
+                ) from error
+            shape = np.shape(distribution.variance)
+            number = self.measurements if name == "noise" else len(self.start)
             if shape not in ((), (number,)):
                 raise InputError(
-                    f"found a law of {name} for {shape} numbers; expected one deviation, or one for each of {number}"
+                    f"{name}: found a distribution for {shape} numbers; expected one deviation, or one for each of "
+                    f"{number} coordinates"
                 )
-        for name, matrix, states_only in (("A", self.A, True), ("C", self.C, False)):
+
+    def _check_matrices(self) -> None:
+        """Check the shapes of A and C."""
+        states = len(self.start)
+        for name, matrix in (("A", self.A), ("C", self.C)):
             if matrix is None:
                 continue
             shape = np.shape(matrix)
-            if len(shape) != 2 or shape[1] != states or (states_only and shape[0] != states):
-                raise InputError(f"found {name} of shape {shape}; expected {states} columns, one for each state")
+            if len(shape) != 2 or shape[1] != states or (name == "A" and shape[0] != states):
+                raise InputError(f"{name}: found shape {shape}; expected {states} columns, one for each state")
 
     @property
     def states(self) -> int:
+        """The number of states."""
         return len(self.start)
 
     @functools.cached_property
     def measurements(self) -> int:
+        """The number of measurements per step."""
         with enable_x64():
             return int(jax.eval_shape(self.h, jnp.asarray(self.start, float)).shape[0])
 
 
-def oscillator(sensors: Callable[[Any], Any] | None = None, step: float = 0.05) -> System:
-    """The paper's target: two independent springs (1 and 4), sampled exactly, seen by `sensors` (ten evenly spread).
-
-    The mixtures are ours, the paper prints none: the start within a cube of diameter .1, noise within .05.
-    """
-    A = expm(step * np.block([[np.zeros((2, 2)), np.eye(2)], [-np.diag([1.0, 4.0]), np.zeros((2, 2))]]))
-    return System(
-        h=sensor_circle() if sensors is None else sensors,
-        start=(5.0, 0.0, 0.0, 2.5),
-        disturbance=Uniform((0.001, 0.001, 0.0, 0.0)),
-        noise=TruncatedMixture((0.5, 0.5), (-0.02, 0.02), (0.01, 0.01), 0.05),
-        initial=TruncatedMixture((0.5, 0.5), (-0.01, 0.01), (0.008, 0.008), 0.025),
-        released=(0, 1),
-        A=A,
-    )
-
-
 class Recording(NamedTuple):
-    """A simulated trajectory x_0..x_T, its noise v_0..v_T, and the data y_0..y_T."""
+    """A simulated trajectory with its measurements.
+
+    Parameters
+    ----------
+    states : np.ndarray
+        x_0, ..., x_T, of shape (T + 1, states).
+    noise : np.ndarray
+        v_0, ..., v_T, of shape (T + 1, measurements).
+    data : np.ndarray
+        y_0, ..., y_T, of shape (T + 1, measurements).
+    """
 
     states: np.ndarray
     noise: np.ndarray
     data: np.ndarray
 
     def released(self, system: System, steps: int) -> np.ndarray:
-        """The truth beside the first `steps` estimates, for `rmse`."""
+        """Return the true released coordinates of the first `steps` states, (steps, d), as `rmse` needs them."""
         return self.states[:steps, list(system.released)]
 
 
 def simulate(
     system: System, rng: np.random.Generator, steps: int = STEPS, start: Sequence[float] | None = None
 ) -> Recording:
-    """One run of the system itself over k = 0..steps, from `start` (None: drawn from the initial law)."""
+    """Simulate one trajectory of the system over k = 0, ..., steps.
+
+    Parameters
+    ----------
+    system : System
+        The system to simulate.
+    rng : numpy.random.Generator
+        Source of the random numbers.
+    steps : int
+        T, the index of the last measurement; there are T + 1 measurements.
+    start : sequence of float, optional
+        x_0. By default it is `system.start` plus a draw from the initial distribution.
+
+    Returns
+    -------
+    Recording
+        States, measurement noise and data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import Normal, System, simulate
+    >>> system = System(A=[[1.0]], C=[[2.0]], start=(0.5,))
+    >>> simulate(system, np.random.default_rng(0), steps=2).data.tolist()
+    [[1.0], [1.0], [1.0]]
+    """
     with enable_x64():
         x_0 = jnp.asarray(system.start if start is None else start, float)
         states, noise = _simulated(system, jax_key(rng), steps, x_0, start is None)
-        data = jax.vmap(system.h)(states) + noise  # by itself: rounded as it is for another h of the same states
+        # Outside the compiled part, so that the rounding is the same for another h of the same states.
+        data = jax.vmap(system.h)(states) + noise
         return Recording(np.asarray(states), np.asarray(noise), np.asarray(data))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
-def _simulated(system: System, key: Any, steps: int, start: Any, spread: Any) -> tuple[Any, Any]:
-    """States and noise; `spread` says whether the initial law is added to the start."""
-    first, w, v = jax.random.split(key, 3)
-    x_0 = start + jnp.where(spread, system.initial.sample(first, (system.states,)), 0.0)
-    disturbances = system.disturbance.sample(w, (steps, system.states))
+def _simulated(
+    system: System, key: jax.Array, steps: int, start: jax.Array, random_start: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return states and noise; `random_start` tells whether a draw from the initial distribution is added."""
+    initial_key, disturbance_key, noise_key = jax.random.split(key, 3)
+    x_0 = start + jnp.where(random_start, system.initial.sample(initial_key, (system.states,)), 0.0)
+    disturbances = system.disturbance.sample(disturbance_key, (steps, system.states))
 
-    def step(x: Any, w_k: Any) -> tuple[Any, Any]:
-        after = system.f(x) + w_k
-        return after, after
+    def step(x: jax.Array, w_k: jax.Array) -> tuple[jax.Array, jax.Array]:
+        next_x = system.f(x) + w_k
+        return next_x, next_x
 
-    _, later = jax.lax.scan(step, x_0, disturbances)
-    states = jnp.concatenate([x_0[None], later])
-    return states, system.noise.sample(v, (steps + 1, system.measurements))
-
-
-def adjacent_pair(
-    system: System,
-    sensors: SensorCircle,
-    move: int,
-    distance: float,
-    rng: np.random.Generator,
-    *,
-    steps: int = STEPS,
-    angle: str = "exact",
-) -> tuple[np.ndarray, np.ndarray]:
-    """Two data sets that share trajectory and noise; in the second, sensor `move` stands elsewhere on the circle.
-
-    `angle="exact"` turns it until the data sets are `distance` apart in the 2-norm; `angle="paper"` by the paper's
-    distance / (20 sqrt 2), whose real distance is larger (docs/method.md, section 4.6).
-    """
-    first, second, _ = adjacent_recordings(system, sensors, move, distance, rng, steps=steps, angle=angle)
-    return first, second
-
-
-class AdjacentRecordings(NamedTuple):
-    first: np.ndarray
-    second: np.ndarray
-    recording: Recording
-
-
-def adjacent_recordings(
-    system: System,
-    sensors: SensorCircle,
-    move: int,
-    distance: float,
-    rng: np.random.Generator,
-    *,
-    steps: int = STEPS,
-    angle: str = "exact",
-) -> AdjacentRecordings:
-    """`adjacent_pair` with the truth behind it, for measuring accuracy.
-
-    As in the paper, the target sets out from `start`.
-    """
-    if not 0 <= move < len(sensors.angles):
-        raise InputError(f"found sensor {move} to move; expected 0 to {len(sensors.angles) - 1}")
-    if not distance > 0:
-        raise InputError(f"found distance {distance}; expected a positive number")
-    if system.h != sensors:
-        warnings.warn(
-            "the system's h is not these sensors, so an estimator of this system reads the data as if from others; "
-            "build it with oscillator(sensors), or System(h=sensors, ...)",
-            Warning,
-            stacklevel=2,
-        )
-    recording = simulate(replace(system, h=sensors, C=None), rng, steps, system.start)
-
-    def measured(turn: float) -> np.ndarray:
-        with enable_x64():
-            return np.asarray(jax.vmap(sensors.moved(move, turn))(jnp.asarray(recording.states))) + recording.noise
-
-    def apart(turn: float) -> float:
-        return float(np.linalg.norm(measured(turn) - recording.data)) - distance
-
-    if angle == "paper":
-        turn: Any = distance / (20 * math.sqrt(2))
-    elif angle == "exact":
-        turns = np.linspace(0, math.pi, 65)[1:]
-        reached = next((t for t in turns if apart(t) >= 0), None)
-        if reached is None:
-            raise InputError(
-                f"found that no turn of sensor {move} moves the data by {distance}; expected a smaller distance"
-            )
-        turn = bisect(apart, 0.0, reached, xtol=1e-15, maxiter=100)
-    else:
-        raise InputError(f'found angle {angle!r}; expected "exact" or "paper"')
-    return AdjacentRecordings(recording.data, measured(turn), recording)
+    _, later_states = jax.lax.scan(step, x_0, disturbances)
+    states = jnp.concatenate([x_0[None], later_states])
+    return states, system.noise.sample(noise_key, (steps + 1, system.measurements))

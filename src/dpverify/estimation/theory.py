@@ -1,99 +1,258 @@
-"""What can be said of the W2-MHE without a sample: the paper's sufficient epsilon, and bounds of our own.
+"""Values of epsilon for the W2-MHE that need no samples: the paper's sufficient epsilon, and certified bounds.
 
-The first is a reconstruction of a theorem that the paper cites and does not restate. The others are proved in
-docs/method.md, section 7.4, for the Gibbs law on compact sets: over all events, for one pair of data sets or for all
-pairs at a distance.
+`w2mhe_epsilon` and `sufficient_epsilon` are a reconstruction. The paper cites a theorem without restating it, and the
+formula was recovered from the paper's printed numbers. It is not proved there, nor here, and it is not a valid bound
+for contracting systems (c_f < 1). `gibbs_epsilon` and `gibbs_epsilon_within` are proved in docs/method.md, section 7.4,
+for the Gibbs distribution on compact sets; they hold over all events.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
 
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.estimation.blocks import recorded, share
-from dpverify.estimation.bounds import Jet, measured
-from dpverify.estimation.gibbs import Ball
-from dpverify.estimation.intervals import Interval, NoBound
+from dpverify.errors import Warning as DPVerifyWarning
+from dpverify.estimation.derivative_bounds import Jet, measurement_jets
+from dpverify.estimation.gibbs_sampler import Ball
+from dpverify.estimation.interval_arithmetic import Interval, NoBound
 from dpverify.estimation.mhe import W2MHE
+from dpverify.estimation.sampler_plan import BOUNDED_OPERATIONS
+from dpverify.estimation.validation import check_data, check_noise_parameter
 from dpverify.util.arrays import enable_x64
 
 
 def w2mhe_lipschitz(c_f: float, window: int, c_h: float = 100.0) -> float:
-    """The paper's l = 2 (N + 1) c_h c_f; its c_h is 100."""
+    """Return the paper's constant l = 2 (N + 1) c_h c_f.
+
+    Parameters
+    ----------
+    c_f : float
+        Lipschitz constant of the step f.
+    window : int
+        N, the window of the estimator.
+    c_h : float
+        The paper's constant of the measurement h; its value there is 100.
+
+    Returns
+    -------
+    float
+        The constant l.
+
+    Examples
+    --------
+    >>> from dpverify.estimation import theory
+    >>> round(theory.w2mhe_lipschitz(1.07767, 5), 1)
+    1293.2
+    """
     return 2 * (window + 1) * c_h * c_f
 
 
 def w2mhe_epsilon(s: float, lipschitz: float, c_f: float, diameter: float, distance: float, steps: int) -> float:
-    """The paper's sufficient epsilon: s/(1-s) l diam(K_0) c_f^steps d, with steps = T - N + 1."""
-    share("s", s)
-    if min(lipschitz, c_f, diameter, distance, steps) < 0:
-        raise InputError("found a negative constant; expected lipschitz, c_f, diameter, distance and steps >= 0")
-    return np.inf if s == 1 else s / (1 - s) * lipschitz * diameter * c_f**steps * distance
+    """Return the paper's sufficient epsilon, s/(1 - s) l diam(K_0) c_f^steps d.
+
+    The formula is reconstructed from the paper's printed numbers and is not proved in the source. For c_f < 1 it is not
+    a valid bound, because the factor c_f^steps then shrinks the loss of the first step as well; a warning is raised.
+    The linear system A = 0.3, C = 200 with window 5, s = 0.8, tau = 1 is a counter-example: the formula gives 2.33 at
+    distance 1 and 4 released steps, while samples prove that epsilon is at least 4.76.
+
+    Parameters
+    ----------
+    s : float
+        Parameter s of the W2-MHE, from 0 to 1.
+    lipschitz : float
+        The constant l; see `w2mhe_lipschitz`.
+    c_f : float
+        Lipschitz constant of the step f.
+    diameter : float
+        Diameter of K_0, in units of the state.
+    distance : float
+        Distance d of the two data sets in the Euclidean norm.
+    steps : int
+        Number of released steps, T - N + 1.
+
+    Returns
+    -------
+    float
+        The value of the formula; infinite for s = 1.
+
+    Warns
+    -----
+    DPVerifyWarning
+        For c_f < 1.
+
+    References
+    ----------
+    docs/method.md, section 3 ("The sufficient condition") and section 7.4.
+
+    Examples
+    --------
+    >>> from dpverify.estimation import theory
+    >>> round(theory.w2mhe_epsilon(0.8, 1293.2, 1.07767, 0.1, 10, 3))
+    6474
+    """
+    return _reconstructed_epsilon(s, lipschitz, c_f, diameter, distance, steps)
 
 
 def sufficient_epsilon(mechanism: W2MHE, distance: float, steps: int, c_h: float = 100.0) -> float:
-    """The paper's sufficient epsilon with the constants of this mechanism; the theorem's own K_k only."""
+    """Return the paper's sufficient epsilon with the constants of this mechanism.
+
+    The formula is reconstructed and not proved; for c_f < 1 it is not a valid bound and a warning is raised. See
+    `w2mhe_epsilon`. `gibbs_epsilon_within` is a proved bound for the same pairs.
+
+    Parameters
+    ----------
+    mechanism : W2MHE
+        An estimator with `support="theorem"`.
+    distance : float
+        Distance d of the two data sets in the Euclidean norm.
+    steps : int
+        Number of released steps, T - N + 1.
+    c_h : float
+        The paper's constant of the measurement h.
+
+    Returns
+    -------
+    float
+        The value of the formula; infinite for s = 1.
+
+    Examples
+    --------
+    >>> from dpverify.estimation import W2MHE, oscillator, theory
+    >>> round(theory.sufficient_epsilon(W2MHE(oscillator(), 5, 0.8, 1.4e-5), 10, 3), 1)
+    6474.3
+    """
     c_f = mechanism.system.lipschitz
     if mechanism.support != "theorem" or c_f is None:
         raise InputError(
-            f'found support "{mechanism.support}"; expected the theorem\'s sets K_k, for which alone it has a value; '
-            'take support="theorem", or gibbs_epsilon, which holds for any K_k'
+            f'mechanism: found support "{mechanism.support}"; expected the theorem\'s sets K_k, because the formula '
+            'has no value for others; use support="theorem", or gibbs_epsilon, which holds for any K_k'
         )
     lipschitz = w2mhe_lipschitz(c_f, mechanism.window, c_h)
-    return w2mhe_epsilon(mechanism.s, lipschitz, c_f, mechanism.diameter, distance, steps)
+    return _reconstructed_epsilon(mechanism.s, lipschitz, c_f, mechanism.diameter, distance, steps)
 
 
-def gibbs_epsilon(mechanism: W2MHE, first: Any, second: Any) -> float:
-    """A certified epsilon (delta = 0, all events, both orders) of the Gibbs law for this pair of data sets.
+def _reconstructed_epsilon(
+    s: float, lipschitz: float, c_f: float, diameter: float, distance: float, steps: int
+) -> float:
+    """Evaluate the reconstructed formula; the warning points at the caller of the public function."""
+    check_noise_parameter("s", s)
+    constants = {"lipschitz": lipschitz, "c_f": c_f, "diameter": diameter, "distance": distance, "steps": steps}
+    for name, value in constants.items():
+        if value < 0:
+            raise InputError(f"{name}: found a negative constant {value}; expected a number from 0 up")
+    if c_f < 1:
+        warnings.warn(
+            f"c_f: found {c_f:.4g}, a contracting system; expected c_f >= 1, because the reconstructed formula is not "
+            "a valid bound otherwise; use gibbs_epsilon or gibbs_epsilon_within",
+            DPVerifyWarning,
+            stacklevel=3,
+        )
+    return np.inf if s == 1 else s / (1 - s) * lipschitz * diameter * c_f**steps * distance
 
-    The sum over steps of the oscillation of J_k^1 - J_k^2 over K_k, divided by kappa; infinite where f or h may jump or
-    bend sharply in it.
+
+def gibbs_epsilon(mechanism: W2MHE, first: object, second: object) -> float:
+    """Return a certified epsilon of the Gibbs distribution for one pair of data sets.
+
+    It holds at delta = 0, over all events and in both orders. The value is the sum over the steps of the oscillation of
+    J_k^1 - J_k^2 over K_k, divided by kappa. It is infinite where f or h may have a jump or a kink in K_k.
+
+    Parameters
+    ----------
+    mechanism : W2MHE
+        An estimator with `law="gibbs"` and 0 < s < 1.
+    first, second : array_like
+        The data sets, each of shape (T + 1, measurements).
+
+    Returns
+    -------
+    float
+        The certified epsilon.
+
+    References
+    ----------
+    docs/method.md, section 7.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import System, W2MHE, theory
+    >>> mechanism = W2MHE(System(A=[[1.0]], C=[[2.0]], start=(0.0,)), 0, 0.5, 1.0)
+    >>> round(theory.gibbs_epsilon(mechanism, np.zeros((1, 1)), np.ones((1, 1))), 6)
+    0.2
     """
     with enable_x64():
-        least = mechanism.window + 1
-        y1, y2 = (recorded(mechanism.system, y, least) for y in (first, second))
+        min_steps = mechanism.window + 1
+        y1, y2 = (check_data(mechanism.system, y, min_steps) for y in (first, second))
     if y1.shape != y2.shape:
-        raise InputError(f"found data of shapes {y1.shape} and {y2.shape}; expected the same number of steps")
-    ball, jets = _slopes(mechanism, len(y1) - mechanism.window)
-    slope = Interval(np.zeros_like(ball.centre), np.zeros_like(ball.centre))
-    for j, (jet, w) in enumerate(zip(jets, mechanism.problem.table, strict=True)):
-        pull = w * (y1 - y2)[j : j + len(ball.radius)]
-        ends = pull[..., None] * jet.first.lo, pull[..., None] * jet.first.hi
-        slope = Interval(slope.lo + np.minimum(*ends).sum(1), slope.hi + np.maximum(*ends).sum(1))
-    return _added_up(ball, np.linalg.norm(slope.magnitude, axis=1), mechanism.kappa)
+        raise InputError(f"data: found shapes {y1.shape} and {y2.shape}; expected the same number of steps")
+    support, jets = _measurement_jets(mechanism, len(y1) - mechanism.window)
+    gradient = Interval(np.zeros_like(support.centre), np.zeros_like(support.centre))
+    for j, (jet, w) in enumerate(zip(jets, mechanism.problem.residual_weights, strict=True)):
+        difference = w * (y1 - y2)[j : j + len(support.radius)]
+        ends = difference[..., None] * jet.first.lo, difference[..., None] * jet.first.hi
+        gradient = Interval(gradient.lo + np.minimum(*ends).sum(1), gradient.hi + np.maximum(*ends).sum(1))
+    return _summed_oscillation(support, np.linalg.norm(gradient.magnitude, axis=1), mechanism.kappa)
 
 
 def gibbs_epsilon_within(mechanism: W2MHE, distance: float, steps: int) -> float:
-    """The same for all pairs at most `distance` apart (2-norm); steps = T - N + 1 of them are released."""
+    """Return a certified epsilon of the Gibbs distribution for all pairs of data sets within a distance.
+
+    It holds at delta = 0, over all events and in both orders.
+
+    Parameters
+    ----------
+    mechanism : W2MHE
+        An estimator with `law="gibbs"` and 0 < s < 1.
+    distance : float
+        Largest distance of the two data sets in the Euclidean norm.
+    steps : int
+        Number of released steps, T - N + 1.
+
+    Returns
+    -------
+    float
+        The certified epsilon.
+
+    References
+    ----------
+    docs/method.md, section 7.4.
+
+    Examples
+    --------
+    >>> from dpverify.estimation import System, W2MHE, theory
+    >>> mechanism = W2MHE(System(A=[[1.0]], C=[[2.0]], start=(0.0,)), 0, 0.5, 1.0)
+    >>> round(theory.gibbs_epsilon_within(mechanism, 1.0, 1), 6)
+    0.2
+    """
     if not distance >= 0:
-        raise InputError(f"found distance {distance}; expected a number from 0 up")
-    ball, jets = _slopes(mechanism, steps)
-    table = mechanism.problem.table
-    squares = sum(np.square(w[:, None] * jet.first.magnitude).sum((1, 2)) for jet, w in zip(jets, table, strict=True))
-    return _added_up(ball, distance * np.sqrt(squares), mechanism.kappa)
+        raise InputError(f"distance: found {distance}; expected a number from 0 up")
+    support, jets = _measurement_jets(mechanism, steps)
+    weights = mechanism.problem.residual_weights
+    squares = sum(np.square(w[:, None] * jet.first.magnitude).sum((1, 2)) for jet, w in zip(jets, weights, strict=True))
+    return _summed_oscillation(support, distance * np.sqrt(squares), mechanism.kappa)
 
 
-def _added_up(ball: Ball, steepest: np.ndarray, kappa: float) -> float:
-    """Diameter times slope over all steps; a slope without a bound is NaN and makes it infinite."""
-    epsilon = float(np.sum(2 * ball.radius * steepest) / kappa * (1 + 1e-9))
+def _summed_oscillation(support: Ball, max_slope: np.ndarray, kappa: float) -> float:
+    """Return the sum of diameter times slope over all steps, divided by kappa; a slope of NaN makes it infinite."""
+    epsilon = float(np.sum(2 * support.radius * max_slope) / kappa * (1 + 1e-9))
     return np.inf if np.isnan(epsilon) else epsilon
 
 
-def _slopes(mechanism: W2MHE, steps: int) -> tuple[Ball, list[Jet]]:
-    """The sets K_k, and what h(f0^j(z)) does over each of them."""
+def _measurement_jets(mechanism: W2MHE, steps: int) -> tuple[Ball, list[Jet]]:
+    """Return the sets K_k, and bounds of the derivatives of h(f0^j(z)) over each of them."""
     if mechanism.law != "gibbs" or not 0 < mechanism.s < 1:
         raise InputError(
-            f"found law {mechanism.law!r} at s {mechanism.s}; expected the Gibbs law, 0 < s < 1; a blend's support "
-            "moves with the data, so that no epsilon holds for it at delta = 0"
+            f'mechanism: found law "{mechanism.law}" at s {mechanism.s}; expected the Gibbs distribution and '
+            "0 < s < 1; no epsilon holds for a blend at delta = 0, because its support moves with the data"
         )
-    ball = mechanism.sets(steps)
-    box = Interval(ball.centre - ball.radius[:, None], ball.centre + ball.radius[:, None])
+    support = mechanism.sets(steps)
+    box = Interval(support.centre - support.radius[:, None], support.centre + support.radius[:, None])
     try:
-        return ball, measured(mechanism.system, mechanism.window, box)
-    except NoBound as unknown:
+        return support, measurement_jets(mechanism.system, mechanism.window, box)
+    except NoBound as operation:
         raise InputError(
-            f"found the operation {unknown} in f or h; expected ones with interval bounds; write f and h with "
-            "+ - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt, in 64 bits"
-        ) from unknown
+            f"f: found the operation {operation} in f or h; expected operations with interval bounds; write f and h "
+            f"with {BOUNDED_OPERATIONS}, in 64 bits"
+        ) from operation

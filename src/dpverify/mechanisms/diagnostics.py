@@ -10,7 +10,35 @@ import enum
 
 
 class Diagnostic(enum.Enum):
-    """A finding about the mechanism or the data sets; the value is the sentence that is printed."""
+    """A finding about the mechanism or the data sets; the value is the sentence that is printed.
+
+    Attributes
+    ----------
+    SAME_DATA
+        Both data sets are equal. Voiding.
+    CHANGED_DATA
+        The mechanism modifies its input data. Voiding.
+    UNREPEATABLE_BLOCK
+        A seeded mechanism gave two different outputs for the same block and generator. Voiding.
+    REPEATED_BLOCKS
+        Different blocks contain the same outputs. Voiding.
+    IDENTICAL_OUTPUTS
+        Every run of both data sets gave the same output.
+    DETERMINISTIC_OUTPUTS
+        Each data set gave one constant output in the pilot runs, and the two outputs differ.
+    UNSEEDED
+        The mechanism cannot be seeded.
+    NO_DENSITY
+        Output values repeat, so a stated Lipschitz constant of the log-density was not used.
+    LIPSCHITZ_DIMENSION
+        The output has more than two dimensions, so a stated Lipschitz constant was not used.
+
+    Examples
+    --------
+    >>> from dpverify.mechanisms.diagnostics import Diagnostic
+    >>> Diagnostic.SAME_DATA.voids, Diagnostic.UNSEEDED.voids
+    (True, False)
+    """
 
     SAME_DATA = "both data sets are equal, so no event can distinguish them; pass two different data sets"
     CHANGED_DATA = (
@@ -26,16 +54,19 @@ class Diagnostic(enum.Enum):
     )
     IDENTICAL_OUTPUTS = "every run of both data sets gave the same output"
     DETERMINISTIC_OUTPUTS = (
-        "all pilot runs of a data set gave one output, and the outputs of the two data sets differ; if the mechanism is "
-        "deterministic, it violates every epsilon"
+        "all pilot runs of a data set gave one output, and the outputs of the two data sets differ; if the mechanism "
+        "is deterministic, it violates every epsilon"
     )
     UNSEEDED = "the mechanism cannot be seeded, so the numbers of this report cannot be reproduced exactly"
     NO_DENSITY = "output values repeat, so the output has no density; the stated Lipschitz constant was not used"
-    LIPSCHITZ_DIMENSION = "the bound over all events is informative in one or two dimensions only; the stated Lipschitz constant was not used"
+    LIPSCHITZ_DIMENSION = (
+        "the bound over all events is informative in one or two dimensions only; the stated Lipschitz constant was not "
+        "used"
+    )
 
     @property
     def voids(self) -> bool:
-        """Whether this finding makes the test meaningless."""
+        """Whether the test answers no question because of this finding."""
         return self in VOIDING
 
 
@@ -45,19 +76,3 @@ VOIDING = (
     Diagnostic.UNREPEATABLE_BLOCK,
     Diagnostic.REPEATED_BLOCKS,
 )
-
-# Sentences of earlier reports (schema 1), still compared by text until the report stores codes.
-SAME_DATA = "both data sets are the same: nothing could tell them apart"
-CHANGED_DATA = (
-    "the mechanism changes its data: a run finds what the one before has left of it, and nothing said here can be "
-    "trusted; let it work on a copy"
-)
-TWO_ANSWERS = (
-    "asked twice for one block, the mechanism gave two answers, so nothing said here can be trusted: draw from the "
-    "generator that is handed in and remember nothing, or say mechanism.seeded = False where noise can't be seeded"
-)
-REPEATED_BLOCKS = (
-    "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted; draw "
-    "from the one that is handed in"
-)
-VOIDING_DIAGNOSTICS = (SAME_DATA, CHANGED_DATA, TWO_ANSWERS, REPEATED_BLOCKS)

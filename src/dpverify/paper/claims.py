@@ -1,111 +1,185 @@
-"""How a claim is answered: an interval for the median difference over draws of sensors and seeds.
+"""The four claims of the paper, judged on the draws of sensors.
 
-The rule: if the 95% interval lies above zero (above ln 10 where the claim says "very"), the claim is confirmed; below,
-contradicted; else, or with fewer than 20 draws, undecided. The interval is that of the sign test, between two of the
-ordered differences. It is exact for independent draws from any law, and an infinite difference is a difference like any
-other. What must hold on every draw, and is computed rather than estimated, is judged by its smallest value.
+Mechanisms are compared at equal privacy and at equal accuracy. The values there are interpolated along each mechanism's
+parameter, linearly in logarithms. Comparisons at the paper's own parameter values are shown and decide nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import binom
 
-LEAST = 20  # draws
-LEVEL = 0.95
-CAP = 7.0  # of ln epsilon
-CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
+from dpverify.paper.decision_rule import Claim, Comparison, compare
+from dpverify.paper.measurements import CurvePoint, SensorDraw
+from dpverify.paper.plan import MatchedValues
 
-
-def median_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> tuple[float, float]:
-    """The shortest pair of symmetric order statistics that holds the median with probability `level` at least."""
-    ordered = np.sort(np.asarray(values, float))
-    n = len(ordered)
-    cut = int(binom.ppf((1 - level) / 2, n, 0.5))  # P[B < cut] <= (1 - level)/2: so many may be left out at each end
-    if n == 0 or cut == 0:
-        return -math.inf, math.inf
-    return float(ordered[cut - 1]), float(ordered[n - cut])
+SMALLEST_EPSILON = 1e-3  # a smaller epsilon cannot be distinguished from 0
+LARGEST_LOG_EPSILON = 7.0  # a larger epsilon counts as infinite
+CONSERVATIVE_FACTOR = 10.0  # "very conservative" means this factor at least
+DISTRIBUTION_NAMES = {"gibbs": "Gibbs distribution", "blend": "blend distribution"}
 
 
-class Comparison(NamedTuple):
-    """One way to look at a claim: differences that are positive where the claim is right, one for each draw."""
-
-    what: str
-    unit: str  # how to read the median: "ratio" is e^difference, "difference" is itself
-    median: float
-    interval: tuple[float, float]
-    draws: int  # of sensors; a difference may take two of them
-    decides: bool
-    least: float = 0.0  # the difference that the claim needs
-
-    @property
-    def answer(self) -> str:
-        if self.draws < LEAST:
-            return UNDECIDED
-        low, high = self.interval
-        return CONFIRMED if low > self.least else CONTRADICTED if high < self.least else UNDECIDED
+def clamped_log(value: float) -> float:
+    """Return the logarithm of a value that is at least `SMALLEST_EPSILON`."""
+    return math.log(max(value, SMALLEST_EPSILON))
 
 
-def compare(
-    what: str,
-    differences: Iterable[float],
-    *,
-    unit: str = "ratio",
-    decides: bool = True,
-    draws_each: int = 1,
-    least: float = 0.0,
-    always: bool = False,
-) -> Comparison:
-    """Of the median difference; with `always`, of the smallest and the largest one."""
-    values = np.array([d for d in differences if not math.isnan(d)])
-    middle = float(np.median(values)) if len(values) else math.nan
-    whole = always and len(values) > 0
-    interval = (float(values.min()), float(values.max())) if whole else median_interval(values)
-    return Comparison(what, unit, middle, interval, len(values) * draws_each, decides, least)
+def _bounded_log(value: float) -> float:
+    """Return the logarithm of a value, between those of the smallest and of the largest epsilon."""
+    return min(clamped_log(value), LARGEST_LOG_EPSILON)
 
 
-class Claim(NamedTuple):
-    """A claim of the paper, and what the comparisons at matched privacy and matched accuracy say of it."""
-
-    name: str
-    text: str
-    comparisons: tuple[Comparison, ...]
-
-    @property
-    def answer(self) -> str:
-        """One word, if all comparisons that decide agree on it."""
-        words = {one.answer for one in self.comparisons if one.decides}
-        return words.pop() if len(words) == 1 else UNDECIDED
-
-
-def logarithm(value: float, least: float = 1e-3) -> float:
-    """Of an epsilon; what is too small to be told from 0 counts as `least`."""
-    return math.log(max(value, least))
-
-
-def apart(a: float, b: float) -> float:
-    """a - b, where two infinite values are no difference."""
+def subtract(a: float, b: float) -> float:
+    """Return a - b, where two equal infinities have difference 0."""
     return 0.0 if a == b else a - b
 
 
-def at(points: Sequence[Mapping[str, float]], given: str, target: float, wanted: str) -> float:
-    """`wanted` where `given` meets the target: straight between neighbours in logarithms, on from the nearest two.
+def interpolate(given: Sequence[float], wanted: Sequence[float], target: float) -> float:
+    """Return `wanted` where `given` equals the target."""
+    return float(np.exp(interpolate_log(given, wanted, target)))
 
-    An epsilon beyond what the runs can estimate is infinite; between it and a finite neighbour it counts as e^7.
+
+def interpolate_log(given: Sequence[float], wanted: Sequence[float], target: float) -> float:
+    """Return the logarithm of `wanted` where `given` equals the target.
+
+    Interpolation is linear in logarithms between neighbouring points; outside the measured range the line through the
+    nearest two points is extended. Logarithms above `LARGEST_LOG_EPSILON` are replaced by that value.
     """
-    capped = [[min(logarithm(p[key]), CAP) for key in (given, wanted)] for p in points]
-    x, y = np.array(sorted(capped)).T
-    k = int(np.clip(np.searchsorted(x, math.log(target)), 1, len(x) - 1))
-    slope = 0.0 if x[k] == x[k - 1] else (y[k] - y[k - 1]) / (x[k] - x[k - 1])
-    found = y[k - 1] + (math.log(target) - x[k - 1]) * slope
-    return math.inf if wanted == "epsilon" and found >= CAP else float(np.exp(found))
+    pairs = sorted((_bounded_log(a), _bounded_log(b)) for a, b in zip(given, wanted, strict=True))
+    x, y = np.array(pairs).T
+    right = int(np.clip(np.searchsorted(x, math.log(target)), 1, len(x) - 1))
+    left = right - 1
+    slope = 0.0 if x[right] == x[left] else (y[right] - y[left]) / (x[right] - x[left])
+    return float(y[left] + (math.log(target) - x[left]) * slope)
 
 
-def summary(values: Sequence[float]) -> dict[str, Any]:
-    """Median and 5 to 95% range, as order statistics: an infinite value stays one."""
-    low, middle, high = np.quantile(np.asarray(values, float), (0.05, 0.5, 0.95), method="inverted_cdf")
-    return {"median": float(middle), "low": float(low), "high": float(high), "seeds": len(values)}
+def error_at_epsilon(points: Sequence[CurvePoint], epsilon: float) -> float:
+    """Return the error of a mechanism where its epsilon has this value."""
+    return interpolate([p.epsilon_estimate for p in points], [p.error_first for p in points], epsilon)
+
+
+def epsilon_at_error(points: Sequence[CurvePoint], error: float) -> float:
+    """Return the epsilon of a mechanism where its error has this value; infinite above e^7."""
+    logarithm = interpolate_log([p.error_first for p in points], [p.epsilon_estimate for p in points], error)
+    return math.inf if logarithm >= LARGEST_LOG_EPSILON else float(np.exp(logarithm))
+
+
+def judge_claims(draws: Sequence[SensorDraw], matched: MatchedValues, laws: Sequence[str]) -> list[Claim]:
+    """Return the four claims with their comparisons."""
+    return [
+        Claim(
+            "theory",
+            "The sufficient condition of the theorem holds, and is very conservative.",
+            _theorem_comparisons(draws, matched),
+        ),
+        Claim(
+            "output or input",
+            "At equal privacy, perturbing the output (W2-MHE) is more accurate than perturbing the input.",
+            tuple(c for law in laws for c in _mechanism_comparisons(draws, matched, law, "perturbed")),
+        ),
+        Claim(
+            "sensors",
+            "Privacy depends on where the sensors are.",
+            _setup_comparisons(draws, matched),
+        ),
+        Claim(
+            "EKF",
+            "The W2-MHE beats the private EKF, in privacy and in accuracy.",
+            tuple(c for law in laws for c in _mechanism_comparisons(draws, matched, law, "ekf")),
+        ),
+    ]
+
+
+def _privacy_text(matched: MatchedValues) -> str:
+    return f"ε {matched.epsilon:g} at δ {matched.delta:g}"
+
+
+def _mechanism_comparisons(
+    draws: Sequence[SensorDraw], matched: MatchedValues, law: str, other: str
+) -> list[Comparison]:
+    """Compare the W2-MHE with another mechanism; only the Gibbs distribution decides."""
+    name, decides = DISTRIBUTION_NAMES[law], law == "gibbs"
+    error_ratios, epsilon_ratios, paper_epsilon_ratios, paper_error_ratios = [], [], [], []
+    for draw in draws:
+        curve, other_curve = draw.curve(law), draw.curve(other)
+        error_ratios.append(
+            math.log(error_at_epsilon(other_curve, matched.epsilon))
+            - math.log(error_at_epsilon(curve, matched.epsilon))
+        )
+        epsilon_ratios.append(
+            subtract(
+                clamped_log(epsilon_at_error(other_curve, matched.error)),
+                clamped_log(epsilon_at_error(curve, matched.error)),
+            )
+        )
+        paper, other_paper = draw.at_paper_value(law), draw.at_paper_value(other)
+        paper_epsilon_ratios.append(math.log(other_paper.epsilon_c) - math.log(paper.epsilon_c))
+        paper_error_ratios.append(math.log(other_paper.error) - math.log(paper.error))
+    at_error = f"error {matched.error:g}, δ {matched.delta:g}"
+    return [
+        compare(
+            f"{name}: error of the other mechanism / error of the W2-MHE, at {_privacy_text(matched)}",
+            error_ratios,
+            decides=decides,
+        ),
+        compare(f"{name}: ε of the other mechanism / ε of the W2-MHE, at {at_error}", epsilon_ratios, decides=decides),
+        compare(f"{name}, the paper's values: ratio of ε_c", paper_epsilon_ratios, decides=False),
+        compare(f"{name}, the paper's values: ratio of errors", paper_error_ratios, decides=False),
+    ]
+
+
+def _theorem_comparisons(draws: Sequence[SensorDraw], matched: MatchedValues) -> tuple[Comparison, ...]:
+    """Compare the theorem's epsilon with the one that is proved, and with the one that is estimated."""
+    over_proved, over_estimated = [], []
+    for draw in draws:
+        theorem = draw.theorem
+        over_proved.append(math.log(theorem.sufficient / theorem.certified))
+        curve = draw.curve("gibbs")
+        # Interpolation in the odds s/(1 - s) keeps s inside (0, 1) beyond the measured values.
+        odds = [point.parameter / (1 - point.parameter) for point in curve]
+        odds_at_epsilon = interpolate([point.epsilon_estimate for point in curve], odds, matched.epsilon)
+        # The theorem's epsilon is proportional to the odds.
+        growth = odds_at_epsilon * (1 - theorem.s) / theorem.s
+        over_estimated.append(math.log(theorem.sufficient * growth / matched.epsilon))
+    return (
+        compare("the condition holds: the theorem's ε / the ε that we prove (all draws)", over_proved, every_draw=True),
+        compare(
+            f"by a factor of ten or more: the theorem's ε / the estimated {_privacy_text(matched)}",
+            over_estimated,
+            required=math.log(CONSERVATIVE_FACTOR),
+        ),
+    )
+
+
+def _setup_comparisons(draws: Sequence[SensorDraw], matched: MatchedValues) -> tuple[Comparison, ...]:
+    """Compare the difference between two set-ups with the difference between two recordings of the same set-up."""
+    epsilon_differences, error_differences = [], []
+    for draw, other in zip(draws[::2], draws[1::2], strict=False):
+        curve, repeated, other_curve = draw.curve("gibbs"), draw.repeated, other.curve("gibbs")
+        log_epsilon, log_epsilon_repeated, log_epsilon_other = (
+            clamped_log(epsilon_at_error(points, matched.error)) for points in (curve, repeated, other_curve)
+        )
+        between_setups = abs(subtract(log_epsilon, log_epsilon_other))
+        between_seeds = abs(subtract(log_epsilon, log_epsilon_repeated))
+        epsilon_differences.append(between_setups - between_seeds)
+        log_error, log_error_repeated, log_error_other = (
+            math.log(error_at_epsilon(points, matched.epsilon)) for points in (curve, repeated, other_curve)
+        )
+        error_differences.append(abs(log_error - log_error_other) - abs(log_error - log_error_repeated))
+    return (
+        compare(
+            "difference of ln ε between set-ups minus that between seeds, "
+            f"at error {matched.error:g}, δ {matched.delta:g}",
+            epsilon_differences,
+            unit="difference",
+            draws_per_difference=2,
+        ),
+        compare(
+            f"difference of ln error between set-ups minus that between seeds, at {_privacy_text(matched)}",
+            error_differences,
+            unit="difference",
+            draws_per_difference=2,
+        ),
+    )

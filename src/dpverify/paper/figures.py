@@ -1,18 +1,23 @@
-"""The paper's figures drawn anew, and two of our own: printed numbers beside ours, accuracy against privacy."""
+"""Figures of the reproduction: those of the paper, printed against measured numbers, accuracy against privacy.
+
+Each function draws one figure and returns it with its title, description, legend and caption.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullLocator
 from scipy.stats import hypergeom
 
-from dpverify.paper.claims import summary
-from dpverify.paper.compare import points
+from dpverify.paper.comparison import CellComparison, Summary, summarise
+from dpverify.paper.measurements import SensorDraw, StudyRow
+from dpverify.paper.plan import MatchedValues
 from dpverify.render.style import (
     BOUNDED,
     FIRST,
@@ -31,158 +36,217 @@ from dpverify.render.style import (
 )
 from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP
 
-ALPHA, LEAST = 0.05, 1e-6
-SHOWN = 60  # seeds whose p-values are summed for a figure
-COLOURS = {"Gibbs law": (FIRST, "first", "o"), "blend law": (BOUNDED, "bounded", "s"), "": (SECOND, "second", "D")}
-FAMILIES = {
-    "gibbs": ("W2-MHE, Gibbs law", FIRST, "first"),
-    "blend": ("W2-MHE, blend law", BOUNDED, "bounded"),
-    "perturbed": ("input perturbation", SECOND, "second"),
-    "ekf": ("private EKF", PROVED, "proved"),
+ALPHA = 0.05
+SMALLEST_SHOWN_P_VALUE = 1e-6
+MAX_SEEDS_SHOWN = 60
+THINNINGS = 400
+LINE_STYLES = ((FIRST, "-"), (SECOND, "--"), (BOUNDED, ":"))
+DASHES = (0, (4, 2))
+
+
+class MechanismStyle(NamedTuple):
+    """How a mechanism is drawn: name, colour and its CSS variable, mark, and vertical offset in `compare_numbers`."""
+
+    name: str
+    colour: str
+    variable: str
+    mark: str
+    offset: float
+
+
+MECHANISM_STYLES = {
+    "gibbs": MechanismStyle("W2-MHE, Gibbs distribution", FIRST, "first", "o", 0.12),
+    "blend": MechanismStyle("W2-MHE, blend distribution", BOUNDED, "bounded", "s", -0.2),
+    "perturbed": MechanismStyle("input perturbation", SECOND, "second", "D", 0.0),
+    "ekf": MechanismStyle("private EKF", PROVED, "proved", "D", 0.0),
 }
 
 
-def beside(rows: Sequence[Mapping[str, Any]], kind: str, name: str, title: str) -> Drawing:
-    """A line for each printed cell: the printed number, and our median with its 5 to 95% range over seeds."""
-    shown = [row for row in rows if math.isfinite(row.get(kind, math.inf))]
-    heads = list(dict.fromkeys((row["setup"], row["mechanism"], row["parameter"]) for row in shown))
-    place = {head: -k for k, head in enumerate(heads)}
-    offset = {"Gibbs law": 0.12, "blend law": -0.2, "": 0.0}
+class NumberPair(NamedTuple):
+    """A printed number and the measured one of the same cell."""
+
+    cell: CellComparison
+    printed: float
+    measured: Summary
+
+    @property
+    def label(self) -> str:
+        """The set-up, the mechanism and its parameter."""
+        printed = self.cell.printed
+        return f"{printed.setup}  {printed.mechanism}, {printed.parameter_text}"
+
+
+def critical_epsilon_pairs(cells: Sequence[CellComparison]) -> list[NumberPair]:
+    """Return the finite printed critical epsilons with the measured ones."""
+    pairs = [NumberPair(cell, cell.printed.epsilon_c, cell.measured.epsilon_c) for cell in cells]
+    return [pair for pair in pairs if math.isfinite(pair.printed)]
+
+
+def error_pairs(cells: Sequence[CellComparison]) -> list[NumberPair]:
+    """Return the printed errors with the measured ones."""
+    return [
+        NumberPair(cell, cell.printed.error, cell.measured.error) for cell in cells if cell.printed.error is not None
+    ]
+
+
+def compare_numbers(pairs: Sequence[NumberPair], name: str, title: str) -> Drawing:
+    """Draw a line for each printed cell: the printed number, and our median with its 5 to 95% range over seeds."""
+    labels = list(dict.fromkeys(pair.label for pair in pairs))
+    height = {label: -number for number, label in enumerate(labels)}
     with styled():
-        picture = canvas(0.9 + 0.34 * len(heads), 4.6)
+        picture = canvas(0.9 + 0.34 * len(labels), 4.6)
         axes = picture.add_subplot()
-        for row in shown:
-            y = place[row["setup"], row["mechanism"], row["parameter"]]
-            ours, (colour, _, mark) = row[f"our_{kind}"], COLOURS[row["law"]]
-            y_ours = y + offset[row["law"]]
-            axes.plot([ours["low"], ours["high"]], [y_ours, y_ours], color=colour, lw=2.2, alpha=0.5)
-            axes.plot(ours["median"], y_ours, mark, color=colour, ms=5)
-            axes.plot(row[kind], y, "x", color=INK, ms=7, mew=1.6)
+        for pair in pairs:
+            mechanism = pair.cell.mechanism
+            style = MECHANISM_STYLES[mechanism]
+            colour = SECOND if mechanism == "ekf" else style.colour  # one colour for all other mechanisms
+            y = height[pair.label]
+            y_ours = y + style.offset
+            axes.plot([pair.measured.low, pair.measured.high], [y_ours, y_ours], color=colour, lw=2.2, alpha=0.5)
+            axes.plot(pair.measured.median, y_ours, style.mark, color=colour, ms=5)
+            axes.plot(pair.printed, y, "x", color=INK, ms=7, mew=1.6)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
-        axes.set_yticks([place[head] for head in heads], [f"{a}  {b}, {c}" for a, b, c in heads])
+        axes.set_yticks(list(height.values()), labels)
         axes.tick_params(axis="y", length=0)
-        axes.set_ylim(-len(heads) + 0.4, 0.6)
+        axes.set_ylim(-len(labels) + 0.4, 0.6)
         axes.grid(axis="x", color=RULE, lw=0.5)
         axes.set_xlabel(name, loc="right")
     return Drawing(
         picture,
         title,
-        f"For {len(heads)} cells of the paper: the printed {name}, and ours. All numbers stand in the table.",
+        f"For {len(labels)} cells of the paper: the printed {name}, and ours. The table gives all numbers.",
         (
             Key("ink", "cross", "printed in the paper"),
-            Key("first", "bar", "ours: median and 5 to 95% of seeds; for the W2-MHE the Gibbs law"),
-            Key("bounded", "bar", "ours, blend law"),
+            Key("first", "bar", "ours: median and 5 to 95% of seeds; for the W2-MHE the Gibbs distribution"),
+            Key("bounded", "bar", "ours, blend distribution"),
             Key("second", "bar", "ours, the other mechanisms"),
         ),
-        "A logarithmic axis. Ours are the paper's procedure on data sets that are really 10 apart.",
+        "A logarithmic axis. Ours follow the paper's procedure, on data sets whose distance is 10.",
     )
 
 
-def _plain_ticks(axis: Any) -> None:
-    """1, 2, 5, 10 on a logarithmic axis, as plain numbers."""
+def _plain_ticks(axis: Axis) -> None:
+    """Write 1, 2, 5, 10 on a logarithmic axis as plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(lambda x, _: f"{x:g}")
     axis.set_minor_locator(NullLocator())
 
 
-def _p_axes(axes: Axes, end: float, late: bool = False) -> None:
+def _p_value_axes(axes: Axes, end: float, label_at_end: bool = False) -> None:
+    """Set up axes of p-values along epsilon from 0 to `end`, with a line at the level."""
     axes.set_yscale("log")
-    axes.set_ylim(LEAST / 1.5, 2)
+    axes.set_ylim(SMALLEST_SHOWN_P_VALUE / 1.5, 2)
     axes.set_xlim(0, end)
     axes.set_yticks([1, 1e-2, 1e-4, 1e-6], ["1", "0.01", "1e-4", "≤ 1e-6"])
     axes.minorticks_off()
-    axes.axhline(ALPHA, color=MUTED, lw=0.8, ls=(0, (4, 2)))
-    at_end: Any = {"xytext": (-3 if late else 3, 3), "textcoords": "offset points", "ha": "right" if late else "left"}
-    axes.annotate("α = 0.05", (end if late else 0, ALPHA), color=MUTED, fontsize=8.5, **at_end)
+    axes.axhline(ALPHA, color=MUTED, lw=0.8, ls=DASHES)
+    axes.annotate(
+        "α = 0.05",
+        (end if label_at_end else 0, ALPHA),
+        xytext=(-3 if label_at_end else 3, 3),
+        textcoords="offset points",
+        ha="right" if label_at_end else "left",
+        color=MUTED,
+        fontsize=8.5,
+    )
     label(axes, "ε", "smaller p-value")
 
 
-def _band(axes: Axes, along: np.ndarray, values: np.ndarray, colour: str, text: str, dash: Any = "-") -> None:
-    """The median over the first axis, and its 5 to 95% range."""
-    low, middle, high = np.maximum(np.quantile(values, (0.05, 0.5, 0.95), axis=0, method="inverted_cdf"), LEAST)
-    axes.fill_between(along, low, high, color=colour, alpha=0.14, lw=0)
-    axes.plot(along, middle, color=colour, lw=1.8, ls=dash, label=text)
+def _band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, text: str, dash: str) -> None:
+    """Draw the median over the first axis, and its 5 to 95% range."""
+    quantiles = np.quantile(values, (0.05, 0.5, 0.95), axis=0, method="inverted_cdf")
+    low, median, high = np.maximum(quantiles, SMALLEST_SHOWN_P_VALUE)
+    axes.fill_between(x, low, high, color=colour, alpha=0.14, lw=0)
+    axes.plot(x, median, color=colour, lw=1.8, ls=dash, label=text)
 
 
-def thinned(counts: np.ndarray, runs: int, along: np.ndarray, times: int) -> np.ndarray:
-    """The smaller p-value for each row of counts, thinned anew so many times: (rows * times, len(along)).
+def thinned_p_values(counts: np.ndarray, runs: int, epsilons: np.ndarray, repetitions: int) -> np.ndarray:
+    """Return the smaller p-value of the paper's test for each row of counts, thinned anew `repetitions` times.
 
-    `exact.p_values` for many epsilons at once: a tail is summed once for each pair of counts that turns up.
+    The result has shape (rows * repetitions, len(epsilons)). It is that of `stats.paper_test.p_values`, computed for
+    many epsilons at once: each distinct pair of counts needs one tail probability.
     """
     rng = np.random.default_rng(0)
-    both = np.repeat(counts, times, axis=0)
-    tails = []
-    for one, other in (both.T, both.T[::-1]):
-        thin = rng.binomial(one[:, None], np.exp(-along))
+    repeated = np.repeat(counts, repetitions, axis=0)
+    p_values = []
+    for exceeding, other in (repeated.T, repeated.T[::-1]):
+        thin = rng.binomial(exceeding[:, None], np.exp(-epsilons))
         pairs = np.stack(np.broadcast_arrays(thin, other[:, None]), axis=-1).reshape(-1, 2)
-        (kept, fixed), back = (lambda u: (u[0].T, u[1].ravel()))(np.unique(pairs, axis=0, return_inverse=True))
-        sums = np.where(kept == 0, 1.0, hypergeom.sf(kept - 1, 2 * runs, runs, kept + fixed))
-        tails.append(sums[back].reshape(thin.shape))
-    return np.minimum(*tails)
+        distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
+        c1, c2 = distinct.T
+        tails = np.where(c1 == 0, 1.0, hypergeom.sf(c1 - 1, 2 * runs, runs, c1 + c2))
+        p_values.append(tails[inverse.ravel()].reshape(thin.shape))
+    return np.minimum(*p_values)
 
 
-def of_counts(counts: Sequence[Sequence[int]], runs: int, title: str, caption: str) -> Drawing:
-    """The paper's figures of how to choose an event: p-values of given counts along epsilon."""
+def p_values_of_counts(counts: Sequence[tuple[int, int]], runs: int, title: str, caption: str) -> Drawing:
+    """Draw the paper's figures about the choice of an event: p-values of given counts along epsilon."""
     with styled():
         picture = canvas(3.0)
         axes = picture.add_subplot()
-        for pair, colour, dash in zip(counts, (FIRST, SECOND, BOUNDED), ("-", "--", ":"), strict=False):
-            values = thinned(np.array([pair]), runs, PAPER_EPSILON_SWEEP, 400)
+        for pair, (colour, dash) in zip(counts, LINE_STYLES, strict=False):
+            values = thinned_p_values(np.array([pair]), runs, PAPER_EPSILON_SWEEP, THINNINGS)
             _band(axes, PAPER_EPSILON_SWEEP, values, colour, f"({pair[0]}, {pair[1]})", dash)
-        _p_axes(axes, 1.5, late=True)
+        _p_value_axes(axes, 1.5, label_at_end=True)
         axes.set_ylim(1e-3, 1.5)
         axes.set_yticks([1, 0.1, 0.01, 0.001], ["1", "0.1", "0.01", "0.001"])
         axes.legend(loc="lower right", title=f"counts of {runs} runs")
-    text = ", ".join(f"({a}, {b})" for a, b in counts)
+    text = ", ".join(f"({c1}, {c2})" for c1, c2 in counts)
     return Drawing(picture, title, f"p-values of the counts {text} along epsilon, with their spread.", (), caption)
 
 
-def of_studies(chosen: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], title: str) -> Drawing:
-    """p-values of the worst event along epsilon, its counts held fixed: the median and 5 to 95% of seeds."""
-    end = 1.15 * max(float(np.quantile([row["epsilon_critical"] for row in rows], 0.95)) for _, rows in chosen)
-    along = np.linspace(0, end, 60)
+def p_values_of_studies(series: Sequence[tuple[str, Sequence[StudyRow]]], title: str) -> Drawing:
+    """Draw p-values of the worst event along epsilon for fixed counts: the median and 5 to 95% of seeds."""
+    end = 1.15 * max(float(np.quantile([row.epsilon_critical for row in rows], 0.95)) for _, rows in series)
+    epsilons = np.linspace(0, end, 60)
     with styled():
         picture = canvas(3.0)
         axes = picture.add_subplot()
-        for (text, rows), colour, dash in zip(chosen, (FIRST, SECOND, BOUNDED), ("-", "--", ":"), strict=False):
-            counts = np.array([[row["c1"], row["c2"]] for row in rows[:SHOWN]])
-            _band(axes, along, thinned(counts, int(rows[0]["test_runs"]), along, 1), colour, text, dash)
-        _p_axes(axes, end)
+        for (text, rows), (colour, dash) in zip(series, LINE_STYLES, strict=False):
+            counts = np.array([row.counts for row in rows[:MAX_SEEDS_SHOWN]])
+            _band(axes, epsilons, thinned_p_values(counts, rows[0].test_runs, epsilons, 1), colour, text, dash)
+        _p_value_axes(axes, end)
         axes.legend(loc="lower right")
     words = "; ".join(
-        f"{text}: critical epsilon {summary([row['epsilon_critical'] for row in rows])['median']:.3g}"
-        for text, rows in chosen
+        f"{text}: critical epsilon {summarise([row.epsilon_critical for row in rows]).median:.3g}"
+        for text, rows in series
     )
+    seeds = min(MAX_SEEDS_SHOWN, len(series[0][1]))
     return Drawing(
         picture,
         title,
         f"p-values along epsilon. {words}.",
         (),
-        f"Medians and 5 to 95% of {min(SHOWN, len(chosen[0][1]))} seeds. The epsilon at which a curve passes α is ε_c.",
+        f"Medians and 5 to 95% of {seeds} seeds. ε_c is the epsilon at which a curve crosses α.",
     )
 
 
-def scene(places: np.ndarray, moved: np.ndarray, reach: np.ndarray, path: np.ndarray) -> Drawing:
-    """The paper's Figure 1 for the real set-up: target, sensors, the one that is looked for and where it could be."""
+def sensor_scene(positions: np.ndarray, moved: np.ndarray, reach: np.ndarray, path: np.ndarray) -> Drawing:
+    """Draw the paper's Figure 1 for this set-up: target, sensors, the secret sensor, and where it could be.
+
+    `moved` is the secret sensor's position in the second data set, `reach` are its positions whose data are at most 10
+    from those recorded, and `path` are the positions of the target.
+    """
     with styled():
         picture = canvas(4.3)
         axes = picture.add_subplot()
-        for at, colour in ((path[0], SECOND), (path[-1], FIRST)):
-            for place in places:
-                axes.plot(*zip(place, at, strict=True), color=colour, lw=0.6, alpha=0.6, zorder=1)
-        axes.plot(places[1:, 0], places[1:, 1], "s", color=INK, ms=6, zorder=3)
-        close = axes.inset_axes((0.3, 0.02, 0.36, 0.36))
-        for where, size in ((axes, 11), (close, 14)):
-            where.plot(reach[:, 0], reach[:, 1], color=WITNESS, lw=size, alpha=0.45, solid_capstyle="round", zorder=2)
-            where.plot(*places[0], "*", color=PROVED, ms=size, zorder=4)
-            where.plot(*moved, "*", color=PROVED, ms=size, mfc="none", zorder=4)
-        wide = 1.4 * float(np.abs(reach - places[0]).max())
-        close.set(xlim=places[0, 0] + [-wide, wide], ylim=places[0, 1] + [-wide, wide], aspect="equal")
-        close.set(xticks=[], yticks=[], facecolor=PAPER)
-        close.set_title(f"{2 * wide:.2g} wide", fontsize=8.5, color=MUTED)
-        close.spines[:].set_visible(True)
-        axes.indicate_inset_zoom(close, edgecolor=MUTED)
+        for target, colour in ((path[0], SECOND), (path[-1], FIRST)):
+            for position in positions:
+                axes.plot(*zip(position, target, strict=True), color=colour, lw=0.6, alpha=0.6, zorder=1)
+        axes.plot(positions[1:, 0], positions[1:, 1], "s", color=INK, ms=6, zorder=3)
+        inset = axes.inset_axes((0.3, 0.02, 0.36, 0.36))
+        for panel, size in ((axes, 11), (inset, 14)):
+            panel.plot(reach[:, 0], reach[:, 1], color=WITNESS, lw=size, alpha=0.45, solid_capstyle="round", zorder=2)
+            panel.plot(*positions[0], "*", color=PROVED, ms=size, zorder=4)
+            panel.plot(*moved, "*", color=PROVED, ms=size, mfc="none", zorder=4)
+        half_width = 1.4 * float(np.abs(reach - positions[0]).max())
+        margins = np.array([-half_width, half_width])
+        inset.set(xlim=positions[0, 0] + margins, ylim=positions[0, 1] + margins, aspect="equal")
+        inset.set(xticks=[], yticks=[], facecolor=PAPER)
+        inset.set_title(f"width {2 * half_width:.2g}", fontsize=8.5, color=MUTED)
+        inset.spines[:].set_visible(True)
+        axes.indicate_inset_zoom(inset, edgecolor=MUTED)
         axes.plot(path[:, 0], path[:, 1], color=INK, lw=1.2, ls=(0, (3, 2)), zorder=4)
         axes.plot(*path[0], "o", color=INK, ms=7, zorder=4)
         axes.annotate("", path[-1], path[-2], arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1}, zorder=4)
@@ -190,62 +254,61 @@ def scene(places: np.ndarray, moved: np.ndarray, reach: np.ndarray, path: np.nda
         label(axes, "horizontal position", "vertical position")
     return Drawing(
         picture,
-        "Who is looked for (the paper's Figure 1, for Q1)",
-        "Ten sensors on a circle around a target. The star is the sensor that an adversary looks for; the shaded arc "
-        "is where it could stand with data at most 10 away from those recorded.",
+        "The secret sensor (the paper's Figure 1, for Q1)",
+        "Ten sensors on a circle around a target. The star is the sensor whose position an adversary wants to find. "
+        "The shaded arc shows where it could be with data at most 10 from those recorded.",
         (
-            Key("ink", "dot", "the target, with its way over 9 steps; squares: sensors that are known"),
-            Key(
-                "proved", "solid", "the sensor that is looked for (filled), and where it stands in the second data set"
-            ),
+            Key("ink", "dot", "the target, with its path over 9 steps; squares: sensors at known positions"),
+            Key("proved", "solid", "the secret sensor (filled), and its position in the second data set"),
             Key("witness", "bar", "where it could be: data at most 10 apart"),
-            Key("second", "line", "what is measured when the target sets out"),
-            Key("first", "line", "and at the end"),
+            Key("second", "line", "what is measured at the first step"),
+            Key("first", "line", "what is measured at the last step"),
         ),
-        "At a real data distance of 10 the sensor moves by a step, not across the map.",
+        "At a data distance of 10 the sensor moves by a short distance, not across the map.",
     )
 
 
 def accuracy(truth: np.ndarray, first: np.ndarray, second: np.ndarray) -> Drawing:
-    """The paper's figure of accuracy at s = 1: estimates from the right data and from the adjacent ones."""
+    """Draw the paper's figure of accuracy at s = 1: estimates from the right data and from the adjacent data."""
     with styled():
         picture = canvas(3.0)
         axes = picture.add_subplot()
-        for way, colour, mark, text in (
+        for positions, colour, mark, text in (
             (truth, INK, "o-", "truth"),
             (first, FIRST, "s--", "right data"),
             (second, SECOND, "D:", "adjacent data"),
         ):
-            axes.plot(way[:, 0], way[:, 1], mark, color=colour, ms=5, lw=1, label=text)
+            axes.plot(positions[:, 0], positions[:, 1], mark, color=colour, ms=5, lw=1, label=text)
         axes.ticklabel_format(useOffset=False)
         axes.legend(loc="best")
         label(axes, "horizontal position", "vertical position")
-    text = "Released estimates without noise: from the right data close to the truth, from the adjacent data aside."
-    return Drawing(picture, "Estimates at s = 1", text, (), "Deterministic: whoever sees one estimate knows the data.")
+    text = "Released estimates without noise. Those from the right data are close to the truth, the others are not."
+    caption = "The estimates are deterministic, so one estimate reveals which data set was used."
+    return Drawing(picture, "Estimates at s = 1", text, (), caption)
 
 
-def exchange(draws: Sequence[Mapping[str, Any]], matched: Mapping[str, float], laws: Sequence[str]) -> Drawing:
-    """Accuracy against privacy: a thin line a draw, the mark at the medians."""
-    families = [*laws, "perturbed", "ekf"]
+def accuracy_against_privacy(draws: Sequence[SensorDraw], matched: MatchedValues, mechanisms: Sequence[str]) -> Drawing:
+    """Draw the error against epsilon, one thin line per draw and mechanism."""
     with styled():
         picture = canvas(3.6)
         axes = picture.add_subplot()
-        for name in families:
-            _, colour, _ = FAMILIES[name]
+        for name in mechanisms:
             for draw in draws:
-                own = sorted((p["epsilon"], p["error"]) for p in points(draw, name) if 0.01 < p["epsilon"] < 50)
-                axes.plot(*np.array(own).reshape(-1, 2).T, color=colour, lw=0.7, alpha=0.45, marker=".", ms=3)
-        axes.axvline(matched["epsilon"], color=MUTED, lw=0.8, ls=(0, (4, 2)))
-        axes.axhline(matched["error"], color=MUTED, lw=0.8, ls=(0, (4, 2)))
+                points = sorted((point.epsilon_estimate, point.error_first) for point in draw.curve(name))
+                shown = np.array([point for point in points if 0.01 < point[0] < 50]).reshape(-1, 2)
+                colour = MECHANISM_STYLES[name].colour
+                axes.plot(*shown.T, color=colour, lw=0.7, alpha=0.45, marker=".", ms=3)
+        axes.axvline(matched.epsilon, color=MUTED, lw=0.8, ls=DASHES)
+        axes.axhline(matched.error, color=MUTED, lw=0.8, ls=DASHES)
         axes.set(xscale="log", yscale="log")
         _plain_ticks(axes.xaxis)
         _plain_ticks(axes.yaxis)
-        label(axes, f"ε at δ = {matched['delta']:g} (estimate)", "RMSE")
+        label(axes, f"ε at δ = {matched.delta:g} (estimate)", "RMSE")
     return Drawing(
         picture,
-        "Accuracy against privacy, one line a draw of sensors",
-        f"Root mean square error against epsilon at delta {matched['delta']:g} for {len(draws)} draws of sensors.",
-        tuple(Key(FAMILIES[name][2], "line", FAMILIES[name][0]) for name in families),
-        "Left and low is better. Dashed: the privacy and the accuracy at which the claims are judged. An epsilon "
-        "beyond what these runs can estimate is not drawn.",
+        "Accuracy against privacy, one line per draw of sensors",
+        f"Root mean square error against epsilon at delta {matched.delta:g} for {len(draws)} draws of sensors.",
+        tuple(Key(MECHANISM_STYLES[name].variable, "line", MECHANISM_STYLES[name].name) for name in mechanisms),
+        "Points to the lower left are better. Dashed lines: the privacy and the accuracy at which the claims are "
+        "judged. An epsilon beyond what these runs can estimate is not drawn.",
     )

@@ -1,1 +1,5 @@
-"""Pages and figures for people: one self-contained HTML file a report. Needs the extra `dpverify[report]`."""
+"""Figures and HTML pages. Needs the extra `dpverify[report]` (matplotlib and Jinja2).
+
+This package draws plain data: it does not import `dpverify.report`. `dpverify.report.page` turns a report into the data
+that `render.page.report_page` draws.
+"""

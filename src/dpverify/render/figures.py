@@ -1,7 +1,7 @@
-"""Figures of bounds: p-values and delta along epsilon, privacy against accuracy, the privacy map.
+"""Figures that compare many verifications: privacy against accuracy, and the privacy map.
 
-Each function answers a `Drawing`: `.figure` is a matplotlib figure (`.figure.savefig("map.png")`), `style.svg` turns it
-into a piece of a page.
+Each function returns a `Drawing`. Its `.figure` is a matplotlib figure (`.figure.savefig("map.png")`), and `style.svg`
+turns it into an element of a page.
 """
 
 from __future__ import annotations
@@ -12,246 +12,207 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
-from dpverify.render.numbers import Readings
-from dpverify.render.style import (
-    BOUNDED,
-    FIRST,
-    INK,
-    MUTED,
-    PAPER,
-    PROVED,
-    RULE,
-    SECOND,
-    Drawing,
-    Key,
-    canvas,
-    label,
-    styled,
-)
-from dpverify.report.report import Report
-from dpverify.util.formatting import format_lower, format_number, format_upper
+from dpverify.render.curves import EPSILON_LABEL
+from dpverify.render.style import BOUNDED, FIRST, INK, MUTED, PROVED, RULE, SECOND, Drawing, Key, canvas, label, styled
+from dpverify.util.formatting import format_lower
 
-LEAST_P = 1e-6  # the axis ends here, however small the paper's p-values are
-EPSILON = "ε (natural logarithm of a ratio)"
-SERIES = (FIRST, SECOND, BOUNDED, PROVED, MUTED, INK)  # mechanisms in a comparison, told apart by marks too
-DISC = 700.0  # square points: the largest of the map
-MARKS = ("o", "s", "D", "^", "v", "P")
+ComparisonRow = Mapping[str, Any]  # one verification, by column: text, numbers or None
+LINE_COLOURS = (FIRST, SECOND, BOUNDED, PROVED, MUTED, INK)
+LINE_MARKERS = ("o", "s", "D", "^", "v", "P")
+MAX_DISC_AREA = 700.0  # in square points
 
 
-def _mark(axes: Axes, x: float, row: int, text: str, colour: str) -> None:
-    """A vertical line with its name above the plot; names in different rows can't touch."""
-    left, right = axes.get_xlim()
-    late = (x - left) / (right - left) > 0.6
-    axes.axvline(x, color=colour, lw=1, ls=(0, (4, 2)) if row else "-", zorder=1)
-    axes.annotate(
-        text,
-        (x, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(-3 if late else 3, -9 - 12 * row),
-        textcoords="offset points",
-        ha="right" if late else "left",
-        fontsize=8.5,
-        color=colour,
-        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
-    )
+def tradeoff(rows: Sequence[ComparisonRow], error_name: str = "error") -> Drawing:
+    """Draw privacy against accuracy, with one line for each mechanism on each pair of data sets.
 
+    A filled marker is the lower bound on epsilon. A tick to its right, where it is finite, is the upper bound over
+    unions of cells only.
 
-def p_values(report: Report, readings: Readings) -> Drawing:
-    """Both orders' p-values against epsilon, with the level and the critical epsilon."""
-    first = report.witness.direction[0] == 1
-    with styled():
-        picture = canvas(3.1)
-        axes = picture.add_subplot()
-        least = readings.floor or min(LEAST_P, report.alpha / 100)
-        for values, colour, tested in ((readings.first, FIRST, first), (readings.second, SECOND, not first)):
-            shown = np.maximum(values, least)
-            axes.plot(readings.epsilon, shown, color=colour, lw=2 if tested else 1.4, ls="-" if tested else (0, (1, 2)))
-        axes.set_yscale("log")
-        axes.set_ylim(least / 1.6, least**-0.37)  # room above 1 for the names of the marks
-        axes.set_xlim(0, readings.epsilon[-1])
-        ticks = 10.0 ** np.arange(0, math.floor(math.log10(least)) - 1, -1 if least > 1e-5 else -2)
-        ticks = ticks[ticks >= least]
-        axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
-        axes.minorticks_off()
-        axes.axhline(report.alpha, color=MUTED, lw=0.8)
-        at_end = {"xytext": (-2, -3), "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8.5}
-        axes.annotate(f"α = {format_number(report.alpha)}", (readings.epsilon[-1], report.alpha), color=MUTED, **at_end)
-        critical = report.epsilon_critical
-        if critical < math.inf:
-            _mark(axes, critical, 0, f"critical ε = {format_number(critical)}", PROVED)
-        if report.epsilon is not None:
-            _mark(axes, report.epsilon, 1, f"claimed ε = {format_number(report.epsilon)}", INK)
-        label(axes, EPSILON, "p-value")
-    low = f"{'' if readings.floor else 'thinned at random, '}drawn no lower than {format_number(least)}"
-    orders = ("first above second", "second above first")
-    return Drawing(
-        picture,
-        "How strongly each ε is rejected",
-        f"p-values against epsilon from 0 to {format_number(float(readings.epsilon[-1]))}, in both orders. In the tested "
-        f"order, {orders[not first]}, they stay at or below {format_number(report.alpha)} up to the critical epsilon "
-        f"{format_number(critical)}.",
-        (
-            Key("first", "line" if first else "dots", orders[0] + (", the order that is tested" if first else "")),
-            Key("second", "dots" if first else "line", orders[1] + ("" if first else ", the order that is tested")),
-        ),
-        f"Of the witness, at δ = {format_number(report.delta)}. Rejected where the curve lies at or below α; {low}.",
-    )
+    Parameters
+    ----------
+    rows : sequence of mappings
+        The verifications, as `page.comparison` takes them.
+    error_name : str
+        The name of the error, with its unit.
 
-
-def delta_profile(report: Report, readings: Readings) -> Drawing:
-    """Delta along epsilon, proved and bounded: of different scopes, so nothing joins the two."""
-    with styled():
-        picture = canvas(3.1)
-        axes = picture.add_subplot()
-        epsilon, lower, upper = readings.epsilon, readings.lower, readings.upper
-        axes.fill_between(epsilon, 0, lower, color=PROVED, alpha=0.16, lw=0)
-        axes.plot(epsilon, lower, color=PROVED, lw=2)
-        axes.plot(epsilon, upper, color=BOUNDED, lw=1.8, ls=(0, (5, 2)))
-        top = max(float(upper[0]), report.delta, 1e-9) * 1.3
-        axes.set_xlim(0, epsilon[-1])
-        axes.set_ylim(0, top)
-        axes.set_yticks([t for t in axes.get_yticks() if 0 <= t <= min(top, 1.0)])
-        if report.epsilon is not None:
-            _mark(axes, report.epsilon, 1, f"claimed ε = {format_number(report.epsilon)}", INK)
-            axes.plot(report.epsilon, report.delta, "D", color=INK, ms=5, clip_on=False, zorder=5)
-        label(axes, EPSILON, "δ (probability)")
-    return Drawing(
-        picture,
-        "How much probability exceeds each ε",
-        f"delta against epsilon. Proved from below: {format_lower(float(lower[0]))} at epsilon 0, falling to 0. Bounded "
-        f"from above over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
-        f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
-        (
-            Key("proved", "area", "δ is above this area: proved, over all events"),
-            Key("bounded", "dash", "δ of unions of these cells is below this line; other events: not bounded"),
-            *([Key("ink", "diamond", "the claim")] if report.epsilon is not None else []),
-        ),
-        "Each curve holds as a whole, with its own confidence.",
-    )
-
-
-def tradeoff(rows: Sequence[Mapping[str, Any]], error_name: str = "error") -> Drawing:
-    """Privacy against accuracy, a line for each mechanism on each pair: rows as `page.comparison` takes them.
-
-    A filled mark is the epsilon that is proved; a tick to its right, where it is finite, bounds unions of cells only.
+    Returns
+    -------
+    Drawing
+        The figure.
     """
-    several = len({_pair(row) for row in rows}) > 1
-    lines: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        lines.setdefault(f"{row['mechanism']} on {_pair(row)}" if several else str(row["mechanism"]), []).append(row)
+    lines = _group_rows(rows)
     with styled():
         picture = canvas(4.0)
         axes = picture.add_subplot()
-        for number, (name, found) in enumerate(lines.items()):
-            own = sorted(found, key=lambda row: row["epsilon_lower"])
-            colour, mark = SERIES[number % len(SERIES)], MARKS[(number + number // len(SERIES)) % len(MARKS)]
-            x, y = [row["epsilon_lower"] for row in own], [row["error"] for row in own]
-            spread = [row.get("error_se") or 0.0 for row in own]
-            axes.plot(x, y, color=colour, lw=1.2, alpha=0.55)
-            axes.errorbar(x, y, 2 * np.array(spread), color=colour, fmt=mark, ms=6, lw=1, label=name)
-            bounds = [(row.get("epsilon_upper"), row["error"]) for row in own]
-            ends = [(u, e) for u, e in bounds if u is not None and u < math.inf]
-            axes.plot([u for u, _ in ends], [e for _, e in ends], "|", color=colour, ms=11, mew=1.6)
-            for row in own:
-                at = (row["epsilon_lower"], row["error"])
-                text = _short(row["parameter"])
-                offset = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-                axes.annotate(text, at, color=colour, **offset)
+        for number, (name, line_rows) in enumerate(lines.items()):
+            colour = LINE_COLOURS[number % len(LINE_COLOURS)]
+            # The marker is shifted in each cycle of colours, so that colour and marker together identify a line.
+            marker = LINE_MARKERS[(number + number // len(LINE_COLOURS)) % len(LINE_MARKERS)]
+            # Labels of neighbouring lines stand on different sides of their markers.
+            _draw_line(axes, name, line_rows, colour, marker, label_side=1 if number % 2 == 0 else -1)
         right = axes.get_xlim()[1]
-        axes.set_xlim(-0.04 * right, right)  # a mark at 0 is seen whole
+        axes.set_xlim(-0.04 * right, right)  # a marker at 0 is not cut off
         axes.set_ylim(0, axes.get_ylim()[1] * 1.08)
         if len(lines) > 1:
             axes.legend(loc="best", fontsize=8.5)
-        label(axes, EPSILON, error_name)
-    far = max(row["epsilon_lower"] for row in rows)
+        label(axes, EPSILON_LABEL, error_name)
+    largest = max(row["epsilon_lower"] for row in rows)
+    has_errors = any(row.get("error_se") is not None for row in rows)
     return Drawing(
         picture,
         "Privacy against accuracy",
-        f"{error_name} against epsilon for {len(rows)} verifications of {', '.join(lines)}; epsilon proved up to "
-        f"{format_lower(float(far))}.",
+        f"{error_name} against epsilon for {len(rows)} verifications of {', '.join(lines)}. The largest lower bound on "
+        f"epsilon is {format_lower(float(largest))}.",
         (
-            Key("ink", "dot", "ε is at least this: proved, over all events; labelled with the parameter"),
-            Key("ink", "tick", "at the same height: no union of its cells goes beyond; other events: not bounded"),
+            Key("ink", "dot", "lower bound on ε over all events; the number is the parameter"),
+            Key("ink", "tick", "upper bound on ε over unions of cells; other events are not bounded"),
         ),
-        "Left and low is better: little told, little error."
-        + (" Bars are two standard errors." if any(row.get("error_se") is not None for row in rows) else ""),
+        "Lower left is better: small privacy loss and small error."
+        + (" Bars are two standard errors." if has_errors else ""),
     )
 
 
-def _pair(row: Mapping[str, Any]) -> str:
-    """The pair of data sets and its parameters, where the row tells."""
+def _group_rows(rows: Sequence[ComparisonRow]) -> dict[str, list[ComparisonRow]]:
+    """Group rows by mechanism, and by pair of data sets where there are several."""
+    several_pairs = len({_pair_name(row) for row in rows}) > 1
+    lines: dict[str, list[ComparisonRow]] = {}
+    for row in rows:
+        name = f"{row['mechanism']} on {_pair_name(row)}" if several_pairs else str(row["mechanism"])
+        lines.setdefault(name, []).append(row)
+    return lines
+
+
+def _draw_line(axes: Axes, name: str, rows: Sequence[ComparisonRow], colour: str, marker: str, label_side: int) -> None:
+    """Draw the verifications of one mechanism on one pair; labels stand right above (1) or left below (-1)."""
+    rows = sorted(rows, key=lambda row: row["epsilon_lower"])
+    x, y = [row["epsilon_lower"] for row in rows], [row["error"] for row in rows]
+    standard_errors = np.array([row.get("error_se") or 0.0 for row in rows])
+    axes.plot(x, y, color=colour, lw=1.2, alpha=0.55)
+    axes.errorbar(x, y, 2 * standard_errors, color=colour, fmt=marker, ms=6, lw=1, label=name)
+    for row in rows:
+        upper = row.get("epsilon_upper")
+        if upper is not None and upper < math.inf:
+            axes.plot(upper, row["error"], "|", color=colour, ms=11, mew=1.6)
+        axes.annotate(
+            _short(row["parameter"]),
+            (row["epsilon_lower"], row["error"]),
+            xytext=(5 * label_side, 3 * label_side),
+            textcoords="offset points",
+            ha="left" if label_side > 0 else "right",
+            va="bottom" if label_side > 0 else "top",
+            fontsize=8,
+            color=colour,
+        )
+
+
+def _pair_name(row: ComparisonRow) -> str:
+    """Return the pair of data sets and its parameters, where the row has them."""
     stated = {name.removeprefix("pair."): value for name, value in row.items() if name.startswith("pair.")}
     parameters = ", ".join(f"{name} {_short(value)}" for name, value in stated.items() if value is not None)
     return f"{row.get('pair', '')} ({parameters})" if parameters else str(row.get("pair", ""))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def _label_start(axes: Axes, path: np.ndarray, text: str) -> None:
+    """Write a label at the start of a path, on the side away from the path."""
+    direction = path[0] - path[1] if len(path) > 1 else np.array([1.0, 1.0])
+    to_right, upwards = direction[0] > 0, direction[1] > 0
+    axes.annotate(
+        text,
+        path[0],
+        xytext=(6 if to_right else -6, 3 if upwards else -3),
+        textcoords="offset points",
+        ha="left" if to_right else "right",
+        va="bottom" if upwards else "top",
+        color=MUTED,
+        fontsize=8.5,
+    )
+
+
 def privacy_map(
-    positions: Any,
-    epsilon_lower: Any,
+    positions: ArrayLike,
+    epsilon_lower: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    target: Any = None,
-    title: str = "What each sensor's data tell",
+    target: ArrayLike | None = None,
+    title: str = "Privacy loss of each sensor",
     unit: str = "",
 ) -> Drawing:
-    """Where in the plane privacy is lost: a disc at each of `positions` (n, 2), its area the epsilon proved there.
+    """Draw where in the plane privacy is lost: a disc at each position, whose area is the lower bound on epsilon.
 
-    `epsilon_lower` has one number a position: what was proved when that sensor's data changed. `names` stand beside
-    the discs (their numbers if left out), `target` is a point or a path (k, 2) of what the sensors look at, and `unit`
-    is that of the positions. Colour only repeats what area and number say.
+    Parameters
+    ----------
+    positions : array_like, shape (n, 2)
+        The positions, for example of sensors.
+    epsilon_lower : array_like, shape (n,)
+        The lower bound on epsilon when the data of this sensor change.
+    names : sequence of str, optional
+        Names beside the discs; the index of the position by default.
+    target : array_like, optional
+        A point (2,) or a path (k, 2) that the sensors observe.
+    title : str
+        The title of the figure.
+    unit : str
+        The unit of the positions.
+
+    Returns
+    -------
+    Drawing
+        The figure. Colour repeats what area and number show.
     """
-    at, lower = np.asarray(positions, float), np.asarray(epsilon_lower, float).ravel()
-    if at.ndim != 2 or at.shape[1] != 2 or len(at) != len(lower) or not len(at):
+    points, lower = np.asarray(positions, float), np.asarray(epsilon_lower, float).ravel()
+    if points.ndim != 2 or points.shape[1] != 2 or len(points) != len(lower) or not len(points):
         raise InputError(
-            f"privacy_map: found positions {at.shape} and {lower.size} epsilons; expected (n, 2) and one a position"
+            f"privacy_map: found positions of shape {points.shape} and {lower.size} epsilons; expected (n, 2) and n"
         )
-    if not np.isfinite(at).all() or not (np.isfinite(lower) & (lower >= 0)).all():
+    if not np.isfinite(points).all() or not (np.isfinite(lower) & (lower >= 0)).all():
         raise InputError("privacy_map: found a number that is not finite, or a negative epsilon; expected finite ones")
-    names = [str(i) for i in range(len(at))] if names is None else [str(name) for name in names]
-    top = max(float(lower.max()), 1e-12)
+    names = [str(i) for i in range(len(points))] if names is None else [str(name) for name in names]
+    areas = MAX_DISC_AREA * lower / max(float(lower.max()), 1e-12)
     with styled():
         picture = canvas(4.4)
         axes = picture.add_subplot()
-        path = at[:0] if target is None else np.atleast_2d(np.asarray(target, float))
-        low, high = (side(np.concatenate([at, path]), axis=0) for side in (np.min, np.max))
-        middle, reach = (low + high) / 2, 0.72 * (float((high - low).max()) or 1.0)
+        path = points[:0] if target is None else np.atleast_2d(np.asarray(target, float))
+        everything = np.concatenate([points, path])
+        low, high = everything.min(axis=0), everything.max(axis=0)
+        middle, reach = (low + high) / 2, 0.8 * (float((high - low).max()) or 1.0)
         axes.set(xlim=middle[0] + [-reach, reach], ylim=middle[1] + [-reach, reach], aspect="equal")
         if len(path):
             axes.plot(path[:, 0], path[:, 1], color=MUTED, lw=1, marker="x", ms=4)
-            axes.annotate("target", path[0], xytext=(6, 4), textcoords="offset points", color=MUTED, fontsize=8.5)
-        axes.scatter(at[:, 0], at[:, 1], s=DISC * lower / top, color=PROVED, alpha=0.25, lw=0)
-        axes.scatter(at[:, 0], at[:, 1], s=DISC * lower / top, facecolor="none", edgecolor=PROVED, lw=1.2)
-        axes.scatter(at[:, 0], at[:, 1], s=7, color=INK, zorder=3)
-        for place, value, name in zip(at, lower, names, strict=True):
-            away = place - middle
-            away = away / (np.linalg.norm(away) or 1.0)
-            radius = math.sqrt(DISC * value / top) / 2
+            _label_start(axes, path, "target")
+        axes.scatter(points[:, 0], points[:, 1], s=areas, color=PROVED, alpha=0.25, lw=0)
+        axes.scatter(points[:, 0], points[:, 1], s=areas, facecolor="none", edgecolor=PROVED, lw=1.2)
+        axes.scatter(points[:, 0], points[:, 1], s=7, color=INK, zorder=3)
+        for point, value, area, name in zip(points, lower, areas, names, strict=True):
+            outward = point - middle
+            outward = outward / (np.linalg.norm(outward) or 1.0)
             axes.annotate(
                 f"{name}\n{format_lower(float(value))}",
-                place,
-                xytext=tuple(away * (radius + 8)),
+                point,
+                xytext=tuple(outward * (math.sqrt(area) / 2 + 8)),
                 textcoords="offset points",
-                ha="center" if abs(away[0]) < 0.4 else "left" if away[0] > 0 else "right",
-                va="center" if abs(away[1]) < 0.7 else "bottom" if away[1] > 0 else "top",
+                ha="center" if abs(outward[0]) < 0.4 else "left" if outward[0] > 0 else "right",
+                va="center" if abs(outward[1]) < 0.7 else "bottom" if outward[1] > 0 else "top",
                 fontsize=8.5,
                 linespacing=1.15,
             )
-        space = f" ({unit})" if unit else ""
-        label(axes, f"horizontal position{space}", f"vertical position{space}")
+        suffix = f" ({unit})" if unit else ""
+        label(axes, f"horizontal position{suffix}", f"vertical position{suffix}")
         axes.grid(color=RULE, lw=0.5, alpha=0.6)
         axes.set_axisbelow(True)
     worst, best = int(lower.argmax()), int(lower.argmin())
     return Drawing(
         picture,
         title,
-        f"A map of {len(at)} positions. The most is told at {names[worst]}, epsilon at least "
-        f"{format_lower(float(lower[worst]))}; the least at {names[best]}, at least {format_lower(float(lower[best]))}.",
-        (Key("proved", "dot", "area and number: ε that is proved, over all events, when this one's data change"),),
-        "A small disc says that little was proved there, not that little is told.",
+        f"A map of {len(points)} positions. The lower bound on epsilon is largest for {names[worst]}, at least "
+        f"{format_lower(float(lower[worst]))}, and smallest for {names[best]}, at least "
+        f"{format_lower(float(lower[best]))}.",
+        (Key("proved", "dot", "area and number: lower bound on ε, over all events, if the data of this one change"),),
+        "A small disc means that a small privacy loss was proved, not that the privacy loss is small.",
     )

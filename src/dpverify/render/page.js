@@ -1,17 +1,18 @@
 "use strict";
-// The slider reads off columns of plain numbers; nothing is computed here.
+// The slider shows numbers that are stored in the page; the script computes none of them.
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const slider = document.getElementById("epsilon");
-const show = (name, text) => { document.getElementById(name).textContent = text; };
-const small = (p) => (p <= numbers.floor ? "≤ " : "") + String(p);
+const show = (id, text) => { document.getElementById(id).textContent = text; };
+const pValueText = (p) => (p <= numbers.p_floor ? "≤ " : "") + String(p);
 
-const cursors = [...document.querySelectorAll(".ruled svg[data-frame]")].map((svg) => {
+// Each figure along epsilon gets a vertical line at the epsilon of the slider.
+const cursors = [...document.querySelectorAll(".with-cursor svg[data-frame]")].map((svg) => {
   const [left, top, right, bottom] = svg.dataset.frame.split(" ").map(Number);
   const line = document.createElementNS(svg.namespaceURI, "line");
   line.setAttribute("class", "cursor");
   line.setAttribute("y1", top);
   line.setAttribute("y2", bottom);
-  svg.insertBefore(line, svg.querySelector("g"));  // below the names of the marks
+  svg.insertBefore(line, svg.querySelector("g"));  // below the labels
   return (share) => {
     const x = left + share * (right - left);
     line.setAttribute("x1", x);
@@ -19,16 +20,17 @@ const cursors = [...document.querySelectorAll(".ruled svg[data-frame]")].map((sv
   };
 });
 
-function read() {
+function update() {
   const i = Number(slider.value);
   const epsilon = numbers.epsilon[i];
-  const both = [Math.min(numbers.first[i], numbers.second[i]), numbers.first[i], numbers.second[i]];
-  const tested = both[numbers.direction];
+  const first = numbers.p_first[i];
+  const second = numbers.p_second[i];
+  const tested = [Math.min(first, second), first, second][numbers.tested];
   show("at", String(epsilon));
-  show("p-first", small(numbers.first[i]));
-  show("p-second", small(numbers.second[i]));
-  show("delta-lower", "≥ " + numbers.lower[i]);
-  show("delta-upper", "≤ " + numbers.upper[i]);
+  show("p-first", pValueText(first));
+  show("p-second", pValueText(second));
+  show("delta-lower", "≥ " + numbers.delta_lower[i]);
+  show("delta-upper", "≤ " + numbers.delta_upper[i]);
   show("outcome", tested <= numbers.alpha
     ? `A claim of ε = ${epsilon} would be refuted.`
     : `A claim of ε = ${epsilon} would not be refuted by this event.`);
@@ -37,5 +39,5 @@ function read() {
   cursors.forEach((move) => move(epsilon / last));
 }
 slider.hidden = false;
-slider.addEventListener("input", read);
-read();
+slider.addEventListener("input", update);
+update();

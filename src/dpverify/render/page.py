@@ -1,7 +1,7 @@
-"""Pages: a report as one HTML file that asks nothing of the network, and a comparison of many verifications.
+"""HTML pages: the report of one verification, and a comparison of many verifications.
 
-Everything from outside is text to the template, which escapes it; the only script is our own, and the page's content
-security policy names it by its hash, so no other would run.
+A page is one file that loads nothing from a network. The template engine escapes all text that comes from outside. The
+only script is `page.js`; the content security policy of the page allows it by its hash, so that no other script runs.
 """
 
 from __future__ import annotations
@@ -10,132 +10,258 @@ import base64
 import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup
+from matplotlib.ticker import MaxNLocator
 
 from dpverify.errors import InputError
-from dpverify.render.estimates import drawings as draw_estimates
-from dpverify.render.figures import delta_profile, p_values, tradeoff
-from dpverify.render.numbers import embedded, read
-from dpverify.render.sections import again, caution, lead, line, shares, tables, tested, versions
+from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, PageContent, SliderData
+from dpverify.render.curves import delta_figure, p_value_figure
+from dpverify.render.figures import ComparisonRow, tradeoff
+from dpverify.render.outputs import draw_outputs
 from dpverify.render.style import Drawing, svg
-from dpverify.report.report import Report
-from dpverify.util.formatting import format_lower, format_number, format_upper
+from dpverify.util.formatting import format_count, format_lower, format_number, format_percent, format_upper
 
-HERE = Path(__file__).parent
-SCRIPT = (HERE / "page.js").read_text(encoding="utf-8")
+TEMPLATE_FOLDER = Path(__file__).parent
+SCRIPT = (TEMPLATE_FOLDER / "page.js").read_text(encoding="utf-8")
+AXIS_TICKS = 6  # about as many numbers below the axis of epsilon
 
 
 @functools.cache
 def _templates() -> jinja2.Environment:
-    found = jinja2.FileSystemLoader(HERE)
-    return jinja2.Environment(loader=found, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    """Return the template engine; an undefined variable is an error."""
+    loader = jinja2.FileSystemLoader(TEMPLATE_FOLDER)
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
 
 
-def render(template: str, script: str = "", **context: Any) -> str:
+def render(template: str, script: str = "", **context: object) -> str:
+    """Fill in a template; the page may run `script` and no other script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"'sha256-{digest}'" if script else "'none'"
     return _templates().get_template(template).render(script=Markup(script), allowed=Markup(allowed), **context)
 
 
 class Shown(NamedTuple):
-    """A drawing in a page."""
+    """A drawing with its SVG element."""
 
     drawing: Drawing
     svg: Markup
 
 
 def shown(drawings: Sequence[Drawing], prefix: str) -> list[Shown]:
-    return [Shown(one, Markup(svg(one, f"{prefix}{number}"))) for number, one in enumerate(drawings)]
+    """Convert drawings to SVG; `prefix` makes their identifiers unique in the page."""
+    return [Shown(drawing, Markup(svg(drawing, f"{prefix}{number}"))) for number, drawing in enumerate(drawings)]
 
 
-def page(report: Report) -> str:
-    """The whole report as HTML; the same text from a live report and from one read from JSON."""
-    upper = report.on_partition.epsilon_upper(report.delta)
-    readings = read(report, upper)
-    numbers = embedded(report, readings)
-    at = numbers["start"]
-    start = {name: numbers[name][at] for name in ("epsilon", "lower", "upper")}
-    start |= {name: _small(numbers[name][at], readings.floor) for name in ("first", "second")}
-    verdict, sentence, opening = report.verdict.name, report.verdict.value, lead(report, upper)
-    if report.doubts:
-        verdict, sentence = "NO_ANSWER", "no answer: the mechanism or the pair is not fit for a test"
-        opening = f"{report.doubts[0]}. What follows is what the runs would say if that were not so."
-        opening = opening[:1].upper() + opening[1:]
+def report_page(content: PageContent) -> str:
+    """Return the page of one report as HTML.
+
+    Parameters
+    ----------
+    content : PageContent
+        What the page shows; `dpverify.report.page` makes it from a report.
+
+    Returns
+    -------
+    str
+        The page. Equal content gives equal text.
+    """
     return render(
         "page.html.j2",
         SCRIPT,
-        title=f"{report.name}: {verdict.replace('_', ' ')}",
-        report=report,
-        verdict=verdict,
-        sentence=sentence[:1].upper() + sentence[1:] + ".",
-        lead=opening.replace(" = ", "\u00a0=\u00a0").replace("e-", "e\u2011"),
-        line=line(report, upper, float(readings.epsilon[-1])),
-        shares=shares(report),
-        tested=tested(report),
-        numbers=numbers,
-        start=start,
-        curves=shown([p_values(report, readings), delta_profile(report, readings)], "curve"),
-        estimates=shown(draw_estimates(report), "estimates"),
-        tables=tables(report),
-        notes=[*report.notes, caution(report)],
-        again=again(report),
-        versions=versions(report),
+        title=f"{content.name}: {content.verdict.replace('_', ' ')}",
+        content=content,
+        lead=[_without_breaks(paragraph) for paragraph in content.lead],
+        axis=_place_bounds(content.bounds),
+        shares=_scale_shares(content.shares),
+        slider=content.slider._asdict(),
+        start=_first_values(content.slider),
+        curves=shown([figure(content.result, content.curves) for figure in (p_value_figure, delta_figure)], "curve"),
+        outputs=shown(draw_outputs(content.scene), "outputs"),
     )
 
 
-def _small(p: float, floor: float) -> str:
+def _without_breaks(text: str) -> str:
+    """Keep "ε = 0.5" and "5e-11" on one line."""
+    return text.replace(" = ", "\u00a0=\u00a0").replace("e-", "e\u2011")
+
+
+class PlacedTrack(NamedTuple):
+    """A statement about epsilon with the position of its bar, in per cent of the axis from its left and right end."""
+
+    kind: str
+    statement: str
+    detail: str
+    left: float | None
+    right: float
+    number: str
+    number_style: str
+
+
+class PlacedBounds(NamedTuple):
+    """The axis of epsilon, with all positions in per cent of its length."""
+
+    delta: str
+    claim: float | None
+    claim_text: str
+    tracks: list[PlacedTrack]
+    ticks: list[tuple[float, str]]
+    description: str
+
+
+def _place_bounds(bounds: EpsilonBounds) -> PlacedBounds:
+    """Compute the positions on the axis."""
+    end = bounds.axis_end
+    ticks = [tick for tick in MaxNLocator(AXIS_TICKS).tick_values(0, end) if 0 <= tick <= end * (1 + 1e-9)]
+    return PlacedBounds(
+        format_number(bounds.delta),
+        None if bounds.claimed is None else _percent_of_axis(bounds.claimed, end),
+        "" if bounds.claimed is None else f"ε = {format_number(bounds.claimed)}",
+        [_place_track(track, end) for track in bounds.tracks],
+        [(_percent_of_axis(float(tick), end), f"{tick:g}") for tick in ticks],
+        bounds.description,
+    )
+
+
+def _place_track(track: BoundTrack, axis_end: float) -> PlacedTrack:
+    """Compute the position of one bar, and put its number where it does not leave the axis."""
+    left = right = None
+    if track.start is not None and track.start < axis_end:
+        left = _percent_of_axis(track.start, axis_end)
+    if track.end is not None:  # a lower bound: the number stands right of the bar, or inside a long bar
+        end = _percent_of_axis(track.end, axis_end)
+        right = 100 - end
+        inside = f"right: {right}%; color: var(--paper); background: none"
+        number_style = f"left: {end}%" if end < 75 else inside
+    else:  # an upper bound: the number stands left of the bar, or right of its start
+        start = left or 0.0
+        number_style = f"right: {100 - start}%" if start > 25 else f"left: {start}%"
+    return PlacedTrack(track.kind, track.statement, track.detail, left, right or 0, track.number, number_style)
+
+
+def _percent_of_axis(epsilon: float, axis_end: float) -> float:
+    return round(100 * min(epsilon / axis_end, 1.0), 3)
+
+
+class ScaledShare(NamedTuple):
+    """A bar for the share of the runs in the event; `width`, `low` and `span` in per cent of the longest bar."""
+
+    name: str
+    percent: str
+    count: str
+    width: float
+    low: float
+    span: float
+    description: str
+
+
+def _scale_shares(shares: Sequence[EventShare]) -> list[ScaledShare]:
+    """Scale the bars so that the largest upper limit is nearly as long as the row."""
+    largest = max(share.high for share in shares)
+    scale = 100 / max(min(1.0, 1.15 * largest), 1e-12)
+    return [
+        ScaledShare(
+            share.name,
+            format_percent(share.share),
+            format_count(share.count),
+            round(scale * share.share, 3),
+            round(scale * share.low, 3),
+            round(scale * (share.high - share.low), 3),
+            f"{format_percent(share.share)} of the runs with the {share.name} data set, confidence limits "
+            f"{format_percent(share.low)} and {format_percent(share.high)}",
+        )
+        for share in shares
+    ]
+
+
+def _first_values(slider: SliderData) -> dict[str, str]:
+    """Return the numbers at the first position of the slider, for browsers without JavaScript."""
+    i = slider.start
+    return {
+        "epsilon": str(slider.epsilon[i]),
+        "p_first": _p_value_text(slider.p_first[i], slider.p_floor),
+        "p_second": _p_value_text(slider.p_second[i], slider.p_floor),
+        "delta_lower": str(slider.delta_lower[i]),
+        "delta_upper": str(slider.delta_upper[i]),
+    }
+
+
+def _p_value_text(p: float, floor: float) -> str:
     return f"{'≤ ' if p <= floor else ''}{p:g}"
 
 
-COLUMNS = {
+COLUMN_TITLES = {
     "mechanism": "mechanism",
     "parameter": "parameter",
-    "epsilon_lower": "ε proved, at least",
-    "epsilon_upper": "ε bounded (cells only), at most",
+    "epsilon_lower": "ε, lower bound (all events)",
+    "epsilon_upper": "ε, upper bound (unions of cells)",
     "error": "error",
     "error_se": "standard error",
 }
+REQUIRED_COLUMNS = frozenset({"mechanism", "parameter", "epsilon_lower", "error"})
 
 
 def comparison(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[ComparisonRow],
     *,
     title: str = "Privacy against accuracy",
     lead: str = "",
     error_name: str = "error",
     drawings: Sequence[Drawing] = (),
 ) -> str:
-    """Many verifications on one page, as HTML: privacy against accuracy, further drawings, and all numbers.
+    """Return many verifications on one page as HTML: privacy against accuracy, further drawings, and all numbers.
 
-    A row is a mapping with `mechanism`, `parameter` (a number or a name), `epsilon_lower`, `error` (its mean) and,
-    where known, `epsilon_upper` (over unions of cells; None or infinity if there is none) and `error_se`. Other
-    keys become columns of the table. `error_name` is the axis's name with its unit, "RMSE (m)". `drawings` come from
-    `figures`, the privacy map for instance: `comparison(rows, drawings=[privacy_map(positions, epsilons)])`.
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Each row has `mechanism`, `parameter` (a number or a name), `epsilon_lower`, `error` (its mean) and, where
+        known, `epsilon_upper` (over unions of cells; None or infinity if there is none) and `error_se`. Other keys
+        become columns of the table.
+    title, lead : str
+        The heading, and a paragraph below it.
+    error_name : str
+        The name of the error with its unit, for example "RMSE (m)".
+    drawings : sequence of Drawing
+        Further figures, for example `[privacy_map(positions, epsilons)]`.
+
+    Returns
+    -------
+    str
+        The page.
+
+    Raises
+    ------
+    InputError
+        If there are no rows, or a row lacks a column that is needed.
     """
-    needed = {"mechanism", "parameter", "epsilon_lower", "error"}
-    if not rows or any(missing := needed - set(row) for row in rows):
-        found = f"a row without {', '.join(sorted(missing))}" if rows else "no rows"
-        raise InputError(f"comparison: found {found}; expected mechanism, parameter, epsilon_lower and error in each")
-    other = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
-    names = [name for name in COLUMNS if any(name in row for row in rows)] + list(other)
+    if not rows:
+        raise InputError("comparison: found no rows; expected at least one verification")
+    for row in rows:
+        missing = REQUIRED_COLUMNS - set(row)
+        if missing:
+            raise InputError(
+                f"comparison: found a row without {', '.join(sorted(missing))}; expected mechanism, parameter, "
+                "epsilon_lower and error in every row"
+            )
+    other = dict.fromkeys(name for row in rows for name in row if name not in COLUMN_TITLES)
+    names = [name for name in COLUMN_TITLES if any(name in row for row in rows)] + list(other)
     numeric = {name: all(isinstance(row.get(name), (int, float, type(None))) for row in rows) for name in names}
-    drawn = [tradeoff(rows, error_name), *drawings]
     return render(
         "comparison.html.j2",
         title=title,
         lead=lead,
-        figures=shown(drawn, "figure"),
-        columns=[{"text": COLUMNS.get(name, name), "number": numeric[name]} for name in names],
-        rows=[[_cell(name, row.get(name)) for name in names] for row in rows],
+        figures=shown([tradeoff(rows, error_name), *drawings], "figure"),
+        columns=[{"text": COLUMN_TITLES.get(name, name), "number": numeric[name]} for name in names],
+        rows=[[_cell_text(name, row.get(name)) for name in names] for row in rows],
     )
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell_text(name: str, value: object) -> str:
+    """Return the text of one cell; bounds are rounded so that the text still is a bound."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -1,94 +1,124 @@
-"""Estimates of several coordinates in the plane: a panel a step, with the region's outline and the cells."""
+"""Figures of outputs with several coordinates: dots in the plane of two coordinates, one panel per step."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.events.partition import Partition
 from dpverify.events.region import Region
-from dpverify.events.scores import Levels
-from dpverify.render.scene import OWN, PANELS, Scene, cuts_of, differing, heaviest, in_sight
+from dpverify.render.scene import Scene, axis_limits, coordinate_differences, largest_indices
 from dpverify.render.style import FIRST, MUTED, RULE, SECOND, WITNESS, Drawing, Key, canvas
 from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import format_cell_count
 
-DOTS = 4000  # of all panels together
-MESH = 161
-REGION = Key("muted", "line", "high-likely region")
+MAX_PANELS = 6  # steps, or coordinates, that are drawn in panels of their own
+MAX_DOTS = 4000  # in all panels together
+MESH_POINTS = 161  # per axis
+OWN_UNIT = "(in its own unit)"
+REGION_TEXT = "high-likely region"
+DATA_SET_KEYS = (Key("first", "dot", "first data set"), Key("second", "dot", "second data set"))
+EVENT_KEY = Key("witness", "area", "tested event")
+SOLID_KEY = Key("ink", "solid", "solid: in the tested event")
 
 
-def ellipse(region: Region, step: int, pair: tuple[int, int]) -> np.ndarray:
-    """The outline of a step's ellipsoid, seen along all other coordinates, (n, 2)."""
-    spread = np.linalg.pinv(region.A[step])[list(pair)]  # x = centre + spread u, |u| <= 1
-    values, vectors = np.linalg.eigh(spread @ spread.T)
-    angle = np.linspace(0, 2 * math.pi, 181)
-    round_ = (vectors * np.sqrt(np.maximum(values, 0))) @ np.stack([np.cos(angle), np.sin(angle)])
-    return region.centre[step, list(pair)] + round_.T
+def legend(scene: Scene) -> tuple[Key, ...]:
+    """Return the legend entries of the two data sets and, where it can be evaluated, of the tested event."""
+    return (*DATA_SET_KEYS, SOLID_KEY) if scene.event_known else DATA_SET_KEYS
 
 
-def planes(s: Scene) -> Drawing:
-    """A panel a step, or a pair of coordinates where there is one step: dots, the region's outline, the cells."""
-    steps, dimension = s.shape
-    weights = differing(s)
-    if steps > 1:
-        i, j = heaviest(weights.max(0), 2)
-        panels = [(k, (i, j), f"step {k}") for k in heaviest(weights.max(1), PANELS)]
-    else:
-        most = heaviest(weights[0], 3)
-        panels = [(0, (a, b), "") for n, a in enumerate(most) for b in most[n + 1 :]]
-    wide = min(len(panels), 2)
-    rows = -(-len(panels) // wide)
+class Panel(NamedTuple):
+    """The step and the two coordinates that a panel shows, and its title."""
+
+    step: int
+    pair: tuple[int, int]
+    title: str
+
+
+def draw_planes(scene: Scene) -> Drawing:
+    """Draw dots, the outline of the region and the cells: a panel per step, or per pair of coordinates of one step."""
+    steps, dimension = scene.shape
+    panels = _select_panels(scene)
+    columns = min(len(panels), 2)
+    rows = -(-len(panels) // columns)
     picture = canvas(4.0 if len(panels) == 1 else 0.4 + 2.1 * rows)
-    grid = picture.subplots(rows, wide, squeeze=False).ravel()
-    number = max(60, DOTS // (2 * len(panels)))
-    for axes, (step, pair, title) in zip(grid, panels, strict=False):
-        _plane(axes, s, step, pair, number)
-        axes.set_title(title, loc="left", fontsize=9)
-        axes.set_xlabel(f"x[{pair[0]}] {OWN if len(panels) == 1 else ''}", loc="right")
-        axes.set_ylabel(f"x[{pair[1]}]", rotation=0, ha="right", va="top", y=1.0)
+    grid = picture.subplots(rows, columns, squeeze=False).ravel()
+    dots_per_side = max(60, MAX_DOTS // (2 * len(panels)))
+    for axes, panel in zip(grid, panels, strict=False):
+        _draw_panel(axes, scene, panel, dots_per_side)
+        axes.set_title(panel.title, loc="left", fontsize=9)
+        axes.set_xlabel(f"x[{panel.pair[0]}] {OWN_UNIT if len(panels) == 1 else ''}", loc="right")
+        axes.set_ylabel(f"x[{panel.pair[1]}]", rotation=0, ha="right", va="top", y=1.0)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    some = f"{len(panels)} of {steps} steps, those that differ most" if len(panels) < steps else ""
-    some = some or ("each step" if steps > 1 else "one step")
-    axes_too = (
-        f", in the {'two' if steps > 1 else 'three'} coordinates that differ most"
-        if dimension > 3 or (dimension == 3 and steps > 1)
-        else ""
-    )
-    cells = f" The partition has {format_cell_count(s.cells)} cells" + (
-        ", drawn as lines."
-        if steps * dimension == 2 or isinstance(s.partition, Partition)
-        else ": level sets of all coordinates at once."
-    )
+    if len(panels) < steps:
+        selection = f"the {len(panels)} of {steps} steps that differ most"
+    else:
+        selection = "every step" if steps > 1 else "one step"
+    if dimension > 3 or (dimension == 3 and steps > 1):
+        selection += f", in the {'two' if steps > 1 else 'three'} coordinates that differ most"
+    event_key = (EVENT_KEY,) if _cells_can_be_drawn(scene) and scene.event_known else ()
+    cells = f"The partition has {format_cell_count(scene.cells)} cells"
+    if scene.partition.has_boxes or steps * dimension == 2:
+        cells += "; lines are their edges."
+    else:
+        cells += "; they are level sets of a score of all coordinates, so no edges are drawn."
     return Drawing(
         picture,
-        "The estimates, step by step" if steps > 1 else "The estimates in the plane",
-        f"Dots for {s.runs}, {some}{axes_too}, with the outline of the high-likely region.",
-        (*s.keys, REGION),
-        f"{s.runs}; {some}{axes_too}, each coordinate in its own unit.{cells}",
+        "Outputs, step by step" if steps > 1 else "Outputs in the plane",
+        f"Dots for {scene.runs}, {selection}, with the outline of the high-likely region.",
+        (*legend(scene), *event_key, Key("muted", "line", REGION_TEXT)),
+        f"{scene.runs}; {selection}. Each coordinate is in its own unit. {cells}",
     )
 
 
-def _plane(axes: Axes, s: Scene, step: int, pair: tuple[int, int], number: int) -> None:
-    i, j = pair
-    both = np.concatenate([side[:, step][:, [i, j]] for side in s.sides])
+def _cells_can_be_drawn(scene: Scene) -> bool:
+    """Whether the output has two coordinates only, so that a panel shows cells and event completely."""
+    return math.prod(scene.shape) == 2 and is_pytree(scene.partition)
+
+
+def _select_panels(scene: Scene) -> list[Panel]:
+    """Select the steps and the coordinates in which the two data sets differ most."""
+    steps, _ = scene.shape
+    differences = coordinate_differences(scene)
+    if steps > 1:
+        i, j = largest_indices(differences.max(0), 2)
+        return [Panel(step, (i, j), f"step {step}") for step in largest_indices(differences.max(1), MAX_PANELS)]
+    coordinates = largest_indices(differences[0], 3)
+    return [Panel(0, (i, j), "") for number, i in enumerate(coordinates) for j in coordinates[number + 1 :]]
+
+
+def projected_ellipse(region: Region, step: int, pair: tuple[int, int]) -> np.ndarray:
+    """Return the outline (n, 2) of a step's ellipsoid, projected on two coordinates."""
+    # The ellipsoid is {centre + spread u : |u| <= 1}; two rows of `spread` give its projection.
+    spread = np.linalg.pinv(region.A[step])[list(pair)]
+    values, vectors = np.linalg.eigh(spread @ spread.T)
+    angle = np.linspace(0, 2 * math.pi, 181)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    outline = (vectors * np.sqrt(np.maximum(values, 0))) @ circle
+    return region.centre[step, list(pair)] + outline.T
+
+
+def _draw_panel(axes: Axes, scene: Scene, panel: Panel, dots_per_side: int) -> None:
+    """Draw one step in the plane of two coordinates."""
+    step, (i, j), _ = panel
+    both = np.concatenate([side[:, step][:, [i, j]] for side in scene.sides])
     low, high = both.min(0), both.max(0)
-    if s.region is not None:
-        outline = ellipse(s.region, step, pair)
+    if scene.region is not None:
+        outline = projected_ellipse(scene.region, step, (i, j))
         low, high = np.minimum(low, outline.min(0)), np.maximum(high, outline.max(0))
         axes.plot(*outline.T, color=MUTED, lw=1)
-    low, high = in_sight(both, low, high)
-    if math.prod(s.shape) == 2 and is_pytree(s.partition):
-        _mesh(axes, s, low, high)
+    low, high = axis_limits(both, low, high)
+    dimension = scene.shape[1]
+    if _cells_can_be_drawn(scene):
+        _draw_cells(axes, scene, low, high)
     else:
-        dimension = s.shape[1]
-        axes.vlines(cuts_of(s.partition, step * dimension + i), low[1], high[1], color=RULE, lw=0.7)
-        axes.hlines(cuts_of(s.partition, step * dimension + j), low[0], high[0], color=RULE, lw=0.7)
-    for runs, inside, colour in zip(s.sides, s.inside, (FIRST, SECOND), strict=True):
-        x, y, solid = runs[:number, step, i], runs[:number, step, j], inside[:number]
+        axes.vlines(scene.partition.coordinate_edges(step * dimension + i), low[1], high[1], color=RULE, lw=0.7)
+        axes.hlines(scene.partition.coordinate_edges(step * dimension + j), low[0], high[0], color=RULE, lw=0.7)
+    for runs, inside, colour in zip(scene.sides, scene.inside, (FIRST, SECOND), strict=True):
+        x, y, solid = runs[:dots_per_side, step, i], runs[:dots_per_side, step, j], inside[:dots_per_side]
         axes.plot(x[~solid], y[~solid], "o", ms=2.6, color=colour, alpha=0.25, mew=0)
         axes.plot(x[solid], y[solid], "o", ms=3.4, color=colour, alpha=0.9, mew=0)
     axes.set_xlim(low[0], high[0])
@@ -96,18 +126,17 @@ def _plane(axes: Axes, s: Scene, step: int, pair: tuple[int, int], number: int) 
     axes.locator_params(nbins=4)
 
 
-def _mesh(axes: Axes, s: Scene, low: np.ndarray, high: np.ndarray) -> None:
-    """Two coordinates in all: cells and witness as they are, read off a fine mesh."""
-    x, y = (np.linspace(low[i], high[i], MESH) for i in (0, 1))
-    points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, *s.shape)
-    if s.known:
-        inside = s.witness.contains(points).reshape(MESH, MESH).astype(float)
+def _draw_cells(axes: Axes, scene: Scene, low: np.ndarray, high: np.ndarray) -> None:
+    """Draw the cells and the tested event of an output with two coordinates, evaluated on a mesh."""
+    x, y = (np.linspace(low[i], high[i], MESH_POINTS) for i in (0, 1))
+    points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, *scene.shape)
+    if scene.event_known:
+        inside = scene.event.contains(points).reshape(MESH_POINTS, MESH_POINTS).astype(float)
         if inside.any():
             axes.contourf(x, y, inside, [0.5, 1.5], colors=[WITNESS], alpha=0.28)
-    codes = np.unique(s.partition.codes(points), return_inverse=True)[1].reshape(MESH, MESH)
-    if isinstance(s.partition, Levels):  # one after the other: contours between them are the borders
-        if codes.max():
-            axes.contour(x, y, codes, np.arange(codes.max()) + 0.5, colors=[MUTED], linewidths=0.5)
-        return
-    for code in range(codes.max() + 1):
-        axes.contour(x, y, (codes == code).astype(float), [0.5], colors=[MUTED], linewidths=0.5)
+    codes = np.unique(scene.partition.codes(points), return_inverse=True)[1].reshape(MESH_POINTS, MESH_POINTS)
+    if scene.partition.has_boxes:
+        for code in range(codes.max() + 1):
+            axes.contour(x, y, (codes == code).astype(float), [0.5], colors=[MUTED], linewidths=0.5)
+    elif codes.max():  # level sets are ordered, so the contours between successive codes are their borders
+        axes.contour(x, y, codes, np.arange(codes.max()) + 0.5, colors=[MUTED], linewidths=0.5)

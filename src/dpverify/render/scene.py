@@ -1,109 +1,145 @@
-"""What a report keeps to be drawn: runs of both data sets, the region, the cells, the witness."""
+"""The data behind the figures of the outputs: some runs of both data sets, the region, the cells, the tested event."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.cells import Bins, Edges
+from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
-from dpverify.render.style import Key
-from dpverify.report.report import Report
-from dpverify.report.statements import Witness
 from dpverify.util.arrays import is_pytree
 
-PANELS = 6  # steps, or coordinates, that are drawn one by one
-OWN = "(in its own unit)"
-KEYS = (Key("first", "dot", "first data set"), Key("second", "dot", "second data set"))
-SOLID = Key("ink", "solid", "solid: inside the witness")
+AXIS_LIMIT_IN_IQR = 6  # interquartile ranges from the quartiles: values farther away are not drawn
 
 
 class Scene(NamedTuple):
-    """What a report keeps to be drawn: runs of both sides (n, K, d), and which of them are inside the witness."""
+    """What the figures of the outputs show.
+
+    Attributes
+    ----------
+    sides : tuple of ndarray
+        Outputs of runs with the first and with the second data set, each (runs, steps, dimension).
+    inside : tuple of ndarray
+        Which of these runs are in the tested event.
+    region : Region or None
+        The high-likely region; None where it is too large to be stored.
+    partition : Partition or Levels
+        The cells.
+    event : Event
+        The tested event.
+    event_text : str
+        The tested event in words.
+    cells : int
+        The number of cells of the partition.
+    event_known : bool
+        Whether the event can be evaluated. False for a score function of the user, which no report stores.
+    """
 
     sides: tuple[np.ndarray, np.ndarray]
     inside: tuple[np.ndarray, np.ndarray]
     region: Region | None
     partition: Partition | Levels
-    witness: Witness
+    event: Event
+    event_text: str
     cells: int
-    known: bool  # whether the witness is plain data: a user's own score is in no report
+    event_known: bool
 
     @property
     def shape(self) -> tuple[int, int]:
+        """The number of steps and the dimension of one output."""
         return self.sides[0].shape[1], self.sides[0].shape[2]
 
     @property
     def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """The runs of both sides with one column per coordinate of each step."""
         first, second = (side.reshape(len(side), math.prod(self.shape)) for side in self.sides)
         return first, second
 
     @property
     def runs(self) -> str:
-        one, two = map(len, self.sides)
-        if one == two:
-            return f"{one} pilot runs of each data set"
-        return f"{one} finite pilot runs of the first, {two} of the second data set"
+        """How many runs are drawn, in words."""
+        first, second = map(len, self.sides)
+        if first == second:
+            return f"{first} pilot runs per data set"
+        return f"{first} finite pilot runs of the first data set and {second} of the second"
 
     @property
-    def keys(self) -> tuple[Key, ...]:
-        return (*KEYS, SOLID) if self.known else KEYS
+    def event_levels(self) -> Levels | None:
+        """The level sets of which the tested event is a union; None where it is a union of boxes."""
+        partition = self.event.partition
+        return None if partition.has_boxes else cast(Levels, partition)
 
 
-def make_scene(report: Report) -> Scene:
-    picture, witness, event = report.picture, report.witness, report.witness.event
-    known = is_pytree(event.partition)
+def make_scene(
+    picture: Mapping[str, object], event: Event, event_text: str, shape: tuple[int, int], cells: int
+) -> Scene:
+    """Return the scene of a report's picture.
+
+    Parameters
+    ----------
+    picture : mapping
+        `first` and `second` (runs of each data set), `region` and `partition`; each may be None or missing.
+    event : Event
+        The tested event.
+    event_text : str
+        The tested event in words.
+    shape : tuple of int
+        The number of steps and the dimension of one output.
+    cells : int
+        The number of cells of the partition.
+    """
+    event_known = is_pytree(event.partition)
     try:
-        first, second = (
-            np.asarray([] if (runs := picture.get(side)) is None else runs, float).reshape(-1, *witness.shape)
-            for side in ("first", "second")
+        first, second = (_as_runs(picture.get(side), shape) for side in ("first", "second"))
+        inside_first, inside_second = (
+            event.contains(runs) if event_known else np.ones(len(runs), bool) for runs in (first, second)
         )
-        inside = [event.contains(side) if known and len(side) else np.ones(len(side), bool) for side in (first, second)]
     except (TypeError, ValueError, IndexError, AttributeError) as problem:
-        raise InputError(f"picture: found what can't be drawn ({problem}); expected runs of the mechanism") from None
-    partition = picture.get("partition") or event.partition
-    cells = report.on_partition.cells
-    return Scene((first, second), (inside[0], inside[1]), picture.get("region"), partition, witness, cells, known)
+        raise InputError(f"picture: found no runs of shape {shape} ({problem}); expected outputs of runs") from None
+    partition = cast("Partition | Levels", picture.get("partition") or event.partition)
+    region = cast("Region | None", picture.get("region"))
+    return Scene(
+        (first, second), (inside_first, inside_second), region, partition, event, event_text, cells, event_known
+    )
 
 
-def differing(s: Scene) -> np.ndarray:
-    """How far apart the two sides are in each coordinate, (K, d): means in standard deviations, and spreads."""
-    first, second = (side if len(side) else np.zeros((1, *s.shape)) for side in s.sides)
+def _as_runs(values: object, shape: tuple[int, int]) -> np.ndarray:
+    """Return stored outputs as (runs, steps, dimension)."""
+    return np.asarray([] if values is None else values, float).reshape(-1, *shape)
+
+
+def coordinate_differences(scene: Scene) -> np.ndarray:
+    """Measure how much the two data sets differ in each coordinate, (steps, dimension).
+
+    The measure is the difference of the means in pooled standard deviations, plus the difference of the logarithms of
+    the standard deviations.
+    """
+    first, second = (side if len(side) else np.zeros((1, *scene.shape)) for side in scene.sides)
     pooled = np.concatenate([first - first.mean(0), second - second.mean(0)]).std(0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        apart = np.abs(first.mean(0) - second.mean(0)) / pooled
-        wider = np.abs(np.log(first.std(0) / second.std(0)))
-    return np.nan_to_num(apart, posinf=1e9) + np.nan_to_num(wider, posinf=0.0, neginf=0.0)
+        of_means = np.abs(first.mean(0) - second.mean(0)) / pooled
+        of_spreads = np.abs(np.log(first.std(0) / second.std(0)))
+    return np.nan_to_num(of_means, posinf=1e9) + np.nan_to_num(of_spreads, posinf=0.0, neginf=0.0)
 
 
-def heaviest(weights: np.ndarray, number: int) -> list[int]:
-    """The places of the largest, in their own order."""
-    return sorted(np.argsort(-weights, kind="stable")[:number].tolist())
+def largest_indices(values: np.ndarray, number: int) -> list[int]:
+    """Return the indices of the `number` largest values, in increasing order."""
+    return sorted(np.argsort(-values, kind="stable")[:number].tolist())
 
 
-def cuts_of(partition: Partition | Levels, coordinate: int) -> np.ndarray:
-    """Where a coordinate is cut, in a partition that cuts each on its own."""
-    if not isinstance(partition, Partition):
-        return np.zeros(0)
-    cells = partition.cells
-    if isinstance(cells, Edges):
-        cuts = cells.edges[coordinate]
-    elif isinstance(cells, Bins) and cells.scale[coordinate] > 0:
-        cuts = cells.low[coordinate] + np.arange(1, int(cells.top[coordinate]) + 1) / cells.scale[coordinate]
-    else:
-        cuts = np.zeros(0)
-    return cuts[np.isfinite(cuts)][:200]
+def axis_limits(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return limits for an axis that shows values (n, ...) between low and high.
 
-
-def in_sight(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Limits for an axis, drawn in where heavy tails would push the bulk of the values (n, ...) out of sight."""
+    Heavy tails would make the bulk of the values invisible, so the limits stay near the quartiles.
+    """
     first, third = np.quantile(values, [0.25, 0.75], axis=0)
-    far = np.where(third > first, 6 * (third - first), np.inf)
-    low, high = np.maximum(low, first - far), np.minimum(high, third + far)
-    pad = np.where(high > low, 0.05 * (high - low), 0.5)
-    return low - pad, high + pad
+    reach = np.where(third > first, AXIS_LIMIT_IN_IQR * (third - first), np.inf)
+    low, high = np.maximum(low, first - reach), np.minimum(high, third + reach)
+    margin = np.where(high > low, 0.05 * (high - low), 0.5)
+    return low - margin, high + margin

@@ -1,7 +1,7 @@
-"""How figures look: one palette for paper and screen, light and dark, and SVG that a page can carry.
+"""The style of all figures, and their conversion to SVG that can be embedded in a page.
 
-Figures are drawn in the light palette. In a page every colour becomes a CSS variable of the same name, so that the
-page decides between light and dark; text stays text, in the page's own font.
+Figures are drawn in the light palette. In a page every colour becomes a CSS variable, so that the page can switch
+between its light and its dark palette. Text stays text, in the font of the page.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK, MUTED, RULE, PAPER = "#1c2023", "#5f676d", "#c9cdd0", "#fffffe"
-FIRST, SECOND = "#1f5fa8", "#b65210"  # the two data sets, everywhere
+FIRST, SECOND = "#1f5fa8", "#b65210"  # the first and the second data set
 WITNESS, PROVED, BOUNDED = "#d8a31a", "#a3283f", "#1d7a70"
 VARIABLES = {
     INK: "ink",
@@ -31,7 +31,7 @@ VARIABLES = {
     PROVED: "proved",
     BOUNDED: "bounded",
 }
-STYLE: Any = {
+STYLE: dict[str, object] = {
     "axes.edgecolor": MUTED,
     "axes.facecolor": "none",
     "axes.labelcolor": MUTED,
@@ -47,7 +47,7 @@ STYLE: Any = {
     "path.simplify_threshold": 0.3,
     "svg.fonttype": "none",
     "text.color": INK,
-    "text.parse_math": False,  # a mechanism may be called $x$
+    "text.parse_math": False,  # the name of a mechanism may contain dollar signs
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "xtick.labelsize": 8.5,
@@ -57,11 +57,21 @@ STYLE: Any = {
     "xtick.major.width": 0.7,
     "ytick.major.width": 0.7,
 }
-WIDTH = 4.3  # inches: at this width the text can be read on a phone, and two figures stand side by side on a screen
+WIDTH = 4.3  # inches: the text is legible on a phone, and two figures fit side by side on a screen
 
 
 class Key(NamedTuple):
-    """A legend entry: the name of a colour, how it is drawn (line, dash, dot, area) and what it stands for."""
+    """A legend entry.
+
+    Attributes
+    ----------
+    colour : str
+        The name of a CSS variable, for example "first".
+    mark : str
+        The shape: "line", "dash", "dots", "area", "bar", "tick", "diamond", "cross", "solid" or "dot".
+    text : str
+        What the mark stands for.
+    """
 
     colour: str
     mark: str
@@ -69,42 +79,69 @@ class Key(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A figure with what must be said of it; `figure.savefig` writes it to a file, `svg` puts it into a page."""
+    """A figure with its title, description, legend and caption.
+
+    Attributes
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure; `figure.savefig` writes it to a file.
+    title : str
+        The title above the figure.
+    description : str
+        The content of the figure as text, for screen readers.
+    keys : tuple of Key
+        The legend.
+    caption : str
+        The text below the figure.
+    """
 
     figure: Figure
     title: str
-    description: str  # for those who don't see it
+    description: str
     keys: tuple[Key, ...] = ()
     caption: str = ""
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Our own look over matplotlib's, whatever the user's configuration says."""
+    """Apply `STYLE` on top of matplotlib's defaults; the configuration of the user has no effect."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(STYLE)
+        mpl.rcParams.update(STYLE)  # type: ignore[arg-type]
         yield
 
 
 def canvas(height: float, width: float = WIDTH) -> Figure:
-    """A figure that no window knows of."""
+    """Return a new figure without a window; sizes in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def label(axes: Axes, x: str, y: str) -> None:
+    """Label both axes. The label of the y axis stands above the axis, so that it is read without turning the head."""
     axes.set_xlabel(x, loc="right")
-    # Above the axis and level: nobody has to tilt their head.
     axes.text(0, 1.02, y, transform=axes.transAxes, ha="left", va="bottom", color=MUTED, fontsize=9)
 
 
 def svg(drawing: Drawing, name: str) -> str:
-    """The figure as a piece of HTML: no identifier but its own, no address, an accessible name, CSS colours."""
+    """Return the figure as an SVG element for a page, with CSS colours and an accessible name.
+
+    Parameters
+    ----------
+    drawing : Drawing
+        The figure.
+    name : str
+        A prefix for the identifiers in the element; it must be unique in the page.
+
+    Returns
+    -------
+    str
+        The element. The same drawing and name always give the same text. It contains no external address.
+    """
     with styled():
-        mpl.rcParams["svg.hashsalt"] = name  # the same figure is the same text, and no two in a page share a name
+        mpl.rcParams["svg.hashsalt"] = name  # makes identifiers deterministic and unique in the page
         file = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        drawing.figure.savefig(file, format="svg", metadata=nothing, transparent=True)
+        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        drawing.figure.savefig(file, format="svg", metadata=no_metadata, transparent=True)
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<(metadata|style)[ >].*?</\1>", "", text, flags=re.DOTALL)
@@ -112,16 +149,17 @@ def svg(drawing: Drawing, name: str) -> str:
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = text.replace("xlink:href", "href")
     text = re.sub(r"(font: )([^;\"]*?)(\d+(?:\.\d+)?px)[^;\"]*", r"\1\2\3 var(--sans)", text)
-    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(?<=\d\.\d)\d+", "", tag[0]), text)  # a tenth of a point will do
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(?<=\d\.\d)\d+", "", tag[0]), text)  # one decimal, to save space
     for colour, variable in VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
-    box = re.search(r'viewBox="([^"]*)"', text)
-    assert box is not None
+    view_box = re.search(r'viewBox="([^"]*)"', text)
+    assert view_box is not None
     width, height = (72 * inches for inches in drawing.figure.get_size_inches())
-    place = drawing.figure.axes[0].get_position()  # for a cursor on the first axes
-    frame = (place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height)
+    # The slider of the page moves a cursor inside the first axes and needs their position.
+    axes_box = drawing.figure.axes[0].get_position()
+    frame = (axes_box.x0 * width, (1 - axes_box.y1) * height, axes_box.x1 * width, (1 - axes_box.y0) * height)
     head = (
-        f'<svg viewBox="{box[1]}" role="img" aria-labelledby="{name}-title {name}-desc" '
+        f'<svg viewBox="{view_box[1]}" role="img" aria-labelledby="{name}-title {name}-desc" '
         f'data-frame="{" ".join(f"{x:.1f}" for x in frame)}">'
         f'<title id="{name}-title">{html.escape(drawing.title)}</title>'
         f'<desc id="{name}-desc">{html.escape(drawing.description)}</desc>'

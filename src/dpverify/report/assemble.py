@@ -1,95 +1,187 @@
-"""The parts of a verification that are neither sampling nor statistics: plans before it, and the report after it."""
+"""The report at the end of a verification: diagnostics, the mechanism's remarks, a picture, and all statements."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import InputError
-from dpverify.events.partition import FIRST_CELL, Partition, find_atoms, grid
+from dpverify.events.event import Event
+from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
-from dpverify.mechanisms.diagnostics import SAME_DATA
-from dpverify.mechanisms.protocol import Mechanism, is_seeded
-from dpverify.report.statements import OnAllEvents, OnPartition
-from dpverify.sampling.blocks import SampleSource, draw_block
-from dpverify.sampling.counts import Counts, occupied_codes
-from dpverify.settings import Settings
-from dpverify.stats.binomial import lower_limit
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
+from dpverify.report.all_events import SmoothGrid, bound_all_events
+from dpverify.report.evaluate import bound_partition, evaluate_claim
+from dpverify.report.report import Report
+from dpverify.report.statements import Witness
+from dpverify.sampling.context import RunContext
+from dpverify.sampling.counts import Counts
+from dpverify.sampling.pilot import picture_runs
+from dpverify.stats.paper_test import eta_upper_bound
 from dpverify.util.arrays import is_pytree
+from dpverify.util.timing import versions
 
-REGION_SHARE = 0.1  # of the second budget, for the region's mass; the rest bounds delta on the partition
-MAX_PICTURE_RUNS = 400  # points a side in the picture
-MAX_PICTURE_NUMBERS = 20_000  # numbers a side in the picture
-SMOOTH_CELLS = 1024  # of the grid behind a certificate for all events
+MAX_PICTURE_RUNS = 400  # per data set
+MAX_PICTURE_NUMBERS = 20_000  # per data set
 
-
-def bound_partition(
-    partition: Partition | Levels, cells: tuple[Counts, Counts], inside: tuple[Counts, Counts], settings: Settings
-) -> OnPartition:
-    """The test counts as distinct pairs, and the region's mass: the least of the two sides is fixed, so no split."""
-    codes = occupied_codes(*cells)
-    c1, c2, number = distinct_pairs(cells[0].of(codes), cells[1].of(codes), settings.test_runs)
-    m, alpha = settings.test_runs, settings.alpha
-    mass = min(float(lower_limit(counts.of(np.array([1]))[0], m, REGION_SHARE * alpha)) for counts in inside)
-    return OnPartition(c1, c2, number, m, (1 - REGION_SHARE) * alpha, partition.n_cells, mass)
+CountsPair = tuple[Counts, Counts]
 
 
-UNSEEDED_TEXT = "this mechanism can't be seeded: the numbers can't be repeated run for run"
+class HypothesisCounts(NamedTuple):
+    """The counts of the test runs, for each data set, and the mean error.
+
+    Attributes
+    ----------
+    event : pair of Counts
+        Counts of the cells of the event's partition.
+    cells : pair of Counts
+        Counts of the cells of the partition that is bounded.
+    inside : pair of Counts
+        Counts of the region: code 1 is inside.
+    smooth : pair of Counts or None
+        Counts of the fine grid for the bound over all events.
+    error : pair of (mean, standard error), or None
+        The user's error function, for each data set.
+    """
+
+    event: CountsPair
+    cells: CountsPair
+    inside: CountsPair
+    smooth: CountsPair | None
+    error: tuple[tuple[float, float], tuple[float, float]] | None
 
 
-def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct pairs of counts, and how many cells have each."""
-    if runs >= 1 << 31:
-        pairs, number = np.unique(np.stack([c1, c2]), axis=1, return_counts=True)
-        return pairs[0], pairs[1], number
-    # A pair as one number: sorting pairs is slow.
-    packed, number = np.unique(c1 * (runs + 1) + c2, return_counts=True)
-    return packed // (runs + 1), packed % (runs + 1), number
+class Findings(NamedTuple):
+    """What was fixed or found before the test runs.
+
+    Attributes
+    ----------
+    region : Region
+        The region of likely outputs.
+    points : array, shape (n, K, d)
+        The finite pilot runs from which the region was made.
+    pilot : list of array
+        All pilot runs, for one or both data sets.
+    event : Event
+        The selected event.
+    partition : Partition or Levels
+        The partition that is bounded.
+    smooth : SmoothGrid or None
+        The fine grid for the bound over all events.
+    diagnostics : tuple of Diagnostic
+        Diagnostics that do not depend on the test runs.
+    """
+
+    region: Region
+    points: np.ndarray
+    pilot: list[np.ndarray]
+    event: Event
+    partition: Partition | Levels
+    smooth: SmoothGrid | None
+    diagnostics: tuple[Diagnostic, ...]
 
 
-def make_remarks(
-    mechanism: Mechanism, data: tuple[Any, Any], pilot: list[np.ndarray], inside: tuple[Counts, Counts]
-) -> tuple[str, ...]:
-    """`inside` tells how many test runs lie inside the region: of one output only, that is the output itself."""
-    notes = []
-    if isinstance(data[0], np.ndarray) and isinstance(data[1], np.ndarray) and np.array_equal(*data):
-        notes.append(SAME_DATA)
+def assemble_report(
+    run: RunContext, findings: Findings, counts: HypothesisCounts, epsilon: float | None, delta: float
+) -> Report:
+    """Return the report of a verification whose test runs have been counted."""
+    settings, source, event = run.settings, run.source, findings.event
+    steps, dimension = findings.points.shape[1:]
+    first, second = (int(side.of(event.codes).sum()) for side in counts.event)
+    text = event.describe(findings.points)
+    witness = Witness(event, (first, second), settings.test_runs, settings.alpha, text, (steps, dimension))
+    on_partition = bound_partition(findings.partition, counts.cells, counts.inside, settings)
+    on_all_events = None
+    if findings.smooth is not None and counts.smooth is not None:
+        on_all_events = bound_all_events(findings.smooth, counts.smooth, settings)
+    all_counts = np.concatenate([side.counts for side in counts.cells])
+    eta = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
+    diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, source.data, findings.pilot, counts.inside)
+    other = None if findings.partition is event.partition else findings.partition
+    report = Report(
+        **evaluate_claim(witness, on_partition, eta, settings, epsilon, delta, diagnostics),
+        alpha=settings.alpha,
+        on_partition=on_partition,
+        on_all_events=on_all_events,
+        witness=witness,
+        error=counts.error,
+        picture=make_picture(run, findings.pilot, findings.region, other),
+        settings=settings,
+        name=mechanism_name(source.mechanism),
+        seeded=is_seeded(source.mechanism),
+        diagnostics=diagnostics,
+        remarks=mechanism_remarks(source.mechanism, source.data),
+        run={},
+    )
+    run.clock.lap("report")
+    report.run.update(describe_run(run))
+    return report
+
+
+def describe_run(run: RunContext) -> dict[str, Any]:
+    """Return how the run was carried out: time, versions, device, workers, and whether it was resumed."""
+    checkpoint = run.checkpoint
+    description = {
+        "seconds": run.clock.laps,
+        "versions": versions(),
+        "device": run.source.device,
+        "workers": run.worker_count,
+        "resumed": checkpoint.resumed,
+    }
+    return {**description, "notes": [checkpoint.problem]} if checkpoint.problem else description
+
+
+def make_diagnostics(
+    mechanism: Mechanism, data: tuple[object, object], pilot: list[np.ndarray], inside: CountsPair
+) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics that data sets, pilot runs and region show.
+
+    If all pilot runs gave one output, the region contains this output only, so `inside` shows whether all test runs
+    gave it too.
+    """
+    diagnostics = []
+    first, second = data
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
+        diagnostics.append(Diagnostic.SAME_DATA)
     constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
     same = constant and np.array_equal(pilot[0][0], pilot[1][0])
     if same and all(side.codes.min() == 1 for side in inside):
-        notes.append("every run of both data sets gave the same output: identical as far as these runs can tell")
+        diagnostics.append(Diagnostic.IDENTICAL_OUTPUTS)
     if constant and not same:
-        notes.append(
-            "all pilot runs of a side gave one output, and the two differ: if deterministic, it breaks every epsilon"
-        )
+        diagnostics.append(Diagnostic.DETERMINISTIC_OUTPUTS)
     if not is_seeded(mechanism):
-        notes.append(UNSEEDED_TEXT)
+        diagnostics.append(Diagnostic.UNSEEDED)
+    return tuple(diagnostics)
+
+
+def mechanism_remarks(mechanism: Mechanism, data: tuple[object, object]) -> tuple[str, ...]:
+    """Return the sentences of the mechanism's own method `remarks`, each of them once."""
     own = getattr(mechanism, "remarks", None)
-    said = () if own is None else (sentence for one in data for sentence in own(one))
-    return (*notes, *dict.fromkeys(said))
+    if own is None:
+        return ()
+    return tuple(dict.fromkeys(sentence for data_set in data for sentence in own(data_set)))
 
 
 def make_picture(
-    source: SampleSource,
-    pilot: list[np.ndarray],
-    known: dict[tuple[int, int], np.ndarray],
-    region: Region,
-    partition: Partition | Levels | None,
+    run: RunContext, pilot: list[np.ndarray], region: Region, partition: Partition | Levels | None
 ) -> dict[str, Any]:
-    """Some runs of each side; the region unless it is huge; the partition where it is not the witness's own.
+    """Return what the page draws: some runs of both data sets, and the region and the partition if they are small.
 
-    The paper's region needs pilot runs of the first side only: then a few of the second are drawn to be seen, where
-    the first look has not drawn (`known`) them.
+    Parameters
+    ----------
+    run : RunContext
+        The verification.
+    pilot : list of array
+        The pilot runs of one or both data sets.
+    region : Region
+        The region.
+    partition : Partition, Levels or None
+        The bounded partition if it is not the witness's own.
     """
     number = max(1, min(MAX_PICTURE_RUNS, MAX_PICTURE_NUMBERS // pilot[0][0].size))
-    if len(pilot) == 1:
-        blocks = [(1, block) for block in range(-(-number // source.block))]
-        some = [known[key] if key in known else np.array(draw_block(source, "pilot", *key)) for key in blocks]
-        pilot = [*pilot, np.concatenate(some)]
-    first, second = (runs[np.isfinite(runs).all(axis=(1, 2))][:number] for runs in pilot)
+    first, second = picture_runs(run, pilot, number)
     small = region.A.size <= MAX_PICTURE_NUMBERS
     return {
         "first": first,
@@ -97,43 +189,3 @@ def make_picture(
         "region": region if small else None,
         "partition": partition if small and partition is not None and is_pytree(partition) else None,
     }
-
-
-class SmoothGrid(NamedTuple):
-    """A fine grid on which the log-ratio hardly varies, and by how much at most."""
-
-    grid: Partition
-    variation: float
-
-
-def smooth_grid(
-    stated: Any, mechanism: Mechanism, data: tuple[Any, Any], region: Region, points: np.ndarray
-) -> tuple[SmoothGrid | None, tuple[str, ...]]:
-    """The grid for a certificate over all events, where a Lipschitz constant is stated; and why there is none."""
-    if stated is None:
-        own = getattr(mechanism, "log_lipschitz", None)
-        if own is None:
-            return None, ()
-        stated = tuple(own(one) for one in data)
-    pair = (stated, stated) if np.ndim(stated) == 0 else tuple(stated)
-    if len(pair) != 2 or not all(isinstance(x, (int, float, np.number)) and 0 <= x < math.inf for x in pair):
-        raise InputError(f"log_lipschitz: found {stated!r}; expected a finite number from 0 up, or one a side")
-    flat = points.reshape(len(points), -1)
-    if any(map(len, find_atoms(flat))):
-        return None, ("values repeat, so there is no density: the stated Lipschitz constant was not used",)
-    if flat.shape[1] > 2:
-        return None, ("a certificate for all events is of use in one or two dimensions: the constant was not used",)
-    resolution = round(SMOOTH_CELLS ** (1 / flat.shape[1]))
-    diagonal = float(np.linalg.norm(2 * region.half)) / resolution
-    return SmoothGrid(grid(region, points, resolution), (float(pair[0]) + float(pair[1])) * diagonal), ()
-
-
-def bound_all_events(smooth: SmoothGrid, cells: tuple[Counts, Counts], settings: Settings) -> OnAllEvents:
-    """Counts of the bounded cells; what lies outside the region is the rest."""
-    codes = occupied_codes(*cells)
-    inside = codes[codes >= FIRST_CELL]
-    c1, c2 = (counts.of(inside) for counts in cells)
-    m = settings.test_runs
-    return OnAllEvents(
-        c1, c2, (m - int(c1.sum()), m - int(c2.sum())), smooth.variation, m, (1 - REGION_SHARE) * settings.alpha
-    )

@@ -1,7 +1,7 @@
-"""What a verification found: numbers, the sentences that may be said of them, and JSON.
+"""The report of a verification.
 
-A report has two parts. The result is a function of mechanism, pair and settings; the run (seconds, versions, device,
-workers) stands outside equality and outside the digest.
+A report has two parts. The result is a function of mechanism, data sets and settings. The run describes how the result
+was computed (seconds, versions, device, workers); it is not part of equality and not part of the digest.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import html
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,46 +18,84 @@ from typing import Any, TextIO
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.event import EVENT_KINDS
-from dpverify.mechanisms.diagnostics import VOIDING_DIAGNOSTICS
-from dpverify.report.statements import (
-    OnAllEvents,
-    OnPartition,
-    Paper,
-    Verdict,
-    Witness,
-    describe_shares,
-    evaluate_claim,
-    p_value_text,
-    profile,
-)
-from dpverify.report.validation import check_consistent
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.document import dump_json, read_report, result_document, write_report
+from dpverify.report.evaluate import evaluate_claim
+from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
+from dpverify.report.text import report_text
 from dpverify.settings import Settings
 from dpverify.stats.lower_bound import delta_lower_bound
-from dpverify.util import serialization as serial
-from dpverify.util.formatting import (
-    format_cell_count,
-    format_lower,
-    format_number,
-    format_percent,
-    format_upper,
-    one_line,
-    printable,
-)
-
-SCHEMA = 1
+from dpverify.stats.profile import PROFILE_EPSILONS
+from dpverify.util.formatting import format_lower
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the test runs say of one mechanism on one pair of data sets; docs/numbers.md tells every number at length.
+    """The result of one verification of a mechanism on one pair of data sets.
 
-    The claim is (`epsilon`, `delta`), tested at level `alpha`; without a claim `epsilon` and `p_value` are None.
-    `epsilon_lower` is proved over all events: the mechanism is no more private than that. `on_partition` bounds
-    from above what any union of its cells tells, and no more; `on_all_events` does so for every event, where the
-    mechanism states a Lipschitz constant. `epsilon_critical` and `paper` are the paper's own numbers.
-    `witness` is the frozen event with its counts, `epsilon_detectable` the true epsilon that these runs refute on it
-    with probability .8, `error` the mean error of each side with its standard error. Equality is that of `digest`.
+    `print(report)` shows it as text. A mechanism is (epsilon, delta)-private on the pair if P1(E) <= e^epsilon P2(E) +
+    delta for all events E, and the same with P1 and P2 exchanged. docs/numbers.md explains every number.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        The conclusion. Its value is the sentence that is printed.
+    epsilon : float or None
+        The claimed epsilon; None if no claim was stated.
+    delta : float
+        The claimed delta. Without a claim, the delta at which epsilon is bounded.
+    alpha : float
+        Level of the test, and 1 minus the confidence of the bounds.
+    epsilon_lower : float
+        Lower confidence bound on epsilon at `delta`: the true epsilon of this pair is at least this. It holds because
+        one event is enough to prove it. 0 if nothing is proved.
+    p_value : float or None
+        p-value of the claim on the witness; None without a claim.
+    epsilon_critical : float
+        The smallest epsilon that is not rejected. It equals `epsilon_lower` unless `settings.test` is "thinned".
+    epsilon_detectable : float
+        The smallest true epsilon on the witness that these runs refute with probability about 0.8. Infinite if there is
+        none.
+    on_partition : OnPartition
+        Upper bounds over unions of the partition's cells: `epsilon_upper(delta)`, `delta_upper(epsilon)`, `cells` and
+        `region_mass`. Other events are not bounded.
+    on_all_events : OnAllEvents or None
+        Upper bounds over all events. None unless a Lipschitz constant of the log-density was stated.
+    witness : Witness
+        The tested event: `text`, `counts`, `probabilities`, `direction` and `contains(samples)`.
+    paper : Paper
+        The numbers of the paper: `p_values`, `eta` and `lambda_`. They are not a guarantee.
+    error : pair of (mean, standard error), or None
+        The error of the estimate under the first and the second data set. None unless `error` was passed to `verify`.
+    picture : dict
+        What the page draws: runs of the data sets ("first", "second"), "region" and "partition".
+    settings : Settings
+        The settings that were used, with the block size filled in.
+    name : str
+        Name of the mechanism.
+    seeded : bool
+        Whether the mechanism can be seeded, so that the report can be reproduced.
+    diagnostics : tuple of Diagnostic
+        Findings about the mechanism and the data sets. A voiding one makes the verdict `NO_ANSWER`.
+    remarks : tuple of str
+        Sentences of the mechanism's own method `remarks`.
+    next_step : str
+        What to do next.
+    run : dict
+        How the report was computed: "seconds", "versions", "device", "workers", "resumed".
+
+    Examples
+    --------
+    >>> import dpverify as dpv
+    >>> def noisy_count(data, runs, rng):
+    ...     return data + rng.laplace(size=runs)
+    >>> report = dpv.verify(noisy_count, 0.0, 1.0, epsilon=0.5, select_runs=1000, test_runs=5000)
+    >>> report.verdict.name, report.refuted
+    ('REFUTED', True)
+    >>> 0.5 < report.epsilon_lower < 1.0
+    True
+    >>> report.against(1.0).refuted
+    False
     """
 
     verdict: Verdict
@@ -78,6 +115,7 @@ class Report:
     settings: Settings
     name: str
     seeded: bool
+    diagnostics: tuple[Diagnostic, ...]
     remarks: tuple[str, ...]
     next_step: str
     run: dict[str, Any] = field(compare=False)
@@ -85,60 +123,78 @@ class Report:
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
+        """Return whether both results have the same digest."""
         return isinstance(other, Report) and self.digest == other.digest
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the reader; the last says what to do next."""
-        return *self.remarks, *self.run.get("notes", ()), self.next_step
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Those of the notes beside which no verdict is an answer: the mechanism or the pair is not fit for a test."""
-        return tuple(remark for remark in self.remarks if remark in VOIDING_DIAGNOSTICS)
-
-    @property
     def refuted(self) -> bool:
-        """Whether the claim is disproved."""
+        """Whether the claim is refuted. False if there is no claim or no answer."""
         return self.verdict is Verdict.REFUTED
 
     @property
+    def voiding(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics that void the test. If there are any, the verdict is `NO_ANSWER`."""
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.voids)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All sentences for the reader: diagnostics, remarks, notes of the run, and the next step as the last one."""
+        findings = (diagnostic.value for diagnostic in self.diagnostics)
+        return *findings, *self.remarks, *self.run.get("notes", ()), self.next_step
+
+    @property
     def cells(self) -> dict[str, list[int]]:
-        """Distinct pairs of counts in the test runs, and how many cells have them."""
+        """Distinct pairs of cell counts "c1" and "c2" in the test runs, and the "number" of cells with each pair."""
         part = self.on_partition
         return {"c1": part.c1.tolist(), "c2": part.c2.tolist(), "number": part.number.tolist()}
 
     @functools.cached_property
     def profile(self) -> dict[str, np.ndarray]:
-        """Columns eps, delta_lower and delta_upper (on the partition); each bound holds as a whole curve."""
-        return profile(self.witness, self.on_partition)
+        """Columns "eps", "delta_lower" and "delta_upper" (on the partition); each bound holds as a whole curve."""
+        lower = self.witness.delta_lower_curve(PROFILE_EPSILONS)
+        upper = self.on_partition.curve(PROFILE_EPSILONS)
+        return {"eps": PROFILE_EPSILONS.copy(), "delta_lower": lower, "delta_upper": upper}
 
     @functools.cached_property
     def digest(self) -> str:
-        """A fingerprint of the result: the same for every executor, number of workers and order of blocks."""
-        return hashlib.sha256(_dump(self._result()).encode()).hexdigest()
+        """A hash of the result. It does not depend on executor, number of workers or order of blocks."""
+        return hashlib.sha256(dump_json(result_document(self)).encode()).hexdigest()
 
     def delta_lower(self, epsilon: float) -> float:
-        """The same event read the other way: delta is at least this at the given epsilon; each value at 1 - alpha."""
+        """Return a lower bound on delta at this epsilon, from the counts of the witness.
+
+        Each value holds with confidence 1 - alpha on its own. `profile` has a curve that holds as a whole.
+        """
         return delta_lower_bound(*self.witness.ordered, self.witness.runs, epsilon, self.alpha)
 
     def against(self, epsilon: float | None, delta: float = 0.0) -> Report:
-        """Another claim on the same counts: the event was frozen before the test runs, so no new runs are owed.
+        """Return the report of another claim on the same counts, without new runs.
 
-        Delta is part of the claim and 0 unless given: `report.against(1.3, 0.01)`. At one delta that holds for all
-        epsilons together; for a delta that is chosen after a look there is `profile`.
+        This is valid because the event was fixed before the test runs. At one delta, the results hold for all epsilons
+        together. For a delta that is chosen after looking at the counts, use `profile`.
+
+        Parameters
+        ----------
+        epsilon : float or None
+            The claimed epsilon; None states no claim.
+        delta : float, default 0.0
+            The claimed delta. It is 0 unless it is given, whatever the delta of this report is.
         """
-        return dataclasses.replace(
-            self, **evaluate_claim(self.witness, self.on_partition, self.paper.eta, self.settings, epsilon, delta)
+        evaluation = evaluate_claim(
+            self.witness, self.on_partition, self.paper.eta, self.settings, epsilon, delta, self.diagnostics
         )
+        return dataclasses.replace(self, **evaluation)
 
-    def row(self) -> dict[str, Any]:
-        """One line of a table."""
+    def row(self) -> dict[str, str | int | float | None]:
+        """Return the report as one flat row of a table.
+
+        "diagnostic" is the name of the first voiding diagnostic, or None.
+        """
         first, second = self.error or ((None, None), (None, None))
         return {
             "name": self.name,
             "verdict": self.verdict.name,
-            "doubt": next(iter(self.doubts), None),
+            "diagnostic": self.voiding[0].name if self.voiding else None,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "alpha": self.alpha,
@@ -150,6 +206,7 @@ class Report:
             "cells": self.on_partition.cells,
             "region_mass": self.on_partition.region_mass,
             "witness": self.witness.text,
+            "witness_cell": self.witness.cell,
             "c1": self.witness.counts[0],
             "c2": self.witness.counts[1],
             "test_runs": self.witness.runs,
@@ -164,67 +221,36 @@ class Report:
         }
 
     def __str__(self) -> str:
-        part = self.on_partition
-        sure = f"confidence {format_percent(1 - self.alpha)}"
-        at = f" at delta {format_number(self.delta)}"
-        upper = part.epsilon_upper(self.delta)
-        lines = [f"{self.name}: {self.verdict.name.replace('_', ' ')}", f"  {self.verdict.value}"]
-        if self.doubts:  # before anything that they make worthless
-            lines = [f"{self.name}: NO ANSWER", *(f"  {doubt}" for doubt in self.doubts)]
-            lines += ["  what follows is what the runs would say if that were not so"]
-        if self.epsilon is not None:
-            claim = f"epsilon {format_number(self.epsilon)}, delta {format_number(self.delta)}"
-            found = p_value_text(self.p_value or 0.0, self.settings)
-            level = f"refuted at {format_number(self.alpha)} or less"
-            if self.settings.test == "thinned":
-                level += (
-                    f"; the smaller of two, so that a true claim is refuted in up to {format_percent(2 * self.alpha)}"
-                )
-            lines.append(f"  claimed   {claim}; p-value {found} ({level})")
-        proved = f"epsilon >= {format_lower(self.epsilon_lower)}{at}; over all events, for this pair, {sure}"
-        lines.append(f"  proved    {proved if self.epsilon_lower > 0 else f'nothing{at}'}")
-        bounded = f"epsilon <= {format_upper(upper)}{at}" if upper < float("inf") else f"no finite epsilon{at}"
-        lines.append(f"  bounded   {bounded}; over unions of {format_cell_count(part.cells)} cells only, {sure}")
-        if self.on_all_events is not None:
-            whole = self.on_all_events.epsilon_upper(self.delta)
-            whole_text = f"epsilon <= {format_upper(whole)}{at}" if whole < float("inf") else f"no finite epsilon{at}"
-            lines.append(f"  certified {whole_text}; over all events, if the stated Lipschitz constant holds, {sure}")
-        lines.append(f"  witness   {self.witness.text}")
-        lines.append(f"            {describe_shares(self.witness)}")
-        if self.error is not None:
-            (e1, s1), (e2, s2) = self.error
-            lines.append(
-                f"  error     {format_number(e1)} (standard error {format_number(s1)}) first, {format_number(e2)} ({format_number(s2)}) second"
-            )
-        paper = f"  paper's   critical epsilon {format_number(self.epsilon_critical)}, eta <= {format_upper(self.paper.eta)}"
-        lines.append(f"{paper}, lambda {format_number(self.paper.lambda_)} (not a certificate)")
-        lines += [f"  note      {remark}" for remark in self.remarks if remark not in self.doubts]
-        lines.append(f"  next      {'mend that, and verify again' if self.doubts else self.next_step}")
-        return "\n".join(printable(line) for line in lines)
+        """Return the report as plain text."""
+        return report_text(self)
 
     def __repr__(self) -> str:
-        return f"<Report {self.name}: {self.verdict.name}, epsilon >= {format_lower(self.epsilon_lower)}>"
-
-    def _result(self) -> dict[str, Any]:
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "run"}
-        return {name: serial.to_plain(value) for name, value in values.items()}
+        """Return name, verdict and lower bound; without an answer the bound is left out, because it is void."""
+        bound = "" if self.voiding else f", epsilon >= {format_lower(self.epsilon_lower)}"
+        return f"<Report {self.name}: {self.verdict.name}{bound}>"
 
     def to_json(self, path: str | Path | TextIO) -> None:
-        """Into a file, or a stream that is open for text."""
-        drawn = {"profile": serial.to_plain(self.profile), "notes": list(self.notes)}  # for readers other than us
-        document = {"schema": SCHEMA, "result": {**self._result(), **drawn}, "run": serial.to_plain(self.run)}
-        text = _dump(document) + "\n"
-        if isinstance(path, (str, Path)):
-            Path(path).write_text(text, encoding="utf-8")
-        else:
-            path.write(text)
+        """Write the report as JSON.
+
+        Parameters
+        ----------
+        path : str, Path or text stream
+            The file, or a stream that is open for text.
+        """
+        write_report(self, path)
 
     def to_html(self, path: str | Path) -> None:
-        """One self-contained page: verdict, figures, a slider for epsilon (needs `dpverify[report]`)."""
+        """Write the report as one self-contained HTML page with figures (needs `dpverify[report]`).
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        """
         Path(path).write_text(load_page_renderer()(self), encoding="utf-8")
 
     def _repr_html_(self) -> str | None:
-        """For notebooks: the page in a frame of its own; None, and so the text, where it can't be drawn."""
+        """Return the page in a frame for notebooks, or None (then the text is shown) if it cannot be drawn."""
         try:
             page = load_page_renderer()(self)
         except InputError:
@@ -233,46 +259,27 @@ class Report:
 
     @classmethod
     def from_json(cls, path: str | Path) -> Report:
-        """A report as it was; data only, no code. Unknown keys are ignored, a newer schema is refused."""
-        try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse)
-            schema = document.get("schema") if isinstance(document, dict) else None
-            if not isinstance(schema, int):
-                raise TypeError("no schema, or none that is a whole number")
-        except OSError as problem:
-            raise InputError(f"{path}: {problem.strerror}; expected a report written by to_json") from None
-        except Exception as problem:  # a damaged file can raise anything
-            why = one_line(problem)
-            raise InputError(f"{path}: not a report ({why}); expected JSON written by to_json") from None
-        if schema > SCHEMA:
-            raise InputError(f"{path}: found schema {schema}, expected at most {SCHEMA}; update dpverify to read it")
-        try:
-            result, run = document["result"], document["run"]
-            names = [f.name for f in dataclasses.fields(cls) if f.name != "run"]
-            fields = {"kind": cls.__name__, **{name: result[name] for name in names if name in result}, "run": run}
-            report = serial.from_plain(fields, (cls, *KINDS))
-            check_consistent(report)
-            return report
-        except Exception as problem:
-            why = f"{type(problem).__name__}: {one_line(problem)}"
-            raise InputError(f"{path}: a damaged report ({why}); write it anew") from None
+        """Read a report that `to_json` wrote.
 
+        The file contains data only, and reading it runs no code from it. Unknown keys are ignored.
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Raises
+        ------
+        InputError
+            If the file is missing or damaged, or if a newer version of dpverify wrote it.
+        """
+        return read_report(cls, path)
 
 
 def load_page_renderer() -> Callable[[Report], str]:
-    """The page's own module, loaded when it is needed: the core does without matplotlib and Jinja2."""
+    """Return the function that draws a page. It needs matplotlib and Jinja2, so it is imported only when it is used."""
     try:
-        from dpverify.render.page import page
+        from dpverify.report.page import page
     except ImportError as problem:
         raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
     return page
-
-
-def _dump(document: dict[str, Any]) -> str:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict)

@@ -1,4 +1,8 @@
-"""What may be said of the counts, each with its scope in its name: all events, unions of cells, the paper's."""
+"""The statements of a report. Each class states its scope: all events, unions of cells, or the paper's own numbers.
+
+A statement stores counts, and its methods compute bounds from them, so a report that was read from a file gives the
+same bounds as a new one. The bounds themselves are in `dpverify.stats`.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,17 @@ import enum
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.events.event import Event
 from dpverify.settings import Settings
 from dpverify.stats.binomial import lower_limit, upper_limit
-from dpverify.stats.lower_bound import claim_p_value, epsilon_lower_bound
-from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
-from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
+from dpverify.stats.profile import delta_lower_curve, delta_upper_curve
 from dpverify.stats.upper_bound import (
+    Frontier,
     delta_upper_bound,
     epsilon_upper_bound,
     frontier,
@@ -25,105 +28,137 @@ from dpverify.stats.upper_bound import (
     smallest_epsilon,
 )
 from dpverify.util.checks import check_delta, check_epsilon
-from dpverify.util.formatting import format_count, format_number, format_percent
-
-THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's random p-values, apart from those of the stages
-PROFILE_EPSILONS = (
-    0,
-    0.05,
-    0.1,
-    0.2,
-    0.3,
-    0.4,
-    0.5,
-    0.65,
-    0.8,
-    1,
-    1.25,
-    1.5,
-    1.75,
-    2,
-    2.5,
-    3,
-    3.5,
-    4,
-    5,
-    6,
-    8,
-    10,
-    12,
-    15,
-)
-P_VALUE_FLOOR = (
-    2e-3  # times alpha: no p-value of the test at level alpha is much smaller; below, `small_p_value` has steps
-)
-SMALLEST_LEVEL = 1e-12
 
 
 class Verdict(enum.Enum):
-    """The value is the sentence that is printed."""
+    """The result of a verification; the value is the sentence that is printed.
 
-    REFUTED = "the claim is false: an event was found that breaks it"
-    BOUNDED = "no union of this partition's cells breaks the claim; other events are not bounded"
-    NOT_REFUTED = "no event was found that breaks the claim, which does not prove that it holds"
-    MEASURED = "no claim was made; this is what was measured"
+    Attributes
+    ----------
+    REFUTED
+        The p-value of the claim is at most alpha, so the claim is false at this level.
+    BOUNDED
+        The claim is not refuted, and the upper bound on the partition is at most the claim.
+    NOT_REFUTED
+        The claim is not refuted, and the upper bound on the partition is above the claim.
+    MEASURED
+        No claim was stated.
+    NO_ANSWER
+        A diagnostic voids the test, so that its numbers answer no question.
+    """
+
+    REFUTED = "the claim is false: an event was found that violates it"
+    BOUNDED = "no union of the partition's cells violates the claim; other events are not bounded"
+    NOT_REFUTED = "no event was found that violates the claim; this does not prove that the claim holds"
+    MEASURED = "no claim was stated, so none was tested; the bounds on epsilon follow"
+    NO_ANSWER = "no conclusion is possible: the mechanism or the pair of data sets is not fit for this test"
 
 
 @dataclass(frozen=True)
 class Witness:
-    """The frozen event and how often each data set fell into it in the test runs."""
+    """The selected event, which was fixed before the test runs, and its counts in the test runs.
+
+    Attributes
+    ----------
+    event : Event
+        The event as plain data: a partition, the codes of its cells, and the direction of the test.
+    counts : tuple of int
+        Test runs in the event, under the first and under the second data set.
+    runs : int
+        Test runs per data set.
+    alpha : float
+        The limits in `probabilities` have confidence 1 - alpha.
+    text : str
+        The event in words.
+    shape : tuple of int
+        Number of steps and of dimensions of one output.
+    """
 
     event: Event
     counts: tuple[int, int]
     runs: int
     alpha: float
     text: str
-    shape: tuple[int, int]  # steps and dimensions of one output
+    shape: tuple[int, int]
 
     @property
     def direction(self) -> tuple[int, int]:
-        """(i, j): tested was whether P_i <= e^eps P_j + delta, with the first data set 1 and the second 2."""
+        """The tested order (i, j): the hypothesis is P_i <= e^epsilon P_j + delta; 1 is the first data set."""
         return (1, 2) if self.event.direction == 0 else (2, 1)
 
     @property
     def ordered(self) -> tuple[int, int]:
-        """The counts, that of the exceeding side first."""
+        """The counts in the tested order: first that of the data set that is expected to be more frequent."""
         first, second = self.counts
         return (first, second) if self.event.direction == 0 else (second, first)
 
     @property
     def probabilities(self) -> tuple[tuple[float, float, float], ...]:
-        """For each side the share of its runs, and two-sided Clopper-Pearson limits at 1 - alpha."""
-        a, m = self.alpha / 2, self.runs
-        return tuple((c / m, float(lower_limit(c, m, a)), float(upper_limit(c, m, a))) for c in self.counts)
+        """For each data set: the share of its runs in the event, and Clopper-Pearson limits at confidence 1 - alpha."""
+        tail, runs = self.alpha / 2, self.runs
+        return tuple(
+            (count / runs, float(lower_limit(count, runs, tail)), float(upper_limit(count, runs, tail)))
+            for count in self.counts
+        )
 
     @property
     def cell(self) -> int | None:
-        """The code of the cell, where the event is a single one of a given partition."""
+        """The code of the cell if the event is a single cell of a given partition, otherwise None."""
         return self.event.cell
 
     @property
     def step(self) -> int | None:
-        """0 where an output has only one step, None where it has several."""
+        """0 if an output has one time step, None if it has several."""
         return 0 if self.shape[0] == 1 else None
 
-    def contains(self, samples: Any) -> np.ndarray:
-        """Which runs of (runs,), (runs, d) or (runs, K, d) fall into the event."""
-        samples, (steps, dimension) = np.asarray(samples, float), self.shape
-        if samples.size % (steps * dimension) or (samples.ndim > 1 and samples.shape[-1] != dimension):
+    def delta_lower_curve(self, epsilons: np.ndarray) -> np.ndarray:
+        """Return lower bounds on delta that hold at all given epsilons together, with confidence 1 - alpha."""
+        return delta_lower_curve(*self.ordered, self.runs, epsilons, self.alpha)
+
+    def contains(self, samples: ArrayLike) -> np.ndarray:
+        """Return which runs are in the event.
+
+        Parameters
+        ----------
+        samples : array
+            Outputs of shape (runs,), (runs, d) or (runs, K, d).
+
+        Returns
+        -------
+        array of bool
+            One value per run.
+        """
+        array, (steps, dimension) = np.asarray(samples, float), self.shape
+        if array.size % (steps * dimension) or (array.ndim > 1 and array.shape[-1] != dimension):
             raise InputError(
-                f"samples: found shape {samples.shape}; expected runs of {steps} steps in {dimension} dimensions"
+                f"samples: found shape {array.shape}; expected runs of {steps} steps in {dimension} dimensions"
             )
-        return self.event.contains(samples.reshape(-1, steps, dimension))
+        return self.event.contains(array.reshape(-1, steps, dimension))
 
 
 @dataclass(frozen=True)
 class OnPartition:
-    """What is bounded over unions of the partition's cells, and over nothing else."""
+    """Upper bounds over unions of the partition's cells. Other events are not bounded.
 
-    c1: np.ndarray  # distinct pairs of counts,
+    Attributes
+    ----------
+    c1, c2 : array of int
+        Distinct pairs of counts that the cells have under the first and the second data set.
+    number : array of int
+        How many cells have each pair of counts.
+    runs : int
+        Test runs per data set.
+    alpha : float
+        Each bound has confidence 1 - alpha.
+    cells : int
+        Number of cells of the partition, empty ones included.
+    region_mass : float
+        Lower confidence bound on the probability of the region of likely outputs, for both data sets.
+    """
+
+    c1: np.ndarray
     c2: np.ndarray
-    number: np.ndarray  # and how many cells have them
+    number: np.ndarray
     runs: int
     alpha: float
     cells: int
@@ -134,37 +169,58 @@ class OnPartition:
         return np.repeat(self.c1, self.number), np.repeat(self.c2, self.number)
 
     def delta_upper(self, epsilon: float) -> float:
-        """No union of the cells breaks (epsilon, this), in either order; this one value at 1 - alpha."""
+        """Return an upper bound on delta at this epsilon, over unions of the cells and both orders.
+
+        Each value holds with confidence 1 - alpha on its own.
+        """
         c1, c2 = self._columns
         return max(delta_upper_bound(a, b, self.runs, epsilon, self.alpha) for a, b in ((c1, c2), (c2, c1)))
 
     def epsilon_upper(self, delta: float = 0.0) -> float:
-        """No union of the cells breaks (this, delta), in either order; this one value at 1 - alpha."""
+        """Return an upper bound on epsilon at this delta, over unions of the cells and both orders.
+
+        Each value holds with confidence 1 - alpha on its own. The bound is infinite where no finite one exists.
+        """
         c1, c2 = self._columns
-        if delta == 0 and c1.size < self.cells:  # a cell that no run hit may hold mass of one side alone
+        # At delta 0, a cell without any run may have positive probability under one data set only.
+        if delta == 0 and c1.size < self.cells:
             return math.inf
         return epsilon_upper_bound(c1, c2, self.runs, delta, self.alpha)
 
     def meets(self, epsilon: float, delta: float) -> bool:
-        """Whether `epsilon_upper(delta)` is at most epsilon; for delta > 0 one value of the falling bound tells."""
+        """Return whether `epsilon_upper(delta)` is at most epsilon.
+
+        For delta > 0 one value of `delta_upper`, which decreases with epsilon, decides this at lower cost.
+        """
         return self.delta_upper(epsilon) <= delta if delta > 0 else self.epsilon_upper() <= epsilon
 
     def curve(self, epsilons: np.ndarray) -> np.ndarray:
-        """Upper bounds on delta that hold at all the given epsilons together, and on the chords in e^epsilon between.
+        """Return upper bounds on delta that hold at all given epsilons together, with confidence 1 - alpha.
 
-        Each node has an equal part of alpha; between them the partition's delta is convex in e^epsilon.
+        Between two of the epsilons the chord in e^epsilon is an upper bound too.
         """
-        c1, c2 = self._columns
-        lines = [frontier(a, b, self.runs, self.alpha / len(epsilons)) for a, b in ((c1, c2), (c2, c1))]
-        return np.clip([max(frontier_bound(line, e) for line in lines) for e in epsilons], 0.0, 1.0)
+        return delta_upper_curve(*self._columns, self.runs, epsilons, self.alpha)
 
 
 @dataclass(frozen=True)
 class OnAllEvents:
-    """What holds for all events, from a stated Lipschitz constant of the log-densities.
+    """Upper bounds over all events. They rest on a Lipschitz constant of the log-densities that the user states.
 
-    On every bounded cell the log-ratio varies by at most `variation`; all the rest counts in full against the claim
-    (docs/method.md, section 5).
+    Within a bounded cell the logarithm of the density ratio varies by at most `variation`. The remaining runs count in
+    full as a violation (docs/method.md, section 5).
+
+    Attributes
+    ----------
+    c1, c2 : array of int
+        Counts of the bounded cells under the first and the second data set.
+    rest : tuple of int
+        Test runs outside all bounded cells, under the first and under the second data set.
+    variation : float
+        Largest variation of the log-ratio of the densities within a cell.
+    runs : int
+        Test runs per data set.
+    alpha : float
+        Each bound has confidence 1 - alpha.
     """
 
     c1: np.ndarray
@@ -175,7 +231,7 @@ class OnAllEvents:
     alpha: float
 
     @functools.cached_property
-    def _lines(self) -> tuple[Any, Any]:
+    def _frontiers(self) -> tuple[Frontier, Frontier]:
         c1, c2 = self.c1, self.c2
         return (
             frontier(np.append(c1, self.rest[0]), np.append(c2, 0), self.runs, self.alpha),
@@ -183,20 +239,36 @@ class OnAllEvents:
         )
 
     def delta_upper(self, epsilon: float) -> float:
-        """The mechanism is (epsilon, this)-private on this pair, in either order; this one value at 1 - alpha."""
+        """Return an upper bound on delta at this epsilon, over all events and both orders.
+
+        Each value holds with confidence 1 - alpha on its own.
+        """
         check_epsilon(epsilon)
-        bound = max(frontier_bound(line, epsilon - self.variation) for line in self._lines)
+        bound = max(frontier_bound(line, epsilon - self.variation) for line in self._frontiers)
         return min(1.0, max(0.0, bound))
 
     def epsilon_upper(self, delta: float = 0.0) -> float:
-        """The mechanism is (this, delta)-private on this pair; infinite where delta is less than what lies outside."""
+        """Return an upper bound on epsilon at this delta, over all events and both orders.
+
+        The bound is infinite where delta is less than the probability outside the bounded cells.
+        """
         check_delta(delta)
         return smallest_epsilon(self.delta_upper, delta)
 
 
 @dataclass(frozen=True)
 class Paper:
-    """The paper's own numbers, shown as the paper's: lambda is not a certificate (docs/method.md, section 4.2)."""
+    """The paper's own numbers, for comparison. They are not a guarantee (docs/method.md, section 4.2).
+
+    Attributes
+    ----------
+    p_values : tuple of float or None
+        The two randomised p-values of the claim, one for each order; None without a claim.
+    eta : float
+        Upper confidence bound on the probability of the most frequent cell.
+    lambda_ : float
+        The paper's lambda, beta + 2 eta e^epsilon at the critical epsilon.
+    """
 
     p_values: tuple[float, float] | None
     eta: float
@@ -204,120 +276,11 @@ class Paper:
 
 
 def check_claim(settings: Settings, epsilon: float | None, delta: float) -> None:
+    """Raise InputError unless (epsilon, delta) is a claim that the test of these settings supports."""
     if epsilon is not None:
         check_epsilon(epsilon)
     check_delta(delta)
     if settings.test == "thinned" and delta > 0:
         raise InputError(
-            f'delta: found {delta} with test="thinned"; the paper\'s test knows delta 0 only; use test="exact"'
+            f'delta: found {delta} with test="thinned"; the paper\'s test supports delta 0 only; use test="exact"'
         )
-
-
-def evaluate_claim(
-    witness: Witness, part: OnPartition, eta: float, settings: Settings, epsilon: float | None, delta: float
-) -> dict[str, Any]:
-    """Everything that depends on the claim, from the frozen event's counts."""
-    check_claim(settings, epsilon, delta)
-    m, alpha = witness.runs, settings.alpha
-    lower = epsilon_lower_bound(*witness.ordered, m, delta, alpha)
-    critical, p_value, thinned = lower, None, None
-    if epsilon is not None:
-        thinned = thinned_p_values(witness, settings, epsilon)
-    if settings.test == "thinned":
-        critical = critical_epsilon(*witness.counts, m, alpha, _generator(settings, SWEEP_KEY))
-        p_value = min(thinned) if thinned else None
-    elif epsilon is not None:
-        p_value = small_p_value(*witness.ordered, m, epsilon, delta, alpha)
-    if epsilon is None or p_value is None:
-        verdict = Verdict.MEASURED
-    elif p_value <= alpha:
-        verdict = Verdict.REFUTED
-    elif part.meets(epsilon, delta):
-        verdict = Verdict.BOUNDED
-    else:
-        verdict = Verdict.NOT_REFUTED
-    detectable = detectable_epsilon(m, (witness.ordered[1] + 0.5) / (m + 1), epsilon or 0.0, delta, alpha)
-    return {
-        "verdict": verdict,
-        "epsilon": None if epsilon is None else float(epsilon),
-        "delta": float(delta),
-        "epsilon_lower": lower,
-        "p_value": p_value,
-        "epsilon_critical": critical,
-        "epsilon_detectable": detectable,
-        "paper": Paper(thinned, eta, paper_lambda(settings.beta, eta, critical)),  # type: ignore[arg-type]
-        "next_step": next_step(verdict, witness, epsilon or 0.0, delta, alpha, detectable),
-    }
-
-
-def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float) -> float:
-    """The claim's p-value, also below the floor that the test at level alpha has (about alpha / 700).
-
-    At the floor the test is asked again at ever smaller levels, as long as it rejects; the last of them is the
-    answer. To be at or below a level the test must have rejected at it, so this is a p-value too.
-    """
-    p = claim_p_value(c1, c2, runs, epsilon, delta, alpha)
-    if p > P_VALUE_FLOOR * alpha:
-        return p
-    p = P_VALUE_FLOOR * alpha
-    level = alpha / 1000
-    while level >= SMALLEST_LEVEL and claim_p_value(c1, c2, runs, epsilon, delta, level) <= level:
-        p, level = level, level / 10**6
-    return p
-
-
-def p_value_text(p: float, settings: Settings, below: str = "<= ") -> str:
-    """With `below` before it where `small_p_value` only knows that it is at most that."""
-    return f"{below if settings.test == 'exact' and p <= P_VALUE_FLOOR * settings.alpha else ''}{p:.3g}"
-
-
-def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
-    """The paper's two p-values of a claim, thinned with a generator of their own: the same whenever they are asked."""
-    first, second = p_values(*witness.counts, witness.runs, epsilon, _generator(settings, THINNING_KEY))
-    return float(first), float(second)
-
-
-def _generator(settings: Settings, key: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(key,)))
-
-
-def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, alpha: float, detectable: float) -> str:
-    """What to do now, in one sentence."""
-    if verdict is Verdict.REFUTED:
-        return "the witness shows where it leaks; more noise there, or a larger claimed epsilon, and verify again"
-    if verdict is Verdict.MEASURED:
-        return "state a claim, epsilon=..., to have it tested; more select_runs and test_runs sharpen what is said"
-    m = witness.runs
-    f1, f2 = ((c + 0.5) / (m + 1) for c in witness.ordered)
-    seen = math.log((f1 - delta) / f2) if f1 > delta else -math.inf
-    able = f"these runs refute a true epsilon of {format_number(detectable)} on this event with probability about 80%"
-    if detectable == math.inf:
-        able = "these runs are too few to refute any true epsilon above the claim on this event: more test_runs"
-    if seen <= epsilon:
-        return f"{able}; it does not exceed the claim: more select_runs may find another, or another pair"
-    needed = plan_runs(epsilon, seen, min(f1, 1 - 1e-12), delta, alpha / 2)  # a second look: looks add up
-    if needed > MAX_PLANNED_RUNS:
-        return able
-    again = f"test_runs={format_count(needed)} refute the claim as probably, in a second test at alpha/2"
-    return f"{able}; if the {format_number(seen)} seen there is real, {again}"
-
-
-def profile(witness: Witness, part: OnPartition) -> dict[str, np.ndarray]:
-    """Columns eps, delta_lower, delta_upper; each column holds as a whole, with its own budget.
-
-    The epsilons are fixed: chosen from the test runs they would void the upper one.
-    """
-    epsilons = np.array(PROFILE_EPSILONS, float)
-    return {"eps": epsilons, "delta_lower": delta_lower_curve(witness, epsilons), "delta_upper": part.curve(epsilons)}
-
-
-def delta_lower_curve(witness: Witness, epsilons: np.ndarray) -> np.ndarray:
-    """Lower bounds on delta that hold at all epsilons together: one pair of limits, read at every epsilon."""
-    c1, c2 = witness.ordered
-    p1, p2 = lower_limit(c1, witness.runs, witness.alpha / 2), upper_limit(c2, witness.runs, witness.alpha / 2)
-    return np.maximum(p1 - np.exp(np.minimum(epsilons, 700.0)) * p2, 0.0)
-
-
-def describe_shares(witness: Witness) -> str:
-    p1, p2 = witness.probabilities
-    return f"{format_percent(p1[0])} of runs with the first data set, {format_percent(p2[0])} with the second"

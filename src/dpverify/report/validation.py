@@ -1,52 +1,124 @@
-"""Whether a report that was read can be one that a verification wrote: nobody should compute with any other.
+"""Which reports are valid. Together with the annotations of the report's classes this is the only description.
 
-This is about damage and nonsense. Who forges a report so that its counts add up is not found out: verify again.
+The limits of single fields are a table, which the JSON Schema of the report file uses too. `check_consistent` checks
+this table and how the fields of a report fit together. These checks find damaged files. They do not detect a report
+that was forged with consistent counts.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpverify.report.statements import check_claim
+from dpverify.report.statements import Verdict, check_claim
 from dpverify.util.arrays import is_pytree
 
-MAX_RUNS = 1 << 53  # a side
-MAX_CELLS = 10**8  # that runs fell into
+if TYPE_CHECKING:
+    from dpverify.report.report import Report
+
+MAX_RUNS = 1 << 53  # per data set; larger whole numbers are not exact in JSON
+MAX_OCCUPIED_CELLS = 10**8
+
+Limits = Mapping[str, float]  # keywords of JSON Schema
+AT_LEAST_0: Limits = {"minimum": 0}
+AT_LEAST_1: Limits = {"minimum": 1}
+PROBABILITY: Limits = {"minimum": 0, "maximum": 1}
+LEVEL: Limits = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
+RUNS: Limits = {"minimum": 1, "maximum": MAX_RUNS}
+
+FIELD_LIMITS: dict[str, dict[str, Limits]] = {
+    "Report": {
+        "epsilon": AT_LEAST_0,
+        "delta": {"minimum": 0, "exclusiveMaximum": 1},
+        "alpha": LEVEL,
+        "epsilon_lower": AT_LEAST_0,
+        "p_value": PROBABILITY,
+        "epsilon_critical": AT_LEAST_0,
+        "epsilon_detectable": AT_LEAST_0,
+    },
+    "Witness": {"counts": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL, "shape": AT_LEAST_1},
+    "Event": {"direction": PROBABILITY},
+    "OnPartition": {"runs": RUNS, "alpha": LEVEL, "cells": AT_LEAST_1, "region_mass": PROBABILITY},
+    "OnAllEvents": {"rest": AT_LEAST_0, "variation": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL},
+    "Paper": {"p_values": PROBABILITY, "eta": PROBABILITY, "lambda_": AT_LEAST_0},
+}
 
 
-def check_consistent(report: Any) -> None:
-    """Raises where parts of a report, each of its own type already, do not fit together."""
-    part, witness, whole = report.on_partition, report.witness, report.on_all_events
+def check_consistent(report: Report) -> None:
+    """Raise ValueError if the fields of a report, each of the annotated type, do not fit together."""
+    partition, witness, all_events = report.on_partition, report.witness, report.on_all_events
+    for part in (report, witness, witness.event, partition, report.paper, all_events):
+        if part is not None:
+            _check_limits(part)
     check_claim(report.settings, report.epsilon, report.delta)
-    runs, event, picture = witness.runs, witness.event, report.picture
-    _require("levels", all(0 < one.alpha < 1 for one in (report, part, witness, whole or part)))
-    _require("runs", 1 <= runs <= MAX_RUNS and part.runs == runs)
-    _require("counts", all(0 <= count <= runs for count in witness.counts))
-    _require("event", event.direction in (0, 1) and event.codes.ndim == 1 and min(witness.shape) >= 1)
-    _require("cells", 0 < sum(part.number.ravel().tolist()) <= min(part.cells, MAX_CELLS))
-    _check_table(runs, part.c1, part.c2, part.number)
-    if whole is not None:
-        _require("certificate", whole.runs == runs and whole.variation >= 0)
-        _check_table(runs, whole.c1, whole.c2, np.ones_like(whole.c1), whole.rest)
-    _require("p-value", (report.p_value is None) == (report.epsilon is None) and 0 <= (report.p_value or 0) <= 1)
-    sides = [picture.get(side) for side in ("first", "second")]
-    _require("picture", all(isinstance(runs, np.ndarray) and runs.shape[1:] == witness.shape for runs in sides))
+    runs = witness.runs
+    _require("runs", partition.runs == runs)
+    _require("counts", all(count <= runs for count in witness.counts))
+    _require("event", witness.event.codes.ndim == 1)
+    _require("cells", 0 < sum(partition.number.ravel().tolist()) <= min(partition.cells, MAX_OCCUPIED_CELLS))
+    _check_cell_counts(runs, partition.c1, partition.c2, partition.number)
+    if all_events is not None:
+        _require("on_all_events", all_events.runs == runs)
+        _check_cell_counts(runs, all_events.c1, all_events.c2, np.ones_like(all_events.c1), all_events.rest)
+    _check_verdict(report)
+    _check_picture(report)
+
+
+def _check_limits(part: object) -> None:
+    """Raise ValueError if a field is outside its limits; None has no limits, and a tuple is checked item by item."""
+    kind = type(part).__name__
+    for name, limits in FIELD_LIMITS[kind].items():
+        value = getattr(part, name)
+        numbers = value if isinstance(value, tuple) else () if value is None else (value,)
+        _require(f"{kind}.{name}", all(_within(number, limits) for number in numbers))
+
+
+def _within(number: float, limits: Limits) -> bool:
+    """Return whether a number is within limits that are given as keywords of JSON Schema."""
+    return (
+        limits.get("minimum", -math.inf) <= number <= limits.get("maximum", math.inf)
+        and number > limits.get("exclusiveMinimum", -math.inf)
+        and ("exclusiveMaximum" not in limits or number < limits["exclusiveMaximum"])
+    )
+
+
+def _check_verdict(report: Report) -> None:
+    """Raise ValueError if the verdict contradicts the diagnostics, the claim or the p-value."""
+    _require("p_value", (report.p_value is None) == (report.epsilon is None))
+    void = any(diagnostic.voids for diagnostic in report.diagnostics)
+    _require("verdict", (report.verdict is Verdict.NO_ANSWER) == void)
+    if void:
+        return
+    _require("verdict", (report.verdict is Verdict.MEASURED) == (report.p_value is None))
+    if report.p_value is not None:
+        _require("verdict", (report.verdict is Verdict.REFUTED) == (report.p_value <= report.alpha))
+
+
+def _check_picture(report: Report) -> None:
+    """Raise ValueError if the pictured runs do not have the shape of an output, or the event cannot be evaluated."""
+    sides = [report.picture.get(side) for side in ("first", "second")]
+    shape, event = report.witness.shape, report.witness.event
+    _require("picture", all(isinstance(samples, np.ndarray) and samples.shape[1:] == shape for samples in sides))
     if is_pytree(event.partition):
-        event.contains(sides[0][:1])  # parts that do not fit together fail here
+        event.contains(sides[0][:1])  # type: ignore[index]
 
 
-def _check_table(runs: int, c1: np.ndarray, c2: np.ndarray, number: np.ndarray, rest: tuple[int, int] = (0, 0)) -> None:
-    """Cells by their counts: whole numbers, every run in one cell or in the rest."""
+def _check_cell_counts(
+    runs: int, c1: np.ndarray, c2: np.ndarray, number: np.ndarray, rest: tuple[int, int] = (0, 0)
+) -> None:
+    """Raise ValueError unless the columns are whole numbers, and each run is in one cell or in the rest."""
     for column in (c1, c2, number):
-        _require("tables", column.ndim == 1 and column.shape == c1.shape and column.dtype == np.int64)
-    _require("tables", min(rest) >= 0 and bool((number >= 1).all() and (c1 >= 0).all() and (c2 >= 0).all()))
-    for column, left in zip((c1, c2), rest, strict=True):
-        found = sum(count * many for count, many in zip(column.tolist(), number.tolist(), strict=True))
-        _require("tables", found + left == runs)
+        _require("cells", column.ndim == 1 and column.shape == c1.shape and column.dtype == np.int64)
+    _require("cells", bool((number >= 1).all() and (c1 >= 0).all() and (c2 >= 0).all()))
+    for column, outside in zip((c1, c2), rest, strict=True):
+        # Python integers do not overflow, whatever a damaged file contains.
+        total = sum(count * cells for count, cells in zip(column.tolist(), number.tolist(), strict=True))
+        _require("cells", total + outside == runs)
 
 
-def _require(what: str, holds: bool) -> None:
+def _require(field: str, holds: bool) -> None:
     if not holds:
-        raise ValueError(f"{what}: not what a verification comes to")
+        raise ValueError(f"{field}: no verification gives this value")

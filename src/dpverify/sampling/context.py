@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import FolderError, InputError, Stopped, StopReason, Warning
-from dpverify.mechanisms.diagnostics import CHANGED_DATA, REPEATED_BLOCKS, TWO_ANSWERS
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
 from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size
 from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
@@ -154,7 +154,7 @@ def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: P
     return Stopped(message, folder, display.done, reason)
 
 
-def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[str, ...]:
+def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of a mechanism that breaks the assumptions of the statistics, and warn of each.
 
     A block that is drawn twice must have the same runs and must not change the data set. Two different blocks must have
@@ -179,13 +179,13 @@ def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[str, ...]:
 
     found = []
     if data_after != data_before:
-        found.append(CHANGED_DATA)
+        found.append(Diagnostic.CHANGED_DATA)
     elif is_seeded(source.mechanism) and not np.array_equal(first_runs, repeated_runs, equal_nan=True):
-        found.append(TWO_ANSWERS)
+        found.append(Diagnostic.UNREPEATABLE_BLOCK)
     if blocks_repeat(first_runs[:PROBE_RUNS], other_runs[:PROBE_RUNS]):
-        found.append(REPEATED_BLOCKS)
+        found.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in found:
-        warnings.warn(diagnostic, Warning, stacklevel=3)
+        warnings.warn(diagnostic.value, Warning, stacklevel=3)
     return tuple(found)
 
 

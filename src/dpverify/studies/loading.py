@@ -1,4 +1,4 @@
-"""What a command line or a study names: objects in Python files and modules, data sets in files."""
+"""Loading of what a command line or a study file names: objects from Python files and modules, data sets from files."""
 
 from __future__ import annotations
 
@@ -10,51 +10,73 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dpverify.errors import InputError, raised_at
 from dpverify.util.formatting import one_line
 
+T = TypeVar("T")
+
 
 def load_object(text: str, base: Path | None = None, what: str = "mechanism") -> Any:
-    """`module:name` or `path/file.py:name`, with `()` behind it to call it first; paths as seen from `base`."""
-    target, call = (text[:-2], True) if text.endswith("()") else (text, False)
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name.isidentifier():
-        found = one_line(repr(text))
-        raise InputError(f"{what}: found {found}; expected module:name or path/file.py:name, with () to call it first")
-    base, shown, short = base or Path.cwd(), one_line(place), one_line(name)
-    if place.endswith(".py"):
-        if not is_file(base / place):
-            raise InputError(f"{what}: no file {shown}; expected a Python file that defines {short}")
-        path = (base / place).resolve()
-        folder, module = str(path.parent), path.stem
-    else:
-        path, folder, module = None, str(base), place
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # spawned workers get sys.path too, so they import the same file
-    found = call_user_code(f"{what}: importing {shown}", lambda: importlib.import_module(module))
-    if path is not None and Path(getattr(found, "__file__", None) or "").resolve() != path:
-        raise InputError(f"{what}: {shown} hides behind another module called {module}; rename the file")
-    if not hasattr(found, name):
-        raise InputError(f"{what}: {shown} has no {short}; expected one of its functions or objects")
-    known = getattr(found, name)
-    return call_user_code(f"{what}: calling {short}()", known) if call else known
+    """Return the object that `module:name` or `path/file.py:name` names, or what it returns if `()` follows.
+
+    Paths are relative to `base`. `what` names the object in error messages.
+    """
+    target = text.removesuffix("()")
+    source, colon, name = target.rpartition(":")
+    if not colon or not source or not name.isidentifier():
+        raise InputError(
+            f"{what}: found {one_line(repr(text))}; expected module:name or path/file.py:name; add () to call it first"
+        )
+    module = _import_file(source, name, base, what) if source.endswith(".py") else _import_module(source, base, what)
+    if not hasattr(module, name):
+        raise InputError(
+            f"{what}: {one_line(source)} has no {one_line(name)}; expected the name of a function or object in it"
+        )
+    loaded = getattr(module, name)
+    return call_user_code(f"{what}: calling {one_line(name)}()", loaded) if text.endswith("()") else loaded
 
 
-def call_user_code(doing: str, function: Callable[[], Any]) -> Any:
-    """Code that is not ours may raise anything, or even exit: one line, and never exit 1."""
+def _import_module(name: str, base: Path | None, what: str) -> ModuleType:
+    """Import a module by its name; modules beside `base` come first."""
+    _extend_path(base or Path.cwd())
+    return call_user_code(f"{what}: importing {one_line(name)}", lambda: importlib.import_module(name))
+
+
+def _import_file(source: str, name: str, base: Path | None, what: str) -> ModuleType:
+    """Import a Python file as a module."""
+    path, shown = (base or Path.cwd()) / source, one_line(source)
+    if not is_file(path):
+        raise InputError(f"{what}: no file {shown}; expected a Python file that defines {one_line(name)}")
+    path = path.resolve()
+    _extend_path(path.parent)
+    module = call_user_code(f"{what}: importing {shown}", lambda: importlib.import_module(path.stem))
+    if Path(getattr(module, "__file__", None) or "").resolve() != path:
+        raise InputError(f"{what}: found another module named {path.stem}; expected {shown}; rename the file")
+    return module
+
+
+def _extend_path(folder: Path) -> None:
+    """Import from this folder first. Worker processes get the same path, so that they import the same file."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def call_user_code(action: str, function: Callable[[], T]) -> T:
+    """Call a function of the user; whatever it raises, SystemExit included, becomes an InputError of one line."""
     try:
         return function()
     except (Exception, SystemExit) as problem:
-        what = f"{type(problem).__name__}: {one_line(problem)}{raised_at(problem)}"
-        raise InputError(f"{doing} failed ({what})") from problem
+        cause = f"{type(problem).__name__}: {one_line(problem)}{raised_at(problem)}"
+        raise InputError(f"{action} failed ({cause})") from problem
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is one; a name that no file can have is none."""
+    """Return whether the file exists; an impossible file name gives False."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -62,44 +84,73 @@ def is_file(path: Path) -> bool:
 
 
 def load_data(text: str, base: Path | None = None) -> Any:
-    """.npy (never a pickle), .csv, .txt or .json; paths as seen from `base`."""
+    """Return the data set in a .npy (without pickle), .csv, .txt or .json file; paths are relative to `base`.
+
+    A text file with one number per line, or with one line, gives an array of one dimension. A text file with several
+    rows and columns gives an array of two dimensions.
+    """
     path, text = (base or Path()) / text, one_line(text)
-    readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": lambda p: np.lib.format.read_array(io.BytesIO(p.read_bytes()), allow_pickle=False),
-        ".csv": lambda p: np.loadtxt(p, delimiter=",", ndmin=1),
-        ".txt": lambda p: np.loadtxt(p, ndmin=1),
-        ".json": lambda p: _from_json(json.loads(p.read_text(encoding="utf-8"))),
-    }
-    if path.suffix not in readers:
-        raise InputError(f"data: found {text}; expected a file that ends in {', '.join(readers)}")
+    if path.suffix not in FORMATS:
+        raise InputError(f"data: found {text}; expected a file that ends in {', '.join(FORMATS)}")
     if not is_file(path):
         raise InputError(f"data: {text}: no such file; expected a data set")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # an empty file is only a warning to NumPy
-            return readers[path.suffix](path)
+            warnings.simplefilter("error")  # NumPy only warns if a file is empty
+            return FORMATS[path.suffix].read(path)
     except OSError as problem:
         raise InputError(f"data: {text}: {problem.strerror or problem}; expected a readable file") from None
-    except Exception as problem:  # a damaged file can raise anything
-        found = one_line(_in_lines(str(problem).split(";")[0], path).rstrip(".") or type(problem).__name__)
-        raise InputError(f"data: {text}: {found}; expected numbers only, rows of one length, no header line") from None
+    except Exception as problem:  # a damaged file can raise any exception
+        cause = _name_lines(str(problem).split("; use ")[0], path).rstrip(".") or type(problem).__name__
+        raise InputError(f"data: {text}: {one_line(cause)}; expected {FORMATS[path.suffix].expected}") from None
 
 
-def _in_lines(message: str, path: Path) -> str:
-    """NumPy counts rows of numbers, from 0 where it names the column too, else from 1; people count lines."""
-    found = re.search(r"(?<= at )row (\d+)(, column)?", message)
-    if found is None:
-        return message
-    lines = path.read_text(errors="replace").splitlines()
-    numbers = [number for number, line in enumerate(lines, 1) if line.partition("#")[0].strip()]
-    row = int(found[1]) - (found[2] is None)
-    return message.replace(found[0], f"line {numbers[row]}{found[2] or ''}") if row < len(numbers) else message
+def _read_npy(path: Path) -> np.ndarray:
+    """Read a NumPy file; objects, which need pickle, are refused."""
+    return np.lib.format.read_array(io.BytesIO(path.read_bytes()), allow_pickle=False)
 
 
-def _from_json(value: Any) -> Any:
-    """A list of numbers becomes an array; anything else reaches the mechanism as it is."""
+def _read_text(path: Path) -> np.ndarray:
+    """Read a text file of numbers; columns are separated by commas in a .csv file, by spaces otherwise."""
+    return np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None, ndmin=1)
+
+
+def _read_json(path: Path) -> Any:
+    """Read a JSON file; lists of numbers become an array, anything else is passed to the mechanism as it is."""
+    value = json.loads(path.read_text(encoding="utf-8"))
     try:
         array = np.asarray(value)
     except ValueError:
         return value
     return array if array.dtype.kind in "fiub" else value
+
+
+class FileFormat(NamedTuple):
+    """How a kind of data file is read, and what is expected in it."""
+
+    read: Callable[[Path], Any]
+    expected: str
+
+
+FORMATS = {
+    ".npy": FileFormat(_read_npy, "a NumPy array of numbers"),
+    ".csv": FileFormat(_read_text, "numbers only, commas between them, rows of equal length, no header line"),
+    ".txt": FileFormat(_read_text, "numbers only, spaces between them, rows of equal length, no header line"),
+    ".json": FileFormat(_read_json, "a JSON document"),
+}
+
+
+def _name_lines(message: str, path: Path) -> str:
+    """Replace the row number in a message of NumPy by the line number in the file.
+
+    NumPy counts rows of numbers, from 0 if it also names the column, else from 1.
+    """
+    match = re.search(r"(?<= at )row (\d+)(, column)?", message)
+    if match is None:
+        return message
+    lines = path.read_text(errors="replace").splitlines()
+    data_lines = [number for number, line in enumerate(lines, 1) if line.partition("#")[0].strip()]
+    row = int(match[1]) if match[2] else int(match[1]) - 1
+    if row >= len(data_lines):
+        return message
+    return message.replace(match[0], f"line {data_lines[row]}{match[2] or ''}")

@@ -1,45 +1,38 @@
-"""Many pairs of data sets: a claim tested on each of a sample, or the worst one found and then verified afresh."""
+"""One claim tested on many pairs of data sets.
+
+If the pairs were drawn independently from one population, the results bound the share of the population on which the
+claim fails, and the share on which it holds on the partition (docs/method.md, section 5.7).
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Unpack
 
 from dpverify.errors import InputError
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.pipeline import verify
 from dpverify.report.report import Report
-from dpverify.report.statements import Verdict, check_claim
-from dpverify.sampling.executors import open_pool
-from dpverify.settings import Settings
+from dpverify.report.statements import Verdict
+from dpverify.settings import VerifyOptions
 from dpverify.stats.binomial import lower_limit, upper_limit
 from dpverify.stats.lower_bound import epsilon_lower_bound
-from dpverify.studies.search import Search, expected_bound, search_box
-from dpverify.util.formatting import format_lower, format_number, format_percent
-
-GROWTH = 2.5  # of a pair's selection runs from round to round
-
-
-def share_at_least(seen: int, number: int, level: float, alpha: float) -> float:
-    """The share v with a property that is seen by mistake with probability `level` at most: seen <= v + (1 - v) level.
-
-    At confidence 1 - alpha, among so many independent pairs.
-    """
-    limit = float(lower_limit(seen, number, alpha))
-    return max(0.0, (limit - level) / (1 - level)) if level < 1 else 0.0
+from dpverify.studies.options import RunOptions, type_one_error_factor
+from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 
 
 @dataclass(frozen=True)
 class ManyPairs:
-    """One claim on many pairs. Shares speak of the law that the pairs were drawn from, independently, at 1 - alpha.
+    """The result of `verify_pairs`: one claim tested on many pairs of data sets.
 
-    docs/method.md, section 5.7.
+    The statements about shares refer to the population from which the pairs were drawn, and hold if they were drawn
+    independently. Each holds with confidence 1 - alpha. `print` shows a short table.
+
+    Attributes
+    ----------
+    reports : tuple of Report
+        One report per pair, in the order of the pairs.
     """
 
     reports: tuple[Report, ...]
@@ -50,175 +43,155 @@ class ManyPairs:
         return self.reports[0].alpha
 
     @property
-    def sound(self) -> tuple[Report, ...]:
-        """Reports without a doubt. A doubtful one answers nothing: neither passing nor breaking is said of its pair."""
-        return tuple(report for report in self.reports if not report.doubts)
+    def answered(self) -> tuple[Report, ...]:
+        """The reports without a voiding diagnostic. The others count neither as passed nor as refuted."""
+        return tuple(report for report in self.reports if not report.voiding)
 
     @property
     def passed(self) -> int:
-        """Pairs on which the claim was not refuted."""
-        return sum(not report.refuted for report in self.sound)
+        """The number of pairs on which the claim was tested and not refuted."""
+        return sum(not report.refuted for report in self.answered)
 
     @property
     def share(self) -> float:
-        """The paper's ratio of passing."""
+        """The share of the tested pairs that passed (the passing ratio of the paper)."""
         return self.passed / len(self.reports)
 
     @property
     def share_interval(self) -> tuple[float, float]:
-        """Exact (Clopper-Pearson) limits of the share of pairs that pass a test like this one."""
-        number, a = len(self.reports), self.alpha / 2
-        return float(lower_limit(self.passed, number, a)), float(upper_limit(self.passed, number, a))
+        """Two-sided Clopper-Pearson limits of the share of the population that passes a test like this one."""
+        number, level = len(self.reports), self.alpha / 2
+        return float(lower_limit(self.passed, number, level)), float(upper_limit(self.passed, number, level))
 
     @property
     def violating(self) -> float:
-        """At least this share of the pairs breaks the claim."""
-        # The paper's test takes the smaller of two p-values (docs/method.md, section 4.9).
-        level = self.alpha * (2 if self.reports[0].settings.test == "thinned" else 1)
-        refuted = sum(report.refuted for report in self.sound)
-        return share_at_least(refuted, len(self.reports), level, self.alpha)
+        """Lower confidence bound of the share of the population that violates the claim."""
+        level = self.alpha * type_one_error_factor(self.reports[0].settings)
+        refuted = sum(report.refuted for report in self.answered)
+        return share_lower_bound(refuted, len(self.reports), level, self.alpha)
 
     @property
     def bounded(self) -> float:
-        """At least this share of the pairs keeps the claim on all unions of its own partition's cells."""
-        met = sum(report.verdict is Verdict.BOUNDED for report in self.sound)
-        return share_at_least(met, len(self.reports), self.alpha, self.alpha)
+        """Lower confidence bound of the share that satisfies the claim on unions of the cells of its own partition."""
+        bounded = sum(report.verdict is Verdict.BOUNDED for report in self.answered)
+        return share_lower_bound(bounded, len(self.reports), self.alpha, self.alpha)
 
     @property
     def worst(self) -> int:
-        """The place of the pair with the highest bound; doubtful ones come last."""
-        return max(
-            range(len(self.reports)), key=lambda at: (not self.reports[at].doubts, self.reports[at].epsilon_lower)
-        )
+        """The index of the pair with the largest lower bound of epsilon; pairs without an answer come last."""
+
+        def rank(index: int) -> tuple[bool, float]:
+            report = self.reports[index]
+            return not report.voiding, report.epsilon_lower
+
+        return max(range(len(self.reports)), key=rank)
 
     @property
     def epsilon_lower(self) -> float:
-        """Proved at 1 - alpha for the worst pair, although it is the worst of many: each has its part of alpha."""
+        """Lower bound of epsilon for the worst pair with confidence 1 - alpha, corrected for the number of pairs.
+
+        Each pair is tested at level alpha divided by the number of pairs.
+        """
         report = self.reports[self.worst]
         witness, level = report.witness, self.alpha / len(self.reports)
         return epsilon_lower_bound(*witness.ordered, witness.runs, report.delta, level)
 
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The voiding diagnostics of all reports, each once."""
+        return tuple(dict.fromkeys(diagnostic for report in self.reports for diagnostic in report.voiding))
+
     def __str__(self) -> str:
-        one, sure = self.reports[0], f"confidence {format_percent(1 - self.alpha)}"
+        report = self.reports[0]
+        confidence = f"confidence {format_confidence(self.alpha)}"
         low, high = self.share_interval
-        claim = f"epsilon {format_number(one.epsilon or 0.0)}, delta {format_number(one.delta)}"
-        doubts = dict.fromkeys(doubt for report in self.reports for doubt in report.doubts)
-        return "\n".join(
-            [
-                f"{one.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
-                f"  passing   {format_percent(self.share)} of pairs like these, {format_percent(low)} to {format_percent(high)}; {sure}",
-                f"  violating at least {format_percent(self.violating)} of pairs like these; {sure}",
-                f"  bounded   at least {format_percent(self.bounded)}, each over unions of its own cells only; {sure}",
-                f"  worst     pair {self.worst}: epsilon >= {format_lower(self.epsilon_lower)} over all events; {sure}",
-                *(f"  doubt     {doubt}" for doubt in doubts),
-            ]
-        )
+        claim = f"epsilon {format_number(report.epsilon or 0.0)}, delta {format_number(report.delta)}"
+        proved = f"epsilon >= {format_lower(self.epsilon_lower)} over all events"
+        lines = [
+            f"{report.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
+            f"  passing     {_at_least(low)} to {_at_most(high)} of the population; {confidence}",
+            f"  violating   at least {_at_least(self.violating)} of the population; {confidence}",
+            f"  bounded     at least {_at_least(self.bounded)} of the population, each pair over unions of its own "
+            f"cells only; {confidence}",
+            f"  worst       pair {self.worst}: {proved}; {confidence}",
+        ]
+        lines += [f"  no answer   {diagnostic.value}" for diagnostic in self.diagnostics]
+        return "\n".join(lines)
 
 
 def verify_pairs(
     mechanism: Mechanism,
-    pairs: Iterable[tuple[Any, Any]],
+    pairs: Iterable[tuple[object, object]],
     epsilon: float,
     delta: float = 0.0,
-    *,
-    settings: Settings = Settings(),  # noqa: B008 (frozen)
-    executor: int | Executor | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    error: Callable[[Any], Any] | None = None,
-    log_lipschitz: float | tuple[float, float] | None = None,
-    progress: bool = False,
-    **changes: Any,
+    **options: Unpack[VerifyOptions],
 ) -> ManyPairs:
-    """The claim tested on every pair, each with runs (and in the folder a place) of its own.
+    """Test one claim on every pair of data sets.
 
-    What is said of shares holds for pairs that were drawn independently from one law.
+    Each verification has its own seed, and its own sub-folder if there is a folder.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism, as in `verify`.
+    pairs : iterable of (first, second)
+        Pairs of neighbouring data sets. The statements about shares assume that they are independent draws from one
+        population.
+    epsilon, delta : float
+        The claim.
+    **options
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, single settings.
+
+    Returns
+    -------
+    ManyPairs
+        The reports, and what they state about the population of pairs.
+
+    Raises
+    ------
+    InputError
+        If there is no pair, no epsilon, or an unknown keyword.
+
+    Examples
+    --------
+    >>> import dpverify as dpv
+    >>> def noisy(data, runs, rng):
+    ...     return data + rng.laplace(size=(runs, 1))
+    >>> pairs = [(0.0, 1.0), (0.0, 0.5), (0.0, 3.0)]
+    >>> many = dpv.verify_pairs(noisy, pairs, epsilon=1.5, select_runs=500, test_runs=2000)
+    >>> many.passed, many.worst
+    (2, 2)
     """
-    settings, pairs = settings.change(**changes), list(pairs)
+    run_options, pairs = RunOptions.from_keywords(**options), list(pairs)
     if not pairs:
-        raise InputError("pairs: found none; expected some (first, second)")
+        raise InputError("pairs: found none; expected at least one (first, second)")
     if epsilon is None:
-        raise InputError("epsilon: found None; expected the claim that pairs pass or break")
-    with open_pool(executor) as workers:
+        raise InputError("epsilon: found None; expected the claim that is tested on every pair")
+    with run_options.share_executor() as shared:
         reports = [
-            verify(
-                mechanism,
-                first,
-                second,
-                epsilon,
-                delta,
-                settings=settings.spawn(place),
-                executor=workers.executor,
-                folder=None if folder is None else Path(folder) / str(place),
-                error=error,
-                log_lipschitz=log_lipschitz,
-                progress=progress,
-            )
-            for place, (first, second) in enumerate(pairs)
+            shared.child(number).verify(mechanism, first, second, epsilon, delta)
+            for number, (first, second) in enumerate(pairs)
         ]
     return ManyPairs(tuple(reports))
 
 
-def search_pairs(
-    mechanism: Mechanism,
-    pairs: Sequence[tuple[Any, Any]] | Callable[[np.ndarray], tuple[Any, Any]],
-    epsilon: float | None = None,
-    delta: float = 0.0,
-    *,
-    runs: int,
-    bounds: Sequence[tuple[float, float]] | None = None,
-    settings: Settings = Settings(),  # noqa: B008 (frozen)
-    executor: int | Executor | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    error: Callable[[Any], Any] | None = None,
-    log_lipschitz: float | tuple[float, float] | None = None,
-    progress: bool = False,
-    **changes: Any,
-) -> Search:
-    """The pair of a list, or of a box, that promises the highest bound, verified.
+def share_lower_bound(found: int, number: int, level: float, alpha: float) -> float:
+    """Lower bound, with confidence 1 - alpha, of the share of a population that has a property.
 
-    A box: `pairs` is a function from a point within `bounds` to (first, second), and the search a local one
-    (`search_box`). A list: successive halving. `runs` selection runs a side are spent on the search in all; each round
-    the better half of the pairs goes on, with more runs added to those it has (`search_plan`). The winner's are among
-    the first of the `select_runs` that it is verified with. A promise needs no test runs, so nothing is owed for the
-    search.
+    The property is found in `found` of `number` independent draws. A draw without it is reported to have it with
+    probability `level` at most. A share v thus gives a positive result with probability at most v + (1 - v) level.
     """
-    settings = settings.change(**changes)
-    check_claim(settings, epsilon, delta)
-    if settings.selection_epsilon is not None:
-        raise InputError("selection_epsilon: the paper's selector makes no promise to search by; expected None")
-    if callable(pairs):
-        work: dict[str, Any] = {"settings": settings, "executor": executor, "folder": folder, "progress": progress}
-        work |= {"error": error, "log_lipschitz": log_lipschitz}
-        return search_box(mechanism, pairs, bounds or (), epsilon, delta, runs=runs, **work)
-    if not pairs or runs < 4 * len(pairs):
-        raise InputError(f"pairs: found {len(pairs)} of them and {runs} runs; expected some, and four runs a pair")
-    left = list(range(len(pairs)))
-    tried: list[tuple[int, float]] = []
-    with open_pool(executor) as workers:
-        for spent in search_plan(len(pairs), runs):
-            share = settings.change(select_runs=spent)
-            promises = {at: expected_bound(mechanism, pairs[at], share, delta, workers.executor) for at in left}
-            tried += promises.items()
-            left = sorted(left, key=lambda place: -promises[place])[: (len(left) + 1) // 2]
-        report = verify(
-            mechanism,
-            *pairs[left[0]],
-            epsilon,
-            delta,
-            settings=settings,
-            executor=workers.executor,
-            folder=folder,
-            error=error,
-            log_lipschitz=log_lipschitz,
-            progress=progress,
-        )
-    return Search(report, left[0], tuple(tried))
+    if level >= 1:
+        return 0.0
+    limit = float(lower_limit(found, number, alpha))
+    return max(0.0, (limit - level) / (1 - level))
 
 
-def search_plan(pairs: int, runs: int) -> tuple[int, ...]:
-    """How many selection runs a side each pair that is left has had by the end of every round."""
-    rounds = (pairs - 1).bit_length()
-    left = [-(-pairs // 2**turn) for turn in range(rounds)]
-    spent = [GROWTH**turn for turn in range(rounds)]
-    cost = sum(number * (n - before) for number, n, before in zip(left, spent, [0, *spent], strict=False))
-    return tuple(max(4, int(runs * n / cost)) for n in spent)
+def _at_least(share: float) -> str:
+    """Return a share as a percentage that is rounded down."""
+    return f"{format_lower(100 * share)}%"
+
+
+def _at_most(share: float) -> str:
+    """Return a share as a percentage that is rounded up."""
+    return f"{format_upper(100 * share)}%"

@@ -1,4 +1,8 @@
-"""What a study file asks for: every pair with every mechanism, parameter and seed (docs/studies.md)."""
+"""Study files: a TOML file that asks for every combination of pairs, mechanisms, parameters and seeds.
+
+`read_study` checks the whole file, and every file that it names, before the first verification starts
+(docs/studies.md).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,10 @@ import math
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
@@ -22,26 +27,45 @@ from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
 
 TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta")
-FILES = ("first", "second", "truth")
-REPORTS = "reports"
-MAX_COMBINATIONS = 10**6  # combinations
-NAME = re.compile(r"[A-Za-z0-9_.-]+")
+REPORTS_FOLDER = "reports"
+MAX_COMBINATIONS = 10**6
+ENTRY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+Table = dict[str, object]  # a table of the TOML file
 
 
-class Variant(NamedTuple):
-    """A pair or a mechanism of the study with one value for each of its parameters; or a pair of files."""
+class PairFiles(NamedTuple):
+    """The files of a pair of data sets, and the file with the true values that estimates are compared with."""
+
+    first: str
+    second: str
+    truth: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A pair or a mechanism of a study, with one value for each of its parameters.
+
+    Attributes
+    ----------
+    name : str
+        The name of its table in the study file.
+    source : str or PairFiles
+        `module:name` or `path/file.py:name`; or the files of a pair.
+    parameters : dict
+        Keyword arguments of the named function or class.
+    """
 
     name: str
-    use: str | None
-    parameters: dict[str, Any]
-    files: dict[str, str]
+    source: str | PairFiles
+    parameters: Table
 
     def __str__(self) -> str:
         return " ".join([self.name, *(f"{name}={value}" for name, value in self.parameters.items())])
 
 
 class Combination(NamedTuple):
-    """One verification of the study."""
+    """One verification of a study."""
 
     number: int
     mechanism: Variant
@@ -50,11 +74,12 @@ class Combination(NamedTuple):
 
     @property
     def report(self) -> str:
-        """Its file, as seen from the folder."""
-        return f"{REPORTS}/{self.number:04d}-{self.mechanism.name}-{self.pair.name}-seed{self.seed}.json"
+        """The path of the report, relative to the folder of the study."""
+        return f"{REPORTS_FOLDER}/{self.number:04d}-{self.mechanism.name}-{self.pair.name}-seed{self.seed}.json"
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> Table:
+        """The columns of the table that identify this combination."""
         return {
             "mechanism": self.mechanism.name,
             "pair": self.pair.name,
@@ -69,19 +94,70 @@ class Combination(NamedTuple):
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What a study file asks for."""
+    """The contents of a study file.
+
+    Attributes
+    ----------
+    base : pathlib.Path
+        The folder of the study file. Paths in the file are relative to it.
+    combinations : tuple of Combination
+        All verifications, in the order of the table.
+    settings : Settings
+        The settings of all verifications, except the seed.
+    epsilon : float or None
+        The claim; None measures without a claim.
+    delta : float
+        The delta of the claim.
+    identity : dict
+        What must be unchanged when a study is resumed: the entries of the file, and a hash of every file that it names.
+    """
 
     base: Path
-    cells: tuple[Combination, ...]
+    combinations: tuple[Combination, ...]
     settings: Settings
     epsilon: float | None
     delta: float
-    identity: dict[str, Any]
+    identity: Table
 
 
 def read_study(path: str | os.PathLike[str]) -> StudyPlan:
-    """The plan of a study file, or an InputError in one line."""
+    """Return the plan in a study file; raise InputError, with one line, if the file cannot be used."""
     path = Path(path)
+    document = _read_document(path)
+    base = path.resolve().parent
+    pair_tables = _named_tables(path, document, "pairs")
+    mechanism_tables = _named_tables(path, document, "mechanisms")
+    pairs = [variant for name, table in pair_tables.items() for variant in _pair_variants(base, name, table)]
+    mechanisms = [
+        variant
+        for name, table in mechanism_tables.items()
+        for variant in _combine_parameters(f"mechanisms.{name}", name, table)
+    ]
+    settings = _read_settings(path, document.get("settings", {}))
+    epsilon, delta = document.get("epsilon"), document.get("delta", 0.0)
+    check_claim(settings, epsilon, delta)  # type: ignore[arg-type]
+    seeds = document.get("seeds", 1)
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise InputError(f"{path}: found seeds {seeds!r}; expected the number of seeds, a whole number from 1 up")
+    number = len(mechanisms) * len(pairs) * seeds
+    if number > MAX_COMBINATIONS:
+        raise InputError(f"{path}: found {number} combinations; expected at most {MAX_COMBINATIONS}; split the study")
+    product = itertools.product(mechanisms, pairs, range(settings.seed, settings.seed + seeds))
+    combinations = tuple(Combination(number, *combination) for number, combination in enumerate(product))
+    entries = {f"pairs.{name}": table for name, table in pair_tables.items()}
+    entries |= {f"mechanisms.{name}": table for name, table in mechanism_tables.items()}
+    identity: Table = {
+        "entries": ", ".join(entries),
+        **{name: document.get(name) for name in ("seeds", "epsilon", "delta")},
+        "set of settings": fingerprint(settings),
+        **{name: fingerprint(table) for name, table in entries.items()},
+        **{name: _hash_file(file) for name, file in sorted(_named_files(base, pairs + mechanisms).items())},
+    }
+    return StudyPlan(base, combinations, settings, epsilon, delta, identity)  # type: ignore[arg-type]
+
+
+def _read_document(path: Path) -> Table:
+    """Return the TOML document; raise InputError if it has a key that no study has."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -90,102 +166,89 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
         raise InputError(f"{path}: not TOML ({one_line(problem)}); expected a study; see docs/studies.md") from None
     for name in document:
         if name not in TOP_LEVEL_KEYS:
-            near = difflib.get_close_matches(name, TOP_LEVEL_KEYS, 1)
-            hint = f"the nearest is {near[0]}; " if near else ""
+            nearest = difflib.get_close_matches(name, TOP_LEVEL_KEYS, 1)
+            hint = f"the nearest is {nearest[0]}; " if nearest else ""
             raise InputError(f"{path}: found {name!r}; {hint}expected {', '.join(TOP_LEVEL_KEYS)}")
-    base = path.resolve().parent
-    pairs = [v for name, spec in _tables(path, document, "pairs") for v in _pair_variants(base, name, spec)]
-    mechanisms = [
-        v for name, spec in _tables(path, document, "mechanisms") for v in _variants("mechanisms", name, spec)
-    ]
-    settings = _settings(path, document.get("settings", {}))
-    epsilon, delta = document.get("epsilon"), document.get("delta", 0.0)
-    check_claim(settings, epsilon, delta)
-    seeds = document.get("seeds", 1)
-    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
-        raise InputError(f"{path}: found seeds {seeds!r}; expected how many, a whole number from 1 up")
-    number = len(mechanisms) * len(pairs) * seeds
-    if number > MAX_COMBINATIONS:
-        raise InputError(f"{path}: found {number} combinations; expected at most {MAX_COMBINATIONS}; split the study")
-    combinations = itertools.product(mechanisms, pairs, range(settings.seed, settings.seed + seeds))
-    cells = tuple(Combination(number, *combination) for number, combination in enumerate(combinations))
-    entries = [f"{kind}.{name}" for kind in ("pairs", "mechanisms") for name in document[kind]]
-    identity = {
-        "entries": ", ".join(entries),
-        **{name: document.get(name) for name in ("seeds", "epsilon", "delta")},
-        "set of settings": fingerprint(settings),
-        **{entry: fingerprint(document[entry.split(".")[0]][entry.split(".", 1)[1]]) for entry in entries},
-        **{name: _hash(found) for name, found in sorted(_sources(base, pairs + mechanisms).items())},
-    }
-    return StudyPlan(base, cells, settings, epsilon, delta, identity)
+    return document
 
 
-def _tables(path: Path, document: dict[str, Any], kind: str) -> list[tuple[str, dict[str, Any]]]:
+def _named_tables(path: Path, document: Table, kind: str) -> dict[str, Table]:
+    """Return the tables [kind.NAME]."""
     tables = document.get(kind)
     if not isinstance(tables, dict) or not tables:
-        raise InputError(f"{path}: found no [{kind}.NAME]; expected one at least")
-    for name, spec in tables.items():
-        if not isinstance(spec, dict) or not NAME.fullmatch(name):
-            raise InputError(f"{path}: found {kind}.{name}; expected a table, its name of letters, digits, _ . -")
-    return list(tables.items())
+        raise InputError(f"{path}: found no [{kind}.NAME]; expected at least one")
+    for name, table in tables.items():
+        if not isinstance(table, dict) or not ENTRY_NAME.fullmatch(name):
+            raise InputError(
+                f"{path}: found {kind}.{name}; expected a table whose name has letters, digits and the characters _ . -"
+            )
+    return tables
 
 
-def _variants(where: str, name: str, spec: dict[str, Any]) -> list[Variant]:
-    """Every combination of a table's parameters; a list means several values."""
-    use = spec.get("use")
-    if not isinstance(use, str):
-        raise InputError(f'{where}: found use {use!r}; expected use = "module:name" or "path/file.py:name"')
-    lists = {key: value if isinstance(value, list) else [value] for key, value in spec.items() if key != "use"}
+def _combine_parameters(entry: str, name: str, table: Table) -> list[Variant]:
+    """Return a variant for every combination of the parameters of a table; a list means several values."""
+    source = table.get("use")
+    if not isinstance(source, str):
+        raise InputError(f'{entry}: found use {source!r}; expected use = "module:name" or "path/file.py:name"')
+    lists = {key: value if isinstance(value, list) else [value] for key, value in table.items() if key != "use"}
     for key, values in lists.items():
         if not values:
-            raise InputError(f"{where}: found no value for {key}; expected one at least")
+            raise InputError(f"{entry}: found no value for {key}; expected at least one")
     number = math.prod(map(len, lists.values()))
     if number > MAX_COMBINATIONS:
-        raise InputError(f"{where}: found {number} combinations of parameters; expected at most {MAX_COMBINATIONS}")
-    combinations = itertools.product(*lists.values())
-    return [Variant(name, use, dict(zip(lists, values, strict=True)), {}) for values in combinations]
+        raise InputError(f"{entry}: found {number} combinations of parameters; expected at most {MAX_COMBINATIONS}")
+    return [
+        Variant(name, source, dict(zip(lists, values, strict=True))) for values in itertools.product(*lists.values())
+    ]
 
 
-def _pair_variants(base: Path, name: str, spec: dict[str, Any]) -> list[Variant]:
-    if "use" in spec:
-        return _variants(f"pairs.{name}", name, spec)
-    if not {"first", "second"} <= set(spec) <= set(FILES) or not all(isinstance(text, str) for text in spec.values()):
-        found = ", ".join(spec) or "nothing"
-        raise InputError(f"pairs.{name}: found {found}; expected first and second (and truth), files, or use")
-    for text in spec.values():
-        load_data(text, base)  # a missing or damaged file is found now, not after hours
-    return [Variant(name, None, {}, spec)]
+def _pair_variants(base: Path, name: str, table: Table) -> list[Variant]:
+    """Return the variants of a table [pairs.NAME]: from a function, or from files."""
+    if "use" in table:
+        return _combine_parameters(f"pairs.{name}", name, table)
+    complete = {"first", "second"} <= set(table) <= set(PairFiles._fields)
+    files = {key: value for key, value in table.items() if isinstance(value, str)}
+    if not complete or files != table:
+        found = ", ".join(table) or "nothing"
+        raise InputError(
+            f"pairs.{name}: found {found}; expected the files first and second, and truth if it is known; or use"
+        )
+    for file in files.values():
+        load_data(file, base)  # a missing or damaged file is reported now and not after hours
+    return [Variant(name, PairFiles(**files), {})]
 
 
-def _settings(path: Path, table: Any) -> Settings:
+def _read_settings(path: Path, table: object) -> Settings:
+    """Return the settings of the table [settings]."""
     if not isinstance(table, dict):
         raise InputError(f"{path}: found settings {table!r}; expected a table, [settings]")
     for name in ("epsilon", "delta", "seeds"):
         if name in table:
             raise InputError(f"{path}: found {name} in [settings]; expected it at the top of the file")
-    changes = {name: value for name, value in table.items() if name != "preset"}
     if table.get("preset", "paper") != "paper":
-        raise InputError(f'{path}: found preset {table["preset"]!r}; expected "paper", or none')
+        raise InputError(f'{path}: found preset {table["preset"]!r}; expected "paper", or no preset')
+    changes = {name: value for name, value in table.items() if name != "preset"}
     return (Settings.paper() if "preset" in table else Settings()).change(**changes)
 
 
-def _sources(base: Path, variants: list[Variant]) -> dict[str, Path]:
-    """The files that a study names: data, and the Python files that its objects stand in."""
-    found: dict[str, Path] = {}
+def _named_files(base: Path, variants: list[Variant]) -> Mapping[str, Path]:
+    """Return the files that a study names: data files, and the Python files of its functions and classes."""
+    files: dict[str, Path] = {}
     for variant in variants:
-        found |= {text: base / text for text in variant.files.values()}
-        if variant.use is None:
+        if isinstance(variant.source, PairFiles):
+            files |= {file: base / file for file in variant.source if file is not None}
             continue
-        load_object(variant.use.removesuffix("()"), base, variant.name)
-        place = variant.use.rpartition(":")[0]
-        if place.endswith(".py"):
-            found[place] = base / place
+        load_object(variant.source.removesuffix("()"), base, variant.name)
+        module = variant.source.rpartition(":")[0]
+        if module.endswith(".py"):
+            files[module] = base / module
         else:
-            spec = importlib.util.find_spec(place)
+            spec = importlib.util.find_spec(module)
             if spec is not None and spec.origin is not None and Path(spec.origin).is_file():
-                found[place] = Path(spec.origin)
-    return found
+                files[module] = Path(spec.origin)
+    return files
 
 
-def _hash(path: Path) -> str:
+def _hash_file(path: Path) -> str:
+    """Return the SHA-256 hash of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

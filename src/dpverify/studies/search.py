@@ -1,144 +1,221 @@
-"""The worst pair of a box: starts spread over it, then a local search; the winner is verified with fresh runs."""
+"""Search for the pair of data sets that a mechanism distinguishes best.
+
+The search compares pairs by their expected lower bound, which is computed from selection runs only. The best pair is
+then verified with test runs that the search has not used, so the report needs no correction for the search. A list of
+pairs is searched by successive halving, a box of parameters by a local search (`studies.box`).
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple, Unpack
 
 import numpy as np
-from scipy.optimize import minimize
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.pipeline import find_region, freeze_event, verify
+from dpverify.pipeline import find_region, freeze_event
 from dpverify.report.report import Report
+from dpverify.report.statements import check_claim
 from dpverify.sampling.context import open_run
-from dpverify.sampling.executors import open_pool
 from dpverify.selection.context import QUICK_SEARCH
-from dpverify.settings import Settings
+from dpverify.settings import VerifyOptions
+from dpverify.studies.box import check_box, search_box
+from dpverify.studies.options import RunOptions
+from dpverify.studies.tables import format_table
+from dpverify.util.formatting import format_confidence, format_lower, format_number
 
-STARTS_PER_DIMENSION, STEPS_PER_DIMENSION = 8, 3  # and steps of one local search, for each dimension and one more
-LOCAL_SEARCHES = 4  # starts that a local search sets out from
-FINALISTS = 4  # points that are looked at again,
-FINALIST_RUN_FACTOR = 8  # with so many times the runs
-STARTS_KEY = 103  # spawn key of the starts, apart from those of the stages
-NO_BOUND = -50.0  # stands for the promise of an event that promises nothing at all
-BOX_TOLERANCE = 1e-3  # of the box: where the local search ends
+ROUND_GROWTH = 2.5  # factor by which the selection runs of a pair grow from one round to the next
+MIN_RUNS_PER_PAIR = 4
+PRINTED_CANDIDATES = 5
+
+DataPair = tuple[object, object]
+PairLabel = int | tuple[float, ...]  # the index of a pair in its list, or its point in the box
+
+
+class Candidate(NamedTuple):
+    """A pair that was evaluated in the search.
+
+    Attributes
+    ----------
+    pair : int or tuple of float
+        The index of the pair in the list, or its point in the box.
+    expected_lower_bound : float
+        The lower bound of epsilon that the test runs are expected to give.
+    """
+
+    pair: PairLabel
+    expected_lower_bound: float
 
 
 @dataclass(frozen=True)
 class Search:
-    """The report of the winner, tested on runs that the search never saw; the pair; and (pair, promise) of every try.
+    """The result of `search_pairs`. `print` shows a short table.
 
-    A pair is its place in the list, or the point of the box: `pairs[pair]`, or `pair_at(pair)`.
+    Attributes
+    ----------
+    report : Report
+        The report of the best pair, from test runs that the search has not used.
+    pair : int or tuple of float
+        The best pair: its index in the list, or its point in the box (`pairs[pair]`, or `pairs(numpy.array(pair))`).
+    tried : tuple of Candidate
+        Every evaluation of the search, in order. A pair can occur several times, with different numbers of runs.
     """
 
     report: Report
-    pair: Any
-    tried: tuple[tuple[Any, float], ...]
+    pair: PairLabel
+    tried: tuple[Candidate, ...]
+
+    def __str__(self) -> str:
+        report = self.report
+        proved = (
+            f"epsilon >= {format_lower(report.epsilon_lower)} at delta {format_number(report.delta)} over all events"
+        )
+        best = sorted(self.tried, key=lambda candidate: -candidate.expected_lower_bound)[:PRINTED_CANDIDATES]
+        rows = [(_label(pair), format_number(bound)) for pair, bound in best]
+        return "\n".join(
+            [
+                f"{report.name}: pair {_label(self.pair)} after {len(self.tried)} evaluations: {report.verdict.name}",
+                f"  proved    {proved}; confidence {format_confidence(report.alpha)}",
+                *format_table(("pair", "expected lower bound"), rows),
+            ]
+        )
 
 
-def expected_bound(
-    mechanism: Mechanism, pair: tuple[Any, Any], settings: Settings, delta: float, executor: Executor | None
-) -> float:
-    """The bound that the best event for this pair promises, from its selection runs."""
-    with open_run(mechanism, *pair, settings, executor, False) as run:
+def search_pairs(
+    mechanism: Mechanism,
+    pairs: Sequence[DataPair] | Callable[[np.ndarray], DataPair],
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    *,
+    runs: int,
+    bounds: Sequence[tuple[float, float]] | None = None,
+    **options: Unpack[VerifyOptions],
+) -> Search:
+    """Find the pair of data sets with the largest expected lower bound, and verify it.
+
+    A list of pairs is searched by successive halving: in each round the better half of the pairs stays and gets more
+    runs. A box is searched from several starting points by the Nelder-Mead method. The report of the best pair uses
+    test runs that the search has not used.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism, as in `verify`.
+    pairs : sequence of (first, second), or callable
+        The pairs; or a function from a point of the box to (first, second).
+    epsilon : float or None
+        The claim that is tested on the best pair. None measures without a claim.
+    delta : float
+        The delta of the claim, at which the lower bounds of epsilon are compared.
+    runs : int
+        Selection runs per data set that the whole search may use.
+    bounds : sequence of (low, high), optional
+        The box, one interval for each dimension. Required if `pairs` is a function.
+    **options
+        Keyword arguments of `verify`. `select_runs` and `test_runs` apply to the verification of the best pair.
+
+    Returns
+    -------
+    Search
+        The report of the best pair, the pair, and every evaluation.
+
+    Raises
+    ------
+    InputError
+        If there is no pair or no box, `runs` is too small, or `selection_epsilon` is set.
+
+    Examples
+    --------
+    >>> import dpverify as dpv
+    >>> def noisy(data, runs, rng):
+    ...     return data + rng.laplace(size=(runs, 1))
+    >>> pairs = [(0.0, 0.1), (0.0, 2.0), (0.0, 0.5)]
+    >>> found = dpv.search_pairs(noisy, pairs, runs=2000, select_runs=500, test_runs=2000)
+    >>> found.pair
+    1
+    """
+    run_options = RunOptions.from_keywords(**options)
+    check_claim(run_options.settings, epsilon, delta)
+    if run_options.settings.selection_epsilon is not None:
+        raise InputError(
+            f"selection_epsilon: found {run_options.settings.selection_epsilon}; expected None, because the selector "
+            "of the paper gives no expected lower bound to search by"
+        )
+    with run_options.share_executor() as shared:
+        if callable(pairs):
+            best, tried = _search_box(mechanism, pairs, bounds, delta, runs, shared)
+            data = pairs(np.array(best))
+        else:
+            best, tried = _search_list(mechanism, pairs, delta, runs, shared)
+            data = pairs[best]
+        report = shared.verify(mechanism, *data, epsilon, delta)
+    return Search(report, best, tuple(tried))
+
+
+def search_plan(pairs: int, runs: int) -> tuple[int, ...]:
+    """Return, for each round, how many selection runs per data set a pair has had by the end of the round.
+
+    The runs of all pairs and rounds add up to about `runs`.
+    """
+    rounds = (pairs - 1).bit_length()
+    remaining = [-(-pairs // 2**number) for number in range(rounds)]
+    runs_per_pair = [ROUND_GROWTH**number for number in range(rounds)]
+    cost = sum(
+        number * (after - before)
+        for number, after, before in zip(remaining, runs_per_pair, [0, *runs_per_pair], strict=False)
+    )
+    return tuple(max(MIN_RUNS_PER_PAIR, int(runs * each / cost)) for each in runs_per_pair)
+
+
+def expected_lower_bound(mechanism: Mechanism, pair: DataPair, delta: float, runs: int, options: RunOptions) -> float:
+    """Return the lower bound that test runs are expected to give for this pair, from `runs` selection runs."""
+    settings = options.settings.change(select_runs=runs)
+    with open_run(mechanism, *pair, settings, options.executor, False) as run:
         region, points, _ = find_region(run)
         return freeze_event(run, region, points, delta, QUICK_SEARCH).expected_bound
 
 
-def search_box(
-    mechanism: Mechanism,
-    pair_at: Callable[[np.ndarray], tuple[Any, Any]],
-    bounds: Sequence[tuple[float, float]],
-    epsilon: float | None,
-    delta: float,
-    *,
-    runs: int,
-    settings: Settings,
-    executor: int | Executor | None,
-    folder: str | os.PathLike[str] | None,
-    **rest: Any,
-) -> Search:
-    """The point of the box whose pair promises most, verified.
-
-    Starts in a Latin hypercube, Nelder and Mead's search from the best few, then a longer look at the best few points
-    of all. Until then tries are given equally many of the `runs`, and always the same random numbers, so that what
-    differs between two of them is the pair.
-    """
-    low, width = check_box(bounds)
-    number, steps = STARTS_PER_DIMENSION * (1 + len(low)), STEPS_PER_DIMENSION * (1 + len(low))
-    shares = number + LOCAL_SEARCHES * steps + FINALISTS * FINALIST_RUN_FACTOR
-    each = runs // shares
-    if each < 4:
-        raise InputError(f"runs: found {runs}; expected at least {4 * shares} for a box of {len(low)} dimensions")
-    tried: dict[tuple[float, ...], float] = {}  # by place in the unit cube
-    with open_pool(executor) as workers:
-
-        def at(place: Any) -> np.ndarray:
-            return low + np.array(place) * width
-
-        def promise(place: Any, share: int) -> float:
-            return expected_bound(
-                mechanism, pair_at(at(place)), settings.change(select_runs=share), delta, workers.executor
-            )
-
-        def cost(place: np.ndarray) -> float:
-            key = tuple(np.clip(place, 0, 1).tolist())
-            if key not in tried:
-                tried[key] = promise(key, each)
-            return -max(tried[key], NO_BOUND)
-
-        rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(STARTS_KEY,)))
-        rows = np.tile(np.arange(number)[:, None], len(low))
-        for start in (rng.permuted(rows, axis=0) + rng.random(rows.shape)) / number:
-            cost(start)
-        for start in separated_maxima(tried, LOCAL_SEARCHES, 1 / number):
-            reach = np.where(np.array(start) < 0.5, 1.0, -1.0) / number  # to the next start, inwards
-            simplex = np.vstack([start, start + np.diag(reach)])
-            options = {"maxfev": steps, "initial_simplex": simplex, "xatol": BOX_TOLERANCE, "fatol": BOX_TOLERANCE}
-            minimize(cost, start, method="Nelder-Mead", bounds=[(0, 1)] * len(low), options=options)
-        final = {
-            place: promise(place, FINALIST_RUN_FACTOR * each)
-            for place in separated_maxima(tried, FINALISTS, 1 / (2 * number))
-        }
-        place = max(final, key=lambda one: final[one])
-        report = verify(
-            mechanism,
-            *pair_at(at(place)),
-            epsilon,
-            delta,
-            settings=settings,
-            executor=workers.executor,
-            folder=folder,
-            **rest,
+def _search_list(
+    mechanism: Mechanism, pairs: Sequence[DataPair], delta: float, runs: int, options: RunOptions
+) -> tuple[int, list[Candidate]]:
+    """Return the index of the best pair of a list, and all evaluations."""
+    if not pairs or runs < MIN_RUNS_PER_PAIR * len(pairs):
+        raise InputError(
+            f"pairs: found {len(pairs)} pairs and runs={runs}; expected at least one pair, and at least "
+            f"{MIN_RUNS_PER_PAIR} runs per pair"
         )
-    everything = [*tried.items(), *final.items()]
-    return Search(
-        report, tuple(at(place).tolist()), tuple((tuple(at(one).tolist()), value) for one, value in everything)
-    )
+    remaining = list(range(len(pairs)))
+    tried: list[Candidate] = []
+    for runs_per_pair in search_plan(len(pairs), runs):
+        bounds = {
+            index: expected_lower_bound(mechanism, pairs[index], delta, runs_per_pair, options) for index in remaining
+        }
+        tried += [Candidate(index, bound) for index, bound in bounds.items()]
+        remaining = sorted(remaining, key=lambda index: -bounds[index])[: (len(remaining) + 1) // 2]
+    return remaining[0], tried
 
 
-def separated_maxima(tried: dict[tuple[float, ...], float], number: int, gap: float) -> list[tuple[float, ...]]:
-    """The places that promise most, each further than the gap from any better one."""
-    found: list[tuple[float, ...]] = []
-    for place in sorted(tried, key=lambda one: -tried[one]):
-        if len(found) < number and all(np.abs(np.subtract(place, one)).max() > gap for one in found):
-            found.append(place)
-    return found
+def _search_box(
+    mechanism: Mechanism,
+    pair_at: Callable[[np.ndarray], DataPair],
+    bounds: Sequence[tuple[float, float]] | None,
+    delta: float,
+    runs: int,
+    options: RunOptions,
+) -> tuple[tuple[float, ...], list[Candidate]]:
+    """Return the best point of a box, and all evaluations."""
+
+    def objective(point: np.ndarray, runs_per_point: int) -> float:
+        return expected_lower_bound(mechanism, pair_at(point), delta, runs_per_point, options)
+
+    best, values = search_box(objective, check_box(bounds), runs, options.settings.seed)
+    return best, [Candidate(point, value) for point, value in values]
 
 
-def check_box(bounds: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The low corner, and the widths."""
-    try:
-        low, high = np.array(bounds, float).reshape(-1, 2).T
-        right = len(low) == len(bounds) > 0 and np.isfinite(high - low).all() and (low < high).all()
-    except (TypeError, ValueError):
-        low = high = np.zeros(0)
-        right = False
-    if not right:
-        raise InputError(f"bounds: found {bounds!r}; expected (low, high) for each dimension, low below high")
-    return low, high - low
+def _label(pair: PairLabel) -> str:
+    """Return a pair as text."""
+    if isinstance(pair, int):
+        return str(pair)
+    return "(" + ", ".join(f"{coordinate:.4g}" for coordinate in pair) + ")"

@@ -1,4 +1,4 @@
-"""Rows of many verifications as a file: CSV, or a page. Rows are dicts; a column that a row lacks stays empty."""
+"""Rows of many verifications: as a CSV file, as a page, and as aligned text. A column that a row lacks stays empty."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from typing import Any
 from dpverify.errors import InputError
 from dpverify.util.files import write_text
 
+Row = dict[str, Any]  # the value of each column
 
-def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """All columns, in the order in which they first appear."""
+
+def column_names(rows: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return all columns of the rows, in the order in which they first appear."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
-    """`columns` come first. The file is replaced as a whole."""
-    write_text(path, csv_text(rows, columns))
+def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, object]]) -> None:
+    """Write the rows to a CSV file; an existing file is replaced as a whole."""
+    write_text(path, csv_text(rows, column_names(rows)))
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> str:
+def csv_text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
+    """Return the rows as CSV text with these columns."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys([*columns, *columns_of(rows)])), lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
 
 
 def read_csv(path: str | os.PathLike[str]) -> list[dict[str, str]]:
-    """The rows of a table as they are written, none where there is no table, and no row that does not fit its head."""
+    """Return the rows of a CSV file as text; no row if the file is missing, and only rows that fit its header."""
     try:
         rows = list(csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8"))))
     except (FileNotFoundError, ValueError, csv.Error):
@@ -40,12 +43,13 @@ def read_csv(path: str | os.PathLike[str]) -> list[dict[str, str]]:
     return [row for row in rows if None not in row and None not in row.values()]
 
 
-def parse_row(row: Mapping[str, str]) -> dict[str, Any]:
-    """A row that was read: None where it is empty, numbers where it has numbers."""
-    return {name: _value(text) for name, text in row.items()}
+def parse_row(row: Mapping[str, str]) -> Row:
+    """Convert a row of text: numbers become int or float, and an empty text becomes None."""
+    return {name: _parse_value(text) for name, text in row.items()}
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> str | int | float | None:
+    """Convert one text."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -54,38 +58,61 @@ def _value(text: str) -> Any:
     return text or None
 
 
-def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Privacy against accuracy on one page (needs `dpverify[report]`); rows as `Report.row` names their columns.
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table with aligned columns.
 
-    Columns that begin with "mechanism." or "pair." are parameters. Rows without accuracy are left out.
+    Examples
+    --------
+    >>> print("\\n".join(format_table(("pair", "epsilon"), [("first", "1"), ("2", "0.25")])))
+      pair   epsilon
+      first  1
+      2      0.25
+    """
+    table = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        ("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))).rstrip()
+        for line in table
+    ]
+
+
+def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a page that shows privacy against accuracy (needs `dpverify[report]`).
+
+    The columns are named as in `Report.row`. Columns that begin with "mechanism." or "pair." are parameters. Rows
+    without accuracy are left out.
     """
     try:
         from dpverify.render.page import comparison
     except ImportError as problem:
-        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
-    known = [_compared(row) for row in rows if row.get("error_first") is not None]
-    if not known:
-        raise InputError("a comparison: found no accuracy in any row; expected a truth, or error=, for the mechanisms")
-    write_text(path, comparison(known, title=title))
+        raise InputError(f"page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
+    compared = [_comparison_row(row) for row in rows if row.get("error_first") is not None]
+    if not compared:
+        raise InputError("comparison: found no accuracy in any row; expected a truth, or error=, for the mechanisms")
+    write_text(path, comparison(compared, title=title))
 
 
-def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
-    stated = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("mechanism.")}
-    named = ", ".join(f"{name} {format_value(value)}" for name, value in stated.items() if value is not None)
-    own = next(iter(stated.values())) if len(stated) == 1 else named
-    return {
+def _comparison_row(row: Mapping[str, Any]) -> Row:
+    """Return the columns that the comparison page shows."""
+    parameters = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("mechanism.")}
+    stated = [f"{name} {format_value(value)}" for name, value in parameters.items() if value is not None]
+    parameter = next(iter(parameters.values())) if len(parameters) == 1 else ", ".join(stated)
+    compared: Row = {
         "mechanism": row["mechanism"],
-        "parameter": row.get("parameter", own),
+        "parameter": row.get("parameter", parameter),
         "epsilon_lower": row["epsilon_lower"],
         "epsilon_upper": row["epsilon_upper_on_partition"],
         "error": row["error_first"],
-        **({"error_se": row["error_first_se"]} if row.get("error_first_se") is not None else {}),
-        **{name: value for name, value in row.items() if name == "pair" or name.startswith("pair.")},
-        **{name: row[name] for name in ("seed", "verdict", "delta") if row.get(name) is not None},
     }
+    if row.get("error_first_se") is not None:
+        compared["error_se"] = row["error_first_se"]
+    compared |= {name: value for name, value in row.items() if name == "pair" or name.startswith("pair.")}
+    compared |= {name: row[name] for name in ("seed", "verdict", "delta") if row.get(name) is not None}
+    return compared
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
+    """Return the value of a parameter as text."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

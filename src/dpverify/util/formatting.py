@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Decimal
 
 
 def format_number(x: float) -> str:
@@ -31,6 +32,20 @@ def _rounded(x: float, whole: Callable[[float], int]) -> str:
 def format_percent(x: float) -> str:
     """Three digits, more where fewer would turn nearly all into all."""
     return next((text for d in (3, 5, 7) if (text := f"{100 * x:.{d}g}%") != "100%" or x == 1), f"{100 * x:.15g}%")
+
+
+def format_confidence(alpha: float) -> str:
+    """Return the confidence 1 - alpha as a percentage, rounded down to three significant digits of alpha.
+
+    Examples
+    --------
+    >>> format_confidence(0.05), format_confidence(0.0125), format_confidence(1e-6), format_confidence(0.05 / 3)
+    ('95%', '98.75%', '99.9999%', '98.33%')
+    """
+    percent = Decimal(f"{alpha:.12g}") * 100  # twelve digits remove the rounding errors of binary fractions
+    unit = Decimal(1).scaleb(percent.adjusted() - 2)
+    rounded_up = percent.quantize(unit, ROUND_CEILING)
+    return f"{(100 - rounded_up).normalize():f}%"
 
 
 def format_cell_count(number: int) -> str:

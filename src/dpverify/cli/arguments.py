@@ -1,0 +1,145 @@
+"""The command line of `dpverify`: its commands, their options and their help texts."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from typing import NoReturn
+
+from dpverify import __version__
+from dpverify.cli.output import BAD_INPUT, print_error
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that reports wrong usage in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(print_error(f"{message}; see {self.prog} --help", BAD_INPUT))
+
+
+@functools.cache
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    top = Parser(
+        prog="dpverify",
+        description="Measures, from samples alone, how private a randomised mechanism is.",
+        epilog="Exit status: 0 not refuted, or no claim; 1 refuted; 2 bad input, or the mechanism failed; 3 no answer.",
+    )
+    top.add_argument("--version", action="version", version=f"dpverify {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add_command(name: str, summary: str, example: str) -> Parser:
+        return commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    _add_verify_arguments(
+        add_command(
+            "verify",
+            "Verify one mechanism on one pair of data sets.",
+            "dpverify verify mine.py:mechanism --first a.csv --second b.csv --epsilon 1 --delta 1e-6",
+        )
+    )
+    study = add_command(
+        "study",
+        "Verify every combination of a study file.",
+        "dpverify study noise.toml --workers 4 --html noise.html",
+    )
+    study.add_argument("file", metavar="FILE.toml", help="The study file.")
+    study.add_argument(
+        "--folder", metavar="DIR", help="Write reports and table.csv to this folder (default: beside the study file)."
+    )
+    _add_workers(study)
+    study.add_argument("--html", metavar="FILE", help="Write a page that shows privacy against accuracy.")
+    study.add_argument("--quiet", action="store_true", help="Print only what failed.")
+    reproduce = add_command(
+        "reproduce",
+        "Repeat the experiments of the source paper, and compare the numbers.",
+        "dpverify reproduce --quick --out reproduced",
+    )
+    reproduce.add_argument(
+        "--quick", action="store_true", help="Use fewer seeds and runs, so that it takes minutes instead of an hour."
+    )
+    reproduce.add_argument(
+        "--out", metavar="DIR", help="Write everything to this folder; the same command resumes a stopped run."
+    )
+    reproduce.add_argument("--workers", type=int, default=2, metavar="N", help="Use N processes (default 2).")
+    reproduce.add_argument("--quiet", action="store_true", help="Print nothing.")
+    report = add_command(
+        "report",
+        "Print a report that was written as JSON, or write its page.",
+        "dpverify report report.json --html report.html",
+    )
+    report.add_argument("file", metavar="FILE.json", help="The report.")
+    report.add_argument("--html", metavar="FILE", help="Write the page of the report to this file instead.")
+    add_command("demo", "Show a false claim that is refuted and a true one that is not.", "dpverify demo")
+    return top
+
+
+def _add_verify_arguments(command: Parser) -> None:
+    """Add the arguments of `dpverify verify`."""
+    add = command.add_argument
+    add(
+        "mechanism",
+        metavar="MECHANISM",
+        nargs="?",
+        help="The mechanism, module:name or path/file.py:name. Add () to call a function that makes it. "
+        "A program is named at the end of the command instead: -- PROGRAM ARG...",
+    )
+    add("--first", required=True, metavar="F", help="Read the first data set from this file (.npy, .csv, .txt, .json).")
+    add("--second", required=True, metavar="F", help="Read the neighbouring data set from this file.")
+    add("--epsilon", type=float, metavar="E", help="Test the claim that epsilon is E. Without it, epsilon is measured.")
+    add("--delta", type=float, default=0.0, metavar="D", help="Use this delta in the claim (default 0).")
+    add(
+        "--detects",
+        type=float,
+        metavar="X",
+        help="Exit with status 3 if the runs are too few to detect a true epsilon of X times E, for example 1.25.",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Change one setting, for example test_runs=1000000. It can be repeated.",
+    )
+    add("--paper", action="store_true", help="Start from the settings of the source paper.")
+    add("--json", metavar="FILE", help="Write the report as JSON to this file; - writes it to standard output.")
+    add("--html", metavar="FILE", help="Write the report as a page to this file.")
+    add("--folder", metavar="DIR", help="Store checkpoints in this folder; the same command resumes a stopped run.")
+    executors = command.add_mutually_exclusive_group()
+    _add_workers(executors)
+    executors.add_argument("--dask", metavar="ADDRESS", help="Draw runs on the Dask cluster of this scheduler.")
+    add("--quiet", action="store_true", help="Print nothing; the exit status is the result.")
+    programs = command.add_argument_group("arguments for -- PROGRAM ARG...")
+    programs.add_argument(
+        "--shape",
+        type=_shape,
+        metavar="K,D",
+        help="Set the shape of one output, steps and coordinates (default: one step, as many numbers as in a line).",
+    )
+    programs.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="Stop if a block takes over S seconds (default 60).",
+    )
+    programs.add_argument(
+        "--unseeded", action="store_true", help="State that the program ignores the seed, so runs cannot be repeated."
+    )
+
+
+def _add_workers(command: argparse._ActionsContainer) -> None:
+    """Add the argument --workers."""
+    command.add_argument("--workers", type=int, metavar="N", help="Draw runs in N processes (default: in this one).")
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """Return the shape in a text such as 4,1 or 4x1."""
+    return tuple(int(part) for part in text.replace("x", ",").split(","))

@@ -1,0 +1,91 @@
+"""What the command `dpverify` writes: exit statuses, error lines, warnings and files."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+from dpverify.errors import InputError, Warning
+from dpverify.report.report import load_page_renderer
+from dpverify.util.formatting import one_line
+
+REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3  # exit statuses; 0 means not refuted
+STDOUT_DESCRIPTOR, STDERR_DESCRIPTOR = 1, 2
+MAX_ERROR_LENGTH = 2000
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Redirect standard output to standard error, so that standard output contains the report only.
+
+    The redirection covers what a mechanism prints in Python, in C and in worker processes.
+    """
+    if sys.stdout is None:  # standard output is closed
+        yield
+        return
+    sys.stdout.flush()
+    saved = os.dup(STDOUT_DESCRIPTOR)
+    os.dup2(STDERR_DESCRIPTOR, STDOUT_DESCRIPTOR)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        with contextlib.suppress(OSError, AttributeError, TypeError):
+            ctypes.CDLL(None).fflush(None)  # C libraries buffer their output until then
+        os.dup2(saved, STDOUT_DESCRIPTOR)
+        os.close(saved)
+
+
+def check_outputs(json: str | None, html: str | None) -> None:
+    """Raise InputError before a long run if a file could not be written, or the page could not be made."""
+    if html:
+        load_page_renderer()
+    for path in filter(None, (json, html)):
+        write_output(_check_writable, path)
+
+
+def _check_writable(path: str) -> None:
+    """Raise OSError if no file can be written at this path."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        tempfile.TemporaryFile(dir=os.path.dirname(path) or os.curdir).close()
+    except ValueError as problem:  # the name is impossible
+        raise OSError(str(problem)) from None
+    else:  # an existing file is not opened here, because it can be a pipe
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def write_output(writer: Callable[[str], None], path: str) -> None:
+    """Write a file; a failure is an InputError."""
+    try:
+        writer(path)
+    except OSError as problem:
+        raise InputError(f"{path}: {problem.strerror or problem}; expected a path that can be written") from None
+
+
+def print_error(problem: object, status: int) -> int:
+    """Print one line to standard error, and return the exit status."""
+    print("dpverify: " + one_line(problem, MAX_ERROR_LENGTH), file=sys.stderr)
+    return status
+
+
+def show_warning(
+    message: object,
+    category: type,
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning in one line, without the source line."""
+    prefix = "dpverify" if issubclass(category, Warning) else category.__name__
+    print(f"{prefix}: {message}", file=sys.stderr)

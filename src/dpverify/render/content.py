@@ -1,0 +1,235 @@
+"""The data that a report page shows, as plain values.
+
+`dpverify.report` computes these values; `dpverify.render` draws them. An epsilon stands in these types as a number, and
+the page computes the position on the screen. This module does not need matplotlib.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.render.scene import Scene
+
+
+class ClaimResult(NamedTuple):
+    """The claim and its test, as far as the figures show them.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        The claimed epsilon; None where no claim was made.
+    delta, alpha : float
+        Delta of the claim and the significance level of the test.
+    epsilon_critical : float
+        The smallest epsilon that is not rejected.
+    direction : int
+        1 where the tested hypothesis is P1 <= exp(epsilon) P2 + delta; 2 where it is P2 <= exp(epsilon) P1 + delta.
+    """
+
+    epsilon: float | None
+    delta: float
+    alpha: float
+    epsilon_critical: float
+    direction: int
+
+
+class EpsilonCurves(NamedTuple):
+    """p-values and bounds on delta along a grid of epsilons.
+
+    Attributes
+    ----------
+    epsilon : ndarray
+        The grid: it starts at 0 and increases in equal steps.
+    p_first, p_second : ndarray
+        p-values of P1 <= exp(epsilon) P2 + delta and of P2 <= exp(epsilon) P1 + delta.
+    delta_lower, delta_upper : ndarray
+        Bounds on delta. Each of the two holds at all epsilons simultaneously.
+    p_floor : float
+        A p-value that is not larger than this number is an upper bound of the p-value. 0 where all are exact.
+    randomised : bool
+        Whether the p-values are those of the paper's test, which thins the counts at random and tests both directions.
+    """
+
+    epsilon: np.ndarray
+    p_first: np.ndarray
+    p_second: np.ndarray
+    delta_lower: np.ndarray
+    delta_upper: np.ndarray
+    p_floor: float
+    randomised: bool
+
+
+class SliderData(NamedTuple):
+    """The numbers that the slider of the page shows, rounded so that every shown bound still holds.
+
+    Attributes
+    ----------
+    epsilon, p_first, p_second, delta_lower, delta_upper : list of float
+        One value per position of the slider.
+    p_floor, alpha : float
+        As in `EpsilonCurves` and `ClaimResult`.
+    start : int
+        The first position of the slider.
+    tested : int
+        Which p-value decides: 1 the first, 2 the second, 0 the smaller of both.
+    """
+
+    epsilon: list[float]
+    p_first: list[float]
+    p_second: list[float]
+    delta_lower: list[float]
+    delta_upper: list[float]
+    p_floor: float
+    alpha: float
+    start: int
+    tested: int
+
+
+class BoundTrack(NamedTuple):
+    """One statement about epsilon, and the bar that shows it on the axis.
+
+    Attributes
+    ----------
+    kind : str
+        "proved", "bounded", "certified" or "unknown"; it selects the style of the bar.
+    statement, detail : str
+        The statement, and its scope and confidence.
+    start : float or None
+        The epsilon where the bar starts; None where there is no bar.
+    end : float or None
+        The epsilon where the bar ends; None for the end of the axis.
+    number : str
+        The bound as text, written beside the bar.
+    """
+
+    kind: str
+    statement: str
+    detail: str
+    start: float | None = None
+    end: float | None = None
+    number: str = ""
+
+
+class EpsilonBounds(NamedTuple):
+    """All statements about epsilon on one axis.
+
+    Attributes
+    ----------
+    delta : float
+        The delta at which the bounds hold.
+    claimed : float or None
+        The claimed epsilon; None where no claim was made.
+    tracks : tuple of BoundTrack
+        The statements, from top to bottom.
+    axis_end : float
+        The largest epsilon on the axis; the axis starts at 0.
+    description : str
+        The statements as text, for screen readers.
+    """
+
+    delta: float
+    claimed: float | None
+    tracks: tuple[BoundTrack, ...]
+    axis_end: float
+    description: str
+
+
+class EventShare(NamedTuple):
+    """How often the tested event occurred with one data set.
+
+    Attributes
+    ----------
+    name : str
+        "first" or "second".
+    count : int
+        The number of test runs in the event.
+    share, low, high : float
+        The share of the test runs and its confidence limits.
+    """
+
+    name: str
+    count: int
+    share: float
+    low: float
+    high: float
+
+
+class TableRow(NamedTuple):
+    """One row of a table: a name, its value, and an explanation (may be empty)."""
+
+    name: str
+    value: str
+    explanation: str = ""
+
+
+class Table(NamedTuple):
+    """A table with two columns."""
+
+    caption: str
+    rows: tuple[TableRow, ...]
+
+
+class PageContent(NamedTuple):
+    """Everything that the page of one report shows.
+
+    Attributes
+    ----------
+    name : str
+        The name of the mechanism.
+    verdict : str
+        The name of the verdict, for example "NOT_REFUTED".
+    headline : str
+        The verdict as a sentence.
+    lead : tuple of str
+        The paragraphs below the headline.
+    dimmed : bool
+        Whether the numbers answer no question, so that the page dims everything below the lead.
+    bounds : EpsilonBounds
+        The statements about epsilon.
+    event : str
+        The tested event in words.
+    shares : tuple of EventShare
+        How often the event occurred with the first and with the second data set.
+    event_note : str
+        What the shares mean and when the event was fixed.
+    result : ClaimResult
+        The claim and its test.
+    curves : EpsilonCurves
+        p-values and bounds on delta along epsilon.
+    slider : SliderData
+        The same numbers, rounded for the slider.
+    scene : Scene
+        Outputs of some runs, the region and the cells.
+    tables : tuple of Table
+        Numbers of runs, confidence levels and further results.
+    notes : tuple of str
+        What the result means and what to do next.
+    command : str
+        The command or the Python call that reproduces the result.
+    run_tables : tuple of Table
+        Settings, versions and times.
+    version, digest : str
+        The version of dpverify and the digest of the result.
+    """
+
+    name: str
+    verdict: str
+    headline: str
+    lead: tuple[str, ...]
+    dimmed: bool
+    bounds: EpsilonBounds
+    event: str
+    shares: tuple[EventShare, ...]
+    event_note: str
+    result: ClaimResult
+    curves: EpsilonCurves
+    slider: SliderData
+    scene: Scene
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+    command: str
+    run_tables: tuple[Table, ...]
+    version: str
+    digest: str

@@ -1,0 +1,142 @@
+"""Figures along epsilon for one report: p-values of claims, and bounds on delta."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from dpverify.render.content import ClaimResult, EpsilonCurves
+from dpverify.render.style import BOUNDED, FIRST, INK, MUTED, PAPER, PROVED, SECOND, Drawing, Key, canvas, label, styled
+from dpverify.util.formatting import format_lower, format_number, format_percent, format_upper
+
+MIN_DRAWN_P_VALUE = 1e-6  # the p-values of the paper's test have no other lower limit
+EPSILON_LABEL = "ε (logarithm of a probability ratio)"
+HYPOTHESES = ("P₁ ≤ exp(ε) P₂ + δ", "P₂ ≤ exp(ε) P₁ + δ")
+
+
+def _mark_epsilon(axes: Axes, epsilon: float, row: int, text: str, colour: str) -> None:
+    """Draw a vertical line and its name at the top. Different rows keep the names from overlapping."""
+    left, right = axes.get_xlim()
+    in_right_part = (epsilon - left) / (right - left) > 0.6
+    axes.axvline(epsilon, color=colour, lw=1, ls=(0, (4, 2)) if row else "-", zorder=1)
+    axes.annotate(
+        text,
+        (epsilon, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(-3 if in_right_part else 3, -9 - 12 * row),
+        textcoords="offset points",
+        ha="right" if in_right_part else "left",
+        fontsize=8.5,
+        color=colour,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+    )
+
+
+def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
+    """Draw the p-values of both directions against epsilon, with the level alpha and the critical epsilon.
+
+    Parameters
+    ----------
+    result : ClaimResult
+        The claim and its test.
+    curves : EpsilonCurves
+        The p-values.
+
+    Returns
+    -------
+    Drawing
+        The figure.
+    """
+    first_tested = result.direction == 1
+    smallest = curves.p_floor or min(MIN_DRAWN_P_VALUE, result.alpha / 100)
+    critical, last = result.epsilon_critical, float(curves.epsilon[-1])
+    with styled():
+        picture = canvas(3.1)
+        axes = picture.add_subplot()
+        for values, colour, tested in (
+            (curves.p_first, FIRST, first_tested),
+            (curves.p_second, SECOND, not first_tested),
+        ):
+            drawn = np.maximum(values, smallest)
+            axes.plot(curves.epsilon, drawn, color=colour, lw=2 if tested else 1.4, ls="-" if tested else (0, (1, 2)))
+        axes.set_yscale("log")
+        axes.set_ylim(smallest / 1.6, smallest**-0.37)  # leaves space above 1 for the names of the vertical lines
+        axes.set_xlim(0, last)
+        ticks = 10.0 ** np.arange(0, math.floor(math.log10(smallest)) - 1, -1 if smallest > 1e-5 else -2)
+        ticks = ticks[ticks >= smallest]
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.axhline(result.alpha, color=MUTED, lw=0.8)
+        at_end = {"xytext": (-2, -3), "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8.5}
+        axes.annotate(f"α = {format_number(result.alpha)}", (last, result.alpha), color=MUTED, **at_end)
+        if critical < math.inf:
+            _mark_epsilon(axes, critical, 0, f"critical ε = {format_number(critical)}", PROVED)
+        if result.epsilon is not None:
+            _mark_epsilon(axes, result.epsilon, 1, f"claimed ε = {format_number(result.epsilon)}", INK)
+        label(axes, EPSILON_LABEL, "p-value")
+    kind, suffixes = "p-values", (" (tested direction)", "") if first_tested else ("", " (tested direction)")
+    decisive = f"In the tested direction, {HYPOTHESES[result.direction - 1]}, they are"
+    if curves.randomised:
+        kind, suffixes, decisive = "randomised p-values of the paper's test", ("", ""), "The smaller of the two is"
+    return Drawing(
+        picture,
+        "p-value of every claimed ε",
+        f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. {decisive} at most "
+        f"{format_number(result.alpha)} up to the critical epsilon {format_number(critical)}.",
+        (
+            Key("first", "line" if first_tested else "dots", HYPOTHESES[0] + suffixes[0]),
+            Key("second", "dots" if first_tested else "line", HYPOTHESES[1] + suffixes[1]),
+        ),
+        f"The {kind} of the hypotheses above, at δ = {format_number(result.delta)}. P₁ and P₂ are the probabilities of "
+        "the tested event with the first and the second data set. A claim is rejected where its p-value is at most α. "
+        f"p-values below {format_number(smallest)} are drawn at {format_number(smallest)}.",
+    )
+
+
+def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
+    """Draw the lower and the upper bound on delta against epsilon.
+
+    The two bounds have different scopes (all events, unions of cells), so the area between them is not filled.
+
+    Parameters
+    ----------
+    result : ClaimResult
+        The claim and its test.
+    curves : EpsilonCurves
+        The bounds.
+
+    Returns
+    -------
+    Drawing
+        The figure.
+    """
+    epsilon, lower, upper = curves.epsilon, curves.delta_lower, curves.delta_upper
+    with styled():
+        picture = canvas(3.1)
+        axes = picture.add_subplot()
+        axes.fill_between(epsilon, 0, lower, color=PROVED, alpha=0.16, lw=0)
+        axes.plot(epsilon, lower, color=PROVED, lw=2)
+        axes.plot(epsilon, upper, color=BOUNDED, lw=1.8, ls=(0, (5, 2)))
+        top = max(float(upper[0]), result.delta, 1e-9) * 1.3
+        axes.set_xlim(0, epsilon[-1])
+        axes.set_ylim(0, top)
+        axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= min(top, 1.0)])
+        if result.epsilon is not None:
+            _mark_epsilon(axes, result.epsilon, 1, f"claimed ε = {format_number(result.epsilon)}", INK)
+            axes.plot(result.epsilon, result.delta, "D", color=INK, ms=5, clip_on=False, zorder=5)
+        label(axes, EPSILON_LABEL, "δ (probability)")
+    return Drawing(
+        picture,
+        "Bounds on δ for every ε",
+        f"Bounds on delta against epsilon. Lower bound over all events: {format_lower(float(lower[0]))} at epsilon 0, "
+        f"decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
+        f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
+        (
+            Key("proved", "area", "proved over all events: δ is not in this area"),
+            Key("bounded", "dash", "upper bound on δ over unions of these cells; other events are not bounded"),
+            *([Key("ink", "diamond", "the claim")] if result.epsilon is not None else []),
+        ),
+        f"Each of the two curves holds at all ε simultaneously, with confidence {format_percent(1 - result.alpha)}.",
+    )

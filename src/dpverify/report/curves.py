@@ -1,0 +1,129 @@
+"""The numbers of a report along a grid of epsilons: p-values of claims, and bounds on delta.
+
+The reader of a page may choose any epsilon after seeing the results. All numbers here allow this: the p-values belong
+to one event that was fixed before the test runs, and each bound on delta holds at all epsilons simultaneously.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dpverify.render.content import EpsilonCurves, SliderData
+from dpverify.report.evaluate import thinned_p_values
+from dpverify.report.report import Report
+from dpverify.stats.profile import P_VALUE_FLOOR, small_p_value
+
+SLIDER_POSITIONS = 150  # about as many
+
+
+def round_up_step(x: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least x."""
+    power = 10.0 ** math.floor(math.log10(x))
+    return next(power * m for m in (1, 2, 5, 10) if power * m >= x * (1 - 1e-9))
+
+
+def epsilon_grid(report: Report, epsilon_upper: float) -> np.ndarray:
+    """Return epsilons from 0 in equal round steps, beyond the claim and all finite bounds.
+
+    `epsilon_upper` is the upper bound over unions of the cells.
+    """
+    marked = (report.epsilon_lower, report.epsilon_critical, report.epsilon or 0.0, epsilon_upper)
+    end = max(1.3 * max(epsilon for epsilon in marked if epsilon < math.inf), 0.2)
+    step = round_up_step(end / SLIDER_POSITIONS)
+    return np.round(np.arange(math.ceil(end / step) + 1) * step, 12)
+
+
+def evaluate_increasing(function: Callable[[float], float], grid: np.ndarray) -> np.ndarray:
+    """Evaluate an increasing function on a grid.
+
+    Where the values at both ends of an interval agree, the values between them follow without evaluation.
+    """
+    values = np.full(grid.size, np.nan)
+    values[0], values[-1] = function(float(grid[0])), function(float(grid[-1]))
+    intervals = [(0, grid.size - 1)]
+    while intervals:
+        low, high = intervals.pop()
+        if high - low < 2:
+            continue
+        if math.isclose(values[low], values[high], rel_tol=1e-6):
+            values[low + 1 : high] = values[high]
+            continue
+        middle = (low + high) // 2
+        values[middle] = function(float(grid[middle]))
+        intervals += [(low, middle), (middle, high)]
+    return values
+
+
+def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
+    """Return p-values and bounds on delta along epsilon.
+
+    Parameters
+    ----------
+    report : Report
+        The report.
+    epsilon_upper : float
+        The upper bound on epsilon over unions of the cells, which the grid includes where it is finite.
+
+    Returns
+    -------
+    EpsilonCurves
+        The upper bound on delta is that of `report.profile`, interpolated between its epsilons.
+    """
+    witness, settings = report.witness, report.settings
+    epsilons = epsilon_grid(report, epsilon_upper)
+    randomised = settings.test == "thinned"
+    if randomised:
+        pairs = np.array([thinned_p_values(witness, settings, float(epsilon)) for epsilon in epsilons])
+        p_first, p_second, p_floor = pairs[:, 0], pairs[:, 1], 0.0
+    else:
+        first, second = witness.counts
+        p_first = _exact_p_values(report, first, second, epsilons)
+        p_second = _exact_p_values(report, second, first, epsilons)
+        p_floor = P_VALUE_FLOOR * report.alpha
+    upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
+    return EpsilonCurves(epsilons, p_first, p_second, witness.delta_lower_curve(epsilons), upper, p_floor, randomised)
+
+
+def _exact_p_values(report: Report, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:
+    """Return the p-values of the claims that the count `larger` contradicts if it exceeds `smaller` by too much."""
+
+    def p_value(epsilon: float) -> float:
+        return small_p_value(larger, smaller, report.witness.runs, epsilon, report.delta, report.alpha)
+
+    return evaluate_increasing(p_value, epsilons)
+
+
+def interpolate_delta_upper(nodes: np.ndarray, bounds: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
+    """Interpolate upper bounds on the delta of a partition between the epsilons where they were computed.
+
+    This delta is convex in exp(epsilon) and decreasing. So a chord between two bounds, linear in exp(epsilon), is an
+    upper bound too, and so is the last bound for all larger epsilons.
+    """
+    return np.interp(np.exp(np.minimum(epsilons, nodes[-1])), np.exp(nodes), bounds)
+
+
+def round_outwards(values: np.ndarray, up: bool) -> list[float]:
+    """Round to four digits, up or down, so that a rounded bound still holds."""
+    unit = 10.0 ** (np.floor(np.log10(np.maximum(np.abs(values), 1e-12))) - 3)
+    # The relative tolerance keeps a value that already has four digits.
+    digits = np.ceil(values / unit * (1 - 1e-12)) if up else np.floor(values / unit * (1 + 1e-12))
+    return [float(f"{x:.4g}") for x in digits * unit]
+
+
+def slider_data(report: Report, curves: EpsilonCurves) -> SliderData:
+    """Return the curves as rounded numbers for the slider; it starts at the claim or at the lower bound."""
+    start = report.epsilon if report.epsilon is not None else report.epsilon_lower
+    return SliderData(
+        epsilon=curves.epsilon.tolist(),
+        p_first=round_outwards(curves.p_first, up=True),
+        p_second=round_outwards(curves.p_second, up=True),
+        delta_lower=round_outwards(curves.delta_lower, up=False),
+        delta_upper=np.minimum(round_outwards(curves.delta_upper, up=True), 1.0).tolist(),
+        p_floor=curves.p_floor,
+        alpha=report.alpha,
+        start=int(np.argmin(np.abs(curves.epsilon - start))),
+        tested=0 if curves.randomised else report.witness.direction[0],
+    )

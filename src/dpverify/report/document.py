@@ -1,0 +1,170 @@
+"""The JSON document of a report: its schema, how it is read, and how older documents are converted.
+
+A document has the keys `schema` (a whole number), `result` and `run`. The result has the fields of `Report` and, for
+other readers, the profile and the notes. The JSON Schema is generated from the annotations of the report's classes and
+from the limits in `report.validation`, so the reader and the schema cannot disagree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from dpverify.errors import InputError
+from dpverify.events.event import EVENT_KINDS
+from dpverify.events.scores import SCORE_KINDS, Score
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.evaluate import next_step
+from dpverify.report.schema_generator import JsonValue, SchemaContext, json_schema
+from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
+from dpverify.report.validation import FIELD_LIMITS, check_consistent
+from dpverify.settings import Settings
+from dpverify.util import serialization as serial
+from dpverify.util.formatting import one_line
+
+if TYPE_CHECKING:
+    from dpverify.report.report import Report
+
+SCHEMA = 2
+SCHEMA_FILE = "report.schema.json"
+RUN_KEYS = ("seconds", "versions", "device", "workers", "resumed")
+PROFILE_COLUMNS = ("eps", "delta_lower", "delta_upper")
+KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic)
+
+# Documents of schema 1 have no diagnostics: their remarks contain these sentences instead.
+SCHEMA_1_DIAGNOSTICS = {
+    "both data sets are the same: nothing could tell them apart": Diagnostic.SAME_DATA,
+    "the mechanism changes its data: a run finds what the one before has left of it, and nothing said here can be "
+    "trusted; let it work on a copy": Diagnostic.CHANGED_DATA,
+    "asked twice for one block, the mechanism gave two answers, so nothing said here can be trusted: draw from the "
+    "generator that is handed in and remember nothing, or say mechanism.seeded = False where noise can't be "
+    "seeded": Diagnostic.UNREPEATABLE_BLOCK,
+    "blocks of runs repeat each other: the mechanism ignores its generator, and nothing said here can be trusted; draw "
+    "from the one that is handed in": Diagnostic.REPEATED_BLOCKS,
+    "every run of both data sets gave the same output: identical as far as these runs can "
+    "tell": Diagnostic.IDENTICAL_OUTPUTS,
+    "all pilot runs of a side gave one output, and the two differ: if deterministic, it breaks every "
+    "epsilon": Diagnostic.DETERMINISTIC_OUTPUTS,
+    "this mechanism can't be seeded: the numbers can't be repeated run for run": Diagnostic.UNSEEDED,
+    "values repeat, so there is no density: the stated Lipschitz constant was not used": Diagnostic.NO_DENSITY,
+    "a certificate for all events is of use in one or two dimensions: the constant was not "
+    "used": Diagnostic.LIPSCHITZ_DIMENSION,
+}
+
+
+def result_document(report: Report) -> dict[str, JsonValue]:
+    """Return the fields of a report that are functions of mechanism, data sets and settings, as JSON values."""
+    names = [field.name for field in dataclasses.fields(report) if field.name != "run"]
+    return {name: serial.to_plain(getattr(report, name)) for name in names}
+
+
+def write_report(report: Report, target: str | Path | TextIO) -> None:
+    """Write a report to a file, or to a text stream that is open."""
+    extra = {"profile": serial.to_plain(report.profile), "notes": list(report.notes)}
+    result = {**result_document(report), **extra}
+    text = dump_json({"schema": SCHEMA, "result": result, "run": serial.to_plain(report.run)}) + "\n"
+    if isinstance(target, (str, Path)):
+        Path(target).write_text(text, encoding="utf-8")
+    else:
+        target.write(text)
+
+
+def read_report(kind: type[Report], path: str | Path) -> Report:
+    """Read a report from a file; raise InputError if it is damaged or has a newer schema."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if not isinstance(schema, int):
+            raise TypeError("no schema, or none that is a whole number")
+    except OSError as problem:
+        raise InputError(f"{path}: {problem.strerror}; expected a report written by to_json") from None
+    except Exception as problem:  # a damaged file can raise any exception
+        reason = one_line(problem)
+        raise InputError(f"{path}: not a report ({reason}); expected JSON written by to_json") from None
+    if schema > SCHEMA:
+        raise InputError(f"{path}: found schema {schema}; expected at most {SCHEMA}; update dpverify to read it")
+    try:
+        result = document["result"]
+        if schema < 2:
+            result = _convert_schema_1(result)
+        names = [field.name for field in dataclasses.fields(kind) if field.name != "run"]
+        fields = {name: result[name] for name in names if name in result}
+        report = serial.from_plain({"kind": kind.__name__, **fields, "run": document["run"]}, (kind, *KINDS))
+        if schema < 2:
+            report = _convert_voided(report)
+        check_consistent(report)
+        return report
+    except Exception as problem:
+        reason = f"{type(problem).__name__}: {one_line(problem)}"
+        raise InputError(f"{path}: a damaged report ({reason}); write it again") from None
+
+
+def _convert_schema_1(result: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the result of a document of schema 1 with its diagnostics separated from the mechanism's remarks."""
+    sentences = result["remarks"]
+    if not isinstance(sentences, list):
+        raise TypeError("remarks is not a list")
+    found = [SCHEMA_1_DIAGNOSTICS[text] for text in sentences if isinstance(text, str) and text in SCHEMA_1_DIAGNOSTICS]
+    remarks = [text for text in sentences if not isinstance(text, str) or text not in SCHEMA_1_DIAGNOSTICS]
+    return {**result, "diagnostics": serial.to_plain(found), "remarks": remarks}
+
+
+def _convert_voided(report: Report) -> Report:
+    """Return a report of schema 1 with the verdict and the next step that a voiding diagnostic requires."""
+    if not report.voiding:
+        return report
+    verdict = Verdict.NO_ANSWER
+    advice = next_step(
+        verdict, report.witness, report.epsilon or 0.0, report.delta, report.alpha, report.epsilon_detectable
+    )
+    return dataclasses.replace(report, verdict=verdict, next_step=advice)
+
+
+def report_schema(kind: type[Report]) -> dict[str, JsonValue]:
+    """Return the JSON Schema of a report's document. The file `report.schema.json` of this package contains it."""
+    definitions: dict[str, JsonValue] = {}
+    context = SchemaContext(FIELD_LIMITS, {Score: SCORE_KINDS}, definitions)
+    result = json_schema(kind, context, without=("kind", "run"))
+    properties, required = result["properties"], result["required"]
+    assert isinstance(properties, dict)
+    assert isinstance(required, list)
+    array: JsonValue = {"$ref": "#/$defs/array"}
+    properties["profile"] = {
+        "type": "object",
+        "required": list(PROFILE_COLUMNS),
+        "properties": dict.fromkeys(PROFILE_COLUMNS, array),
+    }
+    properties["notes"] = {"type": "array", "items": {"type": "string"}}
+    required += ["profile", "notes"]
+    run: JsonValue = {
+        "type": "object",
+        "required": list(RUN_KEYS),
+        "properties": {"seconds": {"type": "object", "additionalProperties": {"type": "number"}}},
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A report of dpverify",
+        "type": "object",
+        "required": ["schema", "result", "run"],
+        "properties": {"schema": {"const": SCHEMA}, "result": result, "run": run},
+        "$defs": definitions,
+    }
+
+
+def write_schema(kind: type[Report]) -> None:
+    """Write the file `report.schema.json` of this package; call it after a change of the report's classes."""
+    path = Path(__file__).with_name(SCHEMA_FILE)
+    path.write_text(json.dumps(report_schema(kind), indent=2) + "\n", encoding="utf-8")
+
+
+def dump_json(document: Mapping[str, JsonValue]) -> str:
+    """Return compact JSON with sorted keys; NaN and infinity are refused."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _refuse_constant(constant: str) -> None:
+    """Raise ValueError: NaN and Infinity are not JSON."""
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,201 @@
+"""From counts to results: the bounds on the partition, the evaluation of a claim, and the next step.
+
+All results are computed from the counts of the test runs. Another claim can therefore be evaluated later on the same
+counts, without new runs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypedDict
+
+import numpy as np
+
+from dpverify.events.partition import Partition
+from dpverify.events.scores import Levels
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.statements import OnPartition, Paper, Verdict, Witness, check_claim
+from dpverify.sampling.counts import Counts, occupied_codes
+from dpverify.settings import Settings
+from dpverify.stats.binomial import lower_limit
+from dpverify.stats.lower_bound import epsilon_lower_bound
+from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
+from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
+from dpverify.stats.profile import small_p_value
+from dpverify.util.formatting import format_count, format_number
+
+# The upper bounds share alpha: this part bounds the region's mass, the rest bounds delta on the partition.
+REGION_SHARE = 0.1
+THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's randomised p-values; the stages use smaller ones
+LARGEST_EVENT_PROBABILITY = 1 - 1e-12  # plan_runs needs a probability below 1
+MAX_PACKED_RUNS = 1 << 31  # a pair of counts below this fits into one 64-bit integer
+
+
+class Evaluation(TypedDict):
+    """The fields of a report that depend on the claim."""
+
+    verdict: Verdict
+    epsilon: float | None
+    delta: float
+    epsilon_lower: float
+    p_value: float | None
+    epsilon_critical: float
+    epsilon_detectable: float
+    paper: Paper
+    next_step: str
+
+
+def evaluate_claim(
+    witness: Witness,
+    on_partition: OnPartition,
+    eta: float,
+    settings: Settings,
+    epsilon: float | None,
+    delta: float,
+    diagnostics: tuple[Diagnostic, ...] = (),
+) -> Evaluation:
+    """Evaluate a claim on the counts of the selected event.
+
+    Parameters
+    ----------
+    witness, on_partition
+        The counts of the test runs.
+    eta : float
+        Upper bound on the probability of the most frequent cell; the paper's lambda needs it.
+    settings : Settings
+        Level and kind of the test.
+    epsilon : float or None
+        The claimed epsilon; None states no claim.
+    delta : float
+        The claimed delta; without a claim, the delta at which epsilon is bounded.
+    diagnostics : tuple of Diagnostic
+        A voiding diagnostic makes the verdict `NO_ANSWER`.
+    """
+    check_claim(settings, epsilon, delta)
+    runs, alpha = witness.runs, settings.alpha
+    lower = epsilon_lower_bound(*witness.ordered, runs, delta, alpha)
+    critical, p_value, thinned = lower, None, None
+    if epsilon is not None:
+        thinned = thinned_p_values(witness, settings, epsilon)
+    if settings.test == "thinned":
+        critical = critical_epsilon(*witness.counts, runs, alpha, _generator(settings, SWEEP_KEY))
+        p_value = min(thinned) if thinned else None
+    elif epsilon is not None:
+        p_value = small_p_value(*witness.ordered, runs, epsilon, delta, alpha)
+    if any(diagnostic.voids for diagnostic in diagnostics):
+        verdict = Verdict.NO_ANSWER
+    elif epsilon is None or p_value is None:
+        verdict = Verdict.MEASURED
+    elif p_value <= alpha:
+        verdict = Verdict.REFUTED
+    elif on_partition.meets(epsilon, delta):
+        verdict = Verdict.BOUNDED
+    else:
+        verdict = Verdict.NOT_REFUTED
+    detectable = detectable_epsilon(runs, _share(witness.ordered[1], runs), epsilon or 0.0, delta, alpha)
+    return {
+        "verdict": verdict,
+        "epsilon": None if epsilon is None else float(epsilon),
+        "delta": float(delta),
+        "epsilon_lower": lower,
+        "p_value": p_value,
+        "epsilon_critical": critical,
+        "epsilon_detectable": detectable,
+        "paper": Paper(thinned, eta, paper_lambda(settings.beta, eta, critical)),
+        "next_step": next_step(verdict, witness, epsilon or 0.0, delta, alpha, detectable),
+    }
+
+
+def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
+    """Return the paper's two p-values; their random stream depends on the seed only, so that they are reproducible."""
+    first, second = p_values(*witness.counts, witness.runs, epsilon, _generator(settings, THINNING_KEY))
+    return float(first), float(second)
+
+
+def _generator(settings: Settings, key: int) -> np.random.Generator:
+    """Return the generator of one random quantity of the paper's test."""
+    return np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(key,)))
+
+
+def _share(count: int, runs: int) -> float:
+    """Return an estimate of a probability that is neither 0 nor 1."""
+    return (count + 0.5) / (runs + 1)
+
+
+def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, alpha: float, detectable: float) -> str:
+    """Return one sentence that says what to do next."""
+    if verdict is Verdict.NO_ANSWER:
+        return "fix the cause that is named above, then verify again"
+    if verdict is Verdict.REFUTED:
+        return (
+            "the witness shows which outputs distinguish the data sets; increase the noise, or claim a larger epsilon, "
+            "then verify again"
+        )
+    if verdict is Verdict.MEASURED:
+        return "pass epsilon=... to test a claim; more select_runs and test_runs give tighter bounds"
+    runs = witness.runs
+    p1, p2 = (_share(count, runs) for count in witness.ordered)
+    other = "more select_runs, or another pair of data sets, may give another event"
+    # The probability of an event is at most 1, which limits the epsilon of a frequent event.
+    if math.log((1 - delta) / p2) <= epsilon:
+        return f"the witness is so frequent under both data sets that it cannot violate the claim; {other}"
+    power = describe_power(verdict, p2, delta, detectable)
+    observed = math.log((p1 - delta) / p2) if p1 > delta else -math.inf
+    if observed <= epsilon:
+        return f"{power}; in these runs the witness does not exceed the claim; {other}"
+    # A second test on the same claim shares alpha with the first one.
+    needed = plan_runs(epsilon, observed, min(p1, LARGEST_EVENT_PROBABILITY), delta, alpha / 2)
+    if needed > MAX_PLANNED_RUNS:
+        return power
+    return (
+        f"{power}; if the observed epsilon of {format_number(observed)} is the true one, a second test at alpha/2 with "
+        f"test_runs={format_count(needed)} refutes the claim with probability about 80%"
+    )
+
+
+def describe_power(verdict: Verdict, p2: float, delta: float, detectable: float) -> str:
+    """Return which true epsilon the test runs detect on the witness; `p2` is its smaller probability."""
+    if detectable < math.inf:
+        return (
+            "these runs refute the claim with probability about 80% if the true epsilon of the witness is "
+            f"{format_number(detectable)}"
+        )
+    limit = f"the epsilon of the witness is at most {format_number(math.log((1 - delta) / p2))}"
+    if verdict is Verdict.BOUNDED:
+        return limit
+    return f"{limit}, and these runs are too few to detect that; increase test_runs"
+
+
+def bound_partition(
+    partition: Partition | Levels, cells: tuple[Counts, Counts], inside: tuple[Counts, Counts], settings: Settings
+) -> OnPartition:
+    """Return the statement about unions of the partition's cells.
+
+    Parameters
+    ----------
+    partition
+        The partition, for its number of cells.
+    cells : pair of Counts
+        Test counts of the cells, for each data set.
+    inside : pair of Counts
+        Test counts of the region: code 1 is inside.
+    settings : Settings
+        Number of test runs and level.
+    """
+    codes = occupied_codes(*cells)
+    runs, alpha = settings.test_runs, settings.alpha
+    c1, c2, number = distinct_pairs(cells[0].of(codes), cells[1].of(codes), runs)
+    # The data set with the smaller mass is unknown but fixed, so that the limit needs no correction for two data sets.
+    counts_inside = [counts.of(np.array([1]))[0] for counts in inside]
+    mass = min(float(lower_limit(count, runs, REGION_SHARE * alpha)) for count in counts_inside)
+    return OnPartition(c1, c2, number, runs, (1 - REGION_SHARE) * alpha, partition.n_cells, mass)
+
+
+def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct pairs of counts, and how many cells have each pair."""
+    if runs >= MAX_PACKED_RUNS:
+        pairs, number = np.unique(np.stack([c1, c2]), axis=1, return_counts=True)
+        return pairs[0], pairs[1], number
+    # Sorting single integers is much faster than sorting pairs.
+    packed, number = np.unique(c1 * (runs + 1) + c2, return_counts=True)
+    return packed // (runs + 1), packed % (runs + 1), number

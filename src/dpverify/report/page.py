@@ -1,0 +1,60 @@
+"""The page of a report: collects what `dpverify.render` draws.
+
+This module needs matplotlib and Jinja2, so `Report.to_html` imports it only when a page is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpverify.render.content import ClaimResult, PageContent
+from dpverify.render.page import report_page
+from dpverify.render.scene import make_scene
+from dpverify.report import sections
+from dpverify.report.curves import compute_curves, slider_data
+from dpverify.report.report import Report
+
+
+def page(report: Report) -> str:
+    """Return the report as one HTML page.
+
+    Parameters
+    ----------
+    report : Report
+        The report; one that was read from JSON gives the same page.
+
+    Returns
+    -------
+    str
+        The page; it loads nothing from a network.
+    """
+    return report_page(page_content(report))
+
+
+def page_content(report: Report) -> PageContent:
+    """Return everything that the page of a report shows."""
+    witness = report.witness
+    epsilon_upper = report.on_partition.epsilon_upper(report.delta)
+    curves = compute_curves(report, epsilon_upper)
+    versions = report.run.get("versions", {})
+    return PageContent(
+        name=report.name,
+        verdict=report.verdict.name,
+        headline=sections.as_sentence(report.verdict.value),
+        lead=sections.lead(report, epsilon_upper),
+        dimmed=bool(report.voiding),
+        bounds=sections.epsilon_bounds(report, epsilon_upper, float(curves.epsilon[-1])),
+        event=witness.text,
+        shares=sections.event_shares(report),
+        event_note=sections.event_note(report),
+        result=ClaimResult(report.epsilon, report.delta, report.alpha, report.epsilon_critical, witness.direction[0]),
+        curves=curves,
+        slider=slider_data(report, curves),
+        scene=make_scene(report.picture, witness.event, witness.text, witness.shape, report.on_partition.cells),
+        tables=sections.result_tables(report),
+        notes=sections.notes(report),
+        command=sections.reproduction_command(report),
+        run_tables=sections.run_tables(report),
+        version=str(versions.get("dpverify", "")) if isinstance(versions, Mapping) else "",
+        digest=report.digest,
+    )

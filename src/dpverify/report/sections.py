@@ -1,0 +1,276 @@
+"""The sentences and tables of a report page, computed from a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dpverify.events.region import exact_scenario_size, scenario_size
+from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table, TableRow
+from dpverify.report.report import Report
+from dpverify.report.statements import Verdict
+from dpverify.report.text import p_value_text
+from dpverify.sampling.blocks import default_block_size
+from dpverify.settings import Settings
+from dpverify.util.formatting import (
+    format_cell_count,
+    format_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
+from dpverify.util.serialization import to_plain
+
+DATA_SETS = ("first", "second")
+
+
+def confidence_text(report: Report) -> str:
+    return f"confidence {format_percent(1 - report.alpha)}"
+
+
+def lead(report: Report, epsilon_upper: float) -> tuple[str, ...]:
+    """Return the paragraphs below the headline: the claim, its p-value and the bounds, or why there is no answer."""
+    if report.voiding:
+        reasons = [as_sentence(diagnostic.value) for diagnostic in report.voiding]
+        return *reasons, "The results below are computed as if this problem did not exist. Do not rely on them."
+    confidence, at_delta = confidence_text(report), f"at δ = {format_number(report.delta)}"
+    lower = f"For this pair of data sets, ε is at least {format_lower(report.epsilon_lower)} {at_delta} ({confidence})."
+    if report.epsilon_lower == 0:
+        lower = f"These runs give no positive lower bound on ε {at_delta}."
+    if report.verdict is Verdict.MEASURED:
+        return (lower,)
+    claim = f"Claimed: ε = {format_number(report.epsilon or 0.0)}, δ = {format_number(report.delta)}."
+    if report.verdict is Verdict.BOUNDED:
+        cells = format_cell_count(report.on_partition.cells)
+        upper = f"Over unions of {cells} cells, ε is at most {format_upper(epsilon_upper)} ({confidence})."
+        return (f"{claim} {upper} {lower}",)
+    p_value = f"The p-value of this claim is {p_value_text(report.p_value or 0.0, report.settings, 'at most ')}."
+    return (f"{claim} {p_value} {lower}",)
+
+
+def epsilon_bounds(report: Report, epsilon_upper: float, axis_end: float) -> EpsilonBounds:
+    """Return the statements about epsilon.
+
+    The lower and the upper bound have different scopes, so they are separate statements and not an interval.
+    """
+    tracks = [_lower_track(report), _upper_track(report, epsilon_upper)]
+    not_bounded = "events outside this partition: not bounded"
+    if report.on_all_events is not None:
+        not_bounded += " by these cells"
+        certified = report.on_all_events.epsilon_upper(report.delta)
+        if certified < math.inf:
+            statement = f"ε is at most {format_upper(certified)} over all events"
+            detail = f"if the stated Lipschitz constant holds; {confidence_text(report)}"
+            tracks.append(BoundTrack("certified", statement, detail, certified))
+    tracks.append(BoundTrack("unknown", not_bounded, "", 0.0))
+    claimed = "" if report.epsilon is None else f" The claim is epsilon = {format_number(report.epsilon)}."
+    statements = " ".join(f"{'; '.join(filter(None, (track.statement, track.detail)))}." for track in tracks)
+    return EpsilonBounds(
+        report.delta, report.epsilon, tuple(tracks), axis_end, f"An axis for epsilon.{claimed} {statements}"
+    )
+
+
+def _lower_track(report: Report) -> BoundTrack:
+    """Return the lower bound, which holds over all events."""
+    if report.epsilon_lower == 0:
+        detail = f"too few runs, or no difference between the data sets; {confidence_text(report)}"
+        return BoundTrack("proved", "no positive lower bound on ε", detail)
+    lower = format_lower(report.epsilon_lower)
+    detail = f"every smaller ε is refuted; over all events, for this pair of data sets; {confidence_text(report)}"
+    return BoundTrack("proved", f"ε is at least {lower}", detail, 0.0, report.epsilon_lower, lower)
+
+
+def _upper_track(report: Report, epsilon_upper: float) -> BoundTrack:
+    """Return the upper bound, which holds over unions of the cells only."""
+    cells, confidence = format_cell_count(report.on_partition.cells), confidence_text(report)
+    if epsilon_upper < math.inf:
+        upper = format_upper(epsilon_upper)
+        statement = f"ε is at most {upper} over unions of these {cells} cells"
+        return BoundTrack("bounded", statement, f"for no other events; {confidence}", epsilon_upper, None, upper)
+    reason = "too few runs for this δ"
+    if report.delta == 0:
+        reason = "in some cell a data set has no run; a δ above 0 may give a bound"
+    return BoundTrack("bounded", f"no upper bound over unions of these {cells} cells", f"{reason}; {confidence}")
+
+
+def event_shares(report: Report) -> tuple[EventShare, ...]:
+    """Return how often the tested event occurred with each data set."""
+    witness = report.witness
+    return tuple(
+        EventShare(name, count, share, low, high)
+        for name, count, (share, low, high) in zip(DATA_SETS, witness.counts, witness.probabilities, strict=True)
+    )
+
+
+def event_note(report: Report) -> str:
+    """Return what the shares of the tested event mean, and when the event was fixed."""
+    witness = report.witness
+    larger, smaller = (DATA_SETS[number - 1] for number in witness.direction)
+    larger_count, smaller_count = witness.ordered
+    if not larger_count:
+        comparison = f"The event never occurred in the test runs with the {larger} data set."
+    elif not smaller_count:
+        comparison = f"The event never occurred with the {smaller} data set."
+    else:
+        ratio = f"{larger_count / smaller_count:.3g}"
+        times = "as often" if ratio == "1" else f"{ratio} times as often"
+        comparison = f"The event occurred {times} with the {larger} data set as with the {smaller}."
+    shares = (
+        f"Bars: shares of {format_count(witness.runs)} test runs per data set, with "
+        f"{format_percent(1 - report.alpha)} confidence limits."
+    )
+    fixed = (
+        f"The event, and the direction of the test (the {larger} data set more often), were fixed before the first "
+        "test run was drawn."
+    )
+    if report.settings.test == "thinned":
+        fixed = (
+            "The event was fixed before the first test run was drawn. The paper's test checks both directions, so it "
+            "refutes a true claim with probability up to 2α."
+        )
+    return f"{comparison} {shares} {fixed}"
+
+
+def result_tables(report: Report) -> tuple[Table, ...]:
+    """Return the tables of runs and of further results."""
+    return (
+        Table("Runs and confidence", _run_rows(report)),
+        Table("Further results", (*_sensitivity_rows(report), *_error_rows(report), *_paper_rows(report))),
+    )
+
+
+def _run_rows(report: Report) -> tuple[TableRow, ...]:
+    settings, (steps, dimension) = report.settings, report.witness.shape
+    size = exact_scenario_size if settings.joint else scenario_size
+    pilot_runs = size(dimension, settings.beta, settings.gamma, steps if settings.joint else 1)
+    pilot_scope = "per data set" if settings.joint else "with the first data set only"
+    confidence = format_percent(1 - report.alpha)
+    both = format_percent(max(0.0, 1 - 2 * report.alpha))
+    alpha = format_number(report.alpha)
+    return (
+        TableRow("test runs", format_count(settings.test_runs), "per data set; all results above are from these runs"),
+        TableRow("selection runs", format_count(settings.select_runs), "per data set; they selected the tested event"),
+        TableRow("pilot runs", format_count(pilot_runs), f"{pilot_scope}; they located the high-likely region"),
+        TableRow("confidence", f"{confidence} and {confidence}", "of the lower and of the upper bounds"),
+        TableRow("confidence of both together", both, f"each has its own error probability α = {alpha}"),
+    )
+
+
+def _sensitivity_rows(report: Report) -> tuple[TableRow, ...]:
+    part = report.on_partition
+    mass = f"≥ {100 * math.floor(part.region_mass * 1e4) / 1e4:.4g}%"
+    return (
+        TableRow(
+            "detectable ε",
+            format_number(report.epsilon_detectable) if report.epsilon_detectable < math.inf else "none",
+            "the smallest true ε of this event that these runs refute with probability about 80%",
+        ),
+        TableRow("cells", format_cell_count(part.cells), "of the partition; together they cover all outputs"),
+        TableRow("probability of the high-likely region", mass, "the region around the pilot runs; for each data set"),
+    )
+
+
+def _error_rows(report: Report) -> tuple[TableRow, ...]:
+    if report.error is None:
+        return ()
+    return tuple(
+        TableRow(
+            f"error, {name} data set",
+            f"{format_number(mean)} ± {format_number(2 * standard_error)}",
+            "mean ± two standard errors",
+        )
+        for name, (mean, standard_error) in zip(DATA_SETS, report.error, strict=True)
+    )
+
+
+def _paper_rows(report: Report) -> tuple[TableRow, ...]:
+    """Return the quantities of the paper on which the method is based."""
+    paper = report.paper
+    rows = [
+        TableRow("critical ε", format_number(report.epsilon_critical), "the smallest ε that is not rejected"),
+        TableRow("η of the paper", f"≤ {format_upper(paper.eta)}", "the probability of the most likely cell"),
+        TableRow("λ of the paper", format_number(paper.lambda_), "for comparison with the paper; not a guarantee"),
+    ]
+    if paper.p_values is not None:
+        values = ", ".join(f"{p:.3g}" for p in paper.p_values)
+        explanation = "randomised (thinned) p-values of the claim, in both directions"
+        rows.append(TableRow("p-values of the paper", values, explanation))
+    return tuple(rows)
+
+
+def notes(report: Report) -> tuple[str, ...]:
+    """Return what the result means and what to do next."""
+    findings = [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
+    sentences = map(as_sentence, (*findings, *report.remarks, *report.run.get("notes", ()), report.next_step))
+    return tuple(sentences) if report.voiding else (*sentences, limitation(report))
+
+
+def limitation(report: Report) -> str:
+    """Return what the verdict does not mean."""
+    if report.verdict is Verdict.REFUTED:
+        return "The refutation is based on this pair of data sets. One pair is enough to refute a claim."
+    measured = report.verdict is Verdict.MEASURED
+    return (
+        f"{'The lower bound is no proof of privacy' if measured else 'The claim is not proved'}: there may be too few "
+        "runs, another pair of data sets may have a larger privacy loss, and so may an event outside the partition."
+    )
+
+
+def as_sentence(text: str) -> str:
+    """Return the text with a full stop and, unless it starts with a name from code, with a capital letter."""
+    first_word = text.partition(" ")[0]
+    start = text[:1].upper() if first_word.isalpha() else text[:1]
+    return start + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def reproduction_command(report: Report) -> str:
+    """Return the command that was given, or a call in Python with every setting that is not the default."""
+    command = report.run.get("command")
+    if isinstance(command, str):
+        return command
+    from_default = _changed_settings(report, Settings())
+    from_paper = _changed_settings(report, Settings.paper())
+    arguments = ["mechanism", "first", "second"]
+    if report.epsilon is not None:
+        arguments.append(f"epsilon={report.epsilon!r}")
+    if report.delta:
+        arguments.append(f"delta={report.delta!r}")
+    changes = from_default
+    if len(from_paper) < len(from_default):
+        arguments.append("settings=dpv.Settings.paper()")
+        changes = from_paper
+    arguments += [f"{name}={value!r}" for name, value in changes.items()]
+    if report.error is not None:
+        arguments.append("error=...")
+    if report.on_all_events is not None:
+        arguments.append("log_lipschitz=...")
+    name = " ".join(report.name.split())
+    return f"import dpverify as dpv\n\ndpv.verify({', '.join(arguments)})  # mechanism: {name}"
+
+
+def _changed_settings(report: Report, base: Settings) -> dict[str, object]:
+    """Return the settings of the report that differ from `base`; the block size only where it was given."""
+    settings, base_settings = to_plain(report.settings), to_plain(base)
+    changed = {name: value for name, value in settings.items() if value != base_settings[name] and name != "block"}
+    if settings["block"] not in (None, default_block_size(report.settings.test_runs)):
+        changed["block"] = settings["block"]
+    return changed
+
+
+def run_tables(report: Report) -> tuple[Table, ...]:
+    """Return the tables of settings, versions and times."""
+    run = report.run
+    settings = [TableRow(name, str(value)) for name, value in to_plain(report.settings).items() if name != "kind"]
+    details = [TableRow(name, str(version)) for name, version in _sorted_items(run, "versions")]
+    details += [TableRow(name, str(run[name])) for name in ("device", "workers", "resumed") if name in run]
+    seeded = "yes, with the same seed" if report.seeded else "no: the mechanism cannot be seeded"
+    details.append(TableRow("reproducible", seeded))
+    details += [TableRow(f"seconds, {stage}", f"{float(time):.3g}") for stage, time in _sorted_items(run, "seconds")]
+    return Table("Settings", tuple(settings)), Table("Versions and times", tuple(details))
+
+
+def _sorted_items(run: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
+    """Return the items of a part of the run in one order, whether the report is new or read from JSON."""
+    return sorted(run.get(name, {}).items())

@@ -1,0 +1,114 @@
+"""The plain text of a report: what was claimed, what was found, what it means and what to do next.
+
+Nothing in this text is read back by code.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dpverify.report.statements import Witness
+from dpverify.settings import Settings
+from dpverify.stats.profile import P_VALUE_FLOOR
+from dpverify.util.formatting import (
+    format_cell_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+    printable,
+)
+
+if TYPE_CHECKING:
+    from dpverify.report.report import Report
+
+LABEL_WIDTH = 10
+
+
+def report_text(report: Report) -> str:
+    """Return the text of a report: the verdict, then one labelled line for each statement."""
+    lines = [f"{report.name}: {report.verdict.name.replace('_', ' ')}", f"  {report.verdict.value}"]
+    # Voiding diagnostics come first, because no number below them can be used.
+    lines += [_line("cause", diagnostic.value) for diagnostic in report.voiding]
+    if report.voiding:
+        lines.append("  the lines below would be valid only without this cause")
+    if report.epsilon is not None:
+        lines.append(_line("claimed", _describe_claim(report)))
+    lines.append(_line("proved", _describe_lower_bound(report)))
+    lines.append(_line("bounded", _describe_partition_bound(report)))
+    if report.on_all_events is not None:
+        bound = _upper_bound(report.on_all_events.epsilon_upper(report.delta), report.delta)
+        scope = "over all events, provided that the stated Lipschitz constant is correct"
+        lines.append(_line("certified", f"{bound}; {scope}, {_confidence(report)}"))
+    lines.append(_line("witness", report.witness.text))
+    lines.append(_line("", describe_shares(report.witness)))
+    if report.error is not None:
+        (mean1, error1), (mean2, error2) = (map(format_number, pair) for pair in report.error)
+        with_first = f"{mean1} (standard error {error1}) with the first data set"
+        lines.append(_line("error", f"{with_first}, {mean2} ({error2}) with the second"))
+    lines.append(_line("paper's", _describe_paper(report)))
+    findings = [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
+    lines += [_line("note", sentence) for sentence in (*findings, *report.remarks)]
+    lines.append(_line("next", report.next_step))
+    return "\n".join(printable(line) for line in lines)
+
+
+def p_value_text(p_value: float, settings: Settings, below: str = "<= ") -> str:
+    """Return a p-value as text, with `below` in front if only an upper limit of it is known."""
+    limited = settings.test == "exact" and p_value <= P_VALUE_FLOOR * settings.alpha
+    return f"{below if limited else ''}{p_value:.3g}"
+
+
+def describe_shares(witness: Witness) -> str:
+    """Return the share of test runs in the event, for both data sets."""
+    first, second = (format_percent(share) for share, _, _ in witness.probabilities)
+    return f"{first} of runs with the first data set, {second} with the second"
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<{LABEL_WIDTH}}{text}"
+
+
+def _confidence(report: Report) -> str:
+    return f"confidence {format_percent(1 - report.alpha)}"
+
+
+def _describe_claim(report: Report) -> str:
+    claim = f"epsilon {format_number(report.epsilon or 0.0)}, delta {format_number(report.delta)}"
+    p_value = p_value_text(report.p_value or 0.0, report.settings)
+    level = f"refuted if {format_number(report.alpha)} or less"
+    if report.settings.test == "thinned":
+        level += (
+            "; this is the smaller of two p-values, so that a true claim is refuted with probability up to "
+            f"{format_percent(2 * report.alpha)}"
+        )
+    return f"{claim}; p-value {p_value} ({level})"
+
+
+def _describe_lower_bound(report: Report) -> str:
+    at_delta = f"at delta {format_number(report.delta)}"
+    if report.epsilon_lower <= 0:
+        return f"no positive lower bound on epsilon {at_delta}"
+    bound = f"epsilon >= {format_lower(report.epsilon_lower)} {at_delta}"
+    return f"{bound}; over all events, for this pair of data sets, {_confidence(report)}"
+
+
+def _describe_partition_bound(report: Report) -> str:
+    bound = _upper_bound(report.on_partition.epsilon_upper(report.delta), report.delta)
+    cells = format_cell_count(report.on_partition.cells)
+    return f"{bound}; over unions of {cells} cells only, {_confidence(report)}"
+
+
+def _upper_bound(epsilon: float, delta: float) -> str:
+    at_delta = f"at delta {format_number(delta)}"
+    return (
+        f"epsilon <= {format_upper(epsilon)} {at_delta}"
+        if epsilon < math.inf
+        else f"no finite upper bound on epsilon {at_delta}"
+    )
+
+
+def _describe_paper(report: Report) -> str:
+    critical, eta = format_number(report.epsilon_critical), format_upper(report.paper.eta)
+    return f"critical epsilon {critical}, eta <= {eta}, lambda {format_number(report.paper.lambda_)} (not a guarantee)"

@@ -1,0 +1,167 @@
+"""The trade-off between privacy and accuracy: several families of mechanisms, each measured at several parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
+
+from dpverify.errors import InputError
+from dpverify.report.report import Report
+from dpverify.report.statements import check_claim
+from dpverify.settings import VerifyOptions
+from dpverify.studies.calibrate import Family, estimate_epsilon
+from dpverify.studies.options import RunOptions
+from dpverify.studies.tables import format_table, write_comparison, write_csv
+from dpverify.util.arrays import Array
+from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
+
+
+class TradeoffRow(TypedDict):
+    """One row of a trade-off: one mechanism at one parameter."""
+
+    mechanism: str
+    parameter: float
+    diagnostic: str | None
+    delta: float
+    epsilon_lower: float
+    epsilon_estimate: float
+    epsilon_upper_on_partition: float
+    error_first: float
+    error_first_se: float
+    error_second: float
+    error_second_se: float
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """The result of `tradeoff`. `print` shows a short table.
+
+    Attributes
+    ----------
+    rows : tuple of dict
+        One row per mechanism and parameter, with the columns mechanism, parameter, diagnostic, delta, epsilon_lower,
+        epsilon_estimate, epsilon_upper_on_partition, error_first, error_first_se, error_second, error_second_se.
+        `diagnostic` is the name of the `Diagnostic` that voids the row, or None. The errors are means over the runs
+        with the first and with the second data set; `_se` is the standard error.
+    reports : tuple of Report
+        The report of each row.
+    """
+
+    rows: tuple[TradeoffRow, ...]
+    reports: tuple[Report, ...]
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write all rows to a CSV file."""
+        write_csv(path, self.rows)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that shows privacy against accuracy (needs `dpverify[report]`)."""
+        write_comparison(path, "Privacy against accuracy", self.rows)
+
+    def __str__(self) -> str:
+        header = ("mechanism", "parameter", "epsilon >=", "estimate", "epsilon <= (cells)", "error", "std. error")
+        lines = [
+            (
+                row["mechanism"],
+                format_number(row["parameter"]),
+                format_lower(row["epsilon_lower"]),
+                format_number(row["epsilon_estimate"]),
+                format_upper(row["epsilon_upper_on_partition"]),
+                format_number(row["error_first"]),
+                format_number(row["error_first_se"]),
+            )
+            for row in self.rows
+        ]
+        confidence = format_confidence(self.reports[0].alpha)
+        delta = format_number(self.rows[0]["delta"])
+        title = f"privacy at delta {delta} (each bound: confidence {confidence}) and accuracy"
+        unanswered = [
+            f"  no answer: {row['mechanism']} at {format_number(row['parameter'])}: {report.voiding[0].value}"
+            for row, report in zip(self.rows, self.reports, strict=True)
+            if report.voiding
+        ]
+        return "\n".join([title, *format_table(header, lines), *unanswered])
+
+
+def tradeoff(
+    families: Mapping[str, tuple[Family, Iterable[float]]],
+    first: object,
+    second: object,
+    delta: float,
+    error: Callable[[Array], Array],
+    **options: Unpack[VerifyOptions],  # pyright: ignore[reportGeneralTypeIssues] (error is required here)
+) -> Tradeoff:
+    """Measure the privacy and the accuracy of several families of mechanisms at several parameters.
+
+    Every verification has its own seed, and its own sub-folder if there is a folder.
+
+    Parameters
+    ----------
+    families : mapping from str to (family, values)
+        For each name a function from a parameter to a mechanism, and the parameters.
+    first, second : object
+        The two neighbouring data sets.
+    delta : float
+        The delta at which epsilon is measured.
+    error : callable
+        Function from samples to one error per run. `rmse(truth)` makes one.
+    **options
+        Keyword arguments of `verify`: settings, executor, folder, log_lipschitz, progress, single settings.
+
+    Returns
+    -------
+    Tradeoff
+        One row and one report per mechanism and parameter.
+
+    Raises
+    ------
+    InputError
+        If there is no parameter, or an unknown keyword.
+
+    Examples
+    --------
+    >>> import dpverify as dpv
+    >>> def laplace(scale):
+    ...     return lambda data, runs, rng: data + rng.laplace(scale=scale, size=(runs, 1))
+    >>> table = dpv.tradeoff(
+    ...     {"Laplace": (laplace, [0.5, 2.0])}, 0.0, 1.0, 0.01, dpv.rmse([[0.0]]), select_runs=500, test_runs=2000
+    ... )
+    >>> quiet, noisy = table.rows
+    >>> quiet["epsilon_lower"] > noisy["epsilon_lower"], quiet["error_first"] < noisy["error_first"]
+    (True, True)
+    """
+    run_options = dataclasses.replace(RunOptions.from_keywords(**options), error=error)
+    check_claim(run_options.settings, None, delta)
+    points = [(name, value, family) for name, (family, values) in families.items() for value in values]
+    if not points:
+        raise InputError('families: found no parameter; expected {"name": (family, values)} with at least one value')
+    rows: list[TradeoffRow] = []
+    reports: list[Report] = []
+    with run_options.share_executor() as shared:
+        for number, (name, value, family) in enumerate(points):
+            report = shared.child(number).verify(family(value), first, second, None, delta)
+            rows.append(_make_row(name, value, report, delta))
+            reports.append(report)
+    return Tradeoff(tuple(rows), tuple(reports))
+
+
+def _make_row(name: str, parameter: float, report: Report, delta: float) -> TradeoffRow:
+    """Return the row of one report."""
+    assert report.error is not None
+    (first_error, first_se), (second_error, second_se) = report.error
+    return {
+        "mechanism": name,
+        "parameter": parameter,
+        "diagnostic": report.voiding[0].name if report.voiding else None,
+        "delta": delta,
+        "epsilon_lower": report.epsilon_lower,
+        "epsilon_estimate": estimate_epsilon(report, delta),
+        "epsilon_upper_on_partition": report.on_partition.epsilon_upper(delta),
+        "error_first": first_error,
+        "error_first_se": first_se,
+        "error_second": second_error,
+        "error_second_se": second_se,
+    }

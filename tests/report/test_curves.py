@@ -1,0 +1,54 @@
+"""Numbers along epsilon: p-values and bounds on delta, as the page shows them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.report.curves import compute_curves, evaluate_increasing, interpolate_delta_upper, slider_data
+from dpverify.stats.lower_bound import claim_p_value
+from dpverify.stats.profile import PROFILE_EPSILONS
+from mechanisms import ONE, ZERO, laplace
+
+
+@pytest.fixture(scope="module")
+def report():
+    return dpv.verify(laplace, ZERO, ONE, 0.5, select_runs=2000, test_runs=10_000)
+
+
+def test_the_numbers_of_the_slider_hold(report):
+    curves = compute_curves(report, report.on_partition.epsilon_upper())
+    numbers = json.loads(json.dumps(slider_data(report, curves)._asdict(), allow_nan=False))
+    epsilon = np.array(numbers["epsilon"])
+    tested = np.array(numbers["p_first" if numbers["tested"] == 1 else "p_second"])
+    away = np.abs(epsilon - report.epsilon_lower) > 1e-9
+    np.testing.assert_array_equal((tested <= report.alpha)[away], (epsilon < report.epsilon_lower)[away])
+    assert epsilon[numbers["start"]] == 0.5
+    assert f"{tested[numbers['start']]:.3g}" == f"{report.p_value:.3g}" == "5e-11"
+    assert (np.array(numbers["delta_lower"]) <= curves.delta_lower).all()
+    assert (np.array(numbers["delta_upper"]) >= curves.delta_upper - 1e-12).all()
+    for i in range(0, epsilon.size, 20):  # a bound that holds at all epsilons is wider than a bound at one epsilon
+        assert numbers["delta_lower"][i] <= report.delta_lower(epsilon[i])
+        assert numbers["delta_upper"][i] >= report.on_partition.delta_upper(epsilon[i]) - 1e-9
+
+
+def test_skipping_constant_intervals_changes_no_value():
+    grid = np.linspace(0, 2, 41)
+
+    def p_value(epsilon):
+        return claim_p_value(520, 200, 1000, epsilon)
+
+    np.testing.assert_allclose(evaluate_increasing(p_value, grid), [p_value(e) for e in grid], rtol=1e-5)
+
+
+def test_the_upper_bound_is_interpolated_linearly_in_the_exponential():
+    """Exact values at the nodes. Interpolation that is linear in epsilon would fall below the true delta."""
+    p, q = np.array([0.02, 0.18, 0.3, 0.5]), np.array([0.001, 0.05, 0.349, 0.6])
+    nodes, grid = PROFILE_EPSILONS, np.linspace(0, 5, 501)
+
+    def delta(epsilons):
+        return np.maximum(p - np.exp(np.asarray(epsilons))[:, None] * q, 0).sum(1)
+
+    assert (interpolate_delta_upper(nodes, delta(nodes), grid) >= delta(grid) - 1e-12).all()
+    assert (np.interp(grid, nodes, delta(nodes)) < delta(grid) - 1e-6).any()

@@ -1,0 +1,52 @@
+"""Sentences and tables of a report page."""
+
+import dataclasses
+
+import numpy as np
+
+import dpverify as dpv
+from dpverify.report.page import page_content
+from dpverify.report.sections import as_sentence, event_note, reproduction_command
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
+
+SMALL = {"select_runs": 2000, "test_runs": 10_000}
+
+
+def test_without_a_command_the_page_shows_the_call():
+    data = np.zeros((3, 2)), np.full((3, 2), 0.4)
+    report = dpv.verify(gaussian_trajectory, *data, 0.5, settings=dpv.Settings.paper())
+    call = reproduction_command(report).replace("mechanism, first, second", "gaussian_trajectory, *data")
+    assert "Settings.paper()" in call
+    names = {"dpv": dpv, "gaussian_trajectory": gaussian_trajectory, "data": data}
+    assert eval(call.splitlines()[-1], names) == report
+
+
+def test_a_report_without_an_answer_gives_the_reason_first():
+    report = dpv.verify(laplace, ZERO, ZERO, 0.5, **SMALL)
+    content = page_content(report)
+    assert content.verdict == "NO_ANSWER"
+    assert content.dimmed
+    assert content.lead[0].lower().startswith(report.voiding[0].value)
+    assert "Do not rely on them" in content.lead[-1]
+    assert content.notes == (as_sentence(report.next_step),)
+    answered = page_content(dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL))
+    assert not answered.dimmed
+
+
+def test_the_note_compares_the_counts_of_the_event():
+    report = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL)
+
+    def note(larger, smaller):
+        first, second = (larger, smaller) if report.witness.direction == (1, 2) else (smaller, larger)
+        witness = dataclasses.replace(report.witness, counts=(first, second))
+        return event_note(dataclasses.replace(report, witness=witness))
+
+    assert "occurred 2 times as often with the" in note(2000, 1000)
+    assert "occurred as often with the" in note(1000, 1000)
+    assert note(10, 0).startswith("The event never occurred with the")
+    assert note(0, 0).startswith("The event never occurred in the test runs")
+
+
+def test_a_name_from_code_keeps_its_first_letter():
+    assert as_sentence("more runs help") == "More runs help."
+    assert as_sentence("test_runs=100 is too small.") == "test_runs=100 is too small."

@@ -1,0 +1,53 @@
+"""P-values far below alpha, and curves of bounds on delta."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.lower_bound import claim_p_value
+from dpverify.stats.profile import (
+    P_VALUE_FLOOR,
+    PROFILE_EPSILONS,
+    delta_lower_curve,
+    delta_upper_curve,
+    small_p_value,
+)
+from dpverify.stats.upper_bound import delta_upper_bound
+
+RUNS = 500
+
+
+@pytest.mark.parametrize(("c1", "c2"), [(120, 118), (150, 118), (170, 118)])
+def test_a_p_value_above_the_floor_is_that_of_the_test(c1, c2):
+    p_value = claim_p_value(c1, c2, RUNS, 0.1, 0.0, 0.05)
+    assert p_value > P_VALUE_FLOOR * 0.05
+    assert small_p_value(c1, c2, RUNS, 0.1, 0.0, 0.05) == p_value
+
+
+def test_a_small_p_value_is_a_level_at_which_the_test_rejects():
+    p_value = small_p_value(301, 118, RUNS, 0.3, 0.0, 0.05)
+    assert p_value == pytest.approx(5e-11)
+    assert claim_p_value(301, 118, RUNS, 0.3, 0.0, p_value) <= p_value
+
+
+def test_a_small_p_value_does_not_decrease_with_the_claim():
+    p_values = [small_p_value(301, 118, RUNS, epsilon, 0.0, 0.05) for epsilon in np.linspace(0, 1.5, 16)]
+    assert (np.diff(p_values) >= 0).all()
+
+
+def test_the_lower_curve_uses_half_of_alpha_for_each_limit():
+    curve = delta_lower_curve(301, 118, RUNS, PROFILE_EPSILONS, 0.05)
+    first, second = lower_limit(301, RUNS, 0.025), upper_limit(118, RUNS, 0.025)
+    np.testing.assert_allclose(curve, [max(first - math.exp(epsilon) * second, 0) for epsilon in PROFILE_EPSILONS])
+
+
+def test_the_upper_curve_is_at_least_each_single_bound():
+    c1, c2 = np.array([200, 180, 120]), np.array([120, 180, 200])
+    curve = delta_upper_curve(c1, c2, RUNS, PROFILE_EPSILONS, 0.05)
+    single = [
+        max(delta_upper_bound(a, b, RUNS, epsilon, 0.05) for a, b in ((c1, c2), (c2, c1)))
+        for epsilon in PROFILE_EPSILONS.tolist()
+    ]
+    assert (curve >= np.array(single) - 1e-9).all()

@@ -1,0 +1,77 @@
+"""search_pairs: the pair with the largest privacy loss is found, in a list and in a box."""
+
+import math
+
+import numpy as np
+import pytest
+from limits import most
+
+import dpverify as dpv
+from dpverify.studies.search import search_plan
+from mechanisms import laplace
+
+ALPHA = 0.05
+
+
+def bump(theta):
+    """The shift is largest, 1.2, at (.7, .3)."""
+    return 0.0, 1.2 * math.exp(-4 * float(np.sum((theta - np.array([0.7, 0.3])) ** 2)))
+
+
+def test_the_best_pair_of_a_box_is_found_and_verified():
+    box, small = [(0.0, 1.0), (0.0, 1.0)], {"select_runs": 4000, "test_runs": 8000, "events": "union"}
+    search = dpv.search_pairs(laplace, bump, 0.5, bounds=box, runs=40_000, **small)
+    assert bump(search.pair)[1] > 0.9 * 1.2
+    assert search.report.refuted
+    assert len(search.tried) > 30
+    assert all(0 <= x <= 1 for point, _ in search.tried for x in point)
+    assert dpv.verify(laplace, *bump(search.pair), 0.5, **small) == search.report
+
+
+def test_the_best_pair_of_a_list_is_found_and_printed():
+    pairs = [(0.0, shift) for shift in (0.1, 0.5, 2.0, 0.3, 1.0)]
+    search = dpv.search_pairs(laplace, pairs, 0.5, runs=5000, select_runs=1000, test_runs=4000, alpha=0.0125)
+    assert search.pair == 2
+    assert dpv.verify(laplace, *pairs[2], 0.5, select_runs=1000, test_runs=4000, alpha=0.0125) == search.report
+    title, proved, header, *lines = str(search).splitlines()
+    assert title == f"laplace: pair 2 after {len(search.tried)} evaluations: REFUTED"
+    assert proved.endswith("at delta 0 over all events; confidence 98.75%")
+    assert header.split() == ["pair", "expected", "lower", "bound"]
+    assert lines[0].split()[0] == "2"
+
+
+def test_successive_halving_spends_the_given_runs():
+    assert search_plan(1, 100) == ()
+    plan = search_plan(8, 10_000)
+    remaining = (8, 4, 2)
+    spent = sum(number * (runs - before) for number, runs, before in zip(remaining, plan, (0, *plan), strict=False))
+    assert 0.99 * 10_000 < spent <= 10_000
+
+
+@pytest.mark.parametrize("box", [None, [], [(1, 0)], [(0, math.inf)], [(0, 1, 2)], 3])
+def test_an_invalid_box_is_refused(box):
+    with pytest.raises(dpv.InputError, match=r"bounds: found .* expected \(low, high\)"):
+        dpv.search_pairs(laplace, bump, bounds=box, runs=10_000)
+
+
+def test_too_few_runs_are_refused():
+    with pytest.raises(dpv.InputError, match="runs: found 100; expected at least"):
+        dpv.search_pairs(laplace, bump, bounds=[(0, 1), (0, 1)], runs=100)
+    with pytest.raises(dpv.InputError, match="pairs: found 2 pairs and runs=7; expected at least one pair"):
+        dpv.search_pairs(laplace, [(0.0, 1.0)] * 2, runs=7)
+
+
+def test_the_selector_of_the_paper_is_refused():
+    with pytest.raises(dpv.InputError, match=r"selection_epsilon: found 1\.0; expected None"):
+        dpv.search_pairs(laplace, [(0.0, 1.0)], runs=100, settings=dpv.Settings.paper())
+
+
+@pytest.mark.slow
+def test_a_search_does_not_increase_the_type_one_error():
+    """All pairs have equal distributions. A test on the runs that selected the pair would often refute the claim."""
+    seeds, small = 60, {"runs": 16_000, "select_runs": 500, "test_runs": 1000, "events": "union"}
+    refuted = sum(
+        dpv.search_pairs(laplace, lambda theta: (0.0, 0.0), 0, bounds=[(0, 1)], seed=s, **small).report.refuted
+        for s in range(seeds)
+    )
+    assert refuted <= most(seeds, ALPHA)
