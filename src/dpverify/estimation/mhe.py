@@ -43,7 +43,7 @@ from dpverify.estimation.validation import (
     measurement_weights,
 )
 from dpverify.estimation.warm_start import make_warm_started_solver
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import Array, enable_x64
 from dpverify.util.checks import check_choice
 

@@ -28,7 +28,7 @@ from dpverify.estimation.validation import (
     default_block,
     measurement_weights,
 )
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 from dpverify.util.checks import check_choice
 
