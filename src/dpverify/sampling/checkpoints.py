@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import FolderError, Warning
+from dpverify.errors import DPVerifyWarning, FolderError
 from dpverify.util.files import NEW_FILE_SUFFIX, replace_file
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
@@ -171,7 +171,7 @@ class Checkpoint:
         except OSError as problem:
             message = f"{self.folder}: {problem.strerror or problem}; the run continues; its last results are not saved"
             if self.problem is None:
-                warnings.warn(message, Warning, stacklevel=2)
+                warnings.warn(message, DPVerifyWarning, stacklevel=2)
             self.problem = message
         else:
             self.problem = None
@@ -228,7 +228,7 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
             except OSError as problem:  # a file system without locks
                 warnings.warn(
                     f"{path}: the folder cannot be locked ({problem.strerror}); start only one run in it at a time",
-                    Warning,
+                    DPVerifyWarning,
                 )
         try:
             yield Checkpoint(path)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import FolderError, InputError, Stopped, StopReason, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped, StopReason
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
 from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size
@@ -185,7 +185,7 @@ def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic,
     if blocks_repeat(first_runs[:PROBE_RUNS], other_runs[:PROBE_RUNS]):
         found.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in found:
-        warnings.warn(diagnostic.value, Warning, stacklevel=3)
+        warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
     return tuple(found)
 
 

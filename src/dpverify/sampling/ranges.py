@@ -6,7 +6,6 @@ any number of blocks needs little memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 BlockRanges = list[tuple[int, int]]  # (start, stop) with stop excluded; sorted, and not touching each other
@@ -18,17 +17,6 @@ class BlockRange(NamedTuple):
     side: int
     start: int
     stop: int
-
-
-def merge_ranges(ranges: Iterable[tuple[int, int]]) -> BlockRanges:
-    """Sort ranges and join those that touch or overlap."""
-    merged: BlockRanges = []
-    for start, stop in sorted(ranges):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-        else:
-            merged.append((start, stop))
-    return merged
 
 
 class BlockQueue:
