@@ -33,9 +33,9 @@ def counts_of(block):
     return Counts(*np.unique(np.array(block, np.int64), return_counts=True))
 
 
-def equal(one, other):
-    pairs = zip(one.to_arrays(), other.to_arrays(), strict=True)
-    return type(one) is type(other) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+def equal(first, second):
+    pairs = zip(first.to_arrays(), second.to_arrays(), strict=True)
+    return type(first) is type(second) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
 @given(st.lists(codes, max_size=60), split, st.randoms(use_true_random=False))
@@ -75,24 +75,24 @@ def test_accumulators_of_several_workers_merge_into_one(runs, cuts, late, random
         lambda x: np.exp(x).sum((1, 2)),
     )
     for make in (lambda: CountAccumulator(measure), SampleBuffer):
-        one, workers = make(), [make(), make()]
+        serial, workers = make(), [make(), make()]
         for block, samples in blocks:
-            one.add(block, samples)
+            serial.add(block, samples)
         shuffled = blocks[:]
         random.shuffle(shuffled)
-        for place, (block, samples) in enumerate(shuffled):
-            workers[place > late].add(block, samples)
+        for position, (block, samples) in enumerate(shuffled):
+            workers[position > late].add(block, samples)
         sent, whole = make(), make()
         for worker in workers:
             sent.merge_arrays(worker.to_arrays())
             whole.merge(worker)
-        for a, b, c in zip(one.to_arrays(), whole.to_arrays(), sent.to_arrays(), strict=True):
+        for a, b, c in zip(serial.to_arrays(), whole.to_arrays(), sent.to_arrays(), strict=True):
             np.testing.assert_array_equal(a, b)
             np.testing.assert_array_equal(a, c)
-        if isinstance(one, CountAccumulator):
-            counts, histogram, _ = one.results()
+        if isinstance(serial, CountAccumulator):
+            counts, histogram, _ = serial.results()
             assert counts.total == histogram.table.sum() == len(runs)
-            assert one.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
+            assert serial.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
 
 
 @given(arrays(float, (3 * SIZE, 1, 2), elements=st.floats(-4, 4)), st.permutations(range(3)))

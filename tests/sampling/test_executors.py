@@ -14,8 +14,9 @@ from dpverify.errors import StopReason
 from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer, Statistics
 from dpverify.sampling.counts import Counts, CountTable, Extremes
 from dpverify.sampling.executors import WorkerPool
-from dpverify.sampling.ranges import BlockQueue, merge_ranges
+from dpverify.sampling.ranges import BlockQueue
 from dpverify.selection.histograms import ScoreHistogram
+from dpverify.util.intervals import merge_intervals
 from mechanisms import ONE, ZERO, laplace
 
 block_ranges = st.lists(
@@ -29,14 +30,14 @@ def blocks_of(ranges):
 
 @given(block_ranges)
 def test_merged_ranges_contain_the_same_blocks_and_do_not_touch(ranges):
-    merged = merge_ranges(ranges)
+    merged = merge_intervals(ranges)
     assert blocks_of(merged) == blocks_of(ranges)
     assert all(left[1] < right[0] for left, right in itertools.pairwise(merged))
 
 
 @given(block_ranges, block_ranges, st.integers(35, 40), st.lists(st.integers(1, 9), min_size=1))
 def test_a_queue_returns_every_missing_block_once(first, second, blocks, batches):
-    done = {0: merge_ranges(first), 1: merge_ranges(second)}
+    done = {0: merge_intervals(first), 1: merge_intervals(second)}
     queue, taken, turn = BlockQueue(blocks, done), [], 0
     while queue.left:
         side, start, stop = queue.take(batches[turn % len(batches)])

@@ -42,18 +42,19 @@ def test_digitize_handles_values_far_outside_the_edges():
 @given(st.lists(st.lists(st.integers(-3, 9), max_size=30), min_size=1, max_size=8))
 def test_sums_of_counts_do_not_depend_on_the_order(blocks):
     parts = [Counts(*np.unique(np.array(block, np.int64), return_counts=True)) for block in blocks]
-    every = np.array([code for block in blocks for code in block], np.int64)
-    codes, counts = np.unique(every, return_counts=True)
+    all_codes = np.array([code for block in blocks for code in block], np.int64)
+    codes, counts = np.unique(all_codes, return_counts=True)
     adder = ResultSum(CellCounter(None))
     for part in reversed(parts):
         adder.include(part)
     for total in (Counts.merge(parts), adder.result()):
         np.testing.assert_array_equal(total.codes, codes)
         np.testing.assert_array_equal(total.counts, counts)
-        assert total.total == every.size
+        assert total.total == all_codes.size
     np.testing.assert_array_equal(occupied_codes(*parts), codes)
-    every_code = range(-3, 10)
-    np.testing.assert_array_equal(Counts.merge(parts).of(np.arange(-3, 10)), [(every == k).sum() for k in every_code])
+    np.testing.assert_array_equal(
+        Counts.merge(parts).of(np.arange(-3, 10)), [(all_codes == k).sum() for k in range(-3, 10)]
+    )
 
 
 def test_a_running_sum_merges_in_batches():

@@ -6,10 +6,7 @@ any number of blocks needs little memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
-
-from dpverify.util.intervals import merge_intervals
 
 BlockRanges = list[tuple[int, int]]  # (start, stop) with stop excluded; sorted, and not touching each other
 
@@ -20,11 +17,6 @@ class BlockRange(NamedTuple):
     side: int
     start: int
     stop: int
-
-
-def merge_ranges(ranges: Iterable[tuple[int, int]]) -> BlockRanges:
-    """Sort ranges and join those that touch or overlap."""
-    return merge_intervals(ranges)
 
 
 class BlockQueue:

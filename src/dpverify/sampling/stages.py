@@ -18,8 +18,9 @@ from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer, Stati
 from dpverify.sampling.blocks import A, BlockSums, SampleSource, draw_ranges
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.executors import WorkerPool, check_picklable, completed_tasks, next_batch_size
-from dpverify.sampling.ranges import BlockQueue, BlockRange, merge_ranges
+from dpverify.sampling.ranges import BlockQueue, BlockRange
 from dpverify.util.hashing import fingerprint
+from dpverify.util.intervals import merge_intervals
 from dpverify.util.progress import Progress
 
 SERIAL_TASK_SECONDS = 0.25  # target duration of a task in this process
@@ -116,7 +117,9 @@ def accumulate_stage(
     content = fingerprint((runs, sides, make)) if checkpoint.folder is not None else ""
     sums = BlockSums.empty(sides, make)
     for side in sides:
-        sums.done[side] = merge_ranges((block, block + 1) for excluded_side, block in excluded if excluded_side == side)
+        sums.done[side] = merge_intervals(
+            (block, block + 1) for excluded_side, block in excluded if excluded_side == side
+        )
     excluded_runs = _count_runs(sums, source.block, runs)
     record = checkpoint.read(name)
     if record is not None:
@@ -125,7 +128,7 @@ def accumulate_stage(
         for (side, block), samples in (drawn or {}).items():
             if side in sides and block * source.block < runs:
                 sums.add(side, block, samples[: runs - block * source.block])
-    sums.done = {side: merge_ranges(ranges) for side, ranges in sums.done.items()}
+    sums.done = {side: merge_intervals(ranges) for side, ranges in sums.done.items()}
 
     progress.stage(stage)
     progress.skip(_count_runs(sums, source.block, runs) - excluded_runs)
