@@ -32,7 +32,7 @@ def best_seconds(function: Callable[..., object], *arguments: object, repeats: i
     """Return the shortest of several times; the cache is cleared before each."""
     best = math.inf
     for _ in range(repeats):
-        lower_bound._bound.cache_clear()
+        lower_bound._lower_bound.cache_clear()
         start = time.perf_counter()
         function(*arguments)
         best = min(best, time.perf_counter() - start)

@@ -6,7 +6,7 @@ events, upper bounds over a partition of the outputs, and the test of a claim. S
 """
 
 from dpverify.adapters.program import program
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.events.region import Region, high_likely_set, scenario_size
 from dpverify.mechanisms.diagnostics import Diagnostic
@@ -30,6 +30,7 @@ from dpverify.version import __version__ as __version__
 
 __all__ = [
     "Calibration",
+    "DPVerifyWarning",
     "Diagnostic",
     "Ellipsoid",
     "FolderError",

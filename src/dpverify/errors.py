@@ -1,4 +1,7 @@
-"""What can go wrong, each kind once. Every message says what was found, what was expected and what to do."""
+"""The exceptions and the warning of the package.
+
+Every message is one line of the form `name: found X; expected Y; do Z`.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +10,74 @@ import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-OURS = str(Path(__file__).parent)
-INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+PACKAGE_FOLDER = str(Path(__file__).parent)
+LIBRARY_FOLDERS = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 
 
 def raised_at(problem: BaseException) -> str:
-    """ " (at file.py, line 7)": the last line that ran of what is not ours, the user's own before a library's."""
-    found = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(problem.__traceback__)]
-    theirs = [place for place in found if not place[0].startswith(("<", OURS))]
-    own = [place for place in theirs if not place[0].startswith(INSTALLED)]
-    return next((f" (at {Path(name).name}, line {line})" for name, line in reversed(own or theirs)), "")
+    """Return " (at file.py, line 7)", the last line outside this package that ran before an exception.
+
+    A line of the user's own code is preferred to a line of an installed library. The result is empty where there is
+    none.
+    """
+    lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(problem.__traceback__)]
+    outside = [(file, line) for file, line in lines if not file.startswith(("<", PACKAGE_FOLDER))]
+    own = [(file, line) for file, line in outside if not file.startswith(LIBRARY_FOLDERS)]
+    for file, line in reversed(own or outside):
+        return f" (at {Path(file).name}, line {line})"
+    return ""
 
 
 class InputError(ValueError):
-    """Something handed in cannot be used."""
+    """An argument, a file or a setting cannot be used. The message names it, what was found and what was expected.
+
+    Examples
+    --------
+    >>> import dpverify
+    >>> dpverify.plan_runs(epsilon=-1, true_epsilon=1, event_mass=0.5)
+    Traceback (most recent call last):
+    dpverify.errors.InputError: epsilon: found -1; expected a finite number from 0 up
+    """
 
 
 class MechanismError(RuntimeError):
-    """The mechanism itself failed or answered badly; the original exception, if any, is the cause."""
+    """The mechanism raised an exception, or its output cannot be used. An exception of the mechanism is the cause.
+
+    Parameters
+    ----------
+    message : str
+        One line for the user.
+    stage : str
+        The stage of the verification: "pilot", "train", "cut", "decide" or "test".
+    side : int
+        0 for the first data set, 1 for the second.
+    block : int
+        The number of the block, from 0 up.
+
+    Examples
+    --------
+    >>> error = MechanismError("division by zero", "test", 0, 3)
+    >>> error.stage, error.side, error.block
+    ('test', 0, 3)
+    """
 
     def __init__(self, message: str, stage: str, side: int, block: int):
         super().__init__(message)
         self.stage, self.side, self.block = stage, side, block
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., MechanismError], tuple[object, ...]]:
         return type(self), (self.args[0], self.stage, self.side, self.block)
 
 
 class FolderError(RuntimeError):
-    """A checkpoint folder belongs to another run, was written by a newer version, or is damaged."""
+    """A checkpoint folder belongs to another run, was written by a newer version, or is damaged.
+
+    Examples
+    --------
+    >>> issubclass(FolderError, RuntimeError)
+    True
+    """
 
 
 class StopReason(enum.Enum):
@@ -52,38 +92,63 @@ class StopReason(enum.Enum):
 
 
 class Stopped(RuntimeError):
-    """The run ended before its result.
+    """The verification ended before its result, for example by Ctrl-C.
 
-    Attributes
+    Parameters
     ----------
-    folder : str or None
-        The checkpoint folder that holds the finished part; None if nothing was saved.
+    message : str
+        One line for the user.
+    folder : str, optional
+        The checkpoint folder from which the same call resumes; None if nothing was saved.
     done : int
         The number of runs (in a study: of verifications) that were finished.
     reason : StopReason
         Why the run ended.
+
+    Examples
+    --------
+    >>> stopped = Stopped("stopped by the keyboard after 2 000 runs", "night", 2000, StopReason.KEYBOARD)
+    >>> stopped.folder, stopped.done, stopped.reason.name
+    ('night', 2000, 'KEYBOARD')
     """
 
-    def __init__(
-        self, message: str, folder: str | None = None, done: int = 0, reason: StopReason = StopReason.UNKNOWN
-    ):
+    def __init__(self, message: str, folder: str | None = None, done: int = 0, reason: StopReason = StopReason.UNKNOWN):
         super().__init__(message)
         self.folder, self.done, self.reason = folder, done, reason
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Stopped], tuple[object, ...]]:
         return type(self), (self.args[0], self.folder, self.done, self.reason)
 
 
-class Warning(UserWarning):
-    """Worth knowing, not fatal; what concerns the result stands in `report.notes` too."""
+class DPVerifyWarning(UserWarning):
+    """A problem that does not prevent a result. A warning that concerns the result is also part of `report.notes`."""
+
+
+Warning = DPVerifyWarning  # the public name dpverify.Warning
 
 
 class TooWeak(AssertionError):
-    """Nothing was refuted, and too few runs were asked for to have seen the violation that had to be seen."""
+    """The claim was not refuted, but there were too few test runs to detect the violation that had to be detected.
 
-    def __init__(self, message: str, report: Any = None, needed: int | None = None):
+    Parameters
+    ----------
+    message : str
+        One line for the user.
+    report : Report, optional
+        The report of the verification.
+    needed : int, optional
+        The number of test runs per data set that would detect it; None if unknown.
+
+    Examples
+    --------
+    >>> weak = TooWeak("2000 test runs are too few", needed=5000)
+    >>> weak.needed
+    5000
+    """
+
+    def __init__(self, message: str, report: object = None, needed: int | None = None):
         super().__init__(message)
         self.report, self.needed = report, needed
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., TooWeak], tuple[object, ...]]:
         return type(self), (self.args[0], self.report, self.needed)

@@ -14,7 +14,7 @@ from typing import Unpack
 
 import numpy as np
 
-from dpverify.errors import InputError, Warning
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region, RegionIndicator
@@ -136,7 +136,7 @@ def verify(
         counts = count_test_runs(run, findings, error)
         report = assemble_report(run, findings, counts, epsilon, delta)
     if not report.seeded:
-        warnings.warn(Diagnostic.UNSEEDED.value, Warning, stacklevel=2)
+        warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
     return report
 
 

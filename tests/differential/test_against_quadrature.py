@@ -1,4 +1,4 @@
-"""Probabilities of cells by integration of the density, against how many of a million runs have their codes."""
+"""Probabilities of cells by numerical integration, compared with the shares of a million runs."""
 
 import itertools
 import math
@@ -14,18 +14,18 @@ from dpverify.events.partition import FIRST_CELL, OUTSIDE, make_partition
 from dpverify.events.scores import Features, Levels, Quadratic
 
 RUNS = 10**6
-LINE = (-9.0, 9.0)  # beyond lies less than 1e-18
+LINE = (-9.0, 9.0)  # the probability outside is below 1e-18
 
 
 def normal(runs, seed):
     return np.random.default_rng(seed).standard_normal((runs, 1, 2))
 
 
-def integrate(slices, breaks):
-    """The mass of {y in slices(x)} under two independent normal laws: slices gives pairs of ends."""
+def integrate(intervals, breaks):
+    """Return the probability of {y in intervals(x)} for two independent standard normal variables x and y."""
 
     def density(x):
-        mass = sum(max(0.0, ndtr(high) - ndtr(low)) for low, high in slices(x))
+        mass = sum(max(0.0, ndtr(high) - ndtr(low)) for low, high in intervals(x))
         return math.exp(-x * x / 2) / math.sqrt(2 * math.pi) * mass
 
     edges = np.unique(np.clip([*LINE, *breaks], *LINE))
@@ -33,7 +33,7 @@ def integrate(slices, breaks):
 
 
 def below(a, b, c):
-    """Where a y^2 + b y + c <= 0, as pairs of ends."""
+    """Return the intervals where a y^2 + b y + c <= 0."""
     root = b * b - 4 * a * c
     if root <= 0:
         return [(-np.inf, np.inf)] if a < 0 else []
@@ -42,7 +42,7 @@ def below(a, b, c):
 
 
 def in_region(region, x):
-    """The ends of the ellipse above x: |A (x, y) - b| <= 1 solved for y."""
+    """Return the interval of y in the ellipse |A (x, y) - b| <= 1, for a given x."""
     A, b = region.A[0], region.b[0]
     u, v = A[:, 0] * x - b, A[:, 1]
     return below(v @ v, 2 * u @ v, u @ u - 1)
@@ -55,15 +55,15 @@ def cell(region, low, high, x):
 
 
 def agree(counts, masses):
-    """Exact binomial limits, all cells together wrong once in a thousand times."""
-    sure = 1e-3 / (2 * len(masses))
+    """Compare counts with probabilities; all comparisons together fail with probability at most 1/1000."""
+    level = 1e-3 / (2 * len(masses))
     masses = np.clip(masses, 0, 1)
-    assert (binom.cdf(counts, RUNS, masses) > sure).all()
-    assert (binom.sf(np.asarray(counts) - 1, RUNS, masses) > sure).all()
+    assert (binom.cdf(counts, RUNS, masses) > level).all()
+    assert (binom.sf(np.asarray(counts) - 1, RUNS, masses) > level).all()
 
 
 @pytest.mark.parametrize("kind", ["grid", "equal-mass"])
-def test_cells_of_the_plane_hold_the_mass_that_integration_finds(kind):
+def test_cells_of_the_plane_have_the_integrated_probability(kind):
     pilot = normal(200, 0) @ np.array([[1.0, 0.4], [0.0, 1.0]])
     region = dpv.high_likely_set(pilot)
     partition = make_partition(kind, region, pilot, 4 if kind == "grid" else 16, False)
@@ -80,7 +80,7 @@ def test_cells_of_the_plane_hold_the_mass_that_integration_finds(kind):
     agree(counts, masses)
 
 
-def test_level_sets_hold_the_mass_that_integration_finds():
+def test_level_sets_have_the_integrated_probability():
     matrix, weights = np.array([[1.0, 0.3], [0.3, -0.5]]), np.array([0.2, -0.4])
     levels = Levels(Quadratic(Features(np.zeros(2), None), weights, matrix), np.array([-1.5, -0.5, 0.0, 0.7, 3.0]))
     counts = np.bincount(levels.codes(normal(RUNS, 2)), minlength=levels.size)
@@ -99,7 +99,8 @@ def test_level_sets_hold_the_mass_that_integration_finds():
     agree(counts, np.diff(distribution))
 
 
-def test_the_comparison_finds_a_shift_of_a_hundredth():
+def test_the_comparison_detects_a_shift_of_a_hundredth():
+    """Negative control of the tests above."""
     levels = Levels(Quadratic(Features(np.zeros(2), None), np.ones(2), np.zeros((2, 2))), np.array([0.0]))
     counts = np.bincount(levels.codes(normal(RUNS, 3) + 0.01), minlength=2)
     with pytest.raises(AssertionError):

@@ -263,7 +263,7 @@ def keyboard():
 
 
 def test_a_slow_first_block_is_announced(monkeypatch, capsys):
-    monkeypatch.setattr("dpverify.util.progress.ANNOUNCED_SECONDS", 0.01)
+    monkeypatch.setattr("dpverify.util.progress.MIN_ANNOUNCED_SECONDS", 0.01)
 
     def slow(data, runs, rng):
         if rng.bit_generator.seed_seq.spawn_key == (0, 0, 0):

@@ -1,7 +1,8 @@
-"""Laws of everything that is said about two counts.
+"""Properties of all statements about two counts: monotonicity, symmetry and consistency.
 
-What is no law is not here. The order of pairs behind `epsilon_lower_bound` changes with alpha and with delta, and the
-interval for p2 moves with c2: in these the bound may step back by a fraction of a standard error, and stays valid.
+Some properties do not hold exactly and are not tested. The order of pairs behind `epsilon_lower_bound` depends on alpha
+and on delta, and the interval of p2 depends on c2. Therefore the bound is monotone in these arguments only up to a
+fraction of a standard error. It is valid nevertheless.
 """
 
 import math
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 
 import dpverify as dpv
 from dpverify.events.region import exact_scenario_size, scenario_size
-from dpverify.stats import lower_bound as buehler
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.lower_bound import claim_p_value, delta_lower_bound, epsilon_lower_bound
 from dpverify.stats.paper_test import p_values
 from dpverify.stats.power import power
+from dpverify.stats.rejection_region import rejection_region
 
 costly = settings(max_examples=settings().max_examples // 4)
 levels = st.floats(1e-9, 0.5)
@@ -32,22 +33,22 @@ def two_counts(draw, most=40):
 
 
 @given(st.integers(1, 10**10), st.floats(0, 1), levels, st.floats(1, 10))
-def test_limits_enclose_the_share_and_follow_count_runs_and_level(m, share, alpha, less):
+def test_limits_enclose_the_share_and_are_monotone_in_count_runs_and_level(m, share, alpha, factor):
     c = int(share * m)
-    low, high = lower_limit(c, m, alpha), upper_limit(c, m, alpha)
+    low, high = clopper_pearson_lower(c, m, alpha), clopper_pearson_upper(c, m, alpha)
     assert 0 <= low <= c / m <= high <= 1
-    assert upper_limit(m - c, m, alpha) == pytest.approx(1 - low, abs=1e-9)
-    assert lower_limit(c, m, alpha / less) <= low * (1 + 1e-9)
-    assert upper_limit(c, m, alpha / less) >= high * (1 - 1e-9)
-    assert lower_limit(c + 1, m + 1, alpha) >= low * (1 - 1e-9)
-    assert upper_limit(c, m + 1, alpha) <= high * (1 + 1e-9)
+    assert clopper_pearson_upper(m - c, m, alpha) == pytest.approx(1 - low, abs=1e-9)
+    assert clopper_pearson_lower(c, m, alpha / factor) <= low * (1 + 1e-9)
+    assert clopper_pearson_upper(c, m, alpha / factor) >= high * (1 - 1e-9)
+    assert clopper_pearson_lower(c + 1, m + 1, alpha) >= low * (1 - 1e-9)
+    assert clopper_pearson_upper(c, m + 1, alpha) <= high * (1 + 1e-9)
     if c < m:
-        assert lower_limit(c + 1, m, alpha) >= low * (1 - 1e-9)
-        assert upper_limit(c + 1, m, alpha) >= high * (1 - 1e-9)
+        assert clopper_pearson_lower(c + 1, m, alpha) >= low * (1 - 1e-9)
+        assert clopper_pearson_upper(c + 1, m, alpha) >= high * (1 - 1e-9)
 
 
 @given(two_counts(2000), claims, st.integers(0, 2**32))
-def test_thinning_never_makes_a_p_value_smaller(counts, epsilon, seed):
+def test_thinning_never_decreases_a_p_value(counts, epsilon, seed):
     c1, c2, runs = counts
     plain = p_values(c1, c2, runs, 0.0, np.random.default_rng(seed))
     thinned = p_values(c1, c2, runs, epsilon, np.random.default_rng(seed))
@@ -57,7 +58,7 @@ def test_thinning_never_makes_a_p_value_smaller(counts, epsilon, seed):
 
 
 @given(two_counts(2000))
-def test_p_values_follow_the_counts_and_change_places_with_the_sides(counts):
+def test_p_values_are_monotone_in_the_counts_and_swap_with_the_data_sets(counts):
     c1, c2, (m1, m2) = counts
     rng = np.random.default_rng(0)
     forward, backward = p_values(c1, c2, (m1, m2), 0.0, rng)
@@ -69,16 +70,19 @@ def test_p_values_follow_the_counts_and_change_places_with_the_sides(counts):
 
 @costly
 @given(two_counts(), two_counts(), levels, deltas, st.none() | claims)
-def test_of_two_pairs_one_has_the_larger_region(one, other, alpha, delta, epsilon):
-    """What validity rests on: the regions of all pairs are nested, whichever parameter runs."""
-    c1, c2, runs = one
-    d1, d2 = min(other[0], runs[0]), min(other[1], runs[1])
+def test_rejection_regions_are_nested(first_pair, second_pair, alpha, delta, epsilon):
+    """The validity of the bounds depends on this property, for either free parameter."""
+    c1, c2, runs = first_pair
+    d1, d2 = min(second_pair[0], runs[0]), min(second_pair[1], runs[1])
     ratio = None if epsilon is None else math.exp(epsilon)
-    regions = [buehler._region(*pair, runs, alpha, ratio, delta) for pair in ((c1, c2), (d1, d2))]
-    start = max(int(region.first[0]) for region in regions)
-    stop = min(int(region.first[-1]) for region in regions)
+    regions = [rejection_region(*pair, runs, alpha, ratio, delta) for pair in ((c1, c2), (d1, d2))]
+    start = max(int(region.first_counts[0]) for region in regions)
+    stop = min(int(region.first_counts[-1]) for region in regions)
     assume(start <= stop)
-    a, b = (region.least[start - int(region.first[0]) : stop + 1 - int(region.first[0])] for region in regions)
+    offsets = [int(region.first_counts[0]) for region in regions]
+    a, b = (
+        region.least_counts[start - offset : stop + 1 - offset] for region, offset in zip(regions, offsets, strict=True)
+    )
     assert (a <= b).all() or (a >= b).all()
     if d1 >= c1 and d2 <= c2:
         assert (b >= a).all()
@@ -86,26 +90,27 @@ def test_of_two_pairs_one_has_the_larger_region(one, other, alpha, delta, epsilo
 
 @costly
 @given(two_counts(), levels, deltas, claims)
-def test_lower_bounds_rise_with_the_count_that_exceeds(counts, alpha, delta, epsilon):
+def test_lower_bounds_rise_with_the_first_count(counts, alpha, delta, epsilon):
     c1, c2, (m1, m2) = counts
     assume(c1 < m1)
-    fine = 1e-5 * buehler._region(c1, c2, (m1, m2), alpha, None, delta).scale  # how exactly alpha is met
-    here, more = epsilon_lower_bound([c1, c1 + 1], c2, (m1, m2), delta, alpha)
-    assert more >= here - fine
-    here, more = delta_lower_bound([c1, c1 + 1], c2, (m1, m2), epsilon, alpha)
-    assert more >= here - 1e-5
+    # The p-value at the bound is alpha up to a relative error of 1e-5.
+    tolerance = 1e-5 * rejection_region(c1, c2, (m1, m2), alpha, None, delta).standard_error
+    bound, more = epsilon_lower_bound([c1, c1 + 1], c2, (m1, m2), delta, alpha)
+    assert more >= bound - tolerance
+    bound, more = delta_lower_bound([c1, c1 + 1], c2, (m1, m2), epsilon, alpha)
+    assert more >= bound - 1e-5
 
 
 @costly
 @given(two_counts(), levels, deltas, claims, st.floats(0, 1))
 def test_a_weaker_claim_has_the_larger_p_value(counts, alpha, delta, epsilon, more):
-    here, weaker = claim_p_value(*counts, [epsilon, epsilon + more], delta, alpha)
-    assert weaker >= here - 5e-4 * alpha  # the certificate of the supremum
+    p, weaker = claim_p_value(*counts, [epsilon, epsilon + more], delta, alpha)
+    assert weaker >= p - 5e-4 * alpha  # the error of the certified supremum
 
 
 @costly
 @given(two_counts(), st.floats(1e-9, 0.2), deltas, claims)
-def test_lower_bounds_lie_below_what_was_seen(counts, alpha, delta, epsilon):
+def test_lower_bounds_lie_below_the_plug_in_estimate(counts, alpha, delta, epsilon):
     c1, c2, (m1, m2) = counts
     f1, f2 = c1 / m1, c2 / m2
     assert delta_lower_bound(*counts, epsilon, alpha) <= max(0.0, f1 - math.exp(epsilon) * f2)
@@ -116,24 +121,24 @@ def test_lower_bounds_lie_below_what_was_seen(counts, alpha, delta, epsilon):
 
 @costly
 @given(two_counts(), levels)
-def test_the_critical_epsilon_does_not_know_which_side_is_first(counts, alpha):
+def test_the_critical_epsilon_is_symmetric_in_the_data_sets(counts, alpha):
     c1, c2, (m1, m2) = counts
     assert dpv.critical_epsilon(c1, c2, (m1, m2), alpha) == dpv.critical_epsilon(c2, c1, (m2, m1), alpha)
 
 
 @given(st.integers(1, 6), st.integers(1, 6), levels, levels, st.floats(1, 10))
-def test_a_larger_region_or_a_surer_one_takes_more_runs(dimension, steps, beta, gamma, less):
+def test_a_larger_or_more_certain_region_needs_more_runs(dimension, steps, beta, gamma, factor):
     for size in (scenario_size, exact_scenario_size):
-        here = size(dimension, beta, gamma, steps)
-        assert here <= size(dimension, beta / less, gamma, steps)
-        assert here <= size(dimension, beta, gamma / less, steps)
-        assert here < size(dimension + 1, beta, gamma, steps)
-        assert here < size(dimension, beta, gamma, steps + 1)
+        runs = size(dimension, beta, gamma, steps)
+        assert runs <= size(dimension, beta / factor, gamma, steps)
+        assert runs <= size(dimension, beta, gamma / factor, steps)
+        assert runs < size(dimension + 1, beta, gamma, steps)
+        assert runs < size(dimension, beta, gamma, steps + 1)
     assert exact_scenario_size(dimension, beta, gamma, steps) <= scenario_size(dimension, beta, gamma, steps)
 
 
 @given(claims, st.floats(0.01, 2), st.floats(0.01, 0.99), deltas, levels, st.floats(0.5, 0.99))
-def test_planned_runs_have_the_power_asked_for_and_one_less_has_not(epsilon, gap, mass, delta, alpha, target):
+def test_planned_runs_are_the_fewest_with_the_required_power(epsilon, gap, mass, delta, alpha, target):
     assume(mass > 2 * delta)
     true = epsilon + gap
     runs = dpv.plan_runs(epsilon, true, mass, delta, alpha, target)

@@ -1,4 +1,4 @@
-"""Counts conserve runs: whatever the blocks, whoever added them and in whatever order, the sums are the same."""
+"""Sums over blocks do not depend on the blocks, on their order, or on the worker that adds them."""
 
 import numpy as np
 from hypothesis import given
@@ -24,27 +24,27 @@ from dpverify.sampling.counts import (
 from dpverify.selection.histograms import BinnedScore
 from dpverify.util.arrays import enable_x64
 
-codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # mixed codes fill 64 bits
+codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # hashed codes use all 64 bits
 split = st.lists(st.integers(0, 400), max_size=6)
 values = st.floats(-1e300, 1e300)
 
 PILOT = np.random.default_rng(0).standard_normal((60, 1, 2))
 PARTITION = grid(dpv.high_likely_set(PILOT), PILOT, 3)
-RULER = BinnedScore(Linear(np.ones(2)), np.linspace(-1, 1, 5))
-SIZE = 50  # of a block on a device: one shape compiles once
+BINNED_SCORE = BinnedScore(Linear(np.ones(2)), np.linspace(-1, 1, 5))
+SIZE = 50  # of a block on a device; one size needs one compilation
 
 
 def counts_of(block):
     return Counts(*np.unique(np.array(block, np.int64), return_counts=True))
 
 
-def equal(one, other):
-    pairs = zip(flatten_result(one), flatten_result(other), strict=True)
-    return type(one) is type(other) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+def equal(first, second):
+    pairs = zip(flatten_result(first), flatten_result(second), strict=True)
+    return type(first) is type(second) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
 @given(st.lists(codes, max_size=60), split, st.randoms(use_true_random=False))
-def test_counts_are_those_of_all_runs_together(runs, cuts, random):
+def test_counts_of_blocks_add_up_to_the_counts_of_all_runs(runs, cuts, random):
     parts = [counts_of(block) for block in np.split(np.array(runs, np.int64), sorted(cuts))]
     random.shuffle(parts)
     whole = counts_of(runs)
@@ -59,7 +59,7 @@ def test_counts_are_those_of_all_runs_together(runs, cuts, random):
 
 
 @given(arrays(float, st.integers(0, 3 * EXTREMES_KEPT), elements=values), split, st.randoms(use_true_random=False))
-def test_extremes_are_those_of_all_runs_together(runs, cuts, random):
+def test_extremes_of_blocks_merge_into_the_extremes_of_all_runs(runs, cuts, random):
     parts = [Extremes.of(block) for block in np.split(runs, sorted(cuts))]
     random.shuffle(parts)
     assert equal(merge_results(parts), Extremes.of(runs))
@@ -72,29 +72,30 @@ def test_extremes_are_those_of_all_runs_together(runs, cuts, random):
     st.integers(0, 3),
     st.randoms(use_true_random=False),
 )
-def test_totals_of_any_workers_are_one_total(runs, cuts, late, random):
-    """Blocks in any order, over two workers whose arrays travel, against all blocks in turn."""
+def test_accumulators_of_several_workers_merge_into_one(runs, cuts, late, random):
+    """Blocks in any order, added by two workers that send their arrays, compared with all blocks in sequence."""
     blocks = [(i, block) for i, block in enumerate(np.split(runs, sorted(cuts))) if len(block)]
     measure = Statistics(
-        (CellCounter(PARTITION), RULER, CellCounter(Levels(RULER.score, RULER.edges))), lambda x: np.exp(x).sum((1, 2))
+        (CellCounter(PARTITION), BINNED_SCORE, CellCounter(Levels(BINNED_SCORE.score, BINNED_SCORE.edges))),
+        lambda x: np.exp(x).sum((1, 2)),
     )
     for make in (lambda: CountAccumulator(measure), SampleBuffer):
-        one, workers = make(), [make(), make()]
+        serial, workers = make(), [make(), make()]
         for block, samples in blocks:
-            one.add(block, samples)
+            serial.add(block, samples)
         shuffled = blocks[:]
         random.shuffle(shuffled)
-        for place, (block, samples) in enumerate(shuffled):
-            workers[place > late].add(block, samples)
+        for position, (block, samples) in enumerate(shuffled):
+            workers[position > late].add(block, samples)
         whole = make()
         for worker in workers:
             whole.include(worker.arrays())
-        for a, b in zip(one.arrays(), whole.arrays(), strict=True):
+        for a, b in zip(serial.arrays(), whole.arrays(), strict=True):
             np.testing.assert_array_equal(a, b)
-        if isinstance(one, CountAccumulator):
-            counts, ruled, _ = one.parts
-            assert counts.total == ruled.table.sum() == len(runs)
-            assert one.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
+        if isinstance(serial, CountAccumulator):
+            counts, histogram, _ = serial.parts
+            assert counts.total == histogram.table.sum() == len(runs)
+            assert serial.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
 
 
 @given(arrays(float, (3 * SIZE, 1, 2), elements=st.floats(-4, 4)), st.permutations(range(3)))
@@ -105,8 +106,8 @@ def test_tables_on_a_device_hold_the_same_counts(runs, order):
     with enable_x64():
         for block in order:
             tables.add(jnp.asarray(runs[block * SIZE : (block + 1) * SIZE]))
-    (found,) = tables.read()
+    (counts,) = tables.read()
     whole = counts_of(PARTITION.codes(runs))
-    assert found.total == len(runs)
-    assert equal(Counts(*(leaf.astype(np.int64) for leaf in found)), whole)
+    assert counts.total == len(runs)
+    assert equal(Counts(*(leaf.astype(np.int64) for leaf in counts)), whole)
     assert tables.read() == []

@@ -1,7 +1,7 @@
-"""Laws of what is bounded over unions of cells: it may depend on the cells' counts, on nothing else about them.
+"""Properties of bounds over unions of cells: they depend on the counts of the cells only.
 
-That a bound falls in alpha is no law: which of two limits a union gets, the joint one or two separate ones, depends on
-alpha too. Nor is a bound at delta 0, from single cells, comparable with one at a small delta, from all unions.
+A bound need not fall in alpha, because it depends on alpha which limit a union has, the joint one or two separate ones.
+A bound at delta 0, from single cells, is not comparable with a bound at a small delta, from all unions.
 """
 
 import math
@@ -19,12 +19,12 @@ from dpverify.stats.paper_test import eta_upper_bound
 levels = st.floats(1e-6, 0.5)
 claims = st.floats(0, 5)
 deltas = st.floats(1e-3, 0.9)
-costly = settings(max_examples=settings().max_examples // 4)  # a search over epsilon, at every step one over unions
+costly = settings(max_examples=settings().max_examples // 4)  # each example is a search over epsilon and over unions
 
 
 @st.composite
 def tables(draw, cells=6):
-    """Two columns of counts, and the runs, of which some may have fallen elsewhere."""
+    """Draw two columns of counts, and numbers of runs that are at least their sums."""
     count = st.integers(0, draw(st.sampled_from([3, 50, 10_000])))
     columns = draw(st.lists(st.tuples(count, count), min_size=1, max_size=cells))
     c1, c2 = np.array(columns).T
@@ -45,14 +45,14 @@ def test_delta_upper_falls_in_epsilon(table, alpha, epsilon, more):
 
 
 def tolerance(table):
-    """How finely the frontier is searched: so many standard errors of the first count."""
+    """Return the tolerance of the search along the frontier, in standard errors of the first count."""
     return 1e-3 / math.sqrt(min(table[2]))
 
 
 @costly
 @given(tables(), levels, claims, deltas, st.randoms(use_true_random=False))
 @example((np.array([3, 1, 1]), np.array([3, 0, 1]), (10, 10)), 0.05, 0.0, 0.1, None)
-def test_cells_may_be_named_in_any_order(table, alpha, epsilon, delta, random):
+def test_bounds_do_not_depend_on_the_order_of_the_cells(table, alpha, epsilon, delta, random):
     c1, c2, runs = table
     order = np.arange(len(c1))[::-1].copy()
     if random is not None:
@@ -67,48 +67,49 @@ def test_cells_may_be_named_in_any_order(table, alpha, epsilon, delta, random):
 
 @costly
 @given(tables(), levels, claims)
-def test_a_coarser_partition_has_fewer_unions(table, alpha, epsilon):
+def test_a_coarser_partition_has_a_smaller_bound(table, alpha, epsilon):
     c1, c2, runs = table
     coarse = [np.append(c[2:], c[:2].sum()) for c in (c1, c2)]
-    fine = tolerance(table)
-    assert dpv.delta_upper_bound(*coarse, runs, epsilon, alpha) <= dpv.delta_upper_bound(*table, epsilon, alpha) + fine
+    bound = dpv.delta_upper_bound(*table, epsilon, alpha)
+    assert dpv.delta_upper_bound(*coarse, runs, epsilon, alpha) <= bound + tolerance(table)
 
 
 @costly
 @given(tables(), levels, claims, deltas)
-def test_the_sides_may_change_places(table, alpha, epsilon, delta):
+def test_bounds_are_symmetric_in_the_data_sets(table, alpha, epsilon, delta):
     c1, c2, (m1, m2) = table
     swapped = c2, c1, (m2, m1)
     assert on_partition(table, alpha).delta_upper(epsilon) == on_partition(swapped, alpha).delta_upper(epsilon)
     assert dpv.epsilon_upper_bound(*table, 0.0, alpha) == dpv.epsilon_upper_bound(*swapped, 0.0, alpha)
-    one, other = dpv.epsilon_upper_bound(*table, delta, alpha), dpv.epsilon_upper_bound(*swapped, delta, alpha)
-    assert one == pytest.approx(other, rel=1e-5, abs=1e-5)  # the second order is searched from where the first ends
+    bound = dpv.epsilon_upper_bound(*table, delta, alpha)
+    # The search in the second order starts at the result of the first, so the last digits may differ.
+    assert bound == pytest.approx(dpv.epsilon_upper_bound(*swapped, delta, alpha), rel=1e-5, abs=1e-5)
 
 
 @costly
 @given(tables(), levels, deltas, st.floats(1, 10))
-def test_epsilon_upper_falls_in_delta_and_answers_its_own_question(table, alpha, delta, less):
+def test_epsilon_upper_falls_in_delta_and_agrees_with_delta_upper(table, alpha, delta, factor):
     part = on_partition(table, alpha)
-    here = part.epsilon_upper(delta)
-    assert part.epsilon_upper(delta / less) >= here * (1 - 1e-5) - 1e-5
-    if here < math.inf:
-        assert part.delta_upper(here) <= delta
-        assert part.meets(here, delta)
+    epsilon = part.epsilon_upper(delta)
+    assert part.epsilon_upper(delta / factor) >= epsilon * (1 - 1e-5) - 1e-5
+    if epsilon < math.inf:
+        assert part.delta_upper(epsilon) <= delta
+        assert part.meets(epsilon, delta)
 
 
 @given(tables(), levels, claims)
-def test_upper_bounds_lie_above_what_was_seen(table, alpha, epsilon):
+def test_upper_bounds_lie_above_the_plug_in_estimate(table, alpha, epsilon):
     c1, c2, (m1, m2) = table
-    seen = np.maximum(c1 / m1 - math.exp(epsilon) * c2 / m2, 0).sum()
-    assert dpv.delta_upper_bound(*table, epsilon, alpha) >= min(1, seen) - 1e-12
+    plug_in = np.maximum(c1 / m1 - math.exp(epsilon) * c2 / m2, 0).sum()
+    assert dpv.delta_upper_bound(*table, epsilon, alpha) >= min(1, plug_in) - 1e-12
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.abs(np.log(c1 / m1) - np.log(c2 / m2))
     assert dpv.epsilon_upper_bound(*table, 0.0, alpha) >= np.nanmax(ratio, initial=0.0) - 1e-12
 
 
 @given(tables())
-def test_distinct_pairs_hold_every_cell(table):
+def test_distinct_pairs_represent_every_cell(table):
     c1, c2, runs = table
     d1, d2, number = distinct_pairs(c1, c2, max(runs))
-    again = sorted(zip(np.repeat(d1, number).tolist(), np.repeat(d2, number).tolist(), strict=True))
-    assert again == sorted(zip(c1.tolist(), c2.tolist(), strict=True))
+    restored = sorted(zip(np.repeat(d1, number).tolist(), np.repeat(d2, number).tolist(), strict=True))
+    assert restored == sorted(zip(c1.tolist(), c2.tolist(), strict=True))

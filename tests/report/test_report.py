@@ -22,7 +22,7 @@ from dpverify.report.evaluate import bound_partition, describe_power, distinct_p
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Witness
 from dpverify.report.validation import check_consistent
 from dpverify.sampling.counts import Counts
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.upper_bound import frontier, frontier_bound
 from dpverify.util.formatting import format_lower, format_percent, format_upper
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
@@ -302,15 +302,17 @@ def test_every_bound_uses_its_stated_share_of_alpha():
     report = REPORTS["laplace"]()
     part, m = report.on_partition, report.witness.runs
     assert part.alpha == pytest.approx(0.9 * 0.05)
-    inside = round(brentq(lambda c: lower_limit(c, m, 0.005) - part.region_mass, 1, m))
-    assert lower_limit(inside, m, 0.1 * 0.05) == pytest.approx(part.region_mass, abs=1e-9)  # at a tenth of alpha
+    inside = round(brentq(lambda c: clopper_pearson_lower(c, m, 0.005) - part.region_mass, 1, m))
+    assert clopper_pearson_lower(inside, m, 0.1 * 0.05) == pytest.approx(
+        part.region_mass, abs=1e-9
+    )  # at a tenth of alpha
     assert part.region_mass < inside / m
     c1, c2 = (np.repeat(c, part.number) for c in (part.c1, part.c2))
     upper = max(frontier_bound(frontier(a, b, m, part.alpha / 24), 0.5) for a, b in ((c1, c2), (c2, c1)))
     index = int(np.argmin(np.abs(report.profile["eps"] - 0.5)))
     assert report.profile["delta_upper"][index] == pytest.approx(upper)
     a, b = report.witness.ordered
-    low = lower_limit(a, m, 0.025) - math.exp(0.5) * upper_limit(b, m, 0.025)
+    low = clopper_pearson_lower(a, m, 0.025) - math.exp(0.5) * clopper_pearson_upper(b, m, 0.025)
     assert report.profile["delta_lower"][index] == pytest.approx(low)
 
 

@@ -1,4 +1,4 @@
-"""Coverage and tightness in the same runs, against closed forms and against the frozen partition's own values."""
+"""Coverage and tightness of all bounds, compared with closed forms and with the exact values of the partition."""
 
 import math
 
@@ -20,7 +20,7 @@ LEVELS = {
 
 
 def oracle(name, m):
-    """What the event of the true log-ratio would certify from expected counts: the best threshold."""
+    """Return the bound of the best event of the true log-ratio, from expected counts."""
     delta_of = CASES[name].delta
     epsilons = np.linspace(-3, 6, 181)
     # P1 and P2 of {log-ratio > e} from the slope of delta: delta'(e) = -e^e P2, P1 = delta + e^e P2.
@@ -40,7 +40,7 @@ def check(name, events, seeds):
     m = RUNS["test_runs"]
     missed = dict.fromkeys(LEVELS, 0)
     lowers, gaps, allowed = [], [], []
-    slack = 0.0 if name in EXACT_CELLS else 0.003  # of a reference of 400 000 runs
+    slack = 0.0 if name in EXACT_CELLS else 0.003  # the error of a reference sample of 400 000 runs
     for seed in range(seeds):
         report = dpv.verify(mechanism, 0, 1, events=events, seed=seed, **RUNS)
         part, cells = report.on_partition, report.picture["partition"] or report.witness.event.partition
@@ -50,7 +50,7 @@ def check(name, events, seeds):
         missed["epsilon_lower"] += report.epsilon_lower > epsilon_true
         missed["delta_lower"] += report.delta_lower(EPSILON) > delta_of(EPSILON)
         missed["delta_upper"] += upper < own - slack
-        if name != "tracker":  # of the others the region's mass is exact
+        if name != "tracker":  # for the others the mass of the region is exact
             missed["region_mass"] += part.region_mass > min(region_masses(name, report.picture["region"]))
         if name in EXACT_CELLS:
             missed["epsilon_upper"] += part.epsilon_upper(0.0) < own_epsilon - 1e-9
@@ -59,7 +59,7 @@ def check(name, events, seeds):
         bounds = [box_bound(m * a, m * b, m, EPSILON, part.alpha) for a, b in ((p1, p2), (p2, p1))]
         allowed.append(max(bounds) - own)  # two Clopper-Pearson limits on expected counts
     assert all(number <= most(seeds, LEVELS[statement]) for statement, number in missed.items()), missed
-    # Ten seeds leave the mean itself uncertain; from a hundred on the limit is taken as it stands.
+    # The mean over ten seeds is uncertain; from a hundred seeds on no allowance is made for it.
     noise = 3 * np.std(gaps) / math.sqrt(seeds) if seeds < 100 else 0.0
     assert np.mean(gaps) <= 1.1 * np.mean(allowed) + noise
     assert np.mean(lowers) >= 0.8 * oracle(name, m)
@@ -79,14 +79,14 @@ def test_bounds_cover_and_are_tight_over_many_seeds(name, events, seeds):
 
 
 @pytest.mark.parametrize("seeds", [4, pytest.param(12, marks=pytest.mark.slow)])
-def test_half_the_noise_would_be_missed_by_a_bound_that_covers(seeds):
-    """The negative control: bounds of a mechanism with half the noise do not cover the closed form of the full one."""
+def test_bounds_for_half_of_the_noise_do_not_cover(seeds):
+    """Negative control: bounds for half of the noise do not cover the closed form for all of it."""
     reports = [dpv.verify(lambda d, n, rng: d + 0.5 * rng.laplace(size=n), 0, 1, seed=s, **RUNS) for s in range(seeds)]
     assert all(report.epsilon_lower > 1.0 for report in reports)
 
 
 def test_all_events_may_exceed_the_bound_on_the_partition():
-    """Equal bins of a Laplace law hold less delta than the law itself: the sentence about the partition stays true."""
+    """Delta on equal bins of a Laplace distribution is smaller than delta over all events."""
     report = dpv.verify(laplace, 0, 1, 0.5, 0.212, partition="grid", resolution=3, events="union", test_runs=2_000_000)
     exact = 1 - math.exp(-0.25)
     assert report.on_partition.delta_upper(0.5) < 0.212 < exact
@@ -104,7 +104,7 @@ def test_ten_million_runs_of_laplace():
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", ["one coordinate", "all coordinates"])
 def test_long_trajectories_reach_the_true_ratio(shape):
-    """K 20, d 2: at least 90% of the bound that the true log-ratio gives when it is cut on the same selection runs."""
+    """20 steps of dimension 2: at least 90% of the bound of the true log-ratio with the same selection runs."""
     shift = np.zeros((20, 2))
     if shape == "one coordinate":
         shift[7, 1] = 1.0

@@ -1,3 +1,5 @@
+"""The paper's test, its quantities lambda and eta, Clopper-Pearson limits, and the checks of counts and claims."""
+
 import math
 
 import numpy as np
@@ -7,10 +9,10 @@ from scipy.special import betainc, betaincc
 from scipy.stats import beta, binom, chisquare, hypergeom
 
 import dpverify as dpv
-from dpverify.stats import paper_test as exact
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats import binomial, paper_test
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP, eta_upper_bound
-from dpverify.util.checks import check_delta, check_epsilon, check_level, checked_columns, runs_per_side
+from dpverify.util.checks import check_count_columns, check_delta, check_epsilon, check_probability, runs_per_side
 
 
 @pytest.mark.parametrize(
@@ -37,10 +39,10 @@ def test_p_values_are_the_hypergeometric_tail_at_epsilon_zero():
     np.testing.assert_allclose(backward, hypergeom.sf(c2 - 1, 2000, 1000, c1 + c2), rtol=1e-12)
 
 
-def test_thinning_follows_the_binomial_law():
+def test_thinned_counts_have_a_binomial_distribution():
     c, m, epsilon, trials = 40, 1000, 0.7, 20_000
     forward, _ = dpv.p_values(np.full(trials, c), np.zeros(trials, int), m, epsilon, np.random.default_rng(1))
-    # With nothing on the other side the p-value is a strictly falling function of the thinned count: read it back.
+    # With a second count of 0 the p-value falls strictly in the thinned count, so it determines the thinned count.
     tails = np.array([1.0] + [hypergeom.sf(k - 1, 2 * m, m, k) for k in range(1, c + 1)])
     thinned = np.argmin(np.abs(forward[:, None] / tails - 1), axis=1)
     expected = trials * binom.pmf(np.arange(c + 1), c, math.exp(-epsilon))
@@ -50,7 +52,7 @@ def test_thinning_follows_the_binomial_law():
     assert chisquare(pooled(seen), pooled(expected)).pvalue > 1e-3
 
 
-def test_different_numbers_of_runs_a_side():
+def test_the_data_sets_may_have_different_numbers_of_runs():
     forward, backward = dpv.p_values(30, 10, (1000, 500), 0, np.random.default_rng(0))
     assert forward == pytest.approx(hypergeom.sf(29, 1500, 1000, 40))
     assert backward == pytest.approx(hypergeom.sf(9, 1500, 500, 40))
@@ -68,7 +70,7 @@ def test_the_smaller_of_two_p_values_has_twice_the_size_and_one_fixed_direction_
 
 
 def test_the_worst_event_depends_on_epsilon():
-    """docs/method.md, section 4.10: the paper holds that one event has the smallest p-value at every epsilon."""
+    """docs/method.md, section 4.10: the paper states that one event has the smallest p-value at every epsilon."""
     rng = np.random.default_rng(3)
 
     def median(c1, c2, epsilon):
@@ -95,23 +97,23 @@ def test_critical_epsilon_by_the_sweep_is_random_and_on_the_sweep():
     assert all(np.min(np.abs(PAPER_EPSILON_SWEEP - value)) < 1e-12 for value in values)
 
 
-def test_the_sweep_goes_on_past_its_end():
+def test_the_sweep_continues_beyond_its_end():
     value = dpv.critical_epsilon(1990, 10, 2000, rng=np.random.default_rng(0))
     assert value > 3
     steps = (value - PAPER_EPSILON_SWEEP[0]) / (PAPER_EPSILON_SWEEP[1] - PAPER_EPSILON_SWEEP[0])
     assert steps == pytest.approx(round(steps), abs=1e-9)
 
 
-def test_the_sweep_climbs_by_one_step_through_its_end(monkeypatch):
-    asked = []
+def test_the_sweep_has_equal_steps_beyond_its_end(monkeypatch):
+    epsilons = []
 
     def answer(c1, c2, runs, epsilon, rng):
-        asked.append(epsilon)
-        return float(len(asked) == 100), 1.0
+        epsilons.append(epsilon)
+        return float(len(epsilons) == 100), 1.0
 
-    monkeypatch.setattr(exact, "p_values", answer)
-    assert dpv.critical_epsilon(27, 12, 1000, rng=np.random.default_rng(0)) == asked[-1]
-    np.testing.assert_allclose(asked, 0.001 + np.arange(100) * 1.499 / 79)
+    monkeypatch.setattr(paper_test, "p_values", answer)
+    assert dpv.critical_epsilon(27, 12, 1000, rng=np.random.default_rng(0)) == epsilons[-1]
+    np.testing.assert_allclose(epsilons, 0.001 + np.arange(100) * 1.499 / 79)
 
 
 def test_critical_epsilon_is_deterministic_and_symmetric_by_default():
@@ -124,17 +126,17 @@ def test_critical_epsilon_is_deterministic_and_symmetric_by_default():
 def test_clopper_pearson_covers_and_is_exact_at_the_ends(n, p):
     c = np.arange(n + 1)
     law = binom.pmf(c, n, p)
-    assert law[upper_limit(c, n, 0.05) < p].sum() <= 0.05
-    assert law[lower_limit(c, n, 0.05) > p].sum() <= 0.05
-    assert upper_limit(n, n, 0.05) == 1
-    assert lower_limit(0, n, 0.05) == 0
-    assert upper_limit(0, n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
+    assert law[clopper_pearson_upper(c, n, 0.05) < p].sum() <= 0.05
+    assert law[clopper_pearson_lower(c, n, 0.05) > p].sum() <= 0.05
+    assert clopper_pearson_upper(n, n, 0.05) == 1
+    assert clopper_pearson_lower(0, n, 0.05) == 0
+    assert clopper_pearson_upper(0, n, 0.05) == pytest.approx(1 - 0.05 ** (1 / n))
 
 
 @pytest.mark.parametrize("m", [10**8, 10**9, 10**10])
 @pytest.mark.parametrize("c", [1, 999, 1000, 1001, 10**6])
 def test_limits_hold_where_the_inverse_of_scipy_misses(c, m):
-    low, high = lower_limit(c, m, 0.025), upper_limit(c, m, 0.025)
+    low, high = clopper_pearson_lower(c, m, 0.025), clopper_pearson_upper(c, m, 0.025)
     assert low * m < c < high * m
     assert binom.sf(c - 1, m, low) == pytest.approx(0.025, rel=1e-5)
     assert binom.cdf(c, m, high) == pytest.approx(0.025, rel=1e-5)
@@ -145,7 +147,7 @@ def test_eta_as_a_maximum_of_shares_is_biased_and_its_upper_limit_covers():
     rng = np.random.default_rng(4)
     counts = rng.multinomial(1000, np.full(256, 1 / 256), 1000).max(axis=1)
     assert counts.mean() / 1000 == pytest.approx(0.0105, abs=2e-4)  # the truth is .0039
-    # Unequal cells: the limit of the largest count misses the likeliest cell no more often than its level.
+    # Unequal cells: the limit of the largest count lies below the largest probability no more often than its level.
     p = np.append(0.02, np.full(200, 0.98 / 200))
     most_likely = rng.multinomial(1000, p, 2000).max(axis=1)
     missed = sum(eta_upper_bound(c, 1000) < 0.02 for c in most_likely)
@@ -154,42 +156,42 @@ def test_eta_as_a_maximum_of_shares_is_biased_and_its_upper_limit_covers():
 
 def test_limits_at_tiny_levels():
     for alpha in (1e-12, 1e-16, 2e-16):
-        assert binom.cdf(10, 1000, upper_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
-        assert binom.sf(9, 1000, lower_limit(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+        assert binom.cdf(10, 1000, clopper_pearson_upper(10, 1000, alpha)) <= alpha * (1 + 1e-6)
+        assert binom.sf(9, 1000, clopper_pearson_lower(10, 1000, alpha)) <= alpha * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("alpha", [1e-12, 0.05, 0.9])
-@pytest.mark.parametrize("off", [0.0, 1e-4, 0.5])
-def test_limits_do_not_rest_on_the_inverse(alpha, off, monkeypatch):
-    """An inverse that misses a little or by far, at some counts only: the tail itself decides, and errs outwards."""
+@pytest.mark.parametrize("error", [0.0, 1e-4, 0.5])
+def test_limits_are_correct_where_the_beta_quantile_of_scipy_is_wrong(alpha, error, monkeypatch):
+    """The inverse has a small or a large error, at some counts only. The tail corrects it, to the safe side."""
     c, m = np.array([0, 1, 10, 500, 999, 1000]), 1000
     for name in ("betaincinv", "betainccinv"):
-        true = getattr(exact, name)
-        monkeypatch.setattr(exact, name, lambda a, b, level, true=true: true(a, b, level) * (1 - off * (a > 5)))
-    low, high = lower_limit(c, m, alpha), upper_limit(c, m, alpha)
+        true = getattr(binomial, name)
+        monkeypatch.setattr(binomial, name, lambda a, b, level, true=true: true(a, b, level) * (1 - error * (a > 5)))
+    low, high = clopper_pearson_lower(c, m, alpha), clopper_pearson_upper(c, m, alpha)
     np.testing.assert_allclose(low[1:], beta.ppf(alpha, c[1:], m - c[1:] + 1), rtol=1e-7)
     np.testing.assert_allclose(high[:-1], beta.isf(alpha, c[:-1] + 1, m - c[:-1]), rtol=1e-7)
     assert low[0] == 0
     assert high[-1] == 1
-    if off:
+    if error:
         assert (betainc(c[2:], m - c[2:] + 1, low[2:]) <= alpha).all()
         assert (betaincc(c[2:-1] + 1, m - c[2:-1], high[2:-1]) <= alpha).all()
 
 
-def test_a_p_value_of_nothing_is_one_to_the_last_digit():
+def test_the_p_value_of_a_count_of_zero_is_exactly_one():
     c = np.arange(0, 1001, 7)
     assert (dpv.p_values(0, c, 1000, 0, np.random.default_rng(0))[0] == 1).all()
     assert (dpv.p_values(c, 0, 1000, 0, np.random.default_rng(0))[1] == 1).all()
     assert (dpv.p_values(1, c[:3], 1000, 0, np.random.default_rng(0))[0] < 1).all()
 
 
-def test_the_critical_epsilon_is_the_larger_of_both_orders_whatever_the_runs():
+def test_the_critical_epsilon_is_the_larger_of_both_orders():
     for c1, c2, m1, m2 in ((30, 10, 100, 200), (10, 90, 100, 200), (90, 10, 200, 100)):
         both = dpv.epsilon_lower_bound(c1, c2, (m1, m2)), dpv.epsilon_lower_bound(c2, c1, (m2, m1))
         assert dpv.critical_epsilon(c1, c2, (m1, m2)) == max(both) > min(both)
 
 
-def test_the_sweep_takes_counts_and_runs_a_side():
+def test_the_sweep_broadcasts_counts_and_takes_two_numbers_of_runs():
     first = dpv.critical_epsilon([27, 40], 12, 1000, rng=np.random.default_rng(0))
     rng = np.random.default_rng(0)
     assert first.tolist() == [dpv.critical_epsilon(c, 12, 1000, rng=rng) for c in (27, 40)]
@@ -197,15 +199,17 @@ def test_the_sweep_takes_counts_and_runs_a_side():
     assert dpv.critical_epsilon(100, 10, (1000, 100), rng=np.random.default_rng(0)) < 0.5  # equal shares
 
 
-def test_the_sweep_rejects_at_the_level_itself():
+def test_the_sweep_rejects_where_the_p_value_equals_the_level():
     p = min(dpv.p_values(27, 12, 1000, PAPER_EPSILON_SWEEP[0], np.random.default_rng(0)))
-    for level, stops in ((p, False), (np.nextafter(p, 0), True)):
-        assert (dpv.critical_epsilon(27, 12, 1000, level, np.random.default_rng(0)) == PAPER_EPSILON_SWEEP[0]) == stops
+    for level, accepted in ((p, False), (np.nextafter(p, 0), True)):
+        assert (
+            dpv.critical_epsilon(27, 12, 1000, level, np.random.default_rng(0)) == PAPER_EPSILON_SWEEP[0]
+        ) == accepted
 
 
-def test_the_likeliest_cell_of_few_runs_or_none():
-    assert eta_upper_bound([], 100) == eta_upper_bound([0, 0], 100) == upper_limit(0, 100, 0.05)
-    assert eta_upper_bound([3, 20, 5], 100) == upper_limit(20, 100, 0.05)
+def test_eta_of_few_cells_or_none():
+    assert eta_upper_bound([], 100) == eta_upper_bound([0, 0], 100) == clopper_pearson_upper(0, 100, 0.05)
+    assert eta_upper_bound([3, 20, 5], 100) == clopper_pearson_upper(20, 100, 0.05)
 
 
 def refused(function, *arguments):
@@ -214,10 +218,10 @@ def refused(function, *arguments):
     return True
 
 
-def test_the_checks_know_their_borders():
+def test_checks_accept_and_refuse_values_at_the_ends_of_their_ranges():
     for level in (1e-300, 0.5, 1 - 1e-16):
-        check_level("alpha", level)
-    assert all(refused(check_level, "alpha", level) for level in (0, 1, -0.5, 1.5, math.nan))
+        check_probability("alpha", level)
+    assert all(refused(check_probability, "alpha", level) for level in (0, 1, -0.5, 1.5, math.nan))
     for epsilon in (0, 0.5, np.float32(2), 1e300):
         check_epsilon(epsilon)
     for delta in (0, 0.5, np.float64(0.1), 1 - 1e-16):
@@ -225,22 +229,25 @@ def test_the_checks_know_their_borders():
     assert all(refused(check_delta, delta) for delta in (-1e-300, -0.5, 1, 1.5, math.nan, "x", [0.1]))
     assert runs_per_side(1) == runs_per_side(1.0) == runs_per_side((1, 1)) == (1, 1)
     assert runs_per_side((2, 3)) == runs_per_side(np.array([2, 3])) == (2, 3)
-    assert all(refused(runs_per_side, runs) for runs in (0, -1, 0.5, 1.5, (0, 1), (1, 0), (1.5, 1), (1, 1.5), math.nan))
+    assert all(
+        refused(runs_per_side, runs)
+        for runs in (0, -1, 0.5, 1.5, (0, 1), (1, 0), (1.5, 1), (1, 1.5), (1, 1, 1), (1,), "10", None, True, math.nan)
+    )
 
 
-def test_columns_come_back_in_order_or_are_refused():
-    c1, c2 = checked_columns([0, 5], [4, 0], (5, 4))
+def test_count_columns_are_returned_in_order_or_refused():
+    c1, c2 = check_count_columns([0, 5], [4, 0], (5, 4))
     assert (c1.tolist(), c2.tolist()) == ([0, 5], [4, 0])
     for columns in (([0, 5], [5, 0]), ([0, 6], [4, 0]), ([-1, 2], [1, 1]), ([1, 1], [-1, -1]), ([1], [1, 1])):
-        assert refused(checked_columns, *columns, (5, 4))
-    assert refused(checked_columns, 1, 1, 5)
-    assert refused(checked_columns, [[1]], [[1]], 5)
+        assert refused(check_count_columns, *columns, (5, 4))
+    assert refused(check_count_columns, 1, 1, 5)
+    assert refused(check_count_columns, [[1]], [[1]], 5)
 
 
 @pytest.mark.parametrize(("c1", "c2"), [(6, 1), (1, 5), (-1, 1), (1, -1), ([1, 6], 1), (1, [4, -1])])
 def test_counts_are_checked_against_their_own_runs(c1, c2):
     dpv.p_values([0, 5], [4, 0], (5, 4), 0.0, np.random.default_rng(0))
-    with pytest.raises(dpv.InputError, match=r"counts: found .* expected 0 to"):
+    with pytest.raises(dpv.InputError, match=r"c[12]: found .*; expected whole numbers from 0 to"):
         dpv.p_values(c1, c2, (5, 4), 0.0, np.random.default_rng(0))
 
 
@@ -261,5 +268,5 @@ def test_runs_and_levels_are_checked():
         dpv.epsilon_upper_bound([1], [1], 10, delta=-0.1)
     with pytest.raises(dpv.InputError, match="sum of 11 for 10 runs"):
         dpv.delta_upper_bound([6, 5], [1, 1], 10, 1.0)
-    with pytest.raises(dpv.InputError, match="both sides alike"):
+    with pytest.raises(dpv.InputError, match="for both data sets alike"):
         dpv.delta_upper_bound([6], [1, 1], 10, 1.0)

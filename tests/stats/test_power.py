@@ -1,3 +1,5 @@
+"""Planned numbers of runs, power and the detectable epsilon."""
+
 import math
 
 import numpy as np
@@ -21,7 +23,7 @@ def test_planned_runs_reach_their_power(epsilon, true, mass, delta):
     assert least(200, 0.7) <= refuted <= most(200, 0.9)
 
 
-def test_little_power_needs_few_runs():
+def test_less_power_needs_fewer_runs():
     assert (
         dpv.plan_runs(0.5, 1.0, 0.3, power=0.01)
         <= dpv.plan_runs(0.5, 1.0, 0.3, power=0.3)
@@ -29,22 +31,22 @@ def test_little_power_needs_few_runs():
     )
 
 
-def test_half_the_planned_runs_do_not():
+def test_half_of_the_planned_runs_have_less_power():
     m = dpv.plan_runs(0.5, 1.0, 0.3) // 2
     rng = np.random.default_rng(1)
     c1, c2 = rng.binomial(m, 0.3, 200), rng.binomial(m, 0.3 * math.exp(-1), 200)
     assert (dpv.epsilon_lower_bound(c1, c2, m) > 0.5).sum() < least(200, 0.8)
 
 
-def test_what_is_detectable_is_detected_with_the_stated_power():
+def test_the_detectable_epsilon_is_refuted_with_the_stated_power():
     m, p2 = 5000, 0.1
-    found = detectable_epsilon(m, p2, 0.5, 0.0, 0.05)
-    assert power(m, p2 * math.exp(found), p2, 0.5) == pytest.approx(0.8, abs=1e-6)
-    assert 0.5 < found < detectable_epsilon(m // 4, p2, 0.5, 0.0, 0.05)
+    detectable = detectable_epsilon(m, p2, 0.5, 0.0, 0.05)
+    assert power(m, p2 * math.exp(detectable), p2, 0.5) == pytest.approx(0.8, abs=1e-6)
+    assert 0.5 < detectable < detectable_epsilon(m // 4, p2, 0.5, 0.0, 0.05)
     assert detectable_epsilon(5, 0.9, 3.0, 0.0, 0.05) == math.inf
 
 
-def test_the_report_says_what_it_could_have_seen():
+def test_the_report_states_the_detectable_epsilon():
     from mechanisms import ONE, ZERO, laplace
 
     report = dpv.verify(laplace, ZERO, ONE, 1.1, select_runs=10_000, test_runs=20_000)
@@ -56,6 +58,6 @@ def test_the_report_says_what_it_could_have_seen():
 @pytest.mark.parametrize(
     "arguments", [(1.0, 0.5, 0.1), (0.5, 1.0, 0.1, 0.2), (-1, 1, 0.5), (0.5, 1.0, 1.5), (0.5, 1.0, 0.5, 0.0, 0.0)]
 )
-def test_bad_plans_get_one_line(arguments):
+def test_impossible_plans_are_refused(arguments):
     with pytest.raises(dpv.InputError, match="found"):
         dpv.plan_runs(*arguments)

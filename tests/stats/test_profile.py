@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.lower_bound import claim_p_value
 from dpverify.stats.profile import (
     P_VALUE_FLOOR,
@@ -39,7 +39,7 @@ def test_a_small_p_value_does_not_decrease_with_the_claim():
 
 def test_the_lower_curve_uses_half_of_alpha_for_each_limit():
     curve = delta_lower_curve(301, 118, RUNS, PROFILE_EPSILONS, 0.05)
-    first, second = lower_limit(301, RUNS, 0.025), upper_limit(118, RUNS, 0.025)
+    first, second = clopper_pearson_lower(301, RUNS, 0.025), clopper_pearson_upper(118, RUNS, 0.025)
     np.testing.assert_allclose(curve, [max(first - math.exp(epsilon) * second, 0) for epsilon in PROFILE_EPSILONS])
 
 

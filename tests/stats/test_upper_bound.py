@@ -1,4 +1,4 @@
-"""Upper bounds over unions of cells: exact size of the limit behind them, coverage, sharpness."""
+"""Upper bounds over unions of cells: the exact type I error of the limit for one union, coverage and tightness."""
 
 import itertools
 import math
@@ -9,7 +9,8 @@ from limits import box_bound, most
 from scipy.stats import binom, norm
 
 import dpverify as dpv
-from dpverify.stats.upper_bound import excess_limit, frontier, frontier_bound
+from dpverify.stats.excess_limit import excess_limit
+from dpverify.stats.upper_bound import frontier, frontier_bound
 
 LONG = pytest.mark.slow
 
@@ -17,7 +18,7 @@ ALPHA = 0.05
 
 
 def size(p1, p2, runs, epsilon):
-    """The exact probability that the limit for one union lies below its true excess, by enumeration."""
+    """Return the exact probability that the limit for one union lies below its true excess, by enumeration."""
     m1, m2 = runs
     columns = []
     for m, p in ((m1, p1), (m2, p2)):
@@ -36,7 +37,7 @@ def test_the_limit_of_one_union_has_its_size(runs, epsilon):
             assert size(p1, p2, runs, epsilon) <= ALPHA + 1e-8
 
 
-# From about 2000 expected runs on the limit is the joint one: just below, just above, and well above.
+# From about 2000 expected runs on the joint limit is used: cases just below, just above, and well above.
 @pytest.mark.parametrize(
     ("p1", "p2"), [(0.3, 0.19), *(pytest.param(*p, marks=LONG) for p in ((0.3, 0.21), (0.9, 0.5))), (0.02, 0.25)]
 )
@@ -65,7 +66,7 @@ def test_delta_upper_covers_the_partitions_own_delta(cells, epsilon, runs):
 
 
 def test_the_plug_in_alone_would_miss():
-    """The negative control of the coverage test above: without the margin it has to fail."""
+    """Negative control of the coverage test above: the plug-in estimate without a margin does not cover."""
     rng = np.random.default_rng(5)
     p = np.full(4, 0.25)
     q = np.array([0.4, 0.3, 0.2, 0.1])
@@ -99,7 +100,7 @@ def shifted_gaussians(cells=256, runs=10**6):
 
 
 def mcdiarmid(c1, c2, runs, epsilon, alpha):
-    """The plug-in and McDiarmid's term."""
+    """Return the plug-in estimate plus the term of McDiarmid's inequality."""
     plug_in = np.maximum(c1 / runs - math.exp(epsilon) * c2 / runs, 0).sum()
     return plug_in + math.sqrt((1 + math.exp(2 * epsilon)) * math.log(1 / alpha) / (2 * runs))
 
@@ -110,7 +111,7 @@ def test_one_joint_limit_beats_two_separate_ones():
     assert box_bound(c1, c2, 10**6, 1.0, 0.05) == pytest.approx(0.1293, abs=2e-4)
     assert mcdiarmid(c1, c2, 10**6, 1.0, 0.05) == pytest.approx(0.1306, abs=2e-4)
     assert delta_on(c1 / 1e6, c2 / 1e6, 1.0) < dpv.delta_upper_bound(c1, c2, 10**6, 1.0) < 0.1285
-    # Rare events have limits of their own, so the bound stays sharp where the claim is large.
+    # Rare events have separate limits, so the bound stays tight at large epsilon.
     assert mcdiarmid(c1, c2, 10**6, 3.0, 0.05) == pytest.approx(0.0265, abs=5e-4)
     assert delta_on(c1 / 1e6, c2 / 1e6, 3.0) < 0.0016 < dpv.delta_upper_bound(c1, c2, 10**6, 3.0) < 0.0027
 
@@ -121,16 +122,16 @@ def test_the_frontier_bound_holds_between_its_nodes(runs):
     c1, c2 = rng.multinomial(runs, np.full(6, 1 / 6)), rng.multinomial(runs, rng.dirichlet(np.ones(6)))
     line = frontier(c1, c2, runs, 0.05)
     b = np.arange(runs + 1.0)
-    every = excess_limit(line.height(b), b, b, (runs, runs), 0.05)
+    all_limits = excess_limit(line.height(b), b, b, (runs, runs), 0.05)
     for epsilon in (0.0, 0.3, 1.0):
-        highest = every.excess(math.exp(epsilon)).max()
+        highest = all_limits.excess(math.exp(epsilon)).max()
         bound = frontier_bound(line, epsilon)
         assert highest <= bound + 1e-12
         assert bound <= highest + 0.02 / math.sqrt(runs)
 
 
-def test_the_frontier_stays_sharp_at_large_epsilon():
-    """Once e^epsilon is large a stretch must not count as settled for its own size."""
+def test_the_frontier_bound_is_tight_at_large_epsilon():
+    """The tolerance of the search is relative to the first count, not to e^epsilon times the second one."""
     assert dpv.delta_upper_bound([30_000, 70_000], [10_000, 90_000], 10**5, 12.0) < 1e-3
     bound = dpv.epsilon_upper_bound([60_000, 40_000], [30, 99_970], 10**5, 0.001)
     assert 11 < bound < 12
@@ -141,9 +142,9 @@ def test_an_empty_cell_makes_pure_epsilon_infinite():
     assert dpv.epsilon_upper_bound([50, 50], [50, 50], 100, 0.9) == 0
 
 
-def test_the_limit_falls_in_the_scale_through_one():
-    """Where a certificate for all events asks below epsilon 0; and large levels do without the joint limit."""
+def test_the_limit_falls_in_the_scale_also_below_one():
+    """The bound over all events uses negative epsilon. At large alpha the joint limit is not used."""
     line = frontier([100_000], [1000], 100_000, 0.045)
     bounds = [frontier_bound(line, epsilon) for epsilon in (-0.5, -1e-9, 0.0, 0.5)]
     assert all(a >= b for a, b in itertools.pairwise(bounds))
-    assert not excess_limit(np.arange(5.0), np.arange(5.0), np.arange(5.0), (10**6, 10**6), 0.4).normal.any()
+    assert not excess_limit(np.arange(5.0), np.arange(5.0), np.arange(5.0), (10**6, 10**6), 0.4).maybe_frequent.any()

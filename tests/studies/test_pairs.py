@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 import dpverify as dpv
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.stats.binomial import lower_limit
+from dpverify.stats.binomial import clopper_pearson_lower
 from dpverify.studies.pairs import share_lower_bound
 
 ALPHA = 0.05
@@ -29,7 +29,7 @@ def test_the_bound_of_a_share_has_its_coverage_in_the_worst_case(number):
     """Exact calculation: a pair without the property gives a positive result as often as the level allows."""
     counts = np.arange(number + 1)
     bounds = np.array([share_lower_bound(int(c), number, ALPHA, ALPHA) for c in counts])
-    naive = np.array([float(lower_limit(c, number, ALPHA)) for c in counts])
+    naive = np.array([float(clopper_pearson_lower(c, number, ALPHA)) for c in counts])
     missed = []
     for share in np.linspace(0, 1, 41):
         distribution = binom.pmf(counts, number, share + (1 - share) * ALPHA)

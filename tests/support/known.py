@@ -1,7 +1,8 @@
-"""Mechanisms whose privacy is known: closed forms over all events, and what is exact of a frozen partition.
+"""Mechanisms with known privacy: closed forms over all events, and exact probabilities of the cells of a partition.
 
-The cells of one-dimensional and discrete outputs have exact probabilities: the codes are constant between the places
-where the partition cuts. Cells of trajectories are compared with a large reference sample. The data are 0 and 1.
+For one-dimensional and for discrete outputs the probabilities of the cells are exact, because the code of a cell is
+constant between the edges of the partition. Cells of trajectories are compared with a large reference sample. The data
+sets are 0 and 1.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
-from scipy.stats import laplace as laplace_law
+from scipy.stats import laplace as laplace_distribution
 from scipy.stats import norm
 
 from dpverify.demo import PrivateTracker
@@ -19,7 +20,7 @@ from dpverify.events.cells import Bins
 from dpverify.events.scores import Additive, CellScore, Levels, Linear, Quadratic
 
 EPSILON = 0.5
-REFERENCE = 400_000  # runs a side
+REFERENCE = 400_000  # runs per data set
 
 
 def laplace(data, runs, rng, noise=1.0):
@@ -36,8 +37,8 @@ def geometric(data, runs, rng, noise=1.0):
 
 
 def response(data, runs, rng, noise=1.0):
-    lie = 0.25 * noise
-    return (rng.random(runs) < (1 - lie if data else lie)).astype(int)
+    error = 0.25 * noise
+    return (rng.random(runs) < (1 - error if data else error)).astype(int)
 
 
 def gaussian_steps(data, runs, rng, noise=1.0):
@@ -57,7 +58,7 @@ def tracker(data, runs, rng, noise=1.0):
 
 
 def deaf(data, runs, rng):
-    """Tells nothing: both data sets have one law."""
+    """Ignore the data: both data sets have the same distribution."""
     return rng.laplace(size=runs)
 
 
@@ -72,42 +73,45 @@ def discrete_delta(p, q):
 SUPPORT = np.arange(-60, 62)
 
 
-def geometric_law(shift):
+def geometric_pmf(shift):
     return 0.5 ** np.abs(SUPPORT - shift) / 3
 
 
 def laplace_sum_delta(e):
-    """Eight Laplace steps: the log-ratio of one step by its law, convolved on a fine grid."""
-    grid = np.linspace(-0.2, 0.2, 401)  # of one step's log-ratio |x - .2| - |x|
-    cdf = 1 - laplace_law.cdf((0.2 - grid) / 2)  # under the first law the log-ratio exceeds g where x < (.2 - g) / 2
-    mass = np.diff(np.concatenate([[0.0], cdf[1:], [1.0]]))  # lumps at both ends: x beyond the two centres
-    law = mass
+    """Return delta of eight Laplace steps: the distribution of the log-ratio of one step, convolved on a fine grid."""
+    grid = np.linspace(-0.2, 0.2, 401)  # values of the log-ratio |x - .2| - |x| of one step
+    cdf = 1 - laplace_distribution.cdf((0.2 - grid) / 2)  # the log-ratio exceeds g where x < (.2 - g) / 2
+    mass = np.diff(np.concatenate([[0.0], cdf[1:], [1.0]]))  # the log-ratio is constant beyond the two centres
+    pmf = mass
     for _ in range(7):
-        law = np.convolve(law, mass)
-    ratio = np.linspace(-1.6, 1.6, law.size)
-    return float((law * np.maximum(1 - np.exp(e - ratio), 0)).sum())
+        pmf = np.convolve(pmf, mass)
+    ratio = np.linspace(-1.6, 1.6, pmf.size)
+    return float((pmf * np.maximum(1 - np.exp(e - ratio), 0)).sum())
 
 
 class Known(NamedTuple):
+    """A mechanism with its exact privacy: delta over all events, epsilon at delta 0, and a Lipschitz constant."""
+
     mechanism: Callable
-    delta: Callable[[float], float]  # over all events, at an epsilon
+    delta: Callable[[float], float]  # over all events, as a function of epsilon
     epsilon: float  # at delta 0
     lipschitz: float | None = None  # of the log-density
 
     @property
     def claim(self):
-        """The least true one: at delta 0 where that is finite."""
+        """The smallest true claim: at delta 0 where epsilon is finite there."""
         return (self.epsilon, 0.0) if self.epsilon < math.inf else (EPSILON, self.delta(EPSILON))
 
     @property
     def half_noise(self):
+        """The mechanism with half of its noise, which violates the claim."""
         return partial(self.mechanism, noise=0.5)
 
 
 CASES = {
     "laplace": Known(laplace, lambda e: 1 - math.exp(min(0.0, (e - 1) / 2)), 1.0, 1.0),
     "gaussian": Known(gaussian, gaussian_delta(1.0), math.inf),
-    "geometric": Known(geometric, discrete_delta(geometric_law(0), geometric_law(1)), math.log(2)),
+    "geometric": Known(geometric, discrete_delta(geometric_pmf(0), geometric_pmf(1)), math.log(2)),
     "response": Known(response, discrete_delta(np.array([0.75, 0.25]), np.array([0.25, 0.75])), math.log(3)),
     "gaussian steps": Known(gaussian_steps, gaussian_delta(0.4 * math.sqrt(8)), math.inf),
     "laplace steps": Known(laplace_steps, cache(laplace_sum_delta), 1.6),
@@ -115,22 +119,22 @@ CASES = {
 }
 DEAF = Known(deaf, lambda e: 0.0, 0.0, 1.0)
 KNOWN = {**CASES, "deaf": DEAF}
-CUMULATIVE = {  # of one number, or of every step
-    "laplace": lambda side, x: laplace_law.cdf(x - side),
+CUMULATIVE = {  # distribution functions of the output, or of each of its steps
+    "laplace": lambda side, x: laplace_distribution.cdf(x - side),
     "gaussian": lambda side, x: norm.cdf(x - side),
-    "deaf": lambda side, x: laplace_law.cdf(x),
+    "deaf": lambda side, x: laplace_distribution.cdf(x),
     "gaussian steps": lambda side, x: norm.cdf(x - 0.4 * side),
-    "laplace steps": lambda side, x: laplace_law.cdf(x - 0.2 * side),
+    "laplace steps": lambda side, x: laplace_distribution.cdf(x - 0.2 * side),
 }
 DISCRETE = {
-    "geometric": (SUPPORT.astype(float), geometric_law(0), geometric_law(1)),
+    "geometric": (SUPPORT.astype(float), geometric_pmf(0), geometric_pmf(1)),
     "response": (np.array([0.0, 1.0]), np.array([0.75, 0.25]), np.array([0.25, 0.75])),
 }
 EXACT_CELLS = {"laplace", "gaussian", "deaf", *DISCRETE}
 
 
 def breaks(partition):
-    """Every place on the line where the code can change."""
+    """Return all points of the line where the code of the cell can change."""
     score = getattr(partition, "score", None)
     if isinstance(score, Linear):
         return partition.edges / score.weights[0]
@@ -143,49 +147,50 @@ def breaks(partition):
     if isinstance(score, CellScore):
         partition = score.partition
     elif isinstance(partition, Levels):
-        raise TypeError(f"no breaks are known of {type(score).__name__}")
+        raise TypeError(f"the edges of {type(score).__name__} are not known")
     region, cells = partition.region, partition.cells
     inner = cells.low + np.arange(1, cells.top.item() + 1) / cells.scale if isinstance(cells, Bins) else cells.edges
     return np.concatenate([np.ravel(region.centre - region.half), np.ravel(region.centre + region.half), inner.ravel()])
 
 
 def cell_probabilities(name, partition, runs=REFERENCE):
-    """Both sides' probabilities of every cell of the frozen partition; of trajectories, shares of so many runs."""
+    """Return the probabilities of all cells for both data sets; for trajectories, shares of so many runs."""
     if name not in EXACT_CELLS:
         return [
             np.bincount(partition.codes(reference(name, side)[:runs]), minlength=partition.size) / runs
             for side in (0, 1)
         ]
     if name in DISCRETE:
-        points, *laws = DISCRETE[name]
+        points, *pmfs = DISCRETE[name]
     else:
         cuts = np.unique(breaks(partition))
         cuts = cuts[np.isfinite(cuts)]
         points = np.concatenate([[cuts[0] - 1], (cuts[1:] + cuts[:-1]) / 2, [cuts[-1] + 1]])
-        laws = [np.diff(np.concatenate([[0.0], CUMULATIVE[name](side, cuts), [1.0]])) for side in (0, 1)]
+        pmfs = [np.diff(np.concatenate([[0.0], CUMULATIVE[name](side, cuts), [1.0]])) for side in (0, 1)]
     codes = partition.codes(points.reshape(-1, 1, 1))
-    return [np.bincount(codes, law, partition.size) for law in laws]
+    return [np.bincount(codes, pmf, partition.size) for pmf in pmfs]
 
 
 def region_masses(name, region, runs=REFERENCE):
-    """Both sides' probabilities of the frozen region."""
+    """Return the probabilities of the region for both data sets."""
     if name in DISCRETE:
-        points, *laws = DISCRETE[name]
+        points, *pmfs = DISCRETE[name]
         inside = region.contains(points.reshape(-1, 1, 1))
-        return [law[inside].sum() for law in laws]
+        return [pmf[inside].sum() for pmf in pmfs]
     if name not in CUMULATIVE:
         return [region.contains(reference(name, side)[:runs]).mean() for side in (0, 1)]
-    low, high = region.centre - region.half, region.centre + region.half  # an interval a step
+    low, high = region.centre - region.half, region.centre + region.half  # one interval per step
     return [np.prod(CUMULATIVE[name](side, high) - CUMULATIVE[name](side, low)) for side in (0, 1)]
 
 
 @cache
 def reference(name, side):
+    """Return a large sample of a mechanism."""
     return KNOWN[name].mechanism(side, REFERENCE, np.random.default_rng(99 + side))
 
 
 def partition_truth(p1, p2, epsilon):
-    """Delta at this epsilon and epsilon at delta 0, over unions of cells with these probabilities."""
+    """Return delta at this epsilon, and epsilon at delta 0, over unions of cells with these probabilities."""
     delta = max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in ((p1, p2), (p2, p1)))
     with np.errstate(divide="ignore", invalid="ignore"):
         return delta, np.nanmax(np.abs(np.log(p1 / p2)))

@@ -1,3 +1,5 @@
+"""Functions for NumPy and JAX arrays, and sums of counts."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,52 +9,54 @@ from dpverify.sampling.counts import Counts, RunningSum, add_counts, count_cells
 from dpverify.util.arrays import array_namespace, digitize, enable_x64, is_jax
 
 
-@pytest.mark.parametrize("law", ["laplace", "cauchy", "clustered", "integers"])
+@pytest.mark.parametrize("distribution", ["laplace", "cauchy", "clustered", "integers"])
 @pytest.mark.parametrize("number", [1, 2, 15, 63, 1000])
-def test_digitize_is_searchsorted(law, number):
+def test_digitize_agrees_with_searchsorted(distribution, number):
     rng = np.random.default_rng(number)
     x = {
         "laplace": rng.laplace(size=20_000),
         "cauchy": rng.standard_cauchy(20_000),
         "clustered": np.where(rng.random(20_000) < 0.5, 1e-9, 1e6) * rng.standard_normal(20_000),
         "integers": rng.integers(-5, 5, 20_000).astype(float),
-    }[law]
-    edges = np.sort(rng.choice(x, number))  # on the samples: borders are met
+    }[distribution]
+    edges = np.sort(rng.choice(x, number))  # samples that lie on edges occur
     np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
 
 
 @pytest.mark.parametrize("size", [100, 5000])
 @pytest.mark.parametrize("number", [3, 100])
-def test_digitize_puts_nan_last_whatever_the_size(size, number):
+def test_digitize_counts_nan_above_all_edges(size, number):
     x = np.random.default_rng(0).standard_normal(size)
     x[7] = np.nan
     edges = np.linspace(-1, 1, number)
     np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
 
 
-def test_digitize_far_away():
+def test_digitize_handles_values_far_outside_the_edges():
     x = np.append(np.linspace(-1, 1, 5000), [1e308, -1e308])
     edges = np.linspace(-0.5, 0.5, 32)
     np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
 
 
 @given(st.lists(st.lists(st.integers(-3, 9), max_size=30), min_size=1, max_size=8))
-def test_counts_add_up_in_any_order(blocks):
+def test_sums_of_counts_do_not_depend_on_the_order(blocks):
     parts = [Counts(*np.unique(np.array(block, np.int64), return_counts=True)) for block in blocks]
-    every = np.array([code for block in blocks for code in block], np.int64)
-    codes, counts = np.unique(every, return_counts=True)
+    all_codes = np.array([code for block in blocks for code in block], np.int64)
+    codes, counts = np.unique(all_codes, return_counts=True)
     adder = RunningSum()
     for part in reversed(parts):
         adder.add(part)
     for total in (add_counts(parts), adder.sum()):
         np.testing.assert_array_equal(total.codes, codes)
         np.testing.assert_array_equal(total.counts, counts)
-        assert total.total == every.size
+        assert total.total == all_codes.size
     np.testing.assert_array_equal(occupied_codes(*parts), codes)
-    np.testing.assert_array_equal(add_counts(parts).of(np.arange(-3, 10)), [(every == k).sum() for k in range(-3, 10)])
+    np.testing.assert_array_equal(
+        add_counts(parts).of(np.arange(-3, 10)), [(all_codes == k).sum() for k in range(-3, 10)]
+    )
 
 
-def test_the_adder_merges_in_batches():
+def test_a_running_sum_merges_in_batches():
     rng = np.random.default_rng(0)
     adder, every = RunningSum(), []
     for _ in range(12):
@@ -64,7 +68,7 @@ def test_the_adder_merges_in_batches():
     np.testing.assert_array_equal(adder.sum().codes, np.unique(np.concatenate(every), return_counts=True)[0])
 
 
-def test_jax_is_counted_on_its_device_and_its_settings_stay():
+def test_jax_arrays_are_counted_on_their_device_without_changing_settings():
     import jax
     import jax.numpy as jnp
 
@@ -77,9 +81,9 @@ def test_jax_is_counted_on_its_device_and_its_settings_stay():
         device = jnp.asarray(samples)
     assert is_jax(device)
     assert array_namespace(device) is jnp
-    for resolution in (3, 1000):  # dense on the device, sparse on the host
+    for resolution in (3, 1000):  # a dense table on the device, sparse counts on the host
         partition = grid(dpv.high_likely_set(pilot), pilot, resolution)
-        ours, theirs = count_cells(partition, device), count_cells(partition, samples)
-        np.testing.assert_array_equal(ours.codes, theirs.codes)
-        np.testing.assert_array_equal(ours.counts, theirs.counts)
+        on_device, on_host = count_cells(partition, device), count_cells(partition, samples)
+        np.testing.assert_array_equal(on_device.codes, on_host.codes)
+        np.testing.assert_array_equal(on_device.counts, on_host.counts)
     assert jax.numpy.arange(3.0).dtype == np.float32

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from dpverify.errors import InputError, Warning
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.report.report import load_page_renderer
 from dpverify.util.formatting import one_line
 
@@ -87,5 +87,5 @@ def show_warning(
     line: str | None = None,
 ) -> None:
     """Print a warning in one line, without the source line."""
-    prefix = "dpverify" if issubclass(category, Warning) else category.__name__
+    prefix = "dpverify" if issubclass(category, DPVerifyWarning) else category.__name__
     print(f"{prefix}: {message}", file=sys.stderr)

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg import expm
 from scipy.optimize import bisect
 
+from dpverify.errors import DPVerifyWarning as DPVerifyWarning
 from dpverify.errors import InputError
-from dpverify.errors import Warning as DPVerifyWarning
 from dpverify.estimation.distributions import TruncatedMixture, Uniform
 from dpverify.estimation.system import STEPS, Recording, StateMap, System, simulate
 from dpverify.util.arrays import enable_x64

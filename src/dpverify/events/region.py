@@ -12,18 +12,16 @@ from scipy.special import bdtr
 from dpverify.errors import InputError
 from dpverify.events.ellipsoid import minimum_volume_ellipsoid
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, multiply_rows
+from dpverify.util.checks import check_probability, check_whole_number
 
 RUNS_PER_PIECE = 8192  # arrays of this many runs stay within the processor caches
 
 
 def _count_variables(dimension: int, beta: float, gamma: float, steps: int) -> int:
     """Return the number of variables of one scenario program with one ellipsoid per step."""
-    for name, value in (("beta", beta), ("gamma", gamma)):
-        if not 0 < value < 1:
-            raise InputError(f"{name}: found {value}; expected a number between 0 and 1")
-    for name, value in (("dimension", dimension), ("steps", steps)):
-        if int(value) != value or value < 1:
-            raise InputError(f"{name}: found {value}; expected a whole number from 1 up")
+    check_probability("beta", beta)
+    check_probability("gamma", gamma)
+    dimension, steps = check_whole_number("dimension", dimension, 1), check_whole_number("steps", steps, 1)
     return steps * (dimension * (dimension + 1) // 2 + dimension)
 
 

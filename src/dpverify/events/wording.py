@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dpverify.util.formatting import format_number
+from dpverify.util.intervals import merge_intervals
 
 MAX_LISTED_PIECES = 4  # a longer list is shortened
 
@@ -49,13 +50,7 @@ def describe_interval(name: str, low: float, high: float) -> str:
 
 def describe_intervals(intervals: list[Interval], name: str, others: list[str] | None = None) -> str:
     """Describe a union of intervals of one coordinate, followed by other descriptions."""
-    merged: list[list[float]] = []
-    for low, high in sorted(intervals):
-        if merged and low <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], high)
-        else:
-            merged.append([low, high])
-    pieces = [describe_interval(name, *interval) for interval in merged] + (others or [])
+    pieces = [describe_interval(name, low, high) for low, high in merge_intervals(intervals)] + (others or [])
     if len(pieces) > MAX_LISTED_PIECES:
         pieces = [*pieces[:MAX_LISTED_PIECES], f"{len(pieces) - MAX_LISTED_PIECES} more pieces"]
     return " or ".join(pieces)

@@ -17,7 +17,7 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.statements import OnPartition, Paper, Verdict, Witness, check_claim
 from dpverify.sampling.counts import Counts, occupied_codes
 from dpverify.settings import Settings
-from dpverify.stats.binomial import lower_limit
+from dpverify.stats.binomial import clopper_pearson_lower
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
@@ -78,7 +78,7 @@ def evaluate_claim(
     if epsilon is not None:
         thinned = thinned_p_values(witness, settings, epsilon)
     if settings.test == "thinned":
-        critical = critical_epsilon(*witness.counts, runs, alpha, _generator(settings, SWEEP_KEY))
+        critical = float(critical_epsilon(*witness.counts, runs, alpha, _generator(settings, SWEEP_KEY)))
         p_value = min(thinned) if thinned else None
     elif epsilon is not None:
         p_value = small_p_value(*witness.ordered, runs, epsilon, delta, alpha)
@@ -187,7 +187,7 @@ def bound_partition(
     c1, c2, number = distinct_pairs(cells[0].of(codes), cells[1].of(codes), runs)
     # The data set with the smaller mass is unknown but fixed, so that the limit needs no correction for two data sets.
     counts_inside = [counts.of(np.array([1]))[0] for counts in inside]
-    mass = min(float(lower_limit(count, runs, REGION_SHARE * alpha)) for count in counts_inside)
+    mass = min(float(clopper_pearson_lower(count, runs, REGION_SHARE * alpha)) for count in counts_inside)
     return OnPartition(c1, c2, number, runs, (1 - REGION_SHARE) * alpha, partition.n_cells, mass)
 
 

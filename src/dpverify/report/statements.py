@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from dpverify.errors import InputError
 from dpverify.events.event import Event
 from dpverify.settings import Settings
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.profile import delta_lower_curve, delta_upper_curve
 from dpverify.stats.upper_bound import (
     Frontier,
@@ -97,7 +97,11 @@ class Witness:
         """For each data set: the share of its runs in the event, and Clopper-Pearson limits at confidence 1 - alpha."""
         tail, runs = self.alpha / 2, self.runs
         return tuple(
-            (count / runs, float(lower_limit(count, runs, tail)), float(upper_limit(count, runs, tail)))
+            (
+                count / runs,
+                float(clopper_pearson_lower(count, runs, tail)),
+                float(clopper_pearson_upper(count, runs, tail)),
+            )
             for count in self.counts
         )
 

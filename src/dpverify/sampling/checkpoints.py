@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import FolderError, Warning
+from dpverify.errors import DPVerifyWarning, FolderError
 from dpverify.util.files import NEW_FILE_SUFFIX, replace_file
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
@@ -136,7 +136,7 @@ class Checkpoint:
             why = problem.strerror or problem
             line = f"{self.folder}: {why}; the run goes on; what this saving had to keep is not kept"
             if self.problem is None:
-                warnings.warn(line, Warning, stacklevel=2)
+                warnings.warn(line, DPVerifyWarning, stacklevel=2)
             self.problem = line
         else:
             self.problem = None
@@ -192,7 +192,7 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
                     f"{path}: another run is under way in it; expected one at a time; wait, or take another folder"
                 ) from None
             except OSError as problem:  # a file system without locks
-                warnings.warn(f"{path}: no lock ({problem.strerror}); take care of one run at a time", Warning)
+                warnings.warn(f"{path}: no lock ({problem.strerror}); take care of one run at a time", DPVerifyWarning)
         try:
             yield Checkpoint(path)
         finally:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import FolderError, InputError, Stopped, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
 from dpverify.sampling.blocks import (
@@ -118,7 +118,7 @@ def check_mechanism(run: RunContext, pilot: np.ndarray) -> tuple[Diagnostic, ...
     ):
         diagnostics.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in diagnostics:
-        warnings.warn(diagnostic.value, Warning, stacklevel=3)
+        warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
     return tuple(diagnostics)
 
 

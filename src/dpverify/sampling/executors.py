@@ -28,6 +28,7 @@ from typing import Any
 
 from dpverify.errors import InputError
 from dpverify.sampling.checkpoints import Checkpoint
+from dpverify.util.intervals import merge_intervals
 
 ASSUMED_WORKERS = 4  # workers that an executor is taken to have if it does not say
 TASK_SECONDS = 1.0  # about so long is one task: short enough to lose, long enough to pay for its way
@@ -108,13 +109,7 @@ BlockRanges = list[tuple[int, int]]  # blocks that are done: sorted, from .. to,
 
 def merge_ranges(spans: BlockRanges) -> BlockRanges:
     """Sorted, and those that touch made one."""
-    joined: BlockRanges = []
-    for start, stop in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
-        else:
-            joined.append((start, stop))
-    return joined
+    return merge_intervals(spans)
 
 
 class BlockQueue:

@@ -1,75 +1,162 @@
-"""Everything that is said about two columns of counts, from the exact laws of the counts alone.
+"""The statistical test of the paper (section IV, Algorithms 4 and 5), and the quantities lambda and eta of the paper.
 
-Clopper-Pearson limits and the paper's test (section IV, Algorithms 4 and 5). The lower bound for one frozen event and
-the upper bounds over unions of cells have rooms of their own, `buehler` and `unions`.
-`runs` is a number, or one a side.
+The test thins one count at random by e^-epsilon, which turns the claim into the equality of two proportions, and
+applies Fisher's exact test. Everywhere `runs` is the number of runs per data set, or a pair of numbers.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import hypergeom
 
-from dpverify.errors import InputError
-from dpverify.stats.binomial import upper_limit
+from dpverify.stats.binomial import clopper_pearson_upper
 from dpverify.stats.lower_bound import epsilon_lower_bound
-from dpverify.util.checks import check_epsilon, check_level, runs_per_side
+from dpverify.util.checks import Runs, check_counts, check_epsilon, check_probability, runs_per_side
 
-PAPER_EPSILON_SWEEP = np.linspace(
-    0.001, 1.5, 80
-)  # eight of the paper's fourteen critical values lie on it to every printed digit
-
-
-# The paper's test.
+# Eight of the paper's fourteen critical values lie on this grid to every printed digit.
+PAPER_EPSILON_SWEEP = np.linspace(0.001, 1.5, 80)
+MAX_SWEEP_STEPS = 100_000
 
 
-def p_values(c1: Any, c2: Any, runs: Any, epsilon: float, rng: np.random.Generator) -> tuple[Any, Any]:
-    """Algorithm 5's PVALUE, over any number of events: thin one side's count by e^-epsilon, then Fisher's exact test.
+def p_values(
+    c1: ArrayLike, c2: ArrayLike, runs: Runs, epsilon: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two p-values of the paper's randomised test (PVALUE in its Algorithm 5), for any number of events.
 
-    The first is against p1 <= e^epsilon p2, the second against p2 <= e^epsilon p1.
+    One count is thinned: each of its runs is kept with probability e^-epsilon. Fisher's exact test then compares it
+    with the other count.
+
+    Parameters
+    ----------
+    c1, c2 : array_like of int
+        How many runs of the first and of the second data set were in each event.
+    runs : number, or pair of numbers
+        The runs per data set, or those of the first and of the second data set.
+    epsilon : float
+        The claim, at least 0.
+    rng : numpy.random.Generator
+        The source of randomness for the thinning.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        The p-values of `p1 <= e^epsilon p2` and of `p2 <= e^epsilon p1`; NumPy floats where the counts are numbers.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> forward, backward = p_values(30, 10, 1000, 0.0, np.random.default_rng(0))
+    >>> round(float(forward), 4), round(float(backward), 4)
+    (0.001, 0.9997)
     """
     check_epsilon(epsilon)
     m1, m2 = runs_per_side(runs)
-    for c, m in ((c1, m1), (c2, m2)):
-        if np.any(np.less(c, 0)) or np.any(np.greater(c, m)):
-            raise InputError(f"counts: found {np.min(c)} to {np.max(c)}; expected 0 to {m}, at most one a run")
+    check_counts("c1", c1, m1)
+    check_counts("c2", c2, m2)
     keep = math.exp(-epsilon)
-    thin1, thin2 = rng.binomial(c1, keep), rng.binomial(c2, keep)
-    forward = hypergeom.sf(thin1 - 1, m1 + m2, m1, thin1 + c2)
-    backward = hypergeom.sf(thin2 - 1, m1 + m2, m2, thin2 + c1)
-    # A tail that starts at 0 is everything, to the last digit.
-    return np.where(thin1 == 0, 1.0, forward)[()], np.where(thin2 == 0, 1.0, backward)[()]
+    thinned1, thinned2 = rng.binomial(c1, keep), rng.binomial(c2, keep)  # type: ignore[arg-type]  # whole numbers
+    forward = hypergeom.sf(thinned1 - 1, m1 + m2, m1, thinned1 + c2)
+    backward = hypergeom.sf(thinned2 - 1, m1 + m2, m2, thinned2 + c1)
+    # The tail from 0 on has probability 1; SciPy's result may differ from it in the last digit.
+    return np.where(thinned1 == 0, 1.0, forward)[()], np.where(thinned2 == 0, 1.0, backward)[()]
 
 
-def critical_epsilon(c1: Any, c2: Any, runs: Any, alpha: float = 0.05, rng: np.random.Generator | None = None) -> Any:
-    """The smallest epsilon at which neither order is rejected, the counts held fixed.
+def critical_epsilon(
+    c1: ArrayLike, c2: ArrayLike, runs: Runs, alpha: float = 0.05, rng: np.random.Generator | None = None
+) -> float | np.ndarray:
+    """Return the smallest epsilon at which the test rejects neither `p1 <= e^epsilon p2` nor `p2 <= e^epsilon p1`.
 
-    With `rng` it is the paper's sweep: epsilon climbs `SWEEP` (beyond its end by the same step), thinned anew at
-    every point, so the answer is random. Without, it is deterministic: the larger of the two orders' exact bounds.
+    Without `rng` the result is deterministic: the larger of the two exact lower bounds. With `rng` it is the sweep of
+    the paper: epsilon increases along PAPER_EPSILON_SWEEP, and beyond its end by the same step, until both p-values
+    exceed alpha. The counts are thinned anew at every epsilon, so that the result is random.
+
+    Parameters
+    ----------
+    c1, c2 : array_like of int
+        How many runs of the first and of the second data set were in the event.
+    runs : number, or pair of numbers
+        The runs per data set, or those of the first and of the second data set.
+    alpha : float
+        The level of each of the two tests.
+    rng : numpy.random.Generator, optional
+        The source of randomness for the paper's sweep.
+
+    Returns
+    -------
+    float or numpy.ndarray
+        The critical epsilon, one for each pair of counts.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(float(critical_epsilon(12, 27, 1000)), 3)
+    0.243
+    >>> round(critical_epsilon(12, 27, 1000, rng=np.random.default_rng(0)), 3)
+    0.21
     """
-    check_level("alpha", alpha)
+    check_probability("alpha", alpha)
     if rng is None:
         m1, m2 = runs_per_side(runs)
         forward = epsilon_lower_bound(c1, c2, (m1, m2), 0.0, alpha)
         return np.maximum(forward, epsilon_lower_bound(c2, c1, (m2, m1), 0.0, alpha))
     if np.ndim(c1) or np.ndim(c2):
         return np.vectorize(lambda a, b: critical_epsilon(a, b, runs, alpha, rng), otypes=[float])(c1, c2)
-    step = PAPER_EPSILON_SWEEP[1] - PAPER_EPSILON_SWEEP[0]
-    for i in range(100_000):
-        epsilon = PAPER_EPSILON_SWEEP[i] if i < PAPER_EPSILON_SWEEP.size else PAPER_EPSILON_SWEEP[0] + i * step
+    sweep = PAPER_EPSILON_SWEEP
+    step = sweep[1] - sweep[0]
+    for i in range(MAX_SWEEP_STEPS):
+        epsilon = sweep[i] if i < sweep.size else sweep[0] + i * step
         if min(p_values(c1, c2, runs, epsilon, rng)) > alpha:
             return float(epsilon)
-    raise AssertionError("at epsilon 1900 nothing is left of a thinned count")
+    raise AssertionError("at epsilon 1900 a thinned count is 0, and its p-value is 1")
 
 
 def paper_lambda(beta: float, eta: float, epsilon: float) -> float:
-    """The paper's lambda, beta + 2 eta e^epsilon. Not a guarantee: docs/method.md, section 4.2."""
+    """Return lambda of the paper, `beta + 2 eta e^epsilon`.
+
+    It is not a guarantee: see docs/method.md, section 4.2.
+
+    Parameters
+    ----------
+    beta : float
+        The probability outside the high-likely set.
+    eta : float
+        The largest probability of a cell.
+    epsilon : float
+        The critical epsilon.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(paper_lambda(0.05, 0.013, 0.39947), 4)
+    0.0888
+    """
     return beta + 2 * eta * math.exp(epsilon)
 
 
-def eta_upper_bound(counts: Any, runs: int, alpha: float = 0.05) -> float:
-    """No cell is more likely than this. The likeliest cell is fixed, so its own limit needs no correction."""
-    return float(upper_limit(np.max(counts, initial=0), runs, alpha))
+def eta_upper_bound(counts: ArrayLike, runs: int, alpha: float = 0.05) -> float:
+    """Return an upper confidence bound on the largest probability of a cell, at confidence 1 - alpha.
+
+    The most likely cell is fixed, so the limit for a single cell needs no correction for the number of cells.
+
+    Examples
+    --------
+    >>> round(eta_upper_bound([3, 20, 5], 100), 4)
+    0.2772
+    """
+    return float(clopper_pearson_upper(np.max(counts, initial=0), runs, alpha))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.lower_bound import claim_p_value
 from dpverify.stats.upper_bound import frontier, frontier_bound
 
@@ -59,7 +59,7 @@ def delta_lower_curve(c1: int, c2: int, runs: int, epsilons: np.ndarray, alpha: 
 
     One pair of Clopper-Pearson limits, each at alpha / 2, gives the bound at every epsilon.
     """
-    p1, p2 = lower_limit(c1, runs, alpha / 2), upper_limit(c2, runs, alpha / 2)
+    p1, p2 = clopper_pearson_lower(c1, runs, alpha / 2), clopper_pearson_upper(c2, runs, alpha / 2)
     return np.maximum(p1 - np.exp(np.minimum(epsilons, MAX_EXPONENT)) * p2, 0.0)
 
 

@@ -16,7 +16,7 @@ from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.settings import VerifyOptions
-from dpverify.stats.binomial import lower_limit, upper_limit
+from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.studies.options import RunOptions, type_one_error_factor
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
@@ -61,7 +61,9 @@ class ManyPairs:
     def share_interval(self) -> tuple[float, float]:
         """Two-sided Clopper-Pearson limits of the share of the population that passes a test like this one."""
         number, level = len(self.reports), self.alpha / 2
-        return float(lower_limit(self.passed, number, level)), float(upper_limit(self.passed, number, level))
+        return float(clopper_pearson_lower(self.passed, number, level)), float(
+            clopper_pearson_upper(self.passed, number, level)
+        )
 
     @property
     def violating(self) -> float:
@@ -183,7 +185,7 @@ def share_lower_bound(found: int, number: int, level: float, alpha: float) -> fl
     """
     if level >= 1:
         return 0.0
-    limit = float(lower_limit(found, number, alpha))
+    limit = float(clopper_pearson_lower(found, number, alpha))
     return max(0.0, (limit - level) / (1 - level))
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, StopReason, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, StopReason
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
@@ -227,7 +227,7 @@ class _StudyRunner:
             reason = " ".join(str(problem).split())
             if not isinstance(problem, (InputError, MechanismError)):
                 reason = f"{type(problem).__name__}: {reason}"
-            warnings.warn(f"{combination} failed: {reason}", Warning, stacklevel=2)
+            warnings.warn(f"{combination} failed: {reason}", DPVerifyWarning, stacklevel=2)
             return {**combination.columns, "problem": reason}
         report.to_json(running / "report.json")
         replace_file(self.folder / combination.report, (running / "report.json").read_bytes())

@@ -1,8 +1,8 @@
-"""NumPy or JAX: one code path for both, always in 64 bit, and counting where the samples are.
+"""Functions that work on NumPy and on JAX arrays, in double precision, on the device that holds the samples.
 
-JAX is imported only when an array of it turns up, and its global settings are never touched: 64 bit holds inside
-`wide`. Plain data that has a method `codes` (NamedTuples of arrays, hence pytrees) is evaluated under one jit per
-kind, so a copy that was pickled into a worker does not compile again.
+JAX is imported only when one of its arrays occurs, and its global settings are never changed: double precision is
+enabled inside `enable_x64` only. Plain data with a method such as `codes` (NamedTuples of arrays, hence pytrees) are
+evaluated under one jit per class, so that a copy that was pickled into a worker does not compile again.
 """
 
 from __future__ import annotations
@@ -10,27 +10,37 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from typing import Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeVar
 
 import numpy as np
 
 Array = np.ndarray  # stands for a NumPy or a JAX array: both have the methods that are used here
+State = TypeVar("State")
 
-MAX_COMPARED_EDGES = 32  # edges that are compared one by one
-VALUES_PER_PIECE = 8192  # values whose passes stay within the caches
+MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared
+MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
+VALUES_PER_PIECE = 8192  # values that are processed together, so that they stay in the processor's caches
+MAX_STEP_EDGES = 3  # edges near one step of the guide table; binary search is used where there are more
+MAX_STEPS = 8192  # of the guide table
+SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
+RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
 
-def is_jax(x: Any) -> bool:
-    jax = sys.modules.get("jax")  # an array of JAX can't exist before JAX was imported
+def is_jax(x: object) -> bool:
+    """Return whether x is a JAX array; no such array exists before JAX is imported."""
+    jax = sys.modules.get("jax")
     return jax is not None and isinstance(x, jax.Array)
 
 
 def on_accelerator(x: Any) -> bool:
-    """Whether x lies where the processor can't read it."""
+    """Return whether x is stored in the memory of an accelerator."""
     return is_jax(x) and any(device.platform != "cpu" for device in x.devices())
 
 
-def array_namespace(x: Any) -> Any:
+def array_namespace(x: object) -> Any:
+    """Return `jax.numpy` for a JAX array, else `numpy`."""
     if is_jax(x):
         import jax.numpy as jnp
 
@@ -38,8 +48,8 @@ def array_namespace(x: Any) -> Any:
     return np
 
 
-def enable_x64(x: Any = None) -> contextlib.AbstractContextManager[Any]:
-    """JAX in 64 bit inside the block; nothing to do for NumPy."""
+def enable_x64(x: object = None) -> contextlib.AbstractContextManager[object]:
+    """Return a context in which JAX computes in double precision; it does nothing for a NumPy array x."""
     if x is not None and not is_jax(x):
         return contextlib.nullcontext()
     import jax
@@ -47,43 +57,51 @@ def enable_x64(x: Any = None) -> contextlib.AbstractContextManager[Any]:
     return jax.enable_x64(True)
 
 
-def evaluate_method(plain: Any, name: str, x: Any) -> Any:
-    """`plain.name(x)` on the device that holds x; only what it comes to reaches the host."""
+def evaluate_method(plain: object, name: str, x: Array) -> Any:
+    """Return `plain.name(x)` as NumPy arrays, computed on the device that holds x."""
     if not is_jax(x):
         return getattr(plain, name)(x)
     import jax
 
     with enable_x64(x):
-        found = _jitted(type(plain), name)(plain, x) if is_pytree(plain) else getattr(plain, name)(x)
-        return jax.tree.map(np.asarray, found)
+        result = _jit_method(type(plain), name)(plain, x) if is_pytree(plain) else getattr(plain, name)(x)
+        return jax.tree.map(np.asarray, result)
 
 
 @functools.cache
-def _jitted(kind: type, name: str) -> Any:
+def _jit_method(kind: type, name: str) -> Callable[[object, Array], Any]:
+    """Return a compiled method; one compilation serves all objects of a class."""
     import jax
 
     return jax.jit(lambda plain, x: getattr(plain, name)(x))
 
 
-def cell_codes(plain: Any, x: Any) -> np.ndarray:
+def cell_codes(plain: object, x: Array) -> np.ndarray:
+    """Return the number of the cell of each run, for a partition or the level sets of a score."""
     return evaluate_method(plain, "codes", x)
 
 
-def is_pytree(plain: Any) -> bool:
-    """False where a user's own function is part of it, which can't be handed to a jit as data."""
+def is_pytree(plain: object) -> bool:
+    """Return whether an object can be an argument of a jit; an object with a function of the user cannot."""
     return getattr(plain, "is_pytree", True)
 
 
-def digitize(edges: Any, x: Any) -> Any:
-    """The number of edges below each x (so x = edge counts as left of it), for sorted edges.
+def digitize(edges: Array, x: Array) -> Array:
+    """Return the number of edges below each x, for sorted edges; a value on an edge counts as left of it.
 
-    Binary search on random x is slow on NumPy. A few edges are all compared; for more of them a guide table over equal
-    steps finds the place and comparisons make it exact. Where the edges crowd it is binary search after all.
+    Binary search for random x is slow with NumPy. A few edges are all compared with x. For more edges, a guide table
+    over equal steps gives a starting index, and comparisons make it exact. Where many edges lie within a step, binary
+    search is used after all.
+
+    Examples
+    --------
+    >>> digitize(np.array([0.0, 1.0]), np.array([-1.0, 0.0, 0.5, 2.0])).tolist()
+    [0, 0, 1, 2]
     """
     xp = array_namespace(x)
-    if xp is not np or x.size < 4096:
+    if xp is not np or x.size < MIN_SEARCHED_VALUES:
         return xp.searchsorted(edges, x)
-    if np.isnan(x.min()):  # rare; NaN sorts last whatever the number of values
+    if np.isnan(x.min()):  # rare; NaN is sorted last, whatever the number of values
         return np.searchsorted(edges, x)
     if edges.size <= MAX_COMPARED_EDGES:
         below = np.zeros(x.shape, np.uint8)
@@ -91,52 +109,52 @@ def digitize(edges: Any, x: Any) -> Any:
             below += x > edge
         return below.astype(np.intp)
     low, high = edges[0], edges[-1]
-    steps = min(64 * edges.size, 8192)
+    steps = min(64 * edges.size, MAX_STEPS)
     with np.errstate(over="ignore", invalid="ignore"):
         scale = steps / (high - low)
         if not (np.isfinite(scale) and scale > 0):
             return np.searchsorted(edges, x)
-        # A step of room on either side: rounding may put x one step off, never more.
+        # Rounding may shift x by at most one step, so the table allows for one more step on either side.
         start = np.searchsorted(edges, low + (np.arange(steps) - 1) / scale)
-        crowd = int((np.searchsorted(edges, low + (np.arange(steps) + 2) / scale) - start)[:-1].max(initial=0))
-        if crowd > 3:
+        stop = np.searchsorted(edges, low + (np.arange(steps) + 2) / scale)
+        most_edges = int((stop - start)[:-1].max(initial=0))
+        if most_edges > MAX_STEP_EDGES:
             return np.searchsorted(edges, x)
     padded = np.append(edges, np.inf)
-    passes = max(crowd, edges.size - int(start[-1]))  # the last step reaches to the end of the line
-    found = np.empty(x.shape, start.dtype)
-    for at in range(0, x.size, VALUES_PER_PIECE):  # a piece at a time stays within the caches
-        some = x[at : at + VALUES_PER_PIECE]
+    comparisons = max(most_edges, edges.size - int(start[-1]))  # the last step extends to infinity
+    result = np.empty(x.shape, start.dtype)
+    for begin in range(0, x.size, VALUES_PER_PIECE):
+        piece = x[begin : begin + VALUES_PER_PIECE]
         with np.errstate(over="ignore", invalid="ignore"):
-            place = (some - low) * scale
-        np.clip(place, 0, steps - 1, out=place)
-        here = start[place.astype(np.intp)]
-        for _ in range(passes):
-            here += some > padded[here]
-        found[at : at + VALUES_PER_PIECE] = here
-    return found
+            position = (piece - low) * scale
+        np.clip(position, 0, steps - 1, out=position)
+        index = start[position.astype(np.intp)]
+        for _ in range(comparisons):
+            index += piece > padded[index]
+        result[begin : begin + VALUES_PER_PIECE] = index
+    return result
 
 
 @functools.cache
 def retain_freed_memory() -> None:
-    """Once in a process: freed blocks stay with it, where the system's allocator learns from what it frees.
+    """Make the allocator keep freed memory in this process, where it adapts to the size of freed blocks (glibc).
 
-    Otherwise each block's arrays go back to the system and come again page by page, which can cost more than drawing.
+    Otherwise the arrays of each block are returned to the system and have to be mapped again page by page, which may
+    take longer than drawing the samples. The array is freed at once and never written to.
     """
-    np.empty((32 << 20) - (1 << 16), np.uint8)  # freed at once, and never touched
+    np.empty(RETAINED_BYTES, np.uint8)
 
 
-def contiguous_transpose(table: Any) -> Any:
-    """The transpose; on NumPy with every column in one piece of memory, which is what makes passes over it fast."""
+def contiguous_transpose(table: Array) -> Array:
+    """Return the transpose; with NumPy its rows are contiguous, which makes passes over them fast."""
     return np.ascontiguousarray(table.T) if array_namespace(table) is np else table.T
 
 
-SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
+def multiply_rows(x: Array, matrix: Array) -> Array:
+    """Return `x @ matrix` for many short rows.
 
-
-def multiply_rows(x: Any, matrix: Any) -> Any:
-    """`x @ matrix` for many short rows.
-
-    Threads inside BLAS cost more here than they gain, and fight with our own workers: NumPy gets it in small pieces.
+    With NumPy the product is computed in small pieces: for these sizes threads of BLAS are slower than none, and they
+    compete with our own workers.
     """
     if x.shape[1] == 1:
         return x * matrix
@@ -150,12 +168,12 @@ def multiply_rows(x: Any, matrix: Any) -> Any:
     return pieces if whole == len(x) else np.concatenate([pieces, x[whole:] @ matrix])
 
 
-def fori_loop(xp: Any, times: Any, step: Any, state: Any) -> Any:
-    """`step` applied so many times; under JAX the number may be traced."""
+def fori_loop(xp: ModuleType, times: int | Array, step: Callable[[State], State], state: State) -> State:
+    """Return the state after so many applications of `step`; under JAX the number may be traced."""
     if xp is np:
         for _ in range(int(times)):
             state = step(state)
         return state
     import jax
 
-    return jax.lax.fori_loop(0, times, lambda _, s: step(s), state)
+    return jax.lax.fori_loop(0, times, lambda _, current: step(current), state)

@@ -1,19 +1,24 @@
-"""TODO."""
+"""Atomic replacement of files."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
 from dpverify.errors import InputError
 
 NEW_FILE_SUFFIX = ".new"
 
 
-def replace_file(path: Path, content: Any) -> None:
-    """Either the old file or the new one, whatever happens; never a mixture."""
+def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
+    """Write a file atomically: after a crash the path holds either the old or the new content, never a mixture.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written. The old file is unchanged then.
+    """
     new = path.with_name(path.name + NEW_FILE_SUFFIX)
     try:
         with new.open("wb") as file:
@@ -28,7 +33,10 @@ def replace_file(path: Path, content: Any) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file atomically, in UTF-8; raise InputError where the path cannot be written."""
     try:
         replace_file(Path(path), text.encode())
     except OSError as problem:
-        raise InputError(f"{path}: {problem.strerror or problem}; expected a place that can be written") from None
+        raise InputError(
+            f"{path}: found {problem.strerror or problem}; expected a path that can be written; choose another one"
+        ) from None

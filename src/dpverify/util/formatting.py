@@ -1,4 +1,20 @@
-"""TODO."""
+"""Numbers and text for people: one format for each kind of number.
+
+Numbers that are part of a certified statement are rounded to the safe side, so that the printed statement is certified,
+too. The others are rounded to the nearest number.
+
+=====================  ==================================  =====================  ==============
+function               used for                            digits                 rounded
+=====================  ==================================  =====================  ==============
+`format_number`        estimates, claims, levels           4 significant          to the nearest
+`format_lower`         lower confidence bounds             4 significant          down
+`format_upper`         upper confidence bounds             4 significant          up
+`format_percent`       shares and confidence levels        3, more near 100%      to the nearest
+`format_count`         numbers of runs                     all                    to the nearest
+`format_cell_count`    numbers of cells                    all, 2 from 10^9 up    to the nearest
+`format_duration`      times                               whole s or min, 0.1 h  to the nearest
+=====================  ==================================  =====================  ==============
+"""
 
 from __future__ import annotations
 
@@ -6,32 +22,76 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
 
+MAX_CELLS_IN_FULL = 10**9  # larger numbers of cells are written with two digits
+MAX_CELLS_AS_FLOAT = 10**300  # larger numbers of cells are not written at all
+MAX_LINE_CHARACTERS = 400  # of a text from outside that becomes part of a message
+
 
 def format_number(x: float) -> str:
-    """Four significant digits; infinity spelled out."""
+    """Return a number with four significant digits, rounded to the nearest; infinity is spelled out.
+
+    Examples
+    --------
+    >>> format_number(0.123456), format_number(float("inf"))
+    ('0.1235', 'infinity')
+    """
     return "infinity" if x == math.inf else f"{x:.4g}"
 
 
 def format_lower(x: float) -> str:
-    """A lower bound for print: rounded down, so that what is printed is proved too."""
-    return _rounded(x, math.floor)
+    """Return a lower confidence bound with four significant digits, rounded down.
+
+    Examples
+    --------
+    >>> format_lower(0.98769), format_lower(-1.23456)
+    ('0.9876', '-1.235')
+    """
+    return _format_rounded(x, math.floor)
 
 
 def format_upper(x: float) -> str:
-    """An upper bound for print: rounded up."""
-    return _rounded(x, math.ceil)
+    """Return an upper confidence bound with four significant digits, rounded up.
+
+    Examples
+    --------
+    >>> format_upper(0.98761), format_upper(float("inf"))
+    ('0.9877', 'infinity')
+    """
+    return _format_rounded(x, math.ceil)
 
 
-def _rounded(x: float, whole: Callable[[float], int]) -> str:
+def _format_rounded(x: float, rounding: Callable[[float], int]) -> str:
+    """Return a number with four significant digits, the last one rounded by the given function."""
     if x == 0 or math.isinf(x):
         return format_number(x)
     unit = 10.0 ** (math.floor(math.log10(abs(x))) - 3)
-    return f"{whole(x / unit) * unit:.4g}"
+    return f"{rounding(x / unit) * unit:.4g}"
 
 
 def format_percent(x: float) -> str:
-    """Three digits, more where fewer would turn nearly all into all."""
-    return next((text for d in (3, 5, 7) if (text := f"{100 * x:.{d}g}%") != "100%" or x == 1), f"{100 * x:.15g}%")
+    """Return a share as a percentage with three digits, and with more where three would round it to 100%.
+
+    Examples
+    --------
+    >>> format_percent(0.1234), format_percent(0.99999), format_percent(1.0)
+    ('12.3%', '99.999%', '100%')
+    """
+    for digits in (3, 5, 7):
+        text = f"{100 * x:.{digits}g}%"
+        if text != "100%" or x == 1:
+            return text
+    return f"{100 * x:.15g}%"
+
+
+def format_count(number: float) -> str:
+    """Return a whole number with a space between groups of three digits.
+
+    Examples
+    --------
+    >>> format_count(500000)
+    '500 000'
+    """
+    return f"{number:,.0f}".replace(",", " ")
 
 
 def format_confidence(alpha: float) -> str:
@@ -49,27 +109,28 @@ def format_confidence(alpha: float) -> str:
 
 
 def format_cell_count(number: int) -> str:
-    return (
-        f"{number:,}".replace(",", " ")
-        if number < 10**9
-        else f"{float(number):.1e}"
-        if number < 10**300
-        else "countless"
-    )
+    """Return a number of cells; partitions of long trajectories have more cells than can be written in full.
 
-
-def printable(text: str) -> str:
-    """Without what a terminal would obey."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
-def one_line(text: object, most: int = 400) -> str:
-    """Text from outside as part of a message: one line, and not a long one."""
-    line = printable(" ".join(str(text).split()))
-    return line if len(line) <= most else line[:most] + "..."
+    Examples
+    --------
+    >>> format_cell_count(65536), format_cell_count(2**64), format_cell_count(2**2000)
+    ('65 536', '1.8e+19', 'more than 1e+300')
+    """
+    if number < MAX_CELLS_IN_FULL:
+        return f"{number:,}".replace(",", " ")
+    if number < MAX_CELLS_AS_FLOAT:
+        return f"{float(number):.1e}"
+    return "more than 1e+300"
 
 
 def format_duration(seconds: float) -> str:
+    """Return a time in the unit that suits its length.
+
+    Examples
+    --------
+    >>> format_duration(42), format_duration(600), format_duration(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:
@@ -77,6 +138,24 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def format_count(number: float) -> str:
-    """A whole number with its thousands set apart: 500 000."""
-    return f"{number:,.0f}".replace(",", " ")
+def printable(text: str) -> str:
+    """Return the text with every non-printable character replaced, so that it contains no terminal control sequences.
+
+    Examples
+    --------
+    >>> printable("red: \\x1b[31m")
+    'red: ?[31m'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def one_line(text: object, most: int = MAX_LINE_CHARACTERS) -> str:
+    """Return text from outside, such as the message of an exception, as one printable line of limited length.
+
+    Examples
+    --------
+    >>> one_line("first\\n  second", 10)
+    'first seco...'
+    """
+    line = printable(" ".join(str(text).split()))
+    return line if len(line) <= most else line[:most] + "..."

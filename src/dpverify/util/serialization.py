@@ -1,23 +1,58 @@
-"""Plain data to and from JSON: numbers, text, arrays, and the project's own frozen kinds. Never code."""
+"""Plain data to and from JSON, and the JSON Schema of a kind of plain data.
+
+A kind is a frozen dataclass, a NamedTuple or an enumeration. Its values are written as objects with the entry "kind",
+the name of the class, and one entry per field. The annotations of the fields are the only description of the format:
+the reader checks values against them (`matches_annotation`), and `json_schema` is generated from them. No code is ever
+read.
+
+==========================  ================================================================
+annotation                  JSON
+==========================  ================================================================
+`float`                     a number, or the text "inf" or "-inf"; NaN is refused
+`str`                       a text; a text that reads like an infinity gets a leading backslash
+`int`, `bool`, `None`       a number, a truth value, null
+`numpy.ndarray`             an object of the kind "array" with dtype, shape and values
+`tuple[...]`                an array
+`dict[str, ...]`            an object
+a callable                  a text, "module:name"; it stays a text when it is read
+a kind                      an object with "kind"; an enumeration has the entry "name", too
+==========================  ================================================================
+"""
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import enum
 import functools
+import inspect
 import math
 import types
 import typing
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 INFINITY_TEXTS = ("inf", "-inf")
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+Schema = dict[str, Any]
 
 
-def to_plain(value: Any) -> Any:
-    """Strict JSON: infinities as "inf" and "-inf" (NaN is refused), arrays as nested lists with their dtype."""
+def to_plain(value: object) -> Any:
+    """Return a value as data that `json.dumps` writes in strict JSON (see the table of this module).
+
+    Raises
+    ------
+    ValueError
+        If a number is NaN.
+    TypeError
+        If a value has no JSON form.
+
+    Examples
+    --------
+    >>> to_plain({"bounds": (0.5, float("inf"))})
+    {'bounds': [0.5, 'inf']}
+    """
     if isinstance(value, enum.Enum):
         return {"kind": type(value).__name__, "name": value.name}
     if isinstance(value, np.ndarray):
@@ -31,29 +66,46 @@ def to_plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, float):
         if math.isnan(value):
-            raise ValueError("NaN has no place in a report")
+            raise ValueError("found NaN; expected a number or an infinity")
         return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")
     if isinstance(value, str) and value.lstrip("\\") in INFINITY_TEXTS:
-        return "\\" + value  # text that reads like an infinity
+        return "\\" + value
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    if dataclasses.is_dataclass(value):
-        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"kind": type(value).__name__, **fields}
-    names = getattr(value, "_fields", None)
-    if names is not None:
-        return {"kind": type(value).__name__, **{name: to_plain(getattr(value, name)) for name in names}}
+    if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+        return {"kind": type(value).__name__} | {name: to_plain(getattr(value, name)) for name in field_names(value)}
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
     if isinstance(value, dict):
         return {str(key): to_plain(item) for key, item in value.items()}
     if callable(value):
         return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"
-    raise TypeError(f"{type(value).__name__} can't be written")
+    raise TypeError(f"found a value of type {type(value).__name__}; expected plain data")
 
 
 def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
-    """The inverse; lists become tuples. Only the given kinds are built, by their fields; unknown keys are ignored."""
+    """Return the value that `to_plain` wrote; lists become tuples.
+
+    Parameters
+    ----------
+    value : JSON data
+        As `json.loads` returns it.
+    kinds : tuple of type
+        The only kinds that are built. Unknown entries of an object are ignored, and entries with a default may be
+        absent.
+
+    Raises
+    ------
+    ValueError
+        If an object is of another kind, or an array does not hold numbers.
+    TypeError
+        If a field does not have the type of its annotation.
+
+    Examples
+    --------
+    >>> from_plain({"bounds": [0.5, "inf"]}, ())
+    {'bounds': (0.5, inf)}
+    """
     if isinstance(value, str) and value.lstrip("\\") in INFINITY_TEXTS:
         return float(value) if value in INFINITY_TEXTS else value[1:]
     if isinstance(value, list):
@@ -65,50 +117,187 @@ def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
     if value["kind"] == "array":
         dtype = np.dtype(value["dtype"])
         if dtype.kind not in "fiub":
-            raise ValueError(f"an array of {dtype} is no plain data")
+            raise ValueError(f"dtype: found {dtype}; expected an array of numbers or truth values")
         return np.array([float(v) if isinstance(v, str) else v for v in value["values"]], dtype).reshape(value["shape"])
     kind = next((k for k in kinds if k.__name__ == value["kind"]), None)
     if kind is None:
-        raise ValueError(f"unknown kind {value['kind']!r}")
+        raise ValueError(f"kind: found {value['kind']!r}; expected one of {', '.join(k.__name__ for k in kinds)}")
     if issubclass(kind, enum.Enum):
         return kind[value["name"]]
-    names = getattr(kind, "_fields", None) or [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    fields = {name: from_plain(value[name], kinds) for name in names if name in value}
+    fields = {name: from_plain(value[name], kinds) for name in field_names(kind) if name in value}
     for name, item in fields.items():
-        if not matches_annotation(item, _hints(kind)[name]):
-            raise TypeError(f"{kind.__name__}.{name} is of the wrong type")
+        hint = _annotations(kind)[name]
+        if not matches_annotation(item, hint):
+            raise TypeError(f"{kind.__name__}.{name}: found {type(item).__name__}; expected {_annotation_text(hint)}")
     return kind(**fields)
 
 
-_hints = functools.cache(typing.get_type_hints)
+def field_names(kind: object) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass or a NamedTuple, or of an instance of one.
+
+    Examples
+    --------
+    >>> import typing
+    >>> field_names(typing.NamedTuple("Pair", [("first", int), ("second", int)]))
+    ('first', 'second')
+    """
+    names = getattr(kind, "_fields", None)
+    return names if names is not None else tuple(field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
 
 
-def matches_annotation(value: Any, hint: Any) -> bool:
-    """Whether plain data are of the type that an annotation names; a whole number passes for a real one."""
+_annotations = functools.cache(typing.get_type_hints)
+
+
+def _annotation_text(hint: object) -> str:
+    """Return an annotation in the form in which it is written in code."""
+    return getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
+
+
+def _is_union(hint: object) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def matches_annotation(value: object, hint: Any) -> bool:
+    """Return whether plain data have the type that an annotation names; a whole number is accepted as a `float`.
+
+    Examples
+    --------
+    >>> matches_annotation((1, 2.5), tuple[int, float]), matches_annotation(True, int)
+    (True, False)
+    """
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(matches_annotation(value, part) for part in parts)
-    if origin is tuple:
-        parts = parts[:1] * len(value) if isinstance(value, tuple) and parts[-1] is ... else parts
-        return isinstance(value, tuple) and len(value) == len(parts) and all(map(matches_annotation, value, parts))
     if hint is Any:
         return True
-    if origin is Callable:
-        return callable(value) or isinstance(value, str)  # by its name where it was read from JSON
+    if _is_union(hint):
+        return any(matches_annotation(value, part) for part in parts)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        items = parts[:1] * len(value) if parts[-1] is ... else parts
+        return len(value) == len(items) and all(map(matches_annotation, value, items))
+    if origin is dict:
+        return isinstance(value, dict) and all(matches_annotation(item, parts[1]) for item in value.values())
+    if origin is collections.abc.Callable:
+        return callable(value) or isinstance(value, str)
     if hint in (int, float):
         return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return isinstance(value, origin or hint)
 
 
 def nested_kinds(kind: type) -> tuple[type, ...]:
-    """A plain kind and those that its fields hold, read off the annotations."""
-    found: list[type] = []
+    """Return a kind and all dataclasses and NamedTuples that its fields hold, according to the annotations.
+
+    Examples
+    --------
+    >>> import typing
+    >>> Point = typing.NamedTuple("Point", [("x", float)])
+    >>> [kind.__name__ for kind in nested_kinds(typing.NamedTuple("Line", [("ends", tuple[Point, Point])]))]
+    ['Line', 'Point']
+    """
+    kinds: list[type] = []
     queue: list[Any] = [kind]
     while queue:
-        at = queue.pop()
-        if isinstance(at, type) and (hasattr(at, "_fields") or dataclasses.is_dataclass(at)) and at not in found:
-            found.append(at)
-            queue += typing.get_type_hints(at).values()
+        hint = queue.pop()
+        is_kind = isinstance(hint, type) and (hasattr(hint, "_fields") or dataclasses.is_dataclass(hint))
+        if is_kind and hint not in kinds:
+            kinds.append(hint)
+            queue += typing.get_type_hints(hint).values()
         else:
-            queue += typing.get_args(at)
-    return tuple(found)
+            queue += typing.get_args(hint)
+    return tuple(kinds)
+
+
+def json_schema(kind: type) -> Schema:
+    """Return the JSON Schema (draft 2020-12) of the objects of a kind, generated from its annotations.
+
+    The schema accepts what `from_plain` accepts. Every kind that occurs is an entry of "$defs", under its name. Entries
+    without a default are required, and unknown entries are allowed.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass, a NamedTuple or an enumeration.
+
+    Raises
+    ------
+    TypeError
+        If an annotation has no JSON form.
+
+    Examples
+    --------
+    >>> import typing
+    >>> schema = json_schema(typing.NamedTuple("Point", [("x", float), ("label", str | None)]))
+    >>> schema["$ref"], schema["$defs"]["Point"]["required"]
+    ('#/$defs/Point', ['kind', 'x', 'label'])
+    """
+    definitions: dict[str, Schema] = {}
+    reference = _schema_of(kind, definitions)
+    return {"$schema": SCHEMA_DIALECT, **reference, "$defs": dict(sorted(definitions.items()))}
+
+
+NUMBER_SCHEMA: Schema = {"anyOf": [{"type": "number"}, {"enum": list(INFINITY_TEXTS)}]}
+ARRAY_SCHEMA: Schema = {
+    "description": "A NumPy array.",
+    "type": "object",
+    "required": ["kind", "dtype", "shape", "values"],
+    "properties": {
+        "kind": {"const": "array"},
+        "dtype": {"type": "string"},
+        "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+        "values": {"type": "array", "items": {"anyOf": [*NUMBER_SCHEMA["anyOf"], {"type": "boolean"}]}},
+    },
+}
+SIMPLE_SCHEMAS: dict[object, Schema] = {
+    Any: {},
+    object: {},
+    types.NoneType: {"type": "null"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: NUMBER_SCHEMA,
+    str: {"type": "string", "not": {"enum": list(INFINITY_TEXTS)}},
+}
+
+
+def _schema_of(hint: Any, definitions: dict[str, Schema]) -> Schema:
+    """Return the schema of an annotation; kinds and arrays are added to the definitions and referred to."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint in SIMPLE_SCHEMAS:
+        return SIMPLE_SCHEMAS[hint]
+    if _is_union(hint):
+        return {"anyOf": [_schema_of(part, definitions) for part in parts]}
+    if origin is tuple and parts[-1] is ...:
+        return {"type": "array", "items": _schema_of(parts[0], definitions)}
+    if origin is tuple:
+        items = [_schema_of(part, definitions) for part in parts]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _schema_of(parts[1], definitions)}
+    if hint is dict:
+        return {"type": "object"}
+    if origin is collections.abc.Callable:
+        return {"type": "string"}
+    if (origin or hint) is np.ndarray:
+        definitions["array"] = ARRAY_SCHEMA
+        return {"$ref": "#/$defs/array"}
+    if not (isinstance(hint, type) and (issubclass(hint, enum.Enum) or nested_kinds(hint))):
+        raise TypeError(f"annotation: found {_annotation_text(hint)}; expected a kind or plain data")
+    if hint.__name__ not in definitions:
+        definitions[hint.__name__] = {}  # kinds may refer to each other
+        definitions[hint.__name__] = _kind_schema(hint, definitions)
+    return {"$ref": f"#/$defs/{hint.__name__}"}
+
+
+def _kind_schema(kind: type, definitions: dict[str, Schema]) -> Schema:
+    """Return the schema of the objects of one kind."""
+    properties: dict[str, Schema] = {"kind": {"const": kind.__name__}}
+    if issubclass(kind, enum.Enum):
+        properties["name"] = {"enum": list(kind.__members__)}
+        required = ["kind", "name"]
+    else:
+        signature = inspect.signature(kind).parameters
+        for name in field_names(kind):
+            properties[name] = _schema_of(_annotations(kind)[name], definitions)
+        required = ["kind", *(name for name in field_names(kind) if signature[name].default is inspect.Parameter.empty)]
+    summary = (kind.__doc__ or "").strip().partition("\n")[0]
+    description = {} if summary.startswith(f"{kind.__name__}(") or not summary else {"description": summary}
+    return {**description, "type": "object", "required": required, "properties": properties}
