@@ -29,6 +29,7 @@ import inspect
 import math
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ def nested_kinds(kind: type) -> tuple[type, ...]:
     return tuple(kinds)
 
 
-def json_schema(kind: type) -> Schema:
+def json_schema(kind: type, implementations: Mapping[type, tuple[type, ...]] | None = None) -> Schema:
     """Return the JSON Schema (draft 2020-12) of the objects of a kind, generated from its annotations.
 
     The schema accepts what `from_plain` accepts. Every kind that occurs is an entry of "$defs", under its name. Entries
@@ -217,6 +218,8 @@ def json_schema(kind: type) -> Schema:
     ----------
     kind : type
         A dataclass, a NamedTuple or an enumeration.
+    implementations : mapping, optional
+        For each protocol that occurs as an annotation, the kinds that implement it.
 
     Raises
     ------
@@ -231,7 +234,7 @@ def json_schema(kind: type) -> Schema:
     ('#/$defs/Point', ['kind', 'x', 'label'])
     """
     definitions: dict[str, Schema] = {}
-    reference = _schema_of(kind, definitions)
+    reference = _schema_of(kind, definitions, implementations or {})
     return {"$schema": SCHEMA_DIALECT, **reference, "$defs": dict(sorted(definitions.items()))}
 
 
@@ -258,20 +261,22 @@ SIMPLE_SCHEMAS: dict[object, Schema] = {
 }
 
 
-def _schema_of(hint: Any, definitions: dict[str, Schema]) -> Schema:
+def _schema_of(hint: Any, definitions: dict[str, Schema], implementations: Mapping[type, tuple[type, ...]]) -> Schema:
     """Return the schema of an annotation; kinds and arrays are added to the definitions and referred to."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint in SIMPLE_SCHEMAS:
         return SIMPLE_SCHEMAS[hint]
+    if hint in implementations:
+        return {"anyOf": [_schema_of(kind, definitions, implementations) for kind in implementations[hint]]}
     if _is_union(hint):
-        return {"anyOf": [_schema_of(part, definitions) for part in parts]}
+        return {"anyOf": [_schema_of(part, definitions, implementations) for part in parts]}
     if origin is tuple and parts[-1] is ...:
-        return {"type": "array", "items": _schema_of(parts[0], definitions)}
+        return {"type": "array", "items": _schema_of(parts[0], definitions, implementations)}
     if origin is tuple:
-        items = [_schema_of(part, definitions) for part in parts]
+        items = [_schema_of(part, definitions, implementations) for part in parts]
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
     if origin is dict:
-        return {"type": "object", "additionalProperties": _schema_of(parts[1], definitions)}
+        return {"type": "object", "additionalProperties": _schema_of(parts[1], definitions, implementations)}
     if hint is dict:
         return {"type": "object"}
     if origin is collections.abc.Callable:
@@ -283,11 +288,13 @@ def _schema_of(hint: Any, definitions: dict[str, Schema]) -> Schema:
         raise TypeError(f"annotation: found {_annotation_text(hint)}; expected a kind or plain data")
     if hint.__name__ not in definitions:
         definitions[hint.__name__] = {}  # kinds may refer to each other
-        definitions[hint.__name__] = _kind_schema(hint, definitions)
+        definitions[hint.__name__] = _kind_schema(hint, definitions, implementations)
     return {"$ref": f"#/$defs/{hint.__name__}"}
 
 
-def _kind_schema(kind: type, definitions: dict[str, Schema]) -> Schema:
+def _kind_schema(
+    kind: type, definitions: dict[str, Schema], implementations: Mapping[type, tuple[type, ...]]
+) -> Schema:
     """Return the schema of the objects of one kind."""
     properties: dict[str, Schema] = {"kind": {"const": kind.__name__}}
     if issubclass(kind, enum.Enum):
@@ -296,7 +303,7 @@ def _kind_schema(kind: type, definitions: dict[str, Schema]) -> Schema:
     else:
         signature = inspect.signature(kind).parameters
         for name in field_names(kind):
-            properties[name] = _schema_of(_annotations(kind)[name], definitions)
+            properties[name] = _schema_of(_annotations(kind)[name], definitions, implementations)
         required = ["kind", *(name for name in field_names(kind) if signature[name].default is inspect.Parameter.empty)]
     summary = (kind.__doc__ or "").strip().partition("\n")[0]
     description = {} if summary.startswith(f"{kind.__name__}(") or not summary else {"description": summary}
