@@ -20,7 +20,7 @@ import numpy as np
 from plain_mhe import casadi_sqp, plain
 
 from dpverify.estimation import W2MHE, oscillator, simulate
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 WINDOW, S, TAU = 5, 0.8, 1.4e-5

@@ -9,12 +9,13 @@ from dpverify.adapters.program import program
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.events.region import Region, high_likely_set, scenario_size
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.mechanisms.protocol import Mechanism, factory, jax_key, jax_run, per_run
+from dpverify.mechanisms.protocol import Mechanism
+from dpverify.mechanisms.wrappers import factory, jax_key, jax_run, per_run
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, Witness
-from dpverify.sampling.blocks import rmse
 from dpverify.settings import Settings
 from dpverify.stats.lower_bound import delta_lower_bound, epsilon_lower_bound
 from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda

@@ -25,10 +25,10 @@ from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
-from dpverify.sampling.blocks import collect_samples, collect_statistics
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
 from dpverify.sampling.pilot import make_region, plan_pilot
+from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_cell, select_event
@@ -152,10 +152,10 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     pilot : list of array
         All pilot runs, for one or both data sets.
     """
-    settings, checkpoint = run.settings, run.workers.store
+    settings, checkpoint = run.settings, run.checkpoint
     runs, sides = plan_pilot(settings, run.source)
-    run.show.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
-    pilot = collect_samples(run.source, "pilot", runs, run.workers, run.show, sides, run.known)
+    run.progress.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
+    pilot = collect_samples(run.source, "pilot", runs, run.pool, run.progress, sides, run.pilot_blocks)
     region, points = make_region(pilot)
     # The stored region is used, because another machine may compute one that differs in the last bits.
     record = read_record(checkpoint, "region", nested_kinds(Region))
@@ -174,14 +174,14 @@ def freeze_event(
 
     A resumed run reads the event from its folder, so that the event cannot change after test runs were drawn.
     """
-    settings, checkpoint = run.settings, run.workers.store
+    settings, checkpoint = run.settings, run.checkpoint
     record = read_record(checkpoint, "event", EVENT_KINDS)
     if record is not None:
-        run.show.skip(2 * settings.select_runs)
+        run.progress.skip(2 * settings.select_runs)
         return SelectedEvent(record["event"], record["partition"] or record["event"].partition)
     partition = named_partition(settings, region, points)
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty)
-    context = SelectionContext(run.source, settings, region, objective, run.workers, run.show, budget)
+    context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget)
     if partition is not None and settings.selection_epsilon is not None:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))
         selected = select_cell(context, partition, rng)
@@ -217,7 +217,7 @@ def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array]
     if findings.smooth is not None:
         counters["smooth"] = CellCounter(findings.smooth.grid)
     statistics = Statistics(tuple(counters.values()), error)
-    result = collect_statistics(run.source, "test", run.settings.test_runs, statistics, run.workers, run.show)
+    result = collect_statistics(run.source, "test", run.settings.test_runs, statistics, run.pool, run.progress)
     run.clock.lap("test")
     counts = {name: (first, second) for name, first, second in zip(counters, *result.parts, strict=True)}
     return HypothesisCounts(

@@ -1,4 +1,4 @@
-"""Programs as other people write them, good and bad, for the tests: `python programs.py KIND PIDFILE`."""
+"""Programs that behave well or badly, for the tests: `python programs.py KIND PIDFILE`."""
 
 import os
 import random
@@ -26,7 +26,7 @@ def answer(kind, runs, total, rng):
         return "1.5 2.5\n" * 3 + "1.5\n" * (runs - 3)
     if kind == "nan":
         return "nan\n" * 3 + "1.5\n" * (runs - 3)
-    if kind == "deaf":  # the same whatever the seed
+    if kind == "deaf":  # ignores its seed
         return "".join(f"{laplace(random.Random(1))!r}\n{laplace(rng)!r}\n" for _ in range(runs // 2))
     raise ValueError(kind)
 
@@ -34,7 +34,7 @@ def answer(kind, runs, total, rng):
 def main(kind, pids):
     with open(pids, "a") as file:
         print(os.getpid(), file=file)
-        if kind == "hangs":  # and so does what it has started
+        if kind == "hangs":  # with a child process that hangs too
             print(subprocess.Popen(["sleep", "1000"]).pid, file=file)
     if kind == "hangs":
         time.sleep(1000)
@@ -64,7 +64,7 @@ def main(kind, pids):
 
 
 def one_block(kind, data, runs, seed, out):
-    """The placeholder form."""
+    """Draw one block: the form with placeholders."""
     if kind == "hangs":
         time.sleep(1000)
     if kind == "dies":

@@ -1,6 +1,6 @@
-"""The examples in other languages: each where its language is installed, each beside the closed form.
+"""The examples in other languages, if the language is installed, compared with the exact epsilon.
 
-One reading that differs by 1 moves the smoothed estimates by 1/2, 1/4, 1/8 and 1/16: epsilon is .9375 at scale 1.
+A reading that differs by 1 changes the smoothed estimates by 1/2, 1/4, 1/8 and 1/16. At scale 1, epsilon is 0.9375.
 """
 
 import shutil
@@ -42,7 +42,7 @@ LANGUAGES = [
 
 
 @pytest.mark.parametrize("argv", LANGUAGES, indirect=True)
-def test_the_smoother(argv):
+def test_the_bound_for_the_smoother_is_below_the_exact_value(argv):
     mechanism = dpv.program(argv, (4, 1))
     runs = mechanism(FIRST, 10_000, np.random.default_rng(0))
     assert np.abs(np.median(runs, axis=0).ravel() - SMOOTHED).max() < 0.05  # five standard errors

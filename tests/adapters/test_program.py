@@ -1,4 +1,4 @@
-"""Any executable as a mechanism: what it answers, one line for whatever goes wrong, and no process left."""
+"""Executables as mechanisms: their answers, one line for every failure, and no remaining process."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import dpverify as dpv
-from dpverify.adapters.process import GRACE, Child
+from dpverify.adapters.process import GRACE_SECONDS, Child, End
 from dpverify.cli import main
 from mechanisms import ONE, ZERO
 
@@ -39,55 +39,55 @@ def alive(number):
         return False
 
 
-def none_left(pids):
+def no_process_remains(pids):
     started = [int(line) for line in pids.read_text().split()]
     return started and not any(alive(number) for number in started)
 
 
-def gone_soon(pids):
-    """Where another process kills: soon, instead of already."""
+def no_process_remains_soon(pids):
+    """Wait until all programs have ended; another process may still be killing them."""
     until = time.monotonic() + 20
-    while not none_left(pids) and time.monotonic() < until:
+    while not no_process_remains(pids) and time.monotonic() < until:
         time.sleep(0.05)
-    return none_left(pids)
+    return no_process_remains(pids)
 
 
 def script(kind, pids, shape=1, **options):
     return dpv.program([sys.executable, SCRIPT, kind, str(pids)], shape, **options)
 
 
-# What it answers.
+# Answers.
 
 
-def test_it_is_started_once_and_verified_like_any_mechanism(pids):
+def test_a_program_is_started_once_and_verified_like_any_mechanism(pids):
     report = dpv.verify(script("good", pids), ZERO, ONE, 0.5, **SMALL)
     assert report.refuted
     assert report.seeded
     assert report.epsilon_lower < 1
     assert len(pids.read_text().split()) == 1
-    assert none_left(pids)
+    assert no_process_remains(pids)
 
 
 PROCESSES = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))  # JAX, where a test has it, minds a fork
 
 
 @pytest.mark.parametrize("kind", [ThreadPoolExecutor, pytest.param(PROCESSES, marks=pytest.mark.slow)])
-def test_threads_and_processes_come_to_the_same_report(pids, kind):
+def test_threads_and_processes_give_the_same_report(pids, kind):
     mechanism = script("good", pids)
     with kind(2) as executor:
         assert dpv.verify(mechanism, ZERO, ONE, executor=executor, **SMALL) == dpv.verify(mechanism, ZERO, ONE, **SMALL)
-    assert gone_soon(pids)
+    assert no_process_remains_soon(pids)
 
 
-def test_it_pickles_while_it_runs(pids):
+def test_a_program_can_be_pickled_while_it_runs(pids):
     mechanism = script("good", pids)
     mechanism(ZERO, 10, np.random.default_rng(0))
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism
     mechanism.finish()
-    assert none_left(pids)
+    assert no_process_remains(pids)
 
 
-def test_the_form_that_is_started_once_a_block(pids, tmp_path):
+def test_a_program_with_placeholders_is_started_once_per_block(pids, tmp_path):
     mechanism = dpv.program([sys.executable, SCRIPT, "two", *PLACES], (1, 2))
     report = dpv.verify(mechanism, ZERO, ONE, 0.3, select_runs=1000, test_runs=4000, block=4000, beta=0.2)
     assert report.refuted
@@ -98,15 +98,15 @@ def test_the_form_that_is_started_once_a_block(pids, tmp_path):
     again.finish()
 
 
-def test_the_shape_is_stated_or_that_of_a_line(pids):
+def test_the_shape_is_stated_or_read_from_a_line(pids):
     for shape, expected in (((2, 1), (50, 2, 1)), (2, (50, 2)), (None, (50, 2))):
         mechanism = script("two", pids, shape)
         assert mechanism(ZERO, 50, np.random.default_rng(0)).shape == expected
         mechanism.finish()
 
 
-def test_numbers_arrive_as_they_are():
-    """The data comes row by row, in full; nan and inf pass, and are left to the door."""
+def test_numbers_are_sent_and_received_exactly():
+    """The data set is sent row by row; NaN and infinity are accepted here and checked by the validation."""
     echo = (
         "import sys\nfor line in sys.stdin:\n    runs = int(line.split()[0]); row = sys.stdin.readline()\n"
         "    sys.stdout.write(row * runs); sys.stdout.flush()"
@@ -117,79 +117,79 @@ def test_numbers_arrive_as_they_are():
     mechanism.finish()
 
 
-def test_a_seed_that_is_ignored_is_found_out(pids):
-    with pytest.raises(dpv.MechanismError, match="other runs when asked twice with one seed"):
+def test_a_program_that_ignores_its_seed_is_refused(pids):
+    with pytest.raises(dpv.MechanismError, match="found different runs for the same seed"):
         dpv.verify(script("unseeded", pids), ZERO, ONE, **SMALL)
     with pytest.raises(dpv.MechanismError, match="the same 2048 runs for two seeds"):
         dpv.verify(script("deaf", pids), ZERO, ONE, **SMALL)
     with pytest.warns(dpv.Warning, match="cannot be seeded"):
         assert not dpv.verify(script("unseeded", pids, seeded=False), ZERO, ONE, **SMALL).seeded
-    assert none_left(pids)
+    assert no_process_remains(pids)
 
 
-# What goes wrong.
+# Failures.
 
 FAILURES = {
-    "hangs": "found 0 of 2048 lines after 2 s; expected one a run",
+    "hangs": "found 0 of 2048 lines after 2 s; expected one line per run",
     "short": "found 2047 of 2048 lines after 2 s; .*; its last line was '1.5'",
-    "dies": "ended .exit status 1. after 1000 of 2048 lines; .*; it said: state vector lost",
+    "dies": "ended .exit status 1. after 1000 of 2048 lines; .*; its messages: state vector lost",
     "crashes": "ended .killed by SIGABRT. after 0 of 2048 lines",
-    "mute": "ended .exit status 4. after 0 of 2048 lines; .*it said nothing on stderr",
+    "mute": "ended .exit status 4. after 0 of 2048 lines; .*it wrote nothing to stderr",
     "garbage": "line 7 of the answer is 'Warning: matrix is singular'; expected 1 number; print nothing else",
     "endless": "line 1 of the answer is 'xxx",
     "ragged": "line 4 of the answer is '1.5'; expected 2 numbers",
-    "long": "found 2049 lines, expected the 2048",
-    "drowns": "ended .exit status 1. after 0 of 2048 lines; .*; it said: .*step size too small .{1,3}state vector lost",
+    "long": "found 2049 lines; expected the 2048",
+    "drowns": "ended .exit status 1. after 0 of 2048 lines; .*: .*step size too small .{1,3}state vector lost",
     "nan": "found NaN or infinity in 3 of 2048 runs",
 }
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["dead before we listen", "dying meanwhile"])
-def test_the_last_words_of_a_program_that_dies_at_once_are_heard(early):
+@pytest.mark.parametrize("early", [True, False], ids=["ended before the request", "ends during the request"])
+def test_the_messages_of_a_program_that_ends_at_once_are_read(early):
     for _ in range(20):
-        child = Child(["sh", "-c", "echo no such script >&2; exit 3"], speaks=True)
+        child = Child(["sh", "-c", "echo no such script >&2; exit 3"], answers=True)
         if early:
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        heard = child.exchange(b"1 2 3\n", 1, 100, time.monotonic() + 60)
-        assert (heard.why, child.end(GRACE), child.said) == ("ended", 3, "no such script")
+        answer = child.exchange(b"1 2 3\n", 1, 100, time.monotonic() + 60)
+        assert (answer.end, child.end(GRACE_SECONDS), child.messages) == (End.EXITED, 3, "no such script")
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_what_goes_wrong_gets_one_line_and_leaves_no_process(pids, kind):
+def test_a_failure_gives_one_line_and_leaves_no_process(pids, kind):
     mechanism = script(kind, pids, shape=2 if kind == "ragged" else 1, timeout=2 if kind in ("hangs", "short") else 60)
     with pytest.raises(dpv.MechanismError, match=FAILURES[kind]) as problem:
         dpv.verify(mechanism, ZERO, ONE, **SMALL)
     assert "\n" not in str(problem.value)
     assert len(str(problem.value)) < 1200
-    assert none_left(pids)
+    assert no_process_remains_soon(pids)  # the kernel ends a process that was started by the program a moment later
 
 
-def test_a_flood_on_stderr_stops_nobody(pids):
+def test_many_messages_do_not_block_a_program(pids):
     mechanism = script("floods", pids)
     assert mechanism(ZERO, 50, np.random.default_rng(0)).shape == (50, 1)
     mechanism.finish()
-    assert none_left(pids)
+    assert no_process_remains(pids)
 
 
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
         ("hangs", "found 0 of 64 lines after 0.3 s"),
-        ("dies", "exit status 1.*it said: no licence"),
-        ("forgets", "exit status 0. after 0 of 64 lines; expected all of them"),
-        ("short", "found 63 lines, expected the 64"),
+        ("dies", "exit status 1.*its messages: no licence"),
+        ("forgets", "exit status 0. after 0 of 64 lines; expected all lines"),
+        ("short", "found 63 lines; expected the 64"),
     ],
 )
-def test_what_goes_wrong_once_a_block(kind, message):
+def test_a_failure_of_a_program_that_is_started_once_per_block(kind, message):
     mechanism = dpv.program([sys.executable, SCRIPT, kind, *PLACES], 1, timeout=0.3 if kind == "hangs" else 60)
     with pytest.raises(dpv.InputError, match=message):
         mechanism(ZERO, 64, np.random.default_rng(0))
 
 
-def test_what_can_not_be_started(tmp_path):
+def test_a_program_that_cannot_be_started_is_refused(tmp_path):
     (tmp_path / "text").write_text("no program")
     for path, why in ((tmp_path / "absent", "No such file"), (tmp_path / "text", "Permission denied")):
-        with pytest.raises(dpv.InputError, match=f"can't start .*{why}.*expected a program"):
+        with pytest.raises(dpv.InputError, match=f"which cannot be started .*{why}.*expected an executable program"):
             dpv.program([path], 1)(ZERO, 4, np.random.default_rng(0))
 
 
@@ -204,24 +204,24 @@ def test_what_can_not_be_started(tmp_path):
         ((["x"], 1, -1), "timeout: found -1"),
     ],
 )
-def test_bad_arguments_get_one_line(arguments, message):
+def test_invalid_arguments_are_refused_in_one_line(arguments, message):
     with pytest.raises(dpv.InputError, match=message):
         dpv.program(*arguments)
     with pytest.raises(dpv.InputError, match="data: found dict; expected numbers"):
         dpv.program(["x"], 1)({}, 1, np.random.default_rng(0))
 
 
-# No process left, whatever ends us.
+# No process remains, whatever ends this process.
 
 
-def test_workers_that_are_ended_take_their_programs_along(pids):
+def test_programs_end_with_their_worker_processes(pids):
     with pytest.raises(dpv.MechanismError, match="after 2 s"):
         dpv.verify(Late(script("hangs", pids, timeout=2)), ZERO, ONE, executor=2, **SMALL)
-    assert gone_soon(pids)
+    assert no_process_remains_soon(pids)
 
 
 class Late:
-    """Good for the first look in the parent; in the workers it hangs."""
+    """A mechanism that works in the parent process and calls the program in the workers."""
 
     def __init__(self, program):
         self.program, self.parent = program, os.getpid()
@@ -231,7 +231,7 @@ class Late:
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, *(pytest.param(s, marks=pytest.mark.slow) for s in SOFTER)])
-def test_a_killed_command_takes_its_program_along(pids, tmp_path, kill):
+def test_a_program_ends_with_a_killed_command(pids, tmp_path, kill):
     np.save(tmp_path / "a.npy", ZERO)
     command = [sys.executable, "-m", "dpverify", "verify", "--first", "a.npy", "--second", "a.npy", "--"]
     with subprocess.Popen(
@@ -241,7 +241,7 @@ def test_a_killed_command_takes_its_program_along(pids, tmp_path, kill):
             assert running.poll() is None
             time.sleep(0.02)
         running.send_signal(kill)
-    assert gone_soon(pids)
+    assert no_process_remains_soon(pids)
 
 
 # On the command line.
@@ -257,7 +257,7 @@ def verify(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("default::dpverify.errors.Warning")
-def test_the_command_takes_a_program(verify, pids, capsys):
+def test_the_command_accepts_a_program(verify, pids, capsys):
     program = ["--", sys.executable, SCRIPT]
     assert verify("--epsilon", "0.3", *program, "good", "pids") == 1
     assert "programs.py good pids: REFUTED" in capsys.readouterr().out
@@ -265,21 +265,24 @@ def test_the_command_takes_a_program(verify, pids, capsys):
     assert dpv.Report.from_json("out.json").witness.shape == (2, 1)
     assert verify("--unseeded", *program, "unseeded", "pids") == 0
     assert "cannot be seeded" in capsys.readouterr().err
-    assert none_left(pids)
+    assert no_process_remains(pids)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--", sys.executable, SCRIPT, "dies", "pids"], "it said: state vector lost"),
-        (["--", "no-such-program"], "can't start 'no-such-program' (No such file or directory)"),
+        (["--", sys.executable, SCRIPT, "dies", "pids"], "its messages: state vector lost"),
+        (
+            ["--", "no-such-program"],
+            "argv: found 'no-such-program', which cannot be started (No such file or directory)",
+        ),
         (["mine:laplace", "--", "x"], "found both of MECHANISM and -- PROGRAM"),
         (["--"], "found neither of MECHANISM and -- PROGRAM"),
     ],
 )
-def test_the_commands_line_for_what_goes_wrong(verify, pids, capsys, arguments, message):
+def test_the_command_reports_a_failure_in_one_line(verify, pids, capsys, arguments, message):
     assert verify(*arguments) == 2
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.err.count("\n") == 1
-    assert not pids.exists() or none_left(pids)
+    assert not pids.exists() or no_process_remains(pids)

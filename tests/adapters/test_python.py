@@ -1,4 +1,4 @@
-"""Estimators of other packages that this environment has: filterpy's filters, OpenDP's measurements."""
+"""Adapters of Python packages: filters of filterpy, and measurements of OpenDP."""
 
 import math
 import pickle
@@ -13,7 +13,7 @@ import dpverify as dpv
 from dpverify.adapters import filterpy_estimates, opendp_measurement, perturbed, perturbed_jax
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # their own affair
+    warnings.simplefilter("ignore")  # warnings of the package itself
     from filterpy.kalman import ExtendedKalmanFilter, KalmanFilter, MerweScaledSigmaPoints, UnscentedKalmanFilter
 
 A, C = np.array([[1.0, 0.1], [0.0, 1.0]]), np.array([[1.0, 0.0]])
@@ -67,7 +67,7 @@ FILTERS = {
 
 @pytest.mark.parametrize("kind", FILTERS)
 def test_filterpys_filters_agree_on_a_linear_system(kind):
-    """The three are one filter there; and it is the textbook's."""
+    """On a linear system all three filters are the Kalman filter."""
     x, P, expected = np.zeros(2), np.eye(2), []
     for z in FIRST:
         x, P = A @ x, A @ P @ A.T + 0.01 * np.eye(2)
@@ -79,7 +79,7 @@ def test_filterpys_filters_agree_on_a_linear_system(kind):
 
 
 def gaussian_epsilon(distance, delta):
-    """Of N(0, 1) noise against a shift by `distance` (Balle and Wang)."""
+    """Return the epsilon of N(0, 1) noise for a shift by `distance` (Balle and Wang, 2018)."""
 
     def gap(epsilon):
         a, b = distance / 2 - epsilon / distance, -distance / 2 - epsilon / distance
@@ -88,7 +88,7 @@ def gaussian_epsilon(distance, delta):
     return brentq(gap, 0.0, 50.0)
 
 
-def test_filterpys_ukf_beside_the_closed_form():
+def test_the_bound_for_a_filterpy_ukf_is_below_the_exact_value():
     scale, delta, estimates = 1.0, 0.01, FILTERS["UKF"]
     exact = gaussian_epsilon(np.linalg.norm(estimates(FIRST) - estimates(SECOND)) / scale, delta)
     mechanism = perturbed(estimates, scale)
@@ -99,11 +99,11 @@ def test_filterpys_ukf_beside_the_closed_form():
     assert not report.against(exact, delta).refuted
 
 
-def test_filterpys_ukf_with_noise_on_its_data():
-    """A run is a whole filter. On a linear system the law is Gaussian: noise goes through the filter's matrix."""
+def test_a_filterpy_ukf_with_noisy_data():
+    """Every run is a whole filter. On a linear system the output is Gaussian, a linear map of the noisy data."""
     estimates, scale, delta = FILTERS["UKF"], 0.25, 0.05
     short = FIRST[:2], SECOND[:2]
-    exact = gaussian_epsilon(0.5 / scale, delta)  # the filter's matrix has an inverse: nothing is lost of the data
+    exact = gaussian_epsilon(0.5 / scale, delta)  # the linear map is invertible, so that the output contains all data
     mechanism = perturbed(estimates, scale, "input")
     report = dpv.verify(mechanism, *short, exact / 3, delta, select_runs=600, test_runs=1000, block=256, beta=0.2)
     assert report.refuted
@@ -115,7 +115,7 @@ def jax_smooth(data):
 
 
 @pytest.mark.parametrize("where", ["input", "output"])
-def test_numpy_and_jax_perturb_alike(where):
+def test_numpy_and_jax_add_the_same_noise(where):
     one, two = (
         np.asarray(make(jax_smooth, 0.3, where)(FIRST, 20_000, np.random.default_rng(0)))
         for make in (perturbed, perturbed_jax)
@@ -127,7 +127,7 @@ def test_numpy_and_jax_perturb_alike(where):
         np.testing.assert_allclose(runs.std(axis=0), spread, rtol=0.03)
 
 
-def test_bad_noise_gets_one_line():
+def test_invalid_noise_is_refused():
     with pytest.raises(dpv.InputError, match="where: found 'inside'"):
         perturbed(jax_smooth, 1.0, "inside")
     with pytest.raises(dpv.InputError, match="scale: found -1"):
@@ -156,8 +156,8 @@ def opendp_gaussian():
     ("make", "delta", "runs"),
     [(opendp_laplace, 0.0, 2000), pytest.param(opendp_gaussian, 0.05, 20_000, marks=pytest.mark.slow)],
 )
-def test_opendp_keeps_its_own_promise(make, delta, runs):
-    """At what its map says it is not refuted, at half of that it is. With these runs, ten deviations from failing."""
+def test_the_claim_of_opendp_is_not_refuted_and_half_of_it_is(make, delta, runs):
+    """With these runs, the test fails by chance only at ten standard deviations."""
     mechanism = opendp_measurement(make)
     claim = mechanism.claim(1.0, delta)
     report = dpv.verify(mechanism, 0.0, 1.0, claim, delta, alpha=1e-6, select_runs=1000, test_runs=runs, beta=0.2)
@@ -168,8 +168,8 @@ def test_opendp_keeps_its_own_promise(make, delta, runs):
     pickle.loads(pickle.dumps(mechanism))
 
 
-def test_opendps_claims():
-    """A Gaussian's zCDP is converted by OpenDP itself, to no less than the exact value."""
+def test_claims_of_opendp():
+    """OpenDP converts the zCDP of the Gaussian mechanism to at least the exact epsilon."""
     laplace, gaussian = opendp_measurement(opendp_laplace), opendp_measurement(opendp_gaussian)
     assert laplace.claim(1.0) == pytest.approx(2.0)
     assert laplace.claim(3.0) == pytest.approx(6.0)
@@ -183,7 +183,7 @@ def opendp_fixed():
     return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(opendp_gaussian()), 1e-3)
 
 
-def test_opendp_with_a_delta_of_its_own():
+def test_a_measurement_of_opendp_with_a_fixed_delta():
     mechanism = opendp_measurement(opendp_fixed)
     assert mechanism.claim(1.0, 1e-3) == pytest.approx(opendp_measurement(opendp_gaussian).claim(1.0, 1e-3))
     with pytest.raises(dpv.InputError, match=r"delta: found 0.0; expected 0.001 or more"):

@@ -1,4 +1,4 @@
-"""The recipes of docs/adapters.md, as they stand there; those with heavy packages in environments of their own."""
+"""The recipes of docs/adapters.md. Recipes with large packages run in separate environments."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ import dpverify as dpv
 
 PROJECT = Path(__file__).parent.parent.parent
 PAGE = (PROJECT / "docs" / "adapters.md").read_text()
-# (what it needs, packages, code)
+# (requirement, packages, code)
 RECIPES = re.findall(r"(?:<!-- (\S+) ?(.*?) -->\n)?```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -25,39 +25,41 @@ def recipes(word, without=()):
     ]
 
 
-def said(done):
+def output_of(done):
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-STAND = {"opendp": "NOT REFUTED", "diffprivlib": "NOT REFUTED", "casadi": "BOUNDED"}  # the other claims are false
+VERDICTS = {"opendp": "NOT REFUTED", "diffprivlib": "NOT REFUTED", "casadi": "BOUNDED"}  # all other claims are refuted
 
 
-def judged(out, code):
+def check_verdict(out, code):
     assert "proved    epsilon >= " in out
-    verdict = next((verdict for name, verdict in STAND.items() if name in code), "REFUTED")
+    verdict = next((verdict for name, verdict in VERDICTS.items() if name in code), "REFUTED")
     assert f": {verdict}\n" in out
     assert "half of it: REFUTED" in out or "half of it" not in code
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("code", recipes("", without=("opendp", "program")))  # these have tests of their own
-def test_what_this_environment_has(code, tmp_path, monkeypatch, capsys):
-    """With a tenth of the runs, unless the recipe names its own."""
+@pytest.mark.parametrize("code", recipes("", without=("opendp", "program")))  # tested elsewhere
+def test_recipes_of_this_environment(code, tmp_path, monkeypatch, capsys):
+    """A tenth of the default runs is used, unless the recipe states a number."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(dpv, "verify", partial(dpv.verify, select_runs=5000, test_runs=20_000))
     exec(code, {})
-    judged(capsys.readouterr().out, code)
+    check_verdict(capsys.readouterr().out, code)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", recipes(""))
-def test_what_this_environment_has_as_it_stands(code, tmp_path):
-    judged(said(subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)), code)
+def test_recipes_of_this_environment_with_all_runs(code, tmp_path):
+    check_verdict(
+        output_of(subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)), code
+    )
 
 
 @pytest.mark.parametrize("code", recipes("pytest"))
-def test_a_projects_own_tests(code):
+def test_the_recipe_for_tests_of_a_project(code):
     scope = {}
     exec(code, scope)
     tests = [value for name, value in scope.items() if name.startswith("test_")]
@@ -71,14 +73,14 @@ def test_a_projects_own_tests(code):
     ("packages", "code"),
     [pytest.param(names.split(), code, id=names.split()[0]) for kind, names, code in RECIPES if kind == "needs:"],
 )
-def test_what_needs_an_environment_of_its_own(packages, code, tmp_path):
+def test_recipes_that_need_a_separate_environment(packages, code, tmp_path):
     venv.create(tmp_path / "own", with_pip=True)
     python = tmp_path / "own" / "bin" / "python"
     install = [python, "-m", "pip", "install", "-q", PROJECT, *packages]
-    said(subprocess.run(install, capture_output=True, text=True))
-    out = said(subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True))
+    output_of(subprocess.run(install, capture_output=True, text=True))
+    out = output_of(subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True))
     print(out)
-    judged(out, code)
+    check_verdict(out, code)
 
 
 def test_links_exist():

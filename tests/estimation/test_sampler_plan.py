@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from quadrature import QUADRATIC, rounded
 
-from dpverify.errors import InputError
-from dpverify.errors import Warning as DPVerifyWarning
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.estimation import W2MHE, System, oscillator, simulate
 from dpverify.estimation.moving_horizon import stage_cost
-from dpverify.mechanisms.protocol import validate_output
+from dpverify.mechanisms.validation import validate_output
 from dpverify.util.arrays import enable_x64
 
 

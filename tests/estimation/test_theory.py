@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dpverify.errors import InputError
-from dpverify.errors import Warning as DPVerifyWarning
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.estimation import W2MHE, System, adjacent_pair, oscillator
 from dpverify.estimation.theory import (
     gibbs_epsilon,

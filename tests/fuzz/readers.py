@@ -14,17 +14,17 @@ import numpy as np
 
 import dpverify as dpv
 from dpverify.adapters.process import Child
-from dpverify.adapters.program import Crew, Program
+from dpverify.adapters.program import IdleChildren, Program
 from dpverify.events.cells import Atoms
 from dpverify.events.event import EVENT_KINDS, Event
 from dpverify.events.region import Region
 from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Patterned, Piecewise, Quadratic
-from dpverify.mechanisms.protocol import validate_output
+from dpverify.mechanisms.validation import validate_output
 from dpverify.sampling.accumulators import SampleBuffer
-from dpverify.sampling.blocks import StageState
-from dpverify.sampling.checkpoints import Record, open_checkpoint
+from dpverify.sampling.blocks import BlockSums
+from dpverify.sampling.checkpoints import Record, open_checkpoint, record_checksum
 from dpverify.sampling.context import read_record
-from dpverify.util.hashing import fingerprint
+from dpverify.sampling.stages import _restore
 from dpverify.util.serialization import nested_kinds, to_plain
 from fuzz.changes import change_bytes, change_document, change_tree
 
@@ -64,13 +64,14 @@ class Folders:
         report = reports()[0]
         region = report.picture["region"]
         with open_checkpoint(made) as store:
-            store.claim(self.run, {"name": "laplace"})
+            store.acquire(self.run, {"name": "laplace"})
             total = SampleBuffer()
             total.add(0, np.zeros((2, 1, 1)))
-            self.step = StageState({0: total}, {0: [(0, 1)]})
+            self.step = BlockSums({0: total}, {0: [(0, 1)]})
             store.write("region", Record(to_plain({"region": region})))
             store.write("event", Record(to_plain({"event": report.witness.event, "partition": None})))
-            store.write("pilot-1", self.step.page("x"))
+            record = self.step.to_record()
+            store.write("pilot-1", Record({"content": "x", **record.head}, record.arrays))
         self.files = {path.name: path.read_bytes() for path in made.iterdir() if path.name != "lock"}
         self.pages = {name: _page(text) for name, text in self.files.items() if name.endswith(".npz")}
         self.owner = json.loads(self.files["dpverify.json"])
@@ -87,7 +88,7 @@ class Folders:
         arrays = [_change_array(array, rng) for array in arrays]
         if isinstance(head, dict) and rng.random() < 0.9:
             head = json.loads(json.dumps(head))
-            head = {**head, "checksum": fingerprint((head, arrays))}
+            head = {**head, "checksum": record_checksum(name.removesuffix(".npz"), head, arrays)}
         buffer = io.BytesIO()
         np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
         return name, buffer.getvalue()
@@ -100,12 +101,12 @@ class Folders:
         (self.place / name).write_bytes(content)
         try:
             with open_checkpoint(self.place) as store:
-                store.claim(self.run, {})
+                store.acquire(self.run, {})
                 read_record(store, "region", nested_kinds(Region))
                 read_record(store, "event", EVENT_KINDS)
                 page = store.read("pilot-1")
                 if page is not None:
-                    StageState({0: SampleBuffer()}, {0: []}).restore(page, "pilot-1")
+                    _restore(BlockSums({0: SampleBuffer()}, {0: []}), page, "x", "pilot-1")
         finally:
             (self.place / name).write_bytes(self.files[name])
 
@@ -147,15 +148,16 @@ class Programs:
             os.close(pipe)
         child._process = _Over(open(ask, "wb", 0), status)  # noqa: SIM115 (closed below)
         child._guard = child._process  # nothing is killed, because the process has ended
-        child._answers, child._talk, child._said = open(out, "rb", 0), open(err, "rb", 0), b""  # noqa: SIM115
+        child._answer_pipe, child._message_pipe = open(out, "rb", 0), open(err, "rb", 0)  # noqa: SIM115
+        child._messages = b""
         if not early:
-            child.left_over = bytes
+            child.unrequested_output = bytes
         try:
             program = self.any if len(answer) % 2 else self.program
-            samples = program._ask(Crew([child]), [[0.0]], self.RUNS, 1)
+            samples = program._draw(IdleChildren([child]), [[0.0]], self.RUNS, 1)
             validate_output(samples, self.RUNS)
         finally:
-            for pipe in (child._process.stdin, child._answers, child._talk):
+            for pipe in (child._process.stdin, child._answer_pipe, child._message_pipe):
                 pipe.close()
             os.close(asked)
 

@@ -1,7 +1,7 @@
-"""Mechanisms that misbehave, each with the line that a user sees. (tests/test_faults.py has the faults of statistics.)
+"""Mechanisms that break their contract, each with the message that a user reads.
 
-Elsewhere: programs in tests/adapters/test_program.py, kills in test_kill.py, clusters in test_dask.py, disks in
-test_store.py.
+Other failures are tested elsewhere: programs in tests/adapters/test_program.py; killed runs, clusters and disks in
+tests/sampling.
 """
 
 import ast
@@ -22,9 +22,10 @@ import pytest
 from scipy.stats import binom
 
 import dpverify as dpv
+from dpverify.errors import StopReason
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.sampling.accumulators import CountAccumulator
-from dpverify.sampling.context import FALSE_REPEAT_PROBABILITY, blocks_repeat
+from dpverify.sampling.probe import FALSE_REPEAT_PROBABILITY, blocks_repeat
 from mechanisms import ONE, ZERO, laplace
 
 SMALL = {"select_runs": 1000, "test_runs": 4000, "block": 256}
@@ -32,17 +33,17 @@ QUICK = [word for name, value in SMALL.items() for word in ("--set", f"{name}={v
 SOURCE = Path(dpv.__file__).parent
 
 
-def doubts(mechanism, first=ZERO, second=ONE, **more):
-    """What is warned of, which also stands in the report's notes."""
+def diagnostics(mechanism, first=ZERO, second=ONE, **more):
+    """Return the diagnostics that a verification warns of, which are also part of its report."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         report = dpv.verify(mechanism, first, second, 0.5, **{**SMALL, **more})
-    diagnostics = {Diagnostic(str(warning.message)) for warning in caught}
-    assert diagnostics <= set(report.diagnostics)
-    return diagnostics
+    found = {Diagnostic(str(warning.message)) for warning in caught}
+    assert found <= set(report.diagnostics)
+    return found
 
 
-def in_a_child(code, *arguments):
+def run_child(code, *arguments):
     path = os.pathsep.join([str(SOURCE.parent), str(Path(__file__).parents[1] / "support"), str(Path(__file__).parent)])
     environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
     words = [sys.executable, "-c", code, *map(str, arguments)]
@@ -51,11 +52,11 @@ def in_a_child(code, *arguments):
     return done.stdout.splitlines()
 
 
-# Randomness that is not the block's own.
+# Noise that does not come from the generator of the block.
 
 
 class OwnGenerator:
-    """Seeded once and kept: the runs of a block depend on when it is asked for."""
+    """A mechanism with its own generator: the runs of a block depend on the calls before it."""
 
     def __init__(self):
         self.rng = np.random.default_rng(7)
@@ -81,7 +82,7 @@ def fixed_bits(data, runs, rng):
 
 
 class Cycle:
-    """A long period of seeds: no two blocks in a row are the same, but one asked for twice is another."""
+    """A mechanism that cycles through seeds: consecutive blocks differ, and so does a block that is drawn twice."""
 
     def __init__(self):
         self.seeds = itertools.cycle(range(3))
@@ -98,15 +99,15 @@ FEW = {"select_runs": 200, "test_runs": 500}
     [(OwnGenerator(), 64), (global_generator, 4096), (python_generator, 8), (Cycle(), 16)],
     ids=["own", "NumPy's", "Python's", "cycle"],
 )
-def test_a_block_asked_for_twice_gives_two_answers(mechanism, block):
-    assert doubts(mechanism, block=block, **FEW) >= {Diagnostic.UNREPEATABLE_BLOCK}
+def test_a_block_that_differs_when_it_is_drawn_twice_is_diagnosed(mechanism, block):
+    assert diagnostics(mechanism, block=block, **FEW) >= {Diagnostic.UNREPEATABLE_BLOCK}
 
 
 @pytest.mark.parametrize(
     ("mechanism", "block"), [(fixed_seed, 8), (fixed_seed, 256), (fixed_seed, 4096), (fixed_bits, 64)]
 )
-def test_two_blocks_are_the_same(mechanism, block):
-    assert doubts(mechanism, block=block, **FEW) == {Diagnostic.REPEATED_BLOCKS}
+def test_repeated_blocks_are_diagnosed(mechanism, block):
+    assert diagnostics(mechanism, block=block, **FEW) == {Diagnostic.REPEATED_BLOCKS}
 
 
 def constant(data, runs, rng):
@@ -128,32 +129,32 @@ def sometimes_nan(data, runs, rng):
 @pytest.mark.parametrize(
     ("mechanism", "block"), [(laplace, 16), (constant, 64), (rare_bits, 64), (bits, 256), (sometimes_nan, 64)]
 )
-def test_whoever_uses_the_blocks_generator_is_not_suspected(mechanism, block):
-    assert not doubts(mechanism, block=block, nonfinite="event", **FEW)
+def test_a_mechanism_that_uses_its_generator_has_no_diagnostics(mechanism, block):
+    assert not diagnostics(mechanism, block=block, nonfinite="event", **FEW)
 
 
-def test_an_unseeded_mechanism_says_so_and_is_not_suspected():
+def test_an_unseeded_mechanism_has_no_other_diagnostics():
     class Hardware(OwnGenerator):
         seeded = False
 
-    assert doubts(Hardware()) == {Diagnostic.UNSEEDED}
+    assert diagnostics(Hardware()) == {Diagnostic.UNSEEDED}
 
 
 @pytest.mark.parametrize("p", [1e-3, 0.01, 0.1, 0.17, 0.3, 0.5])
-def test_independent_blocks_are_hardly_ever_called_repeated(p):
-    """Exactly, for bits: over all numbers k of ones among 64, both blocks being that one and the alarm given."""
+def test_independent_blocks_are_almost_never_taken_for_repeated_ones(p):
+    """Computed exactly for bits, as a sum over the number k of ones in both blocks."""
     k = np.arange(65)
-    alarm = np.array([blocks_repeat(block, block) for block in (np.arange(64)[:, None] < k[:, None, None])])
-    assert alarm[32]
-    assert not alarm[0]
-    chance = (binom.pmf(k, 64, p) * p**k * (1 - p) ** (64 - k))[alarm].sum()
-    assert chance <= FALSE_REPEAT_PROBABILITY
+    repeated = np.array([blocks_repeat(block, block) for block in (np.arange(64)[:, None] < k[:, None, None])])
+    assert repeated[32]
+    assert not repeated[0]
+    probability = (binom.pmf(k, 64, p) * p**k * (1 - p) ** (64 - k))[repeated].sum()
+    assert probability <= FALSE_REPEAT_PROBABILITY
 
 
-# Data, and memory that is used again.
+# Data that is changed, and buffers that are reused.
 
 
-def test_an_array_can_not_be_changed():
+def test_an_array_cannot_be_changed():
     def centres(data, runs, rng):
         data -= data.mean()
         return laplace(data, runs, rng)
@@ -172,14 +173,15 @@ def notes_down(data, runs, rng):
     return laplace(data["value"], runs, rng)
 
 
-def test_changed_data_are_found_out():
-    assert doubts(grows, [1.0], [2.0], **FEW) == {Diagnostic.CHANGED_DATA}
-    assert doubts(notes_down, {"value": 0.0}, {"value": 1.0}, **FEW) == {Diagnostic.CHANGED_DATA}
-    assert not doubts(lambda data, runs, rng: laplace(data["value"], runs, rng), {"value": 0.0}, {"value": 1.0}, **FEW)
+def test_changed_data_are_diagnosed():
+    assert diagnostics(grows, [1.0], [2.0], **FEW) == {Diagnostic.CHANGED_DATA}
+    assert diagnostics(notes_down, {"value": 0.0}, {"value": 1.0}, **FEW) == {Diagnostic.CHANGED_DATA}
+    assert not diagnostics(
+        lambda data, runs, rng: laplace(data["value"], runs, rng), {"value": 0.0}, {"value": 1.0}, **FEW
+    )
 
 
-def test_views_of_one_buffer():
-    """A block of them in tests/test_sampling.py; here the estimates of single runs."""
+def test_per_run_copies_an_output_buffer_that_is_reused():
     buffer = np.zeros(2)
 
     def reusing(data, rng):
@@ -189,8 +191,8 @@ def test_views_of_one_buffer():
     def fresh(data, rng):
         return np.sum(data) + rng.laplace(size=2)
 
-    one, two = (dpv.per_run(function)(ONE, 9, np.random.default_rng(0)) for function in (reusing, fresh))
-    np.testing.assert_array_equal(one, two)
+    outputs = [dpv.per_run(function)(ONE, 9, np.random.default_rng(0)) for function in (reusing, fresh)]
+    np.testing.assert_array_equal(*outputs)
 
 
 LEAK = """
@@ -212,7 +214,7 @@ with open("/proc/self/statm") as file:
 resource.setrlimit(resource.RLIMIT_AS, (here + 20 * 32_000_000, resource.RLIM_INFINITY))
 starts, report = 0, None
 while report is None:
-    hoard.clear()  # as a new process would
+    hoard.clear()  # as in a new process
     starts += 1
     try:
         report = dpv.verify(leaks, ZERO, ONE, 0.5, folder=sys.argv[1], **small)
@@ -225,8 +227,8 @@ print(report.digest)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits its memory as Linux does")
-def test_a_leak_ends_a_run_and_not_what_it_has_done(tmp_path):
-    *lines, starts, digest = in_a_child(LEAK, tmp_path / "kept")
+def test_a_run_that_ends_by_a_memory_leak_is_resumed(tmp_path):
+    *lines, starts, digest = run_child(LEAK, tmp_path / "kept")
     assert len(lines) == int(starts) - 1 > 1
     for line in lines:
         assert line.startswith("the mechanism failed in the ")
@@ -235,7 +237,7 @@ def test_a_leak_ends_a_run_and_not_what_it_has_done(tmp_path):
     assert digest == expected.digest
 
 
-def test_memory_that_ends_outside_the_mechanism(tmp_path, monkeypatch):
+def test_a_memory_error_outside_the_mechanism_raises_stopped(tmp_path, monkeypatch):
     calls = itertools.count()
 
     def add(self, block, samples, whole=CountAccumulator.add):
@@ -243,11 +245,12 @@ def test_memory_that_ends_outside_the_mechanism(tmp_path, monkeypatch):
             raise MemoryError
         whole(self, block, samples)
 
-    monkeypatch.setattr("dpverify.sampling.blocks.Sums.add", add)
+    monkeypatch.setattr(CountAccumulator, "add", add)
     with pytest.raises(
-        dpv.Stopped, match=r"no memory is left after .* runs; they are kept in .*: start the same again"
-    ):
+        dpv.Stopped, match=r"out of memory after .* runs; they are saved in .*; repeat the same call to resume"
+    ) as stop:
         dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
+    assert stop.value.reason is StopReason.OUT_OF_MEMORY
     assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).run["resumed"]
 
 
@@ -256,7 +259,7 @@ def test_memory_that_ends_outside_the_mechanism(tmp_path, monkeypatch):
 
 @pytest.fixture
 def keyboard():
-    """A shell's background job ignores the keyboard."""
+    """Handle Ctrl-C: a background job of a shell ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -275,19 +278,19 @@ def test_a_slow_first_block_is_announced(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("stage", [0, 4], ids=["the first block", "the test runs"])
-def test_ctrl_c_in_a_block_that_never_ends(stage, keyboard, tmp_path):
+def test_ctrl_c_stops_a_block_that_never_ends(stage, keyboard, tmp_path):
     def hangs(data, runs, rng):
         if rng.bit_generator.seed_seq.spawn_key[0] == stage:
             threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
             time.sleep(600)
         return laplace(data, runs, rng)
 
-    with pytest.raises(dpv.Stopped, match=r"stopped by the keyboard after .* runs; they are kept in"):
+    with pytest.raises(dpv.Stopped, match=r"stopped by the keyboard after .* runs; they are saved in"):
         dpv.verify(hangs, ZERO, ONE, folder=tmp_path, **SMALL)
 
 
-def test_nothing_asks_the_clock_of_the_day():
-    """It jumps; the others do not."""
+def test_the_wall_clock_is_never_read():
+    """It can be changed while a run is in progress; monotonic clocks cannot."""
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute):
@@ -306,7 +309,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_clock_that_jumps(monkeypatch, tmp_path, capsys):
+def test_a_change_of_the_wall_clock_has_no_effect(monkeypatch, tmp_path, capsys):
     expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
     jumps = random.Random(0)
     monkeypatch.setattr(time, "time", lambda: jumps.uniform(-1e9, 4e9))
@@ -318,7 +321,7 @@ def test_a_clock_that_jumps(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-# Processes, and what is printed.
+# Processes and printed text.
 
 RUDE = """
 import ctypes, os, sys
@@ -336,7 +339,7 @@ forked = []
 
 def forks(data, runs, rng):
     answer = laplace(data, runs, rng)
-    if len(forked) < 2:  # bounded: were the guard ever lost, twice as many with every block would fill a machine
+    if len(forked) < 2:  # a limit: without the check of the process id, every block would double the processes
         forked.append(True)
         if os.fork() == 0 and len(forked) == 2:
             sys.exit(5)
@@ -383,8 +386,8 @@ def digest():
     return dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
 
 
-def test_what_is_printed_never_mixes_with_the_report(place, digest):
-    """Nor is there a second report from the child of a mechanism that forks."""
+def test_text_that_a_mechanism_prints_is_not_part_of_the_report(place, digest):
+    """The child process of a mechanism that forks prints no second report."""
     done = command(place, "forks", "--json", "-")
     assert done.returncode == 1, done.stderr
     (place / "report.json").write_text(done.stdout)
@@ -394,13 +397,13 @@ def test_what_is_printed_never_mixes_with_the_report(place, digest):
         assert f"{line}\n" in done.stderr
 
 
-def test_a_worker_dies_and_the_rest_is_kept(place, digest):
+def test_a_run_that_loses_a_worker_is_resumed(place, digest):
     done = command(place, "dies", "--json", "-", "--folder", "kept", "--workers", "1")
     assert done.returncode == 3
     assert done.stdout == ""
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("dpverify: the workers died (")
-    assert last.endswith("kept in kept: start the same again and it goes on from there")
+    assert last.startswith("dpverify: the workers were lost (")
+    assert last.endswith("saved in kept; repeat the same call to resume")
     done = command(place, "dies", "--folder", "kept")
     assert done.returncode == 1
     assert done.stdout.startswith("laplace: REFUTED\n")
@@ -430,6 +433,6 @@ finally:
 
 
 @pytest.mark.slow
-def test_a_child_that_stays_does_not_hold_the_folder(tmp_path):
-    """The lock would be the child's too."""
-    assert in_a_child(SERVER, tmp_path / "kept") == ["True", "True"]
+def test_a_child_process_that_remains_does_not_lock_the_folder(tmp_path):
+    """A forked child inherits the lock."""
+    assert run_child(SERVER, tmp_path / "kept") == ["True", "True"]

@@ -8,18 +8,13 @@ from hypothesis.extra.numpy import arrays
 import dpverify as dpv
 from dpverify.events.partition import grid
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.accumulators import CellCounter, CountAccumulator, SampleBuffer, Statistics
+from dpverify.sampling.accumulators import CellCounter, CountAccumulator, ResultSum, SampleBuffer, Statistics
 from dpverify.sampling.counts import (
     EXTREMES_KEPT,
     Counts,
     DeviceTables,
     Extremes,
-    RunningSum,
-    add_counts,
-    flatten_result,
-    merge_results,
     occupied_codes,
-    rebuild_result,
 )
 from dpverify.selection.histograms import BinnedScore
 from dpverify.util.arrays import enable_x64
@@ -38,9 +33,9 @@ def counts_of(block):
     return Counts(*np.unique(np.array(block, np.int64), return_counts=True))
 
 
-def equal(first, second):
-    pairs = zip(flatten_result(first), flatten_result(second), strict=True)
-    return type(first) is type(second) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+def equal(one, other):
+    pairs = zip(one.to_arrays(), other.to_arrays(), strict=True)
+    return type(one) is type(other) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
 @given(st.lists(codes, max_size=60), split, st.randoms(use_true_random=False))
@@ -48,22 +43,22 @@ def test_counts_of_blocks_add_up_to_the_counts_of_all_runs(runs, cuts, random):
     parts = [counts_of(block) for block in np.split(np.array(runs, np.int64), sorted(cuts))]
     random.shuffle(parts)
     whole = counts_of(runs)
-    adder = RunningSum()
+    adder = ResultSum(CellCounter(PARTITION))
     for part in parts:
-        adder.add(part)
-    assert equal(add_counts(parts), whole)
-    assert equal(merge_results([merge_results(parts[:2]), *parts[2:]]), whole)
-    assert equal(adder.sum(), whole)
+        adder.include(part)
+    assert equal(Counts.merge(parts), whole)
+    assert equal(Counts.merge([Counts.merge(parts[:2]), *parts[2:]]), whole)
+    assert equal(adder.result(), whole)
     assert whole.total == len(runs) == whole.of(occupied_codes(*parts)).sum()
-    assert equal(rebuild_result(Counts, iter(flatten_result(whole))), whole)
+    assert equal(Counts.from_arrays(iter(whole.to_arrays())), whole)
 
 
 @given(arrays(float, st.integers(0, 3 * EXTREMES_KEPT), elements=values), split, st.randoms(use_true_random=False))
 def test_extremes_of_blocks_merge_into_the_extremes_of_all_runs(runs, cuts, random):
     parts = [Extremes.of(block) for block in np.split(runs, sorted(cuts))]
     random.shuffle(parts)
-    assert equal(merge_results(parts), Extremes.of(runs))
-    assert equal(merge_results([merge_results(parts[:2]), *parts[2:]]), Extremes.of(runs))
+    assert equal(Extremes.merge(parts), Extremes.of(runs))
+    assert equal(Extremes.merge([Extremes.merge(parts[:2]), *parts[2:]]), Extremes.of(runs))
 
 
 @given(
@@ -80,22 +75,24 @@ def test_accumulators_of_several_workers_merge_into_one(runs, cuts, late, random
         lambda x: np.exp(x).sum((1, 2)),
     )
     for make in (lambda: CountAccumulator(measure), SampleBuffer):
-        serial, workers = make(), [make(), make()]
+        one, workers = make(), [make(), make()]
         for block, samples in blocks:
-            serial.add(block, samples)
+            one.add(block, samples)
         shuffled = blocks[:]
         random.shuffle(shuffled)
-        for position, (block, samples) in enumerate(shuffled):
-            workers[position > late].add(block, samples)
-        whole = make()
+        for place, (block, samples) in enumerate(shuffled):
+            workers[place > late].add(block, samples)
+        sent, whole = make(), make()
         for worker in workers:
-            whole.include(worker.arrays())
-        for a, b in zip(serial.arrays(), whole.arrays(), strict=True):
+            sent.merge_arrays(worker.to_arrays())
+            whole.merge(worker)
+        for a, b, c in zip(one.to_arrays(), whole.to_arrays(), sent.to_arrays(), strict=True):
             np.testing.assert_array_equal(a, b)
-        if isinstance(serial, CountAccumulator):
-            counts, histogram, _ = serial.parts
+            np.testing.assert_array_equal(a, c)
+        if isinstance(one, CountAccumulator):
+            counts, histogram, _ = one.results()
             assert counts.total == histogram.table.sum() == len(runs)
-            assert serial.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
+            assert one.error(max(len(runs), 1)) == whole.error(max(len(runs), 1))
 
 
 @given(arrays(float, (3 * SIZE, 1, 2), elements=st.floats(-4, 4)), st.permutations(range(3)))

@@ -1,3 +1,5 @@
+"""Blocks of runs: seeds, order, errors of a mechanism, accuracy, and the progress display."""
+
 import io
 import threading
 import time
@@ -7,15 +9,11 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.sampling.blocks import (
-    SampleSource,
-    block_generator,
-    collect_samples,
-    default_block_size,
-    draw_block,
-    probe_mechanism,
-)
+from dpverify.errors import StopReason
+from dpverify.sampling.blocks import SampleSource, block_generator, default_block_size, draw_block
 from dpverify.sampling.executors import open_pool
+from dpverify.sampling.probe import probe_mechanism
+from dpverify.sampling.stages import collect_samples
 from dpverify.util.formatting import format_count, format_duration
 from dpverify.util.progress import Progress
 from mechanisms import ONE, ZERO, fails_at_block_three, gaussian_trajectory, laplace
@@ -24,7 +22,7 @@ SMALL = {"select_runs": 2000, "test_runs": 10_000, "block": 256}
 
 
 class Backwards(Executor):
-    """Takes everything first, then works from the last task to the first."""
+    """An executor that waits until no more tasks arrive, and then runs them from the last to the first."""
 
     _max_workers = 10**6
 
@@ -47,11 +45,12 @@ class Backwards(Executor):
         with self.lock:
             tasks, self.tasks = self.tasks, []
         for future, function, args in reversed(tasks):
-            self.order.append((function.args[1], args))
+            task, block_range = args
+            self.order.append((task.args[1], block_range))
             future.set_result(function(*args))
 
 
-def test_the_same_digest_whoever_draws_and_in_whatever_order():
+def test_the_digest_does_not_depend_on_the_executor_or_the_order():
     def digest(executor):
         return dpv.verify(laplace, ZERO, ONE, 0.5, executor=executor, error=dpv.rmse(ZERO), **SMALL).digest
 
@@ -61,16 +60,16 @@ def test_the_same_digest_whoever_draws_and_in_whatever_order():
     assert digest(2) == serial
     backwards = Backwards()
     assert digest(backwards) == serial
-    test_blocks = [start for stage, (_, start, _) in backwards.order if stage == "test"]
+    test_blocks = [block_range.start for stage, block_range in backwards.order if stage == "test"]
     assert test_blocks[0] > test_blocks[-1]
 
 
-def test_another_seed_is_another_report():
-    one, two = (dpv.verify(laplace, ZERO, ONE, 0.5, seed=seed, **SMALL) for seed in (0, 1))
-    assert one.digest != two.digest
+def test_another_seed_gives_another_report():
+    first, second = (dpv.verify(laplace, ZERO, ONE, 0.5, seed=seed, **SMALL) for seed in (0, 1))
+    assert first.digest != second.digest
 
 
-def test_stages_sides_and_blocks_have_generators_of_their_own():
+def test_every_stage_data_set_and_block_has_its_own_generator():
     keys = [
         ("pilot", 0, 0),
         ("train", 0, 0),
@@ -87,15 +86,15 @@ def test_stages_sides_and_blocks_have_generators_of_their_own():
 
 
 @pytest.mark.parametrize(("runs", "block"), [(1, 64), (2000, 64), (200_000, 2048), (10**7, 65536), (10**9, 65536)])
-def test_the_default_block_is_a_function_of_the_runs(runs, block):
+def test_the_default_block_size_is_a_function_of_the_test_runs(runs, block):
     assert default_block_size(runs) == block
 
 
 def test_a_large_output_halves_the_block():
     source = SampleSource(gaussian_trajectory, (np.zeros((100, 100)), None), 0, 4096)
-    found, known = probe_mechanism(source)
-    assert found.block * 100 * 100 * 8 <= 64 << 20 < 2 * found.block * 100 * 100 * 8
-    assert not known
+    probed, drawn = probe_mechanism(source)
+    assert probed.block * 100 * 100 * 8 <= 64 << 20 < 2 * probed.block * 100 * 100 * 8
+    assert not drawn
 
 
 def test_the_surplus_of_the_last_block_is_dropped():
@@ -110,10 +109,10 @@ def test_the_surplus_of_the_last_block_is_dropped():
     assert report.on_partition.c1 @ report.on_partition.number == 1003
 
 
-def test_collected_samples_are_those_of_their_blocks():
+def test_collected_samples_are_the_samples_of_their_blocks():
     source = SampleSource(laplace, (ZERO, ONE), 3, 64, shape=(1, 1))
-    with open_pool(None) as workers:
-        first, second = collect_samples(source, "pilot", 100, workers, Progress(False))
+    with open_pool(None) as pool:
+        first, second = collect_samples(source, "pilot", 100, pool, Progress(False))
     expected = np.concatenate([draw_block(source, "pilot", 1, 0), draw_block(source, "pilot", 1, 1)])[:100]
     np.testing.assert_array_equal(second, expected)
     assert len(first) == 100
@@ -131,18 +130,18 @@ def test_a_failing_block_is_named_and_keeps_its_cause(executor):
     assert error.__cause__ is not None
 
 
-def test_what_does_not_pickle_is_told_of_factory():
+def test_the_error_for_a_mechanism_that_cannot_be_pickled_names_factory():
     with pytest.raises(dpv.InputError, match="factory"):
         dpv.verify(lambda data, runs, rng: rng.random(runs), ZERO, ONE, executor=2, **SMALL)
 
 
 @pytest.mark.parametrize("executor", [0, -1, True, "four", 2.5])
-def test_bad_executors(executor):
+def test_an_invalid_executor_is_refused(executor):
     with pytest.raises(dpv.InputError, match="executor: found"):
         dpv.verify(laplace, ZERO, ONE, executor=executor, **SMALL)
 
 
-def test_the_keyboard_stops_cleanly():
+def test_a_keyboard_interrupt_raises_stopped():
     calls = []
 
     def mechanism(data, runs, rng):
@@ -154,22 +153,23 @@ def test_the_keyboard_stops_cleanly():
     with pytest.raises(dpv.Stopped, match="stopped by the keyboard") as problem:
         dpv.verify(mechanism, ZERO, ONE, **SMALL)
     assert problem.value.done > 0
+    assert problem.value.reason is StopReason.KEYBOARD
 
 
-def test_views_of_one_buffer_do_no_harm():
+def test_a_mechanism_may_return_the_same_buffer_every_time():
     buffer = np.zeros((256, 1))
 
-    def reusing(data, runs, rng):
+    def same_buffer(data, runs, rng):
         buffer[:] = laplace(data, runs, rng)
         return buffer
 
     assert (
-        dpv.verify(reusing, ZERO, ONE, 0.5, **SMALL).witness.counts
+        dpv.verify(same_buffer, ZERO, ONE, 0.5, **SMALL).witness.counts
         == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).witness.counts
     )
 
 
-def test_rmse_and_its_standard_error():
+def test_the_mean_rmse_and_its_standard_error():
     zero, half = np.zeros((4, 2)), np.full((4, 2), 0.5)
     report = dpv.verify(gaussian_trajectory, zero, half, error=dpv.rmse(zero), **SMALL)
     (first, spread), (second, _) = report.error
@@ -179,7 +179,7 @@ def test_rmse_and_its_standard_error():
     assert second > first
 
 
-def test_a_truth_is_laid_along_the_outputs_and_a_wrong_one_refused():
+def test_the_truth_is_reshaped_and_a_truth_of_another_size_is_refused():
     data = np.zeros((8, 1)), np.ones((8, 1))
     flat, column = (
         dpv.verify(gaussian_trajectory, *data, error=dpv.rmse(np.zeros(s)), **SMALL).error for s in (8, (8, 1))
@@ -192,12 +192,12 @@ def test_a_truth_is_laid_along_the_outputs_and_a_wrong_one_refused():
         dpv.verify(gaussian_trajectory, *data, error=np.zeros(8), **SMALL)
 
 
-def test_an_error_of_the_wrong_shape_is_refused():
-    with pytest.raises(dpv.InputError, match="one number a run"):
+def test_an_error_function_that_returns_a_wrong_shape_is_refused():
+    with pytest.raises(dpv.InputError, match="one number per run"):
         dpv.verify(laplace, ZERO, ONE, error=lambda samples: samples, **SMALL)
 
 
-def test_the_cost_is_announced_once_the_speed_is_known(monkeypatch):
+def test_the_duration_is_announced_when_the_speed_is_known(monkeypatch):
     clock = iter(np.arange(0, 1000, 0.4))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     stream = io.StringIO()
@@ -213,7 +213,7 @@ def test_the_cost_is_announced_once_the_speed_is_known(monkeypatch):
     assert "test: " in lines[-1]
 
 
-def test_a_short_run_says_nothing():
+def test_a_short_run_displays_nothing():
     stream = io.StringIO()
     show = Progress(True, stream=stream)
     show.plan(100)
@@ -223,7 +223,7 @@ def test_a_short_run_says_nothing():
     assert stream.getvalue() == ""
 
 
-def test_the_bar_runs_on_a_terminal(monkeypatch):
+def test_a_terminal_shows_a_bar(monkeypatch):
     pytest.importorskip("rich")
     clock = iter(np.arange(0, 1000, 0.4))
     stream = io.StringIO()
@@ -238,6 +238,6 @@ def test_the_bar_runs_on_a_terminal(monkeypatch):
     assert "Ctrl-C stops it" in stream.getvalue()
 
 
-def test_durations_and_numbers_for_people():
+def test_formats_of_durations_and_numbers():
     assert (format_duration(12), format_duration(840), format_duration(9000)) == ("12 s", "14 min", "2.5 h")
     assert format_count(500_000) == "500 000"

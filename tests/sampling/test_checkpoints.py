@@ -1,4 +1,4 @@
-"""A folder keeps what is finished, gives it back, refuses what is not its own, and is never damaged."""
+"""Checkpoints: runs are resumed to the same report, foreign and damaged folders are refused, disks may fail."""
 
 import contextlib
 import errno
@@ -25,7 +25,7 @@ PLANE = np.zeros((2, 2)), np.full((2, 2), 0.5)
 
 
 class Watched:
-    """A mechanism that notes which blocks it draws, and is interrupted before it has drawn so many."""
+    """A mechanism that records its blocks, and calls `doing` (by default an interruption) after `calls` blocks."""
 
     def __init__(self, mechanism, calls=10**9, doing=None):
         self.mechanism, self.calls, self.name = mechanism, calls, mechanism.__name__
@@ -58,7 +58,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_interrupted_run_goes_on_and_comes_to_the_same_report(name, tmp_path):
+def test_an_interrupted_run_is_resumed_to_the_same_report(name, tmp_path):
     mechanism, first, second, more = CALLS[name]
     keywords = {**SMALL, **more}
     expected = dpv.verify(mechanism, first, second, 0.5, **keywords)
@@ -71,19 +71,21 @@ def test_an_interrupted_run_goes_on_and_comes_to_the_same_report(name, tmp_path)
             stops.append(stop)
         drawn += watched.drawn
     assert len(stops) > 2
-    assert all(stop.folder == str(tmp_path / "kept") and "goes on from there" in str(stop) for stop in stops)
-    assert sorted({stop.done for stop in stops}) == [stop.done for stop in stops]  # further every time
+    assert all(
+        stop.folder == str(tmp_path / "kept") and "repeat the same call to resume" in str(stop) for stop in stops
+    )
+    assert sorted({stop.done for stop in stops}) == [stop.done for stop in stops]  # every start makes progress
     assert report.digest == expected.digest
     assert report.run["resumed"]
     assert not expected.run["resumed"]
-    looks = [key for key in drawn if key[0] == 0 and key[2] == 0]  # every start looks at the first block of each side
-    others = [key for key in drawn if key not in looks]
-    assert len(looks) <= 3 * (len(stops) + 1)  # and asks for one of them twice
-    assert len(others) == len(set(others))  # nothing else is drawn twice
+    probes = [key for key in drawn if key[0] == 0 and key[2] == 0]  # every start probes the first block of both sets
+    others = [key for key in drawn if key not in probes]
+    assert len(probes) <= 3 * (len(stops) + 1)  # and draws one of them twice
+    assert len(others) == len(set(others))  # no other block is drawn twice
     assert len(list((tmp_path / "kept").iterdir())) <= 8
 
 
-def test_whoever_goes_on(tmp_path):
+def test_a_run_is_resumed_with_any_executor(tmp_path):
     expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
     for calls in (10, 30):
         with pytest.raises(dpv.Stopped):
@@ -93,10 +95,10 @@ def test_whoever_goes_on(tmp_path):
     assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, executor=2, **SMALL).digest == expected
     again = Watched(laplace)
     assert dpv.verify(again, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).digest == expected
-    assert len(again.drawn) == 3  # the look at what the mechanism does, nothing more
+    assert len(again.drawn) == 3  # only the probe
 
 
-def test_a_failing_block_keeps_the_others(tmp_path):
+def test_the_blocks_before_a_failing_block_are_saved(tmp_path):
     def fail():
         raise ZeroDivisionError
 
@@ -110,7 +112,7 @@ def test_a_failing_block_keeps_the_others(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
-def test_what_cannot_be_seeded_goes_on_too(tmp_path):
+def test_a_mechanism_that_cannot_be_seeded_is_resumed(tmp_path):
     source = np.random.default_rng(5)
 
     def hardware(data, runs, rng):
@@ -128,11 +130,11 @@ def test_what_cannot_be_seeded_goes_on_too(tmp_path):
     assert report.on_partition.c1 @ report.on_partition.number == 8000
     other = Watched(hardware)
     other.seeded, other.name = False, "another"
-    with pytest.raises(dpv.FolderError, match="found mechanism hardware, expected another"):
+    with pytest.raises(dpv.FolderError, match="found mechanism hardware; expected another"):
         dpv.verify(other, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
 
 
-def test_another_claim_asks_the_same_counts(tmp_path):
+def test_another_claim_uses_the_same_counts(tmp_path):
     dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
     again = Watched(laplace)
     report = dpv.verify(again, ZERO, ONE, 0.9, folder=tmp_path, **SMALL)
@@ -140,7 +142,7 @@ def test_another_claim_asks_the_same_counts(tmp_path):
     assert report.digest == dpv.verify(laplace, ZERO, ONE, 0.9, **SMALL).digest
 
 
-def test_files_do_not_grow_with_the_runs(tmp_path):
+def test_the_size_of_the_files_does_not_grow_with_the_runs(tmp_path):
     sizes = []
     for runs in (8000, 80_000):
         folder = tmp_path / str(runs)
@@ -149,7 +151,7 @@ def test_files_do_not_grow_with_the_runs(tmp_path):
     assert sizes[1] < 1.2 * sizes[0]  # the same arrays; the numbers in the JSON have more digits
 
 
-# Refused, in one line.
+# Folders that are refused, in one line.
 
 
 @pytest.fixture(scope="module")
@@ -170,11 +172,11 @@ def twice_the_noise(data, runs, rng):
     return 2 * laplace(data, runs, rng)
 
 
-OTHERS = [
-    ((laplace, ZERO, ONE), {"test_runs": 9000}, "found test_runs 8000, expected 9000"),
-    ((laplace, ZERO, ONE), {"seed": 1}, "found seed 0, expected 1"),
-    ((laplace, ZERO, ONE), {"block": 128}, "found block 256, expected 128"),
-    ((laplace, ZERO, ONE), {"delta": 0.1}, "found delta 0.0, expected 0.1"),
+OTHER_CALLS = [
+    ((laplace, ZERO, ONE), {"test_runs": 9000}, "found test_runs 8000; expected 9000"),
+    ((laplace, ZERO, ONE), {"seed": 1}, "found seed 0; expected 1"),
+    ((laplace, ZERO, ONE), {"block": 128}, "found block 256; expected 128"),
+    ((laplace, ZERO, ONE), {"delta": 0.1}, "found delta 0.0; expected 0.1"),
     ((laplace, ZERO, ONE), {"error": dpv.rmse(ZERO)}, "found another error"),
     ((laplace, ZERO, ONE), {"error": lambda samples: samples[:, 0, 0]}, "found another error"),
     ((laplace, ZERO, ONE), {"log_lipschitz": 1.0}, "found another log_lipschitz"),
@@ -183,7 +185,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "changes", "message"), OTHERS, ids=[message for *_, message in OTHERS])
+@pytest.mark.parametrize(("call", "changes", "message"), OTHER_CALLS, ids=[message for *_, message in OTHER_CALLS])
 def test_a_folder_of_another_call_is_refused(folder, call, changes, message):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(dpv.FolderError, match=message) as problem:
@@ -192,12 +194,12 @@ def test_a_folder_of_another_call_is_refused(folder, call, changes, message):
     assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_an_error_is_known_by_what_it_does(tmp_path):
-    """Two lambdas have one name."""
-    one, two = (lambda samples: samples[:, 0, 0]), (lambda samples: 2 * samples[:, 0, 0])
-    dpv.verify(laplace, ZERO, ONE, folder=tmp_path, error=one, **SMALL)
+def test_an_error_function_is_identified_by_its_values(tmp_path):
+    """Two lambdas have the same name."""
+    first_error, second_error = (lambda samples: samples[:, 0, 0]), (lambda samples: 2 * samples[:, 0, 0])
+    dpv.verify(laplace, ZERO, ONE, folder=tmp_path, error=first_error, **SMALL)
     with pytest.raises(dpv.FolderError, match="found another error"):
-        dpv.verify(laplace, ZERO, ONE, folder=tmp_path, error=two, **SMALL)
+        dpv.verify(laplace, ZERO, ONE, folder=tmp_path, error=second_error, **SMALL)
 
 
 def change_format(folder, found):
@@ -205,10 +207,10 @@ def change_format(folder, found):
     (folder / "dpverify.json").write_text(json.dumps({**document, "format": found}))
 
 
-def change_page_format(folder):
-    page = np.load(folder / "test-1.npz")
-    head = json.loads(page["head"].tobytes())
-    rewrite(folder / "test-1.npz", {**head, "format": 2})
+def change_record_format(folder, found):
+    record = np.load(folder / "test-1.npz")
+    head = json.loads(record["head"].tobytes())
+    rewrite(folder / "test-1.npz", {**head, "format": found})
 
 
 def rewrite(path, head):
@@ -218,7 +220,7 @@ def rewrite(path, head):
 
 
 class Bomb:
-    """Pickled it is a call that leaves a trace."""
+    """An object whose pickle creates a file when it is read."""
 
     def __init__(self, place):
         self.place = place
@@ -231,7 +233,7 @@ def plant_a_pickle(folder):
     buffer = io.BytesIO()
     np.savez(buffer, head=np.array([Bomb(folder / "exploded")], object))
     (folder / "test-1.npz").write_bytes(buffer.getvalue())
-    np.load(folder / "test-1.npz", allow_pickle=True)["head"]  # the control: this is what must not happen
+    np.load(folder / "test-1.npz", allow_pickle=True)["head"]  # the control: reading the pickle creates the file
     (folder / "exploded").unlink()
 
 
@@ -246,61 +248,68 @@ def edit_settings(folder):
     path.write_text(path.read_text().replace('"digest": "', '"digest": "0'))
 
 
-SPOILT = {
-    "newer": (lambda f: change_format(f, 2), "found format 2, expected 1; update dpverify"),
-    "older": (lambda f: change_format(f, 0), "found format 0, expected 1; begin anew"),
-    "a newer file": (change_page_format, "found format 2, expected 1; update dpverify"),
+DAMAGED = {
+    "newer": (lambda f: change_format(f, 3), "found format 3; expected 2; update dpverify"),
+    "format 1": (
+        lambda f: change_format(f, 1),
+        "found format 1, written by an earlier version of dpverify; expected format 2; finish it with that version or "
+        "start in a new folder",
+    ),
+    "older": (lambda f: change_format(f, 0), "found format 0; expected 2; start in a new folder"),
+    "a newer file": (lambda f: change_record_format(f, 3), "found format 3; expected 2; update dpverify"),
+    "a file of format 1": (lambda f: change_record_format(f, 1), "test-1.npz: found format 1, written by an earlier"),
     "no JSON": (lambda f: (f / "dpverify.json").write_text("{"), "dpverify.json: damaged"),
     "wrong digest": (edit_settings, "dpverify.json: damaged"),
     "cut off": (lambda f: (f / "test-1.npz").write_bytes((f / "test-1.npz").read_bytes()[:-30]), "test-1.npz: damaged"),
     "empty": (lambda f: (f / "event.npz").write_bytes(b""), "event.npz: damaged"),
     "a pickle": (plant_a_pickle, "test-1.npz: damaged"),
-    "of another run": (swap, "test-1.npz: belongs to another run"),
+    "of another run": (swap, "test-1.npz: found a file of another run"),
+    "renamed": (lambda f: (f / "pilot-1.npz").rename(f / "test-1.npz"), r"test-1.npz: damaged \(wrong checksum\)"),
 }
 
 
-@pytest.mark.parametrize("name", SPOILT)
-def test_a_spoilt_folder_is_refused(folder, name):
-    spoil, message = SPOILT[name]
-    spoil(folder)
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_folder_is_refused(folder, name):
+    damage, message = DAMAGED[name]
+    damage(folder)
     with pytest.raises(dpv.FolderError, match=message) as problem:
         dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
     assert "\n" not in str(problem.value)
     assert not (folder / "exploded").exists()
 
 
-def test_without_the_damaged_file_its_part_is_drawn_again(folder):
+def test_the_runs_of_a_removed_file_are_drawn_again(folder):
     expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
     for name in ("test-1.npz", "event.npz", "pilot-1.npz", "region.npz"):
         (folder / name).unlink()
         assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL).digest == expected
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_not_changed(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(dpv.FolderError, match=r"found thesis.tex, no folder of dpverify"):
+    with pytest.raises(dpv.FolderError, match=r"found thesis.tex, so this is not a folder of dpverify"):
         dpv.verify(laplace, ZERO, ONE, folder=tmp_path, **SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(dpv.FolderError, match="File exists"):
         dpv.verify(laplace, ZERO, ONE, folder=tmp_path / "thesis.tex", **SMALL)
 
 
-def test_two_runs_in_one_folder_at_once(tmp_path):
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     def second_run():
-        with pytest.raises(dpv.FolderError, match="another run is under way"):
+        with pytest.raises(dpv.FolderError, match="found another run that uses this folder"):
             dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
         seen.append(True)
 
     seen = []
     dpv.verify(Watched(laplace, 20, second_run), ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
     assert seen
-    dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)  # and afterwards the folder is free
+    dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)  # afterwards the folder is unlocked
 
 
-# Disks fail.
+# Disk errors.
 
 
-def test_a_full_disk_costs_a_warning_and_nothing_else(folder, monkeypatch):
+def test_a_full_disk_gives_a_warning_and_the_run_continues(folder, monkeypatch):
     (folder / "test-1.npz").unlink()
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -309,12 +318,12 @@ def test_a_full_disk_costs_a_warning_and_nothing_else(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
-        with pytest.warns(dpv.Warning, match="No space left on device; the run goes on") as caught:
+        with pytest.warns(dpv.Warning, match="No space left on device; the run continues") as caught:
             report = dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
         assert len(caught) == 1
         with (
             pytest.warns(dpv.Warning, match="No space left"),
-            pytest.raises(dpv.Stopped, match="what this saving had to keep is not kept"),
+            pytest.raises(dpv.Stopped, match="its last results are not saved"),
         ):
             dpv.verify(Watched(laplace, 20), ZERO, ONE, 0.5, folder=folder, **SMALL)
     assert report.digest == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
@@ -323,7 +332,7 @@ def test_a_full_disk_costs_a_warning_and_nothing_else(folder, monkeypatch):
     assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL).digest == report.digest
 
 
-def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch):
+def test_a_full_disk_at_the_start_is_refused(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -332,7 +341,7 @@ def test_a_full_disk_at_the_start_is_one_line(tmp_path, monkeypatch):
         dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
 
 
-def in_a_child(code, *arguments):
+def run_child(code, *arguments):
     start = "import os, resource, sys, warnings, zipfile\nimport dpverify as dpv\n"
     start += "from mechanisms import ONE, ZERO, laplace\n"
     path = os.pathsep.join(
@@ -348,7 +357,7 @@ def in_a_child(code, *arguments):
     return done.stdout.split("\n")
 
 
-def test_files_of_limited_size(tmp_path):
+def test_a_limit_on_the_file_size_gives_a_warning(tmp_path):
     expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
     limited = """
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
@@ -358,15 +367,15 @@ def test_files_of_limited_size(tmp_path):
             print(dpv.verify(laplace, ZERO, ONE, 0.5, folder=sys.argv[1], **small).digest)
         print(caught[0].message)
     """
-    digest, warning, _ = in_a_child(limited, str(tmp_path))
+    digest, warning, _ = run_child(limited, str(tmp_path))
     assert digest == expected
-    assert "File too large; the run goes on" in warning
+    assert "File too large; the run continues" in warning
     assert not list(tmp_path.glob("*.new"))
     assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).digest == expected
 
 
-def test_a_folder_that_can_be_read_only():
-    """As nobody where the tests run as root, whom no permission stops."""
+def test_a_read_only_folder_gives_a_warning():
+    """If the tests run as root, whom no permission stops, the child runs as another user."""
     code = """
         folder = sys.argv[1]
         os.chmod(folder, 0o755)
@@ -392,29 +401,29 @@ def test_a_folder_that_can_be_read_only():
         os.chmod(folder + "/kept", 0o755)
     """
     with tempfile.TemporaryDirectory() as folder:
-        digest, warning, refusal, _ = in_a_child(code, folder)
+        digest, warning, refusal, _ = run_child(code, folder)
     assert digest == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
-    assert "Permission denied; the run goes on" in warning
+    assert "Permission denied; the run continues" in warning
     assert "Permission denied; expected a folder that can be read and written" in refusal
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
-def test_a_folder_that_can_not_be(name):
+def test_an_impossible_folder_name_is_refused(name):
     with pytest.raises(dpv.FolderError, match="expected a folder that can be read and written"), open_checkpoint(name):
         pass
 
 
-def test_half_a_file_is_never_read(folder):
-    """A kill while a file is written leaves the old one in place, and a stump that the next saving replaces."""
+def test_an_incomplete_file_is_never_read(folder):
+    """A process that is killed while it writes leaves the old file and an incomplete new one."""
     (folder / "test-1.npz.new").write_bytes((folder / "test-1.npz").read_bytes()[:100])
     (folder / "dpverify.json.new").write_text("{")
     dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
 
 
-# The parts.
+# Records and fingerprints.
 
 
-def test_fingerprints_tell_values_apart():
+def test_different_values_have_different_fingerprints():
     values = [
         *(1, 1.0, True, None, "1", b"1", (1,), [1], {"a": 1}, {"a": 2}, [[1], 2], [1, [2]]),
         *(np.array([1]), np.array([1.0]), np.array([[1.0]]), np.array([1.0, 2.0])),
@@ -424,23 +433,32 @@ def test_fingerprints_tell_values_apart():
     assert fingerprint((np.arange(3), {"a": None})) == fingerprint((np.arange(3), {"a": None}))
 
 
-def test_a_page_comes_back_as_it_was(tmp_path):
+def test_a_record_is_read_as_it_was_written(tmp_path):
     arrays = [np.arange(5), np.zeros((0, 2)), np.array(["1/3", "2"]), np.array(2.5)]
-    with open_checkpoint(tmp_path) as store:
-        store.claim({"a": 1}, {})
-        assert store.read("x") is None
-        store.write("x", Record({"word": "ä", "pairs": [(1, 2)]}, arrays))
-        head, found = store.read("x")
+    with open_checkpoint(tmp_path) as checkpoint:
+        checkpoint.acquire({"a": 1}, {})
+        assert checkpoint.read("x") is None
+        checkpoint.write("x", Record({"word": "ä", "pairs": [(1, 2)]}, arrays))
+        head, arrays_read = checkpoint.read("x")
     assert head["pairs"] == [[1, 2]]
-    for one, two in zip(arrays, found, strict=True):
-        np.testing.assert_array_equal(one, two)
-        assert one.dtype == two.dtype
+    for written, read in zip(arrays, arrays_read, strict=True):
+        np.testing.assert_array_equal(written, read)
+        assert written.dtype == read.dtype
 
 
-def test_no_changed_byte_changes_what_is_read(tmp_path):
-    """It is refused, or, where it is a date of the archive, it does not matter."""
+def test_a_renamed_record_is_refused(tmp_path):
+    with open_checkpoint(tmp_path) as checkpoint:
+        checkpoint.acquire({"a": 1}, {})
+        checkpoint.write("pilot-1", Record({"done": [[0, 7]]}, [np.arange(5)]))
+        (tmp_path / "pilot-1.npz").rename(tmp_path / "train-1.npz")
+        with pytest.raises(dpv.FolderError, match=r"train-1.npz: damaged \(wrong checksum\)"):
+            checkpoint.read("train-1")
+
+
+def test_a_changed_byte_never_changes_what_is_read(tmp_path):
+    """The file is refused, unless the byte has no meaning, for example in a date of the archive."""
     with open_checkpoint(tmp_path) as store:
-        store.claim({"a": 1}, {})
+        store.acquire({"a": 1}, {})
         store.write("x", Record({"done": [[0, 7]]}, [np.arange(5), np.array([2.5])]))
         page, content, refused = store.read("x"), (tmp_path / "x.npz").read_bytes(), 0
         for place in range(len(content)):
@@ -455,9 +473,9 @@ def test_no_changed_byte_changes_what_is_read(tmp_path):
     assert refused > len(content) / 2
 
 
-def test_without_a_folder_nothing_is_kept():
+def test_without_a_folder_nothing_is_stored():
     with open_checkpoint(None) as store:
-        store.claim({"a": 1}, {})
+        store.acquire({"a": 1}, {})
         store.write("x", Record({}))
         assert store.read("x") is None
         assert not store.due

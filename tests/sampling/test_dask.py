@@ -1,4 +1,4 @@
-"""A Dask cluster on this machine: workers come and go, the report stays the same. It listens on loopback only."""
+"""A Dask cluster on this machine, on the loopback device only: the report does not depend on its workers."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 def laplace(data, runs, rng):
-    if rng.bit_generator.seed_seq.spawn_key[0] == 4:  # the test runs are slow, so that things can happen to them
+    if rng.bit_generator.seed_seq.spawn_key[0] == 4:  # the test runs are slow, so that workers can be killed meanwhile
         time.sleep(0.02)
     return np.sum(data) + rng.laplace(size=(runs, 1))
 """
@@ -34,10 +34,10 @@ def start(arguments, place, **options):
     return subprocess.Popen([sys.executable, "-m", *arguments], cwd=place, env=environment, text=True, **options)
 
 
-def wait_for(something):
-    """Until it is true; a minute is for ever."""
+def wait_for(condition):
+    """Wait until the condition is true, at most a minute."""
     end = time.monotonic() + 60
-    while not something():
+    while not condition():
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.05)
 
@@ -47,7 +47,7 @@ class Cluster:
         self.place = place
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.quiet, where = quiet, place / "scheduler.json"
-        # Whatever becomes of the test: without work the scheduler ends itself, and without a scheduler its workers.
+        # If the test is killed, the idle scheduler ends itself, and without a scheduler the workers end.
         command = ["distributed.cli.dask_scheduler", *GOES, "--port", "0", "--idle-timeout", "120"]
         self.scheduler = start([*command, "--scheduler-file", str(where)], place, **quiet)
         wait_for(lambda: where.exists() and where.stat().st_size)
@@ -76,7 +76,7 @@ def cluster(tmp_path):
 
 @pytest.fixture(scope="module")
 def expected():
-    """From this process, without the naps."""
+    """The digest of a run in this process, without pauses."""
 
     def laplace(data, runs, rng):
         return np.sum(data) + rng.laplace(size=(runs, 1))
@@ -90,8 +90,8 @@ def command(*more):
     return ["dpverify", "verify", "mine.py:laplace", *files, "--epsilon", "0.5", "--quiet", *changes, *more]
 
 
-def test_workers_come_and_go(cluster, expected):
-    """One is killed with -9 in the midst of the test runs, another one joins."""
+def test_the_workers_of_a_cluster_may_change(cluster, expected):
+    """One worker is killed during the test runs, and another one is added."""
     process = start(command("--dask", cluster.address), cluster.place, stderr=subprocess.PIPE)
     wait_for((cluster.place / "kept" / "test-1.npz").exists)
     cluster.workers[0].kill()
@@ -103,14 +103,14 @@ def test_workers_come_and_go(cluster, expected):
 
 
 @pytest.mark.slow
-def test_the_scheduler_goes_and_the_folder_stays(cluster, expected):
+def test_a_run_without_its_scheduler_is_resumed_from_its_folder(cluster, expected):
     process = start(command("--dask", cluster.address), cluster.place, stderr=subprocess.PIPE)
     wait_for((cluster.place / "kept" / "test-1.npz").exists)
     cluster.scheduler.kill()
     _, complaint = process.communicate()
     assert process.returncode == 3
-    assert complaint.startswith("dpverify: the workers died (")
-    assert "kept in kept: start the same again" in complaint
+    assert complaint.startswith("dpverify: the workers were lost (")
+    assert "saved in kept; repeat the same call to resume" in complaint
     assert complaint.count("\n") == 1
     again = start(command("--dask", cluster.address), cluster.place, stderr=subprocess.PIPE)
     _, complaint = again.communicate()
@@ -131,7 +131,7 @@ from distributed import Client
 
 noise = 1.0
 with Client(sys.argv[1]) as client:
-    def laplace(data, runs, rng):  # a closure: Dask takes it
+    def laplace(data, runs, rng):  # a closure, which Dask can pickle
         return np.sum(data) + rng.laplace(scale=noise, size=(runs, 1))
 
     report = dpv.verify(laplace, np.array([0.0]), np.array([1.0]), 0.5, executor=client.get_executor(), **SETTINGS)
@@ -140,7 +140,7 @@ with Client(sys.argv[1]) as client:
 
 
 @pytest.mark.slow
-def test_an_executor_of_dask_handed_in(cluster, expected):
+def test_an_executor_of_dask_is_accepted(cluster, expected):
     (cluster.place / "script.py").write_text(SCRIPT.replace("**SETTINGS", f"**{SETTINGS}"))
     done = start(["script", cluster.address], cluster.place, stdout=subprocess.PIPE)
     out, _ = done.communicate()
@@ -149,7 +149,7 @@ def test_an_executor_of_dask_handed_in(cluster, expected):
     assert int(workers) >= 1
 
 
-def test_without_dask_it_says_what_to_install(tmp_path, monkeypatch, capsys):
+def test_the_error_without_dask_names_the_package_to_install(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text(MECHANISM)
     (tmp_path / "a.txt").write_text("0\n")
     monkeypatch.chdir(tmp_path)

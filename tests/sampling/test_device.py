@@ -1,6 +1,6 @@
-"""Runs that lie on an accelerator: what is counted there is what would be counted here, and nothing waits in between.
+"""Samples on an accelerator: they are counted there, with the same result as on the host.
 
-The processor stands in for the accelerator: its JAX arrays are treated as if they could not be read from here.
+The processor takes the role of the accelerator: its JAX arrays are treated as if the host could not read them.
 """
 
 import dataclasses
@@ -12,8 +12,8 @@ import dpverify as dpv
 from dpverify.events.scores import Linear
 from dpverify.events.scores.additive import make_binning
 from dpverify.events.scores.base import fit_innovations
-from dpverify.mechanisms import protocol as mechanism
-from dpverify.sampling import blocks as sampling
+from dpverify.mechanisms import validation
+from dpverify.sampling import blocks
 from dpverify.selection.histograms import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 
@@ -34,7 +34,7 @@ class Walk:
 
 @pytest.fixture
 def accelerator(monkeypatch):
-    for module in (mechanism, sampling):
+    for module in (validation, blocks):
         monkeypatch.setattr(module, "on_accelerator", is_jax)
 
 
@@ -54,24 +54,24 @@ LONG = {"score", "tree", "too many cells for a table", "all events"}  # many kin
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in CASES])
-def test_the_same_report_as_from_the_processor(name, monkeypatch):
+def test_the_report_is_the_same_as_from_the_host(name, monkeypatch):
     keywords = {**SMALL, **CASES[name]}
-    here = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
+    host = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
     asked = []
-    for module in (mechanism, sampling):
+    for module in (validation, blocks):
         monkeypatch.setattr(module, "on_accelerator", lambda x: asked.append(is_jax(x)) or asked[-1])
-    there = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
+    device = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
     assert any(asked)
-    # Another order of summation may move a run across an edge, hardly more than one in all of them.
-    moved = np.abs(np.subtract(here.witness.counts, there.witness.counts)).max()
+    # A different order of summation may move a run across an edge, but rarely more than one.
+    moved = np.abs(np.subtract(host.witness.counts, device.witness.counts)).max()
     assert moved <= 2
-    assert there.epsilon_lower == pytest.approx(here.epsilon_lower, abs=1e-3)
-    assert there.run["device"] == here.run["device"] == "cpu:0"
-    if here.error is not None:
-        np.testing.assert_allclose(there.error, here.error, rtol=1e-12)
+    assert device.epsilon_lower == pytest.approx(host.epsilon_lower, abs=1e-3)
+    assert device.run["device"] == host.run["device"] == "cpu:0"
+    if host.error is not None:
+        np.testing.assert_allclose(device.error, host.error, rtol=1e-12)
 
 
-def test_half_the_noise_is_caught_there_too(accelerator):
+def test_a_false_claim_is_refuted_on_a_device(accelerator):
     def halved(data, runs, rng):
         with jax.enable_x64(True):
             return data + jax.random.laplace(dpv.jax_key(rng), (runs, 1)) / 2
@@ -80,7 +80,7 @@ def test_half_the_noise_is_caught_there_too(accelerator):
     assert report.refuted
 
 
-def test_a_nan_is_found_after_the_fact_and_its_block_named(accelerator):
+def test_a_nan_is_found_at_the_end_of_a_task_and_its_block_is_named(accelerator):
     whole, cheap = Walk(), {**SMALL, "events": "cell"}
     dpv.verify(whole, FIRST, SECOND, **cheap)
     late = len(whole.calls) - 3
@@ -106,7 +106,7 @@ def test_a_nan_is_found_after_the_fact_and_its_block_named(accelerator):
     assert f"block {failure.value.block}" in str(failure.value)
 
 
-def test_an_error_that_is_not_finite_is_refused(accelerator):
+def test_an_error_function_that_is_not_finite_is_refused(accelerator):
     def broken(samples):
         return samples[:, 0, 0] / 0.0
 
@@ -114,7 +114,7 @@ def test_an_error_that_is_not_finite_is_refused(accelerator):
         dpv.verify(Walk(), FIRST, SECOND, error=broken, events="cell", **SMALL)
 
 
-def test_meters_of_the_selection_measure_alike():
+def test_the_statistics_of_the_selection_are_the_same_on_a_device():
     rng = np.random.default_rng(0)
     one, two = rng.standard_normal((2, 5000, 6))
     features = fit_innovations(one, two)

@@ -1,4 +1,4 @@
-"""Faults seen in other tools, each a test that this one passes."""
+"""Mistakes that other tools make. Each test shows that dpverify does not make one of them."""
 
 import math
 
@@ -14,27 +14,27 @@ from mechanisms import ONE, ZERO, laplace
 
 
 def test_the_direction_is_not_chosen_on_the_test_sample():
-    """Chosen there, equal laws at epsilon 0 are rejected more often than stated: by enumeration, 20 runs a side."""
+    """Otherwise equal distributions are rejected too often at epsilon 0. Computed exactly, for 20 runs per data set."""
     m, p = 20, 0.3
     c1, c2 = (c.ravel() for c in np.meshgrid(np.arange(m + 1), np.arange(m + 1)))
-    law = binom.pmf(c1, m, p) * binom.pmf(c2, m, p)
+    pmf = binom.pmf(c1, m, p) * binom.pmf(c2, m, p)
     forward = claim_p_value(c1, c2, m, 0.0) <= 0.05
     backward = claim_p_value(c2, c1, m, 0.0) <= 0.05
-    assert law[forward].sum() <= 0.05 < law[forward | backward].sum()
+    assert pmf[forward].sum() <= 0.05 < pmf[forward | backward].sum()
 
 
 def test_counts_of_workers_are_added_cell_by_cell():
-    """Sorted before they are summed, equal laws look different."""
-    from dpverify.sampling.counts import Counts, add_counts
+    """If counts are sorted before they are summed, equal distributions look different."""
+    from dpverify.sampling.counts import Counts
 
-    one = Counts(np.array([0, 1, 5]), np.array([9, 1, 2]))
-    two = Counts(np.array([1, 5, 7]), np.array([8, 2, 1]))
-    total = add_counts([one, two])
+    first = Counts(np.array([0, 1, 5]), np.array([9, 1, 2]))
+    second = Counts(np.array([1, 5, 7]), np.array([8, 2, 1]))
+    total = Counts.merge([first, second])
     assert dict(zip(total.codes.tolist(), total.counts.tolist(), strict=True)) == {0: 9, 1: 9, 5: 4, 7: 1}
 
 
 @pytest.mark.parametrize(("c1", "c2"), [(0, 0), (0, 50), (50, 0), (50, 50), (1, 0), (0, 1)])
-def test_zero_and_full_counts_have_an_answer_and_never_nan(c1, c2):
+def test_zero_and_full_counts_never_give_nan(c1, c2):
     for value in (
         dpv.epsilon_lower_bound(c1, c2, 50),
         dpv.delta_lower_bound(c1, c2, 50, 0.0),
@@ -47,15 +47,15 @@ def test_zero_and_full_counts_have_an_answer_and_never_nan(c1, c2):
     assert not math.isnan(dpv.epsilon_upper_bound([c1, 50 - c1], [c2, 50 - c2], 50))
 
 
-def test_a_certain_difference_is_not_read_as_no_difference():
-    """One side always, the other never: a statistic that is 0/0 there must not pass for 'not rejected'."""
+def test_an_event_that_separates_the_data_sets_is_rejected():
+    """A test statistic that is 0/0 for such an event must not count as not rejected."""
     assert small_p_value(1000, 0, 1000, 1.0, 0.0, 0.05) < 1e-9
     assert dpv.epsilon_lower_bound(1000, 0, 1000) > 5
 
 
 @pytest.mark.slow
-def test_the_level_is_used_and_not_wasted():
-    """Averaged over thinnings, p-values reject .015 at .05 on the boundary; this test rejects close to .05."""
+def test_the_type_i_error_is_close_to_the_level():
+    """P-values averaged over thinnings reject 1.5% at level 5% on the boundary; this test rejects nearly 5%."""
     rng = np.random.default_rng(1)
     m, p2 = 2000, 0.05
     c1, c2 = rng.binomial(m, math.e * p2, 1000), rng.binomial(m, p2, 1000)
@@ -63,8 +63,8 @@ def test_the_level_is_used_and_not_wasted():
     assert least(1000, 0.04) <= rejected <= most(1000, 0.05)
 
 
-def test_no_fixed_event_mass_caps_the_answer():
-    """Events held at mass .01 never say more than ln 100."""
+def test_the_bound_is_not_limited_by_a_fixed_event_probability():
+    """Events of probability 0.01 never prove more than ln 100."""
 
     def little_noise(data, runs, rng):
         return data + rng.laplace(scale=0.1, size=runs)
@@ -73,14 +73,14 @@ def test_no_fixed_event_mass_caps_the_answer():
     assert math.log(100) < 8 < report.epsilon_lower < 10
 
 
-def test_no_law_is_assumed():
-    """A bound that assumes Gaussian noise says 4.4 of a 1-private Laplace mechanism."""
+def test_no_distribution_is_assumed():
+    """A bound that assumes Gaussian noise gives 4.4 for a Laplace mechanism with epsilon 1."""
     reports = [dpv.verify(laplace, ZERO, ONE, select_runs=8000, test_runs=20_000, seed=s) for s in range(20)]
     assert sum(report.epsilon_lower > 1 for report in reports) <= most(20, 0.05)
 
 
-def test_a_small_p_value_is_a_p_value():
-    """Also below the floor of the test at level alpha: no more often than it says."""
+def test_small_p_values_are_valid():
+    """They are valid also below the smallest p-value of the test at level alpha."""
     rng = np.random.default_rng(2)
     m, p2 = 300, 0.2
     c1, c2 = rng.binomial(m, p2, 400), rng.binomial(m, p2, 400)

@@ -1,4 +1,4 @@
-"""The command killed with -9 at moments of all kinds: the same command goes on, and comes to the same report."""
+"""The command is killed at different times; the same command resumes the run to the same report."""
 
 import os
 import signal
@@ -24,8 +24,10 @@ def laplace(data, runs, rng):
 """
 RUNS = 30_000
 SETTINGS = ["--set", "select_runs=4000", "--set", f"test_runs={RUNS}", "--set", "block=256"]
-LATE, *OTHERS = np.random.default_rng(3).uniform(0.05, 1, 10)[[2, 0, 1, *range(3, 10)]]  # of the time it takes
-BLOCKS = 2 * -(-RUNS // 256)  # of the test
+LATE, *OTHERS = np.random.default_rng(3).uniform(0.05, 1, 10)[
+    [2, 0, 1, *range(3, 10)]
+]  # fractions of the duration of a run
+BLOCKS = 2 * -(-RUNS // 256)  # of the test runs
 
 
 class Command:
@@ -63,7 +65,7 @@ class Command:
 
 @pytest.fixture(autouse=True)
 def keyboard():
-    """A shell's background job ignores the keyboard, and its children would inherit that."""
+    """Handle Ctrl-C: a background job of a shell ignores it, and its children inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -71,7 +73,7 @@ def keyboard():
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The digest, and how long it takes here and now, which only says when to kill."""
+    """The digest of an undisturbed run, and its duration, which decides when other runs are killed."""
     command = Command(tmp_path_factory.mktemp("undisturbed"))
     start = time.monotonic()
     digest = command.finish().digest
@@ -92,31 +94,31 @@ def kill_and_resume(command, fractions, undisturbed):
     assert part.c1 @ part.number == part.c2 @ part.number == RUNS
 
 
-def test_killed_and_started_again(tmp_path, undisturbed):
+def test_a_killed_run_is_resumed(tmp_path, undisturbed):
     kill_and_resume(Command(tmp_path), [LATE], undisturbed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fraction", OTHERS)
-def test_killed_at_other_moments(fraction, tmp_path, undisturbed):
+def test_a_run_that_is_killed_at_other_times_is_resumed(fraction, tmp_path, undisturbed):
     kill_and_resume(Command(tmp_path), [fraction], undisturbed)
 
 
 @pytest.mark.slow
-def test_killed_ten_times_in_a_row(tmp_path, undisturbed):
+def test_a_run_that_is_killed_ten_times_is_resumed(tmp_path, undisturbed):
     kill_and_resume(Command(tmp_path), [LATE, *OTHERS], undisturbed)
 
 
-def wait_for(something):
-    """Until it is true; a minute is for ever."""
+def wait_for(condition):
+    """Wait until the condition is true, at most a minute."""
     end = time.monotonic() + 60
-    while not something():
+    while not condition():
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.05)
 
 
 def session_of(process):
-    """The processes of the session that a process leads, zombies aside."""
+    """Return the processes of the session that a process leads, without zombies."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -130,8 +132,8 @@ def session_of(process):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
-def test_killed_with_workers_that_end_with_it(tmp_path, undisturbed):
-    """The moment is the first saving of the test's counts, so that there is something to go on from."""
+def test_the_workers_of_a_killed_run_end_and_the_run_is_resumed(tmp_path, undisturbed):
+    """The run is killed after the first save of test counts, so that something can be resumed."""
     command, kept = Command(tmp_path, "--workers", "2"), tmp_path / "kept" / "test-1.npz"
     process = command.start("--folder", "kept")
     wait_for(kept.exists)
@@ -144,19 +146,19 @@ def test_killed_with_workers_that_end_with_it(tmp_path, undisturbed):
     assert report.digest == undisturbed[0]
     assert report.run["resumed"]
     assert len(set(command.drawn(4))) == BLOCKS
-    assert len(command.drawn(4)) - before < BLOCKS  # it went on, it did not begin anew
+    assert len(command.drawn(4)) - before < BLOCKS  # the run was resumed and not repeated
 
 
 @pytest.mark.parametrize("workers", [pytest.param([], marks=pytest.mark.slow), ["--workers", "2"]])
-def test_ctrl_c_keeps_what_is_done(workers, tmp_path, undisturbed):
-    """As a terminal sends it: to the command and its workers alike."""
+def test_ctrl_c_saves_the_finished_blocks(workers, tmp_path, undisturbed):
+    """A terminal sends the signal to the command and to its workers."""
     command = Command(tmp_path, *workers)
-    process = command.start("--folder", "kept", pause="0.2")  # far from its end when the first file is there
+    process = command.start("--folder", "kept", pause="0.2")  # the first file exists long before the end
     wait_for((tmp_path / "kept" / "test-1.npz").exists)
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate()
     assert process.returncode == 3
     assert complaint.startswith("dpverify: stopped by the keyboard after ")
-    assert complaint.endswith("kept in kept: start the same again and it goes on from there\n")
+    assert complaint.endswith("saved in kept; repeat the same call to resume\n")
     assert complaint.count("\n") == 1
     assert command.finish("--folder", "kept").digest == undisturbed[0]

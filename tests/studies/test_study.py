@@ -239,7 +239,7 @@ def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message
     from dpverify.studies.plans import read_study
 
     with open_checkpoint(place / "study") as store:
-        store.claim(read_study(place / "study.toml").identity, {})
+        store.acquire(read_study(place / "study.toml").identity, {})
     change(place, old, new)
     assert main(["study", "inner/study.toml"]) == 2
     err = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Mechanisms that several tests share; at the top of a module, so that they pickle."""
+"""Mechanisms that several tests use. They are defined at the top level of a module, so that they can be pickled."""
 
 import numpy as np
 
@@ -12,12 +12,12 @@ def laplace_half_noise(data, runs, rng):
 
 
 def gaussian_trajectory(data, runs, rng):
-    """(K, d) data plus standard normal noise."""
+    """Add standard normal noise to data of shape (K, d)."""
     return data + rng.standard_normal((runs, *np.shape(data)))
 
 
 def fails_at_block_three(data, runs, rng):
-    """Raises in the fourth block that any process draws from a generator seeded for block 3 of the test runs."""
+    """Raise an exception in block 3 of the test runs of the second data set."""
     if rng.bit_generator.seed_seq.spawn_key == (4, 1, 3):
         raise ZeroDivisionError("no such estimate")
     return laplace(data, runs, rng)

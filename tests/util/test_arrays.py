@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpverify.sampling.counts import Counts, RunningSum, add_counts, count_cells, occupied_codes
+from dpverify.sampling.accumulators import CellCounter, ResultSum
+from dpverify.sampling.counts import Counts, count_cells, occupied_codes
 from dpverify.util.arrays import array_namespace, digitize, enable_x64, is_jax
 
 
@@ -41,31 +42,30 @@ def test_digitize_handles_values_far_outside_the_edges():
 @given(st.lists(st.lists(st.integers(-3, 9), max_size=30), min_size=1, max_size=8))
 def test_sums_of_counts_do_not_depend_on_the_order(blocks):
     parts = [Counts(*np.unique(np.array(block, np.int64), return_counts=True)) for block in blocks]
-    all_codes = np.array([code for block in blocks for code in block], np.int64)
-    codes, counts = np.unique(all_codes, return_counts=True)
-    adder = RunningSum()
+    every = np.array([code for block in blocks for code in block], np.int64)
+    codes, counts = np.unique(every, return_counts=True)
+    adder = ResultSum(CellCounter(None))
     for part in reversed(parts):
-        adder.add(part)
-    for total in (add_counts(parts), adder.sum()):
+        adder.include(part)
+    for total in (Counts.merge(parts), adder.result()):
         np.testing.assert_array_equal(total.codes, codes)
         np.testing.assert_array_equal(total.counts, counts)
-        assert total.total == all_codes.size
+        assert total.total == every.size
     np.testing.assert_array_equal(occupied_codes(*parts), codes)
-    np.testing.assert_array_equal(
-        add_counts(parts).of(np.arange(-3, 10)), [(all_codes == k).sum() for k in range(-3, 10)]
-    )
+    every_code = range(-3, 10)
+    np.testing.assert_array_equal(Counts.merge(parts).of(np.arange(-3, 10)), [(every == k).sum() for k in every_code])
 
 
 def test_a_running_sum_merges_in_batches():
     rng = np.random.default_rng(0)
-    adder, every = RunningSum(), []
+    adder, every = ResultSum(CellCounter(None)), []
     for _ in range(12):
         codes = rng.integers(0, 1 << 40, 200_000)
         every.append(codes)
-        adder.add(Counts(*np.unique(codes, return_counts=True)))
-    assert len(adder._parts) < 12
-    assert adder.sum().total == 2_400_000
-    np.testing.assert_array_equal(adder.sum().codes, np.unique(np.concatenate(every), return_counts=True)[0])
+        adder.include(Counts(*np.unique(codes, return_counts=True)))
+    assert len(adder._results) < 12
+    assert adder.result().total == 2_400_000
+    np.testing.assert_array_equal(adder.result().codes, np.unique(np.concatenate(every), return_counts=True)[0])
 
 
 def test_jax_arrays_are_counted_on_their_device_without_changing_settings():

@@ -1,4 +1,8 @@
-"""Other people's estimators: programs in any language, and Python packages that are imported when they are used."""
+"""Adapters: estimators and mechanisms of other software as mechanisms of dpverify.
+
+`program` runs an executable in any language. The other functions adapt Python packages, which are imported only when
+they are used.
+"""
 
 from dpverify.adapters.program import program
 from dpverify.adapters.python import (

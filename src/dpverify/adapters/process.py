@@ -1,12 +1,14 @@
-"""A child process that is not lost: it has a group of its own, which ends with it, with a failure, and with us.
+"""Child processes that never outlive this process.
 
-Whatever ends this process, its pipe to the guard closes, and the guard kills the group: also where nobody could catch
-the signal. On the orderly way the guard has nothing to do.
+A child runs in its own process group, which is killed when the child fails or is no longer needed. A second process,
+the guard, waits on a pipe from this process. When this process ends for any reason, also by a signal that cannot be
+caught, the pipe closes and the guard kills the group.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import selectors
 import signal
@@ -18,10 +20,10 @@ from typing import NamedTuple
 
 from dpverify.errors import InputError
 
-TAIL = 600  # bytes kept of what it says
-CHUNK = 1 << 16
-TICK = 0.02  # seconds between two looks at a process that says nothing
-GRACE = 2.0  # seconds that it has to end once its input has ended
+MESSAGE_BYTES = 600  # bytes that are stored of the messages of a child
+CHUNK_BYTES = 1 << 16
+POLL_SECONDS = 0.02  # interval of checks whether a silent child has ended
+GRACE_SECONDS = 2.0  # time for a child to end after its input has ended
 GUARD = """
 import os, signal, sys
 group = sys.stdin.buffer.readline()
@@ -33,40 +35,57 @@ except (OSError, ValueError):
 """
 
 
-class Heard(NamedTuple):
-    """The bytes of an answer, and why there are no more: all "lines" are there, it "ended", or it is "late"."""
+class End(enum.Enum):
+    """Why reading an answer has ended."""
 
-    answer: bytes
-    why: str
+    COMPLETE = enum.auto()  # all lines, or too many bytes, were read
+    EXITED = enum.auto()  # the child has ended
+    TIMEOUT = enum.auto()
+
+
+class Answer(NamedTuple):
+    """The bytes that a child has written to stdout, and why reading has ended."""
+
+    content: bytes
+    end: End
 
 
 class Child:
-    """With `speaks`, stdin and stdout carry requests and answers; without, all that it prints is talk."""
+    """A child process.
 
-    def __init__(self, argv: Sequence[str], speaks: bool):
+    Parameters
+    ----------
+    argv : sequence of str
+        The program and its arguments. No shell is used.
+    answers : bool
+        If True, requests are written to stdin, answers are read from stdout, and stderr contains messages. If False,
+        stdin is empty, and both stdout and stderr contain messages.
+    """
+
+    def __init__(self, argv: Sequence[str], answers: bool):
         guard = [sys.executable, "-I", "-S", "-c", GUARD]
         self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
         try:
             self._process = subprocess.Popen(
                 argv,
-                stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if speaks else subprocess.STDOUT,
-                start_new_session=True,  # its own group: one signal reaches whatever it starts
+                stderr=subprocess.PIPE if answers else subprocess.STDOUT,
+                start_new_session=True,  # a group of its own, so that one signal reaches all processes that it starts
             )
         except BaseException as problem:
-            self._dismiss()
+            self._end_guard()
             if not isinstance(problem, (OSError, ValueError)):
                 raise
-            why = getattr(problem, "strerror", None) or problem
+            reason = getattr(problem, "strerror", None) or problem
             raise InputError(
-                f"can't start {argv[0]!r} ({why}); expected a program that can be run; "
+                f"argv: found {argv[0]!r}, which cannot be started ({reason}); expected an executable program; "
                 "give its path (./name in this folder), or install it"
             ) from None
-        self._answers = self._process.stdout if speaks else None
-        self._talk = self._process.stderr if speaks else self._process.stdout
-        self._said = b""
-        for pipe in (self._process.stdin, self._answers, self._talk):
+        self._answer_pipe = self._process.stdout if answers else None
+        self._message_pipe = self._process.stderr if answers else self._process.stdout
+        self._messages = b""
+        for pipe in (self._process.stdin, self._answer_pipe, self._message_pipe):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
         with contextlib.suppress(OSError):
@@ -74,31 +93,37 @@ class Child:
 
     @property
     def pid(self) -> int:
+        """The process id, which is also the id of the process group."""
         return self._process.pid
 
     @property
-    def said(self) -> str:
-        """The end of its talk, on one line."""
-        lines = self._said.decode(errors="replace").split("\n")
+    def messages(self) -> str:
+        """The end of the messages, as one printable line."""
+        lines = self._messages.decode(errors="replace").split("\n")
         text = " | ".join(" ".join(line.split()) for line in lines if line.strip())
         return "".join(letter if letter.isprintable() else "?" for letter in text)
 
-    def exchange(self, request: bytes, lines: float, most: float, deadline: float) -> Heard:
-        """Sends, and hears until so many lines or more than `most` bytes are there. Its talk never blocks it."""
-        answer, found = bytearray(), 0
+    def exchange(self, request: bytes, lines: float, max_bytes: float, deadline: float) -> Answer:
+        """Send a request, and read until a number of lines or more than `max_bytes` bytes have arrived.
+
+        Messages are read at the same time, so that a child with many messages is never blocked. `deadline` is a time of
+        `time.monotonic`.
+        """
+        content, lines_read = bytearray(), 0
         with selectors.DefaultSelector() as selector:
-            for pipe in (self._answers, self._talk):
+            for pipe in (self._answer_pipe, self._message_pipe):
                 if pipe is not None and not pipe.closed:
                     selector.register(pipe, selectors.EVENT_READ)
             if request and self._process.stdin is not None:
                 selector.register(self._process.stdin, selectors.EVENT_WRITE)
-            while found < lines and len(answer) <= most:
-                gone = self._process.poll() is not None  # before the look: by then its last words are in the pipes
-                events = selector.select(0 if gone else TICK)
-                if gone and not events:
-                    return Heard(bytes(answer), "ended")
+            while lines_read < lines and len(content) <= max_bytes:
+                # The state is read before the pipes: if the child has ended, all its output is in the pipes by now.
+                has_ended = self._process.poll() is not None
+                events = selector.select(0 if has_ended else POLL_SECONDS)
+                if has_ended and not events:
+                    return Answer(bytes(content), End.EXITED)
                 if time.monotonic() >= deadline:
-                    return Heard(bytes(answer), "late")
+                    return Answer(bytes(content), End.TIMEOUT)
                 for key, _ in events:
                     if key.fileobj is self._process.stdin:
                         request = request[_write(key.fd, request) :]
@@ -106,53 +131,53 @@ class Child:
                             selector.unregister(key.fileobj)
                         continue
                     try:
-                        chunk = os.read(key.fd, CHUNK)
-                    except BlockingIOError:  # announced, and gone
+                        chunk = os.read(key.fd, CHUNK_BYTES)
+                    except BlockingIOError:  # the pipe was reported as ready, but is empty
                         continue
                     if not chunk:
                         selector.unregister(key.fileobj)
-                    elif key.fileobj is self._answers:
-                        answer += chunk
-                        found += chunk.count(b"\n")
+                    elif key.fileobj is self._answer_pipe:
+                        content += chunk
+                        lines_read += chunk.count(b"\n")
                     else:
-                        self._said = (self._said + chunk)[-TAIL:]
-        return Heard(bytes(answer), "lines")
+                        self._messages = (self._messages + chunk)[-MESSAGE_BYTES:]
+        return Answer(bytes(content), End.COMPLETE)
 
-    def left_over(self) -> bytes:
-        """What it has answered without being asked."""
+    def unrequested_output(self) -> bytes:
+        """Return what the child has written to stdout without a request."""
         try:
-            return os.read(self._answers.fileno(), CHUNK) if self._answers is not None else b""
+            return os.read(self._answer_pipe.fileno(), CHUNK_BYTES) if self._answer_pipe is not None else b""
         except BlockingIOError:
             return b""
 
-    def end(self, grace: float = 0.0) -> int:
-        """Its input ends, then it does, by itself or by force, with all that it has started; its exit status."""
+    def end(self, grace_seconds: float = 0.0) -> int:
+        """Close the input, wait for the child to end, kill its process group, and return the exit status."""
         if self._guard.returncode is not None:
             return self._process.returncode
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
-        if grace:
-            self.exchange(b"", float("inf"), CHUNK, time.monotonic() + grace)
+        if grace_seconds:
+            self.exchange(b"", float("inf"), CHUNK_BYTES, time.monotonic() + grace_seconds)
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGKILL)
         status = self._process.wait()
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
-        self._dismiss()
+        self._end_guard()
         return status
 
-    def _dismiss(self) -> None:
-        self._guard.kill()  # before its pipe closes: it must not look for a group that has gone
+    def _end_guard(self) -> None:
+        self._guard.kill()  # before its pipe closes, so that it does not kill a new group with the same id
         self._guard.wait()
         self._guard.stdin.close()  # type: ignore[union-attr]
 
 
 def _write(fd: int, request: bytes) -> int:
-    """How much of the request is done with; all of it where nobody reads any more."""
+    """Return how many bytes of the request need not be written again; all of them if the pipe has no reader."""
     try:
-        return os.write(fd, request[:CHUNK])
+        return os.write(fd, request[:CHUNK_BYTES])
     except BlockingIOError:
         return 0
     except BrokenPipeError:

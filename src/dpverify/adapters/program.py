@@ -1,14 +1,14 @@
-"""Any executable as a mechanism, in any language.
+"""Executables in any language as mechanisms.
 
-It is started once in each process, without a shell. For each block it reads two lines, `runs seed n` and the n numbers
-of the data, row by row; it answers `runs` lines of K*d numbers, flushes, and ends when its input ends. Where argv holds
-`{data} {runs} {seed} {out}` it is started once a block instead, and writes its lines to the file `{out}`.
+A program is started once in each process, without a shell. For each block it reads two lines: `runs seed n`, and the n
+numbers of the data set, row by row. It writes `runs` lines of K*d numbers, flushes its output, and ends when its input
+ends. If the arguments contain the placeholders `{data} {runs} {seed} {out}`, the program is started once per block
+instead, and writes its lines to the file `{out}`.
 """
 
 from __future__ import annotations
 
 import atexit
-import io
 import math
 import os
 import shlex
@@ -16,25 +16,39 @@ import signal
 import tempfile
 import threading
 import time
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dpverify.adapters.process import GRACE, Child, Heard
+from dpverify.adapters.process import GRACE_SECONDS, Answer, Child, End
+from dpverify.adapters.text_format import plain_rows, quote, read_rows
 from dpverify.errors import InputError
 
-PLACES = ("{data}", "{runs}", "{seed}", "{out}")
-SEEDS = 1 << 31  # a seed that the generators of all languages take
-WIDEST = 64  # bytes that a number may be printed with
-UNKNOWN = 4096  # numbers a run, at most, where the shape is not stated
+PLACEHOLDERS = ("{data}", "{runs}", "{seed}", "{out}")
+SEED_LIMIT = 1 << 31  # seeds below this limit are accepted by the generators of all languages
+MAX_BYTES_PER_NUMBER = 64
+MAX_NUMBERS_PER_RUN = 4096  # if the shape is not stated
 
 
 @dataclass(frozen=True)
 class Program:
+    """The mechanism that `program` returns.
+
+    Attributes
+    ----------
+    argv : tuple of str
+        The program and its arguments.
+    shape : tuple of int or None
+        The shape of one output; None if it is as long as a line.
+    timeout : float
+        The largest number of seconds per block.
+    seeded : bool
+        Whether the program uses its seed.
+    """
+
     argv: tuple[str, ...]
     shape: tuple[int, ...] | None
     timeout: float
@@ -45,141 +59,169 @@ class Program:
         return shlex.join([Path(self.argv[0]).name, *self.argv[1:]])
 
     @property
-    def _a_block_each(self) -> bool:
-        return any(place in part for part in self.argv for place in PLACES)
+    def _starts_per_block(self) -> bool:
+        return any(placeholder in part for part in self.argv for placeholder in PLACEHOLDERS)
 
-    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
-        seed, rows = int(rng.integers(SEEDS)), plain_rows(data)
-        crew = _crew(self)
-        samples = self._ask(crew, rows, runs, seed)
-        crew.check(rows, seed, samples, lambda: self._ask(crew, rows, runs, seed), self.seeded)
+    def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
+        seed, rows = int(rng.integers(SEED_LIMIT)), plain_rows(data)
+        children = _idle_children(self)
+        samples = self._draw(children, rows, runs, seed)
+        children.check_seed(rows, seed, samples, lambda: self._draw(children, rows, runs, seed), self.seeded)
         return samples
 
-    def _ask(self, crew: Crew, rows: list[list[float]], runs: int, seed: int) -> np.ndarray:
+    def _draw(self, children: IdleChildren, rows: list[list[float]], runs: int, seed: int) -> np.ndarray:
+        """Return the runs of one block."""
         deadline = time.monotonic() + self.timeout
-        if self._a_block_each:
-            text = self._start_for(rows, runs, seed, deadline)
-            return self._read(text, runs)
-        child = crew.take() or Child(self.argv, speaks=True)
+        if self._starts_per_block:
+            return self._parse(self._run_once(rows, runs, seed, deadline), runs)
+        child = children.take() or Child(self.argv, answers=True)
         try:
-            extra = child.left_over()
+            unrequested = child.unrequested_output()
             numbers = [number for row in rows for number in row]
             request = f"{runs} {seed} {len(numbers)}\n{' '.join(map(repr, numbers))}\n".encode()
-            heard = child.exchange(request, runs, self._most(runs), deadline)
-            if heard.why != "lines":
-                raise InputError(self._complaint(child, heard, runs))
-            samples = self._read(extra + heard.answer, runs)
+            answer = child.exchange(request, runs, self._max_bytes(runs), deadline)
+            if answer.end is not End.COMPLETE:
+                raise InputError(self._failure(child, answer, runs))
+            samples = self._parse(unrequested + answer.content, runs)
         except BaseException:
             child.end()
             raise
-        crew.give(child)
+        children.give(child)
         return samples
 
-    def _start_for(self, rows: list[list[float]], runs: int, seed: int, deadline: float) -> bytes:
-        """The placeholder form: one start, two files, one block."""
+    def _run_once(self, rows: list[list[float]], runs: int, seed: int, deadline: float) -> bytes:
+        """Start the program for one block, with two files, and return the content of the output file."""
         with tempfile.TemporaryDirectory(prefix="dpverify-") as folder:
             data, out = Path(folder, "data.txt"), Path(folder, "out.txt")
             data.write_text("".join(" ".join(map(repr, row)) + "\n" for row in rows))
             values = (str(data), str(runs), str(seed), str(out))
-            child = Child([_fill(part, values) for part in self.argv], speaks=False)
+            child = Child([_fill(part, values) for part in self.argv], answers=False)
             try:
-                heard = child.exchange(b"", math.inf, math.inf, deadline)
-                text = out.read_bytes()[: int(self._most(runs)) + 1] if out.is_file() else b""
+                answer = child.exchange(b"", math.inf, math.inf, deadline)
+                content = out.read_bytes()[: self._max_bytes(runs) + 1] if out.is_file() else b""
                 status = child.end()
-                if heard.why == "late" or status or not out.is_file():
-                    raise InputError(self._complaint(child, heard._replace(answer=text), runs))
-                return text
+                if answer.end is End.TIMEOUT or status or not out.is_file():
+                    raise InputError(self._failure(child, answer._replace(content=content), runs))
+                return content
             finally:
                 child.end()
 
-    def _most(self, runs: int) -> int:
-        """More bytes than this are no answer."""
-        return WIDEST * runs * (UNKNOWN if self.shape is None else math.prod(self.shape))
+    def _max_bytes(self, runs: int) -> int:
+        """Return the largest number of bytes that an answer may have."""
+        return MAX_BYTES_PER_NUMBER * runs * (MAX_NUMBERS_PER_RUN if self.shape is None else math.prod(self.shape))
 
-    def _read(self, text: bytes, runs: int) -> np.ndarray:
-        rows = read_rows(text, None if self.shape is None else math.prod(self.shape))
+    def _parse(self, content: bytes, runs: int) -> np.ndarray:
+        """Return the runs that an answer contains."""
+        rows = read_rows(content, None if self.shape is None else math.prod(self.shape))
         if len(rows) != runs:
-            raise InputError(f"found {len(rows)} lines, expected the {runs} that were asked for; print one line a run")
+            raise InputError(
+                f"found {len(rows)} lines; expected the {runs} that were requested; print one line per run"
+            )
         return rows.reshape(runs, *(self.shape if self.shape is not None else rows.shape[1:]))
 
-    def _complaint(self, child: Child, heard: Heard, runs: int) -> str:
-        lines = heard.answer.split(b"\n")
-        found = f"{len(lines) - 1} of {runs} lines"
-        last = next((line for line in reversed(lines) if line.strip()), b"")
-        if heard.why == "late":
-            line = f"found {found} after {self.timeout:g} s; expected one a run, and a flush after the last; "
-            line += "mend the program, or give it more time (timeout=, --timeout) or a smaller block"
+    def _failure(self, child: Child, answer: Answer, runs: int) -> str:
+        """Return the message for an answer that is not complete."""
+        lines = answer.content.split(b"\n")
+        progress = f"{len(lines) - 1} of {runs} lines"
+        if answer.end is End.TIMEOUT:
+            message = (
+                f"found {progress} after {self.timeout:g} s; expected one line per run, and a flush after the last; "
+                "fix the program, or use a longer timeout (timeout=, --timeout) or a smaller block"
+            )
         else:
-            line = f"the program ended ({_status(child.end(GRACE))}) after {found}; expected "
-            line += "all of them and exit status 0" if self._a_block_each else "it to read on until its input ends"
-        shown = f"; its last line was {_quote(last)}" if last else ""
-        return f"{line}{shown}; " + (f"it said: {child.said}" if child.said else "it said nothing on stderr")
+            status = _describe_status(child.end(GRACE_SECONDS))
+            message = f"the program ended ({status}) after {progress}; expected "
+            message += (
+                "all lines and exit status 0" if self._starts_per_block else "a program that reads until its input ends"
+            )
+        last_line = next((line for line in reversed(lines) if line.strip()), b"")
+        if last_line:
+            message += f"; its last line was {quote(last_line)}"
+        messages = child.messages
+        return f"{message}; its messages: {messages}" if messages else f"{message}; it wrote nothing to stderr"
 
     def finish(self) -> None:
-        """Ends what rests in this process; another call would start it again."""
+        """End the idle child processes of this process; another call starts new ones."""
         with _lock:
-            crew = _crews.pop((os.getpid(), self), None)
-        if crew is not None:
-            crew.finish()
+            children = _children.pop((os.getpid(), self), None)
+        if children is not None:
+            children.finish()
 
 
 @dataclass
-class Crew:
-    """The started programs of one mechanism in this process that wait for work, and what was seen of their answers."""
+class IdleChildren:
+    """The started programs of one mechanism that wait for a request, and what is known about their seeds.
+
+    Attributes
+    ----------
+    idle : list of Child
+        The child processes that wait.
+    last_blocks : dict
+        The seed and the hash of the last block of each data set.
+    is_finished : bool
+        Whether `finish` was called. Then a child that becomes idle is ended.
+    """
 
     idle: list[Child] = field(default_factory=list)
-    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
-    over: bool = False
+    last_blocks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    is_finished: bool = False
 
     def take(self) -> Child | None:
+        """Return an idle child, or None."""
         with _lock:
             return self.idle.pop() if self.idle else None
 
     def give(self, child: Child) -> None:
+        """Store a child that has answered."""
         with _lock:
-            if not self.over:
+            if not self.is_finished:
                 self.idle.append(child)
                 return
-        child.end(GRACE)
+        child.end(GRACE_SECONDS)
 
     def finish(self) -> None:
+        """End all idle children."""
         with _lock:
-            self.over, idle, self.idle = True, self.idle, []
+            self.is_finished, idle, self.idle = True, self.idle, []
         for child in idle:
-            child.end(GRACE)
+            child.end(GRACE_SECONDS)
 
-    def check(self, rows: Any, seed: int, samples: np.ndarray, again: Any, seeded: bool) -> None:
-        """Runs that depend on the seed as promised: the same for the same (asked once), others for another.
-
-        A program that draws the same for every seed would pass off one block as many.
-        """
-        data, drawn = repr(rows), hash(samples.tobytes())
-        if seeded and not self.seen and hash(again().tobytes()) != drawn:
+    def check_seed(
+        self,
+        rows: list[list[float]],
+        seed: int,
+        samples: np.ndarray,
+        draw_again: Callable[[], np.ndarray],
+        seeded: bool,
+    ) -> None:
+        """Raise an InputError if one seed gives different runs (checked once), or if two seeds give the same runs."""
+        data, samples_hash = repr(rows), hash(samples.tobytes())
+        if seeded and not self.last_blocks and hash(draw_again().tobytes()) != samples_hash:
             raise InputError(
-                "found other runs when asked twice with one seed; expected the same; seed the generator with the "
-                "second number of the request, or say that it can't be: seeded=False (--unseeded)"
+                "found different runs for the same seed; expected the same runs; seed the generator with the second "
+                "number of the request, or state that the program cannot be seeded: seeded=False (--unseeded)"
             )
-        known = self.seen.get(data)
-        if known is not None and known[0] != seed and known[1] == drawn and (samples != samples[:1]).any():
+        last = self.last_blocks.get(data)
+        if last is not None and last[0] != seed and last[1] == samples_hash and (samples != samples[:1]).any():
             raise InputError(
-                f"found the same {len(samples)} runs for two seeds; expected others; seed the generator with the "
-                "second number of the request"
+                f"found the same {len(samples)} runs for two seeds; expected different runs; seed the generator with "
+                "the second number of the request"
             )
-        self.seen[data] = (seed, drawn)
+        self.last_blocks[data] = (seed, samples_hash)
 
 
 _lock = threading.Lock()
-_crews: dict[tuple[int, Program], Crew] = {}  # by process too: a fork must not use its parent's pipes
+_children: dict[tuple[int, Program], IdleChildren] = {}  # by process: a fork must not use the pipes of its parent
 
 
-def _crew(program: Program) -> Crew:
+def _idle_children(program: Program) -> IdleChildren:
     with _lock:
-        return _crews.setdefault((os.getpid(), program), Crew())
+        return _children.setdefault((os.getpid(), program), IdleChildren())
 
 
 @atexit.register
 def _finish_all() -> None:
-    for process, program in list(_crews):
+    for process, program in list(_children):
         if process == os.getpid():
             program.finish()
 
@@ -191,73 +233,75 @@ def program(
     *,
     seeded: bool = True,
 ) -> Program:
-    """A mechanism that any executable computes; `shape` is (K, d), (d,) or d, None: as many numbers as a line has.
+    """Make a mechanism from an executable, in any language.
 
-    `timeout` is in seconds a block. `seeded=False` says that the program takes no notice of its seed.
+    The program is started once in each process. For each block it reads two lines, `runs seed n` and the n numbers of
+    the data set, and writes `runs` lines of numbers. With placeholders in `argv` it is started once per block.
+
+    Parameters
+    ----------
+    argv : sequence of str or path-like
+        The program and its arguments. No shell reads them. If they contain `{out}` (and `{data}`, `{runs}`, `{seed}`),
+        these are replaced for each block, and the program writes its lines to the file `{out}`.
+    shape : int or sequence of int, optional
+        The shape of one output: (K, d), (d,) or d. By default an output is as long as the first line.
+    timeout : float
+        The largest number of seconds per block.
+    seeded : bool
+        False if the program does not use its seed.
+
+    Returns
+    -------
+    Program
+        A mechanism. Its method `finish` ends the program; `verify` calls it.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, or if the system has no process groups (Windows).
+
+    Examples
+    --------
+    >>> import sys
+    >>> import numpy as np
+    >>> import dpverify as dpv
+    >>> code = '''
+    ... import random, sys
+    ... for line in sys.stdin:
+    ...     runs, seed, n = map(int, line.split())
+    ...     total = sum(map(float, sys.stdin.readline().split()))
+    ...     rng = random.Random(seed)
+    ...     for _ in range(runs):
+    ...         print(total + rng.expovariate(1) - rng.expovariate(1))
+    ...     sys.stdout.flush()
+    ... '''
+    >>> mechanism = dpv.program([sys.executable, "-c", code], shape=1)
+    >>> mechanism(np.array([1.0, 2.0]), 5, np.random.default_rng(0)).shape
+    (5, 1)
+    >>> mechanism.finish()
     """
     if os.name != "posix":
         raise InputError("program: found a system without process groups; expected Linux or macOS; wrap it in Python")
     if isinstance(argv, (str, bytes)) or not argv:
-        raise InputError(f"argv: found {argv!r}; expected a list, the program and its arguments; no shell reads it")
+        raise InputError(f"argv: found {argv!r}; expected a list of the program and its arguments; no shell reads it")
     parts = tuple(os.fspath(part) for part in argv)
-    if any(place in part for part in parts for place in PLACES) and not any("{out}" in part for part in parts):
+    if any(name in part for part in parts for name in PLACEHOLDERS) and not any("{out}" in part for part in parts):
         raise InputError("argv: found placeholders without {out}; expected the file that the program writes; add it")
-    sizes = shape if shape is None else tuple(np.atleast_1d(np.asarray(shape)).tolist())
-    if sizes is not None and not (len(sizes) <= 2 and all(isinstance(s, int) and s >= 1 for s in sizes)):
-        raise InputError(f"shape: found {shape!r}; expected (K, d), (d,) or d: whole numbers from 1 up")
+    sizes = None if shape is None else tuple(np.atleast_1d(np.asarray(shape)).tolist())
+    if sizes is not None and not (len(sizes) <= 2 and all(isinstance(size, int) and size >= 1 for size in sizes)):
+        raise InputError(f"shape: found {shape!r}; expected (K, d), (d,) or d, whole numbers from 1")
     if isinstance(timeout, str) or not 0 < timeout < math.inf:
-        raise InputError(f"timeout: found {timeout!r}; expected seconds, more than 0")
+        raise InputError(f"timeout: found {timeout!r}; expected a positive number of seconds")
     return Program(parts, sizes, float(timeout), bool(seeded))
 
 
-def plain_rows(data: Any) -> list[list[float]]:
-    """The numbers of the data, row by row; whole ones stay whole."""
-    try:
-        array = np.asarray(data)
-    except ValueError:
-        array = np.asarray(None)
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"data: found {type(data).__name__}; expected numbers, all that a program can be sent")
-    array = array.astype(int) if array.dtype.kind == "b" else array
-    return np.atleast_2d(array).reshape(-1, array.shape[-1] if array.ndim else 1).tolist() if array.size else []
-
-
-def read_rows(text: bytes, size: int | None) -> np.ndarray:
-    """Lines of equally many numbers with spaces between."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an empty answer
-            rows = np.loadtxt(io.BytesIO(text), comments=None, ndmin=2)
-        if not rows.size or rows.shape[1] == (size or rows.shape[1]):
-            return rows
-    except ValueError:
-        pass
-    size = size or len(text.split(b"\n", 1)[0].split())
-    for place, line in enumerate(text.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            good = len([float(number) for number in line.split()]) == size
-        except ValueError:
-            good = False
-        if not good:
-            expected = "1 number" if size == 1 else f"{size} numbers, spaces between"
-            raise InputError(f"line {place} of the answer is {_quote(line)}; expected {expected}; print nothing else")
-    raise InputError(f"found an answer that can't be read: {_quote(text)}; expected lines of numbers")
-
-
 def _fill(part: str, values: Sequence[str]) -> str:
-    for place, value in zip(PLACES, values, strict=True):
-        part = part.replace(place, value)
+    for placeholder, value in zip(PLACEHOLDERS, values, strict=True):
+        part = part.replace(placeholder, value)
     return part
 
 
-def _quote(text: bytes, most: int = 60) -> str:
-    shown = text[:most].decode(errors="replace").strip()
-    return repr(shown + ("..." if len(text) > most else ""))
-
-
-def _status(status: int) -> str:
+def _describe_status(status: int) -> str:
     if status >= 0:
         return f"exit status {status}"
     try:

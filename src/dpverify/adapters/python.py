@@ -1,8 +1,9 @@
-"""Estimators and mechanisms of other Python packages; none is imported before it is used.
+"""Estimators and mechanisms of other Python packages. A package is imported only when it is used.
 
-Most estimators are functions of their data without a noise of their own. `filterpy_estimates` and `dynamax_estimates`
-make such a function, `perturbed` and `perturbed_jax` make a private mechanism of any. What has to be built first is
-given as the function that builds it, at the top of a module: so everything pickles.
+Most estimators are deterministic functions of their data. `filterpy_estimates` and `dynamax_estimates` make such
+functions; `perturbed` and `perturbed_jax` turn any such function into a mechanism by adding Gaussian noise. An object
+that must be built first is given as the function that builds it, at the top level of a module, so that everything can
+be pickled.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.protocol import Mechanism, jax_run, mechanism_name
+from dpverify.mechanisms.protocol import Mechanism, mechanism_name
+from dpverify.mechanisms.wrappers import jax_run
+from dpverify.util.arrays import Array
 
 
-def _check(scale: float, where: str) -> None:
+def _check_noise(scale: float, where: str) -> None:
     if where not in ("output", "input"):
         raise InputError(f"where: found {where!r}; expected 'output' or 'input'")
     if not np.all(np.asarray(scale) >= 0):
@@ -27,7 +31,9 @@ def _check(scale: float, where: str) -> None:
 
 @dataclass(frozen=True)
 class Perturbed:
-    estimate: Callable[[Any], Any]
+    """The mechanism that `perturbed` returns."""
+
+    estimate: Callable[[Any], ArrayLike]
     scale: float
     where: str
 
@@ -35,20 +41,47 @@ class Perturbed:
     def name(self) -> str:
         return mechanism_name(self.estimate)
 
-    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
+    def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
         clean = np.asarray(data if self.where == "input" else self.estimate(data), float)
         noisy = clean + self.scale * rng.standard_normal((runs, *clean.shape))
-        return np.stack([np.asarray(self.estimate(one)) for one in noisy]) if self.where == "input" else noisy
+        if self.where == "output":
+            return noisy
+        return np.stack([np.asarray(self.estimate(noisy_data)) for noisy_data in noisy])
 
 
-def perturbed(estimate: Callable[[Any], Any], scale: float, where: str = "output") -> Mechanism:
-    """A mechanism from any `estimate(data) -> array`: N(0, scale^2) on what it releases, or on its data ("input")."""
-    _check(scale, where)
+def perturbed(estimate: Callable[[Any], ArrayLike], scale: float, where: str = "output") -> Mechanism:
+    """Make a mechanism from a deterministic estimator by adding Gaussian noise.
+
+    Parameters
+    ----------
+    estimate : callable
+        `estimate(data)` returns an array.
+    scale : float
+        The standard deviation of the noise.
+    where : {"output", "input"}
+        Whether the noise is added to the estimate or to the data. With "input" the estimator runs once per run.
+
+    Returns
+    -------
+    Mechanism
+        A mechanism with the name of the estimator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.adapters import perturbed
+    >>> mechanism = perturbed(np.cumsum, scale=0.5)
+    >>> mechanism(np.ones(3), 4, np.random.default_rng(0)).shape
+    (4, 3)
+    """
+    _check_noise(scale, where)
     return Perturbed(estimate, scale, where)
 
 
 @dataclass(frozen=True)
-class _PerturbedOnce:
+class _PerturbedRun:
+    """One run of the mechanism that `perturbed_jax` returns."""
+
     estimate: Callable[[Any], Any]
     scale: float
     where: str
@@ -57,7 +90,7 @@ class _PerturbedOnce:
     def name(self) -> str:
         return mechanism_name(self.estimate)
 
-    def __call__(self, data: Any, key: Any) -> Any:
+    def __call__(self, data: ArrayLike, key: Any) -> Any:
         import jax
 
         clean = jax.numpy.asarray(data, float)
@@ -68,13 +101,51 @@ class _PerturbedOnce:
 
 
 def perturbed_jax(estimate: Callable[[Any], Any], scale: float, where: str = "output") -> Mechanism:
-    """The same for an estimate that is written with JAX: all runs of a block at once, by vmap, in 64 bit."""
-    _check(scale, where)
-    return jax_run(_PerturbedOnce(estimate, scale, where))
+    """Make a mechanism from a deterministic estimator that is written with JAX, by adding Gaussian noise.
+
+    All runs of a block are computed at once, compiled and in 64-bit mode.
+
+    Parameters
+    ----------
+    estimate : callable
+        `estimate(data)` returns a JAX array.
+    scale : float
+        The standard deviation of the noise.
+    where : {"output", "input"}
+        Whether the noise is added to the estimate or to the data.
+
+    Returns
+    -------
+    Mechanism
+        A mechanism with the name of the estimator.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> from dpverify.adapters import perturbed_jax
+    >>> mechanism = perturbed_jax(jnp.cumsum, scale=0.5, where="input")
+    >>> mechanism(np.ones(3), 4, np.random.default_rng(0)).shape
+    (4, 3)
+    """
+    _check_noise(scale, where)
+    return jax_run(_PerturbedRun(estimate, scale, where))
+
+
+class Filter(Protocol):
+    """A recursive filter with the interface of filterpy: `x` is the current estimate."""
+
+    x: Any
+
+    def predict(self) -> object: ...
+
+    def update(self, z: Any, /) -> object: ...
 
 
 @dataclass(frozen=True)
 class FilterPyEstimates:
+    """The function that `filterpy_estimates` returns."""
+
     make: Callable[[], Any]
     update: Callable[[Any, Any], None] | None
 
@@ -82,28 +153,58 @@ class FilterPyEstimates:
     def name(self) -> str:
         return mechanism_name(self.make)
 
-    def __call__(self, data: Any) -> np.ndarray:
-        tracker, states = self.make(), []
-        for z in np.asarray(data):
+    def __call__(self, data: ArrayLike) -> np.ndarray:
+        tracker: Filter = self.make()
+        states = []
+        for measurement in np.asarray(data):
             tracker.predict()
-            tracker.update(z) if self.update is None else self.update(tracker, z)
-            states.append(np.ravel(tracker.x).copy())  # some filters keep a column
+            if self.update is None:
+                tracker.update(measurement)
+            else:
+                self.update(tracker, measurement)
+            states.append(np.ravel(tracker.x).copy())  # some filters store the state as a column
         return np.array(states)
 
 
 def filterpy_estimates(
     make: Callable[[], Any], update: Callable[[Any, Any], None] | None = None
-) -> Callable[[Any], np.ndarray]:
-    """The estimates x_1..x_K of a filterpy filter, one for each row of the data.
+) -> Callable[[ArrayLike], np.ndarray]:
+    """Make a function that returns the estimates of a filterpy filter, one for each row of the data.
 
-    `make()` builds a fresh filter (KalmanFilter, UnscentedKalmanFilter, ...). An ExtendedKalmanFilter needs its model
-    at every update: `update(filter, z)` calls `filter.update(z, HJacobian, Hx)`.
+    Parameters
+    ----------
+    make : callable
+        `make()` returns a new filter (`KalmanFilter`, `UnscentedKalmanFilter`, ...), or any object with `predict()`,
+        `update(z)` and the state `x`.
+    update : callable, optional
+        `update(filter, z)` replaces `filter.update(z)`. An `ExtendedKalmanFilter` needs its model at every update:
+        `filter.update(z, HJacobian, Hx)`.
+
+    Returns
+    -------
+    callable
+        A function from data of K rows to estimates of shape (K, d), for `perturbed`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.adapters import filterpy_estimates
+    >>> class Average:  # the interface of filterpy.kalman.KalmanFilter
+    ...     x = np.zeros(1)
+    ...     def predict(self):
+    ...         pass
+    ...     def update(self, z):
+    ...         self.x = 0.5 * self.x + 0.5 * z
+    >>> filterpy_estimates(Average)(np.array([[1.0], [3.0]])).tolist()
+    [[0.5], [1.75]]
     """
     return FilterPyEstimates(make, update)
 
 
 @dataclass(frozen=True)
 class DynamaxEstimates:
+    """The function that `dynamax_estimates` returns."""
+
     filter: Callable[..., Any]
     make: Callable[[], Any]
 
@@ -111,57 +212,126 @@ class DynamaxEstimates:
     def name(self) -> str:
         return mechanism_name(self.make)
 
-    def __call__(self, data: Any) -> Any:
+    def __call__(self, data: Array) -> Array:
         return self.filter(self.make(), data).filtered_means
 
 
-def dynamax_estimates(filter: Callable[..., Any], make: Callable[[], Any]) -> Callable[[Any], Any]:
-    """The filtered means of a dynamax filter (`lgssm_filter`, `extended_kalman_filter`, ...); for `perturbed_jax`.
+def dynamax_estimates(filter: Callable[..., Any], make: Callable[[], Any]) -> Callable[[Array], Array]:
+    """Make a function that returns the filtered means of a dynamax filter.
 
-    `make()` builds its parameters; it is called while the code is traced, once a compilation.
+    Parameters
+    ----------
+    filter : callable
+        A filter of dynamax, for example `lgssm_filter` or `extended_kalman_filter`: `filter(parameters, data)` returns
+        an object with `filtered_means`.
+    make : callable
+        `make()` returns the parameters. It is called once per compilation.
+
+    Returns
+    -------
+    callable
+        A function from data to estimates, for `perturbed_jax`.
+
+    Examples
+    --------
+    >>> import types
+    >>> import numpy as np
+    >>> from dpverify.adapters import dynamax_estimates
+    >>> def scaling_filter(gain, data):  # the interface of dynamax.linear_gaussian_ssm.lgssm_filter
+    ...     return types.SimpleNamespace(filtered_means=gain * data)
+    >>> dynamax_estimates(scaling_filter, lambda: 0.5)(np.array([2.0, 4.0])).tolist()
+    [1.0, 2.0]
     """
     return DynamaxEstimates(filter, make)
 
 
 @functools.cache
-def _built(make: Callable[[], Any]) -> Any:
+def _made(make: Callable[[], Any]) -> Any:
+    """Call `make` once per process."""
     return make()
 
 
 @dataclass(frozen=True)
 class OpenDPMeasurement:
+    """The mechanism that `opendp_measurement` returns.
+
+    Attributes
+    ----------
+    make : callable
+        Returns the measurement.
+    seeded : bool
+        False: OpenDP draws its noise from the operating system.
+    """
+
     make: Callable[[], Any]
-    seeded = False  # OpenDP draws from the system's own source
+    seeded = False
 
     @property
     def name(self) -> str:
         return mechanism_name(self.make)
 
-    def __call__(self, data: Any, runs: int, rng: np.random.Generator) -> np.ndarray:
-        measurement = _built(self.make)
-        plain = data.tolist() if isinstance(data, np.ndarray) else data
-        return np.array([measurement(plain) for _ in range(runs)])
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray:
+        measurement = _made(self.make)
+        argument = data.tolist() if isinstance(data, np.ndarray) else data
+        return np.array([measurement(argument) for _ in range(runs)])
 
     def claim(self, distance: Any, delta: float = 0.0) -> float:
-        """The epsilon that OpenDP's own map promises to data sets at this distance, at this delta."""
+        """Return the epsilon that OpenDP states for data sets at a distance.
+
+        Parameters
+        ----------
+        distance : object
+            The distance between the data sets, in the input metric of the measurement.
+        delta : float
+            The delta of the claim. Zero-concentrated DP is converted to approximate DP.
+
+        Raises
+        ------
+        InputError
+            If the measurement states a larger delta.
+        """
         import opendp.prelude as dp
 
-        measurement = _built(self.make)
+        measurement = _made(self.make)
         if "ZeroConcentrated" in str(measurement.output_measure):
             measurement = dp.c.make_zCDP_to_approxDP(measurement)
         loss = measurement.map(distance)
         if hasattr(loss, "epsilon"):  # a privacy profile
             return float(loss.epsilon(delta))
-        epsilon, promised = loss if isinstance(loss, tuple) else (loss, 0.0)
-        if promised > delta:
-            raise InputError(f"delta: found {delta}; expected {promised} or more, which the measurement is made for")
+        epsilon, stated_delta = loss if isinstance(loss, tuple) else (loss, 0.0)
+        if stated_delta > delta:
+            raise InputError(f"delta: found {delta}; expected {stated_delta} or more, the delta of the measurement")
         return float(epsilon)
 
 
 def opendp_measurement(make: Callable[[], Any]) -> OpenDPMeasurement:
-    """An OpenDP measurement as a mechanism; `make()` builds it once in each process. `.claim` is OpenDP's own."""
+    """Make a mechanism from an OpenDP measurement.
+
+    Parameters
+    ----------
+    make : callable
+        `make()` returns the measurement. It is called once in each process, because a measurement cannot be pickled.
+
+    Returns
+    -------
+    OpenDPMeasurement
+        A mechanism that cannot be seeded. Its method `claim` returns the epsilon that OpenDP states.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.adapters import opendp_measurement
+    >>> def make_laplace():
+    ...     import opendp.prelude as dp
+    ...     dp.enable_features("contrib")
+    ...     return dp.m.make_laplace(dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), scale=0.5)
+    >>> mechanism = opendp_measurement(make_laplace)
+    >>> mechanism(0.0, 3, np.random.default_rng(0)).shape, mechanism.claim(1.0)
+    ((3,), 2.0)
+    """
     if hasattr(make, "output_measure"):
         raise InputError(
-            "found a measurement; expected a function that makes one, since it does not pickle: def make(): return ..."
+            "make: found a measurement; expected a function that makes one, because a measurement cannot be pickled; "
+            "write def make(): return ..."
         )
     return OpenDPMeasurement(make)

@@ -20,7 +20,7 @@ from dpverify.estimation.validation import (
     default_block,
     finite_estimate,
 )
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 

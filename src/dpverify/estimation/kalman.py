@@ -21,8 +21,6 @@ from dpverify.errors import InputError
 from dpverify.estimation.small_linalg import posterior_covariance
 from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
-    NUMBER_TYPES,
-    check_choice,
     check_covariance,
     check_data,
     check_integer,
@@ -30,8 +28,9 @@ from dpverify.estimation.validation import (
     default_block,
     finite_estimate,
 )
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
+from dpverify.util.checks import check_choice, is_real_number
 
 
 @dataclass(frozen=True)
@@ -254,7 +253,7 @@ class PrivateKalman:
             raise InputError(
                 "system: found a system without A or C; expected a linear one; pass both, or use PrivateEKF"
             )
-        if not (isinstance(self.scale, NUMBER_TYPES) and 0 <= self.scale < np.inf):
+        if not (is_real_number(self.scale) and self.scale >= 0):
             raise InputError(f"scale: found {self.scale!r}; expected a standard deviation, a number from 0 up")
         check_choice("where", self.where, ("output", "input"))
         for name in ("window", "process", "measurement", "initial"):

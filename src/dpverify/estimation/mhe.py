@@ -35,7 +35,6 @@ from dpverify.estimation.sampler_plan import (
 )
 from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
-    check_choice,
     check_data,
     check_integer,
     check_noise_parameter,
@@ -44,8 +43,9 @@ from dpverify.estimation.validation import (
     measurement_weights,
 )
 from dpverify.estimation.warm_start import make_warm_started_solver
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import Array, enable_x64
+from dpverify.util.checks import check_choice
 
 LAWS = ("gibbs", "blend")
 BOUNDARY_REMARK = (

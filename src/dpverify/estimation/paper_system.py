@@ -18,11 +18,11 @@ import numpy as np
 from scipy.linalg import expm
 from scipy.optimize import bisect
 
-from dpverify.errors import DPVerifyWarning as DPVerifyWarning
-from dpverify.errors import InputError
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.estimation.distributions import TruncatedMixture, Uniform
 from dpverify.estimation.system import STEPS, Recording, StateMap, System, simulate
 from dpverify.util.arrays import enable_x64
+from dpverify.util.checks import check_choice
 
 CIRCLE_RADIUS = 10 * math.sqrt(2)  # of the circle on which the paper's sensors stand
 
@@ -231,6 +231,7 @@ def adjacent_recordings(
         raise InputError(f"move: found sensor {move}; expected an index from 0 to {len(sensors.angles) - 1}")
     if not distance > 0:
         raise InputError(f"distance: found {distance}; expected a positive number")
+    check_choice("angle", angle, ("exact", "paper"))
     if system.h != sensors:
         warnings.warn(
             "sensors: found other sensors than the system's h; expected the same, because an estimator of this system "
@@ -249,7 +250,7 @@ def adjacent_recordings(
 
     if angle == "paper":
         turn: Any = distance / (20 * math.sqrt(2))
-    elif angle == "exact":
+    else:
         turns = np.linspace(0, math.pi, 65)[1:]
         upper = next((t for t in turns if excess_distance(t) >= 0), None)
         if upper is None:
@@ -258,6 +259,4 @@ def adjacent_recordings(
                 "distance"
             )
         turn = bisect(excess_distance, 0.0, upper, xtol=1e-15, maxiter=100)
-    else:
-        raise InputError(f'angle: found {angle!r}; expected "exact" or "paper"')
     return AdjacentRecordings(recording.data, measured(turn), recording)

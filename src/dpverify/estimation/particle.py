@@ -21,7 +21,6 @@ from dpverify.estimation.moving_horizon import SPANS
 from dpverify.estimation.small_linalg import log_abs_determinant
 from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
-    check_choice,
     check_data,
     check_integer,
     check_noise_parameter,
@@ -29,8 +28,9 @@ from dpverify.estimation.validation import (
     default_block,
     measurement_weights,
 )
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
+from dpverify.util.checks import check_choice
 
 PARTICLES_PER_BATCH = 1 << 14  # particles that are evaluated together: what fits into the cache of a CPU
 

@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpverify.errors import DPVerifyWarning as DPVerifyWarning
-from dpverify.errors import InputError
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.estimation.box_envelope import Boxes
 from dpverify.estimation.box_refinement import refined_boxes_of_all_steps
 from dpverify.estimation.derivative_bounds import cost_bounds

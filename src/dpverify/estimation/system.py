@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.estimation.distributions import Law, Normal
-from dpverify.mechanisms.protocol import jax_key
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 StateMap = Callable[[jax.Array], jax.Array]  # maps a state (states,) to a vector

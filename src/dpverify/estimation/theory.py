@@ -12,8 +12,7 @@ import warnings
 
 import numpy as np
 
-from dpverify.errors import DPVerifyWarning as DPVerifyWarning
-from dpverify.errors import InputError
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.estimation.derivative_bounds import Jet, measurement_jets
 from dpverify.estimation.gibbs_sampler import Ball
 from dpverify.estimation.interval_arithmetic import Interval, NoBound

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.estimation.system import System
+from dpverify.util.checks import is_real_number
 
 Matrix = tuple[tuple[float, ...], ...]  # hashable, so that it can be part of a static argument
-
-NUMBER_TYPES = (int, float, np.integer, np.floating)
 
 
 class Estimator(Protocol):
@@ -73,8 +72,7 @@ def check_data(system: System, data: object, min_steps: int = 1) -> np.ndarray:
 
 def check_noise_parameter(name: str, value: object, positive: bool = False) -> None:
     """Raise an InputError unless `value` is a number in [0, 1], or in (0, 1] where it must be positive."""
-    valid = isinstance(value, NUMBER_TYPES) and not isinstance(value, bool) and 0 <= value <= 1
-    if not valid or (positive and value == 0):
+    if not (is_real_number(value) and 0 <= value <= 1) or (positive and value == 0):
         interval = "above 0, up to 1" if positive else "from 0 to 1"
         raise InputError(f"{name}: found {value!r}; expected a number {interval} (1: no noise)")
 
@@ -88,14 +86,8 @@ def check_integer(name: str, value: object, minimum: int = 0) -> int:
 
 def check_positive(name: str, value: object, meaning: str) -> None:
     """Raise an InputError unless `value` is a positive finite number; `meaning` ends the message."""
-    if not (isinstance(value, NUMBER_TYPES) and 0 < value < np.inf):
+    if not (is_real_number(value) and value > 0):
         raise InputError(f"{name}: found {value!r}; expected a positive number, {meaning}")
-
-
-def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raise an InputError unless `value` is one of the allowed words."""
-    if value not in allowed:
-        raise InputError(f"{name}: found {value!r}; expected " + " or ".join(f'"{word}"' for word in allowed))
 
 
 def measurement_weights(system: System, weights: object) -> tuple[float, ...]:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq
 
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.paper import experiment
 from dpverify.paper.measurements import CalibratedNumbers
 from dpverify.paper.printed import read_printed
-from dpverify.sampling.blocks import rmse
 
 
 def mean_error(mechanism: Mechanism, data: np.ndarray, truth: np.ndarray, runs: int, block: int = 4096) -> float:

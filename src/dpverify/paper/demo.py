@@ -13,9 +13,9 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.estimation import W2MHE, adjacent_recordings, oscillator
 from dpverify.estimation.theory import gibbs_epsilon, sufficient_epsilon
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
-from dpverify.sampling.blocks import rmse
 
 WINDOW, TAU, DISTANCE = 5, 1.4e-5, 10.0
 PAGE = "dpverify-w2mhe.html"

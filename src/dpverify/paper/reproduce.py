@@ -74,7 +74,7 @@ def reproduce(
     printer = ProgressPrinter(progress)
     with open_checkpoint(folder) as checkpoint:
         identity = {"effort": json.dumps(dataclasses.asdict(effort), sort_keys=True), **_source_hashes()}
-        checkpoint.claim(identity, versions())
+        checkpoint.acquire(identity, versions())
         for part in ("studies", "draws"):
             (folder / part).mkdir(exist_ok=True)
         with open_pool(workers) as pool:

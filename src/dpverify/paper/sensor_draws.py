@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from dpverify.estimation.theory import gibbs_epsilon, sufficient_epsilon
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper import experiment
 from dpverify.paper.measurements import CalibratedNumbers, CurvePoint, PaperMeasurement, SensorDraw, TheoremBounds
 from dpverify.paper.plan import Effort, Plan
 from dpverify.pipeline import verify
-from dpverify.sampling.blocks import rmse
 from dpverify.settings import Settings
 from dpverify.studies.tradeoff import Tradeoff, tradeoff
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +16,9 @@ from dpverify.report.all_events import SmoothGrid, bound_all_events
 from dpverify.report.evaluate import bound_partition, evaluate_claim
 from dpverify.report.report import Report
 from dpverify.report.statements import Witness
-from dpverify.sampling.blocks import SampleSource, draw_block
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.counts import Counts
+from dpverify.sampling.pilot import picture_runs
 from dpverify.stats.paper_test import eta_upper_bound
 from dpverify.util.arrays import is_pytree
 from dpverify.util.timing import versions
@@ -108,7 +107,7 @@ def assemble_report(
         on_all_events=on_all_events,
         witness=witness,
         error=counts.error,
-        picture=make_picture(source, findings.pilot, run.known, findings.region, other),
+        picture=make_picture(run, findings.pilot, findings.region, other),
         settings=settings,
         name=mechanism_name(source.mechanism),
         seeded=is_seeded(source.mechanism),
@@ -123,12 +122,12 @@ def assemble_report(
 
 def describe_run(run: RunContext) -> dict[str, Any]:
     """Return how the run was carried out: time, versions, device, workers, and whether it was resumed."""
-    checkpoint = run.workers.store
+    checkpoint = run.checkpoint
     description = {
         "seconds": run.clock.laps,
         "versions": versions(),
         "device": run.source.device,
-        "workers": run.number,
+        "workers": run.worker_count,
         "resumed": checkpoint.resumed,
     }
     return {**description, "notes": [checkpoint.problem]} if checkpoint.problem else description
@@ -166,33 +165,23 @@ def mechanism_remarks(mechanism: Mechanism, data: tuple[object, object]) -> tupl
 
 
 def make_picture(
-    source: SampleSource,
-    pilot: list[np.ndarray],
-    known: Mapping[tuple[int, int], np.ndarray],
-    region: Region,
-    partition: Partition | Levels | None,
+    run: RunContext, pilot: list[np.ndarray], region: Region, partition: Partition | Levels | None
 ) -> dict[str, Any]:
     """Return what the page draws: some runs of both data sets, and the region and the partition if they are small.
 
     Parameters
     ----------
-    source : SampleSource
-        Draws runs of the second data set if the pilot runs have none (the paper's region needs the first only).
+    run : RunContext
+        The verification.
     pilot : list of array
         The pilot runs of one or both data sets.
-    known : mapping
-        Pilot blocks that were drawn already, by data set and block.
     region : Region
         The region.
     partition : Partition, Levels or None
         The bounded partition if it is not the witness's own.
     """
     number = max(1, min(MAX_PICTURE_RUNS, MAX_PICTURE_NUMBERS // pilot[0][0].size))
-    if len(pilot) == 1:
-        keys = [(1, block) for block in range(-(-number // source.block))]
-        blocks = [known[key] if key in known else np.array(draw_block(source, "pilot", *key)) for key in keys]
-        pilot = [*pilot, np.concatenate(blocks)]
-    first, second = (runs[np.isfinite(runs).all(axis=(1, 2))][:number] for runs in pilot)
+    first, second = picture_runs(run, pilot, number)
     small = region.A.size <= MAX_PICTURE_NUMBERS
     return {
         "first": first,

@@ -1,196 +1,326 @@
-"""What the blocks of one side come to: sums of counts, or the samples themselves.
+"""Accumulators: sums over the blocks of one data set, of counts and other statistics, or the samples themselves.
 
-Either is made of arrays, which is how it travels and how it is kept. Sums are exact, floats included, so that the order
-in which blocks are finished never matters.
+Counts are integers, extremes are order statistics, and sums of errors are exact fractions. An accumulator therefore
+does not depend on the order in which blocks are added, nor on how they were distributed over workers. Accumulators in
+the same process are merged directly. They are converted to arrays only for another process and for a checkpoint.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.sampling.counts import (
+    MAX_DENSE_CELLS,
+    Cells,
     Counts,
+    CountTable,
     DeviceTables,
-    RunningSum,
+    ResultKind,
     count_cells,
-    flatten_result,
-    is_dense,
-    rebuild_result,
-    type_hints,
+    countable_on_device,
+    counts_from_table,
 )
-from dpverify.util.arrays import array_namespace, enable_x64, is_jax
+from dpverify.util.arrays import Array, enable_x64, is_jax
+
+MIN_NUMBERS_PER_MERGE = 1 << 20  # results are merged when they hold more numbers than this
 
 
 class Accumulator(Protocol):
-    """What the blocks of one side come to."""
+    """A sum over blocks of one data set."""
 
-    def add(self, block: int, samples: Any, /) -> None: ...
-
-    def arrays(self) -> list[np.ndarray]:
-        """All of it as arrays: what travels, and what is kept."""
+    def add(self, block: int, samples: Any, /) -> None:
+        """Add the samples of one block."""
         ...
 
-    def include(self, arrays: list[np.ndarray], /) -> None:
-        """Another total of other blocks."""
+    def finish(self) -> None:
+        """Wait for computations on a device and move their results to the host."""
+        ...
+
+    def merge(self, other: Self, /) -> None:
+        """Add all blocks of another accumulator, which must hold other blocks and is not used afterwards."""
+        ...
+
+    def to_arrays(self) -> list[np.ndarray]:
+        """Return the content as arrays: the form for another process and for a checkpoint."""
+        ...
+
+    def merge_arrays(self, arrays: list[np.ndarray], /) -> None:
+        """Add all blocks of another accumulator, given as arrays."""
         ...
 
 
 class SampleBuffer:
-    """The samples themselves, by block, copied: a mechanism may answer with views of one buffer."""
+    """The samples of all added blocks. They are copied, because a mechanism may return views of one buffer."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, np.ndarray] = {}
+        self._blocks: dict[int, np.ndarray] = {}
 
-    def add(self, block: int, samples: Any) -> None:
-        self._parts[block] = np.array(samples)
+    def add(self, block: int, samples: Array) -> None:
+        self._blocks[block] = np.array(samples)
 
-    def arrays(self) -> list[np.ndarray]:
-        """The first block of each part, its number of runs, and all runs."""
-        if not self._parts:
+    def finish(self) -> None:
+        pass
+
+    def merge(self, other: SampleBuffer) -> None:
+        self._blocks.update(other._blocks)
+
+    def samples(self) -> np.ndarray:
+        """Return all samples in the order of their blocks."""
+        return np.concatenate([self._blocks[block] for block in sorted(self._blocks)])
+
+    def to_arrays(self) -> list[np.ndarray]:
+        """Return the numbers of the blocks, the number of runs in each, and all samples."""
+        if not self._blocks:
             return []
-        blocks = sorted(self._parts)
-        lengths = [len(self._parts[block]) for block in blocks]
-        return [np.array(blocks), np.array(lengths), np.concatenate([self._parts[block] for block in blocks])]
+        blocks = sorted(self._blocks)
+        lengths = [len(self._blocks[block]) for block in blocks]
+        return [np.array(blocks), np.array(lengths), self.samples()]
 
-    def include(self, arrays: list[np.ndarray]) -> None:
+    def merge_arrays(self, arrays: list[np.ndarray]) -> None:
         if arrays:
-            blocks, lengths, runs = arrays
-            parts = np.split(runs, np.cumsum(lengths)[:-1])
-            self._parts.update(zip(blocks.tolist(), parts, strict=True))
-
-
-@dataclass(frozen=True)
-class Rmse:
-    truth: np.ndarray
-
-    def __call__(self, samples: Any) -> Any:
-        if self.truth.size != samples[0].size:
-            steps, d = samples.shape[1:]
-            raise InputError(
-                f"error: found a truth of shape {self.truth.shape}; expected ({steps}, {d}) as the outputs have"
-            )
-        difference = samples - self.truth.reshape(samples.shape[1:])
-        return array_namespace(samples).sqrt((difference**2).sum(-1).mean(-1))
-
-
-def rmse(truth: Any) -> Callable[[Any], Any]:
-    """For `error=`: a run's root of the mean, over the steps, of the squared distance to the truth (K, d).
-
-    Outputs of shape (runs, d) are one step of d dimensions; a scalar filter over K steps answers (runs, K, 1).
-    """
-    return Rmse(np.asarray(truth, float))
+            blocks, lengths, samples = arrays
+            parts = np.split(samples, np.cumsum(lengths)[:-1])
+            self._blocks.update(zip(blocks.tolist(), parts, strict=True))
 
 
 class Statistic(Protocol):
-    """Something that turns a block into a part that can be merged: `Counts`, `Extremes`, an array, or tuples of these.
+    """A function of a block of samples whose results can be merged.
 
-    Arrays are added up. The annotation of `measure` must say what it returns: what lies in a folder is rebuilt by it.
+    `result_kind` is the kind of its results: it merges them, and converts them to arrays and back.
     """
+
+    @property
+    def result_kind(self) -> ResultKind[Any]: ...
 
     def measure(self, samples: Any, /) -> Any: ...
 
 
 class CellCounter(NamedTuple):
-    """Counts the runs in each cell of a partition."""
+    """The statistic that counts the runs in each cell of a partition."""
 
-    partition: Any
+    partition: Cells
 
-    def measure(self, samples: Any) -> Counts:
+    @property
+    def result_kind(self) -> type[Counts]:
+        return Counts
+
+    def measure(self, samples: Array) -> Counts:
         return count_cells(self.partition, samples)
+
+
+class Table(Protocol):
+    """Computes a table of counts from a block of samples. Tables of different blocks have the same shape."""
+
+    def measure(self, samples: Any, /) -> np.ndarray: ...
+
+
+class TableCounter(NamedTuple):
+    """The statistic that adds up tables of counts."""
+
+    table: Table
+
+    @property
+    def result_kind(self) -> type[CountTable]:
+        return CountTable
+
+    def measure(self, samples: Array) -> np.ndarray:
+        return self.table.measure(samples)
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is measured of every block: a part for each meter, and the error of every run."""
+    """What is computed from every block.
 
-    meters: tuple[Statistic, ...]
-    error: Callable[[Any], Any] | None = None
+    Attributes
+    ----------
+    statistics : tuple of Statistic
+        Each gives one merged result.
+    error : callable, optional
+        A function from samples to one number per run, whose mean is reported.
+    """
+
+    statistics: tuple[Statistic, ...]
+    error: Callable[[Array], Array] | None = None
+
+
+def merge_results(
+    statistics: Sequence[Statistic], first: Sequence[tuple[Any, Any]], second: Sequence[tuple[Any, Any]]
+) -> list[tuple[Any, Any]]:
+    """Merge the results of two sets of blocks.
+
+    Each set has one pair of results (first data set, second data set) for every statistic.
+    """
+    merged = []
+    for statistic, results, more in zip(statistics, first, second, strict=True):
+        merge = statistic.result_kind.merge
+        merged.append((merge([results[0], more[0]]), merge([results[1], more[1]])))
+    return merged
+
+
+class ResultSum:
+    """The merged results of one statistic. Merging happens in batches, so memory stays proportional to one result."""
+
+    on_device = False  # whether samples on a device are counted by DeviceTables instead of `add`
+
+    def __init__(self, statistic: Statistic):
+        self._statistic, self._kind = statistic, statistic.result_kind
+        self._results: list[Any] = []
+        self._numbers, self._limit = 0, MIN_NUMBERS_PER_MERGE  # numbers in results that are not merged yet
+
+    def add(self, samples: Array) -> None:
+        self.include(self._statistic.measure(samples))
+
+    def include(self, result: Any) -> None:
+        self._results.append(result)
+        self._numbers += self._size(result)
+        if self._numbers > self._limit:
+            self._limit = max(MIN_NUMBERS_PER_MERGE, 2 * self._size(self.result()))
+
+    def result(self) -> Any:
+        self._results, self._numbers = [self._kind.merge(self._results)], 0
+        return self._results[0]
+
+    def _size(self, result: Any) -> int:
+        return sum(array.size for array in self._kind.to_arrays(result))
+
+
+class CellSum:
+    """The merged counts of one partition, as a dense table; only for partitions with few cells."""
+
+    def __init__(self, partition: Cells):
+        self.partition, self._size = partition, partition.size
+        self._table: np.ndarray | None = None
+        self.on_device = countable_on_device(partition)
+
+    def add(self, samples: Array) -> None:
+        if not isinstance(samples, np.ndarray):
+            self.include(count_cells(self.partition, samples))
+            return
+        table = np.bincount(self.partition.codes(samples), minlength=self._size)
+        if self._table is not None:
+            table += self._table
+        self._table = table
+
+    def include(self, counts: Counts) -> None:
+        table = np.zeros(self._size, np.int64) if self._table is None else self._table
+        table[counts.codes] += counts.counts
+        self._table = table
+
+    def result(self) -> Counts:
+        return counts_from_table(np.zeros(0, np.int64) if self._table is None else self._table)
 
 
 class CountAccumulator:
-    """The parts of all meters summed, and the sums of the error and its square.
+    """The merged results of all statistics, and the sums of the error and of its square.
 
-    The error's sums are fractions: what was summed within a block as floats is added up exactly. Of runs that lie on a
-    device, tables of counts are summed there and errors wait there, until someone asks.
+    The sums of the error are fractions: the floating-point sum of each block is added exactly. For samples on a device,
+    dense tables of counts are summed there, and the sums of errors stay there until `finish`.
     """
 
-    def __init__(self, measure: Statistics):
-        self._measure = measure
-        self._adders = [RunningSum() for _ in measure.meters]
-        self._error = [Fraction(0), Fraction(0)]
-        self._empty = True
-        cells = ((i, m.partition) for i, m in enumerate(measure.meters) if isinstance(m, CellCounter))
-        dense = {i: partition for i, partition in cells if is_dense(partition)}
-        self._dense, self._tables = tuple(dense), DeviceTables(tuple(dense.values()))
-        self._waiting: list[Any] = []  # sums of errors, on a device
+    def __init__(self, statistics: Statistics):
+        self._statistics = statistics
+        self._sums: list[ResultSum | CellSum] = [_new_sum(statistic) for statistic in statistics.statistics]
+        self._device_sums = [
+            result_sum for result_sum in self._sums if isinstance(result_sum, CellSum) and result_sum.on_device
+        ]
+        self._tables = DeviceTables([cell_sum.partition for cell_sum in self._device_sums])
+        self._errors = [Fraction(0), Fraction(0)]  # the sum of the errors and the sum of their squares
+        self._device_errors: list[tuple[Array, Array]] = []
+        self._is_empty = True
 
-    def add(self, block: int, samples: Any) -> None:
-        self._empty = False
-        there = is_jax(samples)
-        if there and self._dense:
+    def add(self, block: int, samples: Array) -> None:
+        self._is_empty = False
+        on_device = not isinstance(samples, np.ndarray)
+        if on_device and self._device_sums:
             self._tables.add(samples)
-        for i, (adder, meter) in enumerate(zip(self._adders, self._measure.meters, strict=True)):
-            if not (there and i in self._dense):
-                adder.add(meter.measure(samples))
-        if self._measure.error is not None:
+        for result_sum in self._sums:
+            if not (on_device and result_sum.on_device):
+                result_sum.add(samples)
+        if self._statistics.error is not None:
             with enable_x64(samples):
-                self._add_errors(self._measure.error(samples), samples)
+                self._add_errors(self._statistics.error(samples), samples)
 
-    def _add_errors(self, errors: Any, samples: Any) -> None:
-        if not is_jax(errors):
+    def _add_errors(self, errors: Array, samples: Array) -> None:
+        on_device = is_jax(errors)
+        if not on_device:
             errors = np.asarray(errors, float)
         if errors.shape != samples.shape[:1]:
-            raise InputError(f"error: found shape {errors.shape}; expected one number a run, {samples.shape[:1]}")
-        self._waiting.append((errors.sum(), (errors**2).sum()))  # a sum is not finite where an error is not
-        if not is_jax(errors):
-            self._settle()
+            raise InputError(f"error: found shape {errors.shape}; expected one number per run, {samples.shape[:1]}")
+        sums = errors.sum(), (errors**2).sum()
+        if on_device:
+            self._device_errors.append(sums)
+        else:
+            self._include_errors(sums)
 
-    def _settle(self) -> None:
-        """What waits on a device comes to the host."""
-        for sums in self._waiting:
-            numbers = [float(one) for one in sums]
-            if not all(map(math.isfinite, numbers)):
-                raise InputError(
-                    "error: found NaN or infinity; expected one finite number a run; mind non-finite estimates"
-                )
-            self._add_error(*numbers)
-        self._waiting = []
-        for i, counts in zip(self._dense, self._tables.read(), strict=False):
-            self._adders[i].add(counts)
+    def _include_errors(self, sums: Sequence[Array]) -> None:
+        numbers = [float(number) for number in sums]
+        if not all(map(math.isfinite, numbers)):  # a sum is not finite if one of the errors is not
+            raise InputError(
+                "error: found NaN or infinity; expected one finite number per run; check for non-finite outputs"
+            )
+        self._errors = [total + Fraction(number) for total, number in zip(self._errors, numbers, strict=True)]
 
-    def _add_error(self, *sums: Any) -> None:
-        self._error = [total + Fraction(one) for total, one in zip(self._error, sums, strict=True)]
+    def finish(self) -> None:
+        for sums in self._device_errors:
+            self._include_errors(sums)
+        self._device_errors = []
+        for result_sum, counts in zip(self._device_sums, self._tables.read(), strict=False):
+            result_sum.include(counts)
 
-    def arrays(self) -> list[np.ndarray]:
-        if self._empty:
+    def merge(self, other: CountAccumulator) -> None:
+        if other._is_empty:
+            return
+        other.finish()
+        self._is_empty = False
+        self._errors = [total + more for total, more in zip(self._errors, other._errors, strict=True)]
+        for result_sum, more in zip(self._sums, other._sums, strict=True):
+            result_sum.include(more.result())
+
+    def to_arrays(self) -> list[np.ndarray]:
+        """Return the sums of the errors as text, if there are errors, and then the arrays of all results."""
+        if self._is_empty:
             return []
-        parts = self.parts
-        errors = [] if self._measure.error is None else [np.array([str(total) for total in self._error])]
-        return errors + flatten_result(parts)
+        arrays = []
+        results = self.results()
+        if self._statistics.error is not None:
+            arrays.append(np.array([str(total) for total in self._errors]))
+        for statistic, result in zip(self._statistics.statistics, results, strict=True):
+            arrays += statistic.result_kind.to_arrays(result)
+        return arrays
 
-    def include(self, arrays: list[np.ndarray]) -> None:
+    def merge_arrays(self, arrays: list[np.ndarray]) -> None:
         if not arrays:
             return
-        self._empty = False
+        self._is_empty = False
         rest = iter(arrays)
-        if self._measure.error is not None:
-            self._add_error(*next(rest).tolist())
-        for adder, meter in zip(self._adders, self._measure.meters, strict=True):
-            adder.add(rebuild_result(type_hints(type(meter).measure)["return"], rest))
+        if self._statistics.error is not None:
+            self._errors = [
+                total + Fraction(text) for total, text in zip(self._errors, next(rest).tolist(), strict=True)
+            ]
+        for statistic, result_sum in zip(self._statistics.statistics, self._sums, strict=True):
+            result_sum.include(statistic.result_kind.from_arrays(rest))
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        self._settle()
-        return tuple(adder.sum() for adder in self._adders)
+    def results(self) -> tuple[Any, ...]:
+        """Return the merged result of each statistic."""
+        self.finish()
+        return tuple(result_sum.result() for result_sum in self._sums)
 
     def error(self, runs: int) -> tuple[float, float]:
-        """The mean error, and its standard error."""
-        mean, squares = (float(total) / runs for total in self._error)
-        return mean, math.sqrt(max(squares - mean**2, 0.0) / max(runs - 1, 1))
+        """Return the mean error and its standard error."""
+        self.finish()
+        mean, mean_square = (float(total) / runs for total in self._errors)
+        return mean, math.sqrt(max(mean_square - mean**2, 0.0) / max(runs - 1, 1))
+
+
+def _new_sum(statistic: Statistic) -> ResultSum | CellSum:
+    """Return an empty sum for the results of a statistic."""
+    if isinstance(statistic, CellCounter) and statistic.partition.size <= MAX_DENSE_CELLS:
+        return CellSum(statistic.partition)
+    return ResultSum(statistic)

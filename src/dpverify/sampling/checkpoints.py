@@ -1,12 +1,13 @@
-"""A folder that survives kills: what a run has settled, and what its finished blocks came to.
+"""Checkpoints: a run stores its frozen choices and the sums over its finished blocks in a folder, and can be resumed.
 
-    dpverify.json     whose folder it is: settings, data, and a hash of what the mechanism does
-    lock              held while a run is under way; the system lets go of it however the process ends
-    test-1.npz, ...   one file a step: the sum of its finished blocks, and which they are
-    region.npz, ...   what is settled once and for all
+    dpverify.json     the run that owns the folder: settings, data sets, and a hash of what the mechanism does
+    lock              locked while a run uses the folder; the operating system releases it when the process ends
+    test-1.npz, ...   one file per step: the sums over its finished blocks, and which blocks these are
+    region.npz, ...   choices that are made once
 
-Every file is replaced as a whole, carries a checksum and the digest of the run it belongs to, and is plain data:
-arrays and JSON, never a pickle. A step's file holds sums, so its size does not grow with the number of runs.
+Every file is replaced as a whole. It contains a checksum over its name and content, and the digest of the run that it
+belongs to. The content is plain data (arrays and JSON), never a pickle. The file of a step contains sums, so its size
+does not grow with the number of runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,37 +32,71 @@ from dpverify.util.hashing import fingerprint
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there nobody stops a second run in the same folder
+except ImportError:  # Windows: there a second run in the same folder is not refused
     fcntl = None
 
-FORMAT = 1
+FORMAT = 2
 OWNER_FILE, LOCK_FILE = "dpverify.json", "lock"
-MIN_SECONDS_BETWEEN_SAVES = 1.0  # seconds between two savings at least,
-MIN_SAVE_INTERVAL_RATIO = 20  # and so many times as long as the last one took: saving costs a twentieth at most
+MIN_SECONDS_BETWEEN_SAVES = 1.0
+MIN_SAVE_INTERVAL_RATIO = 20  # between two saves, in durations of the last save: saving takes a twentieth of the time
+HASH_LENGTH = 64  # hexadecimal digits of a fingerprint
 
 
 class Record(NamedTuple):
-    """What one file holds: plain data about it (JSON), and arrays."""
+    """The content of one file.
+
+    Attributes
+    ----------
+    head : dict
+        Plain data that JSON can represent.
+    arrays : sequence of numpy.ndarray
+        The arrays.
+    """
 
     head: dict[str, Any]
     arrays: Sequence[np.ndarray] = ()
 
 
+def record_checksum(name: str, head: Mapping[str, object], arrays: Sequence[np.ndarray]) -> str:
+    """Return the checksum of a file: its name is included, so that a renamed file is refused."""
+    return fingerprint((name, head, arrays))
+
+
 class Checkpoint:
-    """The folder of one run; without a folder nothing is kept and nothing is found."""
+    """The folder of one run. Without a folder nothing is stored.
+
+    Attributes
+    ----------
+    folder : pathlib.Path or None
+        The folder.
+    resumed : bool
+        Whether anything was read from the folder.
+    problem : str or None
+        Why the last save failed; None if it succeeded.
+    """
 
     def __init__(self, folder: Path | None = None):
         self.folder = folder
-        self.resumed = False  # whether anything was found
-        self.problem: str | None = None  # why the last saving failed
+        self.resumed = False
+        self.problem: str | None = None
         self._owner = ""
         self._steps: Counter[str] = Counter()
-        self._saved, self._cost = time.monotonic(), 0.0
+        self._last_save, self._save_seconds = time.monotonic(), 0.0
 
-    def claim(self, run: dict[str, Any], about: dict[str, Any]) -> None:
-        """The folder is this run's from now on, or a FolderError says whose it is.
+    def acquire(self, run: dict[str, Any], about: Mapping[str, object]) -> None:
+        """Take possession of a new folder, or check that the folder belongs to this run.
 
-        `run` holds what has to agree, in the order in which a difference is named; `about` is for readers.
+        Parameters
+        ----------
+        run : dict
+            What identifies the run. The first entry that differs is named in the error.
+        about : mapping
+            Further information for readers of the file.
+
+        Raises
+        ------
+        FolderError
+            If the folder belongs to another run, cannot be used, or was written in another format.
         """
         if self.folder is None:
             return
@@ -76,27 +111,29 @@ class Checkpoint:
             return
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            found, theirs, digest = document["format"], dict(document["run"]), document["digest"]
+            file_format, owner, digest = document["format"], dict(document["run"]), document["digest"]
         except OSError as problem:
             raise _unusable(path, problem) from None
-        except Exception as problem:  # a damaged file can raise anything
-            raise FolderError(f"{path}: damaged ({type(problem).__name__}); begin anew in another folder") from None
-        self._check_format(path, found)
+        except Exception as problem:  # a damaged file can raise any exception
+            raise FolderError(f"{path}: damaged ({type(problem).__name__}); start in a new folder") from None
+        _check_format(path, file_format)
         for name in run:
-            if theirs.get(name) != run[name]:
-                raise FolderError(_difference(self.folder, name, theirs.get(name), run[name]))
+            if owner.get(name) != run[name]:
+                raise FolderError(_difference(self.folder, name, owner.get(name), run[name]))
         if digest != self._owner:
-            raise FolderError(f"{path}: damaged (its checksum is wrong); begin anew in another folder")
+            raise FolderError(f"{path}: damaged (wrong checksum); start in a new folder")
 
     def step(self, stage: str) -> str:
-        """The name of the next step of a stage; a run repeats its steps in the same order."""
+        """Return the name of the next step of a stage. A resumed run repeats its steps in the same order."""
         self._steps[stage] += 1
         return f"{stage}-{self._steps[stage]}"
 
     def read(self, name: str) -> Record | None:
-        """What was saved under this name, None if nothing was."""
-        path = self._path(name)
-        if path is None or not path.exists():
+        """Return the record that was saved under this name, or None."""
+        if self.folder is None:
+            return None
+        path = self.folder / f"{name}.npz"
+        if not path.exists():
             return None
         try:
             content = path.read_bytes()
@@ -105,71 +142,64 @@ class Checkpoint:
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 head = json.loads(file["head"].tobytes())
-                arrays = [file[f"arr_{place}"] for place in range(len(file.files) - 1)]
+                arrays = [file[f"arr_{index}"] for index in range(len(file.files) - 1)]
             checksum, owner = head.pop("checksum"), head["owner"]
-        except Exception as problem:  # a damaged archive can raise anything
+        except Exception as problem:  # a damaged archive can raise any exception
             raise _damaged(path, type(problem).__name__) from None
-        self._check_format(path, head.get("format"))
-        if fingerprint((head, arrays)) != checksum:
-            raise _damaged(path, "its checksum is wrong")
+        _check_format(path, head.get("format"))
+        if record_checksum(name, head, arrays) != checksum:
+            raise _damaged(path, "wrong checksum")
         del head["owner"]
         if owner != self._owner:
-            raise FolderError(f"{path}: belongs to another run; expected files of this one; begin in another folder")
+            raise FolderError(f"{path}: found a file of another run; expected files of this run; use another folder")
         self.resumed = True
         return Record(head, arrays)
 
-    def write(self, name: str, page: Record) -> None:
-        """Saved as a whole, or not at all: a full disk costs a warning, never what was saved before."""
-        path = self._path(name)
-        if path is None:
+    def write(self, name: str, record: Record) -> None:
+        """Save a record. If this fails, for example on a full disk, a warning is given and the old file remains."""
+        if self.folder is None:
             return
         start = time.monotonic()
-        head = json.loads(json.dumps({"format": FORMAT, "owner": self._owner, **page.head}))  # as it will be read
-        arrays = [np.asarray(array) for array in page.arrays]
-        head["checksum"] = fingerprint((head, arrays))
+        # The head is converted as JSON converts it, so that the checksum is that of what will be read.
+        head = json.loads(json.dumps({"format": FORMAT, "owner": self._owner, **record.head}))
+        arrays = [np.asarray(array) for array in record.arrays]
+        head["checksum"] = record_checksum(name, head, arrays)
         buffer = io.BytesIO()
-        words = np.frombuffer(json.dumps(head).encode(), np.uint8)
-        np.savez(buffer, *arrays, head=words)
+        np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
         try:
-            replace_file(path, buffer.getbuffer())
+            replace_file(self.folder / f"{name}.npz", buffer.getbuffer())
         except OSError as problem:
-            why = problem.strerror or problem
-            line = f"{self.folder}: {why}; the run goes on; what this saving had to keep is not kept"
+            message = f"{self.folder}: {problem.strerror or problem}; the run continues; its last results are not saved"
             if self.problem is None:
-                warnings.warn(line, DPVerifyWarning, stacklevel=2)
-            self.problem = line
+                warnings.warn(message, DPVerifyWarning, stacklevel=2)
+            self.problem = message
         else:
             self.problem = None
         finally:
-            self._saved = time.monotonic()
-            self._cost = self._saved - start
+            self._last_save = time.monotonic()
+            self._save_seconds = self._last_save - start
 
     def forget(self, *stages: str) -> None:
-        """The steps of these stages are no longer needed."""
-        if self.folder is not None:
-            for path in (path for stage in stages for path in self.folder.glob(f"{stage}-*.npz")):
+        """Delete the files of stages whose result is frozen."""
+        if self.folder is None:
+            return
+        for stage in stages:
+            for path in self.folder.glob(f"{stage}-*.npz"):
                 with contextlib.suppress(OSError):
                     path.unlink()
 
     @property
     def due(self) -> bool:
-        return self.folder is not None and time.monotonic() - self._saved > max(
-            MIN_SECONDS_BETWEEN_SAVES, MIN_SAVE_INTERVAL_RATIO * self._cost
-        )
-
-    def _path(self, name: str) -> Path | None:
-        return None if self.folder is None else self.folder / f"{name}.npz"
-
-    def _check_format(self, path: Path, found: Any) -> None:
-        if found != FORMAT:
-            newer = isinstance(found, int) and found > FORMAT
-            advice = "update dpverify to go on" if newer else "begin anew in another folder"
-            raise FolderError(f"{path}: found format {one_line(found)}, expected {FORMAT}; {advice}")
+        """Whether enough time has passed since the last save."""
+        if self.folder is None:
+            return False
+        interval = max(MIN_SECONDS_BETWEEN_SAVES, MIN_SAVE_INTERVAL_RATIO * self._save_seconds)
+        return time.monotonic() - self._last_save > interval
 
 
 @contextlib.contextmanager
 def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoint]:
-    """The folder, made if need be, and locked: one run at a time."""
+    """Open a checkpoint folder, create it if necessary, and lock it, so that only one run uses it at a time."""
     if folder is None:
         yield Checkpoint()
         return
@@ -177,11 +207,14 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not (path / OWNER_FILE).exists():
-            others = sorted(p.name for p in path.iterdir() if p.name not in (LOCK_FILE, OWNER_FILE + NEW_FILE_SUFFIX))
+            allowed = (LOCK_FILE, OWNER_FILE + NEW_FILE_SUFFIX)
+            others = sorted(entry.name for entry in path.iterdir() if entry.name not in allowed)
             if others:
-                raise FolderError(f"{path}: found {others[0]}, no folder of dpverify; expected a new or an empty one")
+                raise FolderError(
+                    f"{path}: found {others[0]}, so this is not a folder of dpverify; expected a new or an empty folder"
+                )
         lock = (path / LOCK_FILE).open("a")
-    except (OSError, ValueError) as problem:  # no folder can have a zero in its name
+    except (OSError, ValueError) as problem:  # a null character in the name is a ValueError
         raise _unusable(path, problem) from None
     with lock:
         if fcntl is not None:
@@ -189,34 +222,53 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise FolderError(
-                    f"{path}: another run is under way in it; expected one at a time; wait, or take another folder"
+                    f"{path}: found another run that uses this folder; expected one run at a time; wait, or use "
+                    "another folder"
                 ) from None
             except OSError as problem:  # a file system without locks
-                warnings.warn(f"{path}: no lock ({problem.strerror}); take care of one run at a time", DPVerifyWarning)
+                warnings.warn(
+                    f"{path}: the folder cannot be locked ({problem.strerror}); start only one run in it at a time",
+                    DPVerifyWarning,
+                )
         try:
             yield Checkpoint(path)
         finally:
-            if fcntl is not None:  # closing is not enough where a mechanism has forked: its child holds the lock too
+            if fcntl is not None:  # closing is not enough: a child that a mechanism has forked holds the lock too
                 with contextlib.suppress(OSError):
                     fcntl.flock(lock, fcntl.LOCK_UN)
 
 
-def _difference(folder: Path, name: str, found: Any, expected: Any) -> str:
-    remedy = "repeat the call it was begun with, or take another folder"
+def _check_format(path: Path, found: object) -> None:
+    """Raise a FolderError if a file was written in another format."""
+    if found == FORMAT:
+        return
+    if isinstance(found, int) and found > FORMAT:
+        raise FolderError(f"{path}: found format {found}; expected {FORMAT}; update dpverify to resume this run")
+    if found == 1:
+        raise FolderError(
+            f"{path}: found format 1, written by an earlier version of dpverify; expected format {FORMAT}; "
+            "finish it with that version or start in a new folder"
+        )
+    raise FolderError(f"{path}: found format {one_line(found)}; expected {FORMAT}; start in a new folder")
+
+
+def _difference(folder: Path, name: str, found: object, expected: object) -> str:
+    """Return the message for a folder whose run differs in the entry `name`."""
+    advice = "repeat the call that the folder was started with, or use another folder"
     if name == "probe":
         return (
-            f"{folder}: found the runs of another mechanism, or of another kind of machine; expected those that this "
-            f"one makes (seeded = False marks one that can't be repeated); {remedy}"
+            f"{folder}: found the runs of another mechanism, or of another kind of machine; expected the runs of this "
+            f"mechanism; set seeded = False on a mechanism that cannot be seeded; {advice}"
         )
-    if isinstance(expected, str) and len(expected) == 64:  # a hash tells a reader nothing
-        return f"{folder}: found another {name}; expected the one of this call; {remedy}"
-    return f"{folder}: found {name} {one_line(found)}, expected {expected} as in this call; {remedy}"
+    if isinstance(expected, str) and len(expected) == HASH_LENGTH:  # a hash means nothing to a reader
+        return f"{folder}: found another {name}; expected the one of this call; {advice}"
+    return f"{folder}: found {name} {one_line(found)}; expected {expected} as in this call; {advice}"
 
 
-def _damaged(path: Path, why: str) -> FolderError:
-    return FolderError(f"{path}: damaged ({why}); remove this file, and its part is drawn again")
+def _damaged(path: Path, reason: str) -> FolderError:
+    return FolderError(f"{path}: damaged ({reason}); remove this file; its runs are drawn again")
 
 
 def _unusable(path: Path, problem: Exception) -> FolderError:
-    why = getattr(problem, "strerror", None) or problem
-    return FolderError(f"{path}: {why}; expected a folder that can be read and written")
+    reason = getattr(problem, "strerror", None) or problem
+    return FolderError(f"{path}: {reason}; expected a folder that can be read and written")

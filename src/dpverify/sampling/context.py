@@ -1,33 +1,36 @@
-"""How a verification starts, and how it stops: workers, the folder, a first look at the mechanism."""
+"""The context of a verification: settings, the source of samples, the workers, the checkpoint and the progress display.
+
+`open_run` draws a first block in this process, which determines the block size and the shape of an output. It checks
+that a checkpoint folder belongs to the call, and turns interruptions into `Stopped` errors.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped, StopReason
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.sampling.blocks import (
-    PROBE_RUNS,
-    SIDES,
-    SampleSource,
-    behaviour_hash,
-    default_block_size,
-    draw_block,
-    probe_mechanism,
-)
+from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size
 from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
 from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
+from dpverify.sampling.probe import (
+    PROBE_RUNS,
+    PilotBlocks,
+    behaviour_hash,
+    blocks_repeat,
+    pilot_runs,
+    probe_mechanism,
+)
 from dpverify.settings import Settings
+from dpverify.util.arrays import Array
 from dpverify.util.formatting import format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
@@ -36,143 +39,192 @@ from dpverify.util.timing import StageClock, versions
 
 
 class RunContext(NamedTuple):
-    """A verification under way: settled settings, where the samples come from, and who draws them."""
+    """A verification that is being run.
+
+    Attributes
+    ----------
+    source : SampleSource
+        Draws the blocks of runs.
+    settings : Settings
+        The settings, with the final block size.
+    pool : WorkerPool
+        The workers, and the checkpoint.
+    worker_count : int
+        The number of workers at the start.
+    progress : Progress
+        The progress display.
+    clock : StageClock
+        The duration of each stage.
+    pilot_blocks : dict
+        The pilot blocks that the probe has drawn, by (side, block).
+    """
 
     source: SampleSource
     settings: Settings
-    workers: WorkerPool
-    number: int  # of workers, at the start
-    show: Progress
+    pool: WorkerPool
+    worker_count: int
+    progress: Progress
     clock: StageClock
-    known: dict[tuple[int, int], np.ndarray]  # pilot blocks that the first look has drawn already
+    pilot_blocks: PilotBlocks
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.pool.checkpoint
 
 
 @contextlib.contextmanager
 def open_run(
     mechanism: Mechanism,
-    first: Any,
-    second: Any,
+    first: object,
+    second: object,
     settings: Settings,
     executor: int | Executor | None,
     progress: bool,
     folder: str | os.PathLike[str] | None = None,
-    call: dict[str, Any] | None = None,
+    call: Mapping[str, object] | None = None,
     error: Callable[[Any], Any] | None = None,
 ) -> Iterator[RunContext]:
-    """A first look at the mechanism settles the block and the shape of an output, and whose folder it is."""
+    """Open the context of a verification.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism.
+    first, second : object
+        The two data sets.
+    settings : Settings
+        The settings.
+    executor : int, concurrent.futures.Executor or None
+        A number of processes, an executor, or None for this process.
+    progress : bool
+        Whether progress is displayed.
+    folder : path-like, optional
+        The checkpoint folder.
+    call : mapping, optional
+        Further arguments that a resumed run must repeat.
+    error : callable, optional
+        The error function of the call.
+
+    Raises
+    ------
+    Stopped
+        If the run is interrupted from the keyboard, loses its workers, or has no memory left.
+    """
     if not callable(mechanism):
         raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
-    clock, show = StageClock(), Progress(progress, folder is not None)
+    clock, display = StageClock(), Progress(progress, folder is not None)
     block = settings.block or getattr(mechanism, "block", None) or default_block_size(settings.test_runs)
-    source = SampleSource(
-        mechanism, (read_only_view(first), read_only_view(second)), settings.seed, int(block), settings.nonfinite
-    )
-    with open_checkpoint(folder) as store:
+    data = read_only_view(first), read_only_view(second)
+    source = SampleSource(mechanism, data, settings.seed, int(block), settings.nonfinite)
+    with open_checkpoint(folder) as checkpoint:
         try:
-            with open_pool(executor, store) as workers:
-                check_picklable(source, workers)
-                source, known = probe_mechanism(source, folder is not None, show)
+            with open_pool(executor, checkpoint) as pool:
+                check_picklable(source, pool)
+                source, pilot_blocks = probe_mechanism(source, folder is not None, display)
                 settings = settings.change(block=source.block)
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
-                    store.claim(run_identity(source, settings, known, call or {}, error), about)
-                yield RunContext(source, settings, workers, workers.number, show, clock, known)
+                    checkpoint.acquire(run_identity(source, settings, pilot_blocks, call or {}, error), about)
+                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks)
         except KeyboardInterrupt:
-            raise stopped_error("stopped by the keyboard", store, show) from None
+            raise _stopped(StopReason.KEYBOARD, "", checkpoint, display) from None
         except BrokenExecutor as problem:
-            ours = '; in a script, processes need the call under if __name__ == "__main__":'
-            why = f"the workers died ({problem}{ours if isinstance(executor, int) else ''})"
-            raise stopped_error(why, store, show) from problem
-        except MemoryError as problem:  # here, not in the mechanism, whose own failure names its block
-            raise stopped_error("no memory is left", store, show) from problem
+            advice = '; in a script, processes need the call under if __name__ == "__main__":'
+            detail = f" ({problem}{advice if isinstance(executor, int) else ''})"
+            raise _stopped(StopReason.WORKERS_LOST, detail, checkpoint, display) from problem
+        except MemoryError as problem:  # not in the mechanism: its failures are MechanismErrors
+            raise _stopped(StopReason.OUT_OF_MEMORY, "", checkpoint, display) from problem
         finally:
-            show.close()
-            getattr(mechanism, "finish", lambda: None)()
+            display.close()
+            finish = getattr(mechanism, "finish", None)
+            if finish is not None:
+                finish()
 
 
-FALSE_REPEAT_PROBABILITY = 1e-9  # of taking two independent blocks for one drawn twice
+def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: Progress) -> Stopped:
+    """Return the error for a run that ended early: why, after how many runs, and how it can be resumed."""
+    folder = None if checkpoint.folder is None else str(checkpoint.folder)
+    if folder is None:
+        advice = "nothing was saved; use a checkpoint folder to save finished runs (folder=, --folder)"
+    elif checkpoint.problem:
+        advice = checkpoint.problem
+    else:
+        advice = f"they are saved in {folder}; repeat the same call to resume"
+    message = f"{reason.value}{detail} after {format_count(display.done)} runs; {advice}"
+    return Stopped(message, folder, display.done, reason)
 
 
-def check_mechanism(run: RunContext, pilot: np.ndarray) -> tuple[Diagnostic, ...]:
-    """What a mechanism does that no statistics survive; each is warned of before the long part begins.
+def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics of a mechanism that breaks the assumptions of the statistics, and warn of each.
 
-    A block asked for twice must be the same and leave the data as they were, and two blocks must differ. `pilot` are
-    the runs of the first side; what is not among them is drawn here.
+    A block that is drawn twice must have the same runs and must not change the data set. Two different blocks must have
+    different runs.
+
+    Parameters
+    ----------
+    context : RunContext
+        The verification.
+    pilot : numpy.ndarray
+        The pilot runs of the first data set. Blocks that they do not contain are drawn here.
     """
-    source, number = run.source, -(-PROBE_RUNS // run.source.block)
+    source = context.source
+    blocks = -(-PROBE_RUNS // source.block)  # as many as contain the probe runs
+    first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks)
+    data_before = fingerprint(source.data[0])
+    repeated_runs = pilot_runs(source, 0, range(blocks))
+    data_after = fingerprint(source.data[0])
+    other_runs = pilot[blocks * source.block :]
+    if len(other_runs) < PROBE_RUNS:
+        other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks))
 
-    def runs_of(start: int, known: dict[tuple[int, int], np.ndarray]) -> np.ndarray:
-        keys = [(0, block) for block in range(start, start + number)]
-        return np.concatenate(
-            [known[key] if key in known else np.array(draw_block(source, "pilot", *key)) for key in keys]
-        )
-
-    once, before = runs_of(0, run.known), fingerprint(source.data[0])
-    again, after = runs_of(0, {}), fingerprint(source.data[0])
-    diagnostics = [Diagnostic.CHANGED_DATA] if after != before else []
-    if not diagnostics and is_seeded(source.mechanism) and not np.array_equal(once, again, equal_nan=True):
-        diagnostics.append(Diagnostic.UNREPEATABLE_BLOCK)
-    other = pilot[number * source.block :]
-    if blocks_repeat(
-        once[:PROBE_RUNS], other[:PROBE_RUNS] if len(other) >= PROBE_RUNS else runs_of(number, {})[:PROBE_RUNS]
-    ):
-        diagnostics.append(Diagnostic.REPEATED_BLOCKS)
-    for diagnostic in diagnostics:
+    found = []
+    if data_after != data_before:
+        found.append(Diagnostic.CHANGED_DATA)
+    elif is_seeded(source.mechanism) and not np.array_equal(first_runs, repeated_runs, equal_nan=True):
+        found.append(Diagnostic.UNREPEATABLE_BLOCK)
+    if blocks_repeat(first_runs[:PROBE_RUNS], other_runs[:PROBE_RUNS]):
+        found.append(Diagnostic.REPEATED_BLOCKS)
+    for diagnostic in found:
         warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
-    return tuple(diagnostics)
-
-
-def blocks_repeat(one: np.ndarray, two: np.ndarray) -> bool:
-    """Whether two sets of runs are the same, and independent ones would not be by chance.
-
-    Two runs agree with a probability of about the sum of the squared shares of the outputs seen; all pairs, with its
-    power. Outputs of few values, one of them frequent, may well repeat.
-    """
-    if not np.array_equal(one, two, equal_nan=True):
-        return False
-    seen = Counter(output.tobytes() for output in one).values()
-    return len(one) * math.log(sum(n * n for n in seen) / len(one) ** 2) < math.log(FALSE_REPEAT_PROBABILITY)
+    return tuple(found)
 
 
 def run_identity(
     source: SampleSource,
     settings: Settings,
-    known: dict[tuple[int, int], Any],
-    call: dict[str, Any],
-    error: Callable[[Any], Any] | None,
-) -> Any:
-    """What decides whether a folder belongs to a call: settings, data, and what mechanism and error do with them."""
-    plain = {name: value for name, value in to_plain(settings).items() if name != "kind"}
-    data = {f"{side} data set": fingerprint(one) for side, one in zip(SIDES, source.data, strict=True)}
+    drawn: PilotBlocks,
+    call: Mapping[str, object],
+    error: Callable[[Array], Array] | None,
+) -> dict[str, Any]:
+    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
+    identity = {name: value for name, value in to_plain(settings).items() if name != "kind"}
+    identity |= call
+    for side, data in zip(SIDES, source.data, strict=True):
+        identity[f"{side} data set"] = fingerprint(data)
     seeded = is_seeded(source.mechanism)
-    does = {"probe": behaviour_hash(known)} if seeded else {"mechanism": mechanism_name(source.mechanism)}
-    # An error is known by what it says of the first look's runs; where these can't be repeated, by its name.
-    said: Any = error
+    identity["seeded"] = seeded
+    # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
+    error_values: object = error
     if error is not None and seeded:
-        with contextlib.suppress(Exception):  # one that fails is told apart, and reported, when it is needed
-            said = [np.asarray(error(known[key])) for key in sorted(known)]
-    return {**plain, **call, **data, "seeded": seeded, "error": fingerprint(said), **does}
+        with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
+            error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
+    identity["error"] = fingerprint(error_values)
+    if seeded:
+        identity["probe"] = behaviour_hash(drawn)
+    else:
+        identity["mechanism"] = mechanism_name(source.mechanism)
+    return identity
 
 
-def read_record(store: Checkpoint, name: str, kinds: tuple[type, ...]) -> Any:
-    """What an earlier start has settled under this name, None if nothing."""
-    page = store.read(name)
-    if page is None:
+def read_record(checkpoint: Checkpoint, name: str, kinds: tuple[type, ...]) -> dict[str, Any] | None:
+    """Return a frozen choice of an earlier start of this run, made of plain data and of these kinds, or None."""
+    record = checkpoint.read(name)
+    if record is None:
         return None
     try:
-        return from_plain(page.head, kinds)
-    except Exception as problem:  # what another version means by it is anyone's guess
+        return from_plain(record.head, kinds)
+    except Exception as problem:  # another version may have written anything
         raise FolderError(
-            f"{store.folder}: found {name} as another version of dpverify writes it ({one_line(problem)}); "
-            "go on with that version, or take another folder"
+            f"{checkpoint.folder}: found {name} of another version of dpverify ({one_line(problem)}); expected this "
+            "version; resume with that version, or use another folder"
         ) from None
-
-
-def stopped_error(why: str, store: Checkpoint, show: Progress) -> Stopped:
-    folder = str(store.folder) if store.folder is not None else None
-    kept = f"they are kept in {folder}: start the same again and it goes on from there"
-    if folder is None:
-        kept = "nothing was kept; a folder (folder=, --folder) would keep them"
-    elif store.problem:
-        kept = store.problem
-    return Stopped(f"{why} after {format_count(show.done)} runs; {kept}", folder, show.done)

@@ -1,175 +1,200 @@
-"""Counts, and how they add up: what blocks of runs come to, whoever drew them and in whatever order."""
+"""Results of a block of runs: counts of cells, tables of counts, and extreme values.
+
+Each kind of result defines how results are merged and how they are converted to arrays and back. Merging is exact and
+does not depend on the order. Samples on a device are counted there: only tables of counts, or at most the codes of the
+cells, reach the host.
+"""
 
 from __future__ import annotations
 
 import functools
-import typing
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from dpverify.util.arrays import array_namespace, cell_codes, enable_x64, is_jax, is_pytree
+from dpverify.util.arrays import Array, cell_codes, enable_x64, is_pytree
 
-EXTREMES_KEPT = 128  # values kept at either end
-MAX_DENSE_CELLS = 1 << 18  # up to so many cells a table of all of them is cheaper than sorting the codes
+EXTREMES_KEPT = 128  # number of values that are stored at either end
+MAX_DENSE_CELLS = 1 << 18  # for fewer cells, a table of all cells is faster than sorting the codes
+
+R = TypeVar("R")
+
+
+class Cells(Protocol):
+    """A partition: it maps samples to integer codes from 0 up to below `size`."""
+
+    @property
+    def size(self) -> int: ...
+
+    def codes(self, x: Any, /) -> Any: ...
+
+
+class ResultKind(Protocol[R]):
+    """A kind of block result, with the functions that merge, flatten and rebuild results of this kind."""
+
+    def merge(self, results: Sequence[R], /) -> R: ...
+
+    def to_arrays(self, result: R, /) -> list[np.ndarray]: ...
+
+    def from_arrays(self, arrays: Iterator[np.ndarray], /) -> R: ...
 
 
 class Counts(NamedTuple):
-    """How many runs fell into each occupied cell: sorted codes and their counts."""
+    """The number of runs in each occupied cell.
+
+    Attributes
+    ----------
+    codes : numpy.ndarray
+        The codes of the cells, sorted.
+    counts : numpy.ndarray
+        The number of runs in each of these cells.
+    """
 
     codes: np.ndarray
     counts: np.ndarray
 
     @property
     def total(self) -> int:
+        """The number of runs."""
         return int(self.counts.sum())
 
     def of(self, codes: np.ndarray) -> np.ndarray:
-        """The counts of the given cells, 0 where no run fell."""
+        """Return the counts of the given cells; 0 for a cell without runs."""
         if not self.codes.size:
             return np.zeros(np.shape(codes), np.int64)
-        at = np.minimum(np.searchsorted(self.codes, codes), self.codes.size - 1)
-        return np.where(self.codes[at] == codes, self.counts[at], 0)
+        index = np.minimum(np.searchsorted(self.codes, codes), self.codes.size - 1)
+        return np.where(self.codes[index] == codes, self.counts[index], 0)
 
+    @staticmethod
+    def merge(results: Sequence[Counts]) -> Counts:
+        """Return the counts of all runs together."""
+        if len(results) == 1:
+            return results[0]
+        codes = np.concatenate([result.codes for result in results] or [np.zeros(0, np.int64)])
+        counts = np.concatenate([result.counts for result in results] or [np.zeros(0, np.int64)])
+        if counts.sum() <= 2 * counts.size:  # nearly all counts are 1: sorting the runs is faster than an inverse index
+            return Counts(*np.unique(np.repeat(codes, counts), return_counts=True))
+        distinct, index = np.unique(codes, return_inverse=True)
+        total = np.zeros(distinct.size, np.int64)
+        np.add.at(total, index, counts)
+        return Counts(distinct, total)
 
-def is_dense(plain: Any) -> bool:
-    """Whether a table of all cells can be counted on a device, under a jit."""
-    return plain.size <= MAX_DENSE_CELLS and is_pytree(plain)
+    def to_arrays(self) -> list[np.ndarray]:
+        return [self.codes, self.counts]
 
-
-def counts_from_table(table: Any) -> Counts:
-    table = np.asarray(table)
-    codes = np.flatnonzero(table)
-    return Counts(codes, table[codes])
-
-
-def count_cells(plain: Any, x: Any) -> Counts:
-    """The runs of x in each cell of a partition; of runs on a device, at most their codes come to the host."""
-    if is_jax(x) and is_dense(plain):
-        tables = DeviceTables((plain,))
-        tables.add(x)
-        return tables.read()[0]
-    if plain.size > MAX_DENSE_CELLS or is_jax(x):
-        return Counts(*np.unique(cell_codes(plain, x), return_counts=True))
-    return counts_from_table(np.bincount(plain.codes(x), minlength=plain.size))
-
-
-class DeviceTables:
-    """Counts of dense partitions, summed on the device that holds the runs; nothing waits until they are read."""
-
-    def __init__(self, plains: Sequence[Any]):
-        self._plains, self._tables = tuple(plains), None
-
-    def add(self, x: Any) -> None:
-        import jax
-
-        with enable_x64(x):
-            if self._tables is None:
-                self._tables = tuple(array_namespace(x).zeros(plain.size, np.int64) for plain in self._plains)
-                self._plains = jax.device_put(self._plains)  # once, not with every block
-            self._tables = _jitted_tables()(self._plains, self._tables, x)
-
-    def read(self) -> list[Counts]:
-        """What was added since the last time."""
-        found = [counts_from_table(table) for table in self._tables or ()]
-        self._tables = None
-        return found
-
-
-@functools.cache
-def _jitted_tables() -> Any:
-    import jax
-    import jax.numpy as jnp
-
-    def add(plains: Any, tables: Any, x: Any) -> Any:
-        counted = (jnp.bincount(p.codes(x), length=t.size) for p, t in zip(plains, tables, strict=True))
-        return tuple(t + c for t, c in zip(tables, counted, strict=True))
-
-    return jax.jit(add, donate_argnums=1)
-
-
-def occupied_codes(*parts: Counts) -> np.ndarray:
-    """All codes that any of the counts holds, sorted."""
-    codes = np.sort(np.concatenate([p.codes for p in parts]))
-    return codes[np.append(True, codes[1:] != codes[:-1])] if codes.size else codes
-
-
-def add_counts(parts: list[Counts]) -> Counts:
-    """The sum of several counts; integers, so the order does not matter."""
-    if len(parts) == 1:
-        return parts[0]
-    codes = np.concatenate([p.codes for p in parts] or [np.zeros(0, np.int64)])
-    counts = np.concatenate([p.counts for p in parts] or [np.zeros(0, np.int64)])
-    if counts.sum() <= 2 * counts.size:  # nearly every run in a cell of its own: sorting runs beats sorting indices
-        return Counts(*np.unique(np.repeat(codes, counts), return_counts=True))
-    distinct, place = np.unique(codes, return_inverse=True)
-    total = np.zeros(distinct.size, np.int64)
-    np.add.at(total, place, counts)
-    return Counts(distinct, total)
+    @staticmethod
+    def from_arrays(arrays: Iterator[np.ndarray]) -> Counts:
+        return Counts(next(arrays), next(arrays))
 
 
 class Extremes(NamedTuple):
-    """The lowest and the highest values that were seen, sorted: tails finer than any table resolves."""
+    """The lowest and the highest values, sorted: they resolve the tails of a score beyond the bins of a histogram."""
 
     low: np.ndarray
     high: np.ndarray
 
     @classmethod
     def of(cls, values: np.ndarray) -> Extremes:
+        """Return the extremes of some values."""
         if values.size <= EXTREMES_KEPT:
             values = np.sort(values)
             return cls(values, values)
         ends = np.partition(values, (EXTREMES_KEPT - 1, values.size - EXTREMES_KEPT))
         return cls(np.sort(ends[:EXTREMES_KEPT]), np.sort(ends[-EXTREMES_KEPT:]))
 
-
-def merge_results(parts: list[Any]) -> Any:
-    """The sum of what several blocks came to: counts, tables of counts, or extremes."""
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(parts[0], Counts):
-        return add_counts(parts)
-    if isinstance(parts[0], Extremes):
-        low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
+    @staticmethod
+    def merge(results: Sequence[Extremes]) -> Extremes:
+        """Return the extremes of all values together."""
+        low = np.concatenate([result.low for result in results])
+        high = np.concatenate([result.high for result in results])
         return Extremes(Extremes.of(low).low, Extremes.of(high).high)
-    if isinstance(parts[0], tuple):
-        return type(parts[0])(*(merge_results(list(column)) for column in zip(*parts, strict=True)))
-    return np.sum(parts, axis=0)
+
+    def to_arrays(self) -> list[np.ndarray]:
+        return [self.low, self.high]
+
+    @staticmethod
+    def from_arrays(arrays: Iterator[np.ndarray]) -> Extremes:
+        return Extremes(next(arrays), next(arrays))
 
 
-class RunningSum:
-    """Merges parts as they arrive, in batches: memory stays within a few times what is summed."""
+class CountTable:
+    """The kind of a result that is one array of counts, always of the same shape."""
 
-    def __init__(self) -> None:
-        self._parts: list[Any] = []
-        self._waiting = 0
+    @staticmethod
+    def merge(results: Sequence[np.ndarray]) -> np.ndarray:
+        return results[0] if len(results) == 1 else np.sum(results, axis=0)
 
-    def add(self, part: Any) -> None:
-        self._parts.append(part)
-        self._waiting += _length(part)
-        if self._waiting > max(1 << 20, 2 * _length(self._parts[0])):
-            self.sum()
+    @staticmethod
+    def to_arrays(result: np.ndarray) -> list[np.ndarray]:
+        return [result]
 
-    def sum(self) -> Any:
-        self._parts, self._waiting = [merge_results(self._parts)], 0
-        return self._parts[0]
-
-
-def _length(part: Any) -> int:
-    return part.size if isinstance(part, np.ndarray) else part[0].size
-
-
-def flatten_result(part: Any) -> list[np.ndarray]:
-    """The arrays of a part, in order: this is how it travels, and how it is kept."""
-    return [part] if isinstance(part, np.ndarray) else [leaf for item in part for leaf in flatten_result(item)]
-
-
-def rebuild_result(kind: Any, arrays: Iterator[np.ndarray]) -> Any:
-    """The inverse: a part of this kind, taken from the arrays; the annotations of its fields say what it is made of."""
-    if kind is np.ndarray:
+    @staticmethod
+    def from_arrays(arrays: Iterator[np.ndarray]) -> np.ndarray:
         return next(arrays)
-    return kind(*(rebuild_result(inner, arrays) for inner in type_hints(kind).values()))
 
 
-type_hints = functools.cache(typing.get_type_hints)
+def occupied_codes(*parts: Counts) -> np.ndarray:
+    """Return all codes that occur in any of the counts, sorted."""
+    codes = np.sort(np.concatenate([part.codes for part in parts]))
+    return codes[np.append(True, codes[1:] != codes[:-1])] if codes.size else codes
+
+
+def counts_from_table(table: Array) -> Counts:
+    """Return the counts of the occupied cells of a dense table."""
+    table = np.asarray(table)
+    codes = np.flatnonzero(table)
+    return Counts(codes, table[codes])
+
+
+def count_cells(partition: Cells, samples: Array) -> Counts:
+    """Count the runs in each cell of a partition."""
+    size = partition.size
+    if isinstance(samples, np.ndarray) and size <= MAX_DENSE_CELLS:
+        return counts_from_table(np.bincount(partition.codes(samples), minlength=size))
+    if isinstance(samples, np.ndarray) or not countable_on_device(partition):
+        return Counts(*np.unique(cell_codes(partition, samples), return_counts=True))
+    tables = DeviceTables((partition,))
+    tables.add(samples)
+    return tables.read()[0]
+
+
+def countable_on_device(partition: Cells) -> bool:
+    """Return whether compiled JAX code can count the cells of a partition into a dense table."""
+    return partition.size <= MAX_DENSE_CELLS and is_pytree(partition)
+
+
+class DeviceTables:
+    """Dense tables of counts, summed on the device that holds the samples; nothing waits until they are read."""
+
+    def __init__(self, partitions: Sequence[Cells]):
+        self._partitions = tuple(partitions)
+        self._tables: Any = None
+
+    def add(self, samples: Array) -> None:
+        import jax
+
+        with enable_x64():
+            if self._tables is None:
+                self._tables = tuple(jax.numpy.zeros(partition.size, np.int64) for partition in self._partitions)
+                self._partitions = jax.device_put(self._partitions)  # once, and not with every block
+            self._tables = _compiled_table_sums()(self._partitions, self._tables, samples)
+
+    def read(self) -> list[Counts]:
+        """Return what was added since the last call."""
+        counts = [counts_from_table(table) for table in self._tables or ()]
+        self._tables = None
+        return counts
+
+
+@functools.cache
+def _compiled_table_sums() -> Callable[[Any, Any, Array], Any]:
+    """Return the compiled function that adds the counts of some samples to the tables of all partitions."""
+    import jax
+    import jax.numpy as jnp
+
+    def add(partitions: Any, tables: Any, samples: Any) -> Any:
+        pairs = zip(partitions, tables, strict=True)
+        return tuple(table + jnp.bincount(p.codes(samples), length=table.size) for p, table in pairs)
+
+    return jax.jit(add, donate_argnums=1)

@@ -1,6 +1,6 @@
-"""Who draws, and what: this process, other processes, or any `concurrent.futures.Executor` (threads, Dask, MPI).
+"""Executors: other processes, threads, or any `concurrent.futures.Executor` (Dask, MPI) draw ranges of blocks.
 
-The work of a stage is a plan of blocks; a task is a span of them that takes about a second.
+A task is a range of blocks that takes about one second, measured on the tasks before it.
 """
 
 from __future__ import annotations
@@ -24,49 +24,66 @@ from concurrent.futures import (
     wait,
 )
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from dpverify.errors import InputError
 from dpverify.sampling.checkpoints import Checkpoint
-from dpverify.util.intervals import merge_intervals
+from dpverify.sampling.ranges import BlockQueue, BlockRange
 
-ASSUMED_WORKERS = 4  # workers that an executor is taken to have if it does not say
-TASK_SECONDS = 1.0  # about so long is one task: short enough to lose, long enough to pay for its way
-SERIAL_TASK_SECONDS = 0.25  # the same without an executor, where JAX draws ahead
-SECONDS_BETWEEN_WORKER_COUNTS = 2.0  # seconds after which the workers are counted again
+ASSUMED_WORKERS = 4  # if an executor does not state how many workers it has
+TASK_SECONDS = 1.0  # target duration: short, because an interruption loses it; long compared with its transport
+SECONDS_BETWEEN_WORKER_COUNTS = 2.0  # workers of a cluster are counted again after this time
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """An executor (None: this process, block by block), and where finished blocks are kept."""
+    """Where blocks are drawn and where finished blocks are stored.
+
+    Attributes
+    ----------
+    executor : concurrent.futures.Executor or None
+        Draws the blocks; None for this process.
+    checkpoint : Checkpoint
+        Stores the finished blocks.
+    """
 
     executor: Executor | None = None
-    store: Checkpoint = field(default_factory=Checkpoint)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether blocks are drawn in this process, so that nothing needs to be pickled."""
+        return self.executor is None or isinstance(self.executor, ThreadPoolExecutor)
 
     @property
     def number(self) -> int:
-        """How many there are now: clusters grow and shrink."""
+        """The current number of workers; it may change while a cluster grows or shrinks."""
         if self.executor is None:
             return 1
-        client = getattr(self.executor, "_client", None)  # Dask's executor
+        client = getattr(self.executor, "_client", None)  # of Dask
         if client is not None:
             return max(1, sum(client.nthreads().values()))
-        known = (getattr(self.executor, name, None) for name in ("_max_workers", "num_workers"))  # ours; mpi4py's
-        return next((int(number) for number in known if number), ASSUMED_WORKERS)
+        for attribute in ("_max_workers", "num_workers"):  # of the standard library, and of mpi4py
+            number = getattr(self.executor, attribute, None)
+            if number:
+                return int(number)
+        return ASSUMED_WORKERS
 
 
 @contextlib.contextmanager
-def open_pool(executor: int | Executor | None, store: Checkpoint | None = None) -> Iterator[WorkerPool]:
-    """A number becomes that many spawned processes, ended at the end; an executor is used and left open."""
-    store = store or Checkpoint()
+def open_pool(executor: int | Executor | None, checkpoint: Checkpoint | None = None) -> Iterator[WorkerPool]:
+    """Open a pool: a number starts that many processes and ends them afterwards; an executor is used and left open."""
+    checkpoint = checkpoint or Checkpoint()
     if executor is None or isinstance(executor, Executor):
-        yield WorkerPool(executor, store)
+        yield WorkerPool(executor, checkpoint)
     elif isinstance(executor, int) and not isinstance(executor, bool) and executor >= 1:
         spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(executor, mp_context=spawn, initializer=_follow_parent) as pool:
+        with ProcessPoolExecutor(executor, mp_context=spawn, initializer=_end_with_parent) as pool:
             try:
-                yield WorkerPool(pool, store)
-            except BaseException:  # nobody waits for what is half drawn
+                yield WorkerPool(pool, checkpoint)
+            except BaseException:  # the results of unfinished tasks are not needed
                 for process in list((getattr(pool, "_processes", None) or {}).values()):
                     process.terminate()
                 raise
@@ -76,118 +93,83 @@ def open_pool(executor: int | Executor | None, store: Checkpoint | None = None) 
         )
 
 
-def _follow_parent() -> None:
-    """A worker leaves the keyboard to its parent, and ends with it, even where the parent was killed."""
+def _end_with_parent() -> None:
+    """Prepare a worker process: it ignores Ctrl-C, which its parent handles, and it ends when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
-    def follow() -> None:
+    def wait_for_parent() -> None:
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=wait_for_parent, daemon=True).start()
 
 
-def check_picklable(work: Any, workers: WorkerPool) -> None:
-    """Before work goes to another process: one line now instead of a broken pool later."""
-    if workers.executor is None or isinstance(workers.executor, ThreadPoolExecutor):
-        return
-    if type(workers.executor).__module__.startswith("distributed"):
-        return  # Dask brings cloudpickle, which takes lambdas and closures too
+def check_picklable(work: object, pool: WorkerPool) -> None:
+    """Raise an InputError if the work cannot be sent to the workers of the pool."""
+    if pool.shares_memory or type(pool.executor).__module__.startswith("distributed"):
+        return  # Dask uses cloudpickle, which also accepts lambdas and closures
     try:
         pickle.dumps(work)
     except Exception as problem:
         raise InputError(
-            f"the mechanism, its data, error or score can't be sent to another process ({problem}); expected what "
-            "pickles; define it at the top of a module, or wrap what builds a mechanism: dpverify.factory(make)"
+            f"the mechanism, its data, error or score cannot be sent to another process ({problem}); expected objects "
+            "that can be pickled; define them at the top level of a module, or wrap a function that makes the "
+            "mechanism: dpverify.factory(make)"
         ) from problem
 
 
-BlockRanges = list[tuple[int, int]]  # blocks that are done: sorted, from .. to, apart from each other
-
-
-def merge_ranges(spans: BlockRanges) -> BlockRanges:
-    """Sorted, and those that touch made one."""
-    return merge_intervals(spans)
-
-
-class BlockQueue:
-    """The blocks of a stage that are left to draw: both sides in turn, as many at once as asked for."""
-
-    def __init__(self, blocks: int, done: dict[int, BlockRanges]):
-        ends = [(blocks, blocks)]
-        self._gaps = {
-            side: [(a, b) for (_, a), (b, _) in zip([(0, 0), *spans], spans + ends, strict=True) if a < b][::-1]
-            for side, spans in done.items()
-        }
-        self._turn = list(done)
-        self.left = sum(b - a for gaps in self._gaps.values() for a, b in gaps)
-
-    def take(self, number: int) -> tuple[int, int, int]:
-        """(side, start, stop)."""
-        side = self._turn.pop(0)
-        while not self._gaps[side]:
-            side = self._turn.pop(0)
-        self._turn.append(side)
-        start, end = self._gaps[side].pop()
-        stop = min(end, start + number)
-        if stop < end:
-            self._gaps[side].append((stop, end))
-        self.left -= stop - start
-        return side, start, stop
-
-
-def completed_ranges(
-    plan: BlockQueue, task: Callable[..., Any], workers: WorkerPool, ahead: bool = False
-) -> Iterator[tuple[tuple[int, int, int], Any]]:
-    """Every span of the plan with what it came to, in the order they are finished; without an executor, block by block.
-
-    What can be drawn ahead gets several blocks at once there too, so that JAX never waits for the host.
-    """
-    if workers.executor is None:
-        batch = 1
-        while plan.left:
-            span = plan.take(batch)
-            seconds, arrays = task(*span)
-            batch = _next_batch(span, seconds, SERIAL_TASK_SECONDS) if ahead else 1
-            yield span, arrays
-        return
-    pending: dict[Future[Any], tuple[int, int, int]] = {}
-    number, counted, batch = workers.number, time.monotonic(), 1
+def completed_tasks(
+    queue: BlockQueue, task: Callable[[BlockRange], R], pool: WorkerPool
+) -> Iterator[tuple[BlockRange, R]]:
+    """Yield every range of the queue with the result of its task, in the order of completion."""
+    assert pool.executor is not None
+    pending: dict[Future[tuple[float, R]], BlockRange] = {}
+    workers, counted, batch = pool.number, time.monotonic(), 1
     try:
-        while plan.left or pending:
-            while plan.left and len(pending) < 2 * number:
-                span = plan.take(min(batch, max(1, plan.left // (2 * number))))  # all have work until the end
-                pending[_submit(workers.executor, task, *span)] = span
+        while queue.left or pending:
+            while queue.left and len(pending) < 2 * workers:
+                # Ranges become shorter towards the end, so that all workers are busy until then.
+                block_range = queue.take(min(batch, max(1, queue.left // (2 * workers))))
+                pending[_submit(pool.executor, task, block_range)] = block_range
             ready, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in sorted(ready, key=_failed):  # what went well is kept before a failure is raised
-                span = pending.pop(future)
-                seconds, arrays = _result(future)
-                batch = _next_batch(span, seconds, TASK_SECONDS)
-                yield span, arrays
+            for future in sorted(ready, key=_has_failed):  # results are used before a failure is raised
+                block_range = pending.pop(future)
+                seconds, result = _result(future)
+                batch = next_batch_size(block_range.stop - block_range.start, seconds, TASK_SECONDS)
+                yield block_range, result
             if time.monotonic() - counted > SECONDS_BETWEEN_WORKER_COUNTS:
-                number, counted = workers.number, time.monotonic()
+                workers, counted = pool.number, time.monotonic()
     finally:
         for future in pending:
             future.cancel()
 
 
-def _next_batch(span: tuple[int, int, int], seconds: float, wanted: float) -> int:
-    """How many blocks the next task takes, from how long one took; at most doubling, since a first one compiles."""
-    _, start, stop = span
-    return max(1, min(2 * (stop - start), round((stop - start) * wanted / max(seconds, 1e-6))))
+def next_batch_size(blocks: int, seconds: float, target_seconds: float) -> int:
+    """Return the number of blocks of the next task, given the duration of the last one.
+
+    The number at most doubles, because the first task includes compilation and imports.
+    """
+    return max(1, min(2 * blocks, round(blocks * target_seconds / max(seconds, 1e-6))))
 
 
-def _submit(executor: Executor, function: Any, *arguments: Any) -> Future[Any]:
+def _timed(task: Callable[[BlockRange], R], block_range: BlockRange) -> tuple[float, R]:
+    """Run a task in a worker; return its duration in seconds and its result."""
+    start = time.perf_counter()
+    result = task(block_range)
+    return time.perf_counter() - start, result
+
+
+def _submit(executor: Executor, task: Callable[[BlockRange], R], block_range: BlockRange) -> Future[tuple[float, R]]:
     try:
-        return executor.submit(function, *arguments)
-    except RuntimeError as problem:  # shut down, or broken
+        return executor.submit(_timed, task, block_range)
+    except RuntimeError as problem:  # the executor was shut down, or is broken
         raise BrokenExecutor(str(problem)) from problem
 
 
-def _result(future: Future[Any]) -> Any:
-    """What a task came to; BrokenExecutor where it was lost on the way, and not by the fault of the task."""
+def _result(future: Future[R]) -> R:
+    """Return the result of a task; raise BrokenExecutor if the task was lost without a failure of its own."""
     try:
         return future.result()
     except (CancelledError, OSError) as problem:
@@ -198,5 +180,5 @@ def _result(future: Future[Any]) -> Any:
         raise
 
 
-def _failed(future: Future[Any]) -> bool:
+def _has_failed(future: Future[R]) -> bool:
     return future.cancelled() or future.exception() is not None

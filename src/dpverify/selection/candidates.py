@@ -15,8 +15,8 @@ from dpverify.events.partition import Partition, equal_mass, make_partition_of
 from dpverify.events.scores import SCORE_FAMILIES, Learner, LearnerCost, Levels, Score, TrainingData, UserScore
 from dpverify.events.scores.additive import make_binning, monotone_ratio
 from dpverify.events.scores.cell_score import CellScore, fit_cell_score
-from dpverify.sampling.accumulators import CellCounter, Statistic
-from dpverify.sampling.counts import count_cells, merge_results, occupied_codes
+from dpverify.sampling.accumulators import CellCounter, Statistic, TableCounter, merge_results
+from dpverify.sampling.counts import count_cells, occupied_codes
 from dpverify.selection.context import SelectionContext
 from dpverify.selection.histograms import fine_edges, score_values
 from dpverify.selection.proposals import SelectionCounts
@@ -86,7 +86,7 @@ def train_candidates(
     ):
         learners = _choose_learners(context, training, as_cells)
     cell_partitions = [*([given] if given is not None and events != "score" else []), *partitions.partitions]
-    statistics = [learner.statistic for learner in learners if learner.statistic is not None]
+    statistics = [TableCounter(learner.statistic) for learner in learners if learner.statistic is not None]
     counters = [CellCounter(partition) for partition in cell_partitions]
     results = iter(_count_training_runs(context, [*statistics, *counters], samples, known))
 
@@ -138,10 +138,7 @@ def _count_training_runs(
     results = [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]
     if len(known) // 2 * context.source.block < context.runs["train"]:
         further = context.count("train", statistics, known=known)
-        results = [
-            (merge_results([kept[0], more[0]]), merge_results([kept[1], more[1]]))
-            for kept, more in zip(results, further, strict=True)
-        ]
+        results = merge_results(statistics, results, further)
     return results
 
 

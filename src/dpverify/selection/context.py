@@ -10,8 +10,9 @@ import numpy as np
 from dpverify.events.region import Region
 from dpverify.events.scores import LearnerCost
 from dpverify.sampling.accumulators import Statistic, Statistics
-from dpverify.sampling.blocks import SampleSource, collect_samples, collect_statistics
+from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.executors import WorkerPool
+from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.objective import SelectionObjective
 from dpverify.settings import Settings
 from dpverify.util.progress import Progress

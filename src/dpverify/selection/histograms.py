@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,21 @@ class ScoreHistogram(NamedTuple):
     table: np.ndarray
     extremes: Extremes
 
+    @staticmethod
+    def merge(results: Sequence[ScoreHistogram]) -> ScoreHistogram:
+        """Return the histogram of all runs together."""
+        table = np.sum([result.table for result in results], axis=0)
+        return ScoreHistogram(table, Extremes.merge([result.extremes for result in results]))
+
+    def to_arrays(self) -> list[np.ndarray]:
+        """Return the arrays that a checkpoint stores."""
+        return [self.table, *self.extremes.to_arrays()]
+
+    @staticmethod
+    def from_arrays(arrays: Iterator[np.ndarray]) -> ScoreHistogram:
+        """Return the histogram that `to_arrays` was called on."""
+        return ScoreHistogram(next(arrays), Extremes.from_arrays(arrays))
+
 
 class BinnedScore(NamedTuple):
     """A score with fine edges. As a statistic it counts the runs between the edges."""
@@ -31,6 +47,11 @@ class BinnedScore(NamedTuple):
     def is_pytree(self) -> bool:
         """Whether the score is plain data, so that it can be evaluated by compiled code."""
         return is_pytree(self.score)
+
+    @property
+    def result_kind(self) -> type[ScoreHistogram]:
+        """The kind of the results."""
+        return ScoreHistogram
 
     def measure(self, samples: Array) -> ScoreHistogram:
         """Return the histogram of a block of runs."""

@@ -15,8 +15,8 @@ import numpy as np
 from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels, summarise
-from dpverify.sampling.accumulators import CellCounter
-from dpverify.sampling.counts import add_counts, merge_results
+from dpverify.sampling.accumulators import CellCounter, merge_results
+from dpverify.sampling.counts import Counts
 from dpverify.selection.candidates import train_candidates, tree_partition
 from dpverify.selection.context import SelectionContext
 from dpverify.selection.histograms import BinnedScore, PairedHistogram, fine_edges, score_values
@@ -62,7 +62,7 @@ def select_cell(context: SelectionContext, partition: Partition, rng: np.random.
     """Return the paper's choice: the worst cell of a given partition, from all selection runs."""
     assert context.settings.selection_epsilon is not None
     pairs = [context.count(stage, [CellCounter(partition)])[0] for stage in context.runs]
-    first, second = (add_counts([pair[side] for pair in pairs]) for side in (0, 1))
+    first, second = (Counts.merge([pair[side] for pair in pairs]) for side in (0, 1))
     counts = SelectionCounts(first, second, sum(context.runs.values()))
     return SelectedEvent(select_paper_cell(partition, counts, context.settings.selection_epsilon, rng), partition)
 
@@ -127,10 +127,8 @@ def _count_candidates(
         scores = [scores[i] for i in finalists]
         counted_blocks = {(side, b) for side in (0, 1) for b in range(ranking_runs // block)}
         further = context.count("cut", [*counters, *scores], runs, counted_blocks)
-        pairs = [
-            (merge_results([early[0], late[0]]), merge_results([early[1], late[1]]))
-            for early, late in zip([*cell_pairs, *(score_pairs[i] for i in finalists)], further, strict=True)
-        ]
+        early = [*cell_pairs, *(score_pairs[i] for i in finalists)]
+        pairs = merge_results([*counters, *scores], early, further)
     cell_counts = SelectionCounts(*pairs[0], runs) if counters else None
     return CountedCandidates(cell_counts, _as_candidates(scores, pairs[len(counters) :], runs))
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, StopReason
+from dpverify.mechanisms.accuracy import rmse
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
-from dpverify.sampling.blocks import rmse
 from dpverify.sampling.checkpoints import open_checkpoint
 from dpverify.studies.loading import call_user_code, load_data, load_object
 from dpverify.studies.options import RunOptions
@@ -173,7 +173,7 @@ def run_study(
     show.plan(len(plan.combinations) * runs)
     rows: list[Row] = []
     with open_checkpoint(target) as checkpoint:
-        checkpoint.claim(plan.identity, {"study": path.name, **versions()})
+        checkpoint.acquire(plan.identity, {"study": path.name, **versions()})
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
             with RunOptions(settings=plan.settings, executor=executor).share_executor() as options:

@@ -1,0 +1,107 @@
+"""Validation of a mechanism's output: shape, data type and finiteness are checked once, where samples enter.
+
+Every later function receives float64 arrays of shape (runs, K, d) and does not check them again. Arrays on an
+accelerator stay there; all others become NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpverify.errors import InputError
+from dpverify.util.arrays import Array, enable_x64, on_accelerator
+
+
+def validate_output(
+    output: object, runs: int, shape: tuple[int, int] | None = None, require_finite: bool = True
+) -> Array:
+    """Check the output of a mechanism and return it as a float64 array of shape (runs, K, d).
+
+    Parameters
+    ----------
+    output : object
+        What the mechanism returned.
+    runs : int
+        The number of runs that was requested.
+    shape : tuple of int, optional
+        The (K, d) of earlier outputs; None for the first.
+    require_finite : bool
+        Whether NaN and infinite values are refused. The caller may check later, see `all_finite`.
+
+    Returns
+    -------
+    Array
+        A JAX array if the output is on an accelerator, else a NumPy array.
+
+    Raises
+    ------
+    InputError
+        If the output cannot be used. The message is one line.
+    """
+    samples: Any = output
+    on_device = False
+    if type(samples) is not np.ndarray:
+        on_device = on_accelerator(samples)
+        if not on_device:
+            try:
+                samples = np.asarray(samples)
+            except ValueError as problem:
+                raise InputError(
+                    "found rows of different lengths; expected one array; return outputs of equal shape"
+                ) from problem
+    steps, dimension = _check_shape(samples, runs, shape)
+    if not on_device:
+        samples = samples.astype(np.float64, copy=False).reshape(runs, steps, dimension)
+        finite = not require_finite or np.isfinite(samples).all()
+    else:
+        with enable_x64():
+            samples = samples if samples.dtype == np.float64 else samples.astype(np.float64)
+            samples = samples if samples.ndim == 3 else samples.reshape(runs, steps, dimension)
+            finite = not require_finite or bool(all_finite(samples))
+    if not finite:
+        bad = int((~np.isfinite(np.asarray(samples))).any(axis=(1, 2)).sum())
+        raise InputError(
+            f"found NaN or infinity in {bad} of {runs} runs; expected finite outputs; "
+            'fix the mechanism, or count such runs as an event: nonfinite="event" (--set nonfinite=event)'
+        )
+    return samples
+
+
+def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the number of steps and the dimension of one output, or raise an InputError."""
+    if samples.dtype.kind not in "fiub":
+        raise InputError(f"found dtype {samples.dtype}; expected real numbers or integers; convert before returning")
+    if not 1 <= samples.ndim <= 3:
+        raise InputError(f"found shape {samples.shape}; expected (runs,), (runs, d) or (runs, K, d); or use per_run")
+    if samples.shape[0] != runs:
+        sizes = " x ".join(map(str, samples.shape))
+        raise InputError(
+            f"found an array of shape {sizes}: {samples.shape[0]} runs; expected the {runs} that were requested; "
+            "return one row per run"
+        )
+    steps = samples.shape[1] if samples.ndim == 3 else 1
+    dimension = samples.shape[-1] if samples.ndim > 1 else 1
+    if steps * dimension == 0:
+        raise InputError(f"found shape {samples.shape}; expected at least one number per run")
+    if shape is not None and (steps, dimension) != shape:
+        raise InputError(
+            f"found outputs of {steps} x {dimension}; expected {shape[0]} x {shape[1]} as before; "
+            "the shape of one output must not change"
+        )
+    return steps, dimension
+
+
+def all_finite(samples: Array) -> Array:
+    """Return, for a JAX array, a scalar on its device: whether all values are finite. Nothing waits for the result."""
+    return _compiled_all_finite()(samples)
+
+
+@functools.cache
+def _compiled_all_finite() -> Callable[[Array], Array]:
+    import jax
+
+    return jax.jit(lambda samples: jax.numpy.isfinite(samples).all())

@@ -1,0 +1,72 @@
+"""Wrappers that make mechanisms from other callables."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.mechanisms.protocol import is_seeded, mechanism_name
+from mechanisms import ONE, ZERO, laplace
+
+
+def one_estimate(data, rng):
+    return data + rng.normal(size=2)
+
+
+def test_per_run_calls_the_function_once_per_run():
+    mechanism = dpv.per_run(one_estimate)
+    assert mechanism(np.zeros(2), 7, np.random.default_rng(0)).shape == (7, 2)
+    assert mechanism_name(mechanism) == "one_estimate"
+    pickle.loads(pickle.dumps(mechanism))
+
+
+def jax_estimate(data, key):
+    import jax
+
+    return data.sum() + jax.random.laplace(key, (1,))
+
+
+def test_jax_run_is_64_bit_and_seeded_by_the_block():
+    mechanism = dpv.jax_run(jax_estimate)
+    first, repeated, other = (np.asarray(mechanism(ZERO, 100, np.random.default_rng(seed))) for seed in (0, 0, 1))
+    assert first.dtype == np.float64
+    np.testing.assert_array_equal(first, repeated)
+    assert (first != other).all()
+
+
+def test_a_mechanism_of_jax_run_is_verified():
+    report = dpv.verify(dpv.jax_run(jax_estimate), ZERO, ONE, 0.5, select_runs=4000, test_runs=20_000)
+    assert report.refuted
+    assert report.epsilon_lower < 1
+    assert "cpu" in report.run["device"].lower()
+
+
+made = []
+
+
+def make_laplace():
+    made.append(1)
+    return laplace
+
+
+def test_a_factory_makes_one_mechanism_per_process():
+    mechanism = dpv.factory(make_laplace)
+    for _ in range(3):
+        mechanism(ZERO, 2, np.random.default_rng(0))
+    assert len(made) == 1
+    assert is_seeded(mechanism)
+    assert not hasattr(mechanism, "block")
+
+
+@pytest.mark.parametrize("wrap", [dpv.per_run, dpv.jax_run, lambda f: dpv.factory(lambda: f)])
+def test_a_wrapper_has_the_optional_attributes_of_its_function(wrap):
+    def function(*arguments):
+        return 0.0
+
+    function.block, function.seeded, function.log_lipschitz = 128, False, lambda data: 2.0
+    wrapped = wrap(function)
+    function.remarks, function.finish = lambda data: ("of a laboratory",), lambda: "finished"
+    assert (wrapped.block, wrapped.seeded, wrapped.log_lipschitz(0)) == (128, False, 2.0)
+    assert (wrapped.remarks(0), wrapped.finish()) == (("of a laboratory",), "finished")
+    assert not hasattr(wrap(lambda *arguments: 0.0), "remarks")
