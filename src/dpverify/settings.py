@@ -7,8 +7,6 @@ types of the keyword arguments of `verify` and of the functions that call it, su
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import math
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -19,6 +17,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.util.arrays import Array
+from dpverify.util.checks import check_choice, check_epsilon, check_probability, check_whole_number, nearest_name
 
 CHOICES = {
     "partition": ("auto", "grid", "equal-mass", "tree", "atoms"),
@@ -30,7 +29,6 @@ PROBABILITIES = ("alpha", "beta", "gamma")
 SMALLEST_WHOLE_NUMBERS = {"select_runs": 4, "test_runs": 1, "resolution": 1, "block": 1, "seed": 0}
 OPTIONAL_WHOLE_NUMBERS = ("resolution", "block")
 ARGUMENTS = ("epsilon", "delta", "executor", "folder", "error", "log_lipschitz", "progress")  # of `verify`, no settings
-MIN_NAME_SIMILARITY = 0.55  # below this, no setting is suggested for an unknown name
 SEED_BITS = 53  # every reader of JSON represents a whole number of this size exactly
 
 
@@ -142,14 +140,14 @@ class Settings:
             # A score function is stored in JSON by its name, "module:function", and read back as this text.
             if name == "events" and (callable(value) or ":" in str(value)):
                 continue
-            _check_choice(name, value, choices)
+            check_choice(name, value, choices)
         for name in PROBABILITIES:
-            _check_probability(name, getattr(self, name))
+            check_probability(name, getattr(self, name))
         for name, smallest in SMALLEST_WHOLE_NUMBERS.items():
             value = getattr(self, name)
             if value is None and name in OPTIONAL_WHOLE_NUMBERS:
                 continue
-            object.__setattr__(self, name, _check_whole_number(name, value, smallest))
+            object.__setattr__(self, name, check_whole_number(name, value, smallest))
         if self.partition == "tree" and self.selection_epsilon is not None:
             raise InputError(
                 'partition: found "tree" with selection_epsilon; a tree is grown on selection runs; use "grid"'
@@ -158,9 +156,8 @@ class Settings:
             raise InputError('events: found "score" with nonfinite="event"; a score needs finite runs; use "union"')
         if not isinstance(self.joint, bool):
             raise InputError(f"joint: found {self.joint!r}; expected True or False")
-        epsilon = self.selection_epsilon
-        if epsilon is not None and not (_is_finite_number(epsilon) and epsilon >= 0):
-            raise InputError(f"selection_epsilon: found {epsilon!r}; expected None or a finite number from 0 up")
+        if self.selection_epsilon is not None:
+            check_epsilon(self.selection_epsilon, "selection_epsilon")
 
     @classmethod
     def paper(cls, **changes: Unpack[SettingsChanges]) -> Settings:
@@ -223,38 +220,7 @@ class VerifyOptions(SettingsChanges, total=False):
 
 def _unknown_setting(name: str, names: list[str]) -> str:
     """Return the error message for a name that is not a setting."""
-    nearest = difflib.get_close_matches(name, (*names, *ARGUMENTS), 1, MIN_NAME_SIMILARITY)
-    hint = ""
-    if nearest:
-        kind = "the argument " if nearest[0] in ARGUMENTS else ""
-        hint = f"the nearest is {kind}{nearest[0]!r}; "
+    nearest = nearest_name(name, (*names, *ARGUMENTS))
+    kind = "the argument " if nearest in ARGUMENTS else ""
+    hint = f"the nearest is {kind}{nearest!r}; " if nearest else ""
     return f"unknown setting {name!r}; {hint}all are: {', '.join(names)}"
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise InputError unless the value is one of the choices."""
-    if value not in choices:
-        raise InputError(f"{name}: found {value!r}; expected one of {', '.join(map(repr, choices))}")
-
-
-def _check_probability(name: str, value: object) -> None:
-    """Raise InputError unless the value is a number strictly between 0 and 1."""
-    if not (_is_finite_number(value) and 0 < float(value) < 1):  # type: ignore[arg-type]
-        raise InputError(f"{name}: found {value!r}; expected a number between 0 and 1")
-
-
-def _check_whole_number(name: str, value: object, smallest: int) -> int:
-    """Return the value as an int; raise InputError unless it is a whole number that is large enough."""
-    if not _is_finite_number(value) or int(value) != value or int(value) < smallest:  # type: ignore[call-overload]
-        raise InputError(f"{name}: found {value!r}; expected a whole number from {smallest} up")
-    return int(value)  # type: ignore[call-overload]
-
-
-def _is_finite_number(value: object) -> bool:
-    """Return whether the value is a finite number; a bool is not a number here."""
-    if isinstance(value, (bool, str)):
-        return False
-    try:
-        return math.isfinite(float(value))  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return False

@@ -7,26 +7,28 @@ from the limits in `report.validation`, so the reader and the schema cannot disa
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from dpverify.errors import InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.scores import SCORE_KINDS, Score
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
-from dpverify.report.schema_generator import JsonValue, SchemaContext, json_schema
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
-from dpverify.report.validation import FIELD_LIMITS, check_consistent
+from dpverify.report.validation import FIELD_LIMITS, Limits, check_consistent
 from dpverify.settings import Settings
 from dpverify.util import serialization as serial
 from dpverify.util.formatting import one_line
 
 if TYPE_CHECKING:
     from dpverify.report.report import Report
+
+Document = dict[str, Any]  # a JSON object
 
 SCHEMA = 2
 SCHEMA_FILE = "report.schema.json"
@@ -55,7 +57,7 @@ SCHEMA_1_DIAGNOSTICS = {
 }
 
 
-def result_document(report: Report) -> dict[str, JsonValue]:
+def result_document(report: Report) -> Document:
     """Return the fields of a report that are functions of mechanism, data sets and settings, as JSON values."""
     names = [field.name for field in dataclasses.fields(report) if field.name != "run"]
     return {name: serial.to_plain(getattr(report, name)) for name in names}
@@ -102,7 +104,7 @@ def read_report(kind: type[Report], path: str | Path) -> Report:
         raise InputError(f"{path}: a damaged report ({reason}); write it again") from None
 
 
-def _convert_schema_1(result: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def _convert_schema_1(result: Mapping[str, object]) -> Document:
     """Return the result of a document of schema 1 with its diagnostics separated from the mechanism's remarks."""
     sentences = result["remarks"]
     if not isinstance(sentences, list):
@@ -123,29 +125,25 @@ def _convert_voided(report: Report) -> Report:
     return dataclasses.replace(report, verdict=verdict, next_step=advice)
 
 
-def report_schema(kind: type[Report]) -> dict[str, JsonValue]:
+def report_schema(kind: type[Report]) -> Document:
     """Return the JSON Schema of a report's document. The file `report.schema.json` of this package contains it."""
-    definitions: dict[str, JsonValue] = {}
-    context = SchemaContext(FIELD_LIMITS, {Score: SCORE_KINDS}, definitions)
-    result = json_schema(kind, context, without=("kind", "run"))
-    properties, required = result["properties"], result["required"]
-    assert isinstance(properties, dict)
-    assert isinstance(required, list)
-    array: JsonValue = {"$ref": "#/$defs/array"}
-    properties["profile"] = {
-        "type": "object",
-        "required": list(PROFILE_COLUMNS),
-        "properties": dict.fromkeys(PROFILE_COLUMNS, array),
-    }
-    properties["notes"] = {"type": "array", "items": {"type": "string"}}
-    required += ["profile", "notes"]
-    run: JsonValue = {
-        "type": "object",
-        "required": list(RUN_KEYS),
-        "properties": {"seconds": {"type": "object", "additionalProperties": {"type": "number"}}},
-    }
+    schema = copy.deepcopy(serial.json_schema(kind, {Score: SCORE_KINDS}))
+    definitions = schema["$defs"]
+    for name, fields in FIELD_LIMITS.items():
+        for field, limits in fields.items():
+            properties = definitions[name]["properties"]
+            properties[field] = _with_limits(properties[field], limits)
+    result = definitions.pop(kind.__name__)
+    for name in ("kind", "run"):
+        del result["properties"][name]
+    columns = {name: {"$ref": "#/$defs/array"} for name in PROFILE_COLUMNS}
+    result["properties"]["profile"] = {"type": "object", "required": list(columns), "properties": columns}
+    result["properties"]["notes"] = {"type": "array", "items": {"type": "string"}}
+    result["required"] = list(result["properties"])
+    seconds = {"type": "object", "additionalProperties": {"type": "number"}}
+    run = {"type": "object", "required": list(RUN_KEYS), "properties": {"seconds": seconds}}
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": schema["$schema"],
         "title": "A report of dpverify",
         "type": "object",
         "required": ["schema", "result", "run"],
@@ -154,13 +152,31 @@ def report_schema(kind: type[Report]) -> dict[str, JsonValue]:
     }
 
 
+def _with_limits(schema: Document, limits: Limits) -> Document:
+    """Return a schema whose numbers have these limits; an infinity is allowed only where there is no limit."""
+    if schema.get("type") in ("number", "integer"):
+        return {**schema, **limits}
+    if schema.get("enum") == list(serial.INFINITY_TEXTS):
+        excluded = {"inf"} if {"maximum", "exclusiveMaximum"} & set(limits) else set()
+        excluded |= {"-inf"} if {"minimum", "exclusiveMinimum"} & set(limits) else set()
+        return {"enum": [text for text in serial.INFINITY_TEXTS if text not in excluded]}
+    if "anyOf" in schema:
+        options = [_with_limits(option, limits) for option in schema["anyOf"]]
+        return {"anyOf": [option for option in options if option.get("enum") != []]}
+    if "items" in schema:
+        return {**schema, "items": _with_limits(schema["items"], limits)}
+    if "prefixItems" in schema:
+        return {**schema, "prefixItems": [_with_limits(item, limits) for item in schema["prefixItems"]]}
+    return schema
+
+
 def write_schema(kind: type[Report]) -> None:
     """Write the file `report.schema.json` of this package; call it after a change of the report's classes."""
     path = Path(__file__).with_name(SCHEMA_FILE)
     path.write_text(json.dumps(report_schema(kind), indent=2) + "\n", encoding="utf-8")
 
 
-def dump_json(document: Mapping[str, JsonValue]) -> str:
+def dump_json(document: Mapping[str, object]) -> str:
     """Return compact JSON with sorted keys; NaN and infinity are refused."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 

@@ -102,11 +102,9 @@ def _describe_partition_bound(report: Report) -> str:
 
 def _upper_bound(epsilon: float, delta: float) -> str:
     at_delta = f"at delta {format_number(delta)}"
-    return (
-        f"epsilon <= {format_upper(epsilon)} {at_delta}"
-        if epsilon < math.inf
-        else f"no finite upper bound on epsilon {at_delta}"
-    )
+    if epsilon == math.inf:
+        return f"no finite upper bound on epsilon {at_delta}"
+    return f"epsilon <= {format_upper(epsilon)} {at_delta}"
 
 
 def _describe_paper(report: Report) -> str:

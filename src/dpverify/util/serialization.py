@@ -219,7 +219,7 @@ def json_schema(kind: type, implementations: Mapping[type, tuple[type, ...]] | N
     kind : type
         A dataclass, a NamedTuple or an enumeration.
     implementations : mapping, optional
-        For each Protocol that occurs as an annotation, the kinds that may stand for it.
+        For each protocol that occurs as an annotation, the kinds that implement it.
 
     Raises
     ------
@@ -266,9 +266,10 @@ def _schema_of(hint: Any, definitions: dict[str, Schema], implementations: Mappi
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint in SIMPLE_SCHEMAS:
         return SIMPLE_SCHEMAS[hint]
-    if _is_union(hint) or hint in implementations:
-        options = parts or implementations[hint]
-        return {"anyOf": [_schema_of(option, definitions, implementations) for option in options]}
+    if hint in implementations:
+        return {"anyOf": [_schema_of(kind, definitions, implementations) for kind in implementations[hint]]}
+    if _is_union(hint):
+        return {"anyOf": [_schema_of(part, definitions, implementations) for part in parts]}
     if origin is tuple and parts[-1] is ...:
         return {"type": "array", "items": _schema_of(parts[0], definitions, implementations)}
     if origin is tuple:
