@@ -215,7 +215,7 @@ class VerifyOptions(SettingsChanges, total=False):
     folder: str | os.PathLike[str] | None
     error: Callable[[Array], Array] | None
     log_lipschitz: float | tuple[float, float] | None
-    progress: bool
+    progress: bool | None
 
 
 def _unknown_setting(name: str, names: list[str]) -> str:

@@ -26,7 +26,7 @@ from dpverify.cli.output import (
     stdout_to_stderr,
     write_output,
 )
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, StopReason
+from dpverify.errors import FolderError, InputError, MechanismError, Stopped, StopReason, how_to_install
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.studies.assertion import check_detects, describe_weakness
 from dpverify.studies.loading import load_data, load_object
@@ -108,7 +108,7 @@ def open_executor(arguments: argparse.Namespace) -> Iterator[int | Executor | No
     try:
         from distributed import Client
     except ImportError:
-        raise InputError("--dask: distributed is not installed; install dpverify[dask]") from None
+        raise InputError(f"--dask: distributed is not installed; {how_to_install('dask')}") from None
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # a failure is reported below, in one line
     try:

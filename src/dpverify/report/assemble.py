@@ -98,7 +98,7 @@ def assemble_report(
         on_all_events = bound_all_events(findings.smooth, counts.smooth, settings)
     all_counts = np.concatenate([side.counts for side in counts.cells])
     eta = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
-    diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, source.data, findings.pilot, counts.inside)
+    diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, findings.pilot, counts.inside)
     other = None if findings.partition is event.partition else findings.partition
     report = Report(
         **evaluate_claim(witness, on_partition, eta, settings, epsilon, delta, diagnostics),
@@ -133,18 +133,13 @@ def describe_run(run: RunContext) -> dict[str, Any]:
     return {**description, "notes": [checkpoint.problem]} if checkpoint.problem else description
 
 
-def make_diagnostics(
-    mechanism: Mechanism, data: tuple[object, object], pilot: list[np.ndarray], inside: CountsPair
-) -> tuple[Diagnostic, ...]:
-    """Return the diagnostics that data sets, pilot runs and region show.
+def make_diagnostics(mechanism: Mechanism, pilot: list[np.ndarray], inside: CountsPair) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics that pilot runs and region show.
 
     If all pilot runs gave one output, the region contains this output only, so `inside` shows whether all test runs
     gave it too.
     """
     diagnostics = []
-    first, second = data
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
-        diagnostics.append(Diagnostic.SAME_DATA)
     constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
     same = constant and np.array_equal(pilot[0][0], pilot[1][0])
     if same and all(side.codes.min() == 1 for side in inside):

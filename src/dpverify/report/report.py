@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from dpverify.errors import InputError
+from dpverify.errors import InputError, how_to_install
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.document import dump_json, read_report, result_document, write_report
 from dpverify.report.evaluate import evaluate_claim
@@ -281,5 +281,5 @@ def load_page_renderer() -> Callable[[Report], str]:
     try:
         from dpverify.report.page import page
     except ImportError as problem:
-        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
+        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
     return page

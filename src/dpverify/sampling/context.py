@@ -1,7 +1,8 @@
 """The context of a verification: settings, the source of samples, the workers, the checkpoint and the progress display.
 
-`open_run` draws a first block in this process, which determines the block size and the shape of an output. It checks
-that a checkpoint folder belongs to the call, and turns interruptions into `Stopped` errors.
+`open_run` calls the mechanism with a few runs, plans the verification, announces it if it is long, and draws a first
+block in this process. It checks that a checkpoint folder belongs to the call, and turns interruptions into `Stopped`
+errors.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,17 @@ import numpy as np
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped, StopReason
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size
+from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size, fitting_block_size
+from dpverify.sampling.budget import (
+    ANNOUNCED_BYTES,
+    BYTES_PER_NUMBER,
+    RunPlan,
+    advise,
+    count_bytes,
+    estimate_memory,
+    plan_pilot,
+    shorten,
+)
 from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
 from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
 from dpverify.sampling.probe import (
@@ -26,12 +38,13 @@ from dpverify.sampling.probe import (
     PilotBlocks,
     behaviour_hash,
     blocks_repeat,
+    measure_pace,
     pilot_runs,
     probe_mechanism,
 )
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array
-from dpverify.util.formatting import format_count, one_line
+from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
 from dpverify.util.serialization import from_plain, to_plain
@@ -57,6 +70,8 @@ class RunContext(NamedTuple):
         The duration of each stage.
     pilot_blocks : dict
         The pilot blocks that the probe has drawn, by (side, block).
+    plan : RunPlan
+        The number of pilot runs, and the data sets that need them.
     """
 
     source: SampleSource
@@ -66,6 +81,7 @@ class RunContext(NamedTuple):
     progress: Progress
     clock: StageClock
     pilot_blocks: PilotBlocks
+    plan: RunPlan
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -79,7 +95,7 @@ def open_run(
     second: object,
     settings: Settings,
     executor: int | Executor | None,
-    progress: bool,
+    progress: bool | None,
     folder: str | os.PathLike[str] | None = None,
     call: Mapping[str, object] | None = None,
     error: Callable[[Any], Any] | None = None,
@@ -96,8 +112,8 @@ def open_run(
         The settings.
     executor : int, concurrent.futures.Executor or None
         A number of processes, an executor, or None for this process.
-    progress : bool
-        Whether progress is displayed.
+    progress : bool or None
+        Whether progress is displayed; None decides it, see `Progress`.
     folder : path-like, optional
         The checkpoint folder.
     call : mapping, optional
@@ -120,12 +136,15 @@ def open_run(
         try:
             with open_pool(executor, checkpoint) as pool:
                 check_picklable(source, pool)
+                source = announce(source, settings, pool.number, display)
                 source, pilot_blocks = probe_mechanism(source, folder is not None, display)
+                assert source.shape is not None
                 settings = settings.change(block=source.block)
+                plan = plan_runs(display, settings, source.shape, source.block)
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
                     checkpoint.acquire(run_identity(source, settings, pilot_blocks, call or {}, error), about)
-                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks)
+                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, plan)
         except KeyboardInterrupt:
             raise _stopped(StopReason.KEYBOARD, "", checkpoint, display) from None
         except BrokenExecutor as problem:
@@ -141,6 +160,31 @@ def open_run(
                 finish()
 
 
+def announce(source: SampleSource, settings: Settings, workers: int, display: Progress) -> SampleSource:
+    """Call the mechanism with a few runs; return the source with a block size that fits, and announce a long run."""
+    pace = measure_pace(source, 2 * (settings.select_runs + settings.test_runs) // workers)
+    if pace is None:
+        return source
+    steps, dimension = pace.shape
+    block = fitting_block_size(source.block, steps * dimension * BYTES_PER_NUMBER)
+    plan_runs(display, settings, pace.shape, block)
+    if pace.seconds_per_run is not None:
+        display.announce(workers / max(pace.seconds_per_run, 1e-12))
+    return source._replace(block=block)
+
+
+def plan_runs(display: Progress, settings: Settings, shape: tuple[int, int], block: int) -> RunPlan:
+    """Plan the runs, tell the display how many there are, and announce a large need of memory."""
+    plan = plan_pilot(settings, shape)
+    memory = estimate_memory(settings, plan, shape, block)
+    display.plan(plan.total(settings), partial(advise, settings, plan, memory))
+    if memory >= ANNOUNCED_BYTES:
+        counts = count_bytes(settings, shape)
+        reason = f", of which {format_bytes(counts)} for the counts of a fine grid" if 2 * counts > memory else ""
+        display.announce_once(f"memory about {format_bytes(memory)}{reason}")
+    return plan
+
+
 def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: Progress) -> Stopped:
     """Return the error for a run that ended early: why, after how many runs, and how it can be resumed."""
     folder = None if checkpoint.folder is None else str(checkpoint.folder)
@@ -154,28 +198,20 @@ def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: P
     return Stopped(message, folder, display.done, reason)
 
 
-def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic, ...]:
-    """Return the diagnostics of a mechanism that breaks the assumptions of the statistics, and warn of each.
+def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics of a mechanism or pair that breaks the assumptions of the statistics.
 
     A block that is drawn twice must have the same runs and must not change the data set. Two different blocks must have
-    different runs.
-
-    Parameters
-    ----------
-    context : RunContext
-        The verification.
-    pilot : numpy.ndarray
-        The pilot runs of the first data set. Blocks that they do not contain are drawn here.
+    different runs. The two data sets must differ. A warning is given for each finding about the mechanism. The blocks
+    that are drawn here are pilot blocks, which are not drawn again.
     """
     source = context.source
     blocks = -(-PROBE_RUNS // source.block)  # as many as contain the probe runs
-    first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks)
+    first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks, keep=True)
     data_before = fingerprint(source.data[0])
     repeated_runs = pilot_runs(source, 0, range(blocks))
     data_after = fingerprint(source.data[0])
-    other_runs = pilot[blocks * source.block :]
-    if len(other_runs) < PROBE_RUNS:
-        other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks))
+    other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks), context.pilot_blocks, keep=True)
 
     found = []
     if data_after != data_before:
@@ -186,7 +222,20 @@ def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic,
         found.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in found:
         warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
+    first, second = source.data
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
+        found.append(Diagnostic.SAME_DATA)
     return tuple(found)
+
+
+def shorten_run(context: RunContext) -> RunContext:
+    """Return the context of a verification whose test is void, with as few runs as a report needs."""
+    settings, plan = shorten(context.settings, context.plan)
+    assert settings.block is not None
+    source = context.source._replace(block=settings.block)
+    pilot_blocks = context.pilot_blocks if settings.block == context.settings.block else {}
+    context.progress.plan(plan.total(settings))
+    return context._replace(source=source, settings=settings, plan=plan, pilot_blocks=pilot_blocks)
 
 
 def run_identity(

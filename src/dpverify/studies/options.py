@@ -38,8 +38,8 @@ class RunOptions:
         Function from samples to one error per run.
     log_lipschitz : float, pair of float or None
         Lipschitz constant of the log-density, for both data sets or one for each.
-    progress : bool
-        Whether progress is shown.
+    progress : bool or None
+        Whether progress is shown; None shows it on a terminal and in notebooks.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -47,7 +47,7 @@ class RunOptions:
     folder: Path | None = None
     error: Callable[[Array], Array] | None = None
     log_lipschitz: float | tuple[float, float] | None = None
-    progress: bool = False
+    progress: bool | None = None
 
     @classmethod
     def from_keywords(cls, **options: Unpack[VerifyOptions]) -> RunOptions:
@@ -74,7 +74,7 @@ class RunOptions:
             folder=None if folder is None else Path(folder),
             error=options.pop("error", None),
             log_lipschitz=options.pop("log_lipschitz", None),
-            progress=options.pop("progress", False),
+            progress=options.pop("progress", None),
             settings=settings.change(**options),  # the keywords that are left are settings, or unknown
         )
 

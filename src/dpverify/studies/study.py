@@ -108,7 +108,7 @@ def run_study(
     folder: str | os.PathLike[str] | None = None,
     *,
     executor: int | Executor | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Study:
     """Verify every combination of a study file.
 
@@ -123,8 +123,8 @@ def run_study(
         The folder for reports and table. The default is beside the file, with its name without `.toml`.
     executor : int, concurrent.futures.Executor or None
         Where runs are drawn, as in `verify`.
-    progress : bool
-        Whether progress is shown.
+    progress : bool or None
+        Whether progress is shown; None shows it on a terminal and in notebooks.
 
     Returns
     -------
@@ -244,7 +244,9 @@ class _StudyRunner:
         mechanism = self.mechanisms[combination.mechanism]
         first, second, error = self.pairs[combination.pair]
         settings = plan.settings.change(seed=combination.seed)
-        options = RunOptions(settings=settings, executor=self.options.executor, folder=running, error=error)
+        options = RunOptions(
+            settings=settings, executor=self.options.executor, folder=running, error=error, progress=False
+        )
         return options.verify(mechanism, first, second, plan.epsilon, plan.delta)
 
 
