@@ -3,8 +3,8 @@
 Every statement of a report assumes that runs are independent and identically distributed. If so, the counts of a fixed
 event in blocks of equal size are independent binomial variables with one common probability. A mechanism that shares
 noise between the runs of a block violates this: its counts vary more from block to block than binomial counts.
+
 The test is Pearson's chi-square test of homogeneity. Blocks are merged until the expected counts of the event and its
-complement are at least 25, so that the chi-square approximation holds far in the tail.
 complement are at least 25, so that the chi-square approximation holds far in the tail.
 """
 
