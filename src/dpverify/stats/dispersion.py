@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 MIN_EXPECTED_COUNT = 25  # in every group of blocks, of the event and of its complement
-MAX_P_VALUE = 1e-6  # of one test; below it the runs are considered dependent
+MAX_P_VALUE = 1e-6  # of all tests of one report together; below it the runs are considered dependent
 
 
 def homogeneity_p_value(counts: ArrayLike, sizes: ArrayLike) -> float:
@@ -54,8 +54,3 @@ def homogeneity_p_value(counts: ArrayLike, sizes: ArrayLike) -> float:
     share = hits / runs
     statistic = ((group_counts - share * group_sizes) ** 2 / (group_sizes * share * (1 - share))).sum()
     return float(chdtrc(used.size - 1, statistic))
-
-
-def runs_are_dependent(counts: ArrayLike, sizes: ArrayLike) -> bool:
-    """Return whether the counts vary so much from block to block that independent runs are not plausible."""
-    return homogeneity_p_value(counts, sizes) < MAX_P_VALUE
