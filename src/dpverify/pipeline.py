@@ -25,10 +25,12 @@ from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
+from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record, shorten_run
 from dpverify.sampling.pilot import make_region
 from dpverify.sampling.stages import collect_samples, collect_statistics
+from dpverify.sampling.threads import threads_agree
 from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_cell, select_event
@@ -228,14 +230,19 @@ def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array]
         counters["event"] = CellCounter(event.partition)
     if findings.smooth is not None:
         counters["smooth"] = CellCounter(findings.smooth.grid)
-    statistics = Statistics(tuple(counters.values()), error)
+    block_checker = BlockChecker.make(event, findings.points)
+    statistics = Statistics((*counters.values(), block_checker), error)
     result = collect_statistics(run.source, "test", run.settings.test_runs, statistics, run.pool, run.progress)
+    names = (*counters, "blocks")
+    counts = {name: (first, second) for name, first, second in zip(names, *result.parts, strict=True)}
+    agree = threads_agree(run.source, run.settings.test_runs, block_checker, counts["blocks"], run.pool)
     run.clock.lap("test")
-    counts = {name: (first, second) for name, first, second in zip(counters, *result.parts, strict=True)}
     return HypothesisCounts(
         event=counts.get("event", counts["cells"]),
         cells=counts["cells"],
         inside=counts["inside"],
         smooth=counts.get("smooth"),
+        blocks=counts["blocks"],
         error=result.error,
+        threads_agree=agree,
     )

@@ -75,6 +75,10 @@ class Diagnostic(enum.Enum):
         "jointly over all steps; the mass of the region is bounded from the test runs, and no privacy bound depends on "
         "the guarantee"
     )
+    DEPENDENT_RUNS = (
+        "the number of runs in an event varies more from block to block than independent runs allow; draw new noise "
+        "for every run, and share no random number between the runs of one call"
+    )
     IDENTICAL_OUTPUTS = "every run of both data sets gave the same output"
     DETERMINISTIC_OUTPUTS = (
         "all pilot runs of a data set gave one output, and the outputs of the two data sets differ; if the mechanism "
@@ -99,4 +103,5 @@ VOIDING = (
     Diagnostic.UNREPEATABLE_BLOCK,
     Diagnostic.REPEATED_BLOCKS,
     Diagnostic.NOT_THREAD_SAFE,
+    Diagnostic.DEPENDENT_RUNS,
 )

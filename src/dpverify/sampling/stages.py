@@ -134,7 +134,11 @@ def accumulate_stage(
     sums.done = {side: merge_intervals(ranges) for side, ranges in sums.done.items()}
 
     progress.stage(STAGE_WORDS[stage])
-    progress.skip(_count_runs(sums, source.block, runs) - excluded_runs)
+    finished_runs = _count_runs(sums, source.block, runs) - excluded_runs
+    if record is not None:
+        progress.skip(finished_runs)
+    elif finished_runs:
+        progress.advance(finished_runs)
     queue = BlockQueue(-(-runs // source.block), sums.done)
     is_saved = record is not None
 
