@@ -77,11 +77,12 @@ def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
         if is_jax(output):
             return Pace(shape, None)
         is_short = seconds / runs * planned_runs < MIN_ANNOUNCED_SECONDS
-        is_measured = call > 0 and (seconds >= MIN_PROBE_SECONDS or runs == source.block)
+        most = fitting_block_size(source.block, samples[0].nbytes)
+        is_measured = call > 0 and (seconds >= MIN_PROBE_SECONDS or runs >= most)
         if is_short or is_measured or seconds >= MAX_FIRST_PROBE_SECONDS:
             return Pace(shape, seconds / runs)
         if call > 0:
-            runs = min(4 * runs, source.block)
+            runs = min(4 * runs, most)
     raise AssertionError("the loop ends by a return")
 
 
