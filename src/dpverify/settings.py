@@ -79,7 +79,8 @@ class Settings:
         outputs.
     resolution : int or None, default None
         Fineness of the partition: bins per coordinate for "grid" (default 2), number of cells for the others (default
-        64 for "equal-mass", 256 for "tree", and 16 to 256 level sets, whichever gives the tightest bound). Increase it to bound more events; the upper bounds become wider.
+        64 for "equal-mass", 256 for "tree", and 16 to 256 level sets, whichever gives the tightest bound). Increase it
+        to bound more events; the upper bounds become wider.
     events : {"auto", "cell", "union", "score"} or callable, default "auto"
         The events among which one is selected. "cell": single cells of the partition. "union": unions of cells.
         "score": level sets of fitted scores. "auto": all that apply. A callable `score(samples)` returns one number
@@ -104,8 +105,9 @@ class Settings:
         step has its own ellipsoid, from the first data set only, as in the paper.
     block : int or None, default None
         Runs that the mechanism draws in one call. None uses the attribute `block` of the mechanism, or a power of two
-        from 64 to 65 536 with 64 to 128 blocks in the test, halved until the outputs of a block take at most 64 MB. Random streams belong to blocks, so another block size gives other
-        runs. Set it if one block does not fit into memory.
+        from 64 to 65 536 with 64 to 128 blocks in the test, halved until the outputs of a block take at most 64 MB.
+        Random streams belong to blocks, so another block size gives other runs. Set it if one block does not fit into
+        memory.
     seed : int, default 0
         Seed of all random streams, at least 0. The same seed gives the same report. Change it for an independent
         repetition.

@@ -30,7 +30,9 @@ class Score(Protocol):
     """A fitted score. `flat` stands for outputs of shape (runs, steps * dimensions).
 
     A large value must mean that the first data set is more likely: {score > t} is tested for the first data set, and
-    {score <= t} for the second. A kind may also define `level_codes(flat, edges)` (a faster way to find the level of every run),
+    {score <= t} for the second.
+
+    A kind may also define `level_codes(flat, edges)` (a faster way to find the level of every run),
     `describe_level_set(selected, examples)` (a description that is more specific than a threshold of the score, or
     None) and `is_pytree` (False if the score holds a function).
     """
