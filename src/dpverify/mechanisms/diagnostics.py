@@ -28,6 +28,8 @@ class Diagnostic(enum.Enum):
         The test is void, so the verification drew few runs.
     PILOT_LIMITED
         Memory limits the pilot runs, so the region has no joint scenario guarantee.
+    DEPENDENT_RUNS
+        Counts of an event vary more from block to block than independent runs allow. Voiding.
     IDENTICAL_OUTPUTS
         Every run of both data sets gave the same output.
     DETERMINISTIC_OUTPUTS
