@@ -21,7 +21,7 @@ from dpverify.events.region import Region, RegionIndicator
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.all_events import smooth_grid
-from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report
+from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
@@ -136,6 +136,7 @@ def verify(
         findings = Findings(region, points, pilot, event, partition, smooth, diagnostics + not_smooth)
         counts = count_test_runs(run, findings, error)
         report = assemble_report(run, findings, counts, epsilon, delta)
+    report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
     return report

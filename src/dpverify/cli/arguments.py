@@ -55,6 +55,9 @@ def parser() -> Parser:
         "--folder", metavar="DIR", help="Write reports and table.csv to this folder (default: beside the study file)."
     )
     _add_workers(study)
+    study.add_argument(
+        "--timeout", type=float, metavar="S", help="Record a combination as failed after S seconds (default: no limit)."
+    )
     study.add_argument("--html", metavar="FILE", help="Write a page that shows privacy against accuracy.")
     study.add_argument("--quiet", action="store_true", help="Print only what failed.")
     reproduce = add_command(

@@ -25,6 +25,7 @@ from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict,
 from dpverify.report.validation import FIELD_LIMITS, Limits, check_consistent
 from dpverify.settings import Settings
 from dpverify.util import serialization as serial
+from dpverify.util.files import write_file
 from dpverify.util.formatting import one_line
 
 Document = dict[str, Any]  # a JSON object
@@ -74,7 +75,7 @@ def write_report(report: ReportFields, target: str | Path | TextIO) -> None:
     result = {**result_document(report), **extra}
     text = dump_json({"schema": SCHEMA, "result": result, "run": serial.to_plain(report.run)}) + "\n"
     if isinstance(target, (str, Path)):
-        Path(target).write_text(text, encoding="utf-8")
+        write_file(target, text)
     else:
         target.write(text)
 

@@ -11,11 +11,19 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped, StopReason
+from dpverify.errors import (
+    DPVerifyWarning,
+    FolderError,
+    InputError,
+    Stopped,
+    StopReason,
+    TimeLimitReached,
+    describe_exception,
+)
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
 from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size
@@ -37,6 +45,8 @@ from dpverify.util.progress import Progress
 from dpverify.util.serialization import from_plain, to_plain
 from dpverify.util.timing import StageClock, versions
 
+T = TypeVar("T")
+
 
 class RunContext(NamedTuple):
     """A verification that is being run.
@@ -57,6 +67,8 @@ class RunContext(NamedTuple):
         The duration of each stage.
     pilot_blocks : dict
         The pilot blocks that the probe has drawn, by (side, block).
+    notes : list of str
+        Problems that do not prevent a result, for the notes of the report.
     """
 
     source: SampleSource
@@ -66,6 +78,7 @@ class RunContext(NamedTuple):
     progress: Progress
     clock: StageClock
     pilot_blocks: PilotBlocks
+    notes: list[str]
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -116,6 +129,7 @@ def open_run(
     block = settings.block or getattr(mechanism, "block", None) or default_block_size(settings.test_runs)
     data = read_only_view(first), read_only_view(second)
     source = SampleSource(mechanism, data, settings.seed, int(block), settings.nonfinite)
+    notes: list[str] = []
     with open_checkpoint(folder) as checkpoint:
         try:
             with open_pool(executor, checkpoint) as pool:
@@ -125,7 +139,9 @@ def open_run(
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
                     checkpoint.acquire(run_identity(source, settings, pilot_blocks, call or {}, error), about)
-                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks)
+                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, notes)
+        except TimeLimitReached:
+            raise _stopped(StopReason.TIME_LIMIT, "", checkpoint, display) from None
         except KeyboardInterrupt:
             raise _stopped(StopReason.KEYBOARD, "", checkpoint, display) from None
         except BrokenExecutor as problem:
@@ -138,7 +154,20 @@ def open_run(
             display.close()
             finish = getattr(mechanism, "finish", None)
             if finish is not None:
-                finish()
+                try_optional_method("finish", finish, notes)
+
+
+def try_optional_method(name: str, method: Callable[[], T], notes: list[str]) -> T | None:
+    """Call an optional method of a mechanism. An exception is a warning and a note, because the result is complete."""
+    try:
+        return method()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
+        note = f"the mechanism's method {name} failed: {describe_exception(problem, one_line)}"
+        notes.append(note)
+        warnings.warn(note, DPVerifyWarning, stacklevel=3)
+        return None
 
 
 def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: Progress) -> Stopped:

@@ -23,12 +23,14 @@ from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
 from dpverify.studies.loading import load_data, load_object
+from dpverify.util.checks import is_real_number, shorten
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
 
-TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta")
+TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "timeout")
 REPORTS_FOLDER = "reports"
 MAX_COMBINATIONS = 10**6
+MAX_TIMEOUT = 10**8  # seconds; timers of the operating system have a limit
 ENTRY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 Table = dict[str, object]  # a table of the TOML file
@@ -110,6 +112,8 @@ class StudyPlan:
         The delta of the claim.
     identity : dict
         What must be unchanged when a study is resumed: the entries of the file, and a hash of every file that it names.
+    timeout : float or None
+        The time limit of each verification in seconds. It is not part of the identity.
     """
 
     base: Path
@@ -118,6 +122,7 @@ class StudyPlan:
     epsilon: float | None
     delta: float
     identity: Table
+    timeout: float | None = None
 
 
 def read_study(path: str | os.PathLike[str]) -> StudyPlan:
@@ -153,7 +158,17 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
         **{name: fingerprint(table) for name, table in entries.items()},
         **{name: _hash_file(file) for name, file in sorted(_named_files(base, pairs + mechanisms).items())},
     }
-    return StudyPlan(base, combinations, settings, epsilon, delta, identity)  # type: ignore[arg-type]
+    timeout = check_timeout(document.get("timeout"))
+    return StudyPlan(base, combinations, settings, epsilon, delta, identity, timeout)  # type: ignore[arg-type]
+
+
+def check_timeout(seconds: object) -> float | None:
+    """Return a time limit in seconds, or None for no limit; raise InputError unless it is a number above 0."""
+    if seconds is None:
+        return None
+    if not (is_real_number(seconds) and 0 < seconds <= MAX_TIMEOUT):
+        raise InputError(f"timeout: found {shorten(seconds)}; expected a number of seconds above 0")
+    return float(seconds)
 
 
 def _read_document(path: Path) -> Table:
@@ -222,7 +237,7 @@ def _read_settings(path: Path, table: object) -> Settings:
     """Return the settings of the table [settings]."""
     if not isinstance(table, dict):
         raise InputError(f"{path}: found settings {table!r}; expected a table, [settings]")
-    for name in ("epsilon", "delta", "seeds"):
+    for name in ("epsilon", "delta", "seeds", "timeout"):
         if name in table:
             raise InputError(f"{path}: found {name} in [settings]; expected it at the top of the file")
     if table.get("preset", "paper") != "paper":
