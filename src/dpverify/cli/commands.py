@@ -26,6 +26,7 @@ from dpverify.cli.output import (
     discard_stdout,
     escape_unencodable_characters,
     print_error,
+    print_output,
     show_warning,
     stdout_to_stderr,
     write_output,
@@ -111,7 +112,7 @@ def write_results(report: Report, json: str | None, html: str | None, quiet: boo
     elif json is not None:
         steps.append(partial(write_output, report.to_json, json))
     if not quiet and json != "-":
-        steps.append(partial(write_stdout, lambda stream: print(report, file=stream)))
+        steps.append(partial(print_output, report))
     if html is not None:
         steps.append(partial(write_output, report.to_html, html))
     problems: list[InputError | BrokenPipeError] = []
@@ -175,7 +176,7 @@ def _study(arguments: argparse.Namespace) -> int:
             timeout=arguments.timeout,
         )
     if not arguments.quiet:
-        print(arguments.shorten(f"{study.summary}; table: {study.folder / TABLE_FILE}"))
+        print_output(arguments.shorten(f"{study.summary}; table: {study.folder / TABLE_FILE}"))
     if html:
         study.to_html(html)
     if study.failed:
@@ -193,7 +194,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     out = arguments.out or ("reproduced-quick" if arguments.quick else "reproduced")
     page = reproduce(out, quick=arguments.quick, workers=arguments.workers, progress=not arguments.quiet)
     if not arguments.quiet:
-        print(page)
+        print_output(page)
     return 0
 
 
@@ -203,7 +204,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_output(report.to_html, arguments.html)
     else:
-        print(report)
+        print_output(report)
     return 0
 
 

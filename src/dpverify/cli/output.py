@@ -86,6 +86,11 @@ def write_stdout(writer: Callable[[TextIO], None] = lambda stream: None) -> None
         raise InputError(f"standard output: {problem.strerror or problem}; expected a stream with space left") from None
 
 
+def print_output(text: object) -> None:
+    """Print a text to standard output; failures are those of `write_stdout`."""
+    write_stdout(lambda stream: print(text, file=stream))
+
+
 def discard_stdout() -> None:
     """Discard standard output, because Python would otherwise try to write the rest at exit and fail again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):

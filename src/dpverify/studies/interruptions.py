@@ -26,9 +26,7 @@ from dpverify.util.files import replace_file
 
 RUNNING_FOLDER, STARTED_FILE = "running", "started.json"
 MAX_UNFINISHED_STARTS = 2
-WORKER_ENDED = (
-    "a worker process ended while this combination was running; the mechanism, or a library, may have ended it"
-)
+WORKER_ENDED = "a worker process ended while this combination was running; the mechanism, or a library, ended it"
 GRACE_SECONDS = 5.0  # after the time limit, to save finished runs; then the process is ended
 
 
@@ -139,8 +137,8 @@ class StartLog:
 def time_limit(seconds: float | None, may_end_process: bool) -> Iterator[None]:
     """Raise TimeLimitReached in the block after so many seconds.
 
-    Code in C is not interrupted. With `may_end_process`, the process is ended some seconds later in this case. The limit
-    works in the main thread of systems with `signal.setitimer`; elsewhere it is not applied.
+    Code in C is not interrupted. With `may_end_process`, the process is ended some seconds later in this case. The
+    limit works in the main thread of systems with `signal.setitimer`; elsewhere it is not applied.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if seconds is None or not is_main or not hasattr(signal, "setitimer"):
