@@ -55,7 +55,7 @@ test_runs = 1000
 """
 PROCESS_ENDED = "the process ended while this combination was running ({}); the mechanism, or a library, ended it"
 WORKER_ENDED = "a worker process ended while this combination was running; the mechanism, or a library, ended it"
-TIME_LIMIT = "the time limit was reached (2 s); increase timeout, or check the mechanism"
+TIME_LIMIT = "the time limit was reached (5 s); increase timeout, or check the mechanism"
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_combination_that_reaches_the_time_limit_has_failed(place, capsys, wor
     arguments = [] if workers is None else ["--workers", "1"]
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        assert main(["study", "study.toml", "--timeout", "2", *arguments]) == 2
+        assert main(["study", "study.toml", "--timeout", "5", *arguments]) == 2
     assert capsys.readouterr().err.endswith(f"dpverify: 1 failed, the first with: {TIME_LIMIT}\n")
     assert problems(place) == {"hang": TIME_LIMIT, "none": "REFUTED"}
 

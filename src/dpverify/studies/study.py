@@ -235,10 +235,15 @@ class _StudyRunner:
         self.pairs: dict[Variant, PairData] = {}
 
     def use(self, options: RunOptions) -> None:
-        """Use the workers of these options; raise BrokenExecutor if workers were lost, and the new ones end, too."""
+        """Use the workers of these options.
+
+        If workers were lost before, or if there is a time limit, wait until a new worker has started. BrokenExecutor is
+        raised if the new workers end, too.
+        """
         self.options = options
-        if self.lost_workers and isinstance(options.executor, Executor):
-            options.executor.submit(os.getpid).result()
+        must_wait = self.lost_workers or (self.owns_workers and self.plan.timeout is not None)
+        if must_wait and isinstance(options.executor, Executor):
+            options.executor.submit(study_folder, "study.toml", None).result()  # a worker imports this package first
         self.lost_workers = False
 
     def run(self, combination: Combination) -> Row:
@@ -310,7 +315,9 @@ def _failed_row(combination: Combination, reason: str) -> Row:
 
 def study_folder(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None) -> Path:
     """Return the folder of a study: the given one, or the path of the study file without `.toml`."""
-    return Path(folder) if folder is not None else Path(path).with_suffix("")
+    if folder is not None:
+        return Path(folder)
+    return Path(path).with_suffix("") if Path(path).name else Path(path)
 
 
 def _write_table(folder: Path, plan: StudyPlan, rows: list[Row]) -> list[str]:
