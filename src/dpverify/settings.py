@@ -195,6 +195,11 @@ class Settings:
                 raise InputError(_unknown_setting(name, names))
         return dataclasses.replace(self, **changes)
 
+    @property
+    def follows_paper(self) -> bool:
+        """Whether the test or the selection of the paper is used, so that its quantities are printed."""
+        return self.test == "thinned" or self.selection_epsilon is not None
+
     def spawn(self, number: int) -> Settings:
         """Return a copy with a seed of its own, for verification `number` of several.
 

@@ -82,7 +82,7 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         kind, suffixes, decisive = "randomised p-values of the paper's test", ("", ""), "The smaller of the two is"
     return Drawing(
         picture,
-        "p-value of every claimed ε",
+        "p-value as a function of the claimed ε",
         f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. {decisive} at most "
         f"{format_number(result.alpha)} up to the critical epsilon {format_number(critical)}.",
         (
@@ -134,7 +134,7 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         f"decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
         f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
         (
-            Key("proved", "area", "proved over all events: δ is not in this area"),
+            Key("proved", "area", "excluded: δ lies above this area"),
             Key("bounded", "dash", "upper bound on δ over unions of these cells; other events are not bounded"),
             *([Key("ink", "diamond", "the claim")] if result.epsilon is not None else []),
         ),
