@@ -16,5 +16,7 @@ from dpverify.cli.commands import main_in_child
 
 def entry() -> NoReturn:
     """Run the command, and exit with its status. On systems with `os.fork` a child process does the work."""
-    argv = sys.argv[1:]
-    sys.exit(main_in_child(argv) if hasattr(os, "fork") else main(argv))
+    if not hasattr(os, "fork"):
+        sys.exit(main())
+    status = main_in_child(sys.argv[1:])
+    os._exit(status)  # the child has written everything, and a second orderly exit takes time

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -55,6 +56,7 @@ def run_in_child(work: Callable[[], int]) -> Outcome:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()  # otherwise both processes would write what is buffered
+    gc.freeze()  # the child does not visit the objects of the imported modules again, so their memory stays shared
     reader, writer = os.pipe()
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)  # until both processes have their handlers

@@ -42,7 +42,7 @@ class Start(NamedTuple):
     starts : int
         How many processes have started it and not finished it, this one included.
     deadline : float or None
-        When the time limit ends, in seconds as `time.time` returns them.
+        When the time limit ends, on the monotonic clock, which all processes of a machine share.
     """
 
     number: int
@@ -80,7 +80,7 @@ def read_start(folder: Path) -> Start | None:
 
 def describe_end(start: Start, end: str) -> str:
     """Return the reason why a combination failed that ended its process; `end` states how the process ended."""
-    if start.deadline is not None and time.time() >= start.deadline:
+    if start.deadline is not None and time.monotonic() >= start.deadline:
         return "the time limit was reached, and the mechanism did not react; the process was ended"
     return f"the process ended while this combination was running ({end}); the mechanism, or a library, ended it"
 
@@ -117,7 +117,7 @@ class StartLog:
         starts = 1
         if self._earlier is not None and self._earlier.number == number:
             starts += self._earlier.starts
-        deadline = None if seconds is None else time.time() + seconds
+        deadline = None if seconds is None else time.monotonic() + seconds
         with contextlib.suppress(OSError):  # a full disk is reported when a report is written
             (self._folder / RUNNING_FOLDER).mkdir(exist_ok=True)
             document = Start(number, os.getpid(), starts, deadline)._asdict()
