@@ -89,8 +89,9 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
             Key("first", "line" if first_tested else "dots", HYPOTHESES[0] + suffixes[0]),
             Key("second", "dots" if first_tested else "line", HYPOTHESES[1] + suffixes[1]),
         ),
-        f"The {kind} of the hypotheses above, at δ = {format_number(result.delta)}. P₁ and P₂ are the probabilities of "
-        "the tested event with the first and the second data set. A claim is rejected where its p-value is at most α. "
+        f"The {kind} of the two inequalities in the legend, at δ = {format_number(result.delta)}. P₁ and P₂ are the "
+        "probabilities of the tested event with the first and the second data set. A claim is rejected where its "
+        "p-value is at most α. "
         f"p-values below {format_number(smallest)} are drawn at {format_number(smallest)}.",
     )
 

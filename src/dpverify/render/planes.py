@@ -67,7 +67,7 @@ def draw_planes(scene: Scene) -> Drawing:
         cells += "; they are level sets of a score of all coordinates, so no edges are drawn."
     return Drawing(
         picture,
-        "Outputs, step by step" if steps > 1 else "Outputs in the plane",
+        "Outputs, step by step" if steps > 1 else "Outputs, two coordinates at a time",
         f"Dots for {scene.runs}, {selection}, with the outline of the region of likely outputs.",
         (*legend(scene), *event_key, Key("muted", "line", REGION_TEXT)),
         f"{scene.runs}; {selection}. Each coordinate is in its own unit. {cells}",

@@ -156,7 +156,9 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
     both = format_percent(max(0.0, 1 - 2 * report.alpha))
     alpha = format_number(report.alpha)
     return (
-        TableRow("test runs", format_count(settings.test_runs), "per data set; all results above are from these runs"),
+        TableRow(
+            "test runs", format_count(settings.test_runs), "per data set; all bounds and p-values are from these runs"
+        ),
         TableRow("selection runs", format_count(settings.select_runs), "per data set; they selected the tested event"),
         TableRow("pilot runs", format_count(pilot_runs), f"{pilot_scope}; they located the region of likely outputs"),
         TableRow("confidence", f"{confidence} and {confidence}", "of the lower and of the upper bounds"),
