@@ -130,7 +130,8 @@ def describe_run(run: RunContext) -> dict[str, Any]:
         "workers": run.worker_count,
         "resumed": checkpoint.resumed,
     }
-    return {**description, "notes": [checkpoint.problem]} if checkpoint.problem else description
+    notes = [note for note in (checkpoint.problem, checkpoint.source_note) if note]
+    return {**description, "notes": notes} if notes else description
 
 
 def make_diagnostics(
