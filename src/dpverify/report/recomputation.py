@@ -41,6 +41,8 @@ def find_difference(report: Report) -> str | None:
         ("on_partition.alpha", partition.alpha, (1 - REGION_SHARE) * settings.alpha),
         ("paper.eta", report.paper.eta, eta_upper_bound(np.concatenate(columns), settings.test_runs, settings.alpha)),
     ]
+    if report.on_all_events is not None:
+        expected.append(("on_all_events.alpha", report.on_all_events.alpha, (1 - REGION_SHARE) * settings.alpha))
     difference = _first_difference(expected)
     if difference is not None:
         return difference

@@ -29,7 +29,7 @@ from dpverify.errors import DPVerifyWarning, FolderError
 from dpverify.util.files import NEW_FILE_SUFFIX, replace_file
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
-from dpverify.util.sources import SourceHashes, changed_sources
+from dpverify.util.sources import SourceHashes
 
 try:
     import fcntl
@@ -89,7 +89,7 @@ class Checkpoint:
 
     def acquire(
         self, run: dict[str, Any], about: Mapping[str, object], sources: SourceHashes | None = None
-    ) -> tuple[str, ...] | None:
+    ) -> SourceHashes | None:
         """Take possession of a new folder, or check that the folder belongs to this run.
 
         Parameters
@@ -103,8 +103,8 @@ class Checkpoint:
 
         Returns
         -------
-        tuple of str or None
-            The source files that have changed since the folder was started; None if the folder has no record of them.
+        dict or None
+            The source hashes with which the folder was started; None if the folder has no record of them.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Checkpoint:
             If the folder belongs to another run, cannot be used, or was written in another format.
         """
         if self.folder is None:
-            return ()
+            return sources
         self._owner = fingerprint(run)
         path = self.folder / OWNER_FILE
         if not path.exists():
@@ -121,7 +121,7 @@ class Checkpoint:
                 replace_file(path, (json.dumps(document, indent=1, default=str) + "\n").encode())
             except OSError as problem:
                 raise _unusable(self.folder, problem) from None
-            return ()
+            return sources
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             file_format, owner, digest = document["format"], dict(document["run"]), document["digest"]
@@ -136,7 +136,7 @@ class Checkpoint:
                 raise FolderError(_difference(self.folder, name, owner.get(name), run[name]))
         if digest != self._owner:
             raise FolderError(f"{path}: damaged (wrong checksum); start in a new folder")
-        return None if recorded is None else changed_sources(recorded, sources or {})
+        return recorded
 
     def step(self, stage: str) -> str:
         """Return the name of the next step of a stage. A resumed run repeats its steps in the same order."""

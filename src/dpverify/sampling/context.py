@@ -35,7 +35,7 @@ from dpverify.util.formatting import format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
 from dpverify.util.serialization import from_plain, to_plain
-from dpverify.util.sources import SourceHashes, source_hashes
+from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
 from dpverify.util.timing import StageClock, versions
 
 
@@ -130,8 +130,8 @@ def open_run(
                     about = {"name": mechanism_name(mechanism), **versions()}
                     sources = run_sources(mechanism, settings, error)
                     identity = run_identity(source, settings, pilot_blocks, call or {}, error)
-                    changed = checkpoint.acquire(identity, about, sources)
-                    check_sources(checkpoint, changed, is_seeded(mechanism), trust_results)
+                    recorded = checkpoint.acquire(identity, about, sources)
+                    check_sources(checkpoint, recorded, sources, is_seeded(mechanism), trust_results)
                 yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks)
         except KeyboardInterrupt:
             raise _stopped(StopReason.KEYBOARD, "", checkpoint, display) from None
@@ -218,35 +218,39 @@ def run_sources(
     return hashes
 
 
-def check_sources(checkpoint: Checkpoint, changed: tuple[str, ...] | None, seeded: bool, trusted: bool) -> None:
+def check_sources(
+    checkpoint: Checkpoint, recorded: SourceHashes | None, current: SourceHashes, seeded: bool, trusted: bool
+) -> None:
     """Warn of source files that changed since the folder was started; refuse the folder of an unseeded mechanism.
 
-    A seeded mechanism is compared by its first runs, which `run_identity` contains. Runs of an unseeded mechanism
-    cannot be compared, so the user has to state that the results can be trusted.
+    A seeded mechanism is compared by its first runs, which `run_identity` contains, so that it may be moved to another
+    file. Runs of an unseeded mechanism cannot be compared, so the user has to state that the results can be trusted.
 
     Parameters
     ----------
     checkpoint : Checkpoint
         The folder.
-    changed : tuple of str or None
-        The changed files; None if the folder has no record of its source files.
+    recorded : dict or None
+        The source hashes with which the folder was started; None if the folder has no record of them.
+    current : dict
+        The source hashes of this run.
     seeded : bool
         Whether the mechanism can be seeded.
     trusted : bool
         Whether the user states that the results can be trusted.
     """
-    if changed == () or (changed is None and (seeded or trusted)):
+    changed = changed_sources(recorded or {}, current, moved=not seeded)
+    if recorded is not None and not changed:
         return
     if seeded or trusted:
-        checkpoint.source_note = (
-            f"{checkpoint.folder}: {describe_changes(changed or ())} since the folder was started; its results are used"
-        )
-        if seeded:
-            checkpoint.source_note += ", because 64 runs per data set are as before; a rarer difference is not noticed"
-        if not trusted:
-            warnings.warn(checkpoint.source_note, DPVerifyWarning, stacklevel=5)
+        if changed:
+            note = f"{checkpoint.folder}: {describe_changes(changed)} since the folder was started; its results are "
+            reason = "used, because 64 runs per data set are the same; a rarer change of the mechanism is not noticed"
+            checkpoint.source_note = note + (reason if seeded else "trusted")
+            if not trusted:
+                warnings.warn(checkpoint.source_note, DPVerifyWarning, stacklevel=5)
         return
-    found = "no record of the source files" if changed is None else describe_changes(changed)
+    found = "no record of the source files" if recorded is None else f"that {describe_changes(changed)}"
     raise FolderError(
         f"{checkpoint.folder}: found {found}; expected the sources that the folder was started with, because runs "
         "without a seed cannot be compared; use another folder, or confirm that the results can be trusted "

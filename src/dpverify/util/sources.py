@@ -76,16 +76,23 @@ def source_hashes(*objects: object, modules: Iterable[str] = ()) -> SourceHashes
     return dict(sorted(hashes.items()))
 
 
-def changed_sources(recorded: Mapping[str, object], current: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of files that differ, are new or are missing.
+def changed_sources(recorded: Mapping[str, object], current: Mapping[str, str], moved: bool = True) -> tuple[str, ...]:
+    """Return the names of the files that differ.
+
+    Parameters
+    ----------
+    recorded, current : mapping
+        The hashes of the files, by name.
+    moved : bool
+        Whether files that only one of the two contains count too.
 
     Examples
     --------
     >>> changed_sources({"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "3", "c.py": "4"})
     ('b.py', 'c.py')
     """
-    names = sorted({*recorded, *current})
-    return tuple(name for name in names if recorded.get(name) != current.get(name))
+    names = {*recorded, *current} if moved else {*recorded} & {*current}
+    return tuple(name for name in sorted(names) if recorded.get(name) != current.get(name))
 
 
 def hash_file(path: Path) -> str:
