@@ -125,7 +125,7 @@ FAILURES = [
     (["mine:raises"], "KeyError: 'no key' (at mine.py, line 23)"),
     (["mine:ragged"], "found rows of different lengths"),
     (["mine:singular"], "Singular matrix (at mine.py, line 29)"),
-    (["mine:one"], "but 3 were given; a mechanism is called as (data, runs, rng); for one run at a time wrap it"),
+    (["mine:one"], "but 3 were given; a mechanism is called as (data, runs, rng); wrap a function of one run"),
     (["mine:clumsy"], "but 3 were given (at mine.py, line 35)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),

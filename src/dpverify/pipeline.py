@@ -25,6 +25,7 @@ from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
+from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
 from dpverify.sampling.pilot import make_region, plan_pilot
@@ -220,14 +221,17 @@ def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array]
         counters["event"] = CellCounter(event.partition)
     if findings.smooth is not None:
         counters["smooth"] = CellCounter(findings.smooth.grid)
-    statistics = Statistics(tuple(counters.values()), error)
+    block_checker = BlockChecker.make(event, findings.points)
+    statistics = Statistics((*counters.values(), block_checker), error)
     result = collect_statistics(run.source, "test", run.settings.test_runs, statistics, run.pool, run.progress)
     run.clock.lap("test")
-    counts = {name: (first, second) for name, first, second in zip(counters, *result.parts, strict=True)}
+    names = (*counters, "blocks")
+    counts = {name: (first, second) for name, first, second in zip(names, *result.parts, strict=True)}
     return HypothesisCounts(
         event=counts.get("event", counts["cells"]),
         cells=counts["cells"],
         inside=counts["inside"],
         smooth=counts.get("smooth"),
+        blocks=counts["blocks"],
         error=result.error,
     )

@@ -239,7 +239,7 @@ def test_the_command_line_makes_a_page_that_shows_the_command(tmp_path, monkeypa
     assert live == (tmp_path / "again.html").read_text()
     assert "dpverify verify mine.py:laplace --first a.txt --second b.txt --set test_runs=5000" in live
     assert main(["report", "r.json", "--html", "nowhere/again.html"]) == 2
-    assert "expected a place that can be written" in capsys.readouterr().err
+    assert "expected a path that can be written" in capsys.readouterr().err
 
 
 def test_a_notebook_shows_the_page_in_a_frame():

@@ -33,7 +33,7 @@ def test_privacy_on_a_partition_is_not_privacy():
     cells = verify(left_and_right(16), 0, 1, 1.0, 0.05, events="union", **small)
     assert cells.verdict.name == "BOUNDED"
     assert cells.on_all_events is None
-    assert "this partition's cells" in str(cells)
+    assert "the partition's cells" in str(cells)
     assert "over unions of 17 cells only" in str(cells)
     scored = verify(left_and_right(16), 0, 1, 1.0, events="score", **small)
     assert scored.refuted
@@ -182,7 +182,7 @@ def test_a_lipschitz_constant_gives_a_bound_over_all_events():
         assert report.delta_lower(epsilon) < true < report.on_all_events.delta_upper(epsilon) < true + 0.02
     assert 0.5 < report.on_all_events.epsilon_upper(0.2) < 1.0
     assert report.on_all_events.epsilon_upper(1e-9) == math.inf  # the mass outside the region counts in full
-    assert "over all events, if the stated Lipschitz constant holds" in str(report)
+    assert "over all events, provided that the stated Lipschitz constant is correct" in str(report)
 
 
 def test_a_lipschitz_constant_is_not_used_in_high_dimensions_or_with_atoms():
@@ -220,7 +220,7 @@ def test_runs_beyond_memory_are_only_counted(monkeypatch):
 def test_settings_that_exclude_each_other_are_refused():
     with pytest.raises(dpv.InputError, match="a score needs finite runs"):
         verify(laplace, ZERO, ONE, events="score", nonfinite="event")
-    with pytest.raises(dpv.InputError, match="no promise to search by"):
+    with pytest.raises(dpv.InputError, match="no expected lower bound to search by"):
         dpv.search_pairs(laplace, [(ZERO, ONE)], runs=100, settings=dpv.Settings.paper())
 
 

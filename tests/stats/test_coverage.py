@@ -91,7 +91,7 @@ def test_all_events_may_exceed_the_bound_on_the_partition():
     exact = 1 - math.exp(-0.25)
     assert report.on_partition.delta_upper(0.5) < 0.212 < exact
     assert report.verdict is dpv.Verdict.BOUNDED
-    assert "this partition's cells" in report.verdict.value
+    assert "the partition's cells" in report.verdict.value
 
 
 @pytest.mark.slow

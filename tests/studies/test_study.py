@@ -227,11 +227,11 @@ def test_a_damaged_table_is_replaced(text, place):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("epsilon = 1.0", "epsilon = 2.0", "found epsilon 1.0, expected 2.0"),
+        ("epsilon = 1.0", "epsilon = 2.0", "found epsilon 1.0; expected 2.0"),
         ("test_runs = 400", "test_runs = 501", "found another set of settings"),
         ("truth = [0.6, 0.9, 2.0]", "truth = [0.6, 0.9]", "found another mechanisms.response"),
         ("[pairs.files]", "[pairs.others]", "found entries pairs.files, pairs.made"),
-        ("seeds = 2", "seeds = 1", "found seeds 2, expected 1"),
+        ("seeds = 2", "seeds = 1", "found seeds 2; expected 1"),
     ],
 )
 def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message):

@@ -78,6 +78,7 @@ def _verify(arguments: argparse.Namespace) -> int:
                 executor=executor,
                 folder=arguments.folder,
                 progress=not arguments.quiet,
+                trust_results=arguments.trust_results,
             )
     report.run["command"] = arguments.line
     if not arguments.quiet and arguments.json != "-":
@@ -138,7 +139,13 @@ def _study(arguments: argparse.Namespace) -> int:
     """Run `dpverify study`."""
     check_outputs(None, arguments.html)
     with stdout_to_stderr():
-        study = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
+        study = run_study(
+            arguments.file,
+            arguments.folder,
+            executor=arguments.workers,
+            progress=not arguments.quiet,
+            trust_results=arguments.trust_results,
+        )
     if not arguments.quiet:
         print(f"{study.summary}; table: {study.folder / TABLE_FILE}")
     if arguments.html:

@@ -52,6 +52,10 @@ class Diagnostic(enum.Enum):
         "different blocks contain the same outputs, so the mechanism ignores its generator; draw all noise from the "
         "generator that is passed in"
     )
+    DEPENDENT_RUNS = (
+        "the number of runs in an event varies more from block to block than independent runs allow; draw new noise "
+        "for every run, and share no random number between the runs of one call"
+    )
     IDENTICAL_OUTPUTS = "every run of both data sets gave the same output"
     DETERMINISTIC_OUTPUTS = (
         "all pilot runs of a data set gave one output, and the outputs of the two data sets differ; if the mechanism "
@@ -75,4 +79,5 @@ VOIDING = (
     Diagnostic.CHANGED_DATA,
     Diagnostic.UNREPEATABLE_BLOCK,
     Diagnostic.REPEATED_BLOCKS,
+    Diagnostic.DEPENDENT_RUNS,
 )

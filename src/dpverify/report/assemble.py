@@ -16,6 +16,7 @@ from dpverify.report.all_events import SmoothGrid, bound_all_events
 from dpverify.report.evaluate import bound_partition, evaluate_claim
 from dpverify.report.report import Report
 from dpverify.report.statements import Witness
+from dpverify.sampling.block_counts import BlockCounts, runs_are_dependent
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.counts import Counts
 from dpverify.sampling.pilot import picture_runs
@@ -42,6 +43,8 @@ class HypothesisCounts(NamedTuple):
         Counts of the region: code 1 is inside.
     smooth : pair of Counts or None
         Counts of the fine grid for the bound over all events.
+    blocks : pair of BlockCounts
+        Counts of single blocks, for the check that runs are independent.
     error : pair of (mean, standard error), or None
         The user's error function, for each data set.
     """
@@ -50,6 +53,7 @@ class HypothesisCounts(NamedTuple):
     cells: CountsPair
     inside: CountsPair
     smooth: CountsPair | None
+    blocks: tuple[BlockCounts, BlockCounts]
     error: tuple[tuple[float, float], tuple[float, float]] | None
 
 
@@ -99,6 +103,8 @@ def assemble_report(
     all_counts = np.concatenate([side.counts for side in counts.cells])
     eta = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
     diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, source.data, findings.pilot, counts.inside)
+    if runs_are_dependent(*counts.blocks) and not any(diagnostic.voids for diagnostic in diagnostics):
+        diagnostics += (Diagnostic.DEPENDENT_RUNS,)
     other = None if findings.partition is event.partition else findings.partition
     report = Report(
         **evaluate_claim(witness, on_partition, eta, settings, epsilon, delta, diagnostics),

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpverify.render.content import EpsilonCurves, SliderData
 from dpverify.report.evaluate import thinned_p_values
-from dpverify.report.report import Report
+from dpverify.report.fields import ReportFields
 from dpverify.stats.profile import P_VALUE_FLOOR, small_p_value
 
 SLIDER_POSITIONS = 150  # about as many
@@ -25,7 +25,7 @@ def round_up_step(x: float) -> float:
     return next(power * m for m in (1, 2, 5, 10) if power * m >= x * (1 - 1e-9))
 
 
-def epsilon_grid(report: Report, epsilon_upper: float) -> np.ndarray:
+def epsilon_grid(report: ReportFields, epsilon_upper: float) -> np.ndarray:
     """Return epsilons from 0 in equal round steps, beyond the claim and all finite bounds.
 
     `epsilon_upper` is the upper bound over unions of the cells.
@@ -57,12 +57,12 @@ def evaluate_increasing(function: Callable[[float], float], grid: np.ndarray) ->
     return values
 
 
-def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
+def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
     """Return p-values and bounds on delta along epsilon.
 
     Parameters
     ----------
-    report : Report
+    report : ReportFields
         The report.
     epsilon_upper : float
         The upper bound on epsilon over unions of the cells, which the grid includes where it is finite.
@@ -87,7 +87,7 @@ def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
     return EpsilonCurves(epsilons, p_first, p_second, witness.delta_lower_curve(epsilons), upper, p_floor, randomised)
 
 
-def _exact_p_values(report: Report, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:
+def _exact_p_values(report: ReportFields, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:
     """Return the p-values of the claims that the count `larger` contradicts if it exceeds `smaller` by too much."""
 
     def p_value(epsilon: float) -> float:
@@ -113,7 +113,7 @@ def round_outwards(values: np.ndarray, up: bool) -> list[float]:
     return [float(f"{x:.4g}") for x in digits * unit]
 
 
-def slider_data(report: Report, curves: EpsilonCurves) -> SliderData:
+def slider_data(report: ReportFields, curves: EpsilonCurves) -> SliderData:
     """Return the curves as rounded numbers for the slider; it starts at the claim or at the lower bound."""
     start = report.epsilon if report.epsilon is not None else report.epsilon_lower
     return SliderData(

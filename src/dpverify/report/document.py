@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.scores import SCORE_KINDS, Score
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
+from dpverify.report.fields import ReportFields
 from dpverify.report.recomputation import find_difference, is_recomputable
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.report.validation import FIELD_LIMITS, Limits, check_consistent
@@ -27,10 +29,8 @@ from dpverify.settings import Settings
 from dpverify.util import serialization as serial
 from dpverify.util.formatting import one_line
 
-if TYPE_CHECKING:
-    from dpverify.report.report import Report
-
 Document = dict[str, Any]  # a JSON object
+R = TypeVar("R", bound=ReportFields)
 
 SCHEMA = 2
 SCHEMA_FILE = "report.schema.json"
@@ -59,13 +59,18 @@ SCHEMA_1_DIAGNOSTICS = {
 }
 
 
-def result_document(report: Report) -> Document:
+def result_document(report: ReportFields) -> Document:
     """Return the fields of a report that are functions of mechanism, data sets and settings, as JSON values."""
     names = [field.name for field in dataclasses.fields(report) if field.name != "run"]
     return {name: serial.to_plain(getattr(report, name)) for name in names}
 
 
-def write_report(report: Report, target: str | Path | TextIO) -> None:
+def report_digest(report: ReportFields) -> str:
+    """Return a hash of the result. It does not depend on executor, number of workers or order of blocks."""
+    return hashlib.sha256(dump_json(result_document(report)).encode()).hexdigest()
+
+
+def write_report(report: ReportFields, target: str | Path | TextIO) -> None:
     """Write a report to a file, or to a text stream that is open."""
     extra = {"profile": serial.to_plain(report.profile), "notes": list(report.notes)}
     result = {**result_document(report), **extra}
@@ -76,7 +81,7 @@ def write_report(report: Report, target: str | Path | TextIO) -> None:
         target.write(text)
 
 
-def read_report(kind: type[Report], path: str | Path) -> Report:
+def read_report(kind: type[R], path: str | Path) -> R:
     """Read a report from a file; raise InputError if it is damaged or has a newer schema."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
@@ -131,7 +136,7 @@ def _convert_schema_1(result: Mapping[str, object]) -> Document:
     return {**result, "diagnostics": serial.to_plain(found), "remarks": remarks}
 
 
-def _convert_voided(report: Report) -> Report:
+def _convert_voided(report: R) -> R:
     """Return a report of schema 1 with the verdict and the next step that a voiding diagnostic requires."""
     if not report.voiding:
         return report
@@ -142,7 +147,7 @@ def _convert_voided(report: Report) -> Report:
     return dataclasses.replace(report, verdict=verdict, next_step=advice)
 
 
-def report_schema(kind: type[Report]) -> Document:
+def report_schema(kind: type[ReportFields]) -> Document:
     """Return the JSON Schema of a report's document. The file `report.schema.json` of this package contains it."""
     schema = copy.deepcopy(serial.json_schema(kind, {Score: SCORE_KINDS}))
     definitions = schema["$defs"]
@@ -187,7 +192,7 @@ def _with_limits(schema: Document, limits: Limits) -> Document:
     return schema
 
 
-def write_schema(kind: type[Report]) -> None:
+def write_schema(kind: type[ReportFields]) -> None:
     """Write the file `report.schema.json` of this package; call it after a change of the report's classes."""
     path = Path(__file__).with_name(SCHEMA_FILE)
     path.write_text(json.dumps(report_schema(kind), indent=2) + "\n", encoding="utf-8")

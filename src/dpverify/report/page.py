@@ -12,15 +12,16 @@ from dpverify.render.page import report_page
 from dpverify.render.scene import make_scene
 from dpverify.report import sections
 from dpverify.report.curves import compute_curves, slider_data
-from dpverify.report.report import Report
+from dpverify.report.document import report_digest
+from dpverify.report.fields import ReportFields
 
 
-def page(report: Report) -> str:
+def page(report: ReportFields) -> str:
     """Return the report as one HTML page.
 
     Parameters
     ----------
-    report : Report
+    report : ReportFields
         The report; one that was read from JSON gives the same page.
 
     Returns
@@ -31,7 +32,7 @@ def page(report: Report) -> str:
     return report_page(page_content(report))
 
 
-def page_content(report: Report) -> PageContent:
+def page_content(report: ReportFields) -> PageContent:
     """Return everything that the page of a report shows."""
     witness = report.witness
     epsilon_upper = report.on_partition.epsilon_upper(report.delta)
@@ -56,5 +57,5 @@ def page_content(report: Report) -> PageContent:
         command=sections.reproduction_command(report),
         run_tables=sections.run_tables(report),
         version=str(versions.get("dpverify", "")) if isinstance(versions, Mapping) else "",
-        digest=report.digest,
+        digest=report_digest(report),
     )

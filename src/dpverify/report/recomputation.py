@@ -8,16 +8,13 @@ were invented.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpverify.report.evaluate import REGION_SHARE, Evaluation, evaluate_claim
+from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Verdict
 from dpverify.stats.paper_test import eta_upper_bound
-
-if TYPE_CHECKING:
-    from dpverify.report.report import Report
 
 TOLERANCE = 1e-6  # relative; versions of NumPy and SciPy differ in late digits
 MAX_RECOMPUTED_CELLS = 50_000  # occupied cells, for about two seconds
@@ -25,12 +22,12 @@ MAX_RECOMPUTED_CELLS = 50_000  # occupied cells, for about two seconds
 Number = float | None
 
 
-def is_recomputable(report: Report) -> bool:
+def is_recomputable(report: ReportFields) -> bool:
     """Return whether the recomputation takes at most about two seconds."""
     return int(report.on_partition.number.sum()) <= MAX_RECOMPUTED_CELLS
 
 
-def find_difference(report: Report) -> str | None:
+def find_difference(report: ReportFields) -> str | None:
     """Return the first number that does not follow from the counts: "found X; expected Y"; None if all follow."""
     settings, partition = report.settings, report.on_partition
     columns = [np.repeat(counts, partition.number) for counts in (partition.c1, partition.c2)]
@@ -58,7 +55,7 @@ def find_difference(report: Report) -> str | None:
     return f"found verdict {report.verdict.name}; expected {verdict.name}"
 
 
-def _compared_numbers(report: Report, evaluation: Evaluation) -> list[tuple[str, Number, Number]]:
+def _compared_numbers(report: ReportFields, evaluation: Evaluation) -> list[tuple[str, Number, Number]]:
     """Return the name, the stored value and the recomputed value of each number of the evaluation.
 
     The paper's randomised numbers depend on the random streams of NumPy, which may change with its version.
@@ -99,7 +96,7 @@ def _show(number: Number) -> str:
     return "none" if number is None else f"{number:.8g}"
 
 
-def _is_borderline(report: Report, verdict: Verdict) -> bool:
+def _is_borderline(report: ReportFields, verdict: Verdict) -> bool:
     """Return whether late digits decide between the stored verdict and the recomputed one."""
     verdicts = {report.verdict, verdict}
     if report.epsilon is None or report.p_value is None or not verdicts <= set(Verdict) - {Verdict.NO_ANSWER}:

@@ -8,29 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import html
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
-
-import numpy as np
+from typing import TextIO
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.document import dump_json, read_report, result_document, write_report
+from dpverify.report.document import read_report, report_digest, write_report
 from dpverify.report.evaluate import evaluate_claim
-from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
+from dpverify.report.fields import ReportFields
 from dpverify.report.text import report_text
-from dpverify.settings import Settings
-from dpverify.stats.lower_bound import delta_lower_bound
-from dpverify.stats.profile import PROFILE_EPSILONS
 from dpverify.util.formatting import format_lower
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(ReportFields):
     """The result of one verification of a mechanism on one pair of data sets.
 
     `print(report)` shows it as text. A mechanism is (epsilon, delta)-private on the pair if P1(E) <= e^epsilon P2(E) +
@@ -98,74 +91,16 @@ class Report:
     False
     """
 
-    verdict: Verdict
-    epsilon: float | None
-    delta: float
-    alpha: float
-    epsilon_lower: float
-    p_value: float | None
-    epsilon_critical: float
-    epsilon_detectable: float
-    on_partition: OnPartition
-    on_all_events: OnAllEvents | None
-    witness: Witness
-    paper: Paper
-    error: tuple[tuple[float, float], tuple[float, float]] | None
-    picture: dict[str, Any]
-    settings: Settings
-    name: str
-    seeded: bool
-    diagnostics: tuple[Diagnostic, ...]
-    remarks: tuple[str, ...]
-    next_step: str
-    run: dict[str, Any] = field(compare=False)
-
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         """Return whether both results have the same digest."""
         return isinstance(other, Report) and self.digest == other.digest
 
-    @property
-    def refuted(self) -> bool:
-        """Whether the claim is refuted. False if there is no claim or no answer."""
-        return self.verdict is Verdict.REFUTED
-
-    @property
-    def voiding(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics that void the test. If there are any, the verdict is `NO_ANSWER`."""
-        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.voids)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """All sentences for the reader: diagnostics, remarks, notes of the run, and the next step as the last one."""
-        findings = (diagnostic.value for diagnostic in self.diagnostics)
-        return *findings, *self.remarks, *self.run.get("notes", ()), self.next_step
-
-    @property
-    def cells(self) -> dict[str, list[int]]:
-        """Distinct pairs of cell counts "c1" and "c2" in the test runs, and the "number" of cells with each pair."""
-        part = self.on_partition
-        return {"c1": part.c1.tolist(), "c2": part.c2.tolist(), "number": part.number.tolist()}
-
-    @functools.cached_property
-    def profile(self) -> dict[str, np.ndarray]:
-        """Columns "eps", "delta_lower" and "delta_upper" (on the partition); each bound holds as a whole curve."""
-        lower = self.witness.delta_lower_curve(PROFILE_EPSILONS)
-        upper = self.on_partition.curve(PROFILE_EPSILONS)
-        return {"eps": PROFILE_EPSILONS.copy(), "delta_lower": lower, "delta_upper": upper}
-
     @functools.cached_property
     def digest(self) -> str:
         """A hash of the result. It does not depend on executor, number of workers or order of blocks."""
-        return hashlib.sha256(dump_json(result_document(self)).encode()).hexdigest()
-
-    def delta_lower(self, epsilon: float) -> float:
-        """Return a lower bound on delta at this epsilon, from the counts of the witness.
-
-        Each value holds with confidence 1 - alpha on its own. `profile` has a curve that holds as a whole.
-        """
-        return delta_lower_bound(*self.witness.ordered, self.witness.runs, epsilon, self.alpha)
+        return report_digest(self)
 
     def against(self, epsilon: float | None, delta: float = 0.0) -> Report:
         """Return the report of another claim on the same counts, without new runs.

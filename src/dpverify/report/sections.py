@@ -8,7 +8,7 @@ from typing import Any
 
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table, TableRow
-from dpverify.report.report import Report
+from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Verdict
 from dpverify.report.text import p_value_text
 from dpverify.sampling.blocks import default_block_size
@@ -26,11 +26,11 @@ from dpverify.util.serialization import to_plain
 DATA_SETS = ("first", "second")
 
 
-def confidence_text(report: Report) -> str:
+def confidence_text(report: ReportFields) -> str:
     return f"confidence {format_percent(1 - report.alpha)}"
 
 
-def lead(report: Report, epsilon_upper: float) -> tuple[str, ...]:
+def lead(report: ReportFields, epsilon_upper: float) -> tuple[str, ...]:
     """Return the paragraphs below the headline: the claim, its p-value and the bounds, or why there is no answer."""
     if report.voiding:
         reasons = [as_sentence(diagnostic.value) for diagnostic in report.voiding]
@@ -50,7 +50,7 @@ def lead(report: Report, epsilon_upper: float) -> tuple[str, ...]:
     return (f"{claim} {p_value} {lower}",)
 
 
-def epsilon_bounds(report: Report, epsilon_upper: float, axis_end: float) -> EpsilonBounds:
+def epsilon_bounds(report: ReportFields, epsilon_upper: float, axis_end: float) -> EpsilonBounds:
     """Return the statements about epsilon.
 
     The lower and the upper bound have different scopes, so they are separate statements and not an interval.
@@ -72,7 +72,7 @@ def epsilon_bounds(report: Report, epsilon_upper: float, axis_end: float) -> Eps
     )
 
 
-def _lower_track(report: Report) -> BoundTrack:
+def _lower_track(report: ReportFields) -> BoundTrack:
     """Return the lower bound, which holds over all events."""
     if report.epsilon_lower == 0:
         detail = f"too few runs, or no difference between the data sets; {confidence_text(report)}"
@@ -82,7 +82,7 @@ def _lower_track(report: Report) -> BoundTrack:
     return BoundTrack("proved", f"ε is at least {lower}", detail, 0.0, report.epsilon_lower, lower)
 
 
-def _upper_track(report: Report, epsilon_upper: float) -> BoundTrack:
+def _upper_track(report: ReportFields, epsilon_upper: float) -> BoundTrack:
     """Return the upper bound, which holds over unions of the cells only."""
     cells, confidence = format_cell_count(report.on_partition.cells), confidence_text(report)
     if epsilon_upper < math.inf:
@@ -95,7 +95,7 @@ def _upper_track(report: Report, epsilon_upper: float) -> BoundTrack:
     return BoundTrack("bounded", f"no upper bound over unions of these {cells} cells", f"{reason}; {confidence}")
 
 
-def event_shares(report: Report) -> tuple[EventShare, ...]:
+def event_shares(report: ReportFields) -> tuple[EventShare, ...]:
     """Return how often the tested event occurred with each data set."""
     witness = report.witness
     return tuple(
@@ -104,7 +104,7 @@ def event_shares(report: Report) -> tuple[EventShare, ...]:
     )
 
 
-def event_note(report: Report) -> str:
+def event_note(report: ReportFields) -> str:
     """Return what the shares of the tested event mean, and when the event was fixed."""
     witness = report.witness
     larger, smaller = (DATA_SETS[number - 1] for number in witness.direction)
@@ -133,7 +133,7 @@ def event_note(report: Report) -> str:
     return f"{comparison} {shares} {fixed}"
 
 
-def result_tables(report: Report) -> tuple[Table, ...]:
+def result_tables(report: ReportFields) -> tuple[Table, ...]:
     """Return the tables of runs and of further results."""
     return (
         Table("Runs and confidence", _run_rows(report)),
@@ -141,7 +141,7 @@ def result_tables(report: Report) -> tuple[Table, ...]:
     )
 
 
-def _run_rows(report: Report) -> tuple[TableRow, ...]:
+def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
     settings, (steps, dimension) = report.settings, report.witness.shape
     size = exact_scenario_size if settings.joint else scenario_size
     pilot_runs = size(dimension, settings.beta, settings.gamma, steps if settings.joint else 1)
@@ -158,7 +158,7 @@ def _run_rows(report: Report) -> tuple[TableRow, ...]:
     )
 
 
-def _sensitivity_rows(report: Report) -> tuple[TableRow, ...]:
+def _sensitivity_rows(report: ReportFields) -> tuple[TableRow, ...]:
     part = report.on_partition
     mass = f"≥ {100 * math.floor(part.region_mass * 1e4) / 1e4:.4g}%"
     return (
@@ -172,7 +172,7 @@ def _sensitivity_rows(report: Report) -> tuple[TableRow, ...]:
     )
 
 
-def _error_rows(report: Report) -> tuple[TableRow, ...]:
+def _error_rows(report: ReportFields) -> tuple[TableRow, ...]:
     if report.error is None:
         return ()
     return tuple(
@@ -185,7 +185,7 @@ def _error_rows(report: Report) -> tuple[TableRow, ...]:
     )
 
 
-def _paper_rows(report: Report) -> tuple[TableRow, ...]:
+def _paper_rows(report: ReportFields) -> tuple[TableRow, ...]:
     """Return the quantities of the paper on which the method is based."""
     paper = report.paper
     rows = [
@@ -200,14 +200,14 @@ def _paper_rows(report: Report) -> tuple[TableRow, ...]:
     return tuple(rows)
 
 
-def notes(report: Report) -> tuple[str, ...]:
+def notes(report: ReportFields) -> tuple[str, ...]:
     """Return what the result means and what to do next."""
     findings = [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
     sentences = map(as_sentence, (*findings, *report.remarks, *report.run.get("notes", ()), report.next_step))
     return tuple(sentences) if report.voiding else (*sentences, limitation(report))
 
 
-def limitation(report: Report) -> str:
+def limitation(report: ReportFields) -> str:
     """Return what the verdict does not mean."""
     if report.verdict is Verdict.REFUTED:
         return "The refutation is based on this pair of data sets. One pair is enough to refute a claim."
@@ -225,7 +225,7 @@ def as_sentence(text: str) -> str:
     return start + text[1:] + ("" if text.endswith(".") else ".")
 
 
-def reproduction_command(report: Report) -> str:
+def reproduction_command(report: ReportFields) -> str:
     """Return the command that was given, or a call in Python with every setting that is not the default."""
     command = report.run.get("command")
     if isinstance(command, str):
@@ -250,7 +250,7 @@ def reproduction_command(report: Report) -> str:
     return f"import dpverify as dpv\n\ndpv.verify({', '.join(arguments)})  # mechanism: {name}"
 
 
-def _changed_settings(report: Report, base: Settings) -> dict[str, object]:
+def _changed_settings(report: ReportFields, base: Settings) -> dict[str, object]:
     """Return the settings of the report that differ from `base`; the block size only where it was given."""
     settings, base_settings = to_plain(report.settings), to_plain(base)
     changed = {name: value for name, value in settings.items() if value != base_settings[name] and name != "block"}
@@ -259,7 +259,7 @@ def _changed_settings(report: Report, base: Settings) -> dict[str, object]:
     return changed
 
 
-def run_tables(report: Report) -> tuple[Table, ...]:
+def run_tables(report: ReportFields) -> tuple[Table, ...]:
     """Return the tables of settings, versions and times."""
     run = report.run
     settings = [TableRow(name, str(value)) for name, value in to_plain(report.settings).items() if name != "kind"]

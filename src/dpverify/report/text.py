@@ -6,8 +6,8 @@ Nothing in this text is read back by code.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Witness
 from dpverify.settings import Settings
 from dpverify.stats.profile import P_VALUE_FLOOR
@@ -20,13 +20,10 @@ from dpverify.util.formatting import (
     printable,
 )
 
-if TYPE_CHECKING:
-    from dpverify.report.report import Report
-
 LABEL_WIDTH = 10
 
 
-def report_text(report: Report) -> str:
+def report_text(report: ReportFields) -> str:
     """Return the text of a report: the verdict, then one labelled line for each statement."""
     lines = [f"{report.name}: {report.verdict.name.replace('_', ' ')}", f"  {report.verdict.value}"]
     # Voiding diagnostics come first, because no number below them can be used.
@@ -70,11 +67,11 @@ def _line(label: str, text: str) -> str:
     return f"  {label:<{LABEL_WIDTH}}{text}"
 
 
-def _confidence(report: Report) -> str:
+def _confidence(report: ReportFields) -> str:
     return f"confidence {format_percent(1 - report.alpha)}"
 
 
-def _describe_claim(report: Report) -> str:
+def _describe_claim(report: ReportFields) -> str:
     claim = f"epsilon {format_number(report.epsilon or 0.0)}, delta {format_number(report.delta)}"
     p_value = p_value_text(report.p_value or 0.0, report.settings)
     level = f"refuted if {format_number(report.alpha)} or less"
@@ -86,7 +83,7 @@ def _describe_claim(report: Report) -> str:
     return f"{claim}; p-value {p_value} ({level})"
 
 
-def _describe_lower_bound(report: Report) -> str:
+def _describe_lower_bound(report: ReportFields) -> str:
     at_delta = f"at delta {format_number(report.delta)}"
     if report.epsilon_lower <= 0:
         return f"no positive lower bound on epsilon {at_delta}"
@@ -94,7 +91,7 @@ def _describe_lower_bound(report: Report) -> str:
     return f"{bound}; over all events, for this pair of data sets, {_confidence(report)}"
 
 
-def _describe_partition_bound(report: Report) -> str:
+def _describe_partition_bound(report: ReportFields) -> str:
     bound = _upper_bound(report.on_partition.epsilon_upper(report.delta), report.delta)
     cells = format_cell_count(report.on_partition.cells)
     return f"{bound}; over unions of {cells} cells only, {_confidence(report)}"
@@ -107,6 +104,6 @@ def _upper_bound(epsilon: float, delta: float) -> str:
     return f"epsilon <= {format_upper(epsilon)} {at_delta}"
 
 
-def _describe_paper(report: Report) -> str:
+def _describe_paper(report: ReportFields) -> str:
     critical, eta = format_number(report.epsilon_critical), format_upper(report.paper.eta)
     return f"critical epsilon {critical}, eta <= {eta}, lambda {format_number(report.paper.lambda_)} (not a guarantee)"

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Verdict, check_claim
 from dpverify.util.arrays import is_pytree
-
-if TYPE_CHECKING:
-    from dpverify.report.report import Report
 
 MAX_RUNS = 1 << 53  # per data set; larger whole numbers are not exact in JSON
 MAX_OCCUPIED_CELLS = 10**8
@@ -47,7 +44,7 @@ FIELD_LIMITS: dict[str, dict[str, Limits]] = {
 }
 
 
-def check_consistent(report: Report) -> None:
+def check_consistent(report: ReportFields) -> None:
     """Raise ValueError if the fields of a report, each of the annotated type, do not fit together."""
     partition, witness, all_events = report.on_partition, report.witness, report.on_all_events
     for part in (report, witness, witness.event, partition, report.paper, all_events):
@@ -85,7 +82,7 @@ def _within(number: float, limits: Limits) -> bool:
     )
 
 
-def _check_verdict(report: Report) -> None:
+def _check_verdict(report: ReportFields) -> None:
     """Raise ValueError if the verdict contradicts the diagnostics, the claim or the p-value."""
     _require("p_value", (report.p_value is None) == (report.epsilon is None))
     void = any(diagnostic.voids for diagnostic in report.diagnostics)
@@ -97,7 +94,7 @@ def _check_verdict(report: Report) -> None:
         _require("verdict", (report.verdict is Verdict.REFUTED) == (report.p_value <= report.alpha))
 
 
-def _check_picture(report: Report) -> None:
+def _check_picture(report: ReportFields) -> None:
     """Raise ValueError if the pictured runs do not have the shape of an output, or the event cannot be evaluated."""
     sides = [report.picture.get(side) for side in ("first", "second")]
     shape, event = report.witness.shape, report.witness.event

@@ -93,7 +93,8 @@ class SampleBuffer:
 class Statistic(Protocol):
     """A function of a block of samples whose results can be merged.
 
-    `result_kind` is the kind of its results: it merges them, and converts them to arrays and back.
+    `result_kind` is the kind of its results: it merges them, and converts them to arrays and back. A statistic that
+    depends on the number of the block has `measure_block(block, samples)` besides.
     """
 
     @property
@@ -174,8 +175,9 @@ class ResultSum:
         self._results: list[Any] = []
         self._numbers, self._limit = 0, MIN_NUMBERS_PER_MERGE  # numbers in results that are not merged yet
 
-    def add(self, samples: Array) -> None:
-        self.include(self._statistic.measure(samples))
+    def add(self, block: int, samples: Array) -> None:
+        measure_block = getattr(self._statistic, "measure_block", None)
+        self.include(self._statistic.measure(samples) if measure_block is None else measure_block(block, samples))
 
     def include(self, result: Any) -> None:
         self._results.append(result)
@@ -199,7 +201,7 @@ class CellSum:
         self._table: np.ndarray | None = None
         self.on_device = countable_on_device(partition)
 
-    def add(self, samples: Array) -> None:
+    def add(self, block: int, samples: Array) -> None:
         if not isinstance(samples, np.ndarray):
             self.include(count_cells(self.partition, samples))
             return
@@ -242,7 +244,7 @@ class CountAccumulator:
             self._tables.add(samples)
         for result_sum in self._sums:
             if not (on_device and result_sum.on_device):
-                result_sum.add(samples)
+                result_sum.add(block, samples)
         if self._statistics.error is not None:
             with enable_x64(samples):
                 self._add_errors(self._statistics.error(samples), samples)

@@ -3,8 +3,8 @@
 Every statement of a report assumes that runs are independent and identically distributed. If so, the counts of a fixed
 event in blocks of equal size are independent binomial variables with one common probability. A mechanism that shares
 noise between the runs of a block violates this: its counts vary more from block to block than binomial counts.
+
 The test is Pearson's chi-square test of homogeneity. Blocks are merged until the expected counts of the event and its
-complement are at least 25, so that the chi-square approximation holds far in the tail.
 complement are at least 25, so that the chi-square approximation holds far in the tail.
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 MIN_EXPECTED_COUNT = 25  # in every group of blocks, of the event and of its complement
-MAX_P_VALUE = 1e-6  # of one test; below it the runs are considered dependent
+MAX_P_VALUE = 1e-6  # of all tests of one report together; below it the runs are considered dependent
 
 
 def homogeneity_p_value(counts: ArrayLike, sizes: ArrayLike) -> float:
@@ -54,8 +54,3 @@ def homogeneity_p_value(counts: ArrayLike, sizes: ArrayLike) -> float:
     share = hits / runs
     statistic = ((group_counts - share * group_sizes) ** 2 / (group_sizes * share * (1 - share))).sum()
     return float(chdtrc(used.size - 1, statistic))
-
-
-def runs_are_dependent(counts: ArrayLike, sizes: ArrayLike) -> bool:
-    """Return whether the counts vary so much from block to block that independent runs are not plausible."""
-    return homogeneity_p_value(counts, sizes) < MAX_P_VALUE

@@ -1,36 +1,49 @@
 """Studies: many verifications from one TOML file, in one folder that a stopped study resumes from (docs/studies.md).
 
-    study/dpverify.json             the identity of the study, with a hash of every file that it names
+    study/dpverify.json             the identity of the study
     study/table.csv                 a row for each finished combination, in the order of the study
     study/reports/0007-....json     the report of a combination
     study/running/                  checkpoints of the verification that is running; removed when its report is written
 
-A combination is finished when its report exists. Every file is replaced as a whole, so that a study can be stopped at
-any time.
+A combination is finished when its report exists and its mechanism and its data are unchanged (`studies.finished`).
+Every file is replaced as a whole, so that a study can be stopped at any time.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, StopReason
-from dpverify.mechanisms.accuracy import rmse
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.sampling.checkpoints import open_checkpoint
-from dpverify.studies.loading import call_user_code, load_data, load_object
+from dpverify.studies.finished import (
+    STUDY_KEY,
+    Finished,
+    Inputs,
+    Record,
+    add_behaviour,
+    check_finished,
+    keep_old_report,
+    make_pair_record,
+    make_record,
+    read_finished,
+    warn_of_change,
+    was_started_otherwise,
+)
+from dpverify.studies.inputs import PairData, make_mechanism, make_pair
 from dpverify.studies.options import RunOptions
-from dpverify.studies.plans import REPORTS_FOLDER, Combination, PairFiles, StudyPlan, Variant, read_study
+from dpverify.studies.plans import REPORTS_FOLDER, Combination, StudyPlan, Variant, read_study
 from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value, write_comparison
-from dpverify.util.arrays import Array
 from dpverify.util.files import replace_file
 from dpverify.util.formatting import format_lower, format_upper
 from dpverify.util.progress import Progress
@@ -109,6 +122,7 @@ def run_study(
     *,
     executor: int | Executor | None = None,
     progress: bool = False,
+    trust_results: bool = False,
 ) -> Study:
     """Verify every combination of a study file.
 
@@ -125,6 +139,9 @@ def run_study(
         Where runs are drawn, as in `verify`.
     progress : bool
         Whether progress is shown.
+    trust_results : bool
+        Whether a finished report is used again although source files have changed, if 64 runs per data set are the same
+        as before or cannot be compared. Without it the combination is run again.
 
     Returns
     -------
@@ -136,7 +153,7 @@ def run_study(
     InputError
         If the study file, or a file that it names, cannot be used.
     FolderError
-        If the folder belongs to another study, or is damaged.
+        If the folder or a report in it belongs to another study, or is damaged.
     Stopped
         If the study was interrupted, or the workers or the disk failed. What is finished is in the folder.
 
@@ -176,12 +193,14 @@ def run_study(
         checkpoint.acquire(plan.identity, {"study": path.name, **versions()})
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
-            with RunOptions(settings=plan.settings, executor=executor).share_executor() as options:
+            options = RunOptions(settings=plan.settings, executor=executor, trust_results=trust_results)
+            with options.share_executor() as options:
                 runner = _StudyRunner(plan, target, options)
                 for combination in plan.combinations:
                     show.stage(str(combination))
-                    if (target / combination.report).exists():
-                        rows.append(_report_row(combination, _read_report(target / combination.report)))
+                    finished = runner.find_finished(combination)
+                    if finished is not None:
+                        rows.append(_report_row(combination, finished))
                         show.skip(runs)
                     else:
                         rows.append(runner.run(combination))
@@ -200,21 +219,29 @@ def run_study(
             show.close()
 
 
-class PairData(NamedTuple):
-    """A pair of data sets, and the error function of the estimates if the truth is known."""
-
-    first: object
-    second: object
-    error: Callable[[Array], Array] | None
-
-
 class _StudyRunner:
     """Verifies combinations, and keeps mechanisms and pairs that several combinations use."""
 
     def __init__(self, plan: StudyPlan, folder: Path, options: RunOptions) -> None:
         self.plan, self.folder, self.options = plan, folder, options
         self.mechanisms: dict[Variant, Mechanism] = {}
-        self.pairs: dict[Variant, PairData] = {}
+        self.pairs: dict[Variant, tuple[PairData, Record]] = {}
+
+    def find_finished(self, combination: Combination) -> Report | None:
+        """Return the report of a combination if it is finished and unchanged; warn if it has to be run again."""
+        path = self.folder / combination.report
+        if not path.exists():
+            return None
+        report = read_finished(path, self.plan, combination)
+        try:
+            inputs = self._inputs(combination)
+        except InputError:  # the combination is run again, which reports the reason
+            return None
+        result, changed = check_finished(report, self.plan, combination, inputs, self.options.trust_results)
+        if result in (Finished.CURRENT, Finished.TRUSTED):
+            return report
+        warn_of_change(combination, result, changed)
+        return None
 
     def run(self, combination: Combination) -> Row:
         """Verify a combination, write its report, and return its row; a failure becomes a row with the reason."""
@@ -230,66 +257,46 @@ class _StudyRunner:
             warnings.warn(f"{combination} failed: {reason}", DPVerifyWarning, stacklevel=2)
             return {**combination.columns, "problem": reason}
         report.to_json(running / "report.json")
+        keep_old_report(self.folder / combination.report)
         replace_file(self.folder / combination.report, (running / "report.json").read_bytes())
         shutil.rmtree(running, ignore_errors=True)
         return _report_row(combination, report)
 
     def _verify(self, combination: Combination, running: Path) -> Report:
-        """Return the report of a combination."""
+        """Return the report of a combination, which is bound to it."""
+        plan, inputs = self.plan, self._inputs(combination)
+        record = make_record(plan, combination, inputs)
+        options = dataclasses.replace(
+            self.options,
+            settings=plan.settings.change(seed=combination.seed),
+            folder=running,
+            error=inputs.pair.error,
+        )
+        first, second, _ = inputs.pair
+        try:
+            report = options.verify(inputs.mechanism, first, second, plan.epsilon, plan.delta)
+        except FolderError:
+            if not was_started_otherwise(running, record):
+                raise
+            warnings.warn(
+                f"{combination}: its sources or its data changed while it was unfinished; it is started again",
+                DPVerifyWarning,
+                stacklevel=2,
+            )
+            shutil.rmtree(running)
+            report = options.verify(inputs.mechanism, first, second, plan.epsilon, plan.delta)
+        report.run[STUDY_KEY] = add_behaviour(record, running)
+        return report
+
+    def _inputs(self, combination: Combination) -> Inputs:
+        """Return the mechanism and the pair of a combination; each is made once."""
         plan = self.plan
         if combination.mechanism not in self.mechanisms:
             self.mechanisms[combination.mechanism] = make_mechanism(plan, combination.mechanism)
         if combination.pair not in self.pairs:
-            self.pairs[combination.pair] = make_pair(plan, combination.pair)
-        mechanism = self.mechanisms[combination.mechanism]
-        first, second, error = self.pairs[combination.pair]
-        settings = plan.settings.change(seed=combination.seed)
-        options = RunOptions(settings=settings, executor=self.options.executor, folder=running, error=error)
-        return options.verify(mechanism, first, second, plan.epsilon, plan.delta)
-
-
-def make_mechanism(plan: StudyPlan, variant: Variant) -> Mechanism:
-    """Return the mechanism: what `use` names, called with the parameters if there are some."""
-    assert isinstance(variant.source, str)
-    entry = f"mechanisms.{variant.name}"
-    if not variant.parameters:
-        return load_object(variant.source, plan.base, entry)
-    return _call_source(plan, entry, variant.source, variant.parameters)
-
-
-def make_pair(plan: StudyPlan, variant: Variant) -> PairData:
-    """Return the pair: from files, or from the function that `use` names.
-
-    The function returns (first, second), or (first, second, truth), where an error function can replace the truth.
-    """
-    if isinstance(variant.source, PairFiles):
-        parts: list[Any] = [load_data(file, plan.base) for file in variant.source if file is not None]
-    else:
-        returned = _call_source(plan, f"pairs.{variant.name}", variant.source, variant.parameters)
-        parts = list(returned) if isinstance(returned, (tuple, list)) else []
-    if len(parts) not in (2, 3):
-        found = f"{len(parts)} parts" if parts else "no tuple"
-        raise InputError(f"pairs.{variant.name}: found {found}; expected (first, second) or (first, second, truth)")
-    first, second, *rest = parts
-    if not rest:
-        return PairData(first, second, None)
-    truth = rest[0]
-    error = cast("Callable[[Array], Array]", truth) if callable(truth) else rmse(truth)
-    return PairData(first, second, error)
-
-
-def _call_source(plan: StudyPlan, entry: str, source: str, parameters: Mapping[str, object]) -> Any:
-    """Return what a named function or class returns for these parameters."""
-    function = load_object(source.removesuffix("()"), plan.base, entry)
-    return call_user_code(f"{entry}: calling {source}", lambda: function(**parameters))
-
-
-def _read_report(path: Path) -> Report:
-    """Read the report of a finished combination; raise FolderError if it is damaged."""
-    try:
-        return Report.from_json(path)
-    except InputError as problem:
-        raise FolderError(f"{problem}; remove this file to verify its combination again") from None
+            pair = make_pair(plan, combination.pair)
+            self.pairs[combination.pair] = pair, make_pair_record(plan, combination.pair, pair)
+        return Inputs(self.mechanisms[combination.mechanism], *self.pairs[combination.pair])
 
 
 def _report_row(combination: Combination, report: Report) -> Row:

@@ -1,0 +1,49 @@
+"""The check that runs are independent: dependent runs void the report, independent runs do not."""
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.sampling.block_counts import BlockCounts
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
+
+SMALL = {"select_runs": 400, "test_runs": 4000, "block": 64}
+
+
+def one_noise_per_call(data, runs, rng):
+    return np.full(runs, data[0] + rng.laplace())
+
+
+def shared_part(data, runs, rng):
+    """Five percent of the standard deviation of the noise is common to all runs of a call."""
+    return data[0] + np.sqrt(1 - 0.05**2) * rng.standard_normal(runs) + 0.05 * rng.standard_normal()
+
+
+def test_one_noise_per_call_voids_the_report():
+    report = dpv.verify(one_noise_per_call, ZERO, ONE, 1.0, **SMALL)
+    assert report.verdict is dpv.Verdict.NO_ANSWER
+    assert not report.refuted
+    assert report.voiding == (dpv.Diagnostic.DEPENDENT_RUNS,)
+    assert "draw new noise for every run" in str(report)
+
+
+@pytest.mark.parametrize("seeds", [3, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_small_shared_part_of_the_noise_voids_the_report(seeds):
+    for seed in range(seeds):
+        report = dpv.verify(shared_part, ZERO, ONE, 1.0, seed=seed)
+        assert report.voiding == (dpv.Diagnostic.DEPENDENT_RUNS,)
+
+
+@pytest.mark.parametrize("seeds", [40, pytest.param(2000, marks=pytest.mark.slow)])
+def test_independent_runs_do_not_void_the_report(seeds):
+    for seed in range(seeds):
+        assert not dpv.verify(laplace, ZERO, ONE, 1.0, seed=seed, **SMALL).voiding
+    assert not dpv.verify(gaussian_trajectory, np.zeros((3, 2)), np.ones((3, 2)), 1.0, **SMALL).voiding
+
+
+def test_block_counts_merge_in_the_order_of_the_blocks():
+    parts = [BlockCounts(np.array([b]), np.array([10]), np.array([[b, 2 * b]])) for b in (2, 0, 1)]
+    merged = BlockCounts.merge([BlockCounts.merge(parts[:2]), parts[2]])
+    assert merged.blocks.tolist() == [0, 1, 2]
+    assert merged.counts.tolist() == [[0, 0], [1, 2], [2, 4]]
+    assert BlockCounts.from_arrays(iter(merged.to_arrays())).counts.tolist() == merged.counts.tolist()
