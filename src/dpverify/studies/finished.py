@@ -157,7 +157,7 @@ def check_finished(
 
 def _probe(inputs: Inputs, settings: Settings) -> str | None:
     """Return the hash of the first 64 runs per data set; None if the mechanism fails."""
-    mechanism, (first, second, _) = inputs
+    mechanism, (first, second, _) = inputs.mechanism, inputs.pair
     assert settings.block is not None  # the settings of a report have the block size
     source = SampleSource(mechanism, (first, second), settings.seed, settings.block, settings.nonfinite)
     try:
