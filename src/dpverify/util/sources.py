@@ -66,6 +66,7 @@ def source_hashes(*objects: object, modules: Iterable[str] = ()) -> SourceHashes
         if name in seen or name.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:
             continue
         seen.add(name)
+        names.append(name.rpartition(".")[0])  # importing a module executes the packages that contain it
         file = _module_file(name)
         if file is None or not is_own_file(file):
             continue
