@@ -7,6 +7,7 @@ that a checkpoint folder belongs to the call, and turns interruptions into `Stop
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -209,12 +210,15 @@ def run_sources(
 ) -> SourceHashes:
     """Return the hashes of the source files of a run: of the mechanism, its error function and its score function.
 
-    The runs of a mechanism without a seed cannot be compared, so its parameters count as a source too.
+    The runs of a mechanism without a seed cannot be compared, so its parameters count as a source too. They are the
+    plain fields of a frozen dataclass: other objects may change with each call.
     """
     hashes = source_hashes(mechanism, error, settings.events if callable(settings.events) else None)
-    if not is_seeded(mechanism):
-        with contextlib.suppress(InputError):
-            hashes["the parameters of the mechanism"] = fingerprint(mechanism, sources=False)
+    if not is_seeded(mechanism) and dataclasses.is_dataclass(mechanism):
+        fields = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
+        plain = {name: value for name, value in fields.items() if isinstance(value, (int, float, str, tuple))}
+        if type(mechanism).__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            hashes["the parameters of the mechanism"] = fingerprint(plain, sources=False)
     return hashes
 
 
