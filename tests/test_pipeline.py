@@ -183,7 +183,7 @@ def test_all_runs_of_the_second_data_set_can_be_outside_the_region():
     report = verify(laplace, 0.0, 1000.0, 1.0, settings=Settings.paper())
     assert report.refuted
     assert report.on_partition.region_mass < 0.01
-    assert report.witness.text == "an output outside the high-likely region"
+    assert report.witness.text == "an output outside the region of likely outputs"
 
 
 def test_non_finite_estimates_can_be_an_event():

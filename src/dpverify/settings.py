@@ -79,8 +79,9 @@ class Settings:
         a decision tree that is grown on selection runs. "atoms" gives every repeated output value a cell, for discrete
         outputs.
     resolution : int or None, default None
-        Fineness of the partition: bins per coordinate for "grid", number of cells for the others. None uses the
-        default of the partition. Increase it to bound more events; the upper bounds become wider.
+        Fineness of the partition: bins per coordinate for "grid" (default 2), number of cells for the others (default
+        64 for "equal-mass", 256 for "tree", and 16 to 256 level sets, whichever gives the tightest bound). Increase it
+        to bound more events; the upper bounds become wider.
     events : {"auto", "cell", "union", "score"} or callable, default "auto"
         The events among which one is selected. "cell": single cells of the partition. "union": unions of cells.
         "score": level sets of fitted scores. "auto": all that apply. A callable `score(samples)` returns one number
@@ -94,7 +95,8 @@ class Settings:
     nonfinite : {"error", "event"}, default "error"
         "error": an output with NaN or infinity stops the verification. "event": such outputs form a cell of their own.
     beta : float, default 0.05
-        Largest probability mass that the region of likely outputs may leave out, between 0 and 1. A smaller value
+        Pilot runs, which are drawn first, locate a region of likely outputs; partitions divide this region. Largest
+        probability mass that the region of likely outputs may leave out, between 0 and 1. A smaller value
         needs more pilot runs.
     gamma : float, default 1e-9
         Probability that the region leaves out more than beta, between 0 and 1. This is 1 minus the confidence of the
@@ -103,9 +105,10 @@ class Settings:
         True: the region is one scenario program over all time steps and over pilot runs of both data sets. False: each
         step has its own ellipsoid, from the first data set only, as in the paper.
     block : int or None, default None
-        Runs that the mechanism draws in one call. None uses the attribute `block` of the mechanism, or a fixed function
-        of `test_runs` and the size of an output. Random streams belong to blocks, so another block size gives other
-        runs. Set it if one block does not fit into memory.
+        Runs that the mechanism draws in one call. None uses the attribute `block` of the mechanism, or a power of two
+        from 64 to 65 536 with 64 to 128 blocks in the test, halved until the outputs of a block take at most 64 MB.
+        Random streams belong to blocks, so another block size gives other runs. Set it if one block does not fit into
+        memory.
     seed : int, default 0
         Seed of all random streams, at least 0. The same seed gives the same report. Change it for an independent
         repetition.
@@ -195,6 +198,11 @@ class Settings:
             if name not in names:
                 raise InputError(_unknown_setting(name, names))
         return dataclasses.replace(self, **changes)
+
+    @property
+    def follows_paper(self) -> bool:
+        """Whether the test or the selection of the paper is used, so that its quantities are printed."""
+        return self.test == "thinned" or self.selection_epsilon is not None
 
     def spawn(self, number: int) -> Settings:
         """Return a copy with a seed of its own, for verification `number` of several.

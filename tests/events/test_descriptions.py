@@ -19,10 +19,10 @@ def description(kind, shape, codes, resolution=None):
 
 def test_descriptions_of_cells():
     assert description("grid", (1, 2), [NONFINITE]) == "an output with NaN or infinity"
-    assert description("equal-mass", (1, 2), [FIRST_CELL], 1) == "an output inside the high-likely region"
+    assert description("equal-mass", (1, 2), [FIRST_CELL], 1) == "an output inside the region of likely outputs"
     assert description("grid", (50, 2), [7], 4) == "one cell of the partition that no pilot run fell into"
     assert description("grid", (1, 10), [FIRST_CELL], 2).endswith(
-        f"and {10 - 2 * MAX_LISTED_PIECES} more (inside the high-likely region)"
+        f"and {10 - 2 * MAX_LISTED_PIECES} more (inside the region of likely outputs)"
     )
     assert description("grid", (1, 1), [OUTSIDE, NONFINITE], 2).endswith("or output is NaN or infinite")
 
@@ -34,7 +34,7 @@ def test_descriptions_of_scores():
     piecewise = Piecewise(plain, knots, np.array([[0.0, 1.0], [0.0, 5.0]]), np.full((2, 1), np.inf), np.zeros((2, 1)))
     for score, expected in (
         (quadratic, "a quadratic score of 2 coordinates > 1"),
-        (piecewise, "a piecewise linear score of 2 coordinates (most on x[1], x[0]) > 1"),
+        (piecewise, "a piecewise linear score of 2 coordinates (most weight on x[1], x[0]) > 1"),
     ):
         assert Event(Levels(score, np.array([1.0])), np.array([1]), 0).describe(runs) == expected
 
@@ -44,7 +44,7 @@ def test_descriptions_of_level_set_cells():
     for edge, expected in ((2.5, "a union of 2"), (3.5, "one")):
         event = Event(Levels(score, np.array([edge])), np.array([1]), 0)
         assert event.describe(np.zeros((3, 1, 2))) == (
-            f"{expected} of the 5 level sets of a linear score of 2 coordinates (most on x[1], x[0])"
+            f"{expected} of the 5 level sets of a linear score of 2 coordinates (most weight on x[1], x[0])"
         )
 
 

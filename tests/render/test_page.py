@@ -144,7 +144,7 @@ def test_a_page_is_complete_and_loads_nothing(name):
     assert not found.handlers
     scripts = [attrs for tag, attrs in found.tags if tag == "script"]
     assert scripts == [{"type": "application/json", "id": "numbers"}, {}]
-    assert "events outside this partition: not bounded" in found.text
+    assert "events that are not unions of these cells: not bounded" in found.text
     assert found.text.lower().count(report.verdict.value) == 1
     assert " ".join(report.witness.text.split()) in found.text
 
@@ -191,7 +191,7 @@ def test_text_from_a_report_file_is_escaped(tmp_path):
 def test_the_lower_and_the_upper_bound_are_separate_statements():
     text = Reader(report_and_page("line")[1]).text
     for words in (
-        "every smaller ε is refuted; over all events",
+        "every smaller ε is refuted by the tested event",
         "over unions of these 17 cells",
         "for no other events",
     ):

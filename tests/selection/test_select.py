@@ -34,7 +34,7 @@ def test_privacy_on_a_partition_is_not_privacy():
     assert cells.verdict.name == "BOUNDED"
     assert cells.on_all_events is None
     assert "the partition's cells" in str(cells)
-    assert "over unions of 17 cells only" in str(cells)
+    assert "only for events made of the partition's 17 cells" in str(cells)
     scored = verify(left_and_right(16), 0, 1, 1.0, events="score", **small)
     assert scored.refuted
     assert scored.epsilon_lower >= 3

@@ -1,7 +1,7 @@
 """Partitions of the output space into cells (paper, section III and Algorithm 2).
 
-Code 0 is the complement of the high-likely region, code 1 a run with a NaN or an infinite value, and codes from 2 are
-the cells inside the region. A code is the mixed-radix number of the cell's digits as long as it fits into 63 bits.
+Code 0 is the complement of the region of likely outputs, code 1 a run with a NaN or an infinite value, and codes from 2
+are the cells inside the region. A code is the mixed-radix number of the cell's digits as long as it fits into 63 bits.
 Otherwise it is a fixed 64-bit hash of the digits. A hash collision merges two cells of a partition that was fixed
 before the test runs, so every statement stays valid.
 
@@ -35,7 +35,7 @@ class Partition(NamedTuple):
     Attributes
     ----------
     region : Region
-        The high-likely region.
+        The region of likely outputs.
     cells : Bins, Edges or Tree
         The rule that divides the region.
     atoms : Atoms or None
@@ -154,7 +154,7 @@ class Partition(NamedTuple):
 
     def _describe_cell(self, code: int, examples: np.ndarray) -> str:
         if self.size != HASHED_SIZE and code == OUTSIDE:
-            return "an output outside the high-likely region"
+            return "an output outside the region of likely outputs"
         if self.size != HASHED_SIZE and code == NONFINITE:
             return "an output with NaN or infinity"
         box = self.box(code, examples)
@@ -167,11 +167,11 @@ class Partition(NamedTuple):
             if low > -math.inf or high < math.inf
         ]
         if not limits:
-            return "an output inside the high-likely region"
+            return "an output inside the region of likely outputs"
         most = 2 * MAX_LISTED_PIECES
         if len(limits) > most:
             limits = [*limits[:most], f"and {len(limits) - most} more"]
-        return ", ".join(limits) + ("" if self.region.centre.size == 1 else " (inside the high-likely region)")
+        return ", ".join(limits) + ("" if self.region.centre.size == 1 else " (inside the region of likely outputs)")
 
     def _describe_on_line(self, codes: np.ndarray, examples: np.ndarray) -> str:
         """Describe a union of cells of a scalar output: neighbouring intervals are joined."""
@@ -307,7 +307,7 @@ def make_partition(kind: str, region: Region, pilot: np.ndarray, resolution: int
     kind : {"auto", "grid", "equal-mass", "atoms"}
         "auto" means "atoms" if more than half of the values of every coordinate repeat, else "equal-mass".
     region : Region
-        The high-likely region.
+        The region of likely outputs.
     pilot : ndarray of shape (runs, steps, dimensions)
         The finite pilot runs that the region was made from.
     resolution : int or None

@@ -22,6 +22,8 @@ class Diagnostic(enum.Enum):
         A seeded mechanism gave two different outputs for the same block and generator. Voiding.
     REPEATED_BLOCKS
         Different blocks contain the same outputs. Voiding.
+    DEPENDENT_RUNS
+        Counts of an event vary more from block to block than independent runs allow. Voiding.
     IDENTICAL_OUTPUTS
         Every run of both data sets gave the same output.
     DETERMINISTIC_OUTPUTS

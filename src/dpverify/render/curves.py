@@ -82,15 +82,16 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         kind, suffixes, decisive = "randomised p-values of the paper's test", ("", ""), "The smaller of the two is"
     return Drawing(
         picture,
-        "p-value of every claimed ε",
+        "p-value as a function of the claimed ε",
         f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. {decisive} at most "
         f"{format_number(result.alpha)} up to the critical epsilon {format_number(critical)}.",
         (
             Key("first", "line" if first_tested else "dots", HYPOTHESES[0] + suffixes[0]),
             Key("second", "dots" if first_tested else "line", HYPOTHESES[1] + suffixes[1]),
         ),
-        f"The {kind} of the hypotheses above, at δ = {format_number(result.delta)}. P₁ and P₂ are the probabilities of "
-        "the tested event with the first and the second data set. A claim is rejected where its p-value is at most α. "
+        f"The {kind} of the two inequalities in the legend, at δ = {format_number(result.delta)}. P₁ and P₂ are the "
+        "probabilities of the tested event with the first and the second data set. A claim is rejected where its "
+        "p-value is at most α. "
         f"p-values below {format_number(smallest)} are drawn at {format_number(smallest)}.",
     )
 
@@ -134,7 +135,7 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         f"decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
         f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
         (
-            Key("proved", "area", "proved over all events: δ is not in this area"),
+            Key("proved", "area", "excluded: δ lies above this area"),
             Key("bounded", "dash", "upper bound on δ over unions of these cells; other events are not bounded"),
             *([Key("ink", "diamond", "the claim")] if result.epsilon is not None else []),
         ),

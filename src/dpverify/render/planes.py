@@ -18,7 +18,7 @@ MAX_PANELS = 6  # steps, or coordinates, that are drawn in panels of their own
 MAX_DOTS = 4000  # in all panels together
 MESH_POINTS = 161  # per axis
 OWN_UNIT = "(in its own unit)"
-REGION_TEXT = "high-likely region"
+REGION_TEXT = "region of likely outputs"
 DATA_SET_KEYS = (Key("first", "dot", "first data set"), Key("second", "dot", "second data set"))
 EVENT_KEY = Key("witness", "area", "tested event")
 SOLID_KEY = Key("ink", "solid", "solid: in the tested event")
@@ -67,8 +67,8 @@ def draw_planes(scene: Scene) -> Drawing:
         cells += "; they are level sets of a score of all coordinates, so no edges are drawn."
     return Drawing(
         picture,
-        "Outputs, step by step" if steps > 1 else "Outputs in the plane",
-        f"Dots for {scene.runs}, {selection}, with the outline of the high-likely region.",
+        "Outputs, step by step" if steps > 1 else "Outputs, two coordinates at a time",
+        f"Dots for {scene.runs}, {selection}, with the outline of the region of likely outputs.",
         (*legend(scene), *event_key, Key("muted", "line", REGION_TEXT)),
         f"{scene.runs}; {selection}. Each coordinate is in its own unit. {cells}",
     )

@@ -28,7 +28,7 @@ class Scene(NamedTuple):
     inside : tuple of ndarray
         Which of these runs are in the tested event.
     region : Region or None
-        The high-likely region; None where it is too large to be stored.
+        The region of likely outputs; None where it is too large to be stored.
     partition : Partition or Levels
         The cells.
     event : Event
@@ -66,7 +66,7 @@ class Scene(NamedTuple):
         """How many runs are drawn, in words."""
         first, second = map(len, self.sides)
         if first == second:
-            return f"{first} pilot runs per data set"
+            return f"{first} of the pilot runs per data set"
         return f"{first} finite pilot runs of the first data set and {second} of the second"
 
     @property

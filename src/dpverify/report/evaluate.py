@@ -135,14 +135,14 @@ def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, 
         return "pass epsilon=... to test a claim; more select_runs and test_runs give tighter bounds"
     runs = witness.runs
     p1, p2 = (_share(count, runs) for count in witness.ordered)
-    other = "more select_runs, or another pair of data sets, may give another event"
+    other = "to search further, use more select_runs or another pair of data sets"
     # The probability of an event is at most 1, which limits the epsilon of a frequent event.
     if math.log((1 - delta) / p2) <= epsilon:
         return f"the witness is so frequent under both data sets that it cannot violate the claim; {other}"
     power = describe_power(verdict, p2, delta, detectable)
     observed = math.log((p1 - delta) / p2) if p1 > delta else -math.inf
     if observed <= epsilon:
-        return f"{power}; in these runs the witness does not exceed the claim; {other}"
+        return f"the observed frequencies of the witness are within the claim; {power}; {other}"
     # A second test on the same claim shares alpha with the first one.
     needed = plan_runs(epsilon, observed, min(p1, LARGEST_EVENT_PROBABILITY), delta, alpha / 2)
     if needed > MAX_PLANNED_RUNS:
@@ -157,8 +157,8 @@ def describe_power(verdict: Verdict, p2: float, delta: float, detectable: float)
     """Return which true epsilon the test runs detect on the witness; `p2` is its smaller probability."""
     if detectable < math.inf:
         return (
-            "these runs refute the claim with probability about 80% if the true epsilon of the witness is "
-            f"{format_number(detectable)}"
+            f"if the true epsilon of the witness were {format_number(detectable)}, these runs would refute the claim "
+            "with probability about 80%"
         )
     limit = f"the epsilon of the witness is at most {format_number(math.log((1 - delta) / p2))}"
     if verdict is Verdict.BOUNDED:

@@ -32,7 +32,8 @@ class Report(ReportFields):
     Attributes
     ----------
     verdict : Verdict
-        The conclusion. Its value is the sentence that is printed.
+        The conclusion: `REFUTED`, `BOUNDED`, `NOT_REFUTED`, `MEASURED` (no claim) or `NO_ANSWER`. Its value is the
+        sentence that is printed.
     epsilon : float or None
         The claimed epsilon; None if no claim was stated.
     delta : float
@@ -47,17 +48,22 @@ class Report(ReportFields):
     epsilon_critical : float
         The smallest epsilon that is not rejected. It equals `epsilon_lower` unless `settings.test` is "thinned".
     epsilon_detectable : float
-        The smallest true epsilon on the witness that these runs refute with probability about 0.8. Infinite if there is
-        none.
+        If the true epsilon of the witness were this large, these runs would refute the claim with probability about
+        0.8. Infinite if no epsilon of the witness would be refuted. It says nothing about better events that the
+        selection may have missed.
     on_partition : OnPartition
-        Upper bounds over unions of the partition's cells: `epsilon_upper(delta)`, `delta_upper(epsilon)`, `cells` and
-        `region_mass`. Other events are not bounded.
+        Upper bounds over unions of the partition's cells: `epsilon_upper(delta)`, `delta_upper(epsilon)`, `cells` (the
+        number of cells) and `region_mass` (a lower bound on the probability of the region of likely outputs). Other
+        events are not bounded.
     on_all_events : OnAllEvents or None
         Upper bounds over all events. None unless a Lipschitz constant of the log-density was stated.
     witness : Witness
-        The tested event: `text`, `counts`, `probabilities`, `direction` and `contains(samples)`.
+        The tested event: `text`, `counts`, `probabilities` (share and confidence limits for each data set),
+        `direction` (`(1, 2)`: the test is whether the first data set falls into the event too often compared with the
+        second; `(2, 1)`: the other way) and `contains(samples)`.
     paper : Paper
-        The numbers of the paper: `p_values`, `eta` and `lambda_`. They are not a guarantee.
+        The numbers of the paper: `p_values` of its randomised test, `eta` (upper bound on the probability of the most
+        likely cell) and `lambda_` = beta + 2 eta exp(epsilon_critical). They are not a guarantee.
     error : pair of (mean, standard error), or None
         The error of the estimate under the first and the second data set. None unless `error` was passed to `verify`.
     picture : dict

@@ -56,9 +56,8 @@ def epsilon_bounds(report: ReportFields, epsilon_upper: float, axis_end: float) 
     The lower and the upper bound have different scopes, so they are separate statements and not an interval.
     """
     tracks = [_lower_track(report), _upper_track(report, epsilon_upper)]
-    not_bounded = "events outside this partition: not bounded"
+    not_bounded = "events that are not unions of these cells: not bounded"
     if report.on_all_events is not None:
-        not_bounded += " by these cells"
         certified = report.on_all_events.epsilon_upper(report.delta)
         if certified < math.inf:
             statement = f"ε is at most {format_upper(certified)} over all events"
@@ -78,7 +77,7 @@ def _lower_track(report: ReportFields) -> BoundTrack:
         detail = f"too few runs, or no difference between the data sets; {confidence_text(report)}"
         return BoundTrack("proved", "no positive lower bound on ε", detail)
     lower = format_lower(report.epsilon_lower)
-    detail = f"every smaller ε is refuted; over all events, for this pair of data sets; {confidence_text(report)}"
+    detail = f"every smaller ε is refuted by the tested event; for this pair of data sets; {confidence_text(report)}"
     return BoundTrack("proved", f"ε is at least {lower}", detail, 0.0, report.epsilon_lower, lower)
 
 
@@ -117,6 +116,13 @@ def event_note(report: ReportFields) -> str:
         ratio = f"{larger_count / smaller_count:.3g}"
         times = "as often" if ratio == "1" else f"{ratio} times as often"
         comparison = f"The event occurred {times} with the {larger} data set as with the {smaller}."
+    if report.epsilon is not None and report.delta > 0:
+        scale = math.exp(min(report.epsilon, 700.0))
+        excess = (larger_count - scale * smaller_count) / witness.runs
+        comparison += (
+            f" The excess over exp(ε) = {scale:.4g} times the smaller share is {format_percent(max(excess, 0.0))}; the "
+            f"claim allows δ = {format_percent(report.delta)}."
+        )
     shares = (
         f"Bars: shares of {format_count(witness.runs)} test runs per data set, with "
         f"{format_percent(1 - report.alpha)} confidence limits."
@@ -150,9 +156,11 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
     both = format_percent(max(0.0, 1 - 2 * report.alpha))
     alpha = format_number(report.alpha)
     return (
-        TableRow("test runs", format_count(settings.test_runs), "per data set; all results above are from these runs"),
+        TableRow(
+            "test runs", format_count(settings.test_runs), "per data set; all bounds and p-values are from these runs"
+        ),
         TableRow("selection runs", format_count(settings.select_runs), "per data set; they selected the tested event"),
-        TableRow("pilot runs", format_count(pilot_runs), f"{pilot_scope}; they located the high-likely region"),
+        TableRow("pilot runs", format_count(pilot_runs), f"{pilot_scope}; they located the region of likely outputs"),
         TableRow("confidence", f"{confidence} and {confidence}", "of the lower and of the upper bounds"),
         TableRow("confidence of both together", both, f"each has its own error probability α = {alpha}"),
     )
@@ -165,10 +173,12 @@ def _sensitivity_rows(report: ReportFields) -> tuple[TableRow, ...]:
         TableRow(
             "detectable ε",
             format_number(report.epsilon_detectable) if report.epsilon_detectable < math.inf else "none",
-            "the smallest true ε of this event that these runs refute with probability about 80%",
+            "if the true ε of this event were this large, these runs would refute the claim with probability about 80%",
         ),
         TableRow("cells", format_cell_count(part.cells), "of the partition; together they cover all outputs"),
-        TableRow("probability of the high-likely region", mass, "the region around the pilot runs; for each data set"),
+        TableRow(
+            "probability of the region of likely outputs", mass, "the region around the pilot runs; for each data set"
+        ),
     )
 
 
@@ -186,7 +196,9 @@ def _error_rows(report: ReportFields) -> tuple[TableRow, ...]:
 
 
 def _paper_rows(report: ReportFields) -> tuple[TableRow, ...]:
-    """Return the quantities of the paper on which the method is based."""
+    """Return the quantities of the paper on which the method is based, if its settings were used."""
+    if not report.settings.follows_paper:
+        return ()
     paper = report.paper
     rows = [
         TableRow("critical ε", format_number(report.epsilon_critical), "the smallest ε that is not rejected"),
@@ -195,7 +207,7 @@ def _paper_rows(report: ReportFields) -> tuple[TableRow, ...]:
     ]
     if paper.p_values is not None:
         values = ", ".join(f"{p:.3g}" for p in paper.p_values)
-        explanation = "randomised (thinned) p-values of the claim, in both directions"
+        explanation = "randomised (thinned) p-values of the claim with δ = 0, in both directions"
         rows.append(TableRow("p-values of the paper", values, explanation))
     return tuple(rows)
 
@@ -214,7 +226,8 @@ def limitation(report: ReportFields) -> str:
     measured = report.verdict is Verdict.MEASURED
     return (
         f"{'The lower bound is no proof of privacy' if measured else 'The claim is not proved'}: there may be too few "
-        "runs, another pair of data sets may have a larger privacy loss, and so may an event outside the partition."
+        "runs, another pair of data sets may have a larger privacy loss, and so may an event that is not a union of "
+        "the cells."
     )
 
 

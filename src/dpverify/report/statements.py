@@ -48,7 +48,7 @@ class Verdict(enum.Enum):
     """
 
     REFUTED = "the claim is false: an event was found that violates it"
-    BOUNDED = "no union of the partition's cells violates the claim; other events are not bounded"
+    BOUNDED = "no event made of the partition's cells violates the claim; other events are not bounded"
     NOT_REFUTED = "no event was found that violates the claim; this does not prove that the claim holds"
     MEASURED = "no claim was stated, so none was tested; the bounds on epsilon follow"
     NO_ANSWER = "no conclusion is possible: the mechanism or the pair of data sets is not fit for this test"

@@ -44,7 +44,8 @@ def report_text(report: ReportFields) -> str:
         (mean1, error1), (mean2, error2) = (map(format_number, pair) for pair in report.error)
         with_first = f"{mean1} (standard error {error1}) with the first data set"
         lines.append(_line("error", f"{with_first}, {mean2} ({error2}) with the second"))
-    lines.append(_line("paper's", _describe_paper(report)))
+    if report.settings.follows_paper:
+        lines.append(_line("paper's", _describe_paper(report)))
     findings = [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
     lines += [_line("note", sentence) for sentence in (*findings, *report.remarks)]
     lines.append(_line("next", report.next_step))
@@ -88,13 +89,13 @@ def _describe_lower_bound(report: ReportFields) -> str:
     if report.epsilon_lower <= 0:
         return f"no positive lower bound on epsilon {at_delta}"
     bound = f"epsilon >= {format_lower(report.epsilon_lower)} {at_delta}"
-    return f"{bound}; over all events, for this pair of data sets, {_confidence(report)}"
+    return f"{bound}; for this pair of data sets, by the witness, {_confidence(report)}"
 
 
 def _describe_partition_bound(report: ReportFields) -> str:
     bound = _upper_bound(report.on_partition.epsilon_upper(report.delta), report.delta)
     cells = format_cell_count(report.on_partition.cells)
-    return f"{bound}; over unions of {cells} cells only, {_confidence(report)}"
+    return f"{bound}; only for events made of the partition's {cells} cells, {_confidence(report)}"
 
 
 def _upper_bound(epsilon: float, delta: float) -> str:

@@ -122,8 +122,8 @@ def _check_row_by_row(score: UserScore, samples: np.ndarray) -> None:
 
 
 def _choose_learners(context: SelectionContext, training: TrainingData, as_cells: bool) -> list[Learner]:
-    """Return the learners within the search budget. Scores whose level sets serve as cells are only counted."""
-    most = LearnerCost.COUNTING if as_cells else context.budget.max_cost
+    """Return the learners within the search budget. Level sets of the cheapest scores serve as cells."""
+    most = LearnerCost.CHEAP if as_cells else context.budget.max_cost
     return [learner for family in SCORE_FAMILIES if family.cost <= most for learner in family.learners(training)]
 
 

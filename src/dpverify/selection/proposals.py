@@ -1,7 +1,7 @@
 """Proposed events: from the cells of a partition, and from the level sets of a score.
 
 The paper selects the cell with the smallest p-value at one fixed epsilon (Algorithm 4). By default we select the event
-with the largest expected lower bound from the planned test runs (docs/method.md, section 5).
+with the largest expected lower bound from the planned test runs (docs/method.md, section 5.3).
 """
 
 from __future__ import annotations

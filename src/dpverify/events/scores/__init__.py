@@ -1,4 +1,4 @@
-"""Scores: one number per run, large where the first data set is more likely (docs/method.md, section 5).
+"""Scores: one number per run, large where the first data set is more likely (docs/method.md, section 5.3).
 
 To add a kind, write one file and add the kind to the lists below.
 """
@@ -17,8 +17,8 @@ SCORE_KINDS = (Linear, Quadratic, Additive, Piecewise, Patterned, CellScore, Use
 
 # What competes during selection, in this order. A learner is used if its cost is within the budget of the search.
 SCORE_FAMILIES = (
-    ScoreFamily(gaussian_learners, LearnerCost.COUNTING),
-    ScoreFamily(additive_learners, LearnerCost.COUNTING),
+    ScoreFamily(gaussian_learners, LearnerCost.CHEAP),
+    ScoreFamily(additive_learners, LearnerCost.CHEAP),
     ScoreFamily(piecewise_learners, LearnerCost.JOINT_FIT),
     ScoreFamily(pattern_learners, LearnerCost.PATTERNS),
 )

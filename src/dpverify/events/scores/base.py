@@ -29,6 +29,9 @@ CLIPPED_SHARE = 0.005  # of the runs at either end: heavy tails have no moments
 class Score(Protocol):
     """A fitted score. `flat` stands for outputs of shape (runs, steps * dimensions).
 
+    A large value must mean that the first data set is more likely: {score > t} is tested for the first data set, and
+    {score <= t} for the second.
+
     A kind may also define `level_codes(flat, edges)` (a faster way to find the level of every run),
     `describe_level_set(selected, examples)` (a description that is more specific than a threshold of the score, or
     None) and `is_pytree` (False if the score holds a function).
@@ -40,7 +43,7 @@ class Score(Protocol):
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers were fitted. Scores with more parameters are penalised during selection."""
+        """How many numbers were fitted, not counting the features. More parameters are penalised during selection."""
         ...
 
     def describe(self, names: list[str], /) -> str:
@@ -91,9 +94,12 @@ class CountedStatistic(Protocol):
 
 
 class LearnerCost(enum.IntEnum):
-    """How much time a learner takes. The selection leaves out learners above its budget."""
+    """How much time a learner takes. The selection leaves out learners above its budget.
 
-    COUNTING = 0
+    Only the cheapest learners also provide level-set cells for unions.
+    """
+
+    CHEAP = 0
     PATTERNS = 1
     JOINT_FIT = 2
 
@@ -198,4 +204,4 @@ def describe_coordinates(weights: np.ndarray, coordinates: np.ndarray, names: li
     by_weight = coordinates[np.argsort(-weights, kind="stable")]
     if weights.size == 1:
         return names[int(by_weight[0])]
-    return f"{weights.size} coordinates (most on {', '.join(names[int(j)] for j in by_weight[:2])})"
+    return f"{weights.size} coordinates (most weight on {', '.join(names[int(j)] for j in by_weight[:2])})"

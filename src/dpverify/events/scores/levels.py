@@ -1,4 +1,4 @@
-"""Level sets of a score: a partition of the output space like any other (docs/method.md, section 5)."""
+"""Level sets of a score: a partition of the output space like any other (docs/method.md, section 5.3)."""
 
 from __future__ import annotations
 
