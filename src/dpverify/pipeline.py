@@ -54,6 +54,7 @@ def verify(
     error: Callable[[Array], Array] | None = None,
     log_lipschitz: float | tuple[float, float] | None = None,
     progress: bool = False,
+    trust_results: bool = False,
     **changes: Unpack[SettingsChanges],
 ) -> Report:
     """Measure from samples how well a mechanism hides which of two neighbouring data sets it was given.
@@ -90,6 +91,9 @@ def verify(
         mechanism's own `log_lipschitz(data)` if it exists.
     progress : bool, default False
         Whether progress is shown on stderr.
+    trust_results : bool, default False
+        Whether the results in `folder` are used although source files have changed and the mechanism cannot be seeded,
+        so that its behaviour cannot be compared.
     **changes
         Single settings by name, which replace those of `settings`: `verify(..., test_runs=10**6, seed=3)`.
 
@@ -125,7 +129,7 @@ def verify(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
-    with open_run(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
+    with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
         # HighLikelySet (Algorithm 3), from pilot runs.
         region, points, pilot = find_region(run)
         diagnostics = check_mechanism(run, pilot[0])

@@ -247,19 +247,6 @@ def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message
     assert err.count("\n") == 1
 
 
-def test_a_changed_file_is_refused(place):
-    change(place, "[0.6, 0.9, 2.0]", "0.6")
-    change(place, "seeds = 2", "seeds = 1")
-    dpv.run_study(place / "study.toml")
-    (place / "b.csv").write_text("0.5\n")
-    with pytest.raises(dpv.FolderError, match=r"found another b\.csv"):
-        dpv.run_study(place / "study.toml")
-    (place / "b.csv").write_text("1\n")
-    (place / "mine.py").write_text(MINE + "\n# a change\n")
-    with pytest.raises(dpv.FolderError, match="found another mine"):
-        dpv.run_study(place / "study.toml")
-
-
 BAD = [
     ("seeds = 2", "seeds = 0", "found seeds 0"),
     ("seeds = 2", "seeds = ", "not TOML"),

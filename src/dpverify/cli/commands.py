@@ -88,6 +88,7 @@ def _verify(arguments: argparse.Namespace) -> int:
                 executor=executor,
                 folder=folder,
                 progress=not arguments.quiet,
+                trust_results=arguments.trust_results,
             )
     report.run["command"] = arguments.line
     write_results(report, json, html, arguments.quiet)
@@ -174,6 +175,7 @@ def _study(arguments: argparse.Namespace) -> int:
             executor=arguments.workers,
             progress=not arguments.quiet,
             timeout=arguments.timeout,
+            trust_results=arguments.trust_results,
         )
     if not arguments.quiet:
         print_output(arguments.shorten(f"{study.summary}; table: {study.folder / TABLE_FILE}"))

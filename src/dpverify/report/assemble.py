@@ -141,8 +141,8 @@ def describe_run(run: RunContext) -> dict[str, Any]:
 
 def describe_problems(run: RunContext) -> dict[str, list[str]]:
     """Return the entry `notes` of the run if there were problems that did not prevent a result."""
-    problem = run.checkpoint.problem
-    notes = run.notes if problem is None else [problem, *run.notes]
+    checkpoint = run.checkpoint
+    notes = [note for note in (checkpoint.problem, checkpoint.source_note, *run.notes) if note]
     return {"notes": notes} if notes else {}
 
 

@@ -7,6 +7,7 @@ that a checkpoint folder belongs to the call, and turns interruptions into `Stop
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -43,6 +44,7 @@ from dpverify.util.formatting import format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
 from dpverify.util.serialization import from_plain, to_plain
+from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
 from dpverify.util.timing import StageClock, versions
 
 T = TypeVar("T")
@@ -96,6 +98,7 @@ def open_run(
     folder: str | os.PathLike[str] | None = None,
     call: Mapping[str, object] | None = None,
     error: Callable[[Any], Any] | None = None,
+    trust_results: bool = False,
 ) -> Iterator[RunContext]:
     """Open the context of a verification.
 
@@ -117,6 +120,8 @@ def open_run(
         Further arguments that a resumed run must repeat.
     error : callable, optional
         The error function of the call.
+    trust_results : bool
+        Whether the results in the folder are used although source files have changed, as `check_sources` explains.
 
     Raises
     ------
@@ -138,7 +143,10 @@ def open_run(
                 settings = settings.change(block=source.block)
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
-                    checkpoint.acquire(run_identity(source, settings, pilot_blocks, call or {}, error), about)
+                    sources = run_sources(mechanism, settings, error)
+                    identity = run_identity(source, settings, pilot_blocks, call or {}, error)
+                    recorded = checkpoint.acquire(identity, about, sources)
+                    check_sources(checkpoint, recorded, sources, is_seeded(mechanism), trust_results)
                 yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, notes)
         except TimeLimitReached:
             raise _stopped(StopReason.TIME_LIMIT, "", checkpoint, display) from None
@@ -199,9 +207,9 @@ def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic,
     source = context.source
     blocks = -(-PROBE_RUNS // source.block)  # as many as contain the probe runs
     first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks)
-    data_before = fingerprint(source.data[0])
+    data_before = _fingerprint_or_none(source.data[0])
     repeated_runs = pilot_runs(source, 0, range(blocks))
-    data_after = fingerprint(source.data[0])
+    data_after = _fingerprint_or_none(source.data[0])
     other_runs = pilot[blocks * source.block :]
     if len(other_runs) < PROBE_RUNS:
         other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks))
@@ -216,6 +224,84 @@ def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic,
     for diagnostic in found:
         warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
     return tuple(found)
+
+
+def _fingerprint_or_none(data: object) -> str | None:
+    """Return the fingerprint of a data set, or None if it has none; without a folder it is not needed."""
+    try:
+        return fingerprint(data)
+    except InputError:
+        return None
+
+
+def run_sources(
+    mechanism: Mechanism, settings: Settings, error: Callable[[Array], Array] | None = None
+) -> SourceHashes:
+    """Return the hashes of the source files of a run: of the mechanism, its error function and its score function.
+
+    The runs of a mechanism without a seed cannot be compared, so its parameters count as a source too. They are the
+    plain fields of a frozen dataclass: other objects may change with each call.
+    """
+    hashes = source_hashes(mechanism, error, settings.events if callable(settings.events) else None)
+    if not is_seeded(mechanism) and dataclasses.is_dataclass(mechanism):
+        fields = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
+        plain = {name: value for name, value in fields.items() if isinstance(value, (int, float, str, tuple))}
+        if type(mechanism).__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            hashes["the parameters of the mechanism"] = fingerprint(plain, sources=False)
+    return hashes
+
+
+def check_sources(
+    checkpoint: Checkpoint, recorded: SourceHashes | None, current: SourceHashes, seeded: bool, trusted: bool
+) -> None:
+    """Warn of source files that changed since the folder was started; refuse the folder of an unseeded mechanism.
+
+    A seeded mechanism is compared by its first runs, which `run_identity` contains, so that it may be moved to another
+    file. Runs of an unseeded mechanism cannot be compared, so the user has to state that the results can be trusted.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The folder.
+    recorded : dict or None
+        The source hashes with which the folder was started; None if the folder has no record of them.
+    current : dict
+        The source hashes of this run.
+    seeded : bool
+        Whether the mechanism can be seeded.
+    trusted : bool
+        Whether the user states that the results can be trusted.
+    """
+    changed = changed_sources(recorded or {}, current, moved=not seeded)
+    if recorded is not None and not changed:
+        return
+    if seeded or trusted:
+        if changed:
+            note = f"{checkpoint.folder}: {describe_changes(changed)} since the folder was started; its results are "
+            reason = "used, because 64 runs per data set are the same; a rarer change of the mechanism is not noticed"
+            checkpoint.source_note = note + (reason if seeded else "trusted")
+            if not trusted:
+                warnings.warn(checkpoint.source_note, DPVerifyWarning, stacklevel=5)
+        return
+    found = "no record of the source files" if recorded is None else f"that {describe_changes(changed)}"
+    raise FolderError(
+        f"{checkpoint.folder}: found {found}; expected the sources that the folder was started with, because runs "
+        "without a seed cannot be compared; use another folder, or confirm that the results can be trusted "
+        "(--trust-results, trust_results=True)"
+    )
+
+
+def describe_changes(names: tuple[str, ...]) -> str:
+    """Return which files changed, in words; after three names the others are counted.
+
+    Examples
+    --------
+    >>> describe_changes(("a.py", "b.py"))
+    'a.py and b.py changed'
+    """
+    shown = list(names[:3]) + ([f"{len(names) - 3} more"] if len(names) > 3 else [])
+    text = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"{one_line(text)} changed"
 
 
 def run_identity(
@@ -237,7 +323,7 @@ def run_identity(
     if error is not None and seeded:
         with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
             error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
-    identity["error"] = fingerprint(error_values)
+    identity["error"] = fingerprint(error_values, sources=False)  # the sources are compared by `check_sources`
     if seeded:
         identity["probe"] = behaviour_hash(drawn)
     else:

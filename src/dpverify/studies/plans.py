@@ -7,14 +7,11 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import importlib.util
 import itertools
 import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +26,7 @@ from dpverify.util.hashing import fingerprint
 
 TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "timeout")
 REPORTS_FOLDER = "reports"
+STUDY_FORMAT = 2  # since 2, a report is bound to its combination
 MAX_COMBINATIONS = 10**6
 MAX_TIMEOUT = 10**8  # seconds; timers of the operating system have a limit
 ENTRY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -111,7 +109,8 @@ class StudyPlan:
     delta : float
         The delta of the claim.
     identity : dict
-        What must be unchanged when a study is resumed: the entries of the file, and a hash of every file that it names.
+        What must be unchanged when a study is resumed: the claim, the settings and the entries of the file. The files
+        that it names are compared for each combination (`studies.finished`).
     timeout : float or None
         The time limit of each verification in seconds. It is not part of the identity.
     """
@@ -152,12 +151,15 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
     entries = {f"pairs.{name}": table for name, table in pair_tables.items()}
     entries |= {f"mechanisms.{name}": table for name, table in mechanism_tables.items()}
     identity: Table = {
+        "study format": STUDY_FORMAT,
         "entries": ", ".join(entries),
         **{name: document.get(name) for name in ("seeds", "epsilon", "delta")},
         "set of settings": fingerprint(settings),
         **{name: fingerprint(table) for name, table in entries.items()},
-        **{name: _hash_file(file) for name, file in sorted(_named_files(base, pairs + mechanisms).items())},
     }
+    for variant in pairs + mechanisms:
+        if isinstance(variant.source, str):  # a missing function is reported now and not after hours
+            load_object(variant.source.removesuffix("()"), base, variant.name)
     timeout = check_timeout(document.get("timeout"))
     return StudyPlan(base, combinations, settings, epsilon, delta, identity, timeout)  # type: ignore[arg-type]
 
@@ -244,26 +246,3 @@ def _read_settings(path: Path, table: object) -> Settings:
         raise InputError(f'{path}: found preset {table["preset"]!r}; expected "paper", or no preset')
     changes = {name: value for name, value in table.items() if name != "preset"}
     return (Settings.paper() if "preset" in table else Settings()).change(**changes)
-
-
-def _named_files(base: Path, variants: list[Variant]) -> Mapping[str, Path]:
-    """Return the files that a study names: data files, and the Python files of its functions and classes."""
-    files: dict[str, Path] = {}
-    for variant in variants:
-        if isinstance(variant.source, PairFiles):
-            files |= {file: base / file for file in variant.source if file is not None}
-            continue
-        load_object(variant.source.removesuffix("()"), base, variant.name)
-        module = variant.source.rpartition(":")[0]
-        if module.endswith(".py"):
-            files[module] = base / module
-        else:
-            spec = importlib.util.find_spec(module)
-            if spec is not None and spec.origin is not None and Path(spec.origin).is_file():
-                files[module] = Path(spec.origin)
-    return files
-
-
-def _hash_file(path: Path) -> str:
-    """Return the SHA-256 hash of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,13 +1,13 @@
 """Studies: many verifications from one TOML file, in one folder that a stopped study resumes from (docs/studies.md).
 
-    study/dpverify.json             the identity of the study, with a hash of every file that it names
+    study/dpverify.json             the identity of the study
     study/table.csv                 a row for each finished combination, in the order of the study
     study/reports/0007-....json     the report of a combination
     study/running/                  checkpoints of the verification that is running; removed when its report is written
     study/running/started.json      the combination that is running; left behind if it ends the process
 
-A combination is finished when its report exists. Every file is replaced as a whole, so that a study can be stopped at
-any time.
+A combination is finished when its report exists and its mechanism and its data are unchanged (`studies.finished`).
+Every file is replaced as a whole, so that a study can be stopped at any time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import warnings
 from collections.abc import Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass
@@ -23,22 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from dpverify.errors import (
-    DPVerifyWarning,
-    FolderError,
     InputError,
-    MechanismError,
     Stopped,
     StopReason,
-    TimeLimitReached,
 )
-from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.sampling.checkpoints import open_checkpoint
-from dpverify.studies.interruptions import RUNNING_FOLDER, WORKER_ENDED, CombinationFailed, StartLog
+from dpverify.studies.interruptions import RUNNING_FOLDER, CombinationFailed
 from dpverify.studies.options import RunOptions
-from dpverify.studies.plans import REPORTS_FOLDER, Combination, StudyPlan, Variant, check_timeout, read_study
-from dpverify.studies.sources import PairData, make_mechanism, make_pair
+from dpverify.studies.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
+from dpverify.studies.runner import StudyRunner, failed_row, report_row
 from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value, write_comparison
 from dpverify.util.files import replace_file
 from dpverify.util.formatting import format_lower, format_upper
@@ -119,6 +113,7 @@ def run_study(
     executor: int | Executor | None = None,
     progress: bool = False,
     timeout: float | None = None,
+    trust_results: bool = False,
 ) -> Study:
     """Verify every combination of a study file.
 
@@ -138,6 +133,9 @@ def run_study(
     timeout : float, optional
         The time limit of a combination in seconds; a combination that reaches it has failed. The default is the entry
         `timeout` of the file.
+    trust_results : bool
+        Whether a finished report is used again although source files have changed, if 64 runs per data set are the same
+        as before or cannot be compared. Without it the combination is run again.
 
     Returns
     -------
@@ -149,7 +147,7 @@ def run_study(
     InputError
         If the study file, or a file that it names, cannot be used.
     FolderError
-        If the folder belongs to another study, or is damaged.
+        If the folder or a report in it belongs to another study, or is damaged.
     Stopped
         If the study was interrupted, or the workers or the disk failed. What is finished is in the folder.
 
@@ -191,22 +189,24 @@ def run_study(
         checkpoint.acquire(plan.identity, {"study": path.name, **versions()})
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
-            runner = _StudyRunner(plan, target, isinstance(executor, int))
+            runner = StudyRunner(plan, target, isinstance(executor, int))
+            shared = RunOptions(settings=plan.settings, executor=executor, trust_results=trust_results)
             while len(rows) < len(plan.combinations):
                 try:
-                    with RunOptions(settings=plan.settings, executor=executor).share_executor() as options:
+                    with shared.share_executor() as options:
                         runner.use(options)
                         for combination in plan.combinations[len(rows) :]:
                             show.stage(str(combination))
-                            if (target / combination.report).exists():
-                                rows.append(_report_row(combination, _read_report(target / combination.report)))
+                            finished = runner.find_finished(combination)
+                            if finished is not None:
+                                rows.append(report_row(combination, finished))
                                 show.skip(runs)
                             else:
                                 rows.append(runner.run(combination))
                                 show.advance(runs)
                                 _write_table(target, plan, rows)
                 except CombinationFailed as problem:  # its workers have been ended; the next combination gets new ones
-                    rows.append(_failed_row(plan.combinations[len(rows)], str(problem)))
+                    rows.append(failed_row(plan.combinations[len(rows)], str(problem)))
                     _write_table(target, plan, rows)
             columns = _write_table(target, plan, rows)
             shutil.rmtree(target / RUNNING_FOLDER, ignore_errors=True)
@@ -221,96 +221,6 @@ def run_study(
             raise _stopped_error(StopReason.DISK, problem.strerror or str(problem), target, len(rows), plan) from None
         finally:
             show.close()
-
-
-class _StudyRunner:
-    """Verifies combinations, and keeps mechanisms and pairs that several combinations use."""
-
-    def __init__(self, plan: StudyPlan, folder: Path, owns_workers: bool) -> None:
-        self.plan, self.folder, self.owns_workers = plan, folder, owns_workers
-        self.options = RunOptions()
-        self.starts = StartLog(folder)
-        self.lost_workers = False
-        self.mechanisms: dict[Variant, Mechanism] = {}
-        self.pairs: dict[Variant, PairData] = {}
-
-    def use(self, options: RunOptions) -> None:
-        """Use the workers of these options.
-
-        If workers were lost before, or if there is a time limit, wait until a new worker has started. BrokenExecutor is
-        raised if the new workers end, too.
-        """
-        self.options = options
-        must_wait = self.lost_workers or (self.owns_workers and self.plan.timeout is not None)
-        if must_wait and isinstance(options.executor, Executor):
-            options.executor.submit(study_folder, "study.toml", None).result()  # a worker imports this package first
-        self.lost_workers = False
-
-    def run(self, combination: Combination) -> Row:
-        """Verify a combination, write its report, and return its row; a failure becomes a row with the reason.
-
-        A failure after which the workers cannot be used any more is raised as CombinationFailed.
-        """
-        running = self.folder / RUNNING_FOLDER / f"{combination.number:04d}"
-        reason = self.starts.reason(combination.number)
-        if reason is not None:
-            return _failed_row(combination, reason)
-        limit = self.plan.timeout
-        try:
-            with self.starts.started(combination.number, limit):
-                report = self._verify(combination, running)
-        except (Stopped, TimeLimitReached) as problem:
-            if isinstance(problem, TimeLimitReached) or problem.reason is StopReason.TIME_LIMIT:
-                advice = "increase timeout, or check the mechanism"
-                raise CombinationFailed(f"{StopReason.TIME_LIMIT.value} ({limit:g} s); {advice}") from None
-            self.lost_workers = self.owns_workers and problem.reason is StopReason.WORKERS_LOST
-            if self.lost_workers:
-                raise CombinationFailed(WORKER_ENDED) from None
-            raise  # this does not concern this combination alone
-        except (FolderError, KeyboardInterrupt):
-            raise
-        except BaseException as problem:  # also SystemExit and CancelledError of a function of the user
-            reason = " ".join(str(problem).split())
-            if not isinstance(problem, (InputError, MechanismError)):
-                reason = f"{type(problem).__name__}: {reason}"
-            return _failed_row(combination, reason)
-        report.to_json(running / "report.json")
-        replace_file(self.folder / combination.report, (running / "report.json").read_bytes())
-        shutil.rmtree(running, ignore_errors=True)
-        return _report_row(combination, report)
-
-    def _verify(self, combination: Combination, running: Path) -> Report:
-        """Return the report of a combination."""
-        plan = self.plan
-        if combination.mechanism not in self.mechanisms:
-            self.mechanisms[combination.mechanism] = make_mechanism(plan, combination.mechanism)
-        if combination.pair not in self.pairs:
-            self.pairs[combination.pair] = make_pair(plan, combination.pair)
-        mechanism = self.mechanisms[combination.mechanism]
-        first, second, error = self.pairs[combination.pair]
-        settings = plan.settings.change(seed=combination.seed)
-        options = RunOptions(settings=settings, executor=self.options.executor, folder=running, error=error)
-        return options.verify(mechanism, first, second, plan.epsilon, plan.delta)
-
-
-def _read_report(path: Path) -> Report:
-    """Read the report of a finished combination; raise FolderError if it is damaged."""
-    try:
-        return Report.from_json(path)
-    except InputError as problem:
-        raise FolderError(f"{problem}; remove this file to verify its combination again") from None
-
-
-def _report_row(combination: Combination, report: Report) -> Row:
-    """Return the row of a finished combination."""
-    results = {name: value for name, value in report.row().items() if name not in ("name", "seed")}
-    return {**combination.columns, **results, "report": combination.report}
-
-
-def _failed_row(combination: Combination, reason: str) -> Row:
-    """Return the row of a combination that has failed, and warn."""
-    warnings.warn(f"{combination} failed: {reason}", DPVerifyWarning, stacklevel=3)
-    return {**combination.columns, "problem": reason}
 
 
 def study_folder(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None) -> Path:

@@ -65,3 +65,11 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         raise InputError(
             f"{path}: found {problem.strerror or problem}; expected a path that can be written; choose another one"
         ) from None
+
+
+def is_readable(path: Path) -> bool:
+    """Return whether this is a file that can be read; an impossible file name gives False."""
+    try:
+        return path.is_file() and os.access(path, os.R_OK)
+    except (OSError, ValueError):
+        return False

@@ -1,4 +1,4 @@
-"""The mechanisms and the pairs of data sets that the entries of a study file name."""
+"""The mechanisms and the pairs of data sets that a study file names."""
 
 from __future__ import annotations
 
