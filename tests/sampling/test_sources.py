@@ -97,7 +97,8 @@ def test_a_change_of_an_unseeded_mechanism_is_refused_unless_it_is_trusted(place
     assert err.count("\n") == 1
     assert main([*UNSEEDED, "--trust-results", "--json", "out.json"]) == 0
     notes = dpv.Report.from_json("out.json").notes
-    assert "kept: helpers.py changed since the folder was started; its results are trusted" in notes
+    line = "kept: helpers.py changed since the folder was started; its results are trusted"
+    assert any(note.endswith(line) for note in notes)
 
 
 @pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")

@@ -182,7 +182,7 @@ def test_a_full_disk_stops_the_study(place, capsys, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("dpverify.studies.study.replace_file", full)
+    monkeypatch.setattr("dpverify.studies.runner.replace_file", full)
     assert main(["study", "inner/study.toml"]) == 3
     line = "dpverify: the disk failed (No space left on device) after 0 of 24 verifications; they are kept in "
     assert capsys.readouterr().err.startswith(line)
