@@ -113,7 +113,7 @@ def test_a_factory_is_called_and_json_is_written(place, capsys):
 
 def test_the_settings_of_the_paper(place, capsys):
     assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv", "--epsilon", "0", "--paper") == 1
-    assert "over unions of 3 cells" in capsys.readouterr().out
+    assert "events made of the partition's 3 cells" in capsys.readouterr().out
 
 
 FAILURES = [

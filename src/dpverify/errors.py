@@ -40,6 +40,20 @@ def how_to_install(extra: str) -> str:
     return f'pip install "dpverify[{extra}]", or in a clone pip install -e ".[{extra}]"'
 
 
+def describe_exception(problem: BaseException, shorten: Callable[[str], str] = str) -> str:
+    """Return the type of an exception, its message and the place, for example "KeyError: 'a' (at file.py, line 7)".
+
+    `shorten` is applied to the message.
+    """
+    try:
+        message = shorten(str(problem))
+    except BaseException as second:  # the exception is a class of the user, and this method has an error
+        if isinstance(second, KeyboardInterrupt):
+            raise
+        message = "its message cannot be read"
+    return f"{type(problem).__name__.lstrip('_')}: {message}{raised_at(problem)}"
+
+
 class InputError(ValueError):
     """An argument, a file or a setting cannot be used. The message names it, what was found and what was expected.
 
@@ -99,6 +113,7 @@ class StopReason(enum.Enum):
     OUT_OF_MEMORY = "out of memory"
     DISK = "the disk failed"
     NO_SCHEDULER = "no scheduler was found"
+    TIME_LIMIT = "the time limit was reached"
     UNKNOWN = "the run ended early"
 
 
@@ -129,6 +144,10 @@ class Stopped(RuntimeError):
 
     def __reduce__(self) -> tuple[Callable[..., Stopped], tuple[object, ...]]:
         return type(self), (self.args[0], self.folder, self.done, self.reason)
+
+
+class TimeLimitReached(KeyboardInterrupt):
+    """The time limit of a combination of a study was reached. Code that lets Ctrl-C pass lets this pass, too."""
 
 
 class DPVerifyWarning(UserWarning):

@@ -21,7 +21,7 @@ from dpverify.events.region import Region, RegionIndicator
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.all_events import smooth_grid
-from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report
+from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
@@ -55,6 +55,7 @@ def verify(
     error: Callable[[Array], Array] | None = None,
     log_lipschitz: float | tuple[float, float] | None = None,
     progress: bool | None = None,
+    trust_results: bool = False,
     **changes: Unpack[SettingsChanges],
 ) -> Report:
     """Measure from samples how well a mechanism hides which of two neighbouring data sets it was given.
@@ -92,6 +93,9 @@ def verify(
     progress : bool or None, default None
         Whether progress is shown on stderr. None shows it on a terminal and in notebooks (there as a bar of the
         notebook). Only verifications that take longer than 10 s show anything.
+    trust_results : bool, default False
+        Whether the results in `folder` are used although source files have changed and the mechanism cannot be seeded,
+        so that its behaviour cannot be compared.
     **changes
         Single settings by name, which replace those of `settings`: `verify(..., test_runs=10**6, seed=3)`.
 
@@ -127,7 +131,7 @@ def verify(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
-    with open_run(mechanism, first, second, settings, executor, progress, folder, call, error) as run:
+    with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
         diagnostics = check_mechanism(run)
         if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
             run = shorten_run(run)
@@ -143,6 +147,7 @@ def verify(
         findings = Findings(region, points, pilot, event, partition, smooth, diagnostics + not_smooth)
         counts = count_test_runs(run, findings, error)
         report = assemble_report(run, findings, counts, epsilon, delta)
+    report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
     return report

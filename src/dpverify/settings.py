@@ -28,7 +28,8 @@ CHOICES = {
 PROBABILITIES = ("alpha", "beta", "gamma")
 SMALLEST_WHOLE_NUMBERS = {"select_runs": 4, "test_runs": 1, "resolution": 1, "block": 1, "seed": 0}
 OPTIONAL_WHOLE_NUMBERS = ("resolution", "block")
-ARGUMENTS = ("epsilon", "delta", "executor", "folder", "error", "log_lipschitz", "progress")  # of `verify`, no settings
+# Arguments of `verify` that are not settings.
+ARGUMENTS = ("epsilon", "delta", "executor", "folder", "error", "log_lipschitz", "progress", "trust_results")
 SEED_BITS = 53  # every reader of JSON represents a whole number of this size exactly
 
 
@@ -224,6 +225,7 @@ class VerifyOptions(SettingsChanges, total=False):
     error: Callable[[Array], Array] | None
     log_lipschitz: float | tuple[float, float] | None
     progress: bool | None
+    trust_results: bool
 
 
 def _unknown_setting(name: str, names: list[str]) -> str:

@@ -213,7 +213,7 @@ def scores():
 
 
 def with_score(report, score):
-    event = Event(Levels(score, np.array([0.5])), np.array([1]), 0)
+    event = Event(Levels(score, np.array([0.5])), np.array([1]), report.witness.event.direction)
     return dataclasses.replace(report, witness=dataclasses.replace(report.witness, event=event))
 
 

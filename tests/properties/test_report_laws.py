@@ -13,6 +13,7 @@ from dpverify import Report
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import distinct_pairs
 from dpverify.report.statements import OnAllEvents, OnPartition
+from dpverify.stats.paper_test import eta_upper_bound
 from dpverify.util import serialization as serial
 from mechanisms import ONE, ZERO, laplace
 
@@ -48,15 +49,18 @@ def test_any_report_is_read_as_it_was_written(
     runs = max(1, *(sum(column) for column in zip(*cells, strict=True)))
     rest = tuple(runs - sum(column) for column in zip(*cells, strict=True))
     c1, c2 = np.array([*cells, rest]).T
+    eta = eta_upper_bound(np.append(c1, c2), runs, report.alpha)
     changed = dataclasses.replace(
         report,
+        settings=report.settings.change(test_runs=runs),
+        paper=dataclasses.replace(report.paper, eta=eta),
         name=name,
         remarks=tuple(remarks),
         diagnostics=tuple(diagnostics),
         error=error,
         witness=dataclasses.replace(report.witness, counts=cells[0], runs=runs, text=name),
         on_partition=OnPartition(*distinct_pairs(c1, c2, runs), runs, 0.045, len(c1) + 1, 0.9),
-        on_all_events=OnAllEvents(c1[:-1], c2[:-1], rest, 0.25, runs, 0.05) if certified else None,
+        on_all_events=OnAllEvents(c1[:-1], c2[:-1], rest, 0.25, runs, 0.045) if certified else None,
         run=run,
     ).against(epsilon, delta)
     path = tmp_path_factory.getbasetemp() / "report.json"

@@ -182,7 +182,7 @@ def test_a_full_disk_stops_the_study(place, capsys, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("dpverify.studies.study.replace_file", full)
+    monkeypatch.setattr("dpverify.studies.runner.replace_file", full)
     assert main(["study", "inner/study.toml"]) == 3
     line = "dpverify: the disk failed (No space left on device) after 0 of 24 verifications; they are kept in "
     assert capsys.readouterr().err.startswith(line)
@@ -245,19 +245,6 @@ def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_a_changed_file_is_refused(place):
-    change(place, "[0.6, 0.9, 2.0]", "0.6")
-    change(place, "seeds = 2", "seeds = 1")
-    dpv.run_study(place / "study.toml")
-    (place / "b.csv").write_text("0.5\n")
-    with pytest.raises(dpv.FolderError, match=r"found another b\.csv"):
-        dpv.run_study(place / "study.toml")
-    (place / "b.csv").write_text("1\n")
-    (place / "mine.py").write_text(MINE + "\n# a change\n")
-    with pytest.raises(dpv.FolderError, match="found another mine"):
-        dpv.run_study(place / "study.toml")
 
 
 BAD = [

@@ -13,6 +13,7 @@ import math
 import os
 import shlex
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -26,6 +27,8 @@ from numpy.typing import ArrayLike
 from dpverify.adapters.process import GRACE_SECONDS, Answer, Child, End
 from dpverify.adapters.text_format import plain_rows, quote, read_rows
 from dpverify.errors import InputError
+from dpverify.util.files import is_readable
+from dpverify.util.sources import is_own_file
 
 PLACEHOLDERS = ("{data}", "{runs}", "{seed}", "{out}")
 SEED_LIMIT = 1 << 31  # seeds below this limit are accepted by the generators of all languages
@@ -61,6 +64,16 @@ class Program:
     @property
     def _starts_per_block(self) -> bool:
         return any(placeholder in part for part in self.argv for placeholder in PLACEHOLDERS)
+
+    def source_files(self) -> list[Path]:
+        """Return the files of the user that the command line names, by which a change of the program is noticed."""
+        system = (sys.prefix, sys.base_prefix, "/usr", "/bin")
+        found = []
+        for part in self.argv:
+            file = Path(part).absolute()
+            if is_readable(file) and is_own_file(file) and not any(file.is_relative_to(folder) for folder in system):
+                found.append(file)
+        return found
 
     def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
         seed, rows = int(rng.integers(SEED_LIMIT)), plain_rows(data)

@@ -54,7 +54,11 @@ def parser() -> Parser:
     study.add_argument(
         "--folder", metavar="DIR", help="Write reports and table.csv to this folder (default: beside the study file)."
     )
+    _add_trust(study)
     _add_workers(study)
+    study.add_argument(
+        "--timeout", type=float, metavar="S", help="Record a combination as failed after S seconds (default: no limit)."
+    )
     study.add_argument("--html", metavar="FILE", help="Write a page that shows privacy against accuracy.")
     study.add_argument("--quiet", action="store_true", help="Print only what failed.")
     reproduce = add_command(
@@ -112,6 +116,7 @@ def _add_verify_arguments(command: Parser) -> None:
     add("--json", metavar="FILE", help="Write the report as JSON to this file; - writes it to standard output.")
     add("--html", metavar="FILE", help="Write the report as a page to this file.")
     add("--folder", metavar="DIR", help="Store checkpoints in this folder; the same command resumes a stopped run.")
+    _add_trust(command)
     executors = command.add_mutually_exclusive_group()
     _add_workers(executors)
     executors.add_argument("--dask", metavar="ADDRESS", help="Draw runs on the Dask cluster of this scheduler.")
@@ -138,6 +143,15 @@ def _add_verify_arguments(command: Parser) -> None:
 def _add_workers(command: argparse._ActionsContainer) -> None:
     """Add the argument --workers."""
     command.add_argument("--workers", type=int, metavar="N", help="Draw runs in N processes (default: in this one).")
+
+
+def _add_trust(command: Parser) -> None:
+    """Add the argument --trust-results."""
+    command.add_argument(
+        "--trust-results",
+        action="store_true",
+        help="Use the results in the folder although source files have changed, unless the runs have changed too.",
+    )
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -11,8 +11,10 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
+from typing import cast
 
 from dpverify import Mechanism, Report, Settings, program, run_study, verify
 from dpverify.cli.arguments import parser
@@ -21,16 +23,30 @@ from dpverify.cli.output import (
     NO_ANSWER,
     REFUTED,
     check_outputs,
+    discard_stdout,
+    escape_unencodable_characters,
     print_error,
+    print_output,
     show_warning,
     stdout_to_stderr,
     write_output,
+    write_stdout,
 )
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, StopReason, how_to_install
+from dpverify.cli.supervision import run_in_child
+from dpverify.errors import (
+    FolderError,
+    InputError,
+    MechanismError,
+    Stopped,
+    StopReason,
+    describe_exception,
+    how_to_install,
+)
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.studies.assertion import check_detects, describe_weakness
+from dpverify.studies.interruptions import describe_end, read_start, set_supervised
 from dpverify.studies.loading import load_data, load_object
-from dpverify.studies.study import TABLE_FILE
+from dpverify.studies.study import TABLE_FILE, study_folder
 
 
 def choose_mechanism(arguments: argparse.Namespace) -> Mechanism:
@@ -60,13 +76,15 @@ def read_changes(pairs: Sequence[str]) -> dict[str, object]:
 def _verify(arguments: argparse.Namespace) -> int:
     """Run `dpverify verify`."""
     check_outputs(arguments.json if arguments.json != "-" else None, arguments.html)
+    json, html, folder = map(absolute, (arguments.json, arguments.html, arguments.folder))
     settings = Settings.paper() if arguments.paper else Settings()
     settings = settings.change(**read_changes(arguments.set))  # type: ignore[arg-type]
     if arguments.detects is not None:
         check_detects(arguments.detects, arguments.epsilon)
     with stdout_to_stderr():
-        mechanism = choose_mechanism(arguments)
+        # The data sets are read first, because the module of the mechanism can change the working directory.
         first, second = load_data(arguments.first), load_data(arguments.second)
+        mechanism = choose_mechanism(arguments)
         with open_executor(arguments) as executor:
             report = verify(
                 mechanism,
@@ -76,24 +94,44 @@ def _verify(arguments: argparse.Namespace) -> int:
                 arguments.delta,
                 settings=settings,
                 executor=executor,
-                folder=arguments.folder,
+                folder=folder,
                 progress=not arguments.quiet,
+                trust_results=arguments.trust_results,
             )
     report.run["command"] = arguments.line
-    if not arguments.quiet and arguments.json != "-":
-        print(report)  # first, so that a failure to write a file does not lose it
-    if arguments.json == "-":
-        report.to_json(sys.stdout)
-    elif arguments.json:
-        write_output(report.to_json, arguments.json)
-    if arguments.html:
-        write_output(report.to_html, arguments.html)
+    write_results(report, json, html, arguments.quiet)
     if report.voiding:
         return print_error(report.voiding[0].value, NO_ANSWER)
     if report.refuted:
         return REFUTED
     weakness = None if arguments.detects is None else describe_weakness(report, arguments.detects)
     return print_error(weakness, NO_ANSWER) if weakness else 0
+
+
+def absolute(path: str | None) -> str | None:
+    """Return the absolute form of a path, because a mechanism can change the working directory; "-" stays."""
+    return path if path is None or path == "-" else os.path.abspath(path)
+
+
+def write_results(report: Report, json: str | None, html: str | None, quiet: bool) -> None:
+    """Write a report in all forms, JSON first. A form that cannot be written does not prevent the others."""
+    steps: list[Callable[[], None]] = []
+    if json == "-":
+        steps.append(partial(write_stdout, report.to_json))
+    elif json is not None:
+        steps.append(partial(write_output, report.to_json, json))
+    if not quiet and json != "-":
+        steps.append(partial(print_output, report))
+    if html is not None:
+        steps.append(partial(write_output, report.to_html, html))
+    problems: list[InputError | BrokenPipeError] = []
+    for step in steps:
+        try:
+            step()
+        except (InputError, BrokenPipeError) as problem:
+            problems.append(problem)
+    if problems:
+        raise problems[0]
 
 
 @contextlib.contextmanager
@@ -137,12 +175,20 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _study(arguments: argparse.Namespace) -> int:
     """Run `dpverify study`."""
     check_outputs(None, arguments.html)
+    file, folder, html = map(absolute, (arguments.file, arguments.folder, arguments.html))
     with stdout_to_stderr():
-        study = run_study(arguments.file, arguments.folder, executor=arguments.workers, progress=not arguments.quiet)
+        study = run_study(
+            cast("str", file),
+            folder,
+            executor=arguments.workers,
+            progress=not arguments.quiet,
+            timeout=arguments.timeout,
+            trust_results=arguments.trust_results,
+        )
     if not arguments.quiet:
-        print(f"{study.summary}; table: {study.folder / TABLE_FILE}")
-    if arguments.html:
-        study.to_html(arguments.html)
+        print_output(arguments.shorten(f"{study.summary}; table: {study.folder / TABLE_FILE}"))
+    if html:
+        study.to_html(html)
     if study.failed:
         return print_error(f"{len(study.failed)} failed, the first with: {study.failed[0]['problem']}", BAD_INPUT)
     if study.unanswered:
@@ -158,7 +204,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     out = arguments.out or ("reproduced-quick" if arguments.quick else "reproduced")
     page = reproduce(out, quick=arguments.quick, workers=arguments.workers, progress=not arguments.quiet)
     if not arguments.quiet:
-        print(page)
+        print_output(page)
     return 0
 
 
@@ -168,7 +214,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_output(report.to_html, arguments.html)
     else:
-        print(report)
+        print_output(report)
     return 0
 
 
@@ -187,28 +233,75 @@ def _run_command(arguments: argparse.Namespace) -> int:
             return _demo(arguments)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, and return its exit status."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of a command line; wrong usage ends the process with status 2."""
+    argv = list(argv)
     end = argv.index("--") if argv[:1] == ["verify"] and "--" in argv else len(argv)
     arguments = parser().parse_args(argv[:end])
     arguments.program, arguments.line = argv[end + 1 :], shlex.join(["dpverify", *argv])
-    warnings.showwarning = show_warning
+    arguments.shorten = relative_paths()
+    return arguments
+
+
+def relative_paths() -> Callable[[object], str]:
+    """Return a function that writes the paths in a message relative to the current working directory."""
     try:
-        return _run_command(arguments)
+        folder = os.getcwd()
+    except OSError:  # it was removed
+        return str
+    prefix = os.path.join(folder, "")
+    return str if prefix == os.sep else lambda message: str(message).replace(prefix, "")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments in this process, and return its exit status."""
+    return run(parse(sys.argv[1:] if argv is None else argv))
+
+
+def main_in_child(argv: Sequence[str]) -> int:
+    """Run the command in a child process, and return its exit status; 3 if the child ends without a report.
+
+    A study continues in a new child process after a combination that has ended the process.
+    """
+    arguments = parse(argv)
+    ended: dict[int, str] = {}
+    set_supervised(ended)
+    while True:
+        outcome = run_in_child(lambda: run(arguments))
+        if outcome.status is not None:
+            return outcome.status
+        start = None
+        if arguments.command == "study" and not outcome.stopped:
+            start = read_start(study_folder(arguments.file, arguments.folder))
+        if start is None or start.process != outcome.process or start.number in ended:
+            cause = "stopped by a signal" if outcome.stopped else "the mechanism, or a library, ended it"
+            return print_error(f"the process ended without a report ({outcome.end}); {cause}", NO_ANSWER)
+        ended[start.number] = describe_end(start, outcome.end)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command that the arguments name, and return its exit status; every exception is reported."""
+    warnings.showwarning = show_warning
+    escape_unencodable_characters()
+    try:
+        status = _run_command(arguments)
+        write_stdout()
+        return status
     except MechanismError as problem:
         folder = getattr(arguments, "folder", None)
         hint = f"; finished runs are kept in {folder}; fix the mechanism and repeat the command" if folder else ""
-        return print_error(f"{problem}{hint}", BAD_INPUT)
+        return print_error(arguments.shorten(f"{problem}{hint}"), BAD_INPUT)
     except (InputError, FolderError) as problem:
-        return print_error(problem, BAD_INPUT)
+        return print_error(arguments.shorten(problem), BAD_INPUT)
     except Stopped as problem:
-        return print_error(problem, NO_ANSWER)
+        return print_error(arguments.shorten(problem), NO_ANSWER)
     except KeyboardInterrupt:
         return print_error(StopReason.KEYBOARD.value, NO_ANSWER)
-    except BrokenPipeError:  # nobody reads the output; without this, Python would report the pipe again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # nobody reads the output
+        discard_stdout()
         return NO_ANSWER
     except Exception:
         traceback.print_exc()
         return print_error("internal error of dpverify, not of the mechanism; please report it", NO_ANSWER)
+    except BaseException as problem:  # code of the user outside a block of runs
+        return print_error(f"the mechanism failed: {describe_exception(problem)}", BAD_INPUT)

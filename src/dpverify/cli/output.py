@@ -56,7 +56,7 @@ def _check_writable(path: str) -> None:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        tempfile.TemporaryFile(dir=os.path.dirname(path) or os.curdir).close()
+        tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(path))).close()
     except ValueError as problem:  # the name is impossible
         raise OSError(str(problem)) from None
     else:  # an existing file is not opened here, because it can be a pipe
@@ -70,6 +70,38 @@ def write_output(writer: Callable[[str], None], path: str) -> None:
         writer(path)
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror or problem}; expected a path that can be written") from None
+
+
+def write_stdout(writer: Callable[[TextIO], None] = lambda stream: None) -> None:
+    """Write to standard output and flush it; a failure is an InputError, and BrokenPipeError if nobody reads it."""
+    if sys.stdout is None:  # standard output is closed
+        return
+    try:
+        writer(sys.stdout)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        discard_stdout()
+        raise InputError(f"standard output: {problem.strerror or problem}; expected a stream with space left") from None
+
+
+def print_output(text: object) -> None:
+    """Print a text to standard output; failures are those of `write_stdout`."""
+    write_stdout(lambda stream: print(text, file=stream))
+
+
+def discard_stdout() -> None:
+    """Discard standard output, because Python would otherwise try to write the rest at exit and fail again."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def escape_unencodable_characters() -> None:
+    """Write characters that the terminal cannot encode as escape sequences, so that they do not cost a report."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def print_error(problem: object, status: int) -> int:

@@ -29,13 +29,14 @@ from typing import Any, NamedTuple, TypeVar
 from dpverify.errors import FolderError, InputError, Stopped, how_to_install
 from dpverify.paper.measurements import CalibratedNumbers, Results, SensorDraw, StudyRow
 from dpverify.paper.plan import FOLDER, Effort, Plan, StudyTask, read_plan, study_tasks, to_toml
-from dpverify.paper.study_results import read_study_table, typed_rows
+from dpverify.paper.study_results import TABLE_FILE, read_study_table, typed_rows
 from dpverify.sampling.checkpoints import open_checkpoint
 from dpverify.sampling.executors import open_pool
 from dpverify.studies.study import Study, run_study
 from dpverify.util.files import replace_file, write_text
 from dpverify.util.formatting import format_duration
 from dpverify.util.serialization import from_plain, nested_kinds, to_plain
+from dpverify.util.sources import hash_file
 from dpverify.util.timing import versions
 
 DEFAULT_WORKERS = 2
@@ -171,17 +172,18 @@ def run_studies(folder: Path, tasks: Sequence[StudyTask]) -> SetupResult:
 
 
 def _run_one_study(path: Path, task: StudyTask) -> tuple[StudyRow, ...]:
-    """Run a study and return its rows; a finished study is read from its table."""
+    """Run a study and return its rows; a finished study is read from its table, unless the table was changed."""
     text = to_toml(task.document) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)
-    finished = path.with_suffix(".done")
-    if finished.exists():
+    finished, table = path.with_suffix(".done"), path.with_suffix("") / TABLE_FILE
+    # Most reports of a finished study are deleted, so that its rows cannot be computed again from them.
+    if finished.exists() and table.exists() and hash_file(table) in finished.read_text(encoding="utf-8"):
         return read_study_table(path.with_suffix(""))
     study = run_study(path)
     if not study.failed:  # a failed verification is repeated by the next start
         delete_all_but_median_reports(study)
-        write_text(finished, "table.csv has every seed; one report per cell is kept\n")
+        write_text(finished, f"table.csv has every seed; one report per cell is kept; SHA-256 {hash_file(table)}\n")
     return typed_rows(study.rows)
 
 

@@ -17,7 +17,7 @@ from dpverify.report.evaluate import bound_partition, evaluate_claim
 from dpverify.report.report import Report
 from dpverify.report.statements import Witness
 from dpverify.sampling.block_counts import BlockCounts, runs_are_dependent
-from dpverify.sampling.context import RunContext
+from dpverify.sampling.context import RunContext, try_optional_method
 from dpverify.sampling.counts import Counts
 from dpverify.sampling.pilot import picture_runs
 from dpverify.stats.paper_test import eta_upper_bound
@@ -123,7 +123,7 @@ def assemble_report(
         name=mechanism_name(source.mechanism),
         seeded=is_seeded(source.mechanism),
         diagnostics=diagnostics,
-        remarks=mechanism_remarks(source.mechanism, source.data),
+        remarks=mechanism_remarks(source.mechanism, source.data, run.notes),
         run={},
     )
     run.clock.lap("report")
@@ -141,7 +141,14 @@ def describe_run(run: RunContext) -> dict[str, Any]:
         "workers": run.worker_count,
         "resumed": checkpoint.resumed,
     }
-    return {**description, "notes": [checkpoint.problem]} if checkpoint.problem else description
+    return {**description, **describe_problems(run)}
+
+
+def describe_problems(run: RunContext) -> dict[str, list[str]]:
+    """Return the entry `notes` of the run if there were problems that did not prevent a result."""
+    checkpoint = run.checkpoint
+    notes = [note for note in (checkpoint.problem, checkpoint.source_note, *run.notes) if note]
+    return {"notes": notes} if notes else {}
 
 
 def make_diagnostics(mechanism: Mechanism, pilot: list[np.ndarray], inside: CountsPair) -> tuple[Diagnostic, ...]:
@@ -162,12 +169,16 @@ def make_diagnostics(mechanism: Mechanism, pilot: list[np.ndarray], inside: Coun
     return tuple(diagnostics)
 
 
-def mechanism_remarks(mechanism: Mechanism, data: tuple[object, object]) -> tuple[str, ...]:
-    """Return the sentences of the mechanism's own method `remarks`, each of them once."""
+def mechanism_remarks(mechanism: Mechanism, data: tuple[object, object], notes: list[str]) -> tuple[str, ...]:
+    """Return the sentences of the mechanism's own method `remarks`, each of them once; a failure becomes a note."""
     own = getattr(mechanism, "remarks", None)
     if own is None:
         return ()
-    return tuple(dict.fromkeys(sentence for data_set in data for sentence in own(data_set)))
+
+    def collect() -> tuple[str, ...]:
+        return tuple(dict.fromkeys(str(sentence) for data_set in data for sentence in own(data_set)))
+
+    return try_optional_method("remarks", collect, notes) or ()
 
 
 def make_picture(

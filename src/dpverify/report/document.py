@@ -11,20 +11,23 @@ import copy
 import dataclasses
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from dpverify.errors import InputError
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.scores import SCORE_KINDS, Score
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
 from dpverify.report.fields import ReportFields
+from dpverify.report.recomputation import find_difference, is_recomputable
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.report.validation import FIELD_LIMITS, Limits, check_consistent
 from dpverify.settings import Settings
 from dpverify.util import serialization as serial
+from dpverify.util.files import write_file
 from dpverify.util.formatting import one_line
 
 Document = dict[str, Any]  # a JSON object
@@ -74,7 +77,7 @@ def write_report(report: ReportFields, target: str | Path | TextIO) -> None:
     result = {**result_document(report), **extra}
     text = dump_json({"schema": SCHEMA, "result": result, "run": serial.to_plain(report.run)}) + "\n"
     if isinstance(target, (str, Path)):
-        Path(target).write_text(text, encoding="utf-8")
+        write_file(target, text)
     else:
         target.write(text)
 
@@ -103,10 +106,25 @@ def read_report(kind: type[R], path: str | Path) -> R:
         if schema < 2:
             report = _convert_voided(report)
         check_consistent(report)
-        return report
+        report.run.pop("checked", None)
+        recomputable = is_recomputable(report)
+        difference = find_difference(report) if recomputable else None
     except Exception as problem:
         reason = f"{type(problem).__name__}: {one_line(problem)}"
         raise InputError(f"{path}: a damaged report ({reason}); write it again") from None
+    if difference is not None:
+        raise InputError(
+            f"{path}: {difference}, recomputed from the counts of the report; do not use this file; verify again"
+        )
+    if not recomputable:
+        report.run["checked"] = False
+        warnings.warn(
+            f"{path}: the verdict and the bounds were not recomputed from the counts, because that takes long with "
+            "this number of cells; an edited number is not noticed",
+            DPVerifyWarning,
+            stacklevel=3,
+        )
+    return report
 
 
 def _convert_schema_1(result: Mapping[str, object]) -> Document:

@@ -19,6 +19,7 @@ from dpverify.report.document import read_report, report_digest, write_report
 from dpverify.report.evaluate import evaluate_claim
 from dpverify.report.fields import ReportFields
 from dpverify.report.text import report_text
+from dpverify.util.files import write_file
 from dpverify.util.formatting import format_lower
 
 
@@ -188,7 +189,7 @@ class Report(ReportFields):
         path : str or Path
             The file.
         """
-        Path(path).write_text(load_page_renderer()(self), encoding="utf-8")
+        write_file(path, load_page_renderer()(self))
 
     def _repr_html_(self) -> str | None:
         """Return the page in a frame for notebooks, or None (then the text is shown) if it cannot be drawn."""

@@ -1,8 +1,8 @@
 """Which reports are valid. Together with the annotations of the report's classes this is the only description.
 
 The limits of single fields are a table, which the JSON Schema of the report file uses too. `check_consistent` checks
-this table and how the fields of a report fit together. These checks find damaged files. They do not detect a report
-that was forged with consistent counts.
+this table and how the fields of a report fit together. These checks find damaged files. `report.recomputation` compares
+the numbers with the counts.
 """
 
 from __future__ import annotations

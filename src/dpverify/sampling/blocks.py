@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.errors import InputError, MechanismError, raised_at
+from dpverify.errors import InputError, MechanismError, describe_exception
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.mechanisms.validation import all_finite, validate_output
 from dpverify.sampling.accumulators import Accumulator
@@ -111,9 +111,9 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     process = os.getpid()
     try:
         return source.mechanism(source.data[side], source.block, block_generator(source.seed, stage, side, block))
-    except MechanismError:
+    except (MechanismError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as problem:  # a mechanism that calls sys.exit() must not end this process
+    except BaseException as problem:  # also SystemExit and CancelledError, which must not end this process
         raise _mechanism_error(source.mechanism, stage, side, block, problem) from problem
     finally:
         if os.getpid() != process:  # a child that the mechanism has forked returns here too; only the parent continues
@@ -143,7 +143,9 @@ def validate_block(
         require_finite = False
     try:
         return validate_output(output, source.block, source.shape, require_finite)
-    except (Exception, SystemExit) as problem:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # the conversion to an array can run code of the mechanism
         raise _mechanism_error(source.mechanism, stage, side, block, problem) from problem
 
 
@@ -154,9 +156,8 @@ def draw_block(source: SampleSource, stage: str, side: int, block: int) -> Array
 
 def _mechanism_error(mechanism: Mechanism, stage: str, side: int, block: int, problem: BaseException) -> MechanismError:
     """Return the error that names the block and the cause of a failure, with advice for frequent mistakes."""
-    cause = str(problem)
-    if not isinstance(problem, InputError):  # the messages of an InputError are complete
-        cause = f"{type(problem).__name__.lstrip('_')}: {problem}{raised_at(problem)}"
+    # The messages of an InputError are complete.
+    cause = str(problem) if isinstance(problem, InputError) else describe_exception(problem)
     if isinstance(problem, TypeError) and not _accepts_three_arguments(mechanism):
         cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
     if isinstance(problem, ValueError) and "read-only" in cause:

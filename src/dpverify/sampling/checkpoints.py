@@ -1,6 +1,7 @@
 """Checkpoints: a run stores its frozen choices and the sums over its finished blocks in a folder, and can be resumed.
 
-    dpverify.json     the run that owns the folder: settings, data sets, and a hash of what the mechanism does
+    dpverify.json     the run that owns the folder: settings, data sets, a hash of what the mechanism does, and
+                      hashes of the source files
     lock              locked while a run uses the folder; the operating system releases it when the process ends
     test-1.npz, ...   one file per step: the sums over its finished blocks, and which blocks these are
     region.npz, ...   choices that are made once
@@ -29,6 +30,7 @@ from dpverify.errors import DPVerifyWarning, FolderError
 from dpverify.util.files import NEW_FILE_SUFFIX, replace_file
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
+from dpverify.util.sources import SourceHashes
 
 try:
     import fcntl
@@ -73,17 +75,22 @@ class Checkpoint:
         Whether anything was read from the folder.
     problem : str or None
         Why the last save failed; None if it succeeded.
+    source_note : str or None
+        Which source files have changed since the folder was started; None if none has.
     """
 
     def __init__(self, folder: Path | None = None):
         self.folder = folder
         self.resumed = False
         self.problem: str | None = None
+        self.source_note: str | None = None
         self._owner = ""
         self._steps: Counter[str] = Counter()
         self._last_save, self._save_seconds = time.monotonic(), 0.0
 
-    def acquire(self, run: dict[str, Any], about: Mapping[str, object]) -> None:
+    def acquire(
+        self, run: dict[str, Any], about: Mapping[str, object], sources: SourceHashes | None = None
+    ) -> SourceHashes | None:
         """Take possession of a new folder, or check that the folder belongs to this run.
 
         Parameters
@@ -92,6 +99,13 @@ class Checkpoint:
             What identifies the run. The first entry that differs is named in the error.
         about : mapping
             Further information for readers of the file.
+        sources : dict, optional
+            The hashes of the source files of the run. They are stored outside of `run`.
+
+        Returns
+        -------
+        dict or None
+            The source hashes with which the folder was started; None if the folder has no record of them.
 
         Raises
         ------
@@ -99,19 +113,20 @@ class Checkpoint:
             If the folder belongs to another run, cannot be used, or was written in another format.
         """
         if self.folder is None:
-            return
+            return sources
         self._owner = fingerprint(run)
         path = self.folder / OWNER_FILE
         if not path.exists():
-            document = {"format": FORMAT, "run": run, "about": about, "digest": self._owner}
+            document = {"format": FORMAT, "run": run, "about": about, "digest": self._owner, "sources": sources or {}}
             try:
                 replace_file(path, (json.dumps(document, indent=1, default=str) + "\n").encode())
             except OSError as problem:
                 raise _unusable(self.folder, problem) from None
-            return
+            return sources
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             file_format, owner, digest = document["format"], dict(document["run"]), document["digest"]
+            recorded = None if document.get("sources") is None else dict(document["sources"])
         except OSError as problem:
             raise _unusable(path, problem) from None
         except Exception as problem:  # a damaged file can raise any exception
@@ -122,6 +137,7 @@ class Checkpoint:
                 raise FolderError(_difference(self.folder, name, owner.get(name), run[name]))
         if digest != self._owner:
             raise FolderError(f"{path}: damaged (wrong checksum); start in a new folder")
+        return recorded
 
     def step(self, stage: str) -> str:
         """Return the name of the next step of a stage. A resumed run repeats its steps in the same order."""

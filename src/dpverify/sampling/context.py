@@ -13,14 +13,22 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped, StopReason
+from dpverify.errors import (
+    DPVerifyWarning,
+    FolderError,
+    InputError,
+    Stopped,
+    StopReason,
+    TimeLimitReached,
+    describe_exception,
+)
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size, fitting_block_size
+from dpverify.sampling.blocks import SampleSource, default_block_size, fitting_block_size
 from dpverify.sampling.budget import (
     ANNOUNCED_BYTES,
     BYTES_PER_NUMBER,
@@ -33,22 +41,23 @@ from dpverify.sampling.budget import (
 )
 from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
 from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
+from dpverify.sampling.identity import check_sources, run_identity, run_sources
 from dpverify.sampling.probe import (
     PROBE_RUNS,
     PilotBlocks,
-    behaviour_hash,
     blocks_repeat,
     measure_pace,
     pilot_runs,
     probe_mechanism,
 )
 from dpverify.settings import Settings
-from dpverify.util.arrays import Array
 from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
-from dpverify.util.serialization import from_plain, to_plain
+from dpverify.util.serialization import from_plain
 from dpverify.util.timing import StageClock, versions
+
+T = TypeVar("T")
 
 
 class RunContext(NamedTuple):
@@ -72,6 +81,8 @@ class RunContext(NamedTuple):
         The pilot blocks that the probe has drawn, by (side, block).
     plan : RunPlan
         The number of pilot runs, and the data sets that need them.
+    notes : list of str
+        Problems that do not prevent a result, for the notes of the report.
     """
 
     source: SampleSource
@@ -82,6 +93,7 @@ class RunContext(NamedTuple):
     clock: StageClock
     pilot_blocks: PilotBlocks
     plan: RunPlan
+    notes: list[str]
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -99,6 +111,7 @@ def open_run(
     folder: str | os.PathLike[str] | None = None,
     call: Mapping[str, object] | None = None,
     error: Callable[[Any], Any] | None = None,
+    trust_results: bool = False,
 ) -> Iterator[RunContext]:
     """Open the context of a verification.
 
@@ -120,6 +133,8 @@ def open_run(
         Further arguments that a resumed run must repeat.
     error : callable, optional
         The error function of the call.
+    trust_results : bool
+        Whether the results in the folder are used although source files have changed, as `check_sources` explains.
 
     Raises
     ------
@@ -132,6 +147,7 @@ def open_run(
     block = settings.block or getattr(mechanism, "block", None) or default_block_size(settings.test_runs)
     data = read_only_view(first), read_only_view(second)
     source = SampleSource(mechanism, data, settings.seed, int(block), settings.nonfinite)
+    notes: list[str] = []
     with open_checkpoint(folder) as checkpoint:
         try:
             with open_pool(executor, checkpoint) as pool:
@@ -143,8 +159,13 @@ def open_run(
                 plan = plan_runs(display, settings, source.shape, source.block)
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
-                    checkpoint.acquire(run_identity(source, settings, pilot_blocks, call or {}, error), about)
-                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, plan)
+                    sources = run_sources(mechanism, settings, error)
+                    identity = run_identity(source, settings, pilot_blocks, call or {}, error)
+                    recorded = checkpoint.acquire(identity, about, sources)
+                    check_sources(checkpoint, recorded, sources, is_seeded(mechanism), trust_results)
+                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, plan, notes)
+        except TimeLimitReached:
+            raise _stopped(StopReason.TIME_LIMIT, "", checkpoint, display) from None
         except KeyboardInterrupt:
             raise _stopped(StopReason.KEYBOARD, "", checkpoint, display) from None
         except BrokenExecutor as problem:
@@ -157,7 +178,20 @@ def open_run(
             display.close()
             finish = getattr(mechanism, "finish", None)
             if finish is not None:
-                finish()
+                try_optional_method("finish", finish, notes)
+
+
+def try_optional_method(name: str, method: Callable[[], T], notes: list[str]) -> T | None:
+    """Call an optional method of a mechanism. An exception is a warning and a note, because the result is complete."""
+    try:
+        return method()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
+        note = f"the mechanism's method {name} failed: {describe_exception(problem, one_line)}"
+        notes.append(note)
+        warnings.warn(note, DPVerifyWarning, stacklevel=3)
+        return None
 
 
 def announce(source: SampleSource, settings: Settings, workers: int, display: Progress) -> SampleSource:
@@ -208,9 +242,9 @@ def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
     source = context.source
     blocks = -(-PROBE_RUNS // source.block)  # as many as contain the probe runs
     first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks, keep=True)
-    data_before = fingerprint(source.data[0])
+    data_before = _fingerprint_or_none(source.data[0])
     repeated_runs = pilot_runs(source, 0, range(blocks))
-    data_after = fingerprint(source.data[0])
+    data_after = _fingerprint_or_none(source.data[0])
     other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks), context.pilot_blocks, keep=True)
 
     found = []
@@ -238,31 +272,12 @@ def shorten_run(context: RunContext) -> RunContext:
     return context._replace(source=source, settings=settings, plan=plan, pilot_blocks=pilot_blocks)
 
 
-def run_identity(
-    source: SampleSource,
-    settings: Settings,
-    drawn: PilotBlocks,
-    call: Mapping[str, object],
-    error: Callable[[Array], Array] | None,
-) -> dict[str, Any]:
-    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
-    identity = {name: value for name, value in to_plain(settings).items() if name != "kind"}
-    identity |= call
-    for side, data in zip(SIDES, source.data, strict=True):
-        identity[f"{side} data set"] = fingerprint(data)
-    seeded = is_seeded(source.mechanism)
-    identity["seeded"] = seeded
-    # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
-    error_values: object = error
-    if error is not None and seeded:
-        with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
-            error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
-    identity["error"] = fingerprint(error_values)
-    if seeded:
-        identity["probe"] = behaviour_hash(drawn)
-    else:
-        identity["mechanism"] = mechanism_name(source.mechanism)
-    return identity
+def _fingerprint_or_none(data: object) -> str | None:
+    """Return the fingerprint of a data set, or None if it has none; without a folder it is not needed."""
+    try:
+        return fingerprint(data)
+    except InputError:
+        return None
 
 
 def read_record(checkpoint: Checkpoint, name: str, kinds: tuple[type, ...]) -> dict[str, Any] | None:

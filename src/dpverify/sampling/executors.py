@@ -85,7 +85,7 @@ def open_pool(executor: int | Executor | None, checkpoint: Checkpoint | None = N
                 yield WorkerPool(pool, checkpoint)
             except BaseException:  # the results of unfinished tasks are not needed
                 for process in list((getattr(pool, "_processes", None) or {}).values()):
-                    process.terminate()
+                    process.kill()  # a mechanism may ignore a softer signal
                 raise
     else:
         raise InputError(

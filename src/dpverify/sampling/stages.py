@@ -117,7 +117,7 @@ def accumulate_stage(
     """
     checkpoint = pool.checkpoint
     name = checkpoint.step(stage)
-    content = fingerprint((runs, sides, make)) if checkpoint.folder is not None else ""
+    content = fingerprint((runs, sides, make), sources=False) if checkpoint.folder is not None else ""
     sums = BlockSums.empty(sides, make)
     for side in sides:
         sums.done[side] = merge_intervals(

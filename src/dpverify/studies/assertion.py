@@ -47,7 +47,8 @@ def assert_private(
         The test must be able to refute a true epsilon of `detects * epsilon`, with probability about 80%, on an event
         that is as frequent as the witness. It must be above 1.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, single settings.
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, trust_results, single
+        settings.
 
     Returns
     -------

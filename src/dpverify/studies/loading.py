@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpverify.errors import InputError, raised_at
+from dpverify.errors import InputError, describe_exception
 from dpverify.util.formatting import one_line
 
 T = TypeVar("T")
@@ -42,9 +42,15 @@ def load_object(text: str, base: Path | None = None, what: str = "mechanism") ->
 
 
 def _import_module(name: str, base: Path | None, what: str) -> ModuleType:
-    """Import a module by its name; modules beside `base` come first."""
-    _extend_path(base or Path.cwd())
-    return call_user_code(f"{what}: importing {one_line(name)}", lambda: importlib.import_module(name))
+    """Import a module by its name; modules in the folder `base` can be imported."""
+    base = (base or Path.cwd()).resolve()
+    _extend_path(base)
+    module = call_user_code(f"{what}: importing {one_line(name)}", lambda: importlib.import_module(name))
+    own = base.joinpath(*name.split("."))
+    files = [path for path in (own.with_name(own.name + ".py"), own / "__init__.py") if is_file(path)]
+    if files:
+        _check_imported(module, files[0].resolve(), what, files[0].relative_to(base).as_posix())
+    return module
 
 
 def _import_file(source: str, name: str, base: Path | None, what: str) -> ModuleType:
@@ -55,24 +61,35 @@ def _import_file(source: str, name: str, base: Path | None, what: str) -> Module
     path = path.resolve()
     _extend_path(path.parent)
     module = call_user_code(f"{what}: importing {shown}", lambda: importlib.import_module(path.stem))
-    if Path(getattr(module, "__file__", None) or "").resolve() != path:
-        raise InputError(f"{what}: found another module named {path.stem}; expected {shown}; rename the file")
+    _check_imported(module, path, what, shown)
     return module
 
 
+def _check_imported(module: ModuleType, path: Path, what: str, shown: str) -> None:
+    """Raise InputError if the import found another file than the expected one."""
+    if Path(getattr(module, "__file__", None) or "").resolve() != path:
+        name = module.__name__
+        raise InputError(f"{what}: found another module named {name}; expected {shown}; rename the file")
+
+
 def _extend_path(folder: Path) -> None:
-    """Import from this folder first. Worker processes get the same path, so that they import the same file."""
+    """Import from this folder, too. Worker processes get the same path, so that they import the same file.
+
+    The folder comes last. Otherwise a file beside the mechanism, for example `random.py`, would replace a module of the
+    standard library in the worker processes.
+    """
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+        sys.path.append(str(folder))
 
 
 def call_user_code(action: str, function: Callable[[], T]) -> T:
-    """Call a function of the user; whatever it raises, SystemExit included, becomes an InputError of one line."""
+    """Call a function of the user; whatever it raises, also SystemExit, becomes an InputError of one line."""
     try:
         return function()
-    except (Exception, SystemExit) as problem:
-        cause = f"{type(problem).__name__}: {one_line(problem)}{raised_at(problem)}"
-        raise InputError(f"{action} failed ({cause})") from problem
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
+        raise InputError(f"{action} failed ({describe_exception(problem, one_line)})") from problem
 
 
 def is_file(path: Path) -> bool:

@@ -40,6 +40,8 @@ class RunOptions:
         Lipschitz constant of the log-density, for both data sets or one for each.
     progress : bool or None
         Whether progress is shown; None shows it on a terminal and in notebooks.
+    trust_results : bool
+        Whether results of an unseeded mechanism are used although its source files have changed.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -48,6 +50,7 @@ class RunOptions:
     error: Callable[[Array], Array] | None = None
     log_lipschitz: float | tuple[float, float] | None = None
     progress: bool | None = None
+    trust_results: bool = False
 
     @classmethod
     def from_keywords(cls, **options: Unpack[VerifyOptions]) -> RunOptions:
@@ -75,6 +78,7 @@ class RunOptions:
             error=options.pop("error", None),
             log_lipschitz=options.pop("log_lipschitz", None),
             progress=options.pop("progress", None),
+            trust_results=options.pop("trust_results", False),
             settings=settings.change(**options),  # the keywords that are left are settings, or unknown
         )
 
@@ -108,6 +112,7 @@ class RunOptions:
             error=self.error,
             log_lipschitz=self.log_lipschitz,
             progress=self.progress,
+            trust_results=self.trust_results,
         )
 
 

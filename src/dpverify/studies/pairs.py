@@ -142,7 +142,8 @@ def verify_pairs(
     epsilon, delta : float
         The claim.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, single settings.
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, trust_results, single
+        settings.
 
     Returns
     -------

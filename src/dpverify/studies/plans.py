@@ -7,14 +7,11 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import importlib.util
 import itertools
 import math
 import os
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -23,12 +20,15 @@ from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
 from dpverify.studies.loading import load_data, load_object
+from dpverify.util.checks import is_real_number, shorten
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
 
-TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta")
+TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "timeout")
 REPORTS_FOLDER = "reports"
+STUDY_FORMAT = 2  # since 2, a report is bound to its combination
 MAX_COMBINATIONS = 10**6
+MAX_TIMEOUT = 10**8  # seconds; timers of the operating system have a limit
 ENTRY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 Table = dict[str, object]  # a table of the TOML file
@@ -109,7 +109,10 @@ class StudyPlan:
     delta : float
         The delta of the claim.
     identity : dict
-        What must be unchanged when a study is resumed: the entries of the file, and a hash of every file that it names.
+        What must be unchanged when a study is resumed: the claim, the settings and the entries of the file. The files
+        that it names are compared for each combination (`studies.finished`).
+    timeout : float or None
+        The time limit of each verification in seconds. It is not part of the identity.
     """
 
     base: Path
@@ -118,6 +121,7 @@ class StudyPlan:
     epsilon: float | None
     delta: float
     identity: Table
+    timeout: float | None = None
 
 
 def read_study(path: str | os.PathLike[str]) -> StudyPlan:
@@ -147,13 +151,26 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
     entries = {f"pairs.{name}": table for name, table in pair_tables.items()}
     entries |= {f"mechanisms.{name}": table for name, table in mechanism_tables.items()}
     identity: Table = {
+        "study format": STUDY_FORMAT,
         "entries": ", ".join(entries),
         **{name: document.get(name) for name in ("seeds", "epsilon", "delta")},
         "set of settings": fingerprint(settings),
         **{name: fingerprint(table) for name, table in entries.items()},
-        **{name: _hash_file(file) for name, file in sorted(_named_files(base, pairs + mechanisms).items())},
     }
-    return StudyPlan(base, combinations, settings, epsilon, delta, identity)  # type: ignore[arg-type]
+    for variant in pairs + mechanisms:
+        if isinstance(variant.source, str):  # a missing function is reported now and not after hours
+            load_object(variant.source.removesuffix("()"), base, variant.name)
+    timeout = check_timeout(document.get("timeout"))
+    return StudyPlan(base, combinations, settings, epsilon, delta, identity, timeout)  # type: ignore[arg-type]
+
+
+def check_timeout(seconds: object) -> float | None:
+    """Return a time limit in seconds, or None for no limit; raise InputError unless it is a number above 0."""
+    if seconds is None:
+        return None
+    if not (is_real_number(seconds) and 0 < seconds <= MAX_TIMEOUT):
+        raise InputError(f"timeout: found {shorten(seconds)}; expected a number of seconds above 0")
+    return float(seconds)
 
 
 def _read_document(path: Path) -> Table:
@@ -222,33 +239,10 @@ def _read_settings(path: Path, table: object) -> Settings:
     """Return the settings of the table [settings]."""
     if not isinstance(table, dict):
         raise InputError(f"{path}: found settings {table!r}; expected a table, [settings]")
-    for name in ("epsilon", "delta", "seeds"):
+    for name in ("epsilon", "delta", "seeds", "timeout"):
         if name in table:
             raise InputError(f"{path}: found {name} in [settings]; expected it at the top of the file")
     if table.get("preset", "paper") != "paper":
         raise InputError(f'{path}: found preset {table["preset"]!r}; expected "paper", or no preset')
     changes = {name: value for name, value in table.items() if name != "preset"}
     return (Settings.paper() if "preset" in table else Settings()).change(**changes)
-
-
-def _named_files(base: Path, variants: list[Variant]) -> Mapping[str, Path]:
-    """Return the files that a study names: data files, and the Python files of its functions and classes."""
-    files: dict[str, Path] = {}
-    for variant in variants:
-        if isinstance(variant.source, PairFiles):
-            files |= {file: base / file for file in variant.source if file is not None}
-            continue
-        load_object(variant.source.removesuffix("()"), base, variant.name)
-        module = variant.source.rpartition(":")[0]
-        if module.endswith(".py"):
-            files[module] = base / module
-        else:
-            spec = importlib.util.find_spec(module)
-            if spec is not None and spec.origin is not None and Path(spec.origin).is_file():
-                files[module] = Path(spec.origin)
-    return files
-
-
-def _hash_file(path: Path) -> str:
-    """Return the SHA-256 hash of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

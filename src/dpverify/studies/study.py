@@ -1,42 +1,45 @@
 """Studies: many verifications from one TOML file, in one folder that a stopped study resumes from (docs/studies.md).
 
-    study/dpverify.json             the identity of the study, with a hash of every file that it names
+    study/dpverify.json             the identity of the study
     study/table.csv                 a row for each finished combination, in the order of the study
     study/reports/0007-....json     the report of a combination
     study/running/                  checkpoints of the verification that is running; removed when its report is written
+    study/running/started.json      the combination that is running; left behind if it ends the process
 
-A combination is finished when its report exists. Every file is replaced as a whole, so that a study can be stopped at
-any time.
+A combination is finished when its report exists and its mechanism and its data are unchanged (`studies.finished`).
+Every file is replaced as a whole, so that a study can be stopped at any time.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
-import warnings
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+from collections.abc import Mapping
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
-from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, StopReason
-from dpverify.mechanisms.accuracy import rmse
-from dpverify.mechanisms.protocol import Mechanism
+from dpverify.errors import (
+    InputError,
+    Stopped,
+    StopReason,
+)
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.sampling.checkpoints import open_checkpoint
-from dpverify.studies.loading import call_user_code, load_data, load_object
+from dpverify.studies.interruptions import RUNNING_FOLDER, CombinationFailed
 from dpverify.studies.options import RunOptions
-from dpverify.studies.plans import REPORTS_FOLDER, Combination, PairFiles, StudyPlan, Variant, read_study
+from dpverify.studies.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
+from dpverify.studies.runner import StudyRunner, failed_row, report_row
 from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value, write_comparison
-from dpverify.util.arrays import Array
 from dpverify.util.files import replace_file
 from dpverify.util.formatting import format_lower, format_upper
 from dpverify.util.progress import Progress
 from dpverify.util.timing import versions
 
-TABLE_FILE, RUNNING_FOLDER = "table.csv", "running"
+TABLE_FILE = "table.csv"
 PRINTED_ROWS = 20
 
 
@@ -109,6 +112,8 @@ def run_study(
     *,
     executor: int | Executor | None = None,
     progress: bool | None = None,
+    timeout: float | None = None,
+    trust_results: bool = False,
 ) -> Study:
     """Verify every combination of a study file.
 
@@ -125,6 +130,12 @@ def run_study(
         Where runs are drawn, as in `verify`.
     progress : bool or None
         Whether progress is shown; None shows it on a terminal and in notebooks.
+    timeout : float, optional
+        The time limit of a combination in seconds; a combination that reaches it has failed. The default is the entry
+        `timeout` of the file.
+    trust_results : bool
+        Whether a finished report is used again although source files have changed, if 64 runs per data set are the same
+        as before or cannot be compared. Without it the combination is run again.
 
     Returns
     -------
@@ -136,7 +147,7 @@ def run_study(
     InputError
         If the study file, or a file that it names, cannot be used.
     FolderError
-        If the folder belongs to another study, or is damaged.
+        If the folder or a report in it belongs to another study, or is damaged.
     Stopped
         If the study was interrupted, or the workers or the disk failed. What is finished is in the folder.
 
@@ -164,8 +175,10 @@ def run_study(
     1 verification, 1 refuted (each at its own alpha), 0 failed
     >>> temporary.cleanup()
     """
-    plan, path = read_study(path), Path(path)
-    target = Path(folder) if folder is not None else path.with_suffix("")
+    target, path = study_folder(path, folder), Path(path)
+    plan = read_study(path)
+    if timeout is not None:
+        plan = dataclasses.replace(plan, timeout=check_timeout(timeout))
     if target == path:
         raise InputError(f"{path}: found no .toml at the end of the name; expected it, or another folder; set folder=")
     runs = 2 * (plan.settings.select_runs + plan.settings.test_runs)
@@ -176,20 +189,30 @@ def run_study(
         checkpoint.acquire(plan.identity, {"study": path.name, **versions()})
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
-            with RunOptions(settings=plan.settings, executor=executor).share_executor() as options:
-                runner = _StudyRunner(plan, target, options)
-                for combination in plan.combinations:
-                    show.stage(str(combination))
-                    if (target / combination.report).exists():
-                        rows.append(_report_row(combination, _read_report(target / combination.report)))
-                        show.skip(runs)
-                    else:
-                        rows.append(runner.run(combination))
-                        show.advance(runs)
-                        _write_table(target, plan, rows)
+            runner = StudyRunner(plan, target, isinstance(executor, int))
+            shared = RunOptions(settings=plan.settings, executor=executor, trust_results=trust_results, progress=False)
+            while len(rows) < len(plan.combinations):
+                try:
+                    with shared.share_executor() as options:
+                        runner.use(options)
+                        for combination in plan.combinations[len(rows) :]:
+                            show.stage(str(combination))
+                            finished = runner.find_finished(combination)
+                            if finished is not None:
+                                rows.append(report_row(combination, finished))
+                                show.skip(runs)
+                            else:
+                                rows.append(runner.run(combination))
+                                show.advance(runs)
+                                _write_table(target, plan, rows)
+                except CombinationFailed as problem:  # its workers have been ended; the next combination gets new ones
+                    rows.append(failed_row(plan.combinations[len(rows)], str(problem)))
+                    _write_table(target, plan, rows)
             columns = _write_table(target, plan, rows)
             shutil.rmtree(target / RUNNING_FOLDER, ignore_errors=True)
             return Study(target, tuple({name: row.get(name) for name in columns} for row in rows))
+        except BrokenExecutor as problem:
+            raise _stopped_error(StopReason.WORKERS_LOST, str(problem), target, len(rows), plan) from problem
         except KeyboardInterrupt:
             raise _stopped_error(StopReason.KEYBOARD, "", target, len(rows), plan) from None
         except Stopped as problem:
@@ -200,104 +223,11 @@ def run_study(
             show.close()
 
 
-class PairData(NamedTuple):
-    """A pair of data sets, and the error function of the estimates if the truth is known."""
-
-    first: object
-    second: object
-    error: Callable[[Array], Array] | None
-
-
-class _StudyRunner:
-    """Verifies combinations, and keeps mechanisms and pairs that several combinations use."""
-
-    def __init__(self, plan: StudyPlan, folder: Path, options: RunOptions) -> None:
-        self.plan, self.folder, self.options = plan, folder, options
-        self.mechanisms: dict[Variant, Mechanism] = {}
-        self.pairs: dict[Variant, PairData] = {}
-
-    def run(self, combination: Combination) -> Row:
-        """Verify a combination, write its report, and return its row; a failure becomes a row with the reason."""
-        running = self.folder / RUNNING_FOLDER / f"{combination.number:04d}"
-        try:
-            report = self._verify(combination, running)
-        except (Stopped, FolderError):  # these do not concern this combination alone
-            raise
-        except Exception as problem:
-            reason = " ".join(str(problem).split())
-            if not isinstance(problem, (InputError, MechanismError)):
-                reason = f"{type(problem).__name__}: {reason}"
-            warnings.warn(f"{combination} failed: {reason}", DPVerifyWarning, stacklevel=2)
-            return {**combination.columns, "problem": reason}
-        report.to_json(running / "report.json")
-        replace_file(self.folder / combination.report, (running / "report.json").read_bytes())
-        shutil.rmtree(running, ignore_errors=True)
-        return _report_row(combination, report)
-
-    def _verify(self, combination: Combination, running: Path) -> Report:
-        """Return the report of a combination."""
-        plan = self.plan
-        if combination.mechanism not in self.mechanisms:
-            self.mechanisms[combination.mechanism] = make_mechanism(plan, combination.mechanism)
-        if combination.pair not in self.pairs:
-            self.pairs[combination.pair] = make_pair(plan, combination.pair)
-        mechanism = self.mechanisms[combination.mechanism]
-        first, second, error = self.pairs[combination.pair]
-        settings = plan.settings.change(seed=combination.seed)
-        options = RunOptions(
-            settings=settings, executor=self.options.executor, folder=running, error=error, progress=False
-        )
-        return options.verify(mechanism, first, second, plan.epsilon, plan.delta)
-
-
-def make_mechanism(plan: StudyPlan, variant: Variant) -> Mechanism:
-    """Return the mechanism: what `use` names, called with the parameters if there are some."""
-    assert isinstance(variant.source, str)
-    entry = f"mechanisms.{variant.name}"
-    if not variant.parameters:
-        return load_object(variant.source, plan.base, entry)
-    return _call_source(plan, entry, variant.source, variant.parameters)
-
-
-def make_pair(plan: StudyPlan, variant: Variant) -> PairData:
-    """Return the pair: from files, or from the function that `use` names.
-
-    The function returns (first, second), or (first, second, truth), where an error function can replace the truth.
-    """
-    if isinstance(variant.source, PairFiles):
-        parts: list[Any] = [load_data(file, plan.base) for file in variant.source if file is not None]
-    else:
-        returned = _call_source(plan, f"pairs.{variant.name}", variant.source, variant.parameters)
-        parts = list(returned) if isinstance(returned, (tuple, list)) else []
-    if len(parts) not in (2, 3):
-        found = f"{len(parts)} parts" if parts else "no tuple"
-        raise InputError(f"pairs.{variant.name}: found {found}; expected (first, second) or (first, second, truth)")
-    first, second, *rest = parts
-    if not rest:
-        return PairData(first, second, None)
-    truth = rest[0]
-    error = cast("Callable[[Array], Array]", truth) if callable(truth) else rmse(truth)
-    return PairData(first, second, error)
-
-
-def _call_source(plan: StudyPlan, entry: str, source: str, parameters: Mapping[str, object]) -> Any:
-    """Return what a named function or class returns for these parameters."""
-    function = load_object(source.removesuffix("()"), plan.base, entry)
-    return call_user_code(f"{entry}: calling {source}", lambda: function(**parameters))
-
-
-def _read_report(path: Path) -> Report:
-    """Read the report of a finished combination; raise FolderError if it is damaged."""
-    try:
-        return Report.from_json(path)
-    except InputError as problem:
-        raise FolderError(f"{problem}; remove this file to verify its combination again") from None
-
-
-def _report_row(combination: Combination, report: Report) -> Row:
-    """Return the row of a finished combination."""
-    results = {name: value for name, value in report.row().items() if name not in ("name", "seed")}
-    return {**combination.columns, **results, "report": combination.report}
+def study_folder(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of a study: the given one, or the path of the study file without `.toml`."""
+    if folder is not None:
+        return Path(folder)
+    return Path(path).with_suffix("") if Path(path).name else Path(path)
 
 
 def _write_table(folder: Path, plan: StudyPlan, rows: list[Row]) -> list[str]:

@@ -1,0 +1,108 @@
+"""Recomputation of a report that was read from a file.
+
+Everything that a report concludes follows from its counts. The reader computes it again and refuses a report whose
+stored numbers differ, so that an edited verdict or bound is never shown. This does not detect a report whose counts
+were invented.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpverify.report.evaluate import REGION_SHARE, Evaluation, evaluate_claim
+from dpverify.report.fields import ReportFields
+from dpverify.report.statements import Verdict
+from dpverify.stats.paper_test import eta_upper_bound
+
+TOLERANCE = 1e-6  # relative; versions of NumPy and SciPy differ in late digits
+MAX_RECOMPUTED_CELLS = 50_000  # occupied cells, for about two seconds
+
+Number = float | None
+
+
+def is_recomputable(report: ReportFields) -> bool:
+    """Return whether the recomputation takes at most about two seconds."""
+    return int(report.on_partition.number.sum()) <= MAX_RECOMPUTED_CELLS
+
+
+def find_difference(report: ReportFields) -> str | None:
+    """Return the first number that does not follow from the counts: "found X; expected Y"; None if all follow."""
+    settings, partition = report.settings, report.on_partition
+    columns = [np.repeat(counts, partition.number) for counts in (partition.c1, partition.c2)]
+    expected: list[tuple[str, Number, Number]] = [
+        ("alpha", report.alpha, settings.alpha),
+        ("witness.alpha", report.witness.alpha, settings.alpha),
+        ("witness.runs", report.witness.runs, settings.test_runs),
+        ("on_partition.alpha", partition.alpha, (1 - REGION_SHARE) * settings.alpha),
+        ("paper.eta", report.paper.eta, eta_upper_bound(np.concatenate(columns), settings.test_runs, settings.alpha)),
+    ]
+    if report.on_all_events is not None:
+        expected.append(("on_all_events.alpha", report.on_all_events.alpha, (1 - REGION_SHARE) * settings.alpha))
+    difference = _first_difference(expected)
+    if difference is not None:
+        return difference
+    evaluation = evaluate_claim(
+        report.witness, partition, report.paper.eta, settings, report.epsilon, report.delta, report.diagnostics
+    )
+    difference = _first_difference(_compared_numbers(report, evaluation))
+    if difference is not None:
+        return difference
+    verdict = evaluation["verdict"]
+    if report.verdict is verdict or _is_borderline(report, verdict):
+        return None
+    return f"found verdict {report.verdict.name}; expected {verdict.name}"
+
+
+def _compared_numbers(report: ReportFields, evaluation: Evaluation) -> list[tuple[str, Number, Number]]:
+    """Return the name, the stored value and the recomputed value of each number of the evaluation.
+
+    The paper's randomised numbers depend on the random streams of NumPy, which may change with its version.
+    """
+    numbers: list[tuple[str, Number, Number]] = [
+        ("epsilon_lower", report.epsilon_lower, evaluation["epsilon_lower"]),
+        ("epsilon_detectable", report.epsilon_detectable, evaluation["epsilon_detectable"]),
+    ]
+    versions = report.run.get("versions")
+    same_streams = isinstance(versions, dict) and versions.get("numpy") == np.__version__
+    if report.settings.test != "thinned" or same_streams:
+        numbers += [
+            ("p_value", report.p_value, evaluation["p_value"]),
+            ("epsilon_critical", report.epsilon_critical, evaluation["epsilon_critical"]),
+            ("paper.lambda_", report.paper.lambda_, evaluation["paper"].lambda_),
+        ]
+    stored, recomputed = report.paper.p_values, evaluation["paper"].p_values
+    if same_streams:
+        pairs = zip(stored or (None, None), recomputed or (None, None), strict=True)
+        numbers += [("paper.p_values", first, second) for first, second in pairs]
+    return numbers
+
+
+def _first_difference(numbers: list[tuple[str, Number, Number]]) -> str | None:
+    """Return the first stored number that differs from the recomputed one, in words."""
+    for name, stored, recomputed in numbers:
+        if stored is None or recomputed is None:
+            agrees = stored is recomputed
+        else:
+            agrees = math.isclose(stored, recomputed, rel_tol=TOLERANCE)
+        if not agrees:
+            return f"found {name} {_show(stored)}; expected {_show(recomputed)}"
+    return None
+
+
+def _show(number: Number) -> str:
+    """Return a number with enough digits to show a difference."""
+    return "none" if number is None else f"{number:.8g}"
+
+
+def _is_borderline(report: ReportFields, verdict: Verdict) -> bool:
+    """Return whether late digits decide between the stored verdict and the recomputed one."""
+    verdicts = {report.verdict, verdict}
+    if report.epsilon is None or report.p_value is None or not verdicts <= set(Verdict) - {Verdict.NO_ANSWER}:
+        return False
+    if Verdict.REFUTED in verdicts:
+        return math.isclose(report.p_value, report.alpha, rel_tol=TOLERANCE)
+    smaller, larger = report.epsilon * (1 - TOLERANCE), report.epsilon * (1 + TOLERANCE)
+    partition, delta = report.on_partition, report.delta
+    return partition.meets(larger, delta) and not partition.meets(smaller, delta)

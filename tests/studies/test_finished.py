@@ -1,0 +1,263 @@
+"""Finished combinations of a study: reports that do not belong are refused, and changed sources are noticed."""
+
+import json
+import shutil
+import sys
+import warnings
+
+import pytest
+
+import dpverify as dpv
+from dpverify.cli import main
+
+HELPERS = """
+SCALE = 1.0
+
+def shift(data):
+    return float(data.sum())
+"""
+MINE = """
+import numpy as np
+
+def noise(data, runs, rng):
+    import helpers
+    return helpers.shift(data) + helpers.SCALE * rng.laplace(size=(runs, 1))
+
+def unseeded(data, runs, rng):
+    return noise(data, runs, np.random.default_rng())
+
+unseeded.seeded = False
+
+def pair(value):
+    return np.zeros(1), np.full(1, value)
+"""
+STUDY = """
+epsilon = 1.5
+
+[pairs.files]
+first = "a.txt"
+second = "b.txt"
+
+[mechanisms.noise]
+use = "mine.py:noise"
+
+[settings]
+select_runs = 200
+test_runs = 500
+partition = "grid"
+"""
+AGAIN = "it is run again"
+
+
+def forget():
+    for name in ("mine", "helpers"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    forget()
+    for name, text in (("mine.py", MINE), ("helpers.py", HELPERS), ("a.txt", "0\n"), ("b.txt", "1\n")):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "study.toml").write_text(STUDY)
+    yield tmp_path
+    forget()
+
+
+def rewrite(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    forget()  # as in a new process
+
+
+def run(folder="study", **options):
+    """Run the study; return its only row and the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        study = dpv.run_study("study.toml", folder, **options)
+    return study.rows[0], [str(warning.message) for warning in caught]
+
+
+def report_path(place, folder="study"):
+    return next((place / folder / "reports").glob("*.json"))
+
+
+def old_reports(place):
+    return sorted(path.name for path in (place / "study" / "reports").glob("*.old-*"))
+
+
+def refused(capsys):
+    """Run the study by the command, which must refuse it in one line; return the line."""
+    assert main(["study", "study.toml", "--quiet"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    return err
+
+
+def test_the_report_of_another_claim_is_refused(place, capsys):
+    run()
+    rewrite(place / "study.toml", "epsilon = 1.5", "epsilon = 0.5")
+    run("other")
+    shutil.copy(report_path(place, "other"), report_path(place))
+    rewrite(place / "study.toml", "epsilon = 0.5", "epsilon = 1.5")
+    line = refused(capsys)
+    assert "reports/0000-noise-files-seed0.json: found epsilon 0.5; expected 1.5 as in the study; remove this" in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("test_runs = 500", "test_runs = 600", "found other settings; expected those of the study; remove this file"),
+        ("[mechanisms.noise]", "[mechanisms.other]", "found the report of another study or combination; expected the "),
+    ],
+)
+def test_the_report_of_another_study_is_refused(old, new, message, place, capsys):
+    run()
+    rewrite(place / "study.toml", old, new)
+    run("other")
+    shutil.copy(report_path(place, "other"), report_path(place))
+    rewrite(place / "study.toml", new, old)
+    assert message in refused(capsys)
+
+
+def test_the_report_of_another_combination_is_refused(place, capsys):
+    rewrite(place / "study.toml", "[settings]", '[pairs.made]\nuse = "mine.py:pair"\nvalue = [1.0, 2.0]\n[settings]')
+    dpv.run_study("study.toml")
+    first, second = sorted((place / "study" / "reports").glob("*made*"))
+    shutil.copy(second, first)
+    line = refused(capsys)
+    assert "expected the report of noise, made value=1.0, seed 0; remove this file to verify its combination" in line
+    first.unlink()
+    assert [row["problem"] for row in dpv.run_study("study.toml").rows] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("verdict", {"kind": "Verdict", "name": "BOUNDED"}, "found verdict BOUNDED; expected NOT_REFUTED"),
+        ("epsilon_lower", 0.123, "found epsilon_lower 0.123; expected"),
+    ],
+)
+def test_an_edited_report_is_refused(field, value, message, place, capsys):
+    row, _ = run()
+    assert row["verdict"] == "NOT_REFUTED"
+    path = report_path(place)
+    document = json.loads(path.read_text())
+    document["result"][field] = value
+    path.write_text(json.dumps(document))
+    line = refused(capsys)
+    assert message in line
+    assert "recomputed from the counts" in line
+    assert "remove this file to verify its combination again" in line
+
+
+def test_an_edited_table_is_written_again(place):
+    row, _ = run()
+    table = place / "study" / "table.csv"
+    before = table.read_text()
+    table.write_text(before.replace("NOT_REFUTED", "REFUTED"))
+    assert run()[0] == row
+    assert table.read_text() == before
+
+
+def test_an_unchanged_study_is_not_run_again(place):
+    row, _ = run()
+    forget()
+    assert run() == (row, [])
+    assert old_reports(place) == []
+
+
+def test_a_change_of_an_imported_file_is_noticed(place):
+    """The import is inside a function of another file; the behaviour changes, so the report cannot be trusted."""
+    before, _ = run()
+    rewrite(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
+    after, lines = run(trust_results=True)
+    assert lines == [
+        "noise, files, seed 0: helpers.py changed; its runs are others than in its report; it is run again"
+    ]
+    assert after["digest"] != before["digest"]
+    name = "0000-noise-files-seed0.json.old-1"
+    assert old_reports(place) == [name]
+    shutil.copy(place / "study" / "reports" / name, place / "old.json")
+    assert dpv.Report.from_json(place / "old.json").digest == before["digest"]
+    assert run() == (after, [])
+
+
+@pytest.mark.filterwarnings("default:.*changed")
+def test_a_change_without_effect_is_run_again_unless_it_is_trusted(place, capsys):
+    row, _ = run()
+    rewrite(place / "helpers.py", "SCALE = 1.0", "SCALE = 1.0  # the scale")
+    path = report_path(place)
+    written = path.stat().st_mtime_ns
+    assert run(trust_results=True) == (row, [])
+    assert main(["study", "study.toml", "--quiet", "--trust-results"]) == 0
+    assert path.stat().st_mtime_ns == written
+    assert capsys.readouterr().err == ""
+    assert main(["study", "study.toml", "--quiet"]) == 0
+    err = capsys.readouterr().err
+    assert "noise, files, seed 0: helpers.py changed; 64 runs per data set are the same as in its report; it is" in err
+    assert "it is run again, unless the results are trusted (--trust-results, trust_results=True)" in err
+    assert err.count("\n") == 1
+    assert path.stat().st_mtime_ns != written
+    assert old_reports(place) == [f"{path.name}.old-1"]
+    assert run() == (row, [])
+
+
+def test_changed_data_are_always_run_again(place):
+    before, _ = run()
+    (place / "b.txt").write_text("2\n")
+    after, lines = run(trust_results=True)
+    assert lines == [
+        "noise, files, seed 0: b.txt changed; the data sets are others than in its report; it is run again"
+    ]
+    assert after["epsilon_lower"] > before["epsilon_lower"]
+    assert len(old_reports(place)) == 1
+
+
+@pytest.mark.filterwarnings("default:this mechanism cannot be seeded")
+def test_an_unseeded_mechanism_is_run_again_unless_it_is_trusted(place):
+    rewrite(place / "study.toml", "mine.py:noise", "mine.py:unseeded")
+    row, _ = run()
+    rewrite(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
+    assert run(trust_results=True) == (row, [])
+    after, lines = run()
+    assert lines[0].startswith("noise, files, seed 0: helpers.py changed; runs without a seed cannot be compared; it")
+    assert after["digest"] != row["digest"]
+
+
+def test_a_combination_that_fails_after_a_change_keeps_its_report(place):
+    before, _ = run()
+    rewrite(place / "helpers.py", "return float(data.sum())", "raise ValueError('no sum')")
+    row, lines = run()
+    assert "no sum" in row["problem"]
+    assert lines[0].endswith(AGAIN)
+    assert dpv.Report.from_json(report_path(place)).digest == before["digest"]
+
+
+def test_an_unfinished_combination_is_started_again_after_a_change(place, monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpverify.pipeline.assemble_report", stop)
+        with pytest.raises(dpv.Stopped):
+            dpv.run_study("study.toml")
+    assert (place / "study" / "running" / "0000" / "test-1.npz").exists()
+    rewrite(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
+    row, lines = run()
+    assert lines == [
+        "noise, files, seed 0: its sources or its data changed while it was unfinished; it is started again"
+    ]
+    assert row["digest"] == run("fresh")[0]["digest"]
+
+
+def test_a_folder_of_an_earlier_version_is_refused(place, capsys):
+    run()
+    owner = place / "study" / "dpverify.json"
+    document = json.loads(owner.read_text())
+    del document["run"]["study format"]
+    owner.write_text(json.dumps(document))
+    assert "found study format None; expected 2 as in this call" in refused(capsys)
