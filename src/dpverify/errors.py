@@ -43,6 +43,17 @@ def describe_exception(problem: BaseException, shorten: Callable[[str], str] = s
     return f"{type(problem).__name__.lstrip('_')}: {message}{raised_at(problem)}"
 
 
+def how_to_install(extra: str) -> str:
+    """Return the commands that install an optional part of the package, from an index or from a clone.
+
+    Examples
+    --------
+    >>> print(how_to_install("report"))
+    pip install "dpverify[report]", or in a clone pip install -e ".[report]"
+    """
+    return f'pip install "dpverify[{extra}]", or in a clone pip install -e ".[{extra}]"'
+
+
 class InputError(ValueError):
     """An argument, a file or a setting cannot be used. The message names it, what was found and what was expected.
 

@@ -27,9 +27,10 @@ from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
 from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.checkpoints import Record
-from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record
-from dpverify.sampling.pilot import make_region, plan_pilot
+from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record, shorten_run
+from dpverify.sampling.pilot import make_region
 from dpverify.sampling.stages import collect_samples, collect_statistics
+from dpverify.sampling.threads import threads_agree
 from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_cell, select_event
@@ -53,7 +54,7 @@ def verify(
     folder: str | os.PathLike[str] | None = None,
     error: Callable[[Array], Array] | None = None,
     log_lipschitz: float | tuple[float, float] | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     trust_results: bool = False,
     **changes: Unpack[SettingsChanges],
 ) -> Report:
@@ -89,8 +90,9 @@ def verify(
         A Lipschitz constant of the log-density of the output (Euclidean norm on the flattened output), for both data
         sets or one for each. It gives upper bounds over all events. dpverify does not check it. None uses the
         mechanism's own `log_lipschitz(data)` if it exists.
-    progress : bool, default False
-        Whether progress is shown on stderr.
+    progress : bool or None, default None
+        Whether progress is shown on stderr. None shows it on a terminal and in notebooks (there as a bar of the
+        notebook). Only verifications that take longer than 10 s show anything.
     trust_results : bool, default False
         Whether the results in `folder` are used although source files have changed and the mechanism cannot be seeded,
         so that its behaviour cannot be compared.
@@ -130,9 +132,14 @@ def verify(
         )
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
+        diagnostics = check_mechanism(run)
+        if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
+            run = shorten_run(run)
+            diagnostics += (Diagnostic.SHORTENED,)
+        if run.plan.is_limited:
+            diagnostics += (Diagnostic.PILOT_LIMITED,)
         # HighLikelySet (Algorithm 3), from pilot runs.
         region, points, pilot = find_region(run)
-        diagnostics = check_mechanism(run, pilot[0])
         # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
         event, partition, _ = freeze_event(run, region, points, delta)
         # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
@@ -158,11 +165,14 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     pilot : list of array
         All pilot runs, for one or both data sets.
     """
-    settings, checkpoint = run.settings, run.checkpoint
-    runs, sides = plan_pilot(settings, run.source)
-    run.progress.plan(2 * (settings.select_runs + settings.test_runs) + len(sides) * runs)
-    pilot = collect_samples(run.source, "pilot", runs, run.pool, run.progress, sides, run.pilot_blocks)
-    region, points = make_region(pilot)
+    checkpoint, plan = run.checkpoint, run.plan
+    samples = collect_samples(
+        run.source, "pilot", plan.pilot_runs, run.pool, run.progress, plan.sides, run.pilot_blocks
+    )
+    for side, block in list(run.pilot_blocks):
+        if side in plan.sides:  # the samples contain this block
+            del run.pilot_blocks[side, block]
+    region, points, pilot = make_region(samples, plan.is_limited)
     # The stored region is used, because another machine may compute one that differs in the last bits.
     record = read_record(checkpoint, "region", nested_kinds(Region))
     if record is None:
@@ -185,6 +195,7 @@ def freeze_event(
     if record is not None:
         run.progress.skip(2 * settings.select_runs)
         return SelectedEvent(record["event"], record["partition"] or record["event"].partition)
+    done_before = run.progress.done
     partition = named_partition(settings, region, points)
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty)
     context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget)
@@ -193,6 +204,8 @@ def freeze_event(
         selected = select_cell(context, partition, rng)
     else:
         selected = select_event(context, partition)
+    # Not every selection needs all of its training runs.
+    run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
     # A score function of the user cannot be stored; then the selection runs stay in the folder instead.
     if is_pytree(selected.event.partition):
         other = None if selected.partition is selected.event.partition else selected.partition
@@ -225,9 +238,10 @@ def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array]
     block_checker = BlockChecker.make(event, findings.points)
     statistics = Statistics((*counters.values(), block_checker), error)
     result = collect_statistics(run.source, "test", run.settings.test_runs, statistics, run.pool, run.progress)
-    run.clock.lap("test")
     names = (*counters, "blocks")
     counts = {name: (first, second) for name, first, second in zip(names, *result.parts, strict=True)}
+    agree = threads_agree(run.source, run.settings.test_runs, block_checker, counts["blocks"], run.pool)
+    run.clock.lap("test")
     return HypothesisCounts(
         event=counts.get("event", counts["cells"]),
         cells=counts["cells"],
@@ -235,4 +249,5 @@ def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array]
         smooth=counts.get("smooth"),
         blocks=counts["blocks"],
         error=result.error,
+        threads_agree=agree,
     )

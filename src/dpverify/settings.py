@@ -224,7 +224,7 @@ class VerifyOptions(SettingsChanges, total=False):
     folder: str | os.PathLike[str] | None
     error: Callable[[Array], Array] | None
     log_lipschitz: float | tuple[float, float] | None
-    progress: bool
+    progress: bool | None
     trust_results: bool
 
 

@@ -254,6 +254,35 @@ def test_a_memory_error_outside_the_mechanism_raises_stopped(tmp_path, monkeypat
     assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).run["resumed"]
 
 
+# A void test is short.
+
+
+@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+def test_a_voiding_diagnostic_stops_the_long_part():
+    """The mechanism repeats its runs: the report still comes, after few runs, and it says so."""
+    asked = []
+
+    def repeats(data, runs, rng):
+        if rng.bit_generator.seed_seq.spawn_key[0] in (1, 2, 3, 4):  # selection and test
+            asked.append(runs)
+        return laplace(data, runs, np.random.default_rng(0))
+
+    report = dpv.verify(repeats, ZERO, ONE, 0.5, test_runs=10**9, select_runs=10**8)
+    assert report.verdict.name == "NO_ANSWER"
+    assert report.diagnostics[:2] == (Diagnostic.REPEATED_BLOCKS, Diagnostic.SHORTENED)
+    assert (report.settings.test_runs, report.settings.select_runs) == (1000, 1000)
+    assert Diagnostic.SHORTENED.value in report.notes
+    assert max(asked) <= 1000
+    assert sum(asked) <= 8000  # four stages of two data sets
+
+
+def test_equal_data_sets_stop_the_long_part_and_a_shorter_budget_is_kept():
+    report = dpv.verify(laplace, ZERO, ZERO.copy(), 0.5, test_runs=10**9, select_runs=600)
+    assert report.voiding == (Diagnostic.SAME_DATA,)
+    assert (report.settings.test_runs, report.settings.select_runs) == (1000, 600)
+    assert Diagnostic.SHORTENED not in dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).diagnostics
+
+
 # Time.
 
 
@@ -273,6 +302,7 @@ def test_a_slow_first_block_is_announced(monkeypatch, capsys):
             time.sleep(0.02)
         return laplace(data, runs, rng)
 
+    slow.block = 256  # a mechanism with its own block size is not probed
     dpv.verify(slow, ZERO, ONE, progress=True, **SMALL)
     assert capsys.readouterr().err.startswith("dpverify: the first 256 runs took 0 s; Ctrl-C stops it\n")
 

@@ -70,3 +70,63 @@ def test_a_wrapper_has_the_optional_attributes_of_its_function(wrap):
     assert (wrapped.block, wrapped.seeded, wrapped.log_lipschitz(0)) == (128, False, 2.0)
     assert (wrapped.remarks(0), wrapped.finish()) == (("of a laboratory",), "finished")
     assert not hasattr(wrap(lambda *arguments: 0.0), "remarks")
+
+
+# Seeds and shapes of wrapped functions.
+
+
+@pytest.mark.parametrize("wrap", [dpv.per_run, dpv.jax_run], ids=["per_run", "jax_run"])
+def test_a_wrapper_can_state_that_its_function_cannot_be_seeded(wrap):
+    assert is_seeded(wrap(lambda data, rng: data))
+    assert not is_seeded(wrap(lambda data, rng: data, seeded=False))
+
+    def function(data, rng):
+        return data
+
+    function.seeded = False
+    assert not is_seeded(wrap(function))
+
+
+def test_a_factory_can_state_that_its_mechanism_cannot_be_seeded():
+    def make():
+        return lambda data, runs, rng: data
+
+    assert is_seeded(dpv.factory(make))
+    assert not is_seeded(dpv.factory(make, seeded=False))
+    assert not is_seeded(pickle.loads(pickle.dumps(dpv.factory(dict, seeded=False))))  # type: ignore[arg-type]
+
+
+def test_the_advice_for_noise_that_cannot_be_seeded_works():
+    own = np.random.default_rng(0)
+
+    def noisy(data, rng):
+        return data + own.laplace()
+
+    with pytest.warns(dpv.Warning, match=r"dpverify.per_run\(f, seeded=False\)"):
+        report = dpv.verify(dpv.per_run(noisy), 0.0, 1.0, select_runs=400, test_runs=400)
+    assert report.voiding
+    with pytest.warns(dpv.Warning, match="cannot be seeded"):
+        report = dpv.verify(dpv.per_run(noisy, seeded=False), 0.0, 1.0, select_runs=400, test_runs=400)
+    assert not report.voiding
+
+
+def test_the_advice_for_the_global_generator_of_numpy_works():
+    def unseeded(data, runs, rng):
+        return data + np.random.laplace(size=runs)  # noqa: NPY002
+
+    def seeded(data, runs, rng):
+        np.random.seed(rng.integers(2**32))  # noqa: NPY002
+        return unseeded(data, runs, rng)
+
+    with pytest.warns(dpv.Warning, match=r"np.random.seed\(rng.integers\(2\*\*32\)\)"):
+        assert dpv.verify(unseeded, 0.0, 1.0, select_runs=400, test_runs=400).voiding
+    assert not dpv.verify(seeded, 0.0, 1.0, select_runs=400, test_runs=400).voiding
+
+
+def test_outputs_of_different_shapes_name_the_run_and_both_shapes():
+    lengths = iter([3, 3, 2])
+    mechanism = dpv.per_run(lambda data, rng: np.zeros(next(lengths)))
+    with pytest.raises(dpv.InputError, match=r"found an output of shape \(2,\) in run 2 and \(3,\) in run 0"):
+        mechanism(0.0, 3, np.random.default_rng(0))
+    with pytest.raises(dpv.InputError, match="rows of different lengths in the output of run 0"):
+        dpv.per_run(lambda data, rng: [[1.0], [1.0, 2.0]])(0.0, 1, np.random.default_rng(0))

@@ -33,7 +33,15 @@ from dpverify.cli.output import (
     write_stdout,
 )
 from dpverify.cli.supervision import run_in_child
-from dpverify.errors import FolderError, InputError, MechanismError, Stopped, StopReason, describe_exception
+from dpverify.errors import (
+    FolderError,
+    InputError,
+    MechanismError,
+    Stopped,
+    StopReason,
+    describe_exception,
+    how_to_install,
+)
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.studies.assertion import check_detects, describe_weakness
 from dpverify.studies.interruptions import describe_end, read_start, set_supervised
@@ -138,7 +146,7 @@ def open_executor(arguments: argparse.Namespace) -> Iterator[int | Executor | No
     try:
         from distributed import Client
     except ImportError:
-        raise InputError("--dask: distributed is not installed; install dpverify[dask]") from None
+        raise InputError(f"--dask: distributed is not installed; {how_to_install('dask')}") from None
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # a failure is reported below, in one line
     try:

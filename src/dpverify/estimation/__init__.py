@@ -1,8 +1,15 @@
 """State estimators that can be verified, and the parts to build one's own.
 
 The package holds the estimators of the paper (W2-MHE, KL-MHE, private EKF, input perturbation), a Kalman filter whose
-privacy has a closed form, and the paper's system. It needs JAX: `pip install dpverify[estimation]`.
+privacy has a closed form, and the paper's system. It needs JAX: `pip install "dpverify[estimation]"`.
 """
+
+from dpverify.errors import how_to_install
+
+try:
+    import jax  # noqa: F401
+except ImportError as problem:
+    raise ImportError(f"dpverify.estimation: {problem}; expected JAX; {how_to_install('estimation')}") from None
 
 import dpverify.estimation.theory as theory
 from dpverify.estimation.distributions import Law, Normal, TruncatedMixture, Uniform

@@ -32,6 +32,7 @@ MIN_EIGENVALUE_RATIO = 1e-8  # below this ratio the covariance does not resolve 
 OUTSIDE_TOLERANCE = 2e-8  # a point is outside if its squared radius exceeds the rank by more; the gap is half of it
 SOLVER_TOLERANCE = 1e-10  # the same on the working set; smaller, so that a point that is outside is always a new one
 THINNING = 16  # every 16th point of a large set gives the starting point
+APPROXIMATE_STEPS = 16  # multiplicative steps of an approximate ellipsoid
 MAX_NEWTON_STEPS, MAX_ROUNDS = 100, 1000  # not reached in practice; if they were, the gap would show it
 
 
@@ -64,13 +65,16 @@ class Ellipsoid(NamedTuple):
     gap: float
 
 
-def minimum_volume_ellipsoid(points: ArrayLike) -> Ellipsoid:
+def minimum_volume_ellipsoid(points: ArrayLike, approximate: bool = False) -> Ellipsoid:
     """Return the ellipsoid of least volume around points (docs/method.md, section 2).
 
     Parameters
     ----------
     points : array_like of shape (n, d) or (n,)
         The points.
+    approximate : bool
+        Whether a few steps of the multiplicative algorithm are sufficient. The ellipsoid contains all points and its
+        gap is certified, but the gap is larger. In 50 dimensions this takes a hundredth of the time.
 
     Returns
     -------
@@ -94,7 +98,7 @@ def minimum_volume_ellipsoid(points: ArrayLike) -> Ellipsoid:
     constant = spread <= np.maximum(ROUNDING_SPREAD * magnitude, MIN_SPREAD)
     if constant.any():
         axes = np.eye(d)
-        return _within_hull(x, magnitude, directions=axes[constant], basis=axes[~constant])
+        return _within_hull(x, magnitude, axes[constant], axes[~constant], approximate)
 
     # From here the coordinates are centred and of order 1, whatever their units.
     z = x - middle[:, None]
@@ -104,11 +108,14 @@ def minimum_volume_ellipsoid(points: ArrayLike) -> Ellipsoid:
     whitening, narrow = _principal_axes(z, magnitude / spread)
     if len(narrow):
         q = np.linalg.qr((narrow / spread).T, mode="complete")[0].T
-        return _within_hull(x, magnitude, directions=q[: len(narrow)], basis=q[len(narrow) :])
+        return _within_hull(x, magnitude, q[: len(narrow)], q[len(narrow) :], approximate)
 
     z = whitening @ z
-    extreme = z[:, _extreme_points(z)]
-    support, weights, inverse_root = _optimal_design(z, extreme, np.full(extreme.shape[1], 1 / extreme.shape[1]))
+    if approximate:
+        support, weights, inverse_root = _approximate_design(z)
+    else:
+        extreme = z[:, _extreme_points(z)]
+        support, weights, inverse_root = _optimal_design(z, extreme, np.full(extreme.shape[1], 1 / extreme.shape[1]))
     centre = middle + spread * (mean + np.linalg.solve(whitening, support @ weights))
     # With radius 1 this is the dual bound: no ellipsoid around the points has a smaller volume (see _enclose).
     factor = inverse_root @ whitening / spread / np.sqrt(d)
@@ -142,12 +149,12 @@ def _checked(points: ArrayLike) -> Array:
     return x
 
 
-def _within_hull(x: Array, magnitude: Array, directions: Array, basis: Array) -> Ellipsoid:
+def _within_hull(x: Array, magnitude: Array, directions: Array, basis: Array, approximate: bool) -> Ellipsoid:
     """Enclose the points in the coordinates `basis` of their affine hull; `directions` are pinned."""
     d = len(x)
     A, b, gap = np.empty((0, d)), np.empty(0), 0.0
     if len(basis):
-        inner = minimum_volume_ellipsoid((basis @ x).T)
+        inner = minimum_volume_ellipsoid((basis @ x).T, approximate)
         directions = np.vstack([directions, inner.flat.directions @ basis])
         A, b, growth = _enclose(x, magnitude, inner.A @ basis, inner.b)
         gap = inner.gap + growth
@@ -226,6 +233,23 @@ def _optimal_design(z: Array, work: Array, weights: Array) -> tuple[Array, Array
         if 2 * np.count_nonzero(alive) < len(alive):  # otherwise the copy costs more than it saves
             z = z[:, alive]
     return work, weights, inverse_root
+
+
+def _approximate_design(z: Array) -> tuple[Array, Array, Array]:
+    """Return the points, weights after a few multiplicative steps (Titterington 1976), and R as `_optimal_design`.
+
+    Each step multiplies the weight of a point by its variance y^T M^-1 y over d + 1, which increases log det M.
+    """
+    k, n = z.shape
+    weights = np.full(n, 1 / n)
+    for step in range(APPROXIMATE_STEPS + 1):
+        mean = z @ weights
+        centred = z - mean[:, None]
+        inverse_root = np.linalg.inv(np.linalg.cholesky((centred * weights) @ centred.T))
+        if step < APPROXIMATE_STEPS:
+            weights = weights * (1 + _squared_lengths(inverse_root @ z, inverse_root @ mean)) / (k + 1)
+            weights /= weights.sum()
+    return z, weights, inverse_root
 
 
 def _extreme_points(z: Array) -> NDArray[np.intp]:

@@ -22,6 +22,12 @@ class Diagnostic(enum.Enum):
         A seeded mechanism gave two different outputs for the same block and generator. Voiding.
     REPEATED_BLOCKS
         Different blocks contain the same outputs. Voiding.
+    NOT_THREAD_SAFE
+        Blocks that threads drew at the same time differ from the same blocks drawn alone. Voiding.
+    SHORTENED
+        The test is void, so the verification drew few runs.
+    PILOT_LIMITED
+        Memory limits the pilot runs, so the region has no joint scenario guarantee.
     DEPENDENT_RUNS
         Counts of an event vary more from block to block than independent runs allow. Voiding.
     IDENTICAL_OUTPUTS
@@ -48,11 +54,28 @@ class Diagnostic(enum.Enum):
     )
     UNREPEATABLE_BLOCK = (
         "the mechanism gave two different outputs for the same block and the same generator; draw all noise from the "
-        "generator that is passed in and keep no state, or set seeded = False on a mechanism that cannot be seeded"
+        "generator that is passed in and keep no state; for code that uses NumPy's global generator, call "
+        "np.random.seed(rng.integers(2**32)) in the mechanism; for noise that cannot be seeded, state it: "
+        "dpverify.per_run(f, seeded=False), the same keyword of jax_run, factory and program, or a class attribute "
+        "seeded = False"
     )
     REPEATED_BLOCKS = (
         "different blocks contain the same outputs, so the mechanism ignores its generator; draw all noise from the "
-        "generator that is passed in"
+        "generator that is passed in; for code that uses NumPy's global generator, call "
+        "np.random.seed(rng.integers(2**32)) in the mechanism"
+    )
+    NOT_THREAD_SAFE = (
+        "blocks that threads drew at the same time differ from the same blocks drawn alone, so the mechanism is not "
+        "thread-safe; keep no state on the mechanism, or use processes: executor=4"
+    )
+    SHORTENED = (
+        "because the test is void, at most 1 000 runs per data set were drawn in each stage; the settings of this "
+        "report state these numbers"
+    )
+    PILOT_LIMITED = (
+        "memory limits the pilot runs of such large outputs, so the scenario guarantee of the region does not hold "
+        "jointly over all steps; the mass of the region is bounded from the test runs, and no privacy bound depends on "
+        "the guarantee"
     )
     DEPENDENT_RUNS = (
         "the number of runs in an event varies more from block to block than independent runs allow; draw new noise "
@@ -81,5 +104,6 @@ VOIDING = (
     Diagnostic.CHANGED_DATA,
     Diagnostic.UNREPEATABLE_BLOCK,
     Diagnostic.REPEATED_BLOCKS,
+    Diagnostic.NOT_THREAD_SAFE,
     Diagnostic.DEPENDENT_RUNS,
 )

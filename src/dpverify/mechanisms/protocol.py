@@ -35,7 +35,8 @@ class Mechanism(Protocol):
     data : object
         One of the two data sets, as it was passed to `verify`. A NumPy array arrives as a read-only view.
     runs : int
-        The number of runs. It is the same in every call of one verification.
+        The number of runs. It is the same in every call of one verification, except for the first calls, which have a
+        few runs and show the speed of the mechanism.
     rng : numpy.random.Generator
         The generator of this block of runs. Every block has its own.
 
@@ -52,7 +53,8 @@ class Mechanism(Protocol):
         The number of runs per call, unless `Settings.block` is given.
     seeded : bool, optional
         False if the noise cannot be seeded by `rng`, for example noise from hardware. The report then states that its
-        numbers cannot be reproduced. The default is True.
+        numbers cannot be reproduced. The default is True. The wrappers have a keyword for it: `per_run(f,
+        seeded=False)`.
     log_lipschitz : callable, optional
         `log_lipschitz(data)` returns a Lipschitz constant of the log-density of the output for this data set, with
         respect to the Euclidean norm of the flattened output.

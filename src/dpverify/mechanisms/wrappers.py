@@ -1,7 +1,8 @@
 """Wrappers that turn other callables into mechanisms: one run per call, JAX functions, and factories.
 
 Every wrapper is a frozen dataclass, so it pickles if the wrapped function pickles. A wrapper has the optional
-attributes (`block`, `seeded`, ...) of the function that it wraps.
+attributes (`block`, `seeded`, ...) of the function that it wraps. The keyword `seeded=False` of a wrapper marks a
+mechanism that cannot be seeded.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.mechanisms.protocol import Mechanism, inherited_attribute, mechanism_name
+from dpverify.errors import InputError
+from dpverify.mechanisms.protocol import Mechanism, inherited_attribute, is_seeded, mechanism_name
 from dpverify.util.arrays import Array, enable_x64
 
 
@@ -24,26 +26,53 @@ class PerRun:
     """A mechanism that calls `function(data, rng)` once per run."""
 
     function: Callable[[Any, np.random.Generator], ArrayLike]
+    can_be_seeded: bool = True
 
     @property
     def name(self) -> str:
         return mechanism_name(self.function)
+
+    @property
+    def seeded(self) -> bool:
+        return self.can_be_seeded and is_seeded(self.function)
 
     def __getattr__(self, attribute: str) -> Any:
         return inherited_attribute(attribute, lambda: self.function)
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray:
         # Each output is copied, because the function may return the same buffer every time.
-        return np.stack([np.array(self.function(data, rng)) for _ in range(runs)])
+        outputs = []
+        for run in range(runs):
+            output = _as_array(self.function(data, rng), run)
+            if outputs and output.shape != outputs[0].shape:
+                raise InputError(
+                    f"found an output of shape {output.shape} in run {run} and {outputs[0].shape} in run 0; "
+                    "expected the same shape in every run; pad or truncate the output to a fixed shape"
+                )
+            outputs.append(output)
+        return np.stack(outputs)
 
 
-def per_run(function: Callable[[Any, np.random.Generator], ArrayLike]) -> Mechanism:
+def _as_array(output: ArrayLike, run: int) -> np.ndarray:
+    """Return a copy of one output as an array."""
+    try:
+        return np.array(output)
+    except ValueError as problem:
+        raise InputError(
+            f"found rows of different lengths in the output of run {run}; expected one array of shape (d,) or (K, d); "
+            "return rows of equal length"
+        ) from problem
+
+
+def per_run(function: Callable[[Any, np.random.Generator], ArrayLike], *, seeded: bool = True) -> Mechanism:
     """Make a mechanism from a function that computes one output.
 
     Parameters
     ----------
     function : callable
         `function(data, rng)` returns one output: a number, or an array of shape (d,) or (K, d).
+    seeded : bool, default True
+        False if `rng` does not determine the output, for example with noise from hardware.
 
     Returns
     -------
@@ -60,7 +89,7 @@ def per_run(function: Callable[[Any, np.random.Generator], ArrayLike]) -> Mechan
     >>> mechanism(np.array([1.0, 3.0]), 4, np.random.default_rng(0)).shape
     (4,)
     """
-    return PerRun(function)
+    return PerRun(function, bool(seeded))
 
 
 def jax_key(rng: np.random.Generator) -> Array:
@@ -107,10 +136,15 @@ class JaxRun:
     """A mechanism that maps `function(data, key)` over the keys of all runs, compiled and in 64-bit mode."""
 
     function: Callable[[Any, Any], Any]
+    can_be_seeded: bool = True
 
     @property
     def name(self) -> str:
         return mechanism_name(self.function)
+
+    @property
+    def seeded(self) -> bool:
+        return self.can_be_seeded and is_seeded(self.function)
 
     def __getattr__(self, attribute: str) -> Any:
         return inherited_attribute(attribute, lambda: self.function)
@@ -120,7 +154,7 @@ class JaxRun:
             return _compiled_block(self.function, runs)(data, jax_key(rng))
 
 
-def jax_run(function: Callable[[Any, Any], Any]) -> Mechanism:
+def jax_run(function: Callable[[Any, Any], Any], *, seeded: bool = True) -> Mechanism:
     """Make a mechanism from a JAX function that computes one output.
 
     Parameters
@@ -128,6 +162,8 @@ def jax_run(function: Callable[[Any, Any], Any]) -> Mechanism:
     function : callable
         `function(data, key)` returns one output as a JAX array. It is vectorised over the runs with `jax.vmap`,
         compiled with `jax.jit`, and computed in 64-bit mode.
+    seeded : bool, default True
+        False if `key` does not determine the output.
 
     Returns
     -------
@@ -145,7 +181,7 @@ def jax_run(function: Callable[[Any, Any], Any]) -> Mechanism:
     >>> output.shape, str(output.dtype)
     ((5, 1), 'float64')
     """
-    return JaxRun(function)
+    return JaxRun(function, bool(seeded))
 
 
 _factory_lock = threading.Lock()
@@ -162,6 +198,7 @@ class Factory:
     """A mechanism that is built by `make()` at its first use in each process."""
 
     make: Callable[[], Mechanism]
+    can_be_seeded: bool = True
 
     def mechanism(self) -> Mechanism:
         """Return the mechanism of this process."""
@@ -172,6 +209,10 @@ class Factory:
     def name(self) -> str:
         return mechanism_name(self.make)
 
+    @property
+    def seeded(self) -> bool:
+        return self.can_be_seeded and is_seeded(self.mechanism())
+
     def __getattr__(self, attribute: str) -> Any:
         return inherited_attribute(attribute, self.mechanism)
 
@@ -179,7 +220,7 @@ class Factory:
         return self.mechanism()(data, runs, rng)
 
 
-def factory(make: Callable[[], Mechanism]) -> Mechanism:
+def factory(make: Callable[[], Mechanism], *, seeded: bool = True) -> Mechanism:
     """Make a mechanism that is built once in each process.
 
     Use it for a mechanism that cannot be pickled, for example one that holds a connection or a compiled solver, when
@@ -189,6 +230,8 @@ def factory(make: Callable[[], Mechanism]) -> Mechanism:
     ----------
     make : callable
         `make()` returns a mechanism. It must be defined at the top level of a module, so that it can be pickled.
+    seeded : bool, default True
+        False if the generator that is passed to the mechanism does not determine its output.
 
     Returns
     -------
@@ -206,4 +249,9 @@ def factory(make: Callable[[], Mechanism]) -> Mechanism:
     >>> mechanism(1.0, 3, np.random.default_rng(0)).shape
     (3,)
     """
-    return Factory(make)
+    return Factory(make, bool(seeded))
+
+
+def is_compiled(mechanism: object) -> bool:
+    """Return whether JAX compiles the mechanism for each number of runs, so that an additional call is expensive."""
+    return isinstance(mechanism.mechanism() if isinstance(mechanism, Factory) else mechanism, JaxRun)

@@ -26,7 +26,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from dpverify.errors import FolderError, InputError, Stopped
+from dpverify.errors import FolderError, InputError, Stopped, how_to_install
 from dpverify.paper.measurements import CalibratedNumbers, Results, SensorDraw, StudyRow
 from dpverify.paper.plan import FOLDER, Effort, Plan, StudyTask, read_plan, study_tasks, to_toml
 from dpverify.paper.study_results import TABLE_FILE, read_study_table, typed_rows
@@ -126,7 +126,7 @@ def _load_output_writer() -> Callable[[Path, Plan, Effort, Results], Path]:
 
         from dpverify.paper.output import write_outputs
     except ImportError as problem:
-        raise InputError(f"reproduce: {problem}; expected JAX, matplotlib, Jinja2; install dpverify[all]") from None
+        raise InputError(f"reproduce: {problem}; expected JAX, matplotlib, Jinja2; {how_to_install('all')}") from None
     return write_outputs
 
 

@@ -47,6 +47,8 @@ class HypothesisCounts(NamedTuple):
         Counts of single blocks, for the check that runs are independent.
     error : pair of (mean, standard error), or None
         The user's error function, for each data set.
+    threads_agree : bool
+        False if blocks that threads drew differ from the same blocks drawn alone.
     """
 
     event: CountsPair
@@ -55,6 +57,7 @@ class HypothesisCounts(NamedTuple):
     smooth: CountsPair | None
     blocks: tuple[BlockCounts, BlockCounts]
     error: tuple[tuple[float, float], tuple[float, float]] | None
+    threads_agree: bool = True
 
 
 class Findings(NamedTuple):
@@ -102,7 +105,9 @@ def assemble_report(
         on_all_events = bound_all_events(findings.smooth, counts.smooth, settings)
     all_counts = np.concatenate([side.counts for side in counts.cells])
     eta = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
-    diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, source.data, findings.pilot, counts.inside)
+    diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, findings.pilot, counts.inside)
+    if not counts.threads_agree:
+        diagnostics += (Diagnostic.NOT_THREAD_SAFE,)
     if runs_are_dependent(*counts.blocks) and not any(diagnostic.voids for diagnostic in diagnostics):
         diagnostics += (Diagnostic.DEPENDENT_RUNS,)
     other = None if findings.partition is event.partition else findings.partition
@@ -146,18 +151,13 @@ def describe_problems(run: RunContext) -> dict[str, list[str]]:
     return {"notes": notes} if notes else {}
 
 
-def make_diagnostics(
-    mechanism: Mechanism, data: tuple[object, object], pilot: list[np.ndarray], inside: CountsPair
-) -> tuple[Diagnostic, ...]:
-    """Return the diagnostics that data sets, pilot runs and region show.
+def make_diagnostics(mechanism: Mechanism, pilot: list[np.ndarray], inside: CountsPair) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics that pilot runs and region show.
 
     If all pilot runs gave one output, the region contains this output only, so `inside` shows whether all test runs
     gave it too.
     """
     diagnostics = []
-    first, second = data
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
-        diagnostics.append(Diagnostic.SAME_DATA)
     constant = len(pilot) == 2 and all((runs == runs[:1]).all() for runs in pilot)
     same = constant and np.array_equal(pilot[0][0], pilot[1][0])
     if same and all(side.codes.min() == 1 for side in inside):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from dpverify.errors import InputError
+from dpverify.errors import InputError, how_to_install
 from dpverify.report.document import read_report, report_digest, write_report
 from dpverify.report.evaluate import evaluate_claim
 from dpverify.report.fields import ReportFields
@@ -223,5 +223,5 @@ def load_page_renderer() -> Callable[[Report], str]:
     try:
         from dpverify.report.page import page
     except ImportError as problem:
-        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
+        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
     return page

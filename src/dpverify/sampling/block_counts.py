@@ -1,4 +1,4 @@
-"""Counts of single blocks, for the check that runs are independent.
+"""Counts of single blocks, for the checks that runs are independent and that threads do not disturb each other.
 
 The counts of a few fixed events in each block must vary like binomial counts (dpverify.stats.dispersion). The checked
 events are the tested event, and for some coordinates of the output the event that the coordinate exceeds its pilot

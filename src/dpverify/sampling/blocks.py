@@ -27,10 +27,20 @@ from dpverify.sampling.ranges import BlockRange, BlockRanges
 from dpverify.util.arrays import Array, is_jax, on_accelerator, retain_freed_memory
 from dpverify.util.intervals import merge_intervals
 
-STAGES = ("pilot", "train", "cut", "decide", "test")  # the position is part of every seed: append, never reorder
+# The position is part of every seed: append, never reorder.
+STAGES = ("pilot", "train", "cut", "decide", "test", "probe")
+STAGE_WORDS = {
+    "pilot": "pilot runs",
+    "train": "training runs",
+    "cut": "proposal runs",
+    "decide": "decision runs",
+    "test": "test runs",
+    "probe": "probe runs",
+}
 SIDES = ("first", "second")
 MIN_LOG2_BLOCK, MAX_LOG2_BLOCK = 6, 16  # of the default block size
 BLOCKS_PER_TEST = 64  # at least, with the default block size
+MAX_BLOCK_BYTES = 64 << 20  # bytes of the output of one block
 
 A = TypeVar("A", bound=Accumulator)
 
@@ -75,6 +85,19 @@ def default_block_size(test_runs: int) -> int:
     """
     exponent = int(math.log2(test_runs / BLOCKS_PER_TEST)) if test_runs >= BLOCKS_PER_TEST else 0
     return 1 << min(max(exponent, MIN_LOG2_BLOCK), MAX_LOG2_BLOCK)
+
+
+def fitting_block_size(block: int, run_bytes: int) -> int:
+    """Return the block size, halved until the output of a block has at most 64 MB.
+
+    Examples
+    --------
+    >>> fitting_block_size(2048, 80_000)
+    512
+    """
+    while block > 1 and block * run_bytes > MAX_BLOCK_BYTES:
+        block //= 2
+    return block
 
 
 def block_generator(seed: int, stage: str, side: int, block: int) -> np.random.Generator:
@@ -139,7 +162,7 @@ def _mechanism_error(mechanism: Mechanism, stage: str, side: int, block: int, pr
         cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
     if isinstance(problem, ValueError) and "read-only" in cause:
         cause += "; data sets are read-only, so that no run can change the data of the next; work on a copy"
-    where = f"in the {stage} runs of the {SIDES[side]} data set, block {block}"
+    where = f"in the {STAGE_WORDS[stage]} of the {SIDES[side]} data set, block {block}"
     return MechanismError(f"the mechanism failed {where}: {cause}", stage, side, block)
 
 

@@ -274,7 +274,8 @@ def _difference(folder: Path, name: str, found: object, expected: object) -> str
     if name == "probe":
         return (
             f"{folder}: found the runs of another mechanism, or of another kind of machine; expected the runs of this "
-            f"mechanism; set seeded = False on a mechanism that cannot be seeded; {advice}"
+            f"mechanism; state that a mechanism cannot be seeded: per_run(f, seeded=False), or a class attribute "
+            f"seeded = False; {advice}"
         )
     if isinstance(expected, str) and len(expected) == HASH_LENGTH:  # a hash means nothing to a reader
         return f"{folder}: found another {name}; expected the one of this call; {advice}"

@@ -1,17 +1,18 @@
 """The context of a verification: settings, the source of samples, the workers, the checkpoint and the progress display.
 
-`open_run` draws a first block in this process, which determines the block size and the shape of an output. It checks
-that a checkpoint folder belongs to the call, and turns interruptions into `Stopped` errors.
+`open_run` calls the mechanism with a few runs, plans the verification, announces it if it is long, and draws a first
+block in this process. It checks that a checkpoint folder belongs to the call, and turns interruptions into `Stopped`
+errors.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,24 +28,33 @@ from dpverify.errors import (
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size
+from dpverify.sampling.blocks import SampleSource, default_block_size, fitting_block_size
+from dpverify.sampling.budget import (
+    ANNOUNCED_BYTES,
+    BYTES_PER_NUMBER,
+    RunPlan,
+    advise,
+    count_bytes,
+    estimate_memory,
+    plan_pilot,
+    shorten,
+)
 from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
 from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
+from dpverify.sampling.identity import check_sources, run_identity, run_sources
 from dpverify.sampling.probe import (
     PROBE_RUNS,
     PilotBlocks,
-    behaviour_hash,
     blocks_repeat,
+    measure_pace,
     pilot_runs,
     probe_mechanism,
 )
 from dpverify.settings import Settings
-from dpverify.util.arrays import Array
-from dpverify.util.formatting import format_count, one_line
+from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
-from dpverify.util.serialization import from_plain, to_plain
-from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
+from dpverify.util.serialization import from_plain
 from dpverify.util.timing import StageClock, versions
 
 T = TypeVar("T")
@@ -69,6 +79,8 @@ class RunContext(NamedTuple):
         The duration of each stage.
     pilot_blocks : dict
         The pilot blocks that the probe has drawn, by (side, block).
+    plan : RunPlan
+        The number of pilot runs, and the data sets that need them.
     notes : list of str
         Problems that do not prevent a result, for the notes of the report.
     """
@@ -80,6 +92,7 @@ class RunContext(NamedTuple):
     progress: Progress
     clock: StageClock
     pilot_blocks: PilotBlocks
+    plan: RunPlan
     notes: list[str]
 
     @property
@@ -94,7 +107,7 @@ def open_run(
     second: object,
     settings: Settings,
     executor: int | Executor | None,
-    progress: bool,
+    progress: bool | None,
     folder: str | os.PathLike[str] | None = None,
     call: Mapping[str, object] | None = None,
     error: Callable[[Any], Any] | None = None,
@@ -112,8 +125,8 @@ def open_run(
         The settings.
     executor : int, concurrent.futures.Executor or None
         A number of processes, an executor, or None for this process.
-    progress : bool
-        Whether progress is displayed.
+    progress : bool or None
+        Whether progress is displayed; None decides it, see `Progress`.
     folder : path-like, optional
         The checkpoint folder.
     call : mapping, optional
@@ -139,15 +152,18 @@ def open_run(
         try:
             with open_pool(executor, checkpoint) as pool:
                 check_picklable(source, pool)
+                source = announce(source, settings, pool.number, display)
                 source, pilot_blocks = probe_mechanism(source, folder is not None, display)
+                assert source.shape is not None
                 settings = settings.change(block=source.block)
+                plan = plan_runs(display, settings, source.shape, source.block)
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
                     sources = run_sources(mechanism, settings, error)
                     identity = run_identity(source, settings, pilot_blocks, call or {}, error)
                     recorded = checkpoint.acquire(identity, about, sources)
                     check_sources(checkpoint, recorded, sources, is_seeded(mechanism), trust_results)
-                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, notes)
+                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, plan, notes)
         except TimeLimitReached:
             raise _stopped(StopReason.TIME_LIMIT, "", checkpoint, display) from None
         except KeyboardInterrupt:
@@ -178,6 +194,31 @@ def try_optional_method(name: str, method: Callable[[], T], notes: list[str]) ->
         return None
 
 
+def announce(source: SampleSource, settings: Settings, workers: int, display: Progress) -> SampleSource:
+    """Call the mechanism with a few runs; return the source with a block size that fits, and announce a long run."""
+    pace = measure_pace(source, 2 * (settings.select_runs + settings.test_runs) // workers)
+    if pace is None:
+        return source
+    steps, dimension = pace.shape
+    block = fitting_block_size(source.block, steps * dimension * BYTES_PER_NUMBER)
+    plan_runs(display, settings, pace.shape, block)
+    if pace.seconds_per_run is not None:
+        display.announce(workers / max(pace.seconds_per_run, 1e-12))
+    return source._replace(block=block)
+
+
+def plan_runs(display: Progress, settings: Settings, shape: tuple[int, int], block: int) -> RunPlan:
+    """Plan the runs, tell the display how many there are, and announce a large need of memory."""
+    plan = plan_pilot(settings, shape)
+    memory = estimate_memory(settings, plan, shape, block)
+    display.plan(plan.total(settings), partial(advise, settings, plan, memory))
+    if memory >= ANNOUNCED_BYTES:
+        counts = count_bytes(settings, shape)
+        reason = f", of which {format_bytes(counts)} for the counts of a fine grid" if 2 * counts > memory else ""
+        display.announce_once(f"memory about {format_bytes(memory)}{reason}")
+    return plan
+
+
 def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: Progress) -> Stopped:
     """Return the error for a run that ended early: why, after how many runs, and how it can be resumed."""
     folder = None if checkpoint.folder is None else str(checkpoint.folder)
@@ -191,28 +232,20 @@ def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: P
     return Stopped(message, folder, display.done, reason)
 
 
-def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic, ...]:
-    """Return the diagnostics of a mechanism that breaks the assumptions of the statistics, and warn of each.
+def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics of a mechanism or pair that breaks the assumptions of the statistics.
 
     A block that is drawn twice must have the same runs and must not change the data set. Two different blocks must have
-    different runs.
-
-    Parameters
-    ----------
-    context : RunContext
-        The verification.
-    pilot : numpy.ndarray
-        The pilot runs of the first data set. Blocks that they do not contain are drawn here.
+    different runs. The two data sets must differ. A warning is given for each finding about the mechanism. The blocks
+    that are drawn here are pilot blocks, which are not drawn again.
     """
     source = context.source
     blocks = -(-PROBE_RUNS // source.block)  # as many as contain the probe runs
-    first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks)
+    first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks, keep=True)
     data_before = _fingerprint_or_none(source.data[0])
     repeated_runs = pilot_runs(source, 0, range(blocks))
     data_after = _fingerprint_or_none(source.data[0])
-    other_runs = pilot[blocks * source.block :]
-    if len(other_runs) < PROBE_RUNS:
-        other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks))
+    other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks), context.pilot_blocks, keep=True)
 
     found = []
     if data_after != data_before:
@@ -223,6 +256,9 @@ def check_mechanism(context: RunContext, pilot: np.ndarray) -> tuple[Diagnostic,
         found.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in found:
         warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
+    first, second = source.data
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
+        found.append(Diagnostic.SAME_DATA)
     return tuple(found)
 
 
@@ -232,63 +268,6 @@ def _fingerprint_or_none(data: object) -> str | None:
         return fingerprint(data)
     except InputError:
         return None
-
-
-def run_sources(
-    mechanism: Mechanism, settings: Settings, error: Callable[[Array], Array] | None = None
-) -> SourceHashes:
-    """Return the hashes of the source files of a run: of the mechanism, its error function and its score function.
-
-    The runs of a mechanism without a seed cannot be compared, so its parameters count as a source too. They are the
-    plain fields of a frozen dataclass: other objects may change with each call.
-    """
-    hashes = source_hashes(mechanism, error, settings.events if callable(settings.events) else None)
-    if not is_seeded(mechanism) and dataclasses.is_dataclass(mechanism):
-        fields = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
-        plain = {name: value for name, value in fields.items() if isinstance(value, (int, float, str, tuple))}
-        if type(mechanism).__dataclass_params__.frozen:  # type: ignore[attr-defined]
-            hashes["the parameters of the mechanism"] = fingerprint(plain, sources=False)
-    return hashes
-
-
-def check_sources(
-    checkpoint: Checkpoint, recorded: SourceHashes | None, current: SourceHashes, seeded: bool, trusted: bool
-) -> None:
-    """Warn of source files that changed since the folder was started; refuse the folder of an unseeded mechanism.
-
-    A seeded mechanism is compared by its first runs, which `run_identity` contains, so that it may be moved to another
-    file. Runs of an unseeded mechanism cannot be compared, so the user has to state that the results can be trusted.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-        The folder.
-    recorded : dict or None
-        The source hashes with which the folder was started; None if the folder has no record of them.
-    current : dict
-        The source hashes of this run.
-    seeded : bool
-        Whether the mechanism can be seeded.
-    trusted : bool
-        Whether the user states that the results can be trusted.
-    """
-    changed = changed_sources(recorded or {}, current, moved=not seeded)
-    if recorded is not None and not changed:
-        return
-    if seeded or trusted:
-        if changed:
-            note = f"{checkpoint.folder}: {describe_changes(changed)} since the folder was started; its results are "
-            reason = "used, because 64 runs per data set are the same; a rarer change of the mechanism is not noticed"
-            checkpoint.source_note = note + (reason if seeded else "trusted")
-            if not trusted:
-                warnings.warn(checkpoint.source_note, DPVerifyWarning, stacklevel=5)
-        return
-    found = "no record of the source files" if recorded is None else f"that {describe_changes(changed)}"
-    raise FolderError(
-        f"{checkpoint.folder}: found {found}; expected the sources that the folder was started with, because runs "
-        "without a seed cannot be compared; use another folder, or confirm that the results can be trusted "
-        "(--trust-results, trust_results=True)"
-    )
 
 
 def describe_changes(names: tuple[str, ...]) -> str:
@@ -304,31 +283,14 @@ def describe_changes(names: tuple[str, ...]) -> str:
     return f"{one_line(text)} changed"
 
 
-def run_identity(
-    source: SampleSource,
-    settings: Settings,
-    drawn: PilotBlocks,
-    call: Mapping[str, object],
-    error: Callable[[Array], Array] | None,
-) -> dict[str, Any]:
-    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
-    identity = {name: value for name, value in to_plain(settings).items() if name != "kind"}
-    identity |= call
-    for side, data in zip(SIDES, source.data, strict=True):
-        identity[f"{side} data set"] = fingerprint(data)
-    seeded = is_seeded(source.mechanism)
-    identity["seeded"] = seeded
-    # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
-    error_values: object = error
-    if error is not None and seeded:
-        with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
-            error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
-    identity["error"] = fingerprint(error_values, sources=False)  # the sources are compared by `check_sources`
-    if seeded:
-        identity["probe"] = behaviour_hash(drawn)
-    else:
-        identity["mechanism"] = mechanism_name(source.mechanism)
-    return identity
+def shorten_run(context: RunContext) -> RunContext:
+    """Return the context of a verification whose test is void, with as few runs as a report needs."""
+    settings, plan = shorten(context.settings, context.plan)
+    assert settings.block is not None
+    source = context.source._replace(block=settings.block)
+    pilot_blocks = context.pilot_blocks if settings.block == context.settings.block else {}
+    context.progress.plan(plan.total(settings))
+    return context._replace(source=source, settings=settings, plan=plan, pilot_blocks=pilot_blocks)
 
 
 def read_record(checkpoint: Checkpoint, name: str, kinds: tuple[type, ...]) -> dict[str, Any] | None:

@@ -1,37 +1,37 @@
-"""The pilot runs: how many are drawn, the region around them (paper, Algorithm 3), and a few runs for the picture."""
+"""The pilot runs: the region around them (paper, Algorithm 3), and a few runs for the picture."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dpverify.events.region import Region, exact_scenario_size, high_likely_set, scenario_size
-from dpverify.sampling.blocks import SampleSource
+from dpverify.events.region import Region, high_likely_set
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.probe import pilot_runs
-from dpverify.settings import Settings
 
 
-def plan_pilot(settings: Settings, source: SampleSource) -> tuple[int, tuple[int, ...]]:
-    """Return the number of pilot runs per data set, and the data sets that need them.
+def make_region(pilot: list[np.ndarray], is_limited: bool = False) -> tuple[Region, np.ndarray, list[np.ndarray]]:
+    """Return the region around the finite pilot runs, these runs, and all pilot runs.
 
-    The paper computes the ellipsoid of each step separately, from runs of the first data set. With `settings.joint`,
-    one convex program covers all steps. Each data set then has the full number of runs, so that the region contains a
-    mass of 1 - beta of both output distributions (docs/method.md, section 4.3).
+    The arrays of `pilot` are removed from the list, and the returned runs share memory where possible, because the
+    pilot runs of long outputs are large.
+
+    Parameters
+    ----------
+    pilot : list of numpy.ndarray
+        The pilot runs of one or both data sets.
+    is_limited : bool
+        Whether memory limits the pilot runs. The region then has no scenario guarantee, so that ellipsoids of nearly
+        the smallest volume are sufficient.
     """
-    assert source.shape is not None
-    steps, dimension = source.shape
-    if settings.joint:
-        return exact_scenario_size(dimension, settings.beta, settings.gamma, steps), (0, 1)
-    return scenario_size(dimension, settings.beta, settings.gamma), (0,)
-
-
-def make_region(pilot: list[np.ndarray]) -> tuple[Region, np.ndarray]:
-    """Return the region around the finite pilot runs, and these runs."""
-    runs = np.concatenate(pilot)
-    finite = runs[np.isfinite(runs).all(axis=(1, 2))]
+    lengths = [len(runs) for runs in pilot]
+    joined = np.concatenate(pilot)
+    pilot.clear()
+    runs = np.split(joined, np.cumsum(lengths)[:-1])
+    is_finite = np.isfinite(joined).all(axis=(1, 2))
+    finite = joined if is_finite.all() else joined[is_finite]
     if not len(finite):  # any region is valid if no run is finite: all runs are then one event
-        finite = np.zeros((1, *runs.shape[1:]))
-    return high_likely_set(finite), finite
+        finite = np.zeros((1, *joined.shape[1:]))
+    return high_likely_set(finite, approximate=is_limited), finite, runs
 
 
 def picture_runs(context: RunContext, pilot: list[np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,24 +1,89 @@
-"""The first pilot blocks: they show the shape and the device of an output, and identify what a mechanism does."""
+"""The first runs of a mechanism: they show its speed, the shape and device of an output, and identify what it does.
+
+A few probe runs come first. They have a random stream of their own and are used for the shape of one output and for
+the time per run only. The block size is then known before the first block is requested, and a long verification can be
+announced. The first pilot blocks follow; they identify the mechanism.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.sampling.blocks import SampleSource, call_mechanism, draw_block, validate_block
+from dpverify.errors import MechanismError
+from dpverify.mechanisms.wrappers import is_compiled
+from dpverify.sampling.blocks import SampleSource, call_mechanism, draw_block, fitting_block_size, validate_block
 from dpverify.util.arrays import is_jax
 from dpverify.util.hashing import fingerprint
-from dpverify.util.progress import Progress
+from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, Progress
 
-MAX_BLOCK_BYTES = 64 << 20  # bytes of the output of one block
+FIRST_PROBE_RUNS = 4  # of the first call; later calls have four times as many
+MIN_PROBE_SECONDS = 0.5  # a call of this duration shows the time per run
+MAX_FIRST_PROBE_SECONDS = 30.0  # after a longer first call there is no second one
 PROBE_RUNS = 64  # runs per data set that identify a mechanism
 FALSE_REPEAT_PROBABILITY = 1e-9  # that two independent blocks are taken for one block that was drawn twice
 
 PilotBlocks = dict[tuple[int, int], np.ndarray]  # the samples of pilot blocks, by (side, block)
+
+
+class Pace(NamedTuple):
+    """What a few probe runs show.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape (K, d) of one output.
+    seconds_per_run : float or None
+        The time per run in this process; None if it is not known.
+    """
+
+    shape: tuple[int, int]
+    seconds_per_run: float | None
+
+
+def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
+    """Call the mechanism with a few runs, to learn the shape of one output and the time per run.
+
+    A mechanism with its own block size, or one that JAX compiles for each number of runs, is not called. A mechanism
+    that fails for a few runs is not measured; its first block reports the failure. If the first call suggests a long
+    verification, it is repeated with more runs, because a first call includes imports and other fixed costs.
+
+    Parameters
+    ----------
+    source : SampleSource
+        The source.
+    planned_runs : int
+        About how many runs each worker draws. It decides whether the speed has to be known more exactly.
+    """
+    if getattr(source.mechanism, "block", None) is not None or is_compiled(source.mechanism):
+        return None
+    runs = min(FIRST_PROBE_RUNS, source.block)
+    for call in itertools.count():
+        start = time.perf_counter()
+        small = source._replace(block=runs)
+        try:
+            output = call_mechanism(small, "probe", 0, call)
+            samples = validate_block(small, "probe", 0, call, output)
+        except MechanismError:
+            return None
+        seconds = time.perf_counter() - start
+        shape = samples.shape[1], samples.shape[2]
+        if is_jax(output):
+            return Pace(shape, None)
+        is_short = seconds / runs * planned_runs < MIN_ANNOUNCED_SECONDS
+        most = fitting_block_size(source.block, samples[0].nbytes)
+        is_measured = call > 0 and (seconds >= MIN_PROBE_SECONDS or runs >= most)
+        if is_short or is_measured or seconds >= MAX_FIRST_PROBE_SECONDS:
+            return Pace(shape, seconds / runs)
+        if call > 0:
+            runs = min(4 * runs, most)
+    raise AssertionError("the loop ends by a return")
 
 
 def probe_mechanism(
@@ -47,9 +112,7 @@ def probe_mechanism(
     samples = validate_block(source, "pilot", 0, 0, output)
     if progress is not None:
         progress.look(source.block, time.perf_counter() - start)
-    block = source.block
-    while block > 1 and block * samples[0].nbytes > MAX_BLOCK_BYTES:
-        block //= 2
+    block = fitting_block_size(source.block, samples[0].nbytes)
     drawn: PilotBlocks = {}
     if block == source.block:
         drawn[0, 0] = np.array(samples)
@@ -70,14 +133,22 @@ def _device_name(output: object) -> str:
     return f"{device.platform}:{device.id}"
 
 
-def pilot_runs(source: SampleSource, side: int, blocks: Iterable[int], drawn: PilotBlocks | None = None) -> np.ndarray:
-    """Return the runs of some pilot blocks of one data set; `drawn` blocks are not drawn again."""
+def pilot_runs(
+    source: SampleSource, side: int, blocks: Iterable[int], drawn: PilotBlocks | None = None, keep: bool = False
+) -> np.ndarray:
+    """Return the runs of some pilot blocks of one data set; `drawn` blocks are not drawn again.
+
+    With `keep`, new blocks are added to `drawn`.
+    """
     runs = []
     for block in blocks:
         if drawn is not None and (side, block) in drawn:
-            runs.append(drawn[side, block])
+            samples = drawn[side, block]
         else:
-            runs.append(np.array(draw_block(source, "pilot", side, block)))
+            samples = np.array(draw_block(source, "pilot", side, block))
+            if keep and drawn is not None:
+                drawn[side, block] = samples
+        runs.append(samples)
     return np.concatenate(runs)
 
 

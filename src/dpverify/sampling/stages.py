@@ -15,7 +15,7 @@ import numpy as np
 
 from dpverify.errors import FolderError
 from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer, Statistics
-from dpverify.sampling.blocks import A, BlockSums, SampleSource, draw_ranges
+from dpverify.sampling.blocks import STAGE_WORDS, A, BlockSums, SampleSource, draw_ranges
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.executors import WorkerPool, check_picklable, completed_tasks, next_batch_size
 from dpverify.sampling.ranges import BlockQueue, BlockRange
@@ -54,7 +54,10 @@ def collect_samples(
 ) -> list[np.ndarray]:
     """Return the samples of each data set, in the order of their blocks; `drawn` blocks are not drawn again."""
     buffers = accumulate_stage(source, stage, runs, SampleBuffer, pool, progress, sides, drawn=drawn)
-    return [buffer.samples() for buffer in buffers]
+    samples = []
+    while buffers:  # a buffer is released as soon as its samples are joined: both together may be large
+        samples.append(buffers.pop(0).samples())
+    return samples
 
 
 def collect_statistics(
@@ -130,8 +133,12 @@ def accumulate_stage(
                 sums.add(side, block, samples[: runs - block * source.block])
     sums.done = {side: merge_intervals(ranges) for side, ranges in sums.done.items()}
 
-    progress.stage(stage)
-    progress.skip(_count_runs(sums, source.block, runs) - excluded_runs)
+    progress.stage(STAGE_WORDS[stage])
+    finished_runs = _count_runs(sums, source.block, runs) - excluded_runs
+    if record is not None:
+        progress.skip(finished_runs)
+    elif finished_runs:
+        progress.advance(finished_runs)
     queue = BlockQueue(-(-runs // source.block), sums.done)
     is_saved = record is not None
 

@@ -38,8 +38,8 @@ class RunOptions:
         Function from samples to one error per run.
     log_lipschitz : float, pair of float or None
         Lipschitz constant of the log-density, for both data sets or one for each.
-    progress : bool
-        Whether progress is shown.
+    progress : bool or None
+        Whether progress is shown; None shows it on a terminal and in notebooks.
     trust_results : bool
         Whether results of an unseeded mechanism are used although its source files have changed.
     """
@@ -49,7 +49,7 @@ class RunOptions:
     folder: Path | None = None
     error: Callable[[Array], Array] | None = None
     log_lipschitz: float | tuple[float, float] | None = None
-    progress: bool = False
+    progress: bool | None = None
     trust_results: bool = False
 
     @classmethod
@@ -77,7 +77,7 @@ class RunOptions:
             folder=None if folder is None else Path(folder),
             error=options.pop("error", None),
             log_lipschitz=options.pop("log_lipschitz", None),
-            progress=options.pop("progress", False),
+            progress=options.pop("progress", None),
             trust_results=options.pop("trust_results", False),
             settings=settings.change(**options),  # the keywords that are left are settings, or unknown
         )

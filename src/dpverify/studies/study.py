@@ -111,7 +111,7 @@ def run_study(
     folder: str | os.PathLike[str] | None = None,
     *,
     executor: int | Executor | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     timeout: float | None = None,
     trust_results: bool = False,
 ) -> Study:
@@ -128,8 +128,8 @@ def run_study(
         The folder for reports and table. The default is beside the file, with its name without `.toml`.
     executor : int, concurrent.futures.Executor or None
         Where runs are drawn, as in `verify`.
-    progress : bool
-        Whether progress is shown.
+    progress : bool or None
+        Whether progress is shown; None shows it on a terminal and in notebooks.
     timeout : float, optional
         The time limit of a combination in seconds; a combination that reaches it has failed. The default is the entry
         `timeout` of the file.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpverify.errors import InputError
+from dpverify.errors import InputError, how_to_install
 from dpverify.util.files import write_text
 
 Row = dict[str, Any]  # the value of each column
@@ -85,7 +85,7 @@ def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Ma
     try:
         from dpverify.render.page import comparison
     except ImportError as problem:
-        raise InputError(f"page: {problem}; expected matplotlib and Jinja2; install dpverify[report]") from None
+        raise InputError(f"page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
     compared = [_comparison_row(row) for row in rows if row.get("error_first") is not None]
     if not compared:
         raise InputError("comparison: found no accuracy in any row; expected a truth, or error=, for the mechanisms")

@@ -13,6 +13,7 @@ function               used for                            digits               
 `format_count`         numbers of runs                     all                    to the nearest
 `format_cell_count`    numbers of cells                    all, 2 from 10^9 up    to the nearest
 `format_duration`      times                               whole s or min, 0.1 h  to the nearest
+`format_bytes`         memory                              2 significant          to the nearest
 =====================  ==================================  =====================  ==============
 """
 
@@ -136,6 +137,25 @@ def format_duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def format_bytes(number: float) -> str:
+    """Return an amount of memory with two significant digits, in decimal units.
+
+    Examples
+    --------
+    >>> format_bytes(268435456), format_bytes(2_500_000_000), format_bytes(900)
+    ('270 MB', '2.5 GB', '1 kB')
+    """
+    value, unit = number / 1e3, "kB"
+    for larger in ("MB", "GB", "TB"):
+        if value < 995:
+            break
+        value, unit = value / 1e3, larger
+    if value >= 10:
+        digits = len(str(int(value))) - 2
+        return f"{round(value, -digits):.0f} {unit}"
+    return f"{value:.1f} {unit}" if unit != "kB" else f"{max(value, 1):.0f} kB"
 
 
 def printable(text: str) -> str:

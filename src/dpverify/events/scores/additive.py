@@ -184,7 +184,7 @@ def suitable_features(training: TrainingData) -> list[Features]:
     features = []
     if training.dimension == 1 or training.has_atoms:
         features.append(training.coordinates)
-    if training.dimension > 1 and not all(map(len, training.atoms)):
+    if training.dimension > 1 and not all(map(len, training.atoms)) and (training.can_be_whitened or not features):
         features.append(training.innovations)
     return features
 

@@ -22,6 +22,7 @@ from dpverify.events.partition import find_atoms
 from dpverify.util.arrays import Array, multiply_rows
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
+MAX_WHITENED_COORDINATES = 1024  # a covariance of more coordinates needs too much memory, and more runs than are kept
 CLIPPED_SHARE = 0.005  # of the runs at either end: heavy tails have no moments
 
 
@@ -153,8 +154,13 @@ class TrainingData:
 
     @functools.cached_property
     def innovations(self) -> Features:
-        """The innovations as features."""
-        return fit_innovations(self.first, self.second)
+        """The innovations as features; the coordinates themselves if there are very many."""
+        return fit_innovations(self.first, self.second) if self.can_be_whitened else self.coordinates
+
+    @property
+    def can_be_whitened(self) -> bool:
+        """Whether the covariance of all coordinates is used."""
+        return self.dimension <= MAX_WHITENED_COORDINATES
 
     @functools.cached_property
     def clipped_innovations(self) -> tuple[np.ndarray, np.ndarray]:

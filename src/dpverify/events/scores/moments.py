@@ -101,8 +101,11 @@ class GaussianLearner(NamedTuple):
         """Return the fitted scores."""
         features = self.training.innovations
         z1, z2 = self.training.clipped_innovations
-        assert features.whiten is not None
-        scores: list[Score] = [Linear(features.whiten.T @ (z1.mean(0) - z2.mean(0)))]
+        difference = z1.mean(0) - z2.mean(0)
+        if features.whiten is None:  # very many coordinates: their correlation is not used
+            variance = (z1.var(0) + z2.var(0)) / 2
+            return [Linear(np.divide(difference, variance, out=np.zeros_like(variance), where=variance > 0))]
+        scores: list[Score] = [Linear(features.whiten.T @ difference)]
         dimension = z1.shape[1]
         if dimension <= MAX_QUADRATIC_COORDINATES and min(len(z1), len(z2)) > MIN_RUNS_PER_COORDINATE * dimension:
             ridge = RIDGE * np.eye(dimension)

@@ -100,8 +100,11 @@ class PiecewiseLearner(NamedTuple):
 
 
 def piecewise_learners(training: TrainingData) -> list[Learner]:
-    """Return learners for several coordinates. For one coordinate counting is as good, and faster."""
-    if training.dimension == 1:
+    """Return learners for several coordinates. For one coordinate counting is as good, and faster.
+
+    Very many coordinates have more parameters than training runs are kept.
+    """
+    if training.dimension == 1 or not training.can_be_whitened:
         return []
     return [PiecewiseLearner(training, features) for features in suitable_features(training)]
 

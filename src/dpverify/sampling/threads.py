@@ -1,0 +1,109 @@
+"""The check that a mechanism is thread-safe, for verifications whose blocks are drawn by threads.
+
+A mechanism that stores something on itself while it computes may give other runs when another thread calls it at the
+same time, for example those of the other data set. Test blocks that threads drew are drawn again alone; their counts
+must be the same. In addition a few blocks are drawn by two threads on purpose at the same time, and then alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from concurrent.futures import Executor
+
+import numpy as np
+
+from dpverify.mechanisms.protocol import is_seeded
+from dpverify.sampling.block_counts import BlockChecker, BlockCounts
+from dpverify.sampling.blocks import SampleSource, draw_block
+from dpverify.sampling.executors import WorkerPool
+
+EXTREME_BLOCKS = 2  # test blocks with the smallest, and with the largest counts, that are drawn again
+CONCURRENT_BLOCKS = 4  # per data set, that are drawn by two threads at the same time
+CONCURRENT_SECONDS = 0.3  # fast mechanisms draw these blocks repeatedly for so long
+MAX_CONCURRENT_RUNS = 512  # per such block
+FIRST_CONCURRENT_BLOCK = 1 << 20  # of the stage "probe", whose first blocks show the speed of a mechanism
+BARRIER_SECONDS = 0.05  # a thread waits at most this long for the other one
+SWITCH_SECONDS = 1e-5  # interval in which Python switches threads during the check
+
+
+def threads_agree(
+    source: SampleSource, runs: int, checker: BlockChecker, counts: tuple[BlockCounts, BlockCounts], pool: WorkerPool
+) -> bool:
+    """Return False if threads disturb each other; True for other executors and for mechanisms without seeds.
+
+    Parameters
+    ----------
+    source : SampleSource
+        The source.
+    runs : int
+        The number of test runs per data set; the surplus of the last block is dropped.
+    checker : BlockChecker
+        The statistic that gave the counts.
+    counts : pair of BlockCounts
+        The counts of the test blocks of each data set.
+    pool : WorkerPool
+        The workers that drew the test blocks.
+    """
+    if pool.executor is None or not pool.shares_memory or pool.number < 2 or not is_seeded(source.mechanism):
+        return True
+    return blocks_repeat_alone(source, runs, checker, counts) and concurrent_blocks_repeat(source, pool.executor)
+
+
+def blocks_repeat_alone(
+    source: SampleSource, runs: int, checker: BlockChecker, counts: tuple[BlockCounts, BlockCounts]
+) -> bool:
+    """Draw a few test blocks again, one after the other in this process; return whether their counts are the same.
+
+    A block that another thread disturbed often has the smallest or the largest counts, so these are drawn again.
+    """
+    for side, checked in enumerate(counts):
+        for index in extreme_blocks(checked):
+            block = int(checked.blocks[index])
+            samples = draw_block(source, "test", side, block)[: runs - block * source.block]
+            if not np.array_equal(checker.measure_block(block, samples).counts[0], checked.counts[index]):
+                return False
+    return True
+
+
+def extreme_blocks(counts: BlockCounts) -> list[int]:
+    """Return the indices of the blocks with the smallest and the largest shares of the event that varies most."""
+    if not len(counts.blocks):
+        return []
+    shares = counts.counts / counts.sizes[:, None]
+    spread = np.ptp(shares, axis=0) / np.sqrt(shares.mean(0) * (1 - shares.mean(0)) + 1e-12)
+    order = np.argsort(shares[:, spread.argmax()], kind="stable").tolist()
+    return sorted({*order[:EXTREME_BLOCKS], *order[-EXTREME_BLOCKS:]})
+
+
+def concurrent_blocks_repeat(source: SampleSource, executor: Executor) -> bool:
+    """Draw blocks of both data sets alone, and then again in two threads; return whether they are always the same."""
+    source = source._replace(block=min(source.block, MAX_CONCURRENT_RUNS))
+    alone = {(side, block): _draw(source, side, block) for side in (0, 1) for block in range(CONCURRENT_BLOCKS)}
+    barrier = threading.Barrier(2)
+
+    def draw_again(side: int) -> bool:
+        with contextlib.suppress(threading.BrokenBarrierError):  # the executor may be busy with other work
+            barrier.wait(BARRIER_SECONDS)
+        end = time.monotonic() + CONCURRENT_SECONDS
+        while True:
+            for block in range(CONCURRENT_BLOCKS):
+                if not np.array_equal(_draw(source, side, block), alone[side, block], equal_nan=True):
+                    return False
+            if time.monotonic() >= end:
+                return True
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        futures = [executor.submit(draw_again, side) for side in (0, 1)]
+        return all([future.result() for future in futures])
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _draw(source: SampleSource, side: int, block: int) -> np.ndarray:
+    """Draw a block of the stage "probe" whose stream no other part uses."""
+    return np.array(draw_block(source, "probe", side, FIRST_CONCURRENT_BLOCK + block))

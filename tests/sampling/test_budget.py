@@ -1,0 +1,199 @@
+"""The plan of a verification: pilot runs that fit into memory, probe runs, and announcements before the first block."""
+
+import re
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.events.ellipsoid import log_volume, minimum_volume_ellipsoid
+from dpverify.events.region import exact_scenario_size
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.sampling import probe
+from dpverify.sampling.blocks import SampleSource, block_generator, default_block_size, fitting_block_size
+from dpverify.sampling.budget import MAX_PILOT_BYTES, MIN_PILOT_RUNS, advise, estimate_memory, plan_pilot
+from dpverify.sampling.context import announce
+from dpverify.sampling.probe import measure_pace, probe_mechanism
+from dpverify.settings import Settings
+from dpverify.util.progress import Progress
+
+SMALL = {"select_runs": 400, "test_runs": 400}
+
+
+def laplace(data, runs, rng):
+    return data + rng.laplace(size=(runs, 1))
+
+
+# Pilot runs that fit into memory.
+
+
+def test_small_outputs_get_the_full_scenario_size():
+    for shape in ((1, 1), (8, 2), (100, 2)):
+        plan = plan_pilot(Settings(), shape)
+        assert not plan.is_limited
+        assert plan.pilot_runs == exact_scenario_size(shape[1], 0.05, 1e-9, shape[0])
+
+
+@pytest.mark.parametrize("shape", [(200, 10), (200, 50), (1000, 6)])
+def test_the_kept_pilot_runs_never_exceed_their_limit(shape):
+    plan = plan_pilot(Settings(), shape)
+    assert plan.is_limited
+    assert plan.pilot_runs * shape[0] * shape[1] * 8 <= MAX_PILOT_BYTES
+    assert plan.pilot_runs >= MIN_PILOT_RUNS or plan.pilot_runs >= 2 * (shape[1] + 1)
+
+
+def test_a_limited_plan_uses_the_size_for_one_step_if_it_fits():
+    assert plan_pilot(Settings(), (200, 10)).pilot_runs == exact_scenario_size(10, 0.05, 1e-9)
+    assert plan_pilot(Settings(), (200, 50)).pilot_runs == MAX_PILOT_BYTES // (200 * 50 * 8)
+
+
+def test_outputs_that_cannot_fit_are_refused_before_the_first_block():
+    asked = []
+
+    def huge(data, runs, rng):
+        asked.append(runs)
+        return np.zeros((runs, 500, 200))
+
+    with pytest.raises(dpv.InputError, match=r"raise dpverify\.sampling\.budget\.MAX_PILOT_BYTES") as caught:
+        dpv.verify(huge, 0.0, 1.0)
+    assert "500 x 200 numbers" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert max(asked) <= 64  # so many fit into a block
+
+
+def test_a_limited_pilot_is_part_of_the_report(monkeypatch):
+    monkeypatch.setattr("dpverify.sampling.budget.MAX_PILOT_BYTES", 8 * 4 * 1200)
+    report = dpv.verify(lambda data, runs, rng: data + rng.normal(size=(runs, 4, 1)), 0.0, 1.0, beta=0.01, **SMALL)
+    assert Diagnostic.PILOT_LIMITED in report.diagnostics
+    assert not report.voiding
+    assert Diagnostic.PILOT_LIMITED not in dpv.verify(laplace, 0.0, 1.0, **SMALL).diagnostics
+
+
+def test_an_approximate_ellipsoid_contains_all_points_and_certifies_its_gap():
+    points = np.random.default_rng(0).normal(size=(2000, 24))
+    exact, near = minimum_volume_ellipsoid(points), minimum_volume_ellipsoid(points, approximate=True)
+    assert (np.linalg.norm(points @ near.A.T - near.b, axis=1) <= 1).all()
+    excess = log_volume(near) - log_volume(exact)
+    assert 0 <= excess <= near.gap < 24 * 0.1
+
+
+# The probe.
+
+
+def test_the_probe_has_a_stream_of_its_own_and_changes_no_report():
+    keys = []
+
+    def recording(data, runs, rng):
+        keys.append(rng.bit_generator.seed_seq.spawn_key)
+        return laplace(data, runs, rng)
+
+    def with_block(data, runs, rng):
+        return laplace(data, runs, rng)
+
+    with_block.block = default_block_size(SMALL["test_runs"])
+    reports = [dpv.verify(mechanism, 0.0, 1.0, 0.5, **SMALL) for mechanism in (recording, with_block)]
+    assert keys[0] == (5, 0, 0)
+    assert (5, 0, 0) not in keys[1:]
+    assert reports[0].epsilon_lower == reports[1].epsilon_lower
+    assert reports[0].witness.counts == reports[1].witness.counts
+    assert block_generator(0, "probe", 0, 0).random() != block_generator(0, "pilot", 0, 0).random()
+
+
+def test_a_mechanism_with_a_block_and_a_compiled_one_are_not_probed():
+    asked = []
+
+    class Fixed:
+        block = 100
+
+        def __call__(self, data, runs, rng):
+            asked.append(runs)
+            return laplace(data, runs, rng)
+
+    dpv.verify(Fixed(), 0.0, 1.0, **SMALL)
+    assert set(asked) == {100}
+    source = SampleSource(dpv.jax_run(lambda data, key: data), (0.0, 1.0), 0, 64)
+    assert measure_pace(source, 1000) is None
+    assert measure_pace(source._replace(mechanism=dpv.factory(lambda: source.mechanism)), 1000) is None
+
+
+def test_a_mechanism_that_fails_for_few_runs_is_still_verified():
+    def only_many(data, runs, rng):
+        if runs < 64:
+            raise ValueError("too few runs")
+        return laplace(data, runs, rng)
+
+    assert dpv.verify(only_many, 0.0, 1.0, **SMALL).epsilon_lower > 0
+
+
+def test_the_block_is_sized_before_it_is_requested():
+    asked = []
+
+    def large(data, runs, rng):
+        asked.append(runs)
+        return np.zeros((runs, 100, 100))
+
+    source = SampleSource(large, (0.0, 1.0), 0, 2048)
+    source = announce(source, Settings(), 1, Progress(False))
+    probe_mechanism(source)
+    assert asked[0] == 4
+    assert max(asked) == asked[-1] == 512
+    assert fitting_block_size(2048, 80_000) == 512
+
+
+def test_a_fixed_cost_of_the_first_call_is_not_taken_for_slow_runs(monkeypatch):
+    """The clock of this test advances by 8 s in the first call, and by 1 ms plus 1 us per run in the others."""
+    clock = [0.0]
+    monkeypatch.setattr(probe.time, "perf_counter", lambda: clock[0])
+
+    def mechanism(data, runs, rng):
+        clock[0] += 8.0 if clock[0] == 0 else 1e-3 + 1e-6 * runs
+        return laplace(data, runs, rng)
+
+    pace = measure_pace(SampleSource(mechanism, (0.0, 1.0), 0, 2048), 500_000)
+    assert pace.shape == (1, 1)
+    assert pace.seconds_per_run * 500_000 < 10
+
+
+# Announcements.
+
+
+def test_a_long_run_is_announced_before_its_first_block(monkeypatch, capsys):
+    """A mechanism of 17 ms per run is announced after few runs, with the time, a smaller budget and the memory."""
+    clock = [0.0]
+    monkeypatch.setattr(probe.time, "perf_counter", lambda: clock[0])
+    asked = []
+
+    class FirstBlock(Exception):
+        pass
+
+    def slow(data, runs, rng):
+        clock[0] += 0.017 * runs
+        asked.append(runs)
+        if runs == 2048:
+            raise FirstBlock(capsys.readouterr().err)
+        return laplace(data, runs, rng)
+
+    with pytest.raises(dpv.MechanismError) as caught:
+        dpv.verify(slow, 0.0, 1.0, progress=True)
+    message = str(caught.value.__cause__)
+    assert message.startswith("dpverify: about 2.4 h for 500 936 runs at 59 runs/s; a smaller budget: test_runs=")
+    assert "select_runs=" in message
+    assert re.search(r"memory about \d+ kB", message)
+    assert sum(asked[:-1]) < 100
+
+
+def test_the_suggested_budget_takes_about_ten_minutes():
+    settings = Settings()
+    plan = plan_pilot(settings, (1, 1))
+    text = advise(settings, plan, 10**8, 60.0)
+    assert text == "a smaller budget: test_runs=10000, select_runs=3000; memory about 100 MB"
+    assert advise(settings, plan, 10**8, 1e6) == "memory about 100 MB"
+
+
+def test_the_memory_of_a_fine_grid_is_announced(capsys):
+    settings = Settings(partition="grid", resolution=64, test_runs=10**8)
+    source = SampleSource(lambda data, runs, rng: rng.normal(size=(runs, 10, 1)), (0.0, 1.0), 0, 64)
+    announce(source, settings, 1, Progress(True))
+    assert "memory about 3.2 GB, of which 3.2 GB for the counts of a fine grid" in capsys.readouterr().err
+    few_cells = estimate_memory(settings.change(resolution=2), plan_pilot(settings, (10, 1)), (10, 1), 64)
+    assert few_cells < 10**8

@@ -1,0 +1,66 @@
+"""Threads: a mechanism that stores state on itself gives wrong runs when two threads call it at the same time."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.statements import Verdict
+from dpverify.sampling.block_counts import BlockCounts
+from dpverify.sampling.threads import extreme_blocks
+
+FEW = {"select_runs": 400, "test_runs": 4000}
+
+
+class StoresData:
+    """Stores the data set, draws noise, and reads the data set again."""
+
+    def __call__(self, data, runs, rng):
+        self.data = data
+        noise = rng.laplace(size=(runs, 1))
+        return self.data + noise
+
+
+def laplace(data, runs, rng):
+    return data + rng.laplace(size=(runs, 1))
+
+
+class Unseeded(StoresData):
+    seeded = False
+
+
+def test_a_mechanism_that_stores_its_data_on_itself_is_always_voided():
+    with ThreadPoolExecutor(2) as pool:
+        for seed in range(50):
+            report = dpv.verify(StoresData(), 0.0, 1.0, 0.5, executor=pool, seed=seed, **FEW)
+            assert Diagnostic.NOT_THREAD_SAFE in report.diagnostics
+            assert report.verdict is Verdict.NO_ANSWER
+
+
+def test_a_mechanism_without_state_is_never_voided():
+    with ThreadPoolExecutor(2) as pool:
+        for seed in range(200):
+            report = dpv.verify(laplace, 0.0, 1.0, 0.5, executor=pool, seed=seed, select_runs=100, test_runs=300)
+            assert not report.voiding
+
+
+def test_the_report_of_threads_is_that_of_one_process():
+    with ThreadPoolExecutor(2) as pool:
+        digest = dpv.verify(laplace, 0.0, 1.0, 0.5, executor=pool, **FEW).digest
+    assert digest == dpv.verify(laplace, 0.0, 1.0, 0.5, **FEW).digest
+
+
+@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+def test_only_seeded_mechanisms_in_threads_are_checked():
+    assert not dpv.verify(StoresData(), 0.0, 1.0, 0.5, **FEW).voiding
+    with ThreadPoolExecutor(2) as pool:
+        report = dpv.verify(Unseeded(), 0.0, 1.0, 0.5, executor=pool, **FEW)
+    assert Diagnostic.NOT_THREAD_SAFE not in report.diagnostics
+
+
+def test_the_redrawn_blocks_have_the_smallest_and_the_largest_counts():
+    counts = np.array([[50, 10], [50, 11], [51, 90], [49, 12], [50, 9], [50, 88]])
+    checked = BlockCounts(np.arange(6), np.full(6, 100), counts)
+    assert extreme_blocks(checked) == [0, 2, 4, 5]

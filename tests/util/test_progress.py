@@ -1,0 +1,100 @@
+"""The progress display: when it is shown, as a bar or as lines, and where."""
+
+import io
+import sys
+import types
+
+import pytest
+
+from dpverify.util import progress
+from dpverify.util.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_automatic_display_writes_to_terminals_only():
+    for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
+        show = Progress(None, stream=stream)
+        show.plan(10**6)
+        show.announce(100.0)
+        show.close()
+        assert bool(stream.getvalue()) is shown
+
+
+def test_a_stated_choice_overrides_the_automatic_one():
+    for stated, stream in ((True, io.StringIO()), (False, Terminal())):
+        show = Progress(stated, stream=stream)
+        show.plan(10**6)
+        show.announce(100.0)
+        show.close()
+        assert bool(stream.getvalue()) is stated
+
+
+def test_plain_lines_without_rich(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    stream = Terminal()
+    show = Progress(None, stream=stream)
+    show.plan(10**6, lambda rate: f"advice at {rate:g}")
+    show.announce(100.0)
+    show.stage("test runs")
+    show.advance(10)
+    show.close()
+    assert stream.getvalue().splitlines() == [
+        "dpverify: about 2.8 h for 1 000 000 runs at 100 runs/s; advice at 100; Ctrl-C stops it",
+        "dpverify: test runs: 10 of 1 000 000 runs",
+    ]
+
+
+def test_the_total_does_not_change_while_runs_are_drawn(monkeypatch):
+    clock = iter(range(0, 10**6, 6))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    stream = io.StringIO()
+    show = Progress(True, stream=stream)
+    show.plan(1000)
+    show.announce(10.0)
+    for _ in range(4):
+        show.advance(100)
+        show.skip(50)
+    assert [line.split(" of ")[1] for line in stream.getvalue().splitlines()[1:]] == ["1 000 runs"] * 4
+
+
+def test_a_notebook_shows_a_bar_and_writes_nothing_to_stderr(monkeypatch, capsys):
+    shown = []
+
+    class Handle:
+        def update(self, content, raw):
+            shown.append(content)
+
+    def display(content, raw, display_id):
+        shown.append(content)
+        return Handle()
+
+    shell = types.SimpleNamespace(kernel=object())
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: shell
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=display))
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_DISPLAYS", 0.0)
+    show = Progress(None)
+    show.plan(1000)
+    show.announce(1.0)
+    show.stage("test runs")
+    show.advance(10)
+    show.close()
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith("dpverify: about 17 min for 1 000 runs at 1 runs/s")
+    assert '<progress value="10" max="1000"' in shown[1]["text/html"]
+    assert shown[1]["text/plain"] == "test runs: 10 of 1 000 runs"
+    assert shown[-1]["text/html"] == ""
+
+
+@pytest.mark.parametrize("shell", [None, types.SimpleNamespace()], ids=["script", "IPython on a terminal"])
+def test_other_shells_are_no_notebooks(monkeypatch, shell):
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: shell
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    assert not progress.is_notebook()
