@@ -270,19 +270,6 @@ def _fingerprint_or_none(data: object) -> str | None:
         return None
 
 
-def describe_changes(names: tuple[str, ...]) -> str:
-    """Return which files changed, in words; after three names the others are counted.
-
-    Examples
-    --------
-    >>> describe_changes(("a.py", "b.py"))
-    'a.py and b.py changed'
-    """
-    shown = list(names[:3]) + ([f"{len(names) - 3} more"] if len(names) > 3 else [])
-    text = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-    return f"{one_line(text)} changed"
-
-
 def shorten_run(context: RunContext) -> RunContext:
     """Return the context of a verification whose test is void, with as few runs as a report needs."""
     settings, plan = shorten(context.settings, context.plan)

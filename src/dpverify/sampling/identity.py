@@ -114,3 +114,16 @@ def check_sources(
         "without a seed cannot be compared; use another folder, or confirm that the results can be trusted "
         "(--trust-results, trust_results=True)"
     )
+
+
+def describe_changes(names: tuple[str, ...]) -> str:
+    """Return which files changed, in words; after three names the others are counted.
+
+    Examples
+    --------
+    >>> describe_changes(("a.py", "b.py"))
+    'a.py and b.py changed'
+    """
+    shown = list(names[:3]) + ([f"{len(names) - 3} more"] if len(names) > 3 else [])
+    text = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"{one_line(text)} changed"

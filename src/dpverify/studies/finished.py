@@ -19,7 +19,7 @@ from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.report import Report
 from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.checkpoints import OWNER_FILE
-from dpverify.sampling.context import describe_changes, run_sources
+from dpverify.sampling.identity import describe_changes, run_sources
 from dpverify.sampling.probe import behaviour_hash, probe_mechanism
 from dpverify.settings import Settings
 from dpverify.studies.inputs import PairData
