@@ -18,7 +18,7 @@ import numpy as np
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped, StopReason
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size
+from dpverify.sampling.blocks import SIDES, SampleSource, default_block_size, look_key
 from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
 from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
 from dpverify.sampling.probe import (
@@ -122,6 +122,7 @@ def open_run(
                 check_picklable(source, pool)
                 source, pilot_blocks = probe_mechanism(source, folder is not None, display)
                 settings = settings.change(block=source.block)
+                source = source._replace(look=look_key(settings, call or {}))
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
                     checkpoint.acquire(run_identity(source, settings, pilot_blocks, call or {}, error), about)
