@@ -28,7 +28,7 @@ from dpverify.errors import (
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.sampling.blocks import SampleSource, default_block_size, fitting_block_size
+from dpverify.sampling.blocks import SampleSource, default_block_size, fitting_block_size, look_key
 from dpverify.sampling.budget import (
     ANNOUNCED_BYTES,
     BYTES_PER_NUMBER,
@@ -157,6 +157,7 @@ def open_run(
                 assert source.shape is not None
                 settings = settings.change(block=source.block)
                 plan = plan_runs(display, settings, source.shape, source.block)
+                source = source._replace(look=look_key(settings, call or {}))
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
                     sources = run_sources(mechanism, settings, error)

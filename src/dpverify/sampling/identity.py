@@ -27,6 +27,7 @@ from dpverify.sampling.probe import (
 )
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array
+from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import to_plain
 from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
