@@ -219,7 +219,7 @@ def test_a_mechanism_that_seeds_itself_has_no_answer():
 
     with pytest.warns(dpv.Warning, match="ignores its generator"):
         report = verify(fixed_seed, 0.0, 1.0, 0.1, **SMALL)
-    assert report.diagnostics == (Diagnostic.REPEATED_BLOCKS,)
+    assert report.diagnostics == (Diagnostic.REPEATED_BLOCKS, Diagnostic.SHORTENED)
     assert report.verdict is Verdict.NO_ANSWER
     assert report.p_value <= report.alpha
     assert not report.refuted
@@ -237,7 +237,7 @@ def test_an_error_that_is_not_finite_is_refused():
 
 def test_equal_data_sets_have_no_answer():
     report = verify(laplace, ONE, ONE.copy(), 1.0, **SMALL)
-    assert report.diagnostics == (Diagnostic.SAME_DATA,)
+    assert report.diagnostics == (Diagnostic.SAME_DATA, Diagnostic.SHORTENED)
     assert report.verdict is Verdict.NO_ANSWER
     assert report.notes[0] == Diagnostic.SAME_DATA.value
 

@@ -29,17 +29,6 @@ def raised_at(problem: BaseException) -> str:
     return ""
 
 
-def how_to_install(extra: str) -> str:
-    """Return the commands that install an optional part of the package, from an index or from a clone.
-
-    Examples
-    --------
-    >>> print(how_to_install("report"))
-    pip install "dpverify[report]", or in a clone pip install -e ".[report]"
-    """
-    return f'pip install "dpverify[{extra}]", or in a clone pip install -e ".[{extra}]"'
-
-
 def describe_exception(problem: BaseException, shorten: Callable[[str], str] = str) -> str:
     """Return the type of an exception, its message and the place, for example "KeyError: 'a' (at file.py, line 7)".
 
@@ -52,6 +41,17 @@ def describe_exception(problem: BaseException, shorten: Callable[[str], str] = s
             raise
         message = "its message cannot be read"
     return f"{type(problem).__name__.lstrip('_')}: {message}{raised_at(problem)}"
+
+
+def how_to_install(extra: str) -> str:
+    """Return the commands that install an optional part of the package, from an index or from a clone.
+
+    Examples
+    --------
+    >>> print(how_to_install("report"))
+    pip install "dpverify[report]", or in a clone pip install -e ".[report]"
+    """
+    return f'pip install "dpverify[{extra}]", or in a clone pip install -e ".[{extra}]"'
 
 
 class InputError(ValueError):

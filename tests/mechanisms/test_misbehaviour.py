@@ -377,7 +377,7 @@ def forks(data, runs, rng):
 
 def dies(data, runs, rng):
     import multiprocessing, signal
-    if multiprocessing.parent_process() and rng.bit_generator.seed_seq.spawn_key == (4, 1, 9):
+    if multiprocessing.parent_process() and rng.bit_generator.seed_seq.spawn_key[:3] == (4, 1, 9):
         os.kill(os.getpid(), signal.SIGKILL)
     return laplace(data, runs, rng)
 

@@ -10,7 +10,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.errors import StopReason
-from dpverify.sampling.blocks import SampleSource, block_generator, default_block_size, draw_block
+from dpverify.sampling.blocks import STAGES, SampleSource, block_generator, default_block_size, draw_block
 from dpverify.sampling.executors import open_pool
 from dpverify.sampling.probe import probe_mechanism
 from dpverify.sampling.stages import collect_samples
@@ -242,3 +242,27 @@ def test_a_terminal_shows_a_bar(monkeypatch):
 def test_formats_of_durations_and_numbers():
     assert (format_duration(12), format_duration(840), format_duration(9000)) == ("12 s", "14 min", "2.5 h")
     assert format_count(500_000) == "500 000"
+
+
+def test_a_second_look_with_other_settings_draws_new_test_runs():
+    """With the same seed the selection runs are the same, but no test run of the first look reappears."""
+
+    def looks(**changes):
+        drawn = {}
+
+        def mechanism(data, runs, rng):
+            output = data[0] + rng.laplace(size=runs)
+            drawn.setdefault(rng.bit_generator.seed_seq.spawn_key[0], set()).update(output.tolist())
+            return output
+
+        settings = {"select_runs": 400, "test_runs": 640, "block": 64, **changes}
+        report = dpv.verify(mechanism, ZERO, ONE, 1.0, **settings)
+        return report, drawn
+
+    first, drawn = looks()
+    assert looks()[0].digest == first.digest
+    test_stage = STAGES.index("test")
+    for changes in ({"test_runs": 1280}, {"alpha": 0.025}, {"resolution": 8}, {"events": "union"}):
+        again = looks(**changes)[1]
+        assert not drawn[test_stage] & again[test_stage]
+        assert drawn[STAGES.index("train")] & again[STAGES.index("train")]

@@ -38,7 +38,7 @@ class Watched:
     def __call__(self, data, runs, rng):
         if len(self.drawn) == self.calls:
             self.doing()
-        self.drawn.append(rng.bit_generator.seed_seq.spawn_key)
+        self.drawn.append(rng.bit_generator.seed_seq.spawn_key[:3])
         return self.mechanism(data, runs, rng)
 
 
@@ -388,7 +388,7 @@ def test_a_read_only_folder_gives_a_warning():
             os.chown(folder + "/kept", 65534, 65534)
             os.seteuid(65534)
         def mechanism(data, runs, rng):
-            if rng.bit_generator.seed_seq.spawn_key == (4, 0, 3):
+            if rng.bit_generator.seed_seq.spawn_key[:3] == (4, 0, 3):
                 os.chmod(folder + "/kept", 0o555)
             return laplace(data, runs, rng)
         mechanism.name = "laplace"

@@ -61,6 +61,19 @@ def test_the_total_does_not_change_while_runs_are_drawn(monkeypatch):
     assert [line.split(" of ")[1] for line in stream.getvalue().splitlines()[1:]] == ["1 000 runs"] * 4
 
 
+def test_the_start_of_workers_is_not_taken_for_slow_runs(monkeypatch):
+    """The first block is drawn in this process; the workers then need 3 s to start and draw the rest quickly."""
+    clock = iter([3.0, 3.6])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    stream = io.StringIO()
+    show = Progress(True, stream=stream)
+    show.plan(10_000)
+    show.include(100)
+    show.advance(900)
+    show.advance(8000)
+    assert stream.getvalue() == ""
+
+
 def test_a_notebook_shows_a_bar_and_writes_nothing_to_stderr(monkeypatch, capsys):
     shown = []
 

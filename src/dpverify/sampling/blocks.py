@@ -1,6 +1,8 @@
 """Blocks of runs: every block has its own random generator, so it can be drawn anywhere, in any order, or again.
 
-Block b of a stage and of data set `side` is drawn with `SeedSequence(seed, spawn_key=(stage, side, b))`. The block size
+Block b of a stage and of data set `side` is drawn with `SeedSequence(seed, spawn_key=(stage, side, b))`. The key of a
+test block also contains the look: a hash of all settings except the seed. A second verification with other settings,
+for example with more test runs, therefore tests with new runs, although its seed is the same. The block size
 is a fixed function of the settings and of the size of one output. It never depends on time, workers or load: the
 measured speed only decides how many blocks are drawn in one task.
 """
@@ -11,7 +13,7 @@ import contextlib
 import inspect
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -24,8 +26,11 @@ from dpverify.mechanisms.validation import all_finite, validate_output
 from dpverify.sampling.accumulators import Accumulator
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.ranges import BlockRange, BlockRanges
+from dpverify.settings import Settings
 from dpverify.util.arrays import Array, is_jax, on_accelerator, retain_freed_memory
+from dpverify.util.hashing import fingerprint
 from dpverify.util.intervals import merge_intervals
+from dpverify.util.serialization import to_plain
 
 # The position is part of every seed: append, never reorder.
 STAGES = ("pilot", "train", "cut", "decide", "test", "probe")
@@ -62,6 +67,8 @@ class SampleSource(NamedTuple):
         "error" if outputs that are not finite are refused, "event" if they are counted.
     shape : tuple of int, optional
         The shape (K, d) of one output; None before the first block.
+    look : tuple of int
+        A part of the key of every test block, see `look_key`.
     device : str
         Where JAX computes the outputs, for example "cpu:0" or "gpu:0"; "cpu" for NumPy.
     """
@@ -73,6 +80,7 @@ class SampleSource(NamedTuple):
     nonfinite: str = "error"
     shape: tuple[int, int] | None = None
     device: str = "cpu"
+    look: tuple[int, ...] = ()
 
 
 def default_block_size(test_runs: int) -> int:
@@ -100,9 +108,20 @@ def fitting_block_size(block: int, run_bytes: int) -> int:
     return block
 
 
-def block_generator(seed: int, stage: str, side: int, block: int) -> np.random.Generator:
-    """Return the random generator of one block."""
-    key = (STAGES.index(stage), side, block)
+def look_key(settings: Settings, call: Mapping[str, object]) -> tuple[int, ...]:
+    """Return a hash of what makes two verifications different looks at a mechanism: all settings except the seed.
+
+    The selection of the second look may depend on the result of the first. Its test runs must therefore be new. The
+    claimed epsilon is not part of the hash, because one look answers all epsilons together.
+    """
+    plain = {name: value for name, value in to_plain(settings).items() if name != "seed"}
+    digest = fingerprint((plain, dict(call)))
+    return int(digest[:8], 16), int(digest[8:16], 16)
+
+
+def block_generator(seed: int, stage: str, side: int, block: int, look: tuple[int, ...] = ()) -> np.random.Generator:
+    """Return the random generator of one block; `look` matters for test blocks only."""
+    key = (STAGES.index(stage), side, block, *(look if stage == "test" else ()))
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
@@ -110,7 +129,8 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     """Return the unchecked output of the mechanism for one block; JAX may still be computing it."""
     process = os.getpid()
     try:
-        return source.mechanism(source.data[side], source.block, block_generator(source.seed, stage, side, block))
+        rng = block_generator(source.seed, stage, side, block, source.look)
+        return source.mechanism(source.data[side], source.block, rng)
     except (MechanismError, KeyboardInterrupt):
         raise
     except BaseException as problem:  # also SystemExit and CancelledError, which must not end this process

@@ -28,7 +28,7 @@ from dpverify.errors import (
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.sampling.blocks import SampleSource, default_block_size, fitting_block_size
+from dpverify.sampling.blocks import SampleSource, default_block_size, fitting_block_size, look_key
 from dpverify.sampling.budget import (
     ANNOUNCED_BYTES,
     BYTES_PER_NUMBER,
@@ -157,6 +157,7 @@ def open_run(
                 assert source.shape is not None
                 settings = settings.change(block=source.block)
                 plan = plan_runs(display, settings, source.shape, source.block)
+                source = source._replace(look=look_key(settings, call or {}))
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
                     sources = run_sources(mechanism, settings, error)
@@ -262,6 +263,14 @@ def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
+def _fingerprint_or_none(data: object) -> str | None:
+    """Return the fingerprint of a data set, or None if it has none; without a folder it is not needed."""
+    try:
+        return fingerprint(data)
+    except InputError:
+        return None
+
+
 def shorten_run(context: RunContext) -> RunContext:
     """Return the context of a verification whose test is void, with as few runs as a report needs."""
     settings, plan = shorten(context.settings, context.plan)
@@ -270,14 +279,6 @@ def shorten_run(context: RunContext) -> RunContext:
     pilot_blocks = context.pilot_blocks if settings.block == context.settings.block else {}
     context.progress.plan(plan.total(settings))
     return context._replace(source=source, settings=settings, plan=plan, pilot_blocks=pilot_blocks)
-
-
-def _fingerprint_or_none(data: object) -> str | None:
-    """Return the fingerprint of a data set, or None if it has none; without a folder it is not needed."""
-    try:
-        return fingerprint(data)
-    except InputError:
-        return None
 
 
 def read_record(checkpoint: Checkpoint, name: str, kinds: tuple[type, ...]) -> dict[str, Any] | None:

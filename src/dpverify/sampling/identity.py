@@ -1,6 +1,7 @@
-"""The identity of a run: what a checkpoint folder must have in common with the call that resumes it.
+"""What identifies a run: settings, data, the behaviour of the mechanism, and its source files.
 
-A seeded mechanism is identified by its first runs, other objects by hashes of their content and of their source files.
+A checkpoint folder belongs to a run with the same identity. Source files are compared separately: a changed source with
+unchanged behaviour is a warning, and the runs of a mechanism without a seed cannot be compared at all.
 """
 
 from __future__ import annotations
@@ -13,17 +14,50 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.errors import DPVerifyWarning, FolderError
+from dpverify.errors import (
+    DPVerifyWarning,
+    FolderError,
+)
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.sampling.blocks import SIDES, SampleSource
 from dpverify.sampling.checkpoints import Checkpoint
-from dpverify.sampling.probe import PilotBlocks, behaviour_hash
+from dpverify.sampling.probe import (
+    PilotBlocks,
+    behaviour_hash,
+)
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import to_plain
 from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
+
+
+def run_identity(
+    source: SampleSource,
+    settings: Settings,
+    drawn: PilotBlocks,
+    call: Mapping[str, object],
+    error: Callable[[Array], Array] | None,
+) -> dict[str, Any]:
+    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
+    identity = {name: value for name, value in to_plain(settings).items() if name != "kind"}
+    identity |= call
+    for side, data in zip(SIDES, source.data, strict=True):
+        identity[f"{side} data set"] = fingerprint(data)
+    seeded = is_seeded(source.mechanism)
+    identity["seeded"] = seeded
+    # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
+    error_values: object = error
+    if error is not None and seeded:
+        with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
+            error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
+    identity["error"] = fingerprint(error_values, sources=False)  # the sources are compared by `check_sources`
+    if seeded:
+        identity["probe"] = behaviour_hash(drawn)
+    else:
+        identity["mechanism"] = mechanism_name(source.mechanism)
+    return identity
 
 
 def run_sources(
@@ -94,30 +128,3 @@ def describe_changes(names: tuple[str, ...]) -> str:
     shown = list(names[:3]) + ([f"{len(names) - 3} more"] if len(names) > 3 else [])
     text = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
     return f"{one_line(text)} changed"
-
-
-def run_identity(
-    source: SampleSource,
-    settings: Settings,
-    drawn: PilotBlocks,
-    call: Mapping[str, object],
-    error: Callable[[Array], Array] | None,
-) -> dict[str, Any]:
-    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
-    identity = {name: value for name, value in to_plain(settings).items() if name != "kind"}
-    identity |= call
-    for side, data in zip(SIDES, source.data, strict=True):
-        identity[f"{side} data set"] = fingerprint(data)
-    seeded = is_seeded(source.mechanism)
-    identity["seeded"] = seeded
-    # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
-    error_values: object = error
-    if error is not None and seeded:
-        with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
-            error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
-    identity["error"] = fingerprint(error_values, sources=False)  # the sources are compared by `check_sources`
-    if seeded:
-        identity["probe"] = behaviour_hash(drawn)
-    else:
-        identity["mechanism"] = mechanism_name(source.mechanism)
-    return identity

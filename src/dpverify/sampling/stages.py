@@ -137,8 +137,8 @@ def accumulate_stage(
     finished_runs = _count_runs(sums, source.block, runs) - excluded_runs
     if record is not None:
         progress.skip(finished_runs)
-    elif finished_runs:
-        progress.advance(finished_runs)
+    else:
+        progress.include(finished_runs)
     queue = BlockQueue(-(-runs // source.block), sums.done)
     is_saved = record is not None
 

@@ -124,6 +124,7 @@ class StudyRunner:
             settings=plan.settings.change(seed=combination.seed),
             folder=running,
             error=inputs.pair.error,
+            progress=False,
         )
         first, second, _ = inputs.pair
         try:

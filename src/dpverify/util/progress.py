@@ -93,6 +93,10 @@ class Progress:
         self._done += runs
         self._skipped += runs
 
+    def include(self, runs: int) -> None:
+        """Count runs that were drawn before the stage began, without using them to measure the speed."""
+        self._done += runs
+
     def announce(self, rate: float) -> None:
         """Announce the expected time before the first block if it is long, given the number of runs per second."""
         if self._shown and (self._total - self._done) / rate >= MIN_ANNOUNCED_SECONDS:
