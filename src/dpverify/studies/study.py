@@ -190,7 +190,7 @@ def run_study(
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
             runner = StudyRunner(plan, target, isinstance(executor, int))
-            shared = RunOptions(settings=plan.settings, executor=executor, trust_results=trust_results)
+            shared = RunOptions(settings=plan.settings, executor=executor, trust_results=trust_results, progress=False)
             while len(rows) < len(plan.combinations):
                 try:
                     with shared.share_executor() as options:
