@@ -56,6 +56,10 @@ def changing(data, runs, rng):
     changing_calls.append(1)
     return np.zeros((runs, 1 + len(changing_calls) // 3))
 
+class Scaled:
+    def __call__(self, data, runs, rng):
+        return data + rng.laplace(size=(runs, 1))
+
 local = lambda data, runs, rng: rng.random(runs)
 number = 3
 """
@@ -126,6 +130,10 @@ FAILURES = [
     (["mine:ragged"], "found rows of different lengths"),
     (["mine:singular"], "Singular matrix (at mine.py, line 29)"),
     (["mine:one"], "but 3 were given; a mechanism is called as (data, runs, rng); wrap a function of one run"),
+    (
+        ["mine:Scaled"],
+        "found the class Scaled; expected a function or an object; add () to create an object: mine:Scaled()",
+    ),
     (["mine:clumsy"], "but 3 were given (at mine.py, line 35)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),

@@ -371,3 +371,13 @@ def test_a_study_that_is_killed_three_times_gives_the_same_table(place, workers)
     assert (place / "kept" / "table.csv").read_bytes() == whole
     assert len(list(reports.iterdir())) == 48
     assert not (place / "kept" / "running").exists()
+
+
+def test_a_page_that_cannot_be_drawn_does_not_hide_the_answer(place, capsys):
+    """Without a truth there is no accuracy to draw, but the refuted claims still decide the exit status."""
+    (place / "one.toml").write_text(
+        'epsilon = 0.1\n[pairs.one]\nuse = "mine.py:pair"\nvalue = 1.0\n[mechanisms.plain]\nuse = "mine:plain"\n'
+        "[settings]\nselect_runs = 400\ntest_runs = 2000\n"
+    )
+    assert main(["study", "inner/one.toml", "--html", "page.html"]) == 1
+    assert "no accuracy in any row" in capsys.readouterr().err

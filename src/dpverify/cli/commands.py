@@ -56,7 +56,13 @@ def choose_mechanism(arguments: argparse.Namespace) -> Mechanism:
         raise InputError(f"mechanism: found {found} of MECHANISM and -- PROGRAM ARG...; expected one of them")
     if arguments.program:
         return program(arguments.program, arguments.shape, arguments.timeout, seeded=not arguments.unseeded)
-    return load_object(arguments.mechanism)
+    mechanism = load_object(arguments.mechanism)
+    if isinstance(mechanism, type):
+        raise InputError(
+            f"mechanism: found the class {mechanism.__name__}; expected a function or an object; add () to create an "
+            f"object: {arguments.mechanism}()"
+        )
+    return mechanism
 
 
 def read_changes(pairs: Sequence[str]) -> dict[str, object]:
@@ -187,14 +193,18 @@ def _study(arguments: argparse.Namespace) -> int:
         )
     if not arguments.quiet:
         print_output(arguments.shorten(f"{study.summary}; table: {study.folder / TABLE_FILE}"))
+    page_status = 0
     if html:
-        study.to_html(html)
+        try:
+            study.to_html(html)
+        except InputError as problem:  # the answers of the study are complete, so its status counts
+            page_status = print_error(problem, BAD_INPUT)
     if study.failed:
         return print_error(f"{len(study.failed)} failed, the first with: {study.failed[0]['problem']}", BAD_INPUT)
     if study.unanswered:
         number, diagnostic = len(study.unanswered), Diagnostic[study.unanswered[0]["diagnostic"]]
         return print_error(f"{number} without an answer, the first: {diagnostic.value}", NO_ANSWER)
-    return REFUTED if study.refuted else 0
+    return REFUTED if study.refuted else page_status
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
