@@ -28,7 +28,7 @@ def test_a_report_without_an_answer_gives_the_reason_first():
     assert content.dimmed
     assert content.lead[0].lower().startswith(report.voiding[0].value)
     assert "Do not rely on them" in content.lead[-1]
-    assert content.notes == (as_sentence(report.next_step),)
+    assert content.notes == (as_sentence(dpv.Diagnostic.SHORTENED.value), as_sentence(report.next_step))
     answered = page_content(dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL))
     assert not answered.dimmed
 
