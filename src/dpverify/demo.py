@@ -101,7 +101,7 @@ def run_examples() -> list[Example]:
         Example(verify(laplace_sum, np.array([3.0, 2.0]), np.array([3.0, 3.0]), epsilon=0.5), "epsilon is exactly 1"),
         Example(
             verify(tracker, first, second, epsilon=1.0, delta=1.2 * exact),
-            f"delta is exactly {exact:.4g} at epsilon 1",
+            f"the claim is true: at epsilon 1 the exact delta is {exact:.4g}, below the claimed one",
         ),
     ]
 

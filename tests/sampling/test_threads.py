@@ -31,17 +31,19 @@ class Unseeded(StoresData):
     seeded = False
 
 
-def test_a_mechanism_that_stores_its_data_on_itself_is_always_voided():
+@pytest.mark.parametrize("seeds", [10, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_mechanism_that_stores_its_data_on_itself_is_always_voided(seeds):
     with ThreadPoolExecutor(2) as pool:
-        for seed in range(50):
+        for seed in range(seeds):
             report = dpv.verify(StoresData(), 0.0, 1.0, 0.5, executor=pool, seed=seed, **FEW)
             assert Diagnostic.NOT_THREAD_SAFE in report.diagnostics
             assert report.verdict is Verdict.NO_ANSWER
 
 
-def test_a_mechanism_without_state_is_never_voided():
+@pytest.mark.parametrize("seeds", [15, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_mechanism_without_state_is_never_voided(seeds):
     with ThreadPoolExecutor(2) as pool:
-        for seed in range(200):
+        for seed in range(seeds):
             report = dpv.verify(laplace, 0.0, 1.0, 0.5, executor=pool, seed=seed, select_runs=100, test_runs=300)
             assert not report.voiding
 

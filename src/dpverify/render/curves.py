@@ -135,7 +135,7 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         f"decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
         f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
         (
-            Key("proved", "area", "excluded: δ lies above this area"),
+            Key("proved", "area", "shaded: values of δ that are refuted (the true δ is larger)"),
             Key("bounded", "dash", "upper bound on δ over unions of these cells; other events are not bounded"),
             *([Key("ink", "diamond", "the claim")] if result.epsilon is not None else []),
         ),

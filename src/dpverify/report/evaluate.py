@@ -157,8 +157,8 @@ def describe_power(verdict: Verdict, p2: float, delta: float, detectable: float)
     """Return which true epsilon the test runs detect on the witness; `p2` is its smaller probability."""
     if detectable < math.inf:
         return (
-            f"if the true epsilon of the witness were {format_number(detectable)}, these runs would refute the claim "
-            "with probability about 80%"
+            f"a violation by the witness with epsilon {format_number(detectable)} would be detected with probability "
+            "about 80%"
         )
     limit = f"the epsilon of the witness is at most {format_number(math.log((1 - delta) / p2))}"
     if verdict is Verdict.BOUNDED:
