@@ -88,8 +88,13 @@ def place(tmp_path, monkeypatch):
 
 
 def start(*arguments, **options):
+    """Start the command. Ctrl-C is ignored if the tests run in the background; the command must not inherit this."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    return subprocess.Popen([sys.executable, "-m", "dpverify", *arguments], start_new_session=True, **options)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen([sys.executable, "-m", "dpverify", *arguments], start_new_session=True, **options)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run(*arguments, **options):
