@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -53,6 +54,7 @@ def place(tmp_path, monkeypatch):
 
 def rewrite(path, text):
     path.write_text(text)
+    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)  # it is valid for a file of equal size and second
     forget()  # as in a new process
     importlib.invalidate_caches()
 

@@ -70,6 +70,7 @@ def rewrite(path, old, new):
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
+    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)  # it is valid for a file of equal size and second
     forget()  # as in a new process
 
 
