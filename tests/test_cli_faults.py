@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from user_folder import make_user_folder
 
 import dpverify as dpv
 from dpverify.cli import main
@@ -77,14 +78,7 @@ ARGUMENTS = ["--first", "a.txt", "--second", "b.txt", "--set", "select_runs=2000
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    sys.modules.pop("faults", None)
-    (tmp_path / "faults.py").write_text(MECHANISMS)
-    (tmp_path / "a.txt").write_text("0\n")
-    (tmp_path / "b.txt").write_text("1\n")
-    yield tmp_path
-    sys.modules.pop("faults", None)
+    return make_user_folder(tmp_path, monkeypatch, {"faults.py": MECHANISMS, "a.txt": "0\n", "b.txt": "1\n"})
 
 
 def start(*arguments, **options):

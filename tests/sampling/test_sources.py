@@ -1,12 +1,10 @@
 """Checkpoint folders: a change of the source files of a mechanism is noticed."""
 
-import importlib
 import json
-import shutil
-import sys
 
 import numpy as np
 import pytest
+from user_folder import forget_modules, make_user_folder, rewrite
 
 import dpverify as dpv
 from dpverify.cli import main
@@ -36,33 +34,16 @@ COMMAND += ["--set", "select_runs=200", "--set", "test_runs=500", "--set", "part
 UNSEEDED = [part.replace("mine.py:noise", "mine.py:hardware") for part in COMMAND]
 
 
-def forget():
-    for name in ("mine", "helpers"):
-        sys.modules.pop(name, None)
-
-
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.chdir(tmp_path)
-    forget()
-    for name, text in (("mine.py", MINE), ("helpers.py", HELPERS), ("a.txt", "0\n"), ("b.txt", "1\n")):
-        (tmp_path / name).write_text(text)
-    yield tmp_path
-    forget()
-
-
-def rewrite(path, text):
-    path.write_text(text)
-    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)  # it is valid for a file of equal size and second
-    forget()  # as in a new process
-    importlib.invalidate_caches()
+    files = {"mine.py": MINE, "helpers.py": HELPERS, "a.txt": "0\n", "b.txt": "1\n"}
+    return make_user_folder(tmp_path, monkeypatch, files)
 
 
 @pytest.mark.filterwarnings("default:.*changed since")
 def test_a_change_without_effect_gives_a_warning_and_a_note(place, capsys):
     assert main(COMMAND) == 0
-    forget()
+    forget_modules(place)
     assert main(COMMAND) == 0
     assert capsys.readouterr().err == ""
     rewrite(place / "helpers.py", HELPERS + "# a change\n")
@@ -88,7 +69,7 @@ def test_changed_behaviour_is_refused(place, capsys):
 @pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
 def test_a_change_of_an_unseeded_mechanism_is_refused_unless_it_is_trusted(place, capsys):
     assert main(UNSEEDED) == 0
-    forget()
+    forget_modules(place)
     assert main(UNSEEDED) == 0
     capsys.readouterr()
     rewrite(place / "helpers.py", "SCALE = 3.0\n")

@@ -66,3 +66,18 @@ def test_the_redrawn_blocks_have_the_smallest_and_the_largest_counts():
     counts = np.array([[50, 10], [50, 11], [51, 90], [49, 12], [50, 9], [50, 88]])
     checked = BlockCounts(np.arange(6), np.full(6, 100), counts)
     assert extreme_blocks(checked) == [0, 2, 4, 5]
+
+
+def test_a_mechanism_with_its_own_block_size_is_always_called_with_it():
+    asked = []
+
+    class Whole:
+        block = 128
+
+        def __call__(self, data, runs, rng):
+            asked.append(runs)
+            return data + rng.laplace(size=runs)
+
+    with ThreadPoolExecutor(2) as pool:
+        dpv.verify(Whole(), 0.0, 1.0, 0.5, executor=pool, select_runs=400, test_runs=2000)
+    assert set(asked) == {128}

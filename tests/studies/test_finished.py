@@ -2,10 +2,10 @@
 
 import json
 import shutil
-import sys
 import warnings
 
 import pytest
+from user_folder import forget_modules, make_user_folder, rewrite
 
 import dpverify as dpv
 from dpverify.cli import main
@@ -49,29 +49,16 @@ partition = "grid"
 AGAIN = "it is run again"
 
 
-def forget():
-    for name in ("mine", "helpers"):
-        sys.modules.pop(name, None)
-
-
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.chdir(tmp_path)
-    forget()
-    for name, text in (("mine.py", MINE), ("helpers.py", HELPERS), ("a.txt", "0\n"), ("b.txt", "1\n")):
-        (tmp_path / name).write_text(text)
-    (tmp_path / "study.toml").write_text(STUDY)
-    yield tmp_path
-    forget()
+    files = {"mine.py": MINE, "helpers.py": HELPERS, "a.txt": "0\n", "b.txt": "1\n", "study.toml": STUDY}
+    return make_user_folder(tmp_path, monkeypatch, files)
 
 
-def rewrite(path, old, new):
+def replace(path, old, new):
     text = path.read_text()
     assert old in text
-    path.write_text(text.replace(old, new))
-    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)  # it is valid for a file of equal size and second
-    forget()  # as in a new process
+    rewrite(path, text.replace(old, new))
 
 
 def run(folder="study", **options):
@@ -100,10 +87,10 @@ def refused(capsys):
 
 def test_the_report_of_another_claim_is_refused(place, capsys):
     run()
-    rewrite(place / "study.toml", "epsilon = 1.5", "epsilon = 0.5")
+    replace(place / "study.toml", "epsilon = 1.5", "epsilon = 0.5")
     run("other")
     shutil.copy(report_path(place, "other"), report_path(place))
-    rewrite(place / "study.toml", "epsilon = 0.5", "epsilon = 1.5")
+    replace(place / "study.toml", "epsilon = 0.5", "epsilon = 1.5")
     line = refused(capsys)
     assert "reports/0000-noise-files-seed0.json: found epsilon 0.5; expected 1.5 as in the study; remove this" in line
 
@@ -117,15 +104,15 @@ def test_the_report_of_another_claim_is_refused(place, capsys):
 )
 def test_the_report_of_another_study_is_refused(old, new, message, place, capsys):
     run()
-    rewrite(place / "study.toml", old, new)
+    replace(place / "study.toml", old, new)
     run("other")
     shutil.copy(report_path(place, "other"), report_path(place))
-    rewrite(place / "study.toml", new, old)
+    replace(place / "study.toml", new, old)
     assert message in refused(capsys)
 
 
 def test_the_report_of_another_combination_is_refused(place, capsys):
-    rewrite(place / "study.toml", "[settings]", '[pairs.made]\nuse = "mine.py:pair"\nvalue = [1.0, 2.0]\n[settings]')
+    replace(place / "study.toml", "[settings]", '[pairs.made]\nuse = "mine.py:pair"\nvalue = [1.0, 2.0]\n[settings]')
     dpv.run_study("study.toml")
     first, second = sorted((place / "study" / "reports").glob("*made*"))
     shutil.copy(second, first)
@@ -166,7 +153,7 @@ def test_an_edited_table_is_written_again(place):
 
 def test_an_unchanged_study_is_not_run_again(place):
     row, _ = run()
-    forget()
+    forget_modules(place)
     assert run() == (row, [])
     assert old_reports(place) == []
 
@@ -174,7 +161,7 @@ def test_an_unchanged_study_is_not_run_again(place):
 def test_a_change_of_an_imported_file_is_noticed(place):
     """The import is inside a function of another file; the behaviour changes, so the report cannot be trusted."""
     before, _ = run()
-    rewrite(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
+    replace(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
     after, lines = run(trust_results=True)
     assert lines == [
         "noise, files, seed 0: helpers.py changed; its runs are others than in its report; it is run again"
@@ -190,7 +177,7 @@ def test_a_change_of_an_imported_file_is_noticed(place):
 @pytest.mark.filterwarnings("default:.*changed")
 def test_a_change_without_effect_is_run_again_unless_it_is_trusted(place, capsys):
     row, _ = run()
-    rewrite(place / "helpers.py", "SCALE = 1.0", "SCALE = 1.0  # the scale")
+    replace(place / "helpers.py", "SCALE = 1.0", "SCALE = 1.0  # the scale")
     path = report_path(place)
     written = path.stat().st_mtime_ns
     assert run(trust_results=True) == (row, [])
@@ -220,9 +207,9 @@ def test_changed_data_are_always_run_again(place):
 
 @pytest.mark.filterwarnings("default:this mechanism cannot be seeded")
 def test_an_unseeded_mechanism_is_run_again_unless_it_is_trusted(place):
-    rewrite(place / "study.toml", "mine.py:noise", "mine.py:unseeded")
+    replace(place / "study.toml", "mine.py:noise", "mine.py:unseeded")
     row, _ = run()
-    rewrite(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
+    replace(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
     assert run(trust_results=True) == (row, [])
     after, lines = run()
     assert lines[0].startswith("noise, files, seed 0: helpers.py changed; runs without a seed cannot be compared; it")
@@ -231,7 +218,7 @@ def test_an_unseeded_mechanism_is_run_again_unless_it_is_trusted(place):
 
 def test_a_combination_that_fails_after_a_change_keeps_its_report(place):
     before, _ = run()
-    rewrite(place / "helpers.py", "return float(data.sum())", "raise ValueError('no sum')")
+    replace(place / "helpers.py", "return float(data.sum())", "raise ValueError('no sum')")
     row, lines = run()
     assert "no sum" in row["problem"]
     assert lines[0].endswith(AGAIN)
@@ -247,7 +234,7 @@ def test_an_unfinished_combination_is_started_again_after_a_change(place, monkey
         with pytest.raises(dpv.Stopped):
             dpv.run_study("study.toml")
     assert (place / "study" / "running" / "0000" / "test-1.npz").exists()
-    rewrite(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
+    replace(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
     row, lines = run()
     assert lines == [
         "noise, files, seed 0: its sources or its data changed while it was unfinished; it is started again"

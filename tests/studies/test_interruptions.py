@@ -7,6 +7,7 @@ import sys
 import warnings
 
 import pytest
+from user_folder import make_user_folder
 
 import dpverify as dpv
 from dpverify.cli import main
@@ -60,14 +61,7 @@ TIME_LIMIT = "the time limit was reached (5 s); increase timeout, or check the m
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    sys.modules.pop("faulty", None)
-    (tmp_path / "faulty.py").write_text(MECHANISMS)
-    (tmp_path / "a.txt").write_text("0\n")
-    (tmp_path / "b.txt").write_text("1\n")
-    yield tmp_path
-    sys.modules.pop("faulty", None)
+    return make_user_folder(tmp_path, monkeypatch, {"faulty.py": MECHANISMS, "a.txt": "0\n", "b.txt": "1\n"})
 
 
 def write_study(place, faults, top="", late="false"):

@@ -213,6 +213,22 @@ def test_a_voiding_diagnostic_is_no_answer(place, capsys):
     assert voided == [line["diagnostic"] != "" for line in table(place / "study")]
 
 
+def test_a_study_with_a_shortened_verification_is_resumed(place, capsys):
+    """A void test is shortened, so the settings of its report differ from those of the study."""
+    (place / "void.toml").write_text(
+        'epsilon = 1.0\n[pairs.equal]\nfirst = "a.txt"\nsecond = "a.txt"\n[mechanisms.plain]\n'
+        'use = "mine:plain"\n[settings]\nselect_runs = 2000\ntest_runs = 4000\n'
+    )
+    assert main(["study", "inner/void.toml"]) == 3
+    reports = sorted(path.read_bytes() for path in (place / "void" / "reports").iterdir())
+    first = table(place / "void")
+    assert first[0]["test_runs"] == "1000"
+    assert main(["study", "inner/void.toml"]) == 3
+    assert table(place / "void") == first
+    assert sorted(path.read_bytes() for path in (place / "void" / "reports").iterdir()) == reports
+    assert "found other settings" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["", "mechanism,seed\nplain,3\n", 'report\n"', "report,seed\nx\n", "\xff"])
 def test_a_damaged_table_is_replaced(text, place):
     change(place, "[0.6, 0.9, 2.0]", "0.6")

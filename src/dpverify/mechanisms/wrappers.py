@@ -252,6 +252,12 @@ def factory(make: Callable[[], Mechanism], *, seeded: bool = True) -> Mechanism:
     return Factory(make, bool(seeded))
 
 
-def is_compiled(mechanism: object) -> bool:
-    """Return whether JAX compiles the mechanism for each number of runs, so that an additional call is expensive."""
+def has_fixed_block(mechanism: object) -> bool:
+    """Return whether the mechanism must always be called with the same number of runs.
+
+    This holds for a mechanism with its own block size, and for one that JAX compiles for each number of runs, where a
+    call with another number is expensive.
+    """
+    if getattr(mechanism, "block", None) is not None:
+        return True
     return isinstance(mechanism.mechanism() if isinstance(mechanism, Factory) else mechanism, JaxRun)

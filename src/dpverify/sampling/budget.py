@@ -82,15 +82,13 @@ def plan_pilot(settings: Settings, shape: tuple[int, int]) -> RunPlan:
     return RunPlan(per_step if per_step <= most else most, sides, True)
 
 
-def shorten(settings: Settings, plan: RunPlan) -> tuple[Settings, RunPlan]:
-    """Return settings and plan for a verification whose test is void: as few runs as a report needs."""
-    most = MAX_VOID_RUNS
-    settings = settings.change(
-        select_runs=min(settings.select_runs, most),
-        test_runs=min(settings.test_runs, most),
-        block=min(settings.block or most, most),
+def shorten_settings(settings: Settings) -> Settings:
+    """Return the settings of a verification whose test is void: as few runs as a report needs."""
+    return settings.change(
+        select_runs=min(settings.select_runs, MAX_VOID_RUNS),
+        test_runs=min(settings.test_runs, MAX_VOID_RUNS),
+        block=min(settings.block or MAX_VOID_RUNS, MAX_VOID_RUNS),
     )
-    return settings, plan._replace(pilot_runs=min(plan.pilot_runs, most))
 
 
 def estimate_memory(settings: Settings, plan: RunPlan, shape: tuple[int, int], block: int) -> int:

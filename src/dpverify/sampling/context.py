@@ -28,16 +28,18 @@ from dpverify.errors import (
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
+from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import SampleSource, default_block_size, fitting_block_size, look_key
 from dpverify.sampling.budget import (
     ANNOUNCED_BYTES,
     BYTES_PER_NUMBER,
+    MAX_VOID_RUNS,
     RunPlan,
     advise,
     count_bytes,
     estimate_memory,
     plan_pilot,
-    shorten,
+    shorten_settings,
 )
 from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
 from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
@@ -156,7 +158,7 @@ def open_run(
                 source, pilot_blocks = probe_mechanism(source, folder is not None, display)
                 assert source.shape is not None
                 settings = settings.change(block=source.block)
-                plan = plan_runs(display, settings, source.shape, source.block)
+                plan = plan_and_announce(display, settings, source.shape, source.block)
                 source = source._replace(look=look_key(settings, call or {}))
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
@@ -202,13 +204,13 @@ def announce(source: SampleSource, settings: Settings, workers: int, display: Pr
         return source
     steps, dimension = pace.shape
     block = fitting_block_size(source.block, steps * dimension * BYTES_PER_NUMBER)
-    plan_runs(display, settings, pace.shape, block)
+    plan_and_announce(display, settings, pace.shape, block)
     if pace.seconds_per_run is not None:
         display.announce(workers / max(pace.seconds_per_run, 1e-12))
     return source._replace(block=block)
 
 
-def plan_runs(display: Progress, settings: Settings, shape: tuple[int, int], block: int) -> RunPlan:
+def plan_and_announce(display: Progress, settings: Settings, shape: tuple[int, int], block: int) -> RunPlan:
     """Plan the runs, tell the display how many there are, and announce a large need of memory."""
     plan = plan_pilot(settings, shape)
     memory = estimate_memory(settings, plan, shape, block)
@@ -273,7 +275,10 @@ def _fingerprint_or_none(data: object) -> str | None:
 
 def shorten_run(context: RunContext) -> RunContext:
     """Return the context of a verification whose test is void, with as few runs as a report needs."""
-    settings, plan = shorten(context.settings, context.plan)
+    settings = shorten_settings(context.settings)
+    if has_fixed_block(context.source.mechanism):
+        settings = settings.change(block=context.settings.block)
+    plan = context.plan._replace(pilot_runs=min(context.plan.pilot_runs, MAX_VOID_RUNS))
     assert settings.block is not None
     source = context.source._replace(block=settings.block)
     pilot_blocks = context.pilot_blocks if settings.block == context.settings.block else {}

@@ -14,17 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dpverify.errors import (
-    DPVerifyWarning,
-    FolderError,
-)
+from dpverify.errors import DPVerifyWarning, FolderError
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.sampling.blocks import SIDES, SampleSource
 from dpverify.sampling.checkpoints import Checkpoint
-from dpverify.sampling.probe import (
-    PilotBlocks,
-    behaviour_hash,
-)
+from dpverify.sampling.probe import PilotBlocks, behaviour_hash
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array
 from dpverify.util.formatting import one_line

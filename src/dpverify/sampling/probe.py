@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.errors import MechanismError
-from dpverify.mechanisms.wrappers import is_compiled
+from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import SampleSource, call_mechanism, draw_block, fitting_block_size, validate_block
 from dpverify.util.arrays import is_jax
 from dpverify.util.hashing import fingerprint
@@ -61,7 +61,7 @@ def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
     planned_runs : int
         About how many runs each worker draws. It decides whether the speed has to be known more exactly.
     """
-    if getattr(source.mechanism, "block", None) is not None or is_compiled(source.mechanism):
+    if has_fixed_block(source.mechanism):
         return None
     runs = min(FIRST_PROBE_RUNS, source.block)
     for call in itertools.count():
@@ -111,7 +111,7 @@ def probe_mechanism(
     output = call_mechanism(source, "pilot", 0, 0)
     samples = validate_block(source, "pilot", 0, 0, output)
     if progress is not None:
-        progress.look(source.block, time.perf_counter() - start)
+        progress.report_first_block(source.block, time.perf_counter() - start)
     block = fitting_block_size(source.block, samples[0].nbytes)
     drawn: PilotBlocks = {}
     if block == source.block:

@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 import numpy as np
 
 from dpverify.mechanisms.protocol import is_seeded
+from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.block_counts import BlockChecker, BlockCounts
 from dpverify.sampling.blocks import SampleSource, draw_block
 from dpverify.sampling.executors import WorkerPool
@@ -79,8 +80,13 @@ def extreme_blocks(counts: BlockCounts) -> list[int]:
 
 
 def concurrent_blocks_repeat(source: SampleSource, executor: Executor) -> bool:
-    """Draw blocks of both data sets alone, and then again in two threads; return whether they are always the same."""
-    source = source._replace(block=min(source.block, MAX_CONCURRENT_RUNS))
+    """Draw blocks of both data sets alone, and then again in two threads; return whether they are always the same.
+
+    The blocks are small, so that they can be repeated often. A mechanism with its own block size, or one that JAX
+    compiles for each number of runs, draws whole blocks.
+    """
+    if not has_fixed_block(source.mechanism):
+        source = source._replace(block=min(source.block, MAX_CONCURRENT_RUNS))
     alone = {(side, block): _draw(source, side, block) for side in (0, 1) for block in range(CONCURRENT_BLOCKS)}
     barrier = threading.Barrier(2)
 

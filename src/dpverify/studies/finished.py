@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.report import Report
 from dpverify.sampling.blocks import SampleSource
+from dpverify.sampling.budget import shorten_settings
 from dpverify.sampling.checkpoints import OWNER_FILE
 from dpverify.sampling.identity import describe_changes, run_sources
 from dpverify.sampling.probe import behaviour_hash, probe_mechanism
@@ -124,7 +126,10 @@ def read_finished(path: Path, plan: StudyPlan, combination: Combination) -> Repo
     for name, found, expected in (("epsilon", report.epsilon, plan.epsilon), ("delta", report.delta, plan.delta)):
         if found != expected:
             raise FolderError(f"{path}: found {name} {found}; expected {expected} as in the study; {REMOVE}")
-    settings = plan.settings.change(seed=combination.seed, block=report.settings.block)  # verify sets the block size
+    settings = plan.settings.change(seed=combination.seed)
+    if Diagnostic.SHORTENED in report.diagnostics:
+        settings = shorten_settings(settings)
+    settings = settings.change(block=report.settings.block)  # verify sets the block size
     if report.settings != settings:
         raise FolderError(f"{path}: found other settings; expected those of the study; {REMOVE}")
     record = report.run.get(STUDY_KEY)

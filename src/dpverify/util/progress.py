@@ -108,7 +108,7 @@ class Progress:
             self._lines.add(line)
             self._write(line)
 
-    def look(self, runs: int, seconds: float) -> None:
+    def report_first_block(self, runs: int, seconds: float) -> None:
         """Report the time of the first block if it was long and nothing was announced before it."""
         if self._shown and not self._announced and seconds >= MIN_ANNOUNCED_SECONDS:
             self._write(f"the first {format_count(runs)} runs took {format_duration(seconds)}; {self._interrupt}")
