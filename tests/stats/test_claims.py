@@ -4,24 +4,16 @@ import json
 
 import numpy as np
 import pytest
-from scipy.special import ndtr, ndtri
 
 import dpverify as dpv
 from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.stats.divergences import renyi_divergence
 from dpverify.util.serialization import from_plain, to_plain
+from support.curves import gaussian_profile, gaussian_tradeoff
 
 claims = dpv.claims
 TAIL = np.geomspace(1e-7, 0.5, 60)
 Q = np.r_[0.0, TAIL, 1.0 - TAIL[::-1], 1.0]
-
-
-def gaussian_profile(mu):
-    return lambda epsilon: float(ndtr(-epsilon / mu + mu / 2) - np.exp(epsilon) * ndtr(-epsilon / mu - mu / 2))
-
-
-def gaussian_tradeoff(mu):
-    return lambda q: float(ndtr(ndtri(1.0 - q) - mu))
 
 
 EXAMPLES = [

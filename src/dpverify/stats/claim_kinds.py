@@ -1,4 +1,4 @@
-"""The kinds of claims, as plain data (docs/method.md, section 5.9). `dpverify.claims` has the functions that make them.
+"""The kinds of claims, as plain data (docs/method.md, 5.10). `dpverify.claims` has the functions that make them.
 
 Each kind has the methods `boundary(q)`, `group(size)` and `describe()`. Kinds with a parameter (epsilon, mu, rho) name
 it in `parameter_name`, and `with_parameter(value)` returns the claim with another value. The boundary rises with the
@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri
 from dpverify.errors import InputError
 from dpverify.stats.binomial import FloatArray
 from dpverify.stats.divergences import renyi_boundary, zcdp_boundary
-from dpverify.stats.supporting_lines import Lines, compose, lower_envelope
+from dpverify.stats.supporting_lines import Lines, compose, lower_envelope, with_mirror_images
 from dpverify.util.checks import BELOW_ONE, check_whole_number, shorten
 from dpverify.util.formatting import format_number
 
@@ -63,6 +63,10 @@ class _Parametric:
     def with_parameter(self: C, value: float) -> C:  # type: ignore[misc]
         """Return the claim of the same kind with another value of its parameter."""
         return dataclasses.replace(self, **{self.parameter_name: float(value)})
+
+    def scale(self: C, factor: float) -> C:  # type: ignore[misc]
+        """Return the claim with its parameter multiplied by a factor."""
+        return self.with_parameter(factor * self.parameter)
 
 
 @dataclass(frozen=True)
@@ -232,6 +236,12 @@ class Profile:
         for _ in range(size - 1):
             lines = compose(self.lines, lines)
         return make_profile(lines, self.text + _group_text(size))
+
+    def scale(self, factor: float) -> Profile:
+        """Return the claim with all epsilons multiplied by a factor."""
+        positive = self.lines.epsilons >= 0.0
+        points = factor * self.lines.epsilons[positive], self.lines.deltas[positive]
+        return make_profile(lower_envelope(*with_mirror_images(*points)), self.text)
 
     def describe(self) -> str:
         """Return the claim in one line."""

@@ -1,4 +1,4 @@
-"""Claims about privacy: what a claim allows for the probability of an event (docs/method.md, section 5.9).
+"""Claims about privacy: what a claim allows for the probability of an event (docs/method.md, section 5.10).
 
 A claim bounds the probability of every event under one data set, given its probability `q` under a neighbouring data
 set, in both orders: `P_i(E) <= boundary(P_j(E))`. The boundary is concave and does not fall, and it is at least q. Make
@@ -52,6 +52,7 @@ __all__ = [
     "profile",
     "pure",
     "renyi",
+    "resolve_claim",
     "tradeoff",
     "zcdp",
 ]
@@ -217,3 +218,38 @@ def as_claim(source: object) -> Claim:
             "a function of epsilon"
         )
     return profile(source)
+
+
+def resolve_claim(epsilon: float | None, delta: float, claim: object = None) -> tuple[Claim | None, float]:
+    """Return the claim of a call, and the delta at which epsilon is bounded.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        A claim as two numbers; without an epsilon, delta is only the delta at which epsilon is bounded.
+    claim : object
+        What `as_claim` accepts, instead of epsilon.
+
+    Raises
+    ------
+    InputError
+        If both are given, or a number is out of its range.
+
+    Examples
+    --------
+    >>> resolve_claim(1.0, 1e-5)
+    (Approximate(epsilon=1.0, delta=1e-05), 1e-05)
+    >>> resolve_claim(None, 1e-5, gaussian(1.0))
+    (Gaussian(mu=1.0), 1e-05)
+    """
+    check_delta(delta)
+    if claim is None:
+        return (None if epsilon is None else approximate(epsilon, delta)), float(delta)
+    if epsilon is not None:
+        raise InputError("claim: found a claim and an epsilon; expected one of them; remove epsilon")
+    found = as_claim(claim)
+    if not isinstance(found, Approximate):
+        return found, float(delta)
+    if delta not in (0.0, found.delta):
+        raise InputError(f"delta: found {delta} for the claim of {found.describe()}; expected one delta; remove delta")
+    return found, found.delta

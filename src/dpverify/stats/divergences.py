@@ -1,4 +1,4 @@
-"""What a bound on Renyi divergences allows for the probabilities of one event (docs/method.md, section 5.9).
+"""What a bound on Renyi divergences allows for the probabilities of one event (docs/method.md, section 5.10).
 
 A divergence of two output distributions is at least the divergence of the two probabilities `p` and `q` of an event. So
 a claimed divergence bounds p, given q. Every result is rounded up: a claim that holds is never violated by rounding.

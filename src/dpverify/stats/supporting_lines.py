@@ -1,4 +1,4 @@
-"""Concave boundaries as finite sets of lines, and their construction from functions (docs/method.md, section 5.9).
+"""Concave boundaries as finite sets of lines, and their construction from functions (docs/method.md, section 5.10).
 
 A line `e^epsilon q + delta` lies above the boundary of a claim exactly where the claim implies (epsilon, delta). So the
 smallest of finitely many such lines is never below the boundary, and leaving out lines only raises it. A table made of
