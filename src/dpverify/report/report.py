@@ -146,6 +146,8 @@ class Report(ReportFields):
             "diagnostic": self.voiding[0].name if self.voiding else None,
             "epsilon": self.epsilon,
             "delta": self.delta,
+            "claim": None if self.claim is None else self.claim.describe(),
+            "claim_lower": self.claim_lower,
             "alpha": self.alpha,
             "p_value": self.p_value,
             "epsilon_lower": self.epsilon_lower,
