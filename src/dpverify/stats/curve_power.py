@@ -19,7 +19,7 @@ def runs_to_refute(p1: float, p2: float, claim: Claim, alpha: float, power: floa
     --------
     >>> from dpverify.stats.claims import gaussian
     >>> round(runs_to_refute(0.7, 0.3, gaussian(0.9), 0.05))
-    955
+    995
     """
     allowed = float(claim.boundary(p2))
     if p1 <= allowed:
@@ -37,7 +37,7 @@ def detectable_probability(runs: int, p2: float, claim: Claim, alpha: float) -> 
     Examples
     --------
     >>> from dpverify.stats.claims import gaussian
-    >>> round(detectable_probability(955, 0.3, gaussian(0.9), 0.05), 3)
+    >>> round(detectable_probability(995, 0.3, gaussian(0.9), 0.05), 3)
     0.7
     """
     allowed = float(claim.boundary(p2))

@@ -182,7 +182,7 @@ def parameter_lower_bound(c1: int, c2: int, runs: Runs, claim: Claim, alpha: flo
     --------
     >>> from dpverify.stats.claims import gaussian
     >>> round(parameter_lower_bound(700, 300, (1000, 1000), gaussian(0.0), 0.05), 3)
-    0.951
+    0.95
     """
     if isinstance(claim, Profile):
         return None
