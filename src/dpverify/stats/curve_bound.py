@@ -86,6 +86,12 @@ def holds_on_partition(
     >>> holds_on_partition(gaussian(0.4), [60_000, 40_000], [40_000, 60_000], 100_000, 0.05, True)
     False
     """
+    first, second = np.asarray(counts1, float), np.asarray(counts2, float)
+    for a, b in ((first, second), (second, first)):
+        order = np.argsort(-a / np.maximum(a + b, 1.0), kind="stable")
+        q, p = np.minimum(np.cumsum(b[order]) / runs, 1.0), np.cumsum(a[order]) / runs
+        if (p > claim.boundary(q)).any():  # not even the observed shares satisfy the claim
+            return False
     lines = enclosing_lines(counts1, counts2, runs, alpha, supporting_epsilons(claim), all_occupied)
     corners = np.r_[0.0, lines.corners, 1.0]
     # A corner is the end of two lines; both are evaluated, so that the rounding of its position does no harm.

@@ -204,7 +204,7 @@ def test_a_study_tests_a_claim(tmp_path):
 def test_a_claim_that_fails_on_the_partition_is_not_bounded(control):
     """The claim is just violated by one of the cells. The negative control compares shares without a margin."""
     p1, p2 = np.array([ndtr(0.5), ndtr(-0.5)]), np.array([ndtr(-0.5), ndtr(0.5)])
-    claim, runs, trials = claims.gaussian(1.0 - 1e-6), 20_000, 60
+    claim, runs, trials = claims.gaussian(1.0 - 1e-6), 20_000, 30
     rng, bounded = np.random.default_rng(4), 0
     for c1, c2 in zip(rng.multinomial(runs, p1, trials), rng.multinomial(runs, p2, trials), strict=True):
         if control:
