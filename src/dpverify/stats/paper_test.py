@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.stats import hypergeom
 
 from dpverify.stats.binomial import clopper_pearson_upper
 from dpverify.stats.lower_bound import epsilon_lower_bound
@@ -63,8 +63,8 @@ def p_values(
     check_counts("c2", c2, m2)
     keep = math.exp(-epsilon)
     thinned1, thinned2 = rng.binomial(c1, keep), rng.binomial(c2, keep)  # type: ignore[arg-type]  # whole numbers
-    forward = hypergeom.sf(thinned1 - 1, m1 + m2, m1, thinned1 + c2)
-    backward = hypergeom.sf(thinned2 - 1, m1 + m2, m2, thinned2 + c1)
+    forward = scipy.stats.hypergeom.sf(thinned1 - 1, m1 + m2, m1, thinned1 + c2)
+    backward = scipy.stats.hypergeom.sf(thinned2 - 1, m1 + m2, m2, thinned2 + c1)
     # The tail from 0 on has probability 1; SciPy's result may differ from it in the last digit.
     return np.where(thinned1 == 0, 1.0, forward)[()], np.where(thinned2 == 0, 1.0, backward)[()]
 
