@@ -9,15 +9,7 @@ import numpy as np
 
 from dpverify.paper.measurements import StudyRow, StudyTables, select_rows
 from dpverify.paper.printed import CELL_MECHANISMS, PrintedCell, PrintedGrid, read_printed
-
-
-class Summary(NamedTuple):
-    """Median and 5% to 95% range over seeds."""
-
-    median: float
-    low: float
-    high: float
-    seeds: int
+from dpverify.paper.reading_results import Summary
 
 
 class Measured(NamedTuple):

@@ -1,9 +1,14 @@
-"""The values that the reproduction measures: rows of studies, and measurements on draws of the sensor positions."""
+"""The values that the reproduction measures: rows of studies, and measurements on draws of the sensor positions.
+
+The measurements of the printed rows under each reading are in `reading_results.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from dpverify.paper.reading_results import ReadingResults
 
 
 class CalibratedNumbers(NamedTuple):
@@ -150,8 +155,9 @@ class SensorDraw(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Everything that was measured: the calibrated numbers, the rows of every study, and the draws of sensors."""
+    """Everything that was measured: the calibrated numbers, the studies, the draws of sensors, and the readings."""
 
     calibrated: CalibratedNumbers
     tables: StudyTables
     draws: Sequence[SensorDraw]
+    readings: ReadingResults | None = None
