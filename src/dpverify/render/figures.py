@@ -23,7 +23,7 @@ ComparisonRow = Mapping[str, Any]  # one verification, by column: text, numbers 
 LINE_COLOURS = (FIRST, SECOND, BOUNDED, PROVED, MUTED, INK)
 LINE_MARKERS = ("o", "s", "D", "^", "v", "P")
 MAX_DISC_AREA = 700.0  # in square points
-MAP_WIDTH_IN_POINTS = 225.0  # of the axes of a map, about
+MAP_WIDTH_IN_POINTS = 268.0  # of the axes of a map, about
 
 
 def tradeoff(rows: Sequence[ComparisonRow], error_name: str = "error") -> Drawing:
@@ -182,7 +182,7 @@ def _label_offsets(
     positions = (points - middle) * points_per_unit
     lengths = np.linalg.norm(positions, axis=1, keepdims=True)
     outward = np.where(lengths > 0, positions / np.where(lengths > 0, lengths, 1.0), [0.0, 1.0])
-    sizes = np.array([[5.2 * len(text) + 4, 12.0] for text in texts])
+    sizes = np.array([[5.5 * len(text) + 4, 12.5] for text in texts])
     distance = radii + 4 + (np.abs(outward) * sizes / 2).sum(axis=1)
     centres = separate_boxes(positions + outward * distance[:, None], sizes)
     return centres - positions
