@@ -22,7 +22,7 @@ class PrintedCell(NamedTuple):
     Attributes
     ----------
     place : str
-        Where in the paper the numbers are printed.
+        Where in the paper the numbers are printed, for instance "Fig. 5 left" or "Table I, row 2, input".
     setup, mechanism : str
         The sensors ("Q1", "Q2", "Q3"), and the mechanism by its name in the paper.
     parameter, value : str, float or None
@@ -53,6 +53,11 @@ class PrintedCell(NamedTuple):
     def parameter_text(self) -> str:
         """The parameter with its value, for instance "s 0.8"."""
         return self.parameter if self.value is None else f"{self.parameter} {self.value:g}"
+
+    @property
+    def key(self) -> str:
+        """The name of the row in the measurements, for instance "Q1, W2-MHE, s 0.8"."""
+        return f"{self.setup}, {self.mechanism}, {self.parameter_text}"
 
 
 class PrintedGrid(NamedTuple):

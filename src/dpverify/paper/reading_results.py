@@ -104,6 +104,8 @@ class RowFit(NamedTuple):
         Share of seeds whose critical epsilon equals its ceiling, because the second count is 0.
     fits : tuple of NumberFit
         One for each number that is printed, or follows from printed ones.
+    counts : tuple of (int, int)
+        The counts of the tested event over seeds, from which the figures of p-values are drawn.
     """
 
     row: str
@@ -116,6 +118,7 @@ class RowFit(NamedTuple):
     ceiling: Summary
     saturated_share: float
     fits: tuple[NumberFit, ...]
+    counts: tuple[tuple[int, int], ...] = ()
 
     @property
     def saturated(self) -> bool:

@@ -1,0 +1,179 @@
+"""Sentences about the reproduction, made from its results: what was reproduced, what was not, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dpverify.paper.decision_rule import Answer, Claim
+from dpverify.paper.printed import read_printed
+from dpverify.paper.reading_results import CeilingByRuns, NumberFit, ReadingResults, RowFit
+from dpverify.paper.reading_tables import cells_by_key, choice_text, number_text, printed_text, summary_text
+
+SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
+CLAIM_NAMES = {"theory": "claim 1", "output or input": "claim 2", "sensors": "claim 3", "EKF": "claim 4"}
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join parts as "a, b and c"; "none" if there are none."""
+    if not parts:
+        return "none"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
+    """Return three sentences: what was reproduced, what was not, and why."""
+    best = readings.best
+    rows = finite_rows(readings)
+    inside = [row for row in rows if _fit(row, "epsilon_c").inside]
+    outside = [row for row in rows if not _fit(row, "epsilon_c").inside]
+    saturated = [row for row in rows if row.saturated]
+    by_answer = {
+        answer: [CLAIM_NAMES.get(claim.name, claim.name) for claim in claims if claim.answer is answer]
+        for answer in Answer
+    }
+    confirmed = by_answer.pop(Answer.CONFIRMED)
+    others = [f"{listed(names)} {_is(names)} {answer.value}" for answer, names in by_answer.items() if names]
+    agree = f"; {listed(confirmed)} {_is(confirmed)} confirmed" if confirmed else ""
+    missed = f"the ε_c of {'; '.join(map(_place, outside))}" if outside else "no ε_c"
+    return [
+        f"Reproduced: under one reading of what the paper does not print, {best.inside} of the {best.printed} printed "
+        f"numbers lie in our 5% to 95% range, {len(inside)} of {len(rows)} critical epsilons among them{agree}.",
+        f"Not reproduced: {'; '.join([missed, *others])}.",
+        "Why the numbers differ: sensors, distributions, covariances and m are not printed, every ε_c is random, and in "
+        f"{len(saturated)} of {len(rows)} rows our ε_c is at the ceiling of the procedure, where it measures the counts "
+        "and no longer the difference between the two data sets.",
+    ]
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def finite_rows(readings: ReadingResults) -> list[RowFit]:
+    """Return the rows of the best reading whose printed critical epsilon is finite."""
+    return [row for row in readings.best.rows if any(fit.name == "epsilon_c" for fit in row.fits)]
+
+
+def _fit(row: RowFit, name: str) -> NumberFit:
+    return next(fit for fit in row.fits if fit.name == name)
+
+
+def _place(row: RowFit) -> str:
+    return cells_by_key()[row.row].place
+
+
+def favoured_runs(ceilings: Sequence[CeilingByRuns]) -> CeilingByRuns:
+    """Return the model of disjoint distributions with the m that the printed values favour."""
+    return max(ceilings, key=lambda ceiling: ceiling.log_probability)
+
+
+def ceiling_findings(readings: ReadingResults) -> list[str]:
+    """Return paragraphs about the ceiling: what disjoint distributions give, and what the printed values favour."""
+    ceilings = readings.ceiling_by_runs
+    favoured = favoured_runs(ceilings)
+    cells = read_printed().cells
+    printed = [c.epsilon_c for c in cells if c.mechanism == "W2-MHE" and math.isfinite(c.epsilon_c)]
+    inside = sum(favoured.epsilon_c.low <= value <= favoured.epsilon_c.high for value in printed)
+    nearest = min(ceilings, key=lambda ceiling: abs(ceiling.epsilon_c.median - 0.4))
+    rows = finite_rows(readings)
+    saturated = [row for row in rows if row.saturated]
+    others = [ceiling for ceiling in ceilings if ceiling is not favoured]
+    worse = "; ".join(f"{c.log_probability - favoured.log_probability:.1f} at m = {c.test_runs}" for c in others)
+    worse = worse.replace("-", "−")
+    return [
+        "The test looks at one cell of 256. If the mass is spread evenly, a cell holds about 4 of n = 1000 runs, and the "
+        "counts of the tested cell stay small even if the second data set never produces it. A small first count and a "
+        "second count of 0 give a small ε_c. This is the ceiling of the procedure.",
+        "Two distributions that share no output, on 256 equally likely cells, have an infinite ε. The procedure reports "
+        + "; ".join(f"{summary_text(c.epsilon_c, 'epsilon_c')} with m = {c.test_runs}" for c in ceilings)
+        + f". So with 256 nearly equal cells and these n and m, an ε_c near 0.4 (m = {nearest.test_runs}: median "
+        f"{number_text(nearest.epsilon_c.median, 'epsilon_c')}) is what fully distinguishable distributions give.",
+        f"The paper prints {listed([f'{value:g}' for value in printed])} for the W2-MHE. Among the measured m, these "
+        f"values are most probable under disjoint distributions for m = {favoured.test_runs}. Its 5% to 95% range has "
+        f"{inside} of the {len(printed)}. The log probability at other m differs by {worse}. The printed values are "
+        "consistent with distributions that can be told apart completely. This does not prove that the authors measured "
+        "such distributions, or that nothing else was measured: a smaller true ε with a larger m can give the same "
+        "numbers.",
+        f"Under the best reading, {len(saturated)} of the {len(rows)} rows with a finite printed ε_c are saturated "
+        f"({'; '.join(map(_place, saturated)) or 'none'}). A saturated ε_c does not change if the data sets are moved "
+        "further apart, so it says how many runs were drawn, and is no measure of privacy.",
+    ]
+
+
+def eta_finding(readings: ReadingResults) -> str:
+    """Return a sentence about eta: what is printed, and how likely it is under the best reading."""
+    parts = []
+    for row in readings.best.rows:
+        cell = cells_by_key()[row.row]
+        if cell.eta is not None:
+            fit = _fit(row, "eta")
+            parts.append(
+                f"{cell.place}: printed {printed_text(cell.eta, 'eta')}, ours {summary_text(row.eta, 'eta')}, share of "
+                f"seeds at least as far out {fit.tail:.3g}"
+            )
+    return f"η is the largest share of the n selection runs in one cell. {'; '.join(parts)}." if parts else ""
+
+
+def unexplained(readings: ReadingResults) -> list[str]:
+    """Return a sentence for each printed row with a number outside its range under the best reading."""
+    sentences = []
+    for row in readings.best.rows:
+        outside = [fit for fit in row.fits if not fit.inside]
+        if outside:
+            numbers = "; ".join(
+                f"{SYMBOLS[fit.name]} {printed_text(fit.printed, fit.name)}, ours {summary_text(fit.measured, fit.name)}"
+                for fit in outside
+            )
+            sentences.append(f"{_place(row)} ({row.row}): {numbers}. {_other_readings(readings, row, outside)}")
+    return sentences
+
+
+def _other_readings(readings: ReadingResults, row: RowFit, outside: Sequence[NumberFit]) -> str:
+    """Return a sentence about measured readings that have all numbers of this row in range."""
+    mechanism = cells_by_key()[row.row].mechanism
+    explaining, partial = [], []
+    wanted = {fit.name for fit in outside}
+    for ranked in readings.rankings.get(mechanism, ()):
+        for other in ranked.rows:
+            if other.row == row.row:
+                inside = {fit.name for fit in other.fits if fit.inside}
+                if len(inside) == len(other.fits):
+                    explaining.append(ranked.varies)
+                elif wanted & inside:
+                    partial.append(ranked.varies)
+    if explaining:
+        return f"A reading with every number of this row in range: {explaining[0]}."
+    if partial:
+        return f"No measured reading has every number of this row in range; the best one for these: {partial[0]}."
+    return "No measured reading has any of these in range."
+
+
+def ranking_findings(readings: ReadingResults) -> list[str]:
+    """Return sentences about the ranking: the best reading, the runner-up, and what the fit means."""
+    sentences = [
+        "For every reading the experiment is simulated with many seeds. The fit is the log of the predictive probability "
+        "of the printed numbers: the share of simulated values near the printed one, for the width at which it was "
+        "printed. A vague reading spreads its probability and is not rewarded. λ does not count, because it follows from "
+        "η and ε_c. For each row only what the row depends on is varied."
+    ]
+    for mechanism, ranking in readings.rankings.items():
+        first = ranking[0]
+        text = f"{mechanism}, {len(ranking)} measured: best is “{first.varies}”, {first.inside} of {first.printed} in range"
+        if len(ranking) > 1:
+            gap = first.log_probability - ranking[1].log_probability
+            text += f"; the next, “{ranking[1].varies}”, is {gap:.1f} lower"
+        sentences.append(f"{text}.")
+    return sentences
+
+
+def best_reading_sentence(readings: ReadingResults) -> str:
+    """Return the best single reading in words."""
+    reading = readings.best.reading
+    return (
+        f"The best single reading: W2-MHE estimate by {choice_text('law', reading.law)}; K_k with "
+        f"{choice_text('support', reading.support)}; prior {choice_text('prior', reading.prior)}; input noise "
+        f"{choice_text('noise', reading.noise)} with covariance {choice_text('covariance', reading.covariance)}; EKF "
+        f"with covariances: {choice_text('filter', reading.filter)}; sensor moved by "
+        f"{choice_text('angle', reading.angle)}; m = {reading.test_runs}."
+    )
