@@ -7,7 +7,7 @@ counts, without new runs.
 from __future__ import annotations
 
 import math
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -31,6 +31,13 @@ LARGEST_EVENT_PROBABILITY = 1 - 1e-12  # plan_runs needs a probability below 1
 MAX_PACKED_RUNS = 1 << 31  # a pair of counts below this fits into one 64-bit integer
 
 
+class Etas(NamedTuple):
+    """The paper's eta, and the upper confidence bound on the probability that it estimates (`Paper` explains both)."""
+
+    eta: float
+    eta_upper: float | None
+
+
 class Evaluation(TypedDict):
     """The fields of a report that depend on the claim."""
 
@@ -48,7 +55,7 @@ class Evaluation(TypedDict):
 def evaluate_claim(
     witness: Witness,
     on_partition: OnPartition,
-    eta: float,
+    etas: Etas,
     settings: Settings,
     epsilon: float | None,
     delta: float,
@@ -60,8 +67,8 @@ def evaluate_claim(
     ----------
     witness, on_partition
         The counts of the test runs.
-    eta : float
-        Upper bound on the probability of the most frequent cell; the paper's lambda needs it.
+    etas : Etas
+        The probability of the most frequent cell, from which the paper's lambda is computed.
     settings : Settings
         Level and kind of the test.
     epsilon : float or None
@@ -101,7 +108,7 @@ def evaluate_claim(
         "p_value": p_value,
         "epsilon_critical": critical,
         "epsilon_detectable": detectable,
-        "paper": Paper(thinned, eta, paper_lambda(settings.beta, eta, critical)),
+        "paper": Paper(thinned, etas.eta, paper_lambda(settings.beta, etas.eta, critical), etas.eta_upper),
         "next_step": next_step(verdict, witness, epsilon or 0.0, delta, alpha, detectable),
     }
 
