@@ -1,8 +1,8 @@
 """Values of epsilon for the W2-MHE that need no samples: the paper's sufficient epsilon, and certified bounds.
 
-`w2mhe_epsilon` and `sufficient_epsilon` are a reconstruction. The paper cites a theorem without restating it, and prints
-one value of its formula, 6474.3. The formula here was reconstructed from that one value. It is not a valid bound for
-contracting systems (c_f < 1), nor for expanding ones with a long window; `sufficient_epsilon` warns in both cases.
+`w2mhe_epsilon` and `sufficient_epsilon` are a reconstruction. The paper cites a theorem without restating it, and
+prints one value of its formula, 6474.3. The formula here was reconstructed from that one value. It is not a valid bound
+for contracting systems (c_f < 1), nor for expanding ones with a long window; `sufficient_epsilon` warns in both cases.
 `gibbs_epsilon` and `gibbs_epsilon_within` are proved in docs/method.md, section 7.4, for the Gibbs distribution on
 compact sets; they hold over all events.
 """

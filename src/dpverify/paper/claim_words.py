@@ -49,8 +49,8 @@ CLAIM_WORDS = {
         "Section I, (ii); section V, input perturbation and Table I",
         (
             "“an indication”",
-            "it holds in 2 of 3 set-ups; on Q1 the paper finds the input better, with a third of the error at a similar "
-            "ε_c",
+            "it holds in 2 of 3 set-ups; on Q1 the paper finds the input better, with a third of the error at a "
+            "similar ε_c",
             "“more simulation results are needed” for a reliable conclusion",
         ),
         "ε_c and E_correct at one parameter value for each mechanism, on three set-ups",
@@ -98,7 +98,8 @@ def _outside_sentence(comparisons: Sequence[Comparison]) -> str:
     largest = max(comparison.outside_range for comparison in outside)
     return (
         f"In {len(outside)} of the {len(comparisons)} comparisons the matched parameter lies outside the range [0, 1] "
-        f"that the paper allows, in up to {largest:.0%} of the draws; there the mechanism is an extension of the paper's."
+        f"that the paper allows, in up to {largest:.0%} of the draws; there the mechanism is an extension of the "
+        "paper's."
     )
 
 

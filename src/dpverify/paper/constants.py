@@ -1,4 +1,4 @@
-"""Printed numbers that follow from formulas, computed again: sizes, Lipschitz constants, the theorem, and each lambda."""
+"""Printed numbers that follow from formulas, computed again: sizes, constants, the theorem, and each lambda."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ def impossible_statements() -> list[tuple[str, str]]:
         ),
         (
             "Data sets at distance 10",
-            "The angle d/(20√2) leaves out the radius of the circle and N of the steps. With this angle the data sets "
-            "are 42 to 146 apart, depending on the sensor. Both are readings: the printed angle, and the angle at which "
-            "the distance is 10. The printed E_adjacent fits the printed angle.",
+            "The angle d/(20√2) leaves out the radius of the circle and N of the steps. With this angle the data "
+            "sets are 42 to 146 apart, depending on the sensor. Both are readings: the printed angle, and the angle "
+            "at which the distance is 10. The printed E_adjacent fits the printed angle.",
         ),
         (
             "Noise on the data with covariance (1 − s̄)(I + (R + R′)/2)",

@@ -46,9 +46,7 @@ def figure_groups(
         ),
         FigureGroup("p-values", reading_figures.p_value_figures(readings)),
         FigureGroup("accuracy", accuracy_figures()),
-        FigureGroup(
-            "exchange", [figures.accuracy_against_privacy(results.draws, matched, effort.draw_mechanisms)]
-        ),
+        FigureGroup("exchange", [figures.accuracy_against_privacy(results.draws, matched, effort.draw_mechanisms)]),
         FigureGroup("map", privacy_maps(results.tables)),
     ]
 

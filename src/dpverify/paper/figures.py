@@ -23,7 +23,6 @@ from dpverify.render.style import (
     MUTED,
     PAPER,
     PROVED,
-    RULE,
     SECOND,
     WITNESS,
     Drawing,

@@ -40,9 +40,9 @@ def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
         f"Reproduced: under one reading of what the paper does not print, {best.inside} of the {best.printed} printed "
         f"numbers lie in our 5% to 95% range, {len(inside)} of {len(rows)} critical epsilons among them{agree}.",
         f"Not reproduced: {'; '.join([missed, *others])}.",
-        "Why the numbers differ: sensors, distributions, covariances and m are not printed, every ε_c is random, and in "
-        f"{len(saturated)} of {len(rows)} rows our ε_c is at the ceiling of the procedure, where it measures the counts "
-        "and no longer the difference between the two data sets.",
+        "Why the numbers differ: sensors, distributions, covariances and m are not printed, every ε_c is random, and "
+        f"in {len(saturated)} of {len(rows)} rows our ε_c is at the ceiling of the procedure, where it measures the "
+        "counts and no longer the difference between the two data sets.",
     ]
 
 
@@ -81,23 +81,26 @@ def ceiling_findings(readings: ReadingResults) -> list[str]:
     others = [ceiling for ceiling in ceilings if ceiling is not favoured]
     worse = "; ".join(f"{c.log_probability - favoured.log_probability:.1f} at m = {c.test_runs}" for c in others)
     worse = worse.replace("-", "−")
+    values = listed([f"{value:g}" for value in printed])
     return [
-        "The test looks at one cell of 256. If the mass is spread evenly, a cell holds about 4 of n = 1000 runs, and the "
-        "counts of the tested cell stay small even if the second data set never produces it. A small first count and a "
-        "second count of 0 give a small ε_c. This is the ceiling of the procedure.",
-        "Two distributions that share no output, on 256 equally likely cells, have an infinite ε. The procedure reports "
+        "The test looks at one cell of 256. If the mass is spread evenly, a cell holds about 4 of n = 1000 runs, and "
+        "the counts of the tested cell stay small even if the second data set never produces it. A small first count "
+        "and a second count of 0 give a small ε_c. This is the ceiling of the procedure.",
+        "Two distributions that share no output, on 256 equally likely cells, have an infinite ε. The procedure "
+        "reports "
         + "; ".join(f"{summary_text(c.epsilon_c, 'epsilon_c')} with m = {c.test_runs}" for c in ceilings)
         + f". So with 256 nearly equal cells and these n and m, an ε_c near 0.4 (m = {nearest.test_runs}: median "
         f"{number_text(nearest.epsilon_c.median, 'epsilon_c')}) is what fully distinguishable distributions give.",
-        f"The paper prints {listed([f'{value:g}' for value in printed])} for the W2-MHE. Among the measured m, these "
+        f"The paper prints {values} for the W2-MHE. Among the measured m, these "
         f"values are most probable under disjoint distributions for m = {favoured.test_runs}. Its 5% to 95% range has "
         f"{inside} of the {len(printed)}. The log probability at other m differs by {worse}. The printed values are "
-        "consistent with distributions that can be told apart completely. This does not prove that the authors measured "
-        "such distributions, or that nothing else was measured: a smaller true ε with a larger m can give the same "
-        "numbers.",
+        "consistent with distributions that can be told apart completely. This does not prove that the authors "
+        "measured such distributions, or that nothing else was measured: a smaller true ε with a larger m can give "
+        "the same numbers.",
         f"Under the best reading, {len(saturated)} of the {len(rows)} rows with a finite printed ε_c are saturated "
         f"({'; '.join(map(_place, saturated)) or 'none'}). A saturated ε_c does not change if the data sets are moved "
-        "further apart, so it says how many runs were drawn, and is no measure of privacy.",
+        "further apart, so it depends on the number of runs and on how the mass is spread over the cells, and does "
+        "not measure privacy.",
     ]
 
 
@@ -122,7 +125,8 @@ def unexplained(readings: ReadingResults) -> list[str]:
         outside = [fit for fit in row.fits if not fit.inside]
         if outside:
             numbers = "; ".join(
-                f"{SYMBOLS[fit.name]} {printed_text(fit.printed, fit.name)}, ours {summary_text(fit.measured, fit.name)}"
+                f"{SYMBOLS[fit.name]} {printed_text(fit.printed, fit.name)}, ours "
+                f"{summary_text(fit.measured, fit.name)}"
                 for fit in outside
             )
             sentences.append(f"{_place(row)} ({row.row}): {numbers}. {_other_readings(readings, row, outside)}")
@@ -152,14 +156,16 @@ def _other_readings(readings: ReadingResults, row: RowFit, outside: Sequence[Num
 def ranking_findings(readings: ReadingResults) -> list[str]:
     """Return sentences about the ranking: the best reading, the runner-up, and what the fit means."""
     sentences = [
-        "For every reading the experiment is simulated with many seeds. The fit is the log of the predictive probability "
-        "of the printed numbers: the share of simulated values near the printed one, for the width at which it was "
-        "printed. A vague reading spreads its probability and is not rewarded. λ does not count, because it follows from "
-        "η and ε_c. For each row only what the row depends on is varied."
+        "For every reading the experiment is simulated with many seeds. The fit is the log of the predictive "
+        "probability of the printed numbers: the share of simulated values near the printed one, for the width at "
+        "which it was printed. A vague reading spreads its probability and is not rewarded. λ does not count, "
+        "because it follows from η and ε_c. For each row only what the row depends on is varied."
     ]
     for mechanism, ranking in readings.rankings.items():
         first = ranking[0]
-        text = f"{mechanism}, {len(ranking)} measured: best is “{first.varies}”, {first.inside} of {first.printed} in range"
+        text = (
+            f"{mechanism}: “{first.varies}” is the best of {len(ranking)}, {first.inside} of {first.printed} in range"
+        )
         if len(ranking) > 1:
             gap = first.log_probability - ranking[1].log_probability
             text += f"; the next, “{ranking[1].varies}”, is {gap:.1f} lower"

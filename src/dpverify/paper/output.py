@@ -33,15 +33,16 @@ from dpverify.util.timing import versions
 
 TITLE = "A numerical verification framework for differential privacy in estimation, run again"
 RULE = (
-    "The rule: for every reading and over at least {min_draws} draws of sensors and seeds, the median difference gets a "
-    "95% confidence interval (that of the sign test, exact for any distribution; each interval is valid by itself). If "
-    "the interval excludes zero, the comparison is confirmed or contradicted under this reading; otherwise it is "
-    "undecided. A claim is confirmed or contradicted only where all plausible readings agree; otherwise it depends on "
-    "the assumption that changes the answer. The shares say in how many draws each side wins, and the spread how much "
-    "draws differ. The theorem must hold on every draw; “very” conservative means a factor of ten. All comparisons use "
-    "one delta, {delta:g}. Comparisons at the paper's own values are its own yardstick; they are shown and decide "
-    "nothing, because neither privacy nor accuracy is equal there. Values at equal privacy or accuracy are interpolated "
-    "between neighbouring parameters, or extrapolated from the last two; epsilon there is an estimate."
+    "The rule: for every reading and over at least {min_draws} draws of sensors and seeds, the median difference "
+    "gets a 95% confidence interval (that of the sign test, exact for any distribution; each interval is valid by "
+    "itself). If the interval excludes zero, the comparison is confirmed or contradicted under this reading; "
+    "otherwise it is undecided. A claim is confirmed or contradicted only where all plausible readings agree; "
+    "otherwise it depends on the assumption that changes the answer. The shares say in how many draws each side "
+    "wins, and the spread how much draws differ. The theorem must hold on every draw; “very” conservative means a "
+    "factor of ten. All comparisons use one delta, {delta:g}. Comparisons at the paper's own values are its own "
+    "yardstick; they are shown and decide nothing, because neither privacy nor accuracy is equal there. Values at "
+    "equal privacy or accuracy are interpolated between neighbouring parameters, or extrapolated from the last two; "
+    "epsilon there is an estimate."
 )
 FIGURE_FORMATS = ("png", "svg", "pdf")
 MARKDOWN_FIGURES = {
@@ -125,7 +126,10 @@ def markdown_page(
         table = reading_tables.ranking_table(name, ranking)
         parts.append(f"### {table.caption}\n\n{markdown_table(table)}")
     parts += [f"### {tables[name].caption}\n\n{markdown_table(tables[name])}" for name in ("runs", "finer")]
-    parts += ["## What stays unexplained", "\n".join(f"- {text}" for text in findings.unexplained(readings)) or "Nothing."]
+    parts += [
+        "## What stays unexplained",
+        "\n".join(f"- {text}" for text in findings.unexplained(readings)) or "Nothing.",
+    ]
     parts += ["## The four claims", rule]
     for claim in map(show_claim, claims):
         hedges = "; ".join(claim.hedges)
@@ -152,7 +156,8 @@ def write_numbers(
         "rows": [_row_record(row) for row in readings.best.rows],
         "finer": [fit._asdict() for fit in readings.finer],
         "claims": [
-            {"claim": claim.name, "answer": claim.answer.value, "depends_on": list(claim.depends_on)} for claim in claims
+            {"claim": claim.name, "answer": claim.answer.value, "depends_on": list(claim.depends_on)}
+            for claim in claims
         ],
         "comparisons": records,
         "constants": {name: constant._asdict() for name, constant in constants.items()},
@@ -166,7 +171,7 @@ def write_numbers(
 def _row_record(row: reading_tables.RowFit) -> dict[str, object]:
     """Return a row of the best reading for `numbers.json`: its place in the paper, our numbers and its fits."""
     cell = reading_tables.cells_by_key()[row.row]
-    record = row._asdict() | {"fits": [fit._asdict() for fit in row.fits], "place": cell.place}
+    record: dict[str, object] = row._asdict() | {"fits": [fit._asdict() for fit in row.fits], "place": cell.place}
     del record["reading"], record["counts"]
     return record | {"saturated": row.saturated}
 

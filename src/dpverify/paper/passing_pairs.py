@@ -41,7 +41,5 @@ def measure_passing_pairs(
             mechanism, pairs, epsilon, settings=Settings(select_runs=1024, test_runs=test_runs, block=1024, seed=1)
         )
         refuted = len(own.answered) - own.passed
-        results.append(
-            PassingPairs(angle, epsilon, number, paper.passed, paper.share_interval, refuted, own.violating)
-        )
+        results.append(PassingPairs(angle, epsilon, number, paper.passed, paper.share_interval, refuted, own.violating))
     return tuple(results)

@@ -67,7 +67,7 @@ def compare_errors(readings: ReadingResults) -> Drawing:
         for number, row in enumerate(rows):
             axes.plot([row.error.low, row.error.high], [-number] * 2, color=FIRST, lw=2.4, alpha=0.5)
             axes.plot(row.error.median, -number, "o", color=FIRST, ms=5)
-            axes.plot(cells_by_key()[row.row].error, -number, "x", color=INK, ms=7, mew=1.6)
+            axes.plot(cells_by_key()[row.row].error or math.nan, -number, "x", color=INK, ms=7, mew=1.6)
         axes.set_xscale("log")
         plain_ticks(axes.xaxis)
         axes.set_yticks([-number for number in range(len(rows))], [row_label(row) for row in rows])
@@ -147,7 +147,8 @@ def log_probability_against_runs(ceilings: Sequence[CeilingByRuns]) -> Drawing:
     return Drawing(
         picture,
         "Which m the printed values favour",
-        f"Log probability of the four printed W2-MHE values under disjoint distributions; largest at m = {best.test_runs}.",
+        "Log probability of the four printed W2-MHE values under disjoint distributions; largest at m = "
+        f"{best.test_runs}.",
         (),
         "Under the model of disjoint distributions on 256 equally likely cells.",
     )

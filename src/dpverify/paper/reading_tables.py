@@ -15,12 +15,12 @@ RANGE = "\u2060–\u2060"  # a dash at which no line breaks
 MOST_RANKED = 12  # readings of one mechanism in the table; the file readings.csv has all of them
 DECIMALS = {"epsilon_c": 2, "eta": 3, "lambda": 3}  # errors have three significant digits
 MAIN_LEGEND = (
-    "First line of a cell: the number that the paper prints. Second line: ours, the median and in parentheses the 5% to "
-    f"95% range over seeds, under the best reading; {INSIDE} the printed number lies in this range, {OUTSIDE} it does "
-    "not. The ceiling is the ε_c that the same procedure reports if the second data set never produces the tested "
-    "event, from the same counts under the first data set. “Saturated” means that in at least half of the seeds the "
-    "second count is 0, so that ε_c equals its ceiling. * solved from the printed λ and ε_c. † assumed by us, because "
-    "the paper does not print it."
+    "First line of a cell: the number that the paper prints. Second line: ours, the median and in parentheses the 5% "
+    f"to 95% range over seeds, under the best reading; {INSIDE} the printed number lies in this range, {OUTSIDE} it "
+    "does not. The ceiling is the ε_c that the same procedure reports if the second data set never produces the "
+    "tested event, from the same counts under the first data set. “Saturated” means that in at least half of the "
+    "seeds the second count is 0, so that ε_c equals its ceiling. * solved from the printed λ and ε_c. † assumed by "
+    "us, because the paper does not print it."
 )
 CHOICES: dict[str, tuple[str, dict[str, str]]] = {
     "law": (
@@ -91,9 +91,7 @@ def choice_text(name: str, value: object) -> str:
 
 def reading_text(reading: Reading, base: Reading) -> str:
     """Write what distinguishes a reading from another one."""
-    parts = [
-        choice_text(name, value) for name, value in reading._asdict().items() if value != getattr(base, name)
-    ]
+    parts = [choice_text(name, value) for name, value in reading._asdict().items() if value != getattr(base, name)]
     return "; ".join(parts) or "the same"
 
 
@@ -137,7 +135,9 @@ def _main_row(cell: PrintedCell, row: RowFit, complement: RowFit | None) -> list
         Cell(cell.place, f"{cell.setup}, {cell.mechanism}, {cell.parameter_text}{dagger}"),
         _number_cell(printed_text(cell.epsilon_c, "epsilon_c"), row.epsilon_c, "epsilon_c", fits),
         Cell(summary_text(row.ceiling, "epsilon_c"), "saturated" if row.saturated else _saturated_share(row)),
-        _number_cell(printed_text(fits["eta"].printed if "eta" in fits else None, "eta") + solved, row.eta, "eta", fits),
+        _number_cell(
+            printed_text(fits["eta"].printed if "eta" in fits else None, "eta") + solved, row.eta, "eta", fits
+        ),
         _number_cell(printed_text(cell.lambda_, "lambda"), row.lambda_, "lambda", fits),
         _number_cell(printed_text(cell.error, "error"), row.error, "error", fits),
         _number_cell(printed_text(cell.error_adjacent, "error"), row.error_adjacent, "error_adjacent", fits),
@@ -187,7 +187,9 @@ def best_by_mechanism_table(readings: ReadingResults) -> Table:
         for name, ranking in readings.rankings.items()
     ]
     best = readings.best
-    lines.append(["all mechanisms", "one reading for all", f"{best.log_probability:.1f}", f"{best.inside} of {best.printed}"])
+    lines.append(
+        ["all mechanisms", "one reading for all", f"{best.log_probability:.1f}", f"{best.inside} of {best.printed}"]
+    )
     columns = ["rows of", "differs from the best single reading in", "log probability", "printed numbers in range"]
     return Table("The best reading of each mechanism by itself", columns, lines)
 
