@@ -12,6 +12,7 @@ from made_readings import make_reading_results, make_row
 
 from dpverify.events.partition import OUTSIDE
 from dpverify.paper import figure_groups, findings, output, reading_tables
+from dpverify.paper.choice_table import choice_table
 from dpverify.paper.claim_words import CLAIM_WORDS
 from dpverify.paper.claims import judge_claims
 from dpverify.paper.constants import computed_constants, eta_sentence
@@ -172,6 +173,15 @@ def test_claims_are_stated_with_their_place_and_restrictions(written):
         words = CLAIM_WORDS[claim.name]
         assert f">{claim.answer.value}</span>Claim {words.number}." in page
         assert words.hedges[0].split(":")[0] in page.replace("&#39;", "'")
+
+
+def test_the_better_choice_is_named_only_where_ranges_are_apart():
+    rows = choice_table(READINGS).rows
+    assert len(rows) == 6
+    by_place = {str(line[0]).split("<br>")[0]: [str(cell).split("<br>")[0] for cell in line[1:]] for line in rows}
+    overlap = "undecided: the ranges overlap"
+    assert by_place["Section V, text on Q1"] == ["input perturbation", overlap, "input perturbation"]
+    assert by_place["Table II, row 3"] == ["W2-MHE", "W2-MHE", "W2-MHE"]
 
 
 def test_formulas_give_every_printed_digit():

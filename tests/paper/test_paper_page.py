@@ -10,8 +10,8 @@ from dpverify.paper import output
 from dpverify.paper.plan import read_plan
 
 sys.path.append(str(PROJECT / "tests" / "render"))
-from browser import CHROMIUM, Browser  # noqa: E402
-from test_browser import check_page  # noqa: E402
+from browser import CHROMIUM, Browser
+from test_browser import check_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
 # Pairs of texts in one figure whose boxes overlap by more than a pixel in both directions.

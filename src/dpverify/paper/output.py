@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpverify.paper import findings, reading_tables
+from dpverify.paper.choice_table import choice_table
 from dpverify.paper.claims import judge_claims
 from dpverify.paper.constants import ComputedConstant, computed_constants, eta_sentence
 from dpverify.paper.decision_rule import MIN_DRAWS, Claim
@@ -106,6 +107,7 @@ def reading_page_tables(readings: ReadingResults) -> dict[str, Table]:
         "choices": reading_tables.choices_table(readings),
         "best": reading_tables.best_by_mechanism_table(readings),
         "runs": reading_tables.runs_table(readings),
+        "choice": choice_table(readings),
     }
 
 
@@ -120,6 +122,7 @@ def markdown_page(
     """Return the main tables and some of the figures as one Markdown page."""
     parts = ["# The paper's numbers and ours", made_by, *lead, "## The ceiling", *findings.ceiling_findings(readings)]
     parts += [f"## {tables['main'].caption}", reading_tables.MAIN_LEGEND, markdown_table(tables["main"])]
+    parts += [f"### {tables['choice'].caption}", markdown_table(tables["choice"])]
     parts += ["## The readings", findings.best_reading_sentence(readings), *findings.ranking_findings(readings)]
     parts += [f"### {tables[name].caption}\n\n{markdown_table(tables[name])}" for name in ("choices", "best")]
     for name, ranking in readings.rankings.items():
