@@ -10,6 +10,7 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.mechanisms.data_difference import describe_difference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.all_events import SmoothGrid, bound_all_events
@@ -129,6 +130,7 @@ def assemble_report(
         diagnostics=diagnostics,
         remarks=mechanism_remarks(source.mechanism, source.data, run.notes),
         run={},
+        data_difference=describe_difference(*source.data),
     )
     run.clock.lap("report")
     report.run.update(describe_run(run))

@@ -84,6 +84,9 @@ class Report(ReportFields):
         What to do next.
     run : dict
         How the report was computed: "seconds", "versions", "device", "workers", "resumed".
+    data_difference : DataDifference or None
+        How the data sets differ, in words. A claim must be about neighbours of this kind. None in a report of an
+        earlier version.
 
     Examples
     --------
