@@ -44,11 +44,15 @@ def figure_groups(
             "beside",
             [reading_figures.compare_critical_epsilons(readings), reading_figures.compare_errors(readings)],
         ),
-        FigureGroup("p-values", reading_figures.p_value_figures(readings)),
-        FigureGroup("accuracy", accuracy_figures()),
+        FigureGroup("p-values", sorted([*reading_figures.p_value_figures(readings), *accuracy_figures()], key=_title)),
         FigureGroup("exchange", [figures.accuracy_against_privacy(results.draws, matched, effort.draw_mechanisms)]),
         FigureGroup("map", privacy_maps(results.tables)),
     ]
+
+
+def _title(drawing: Drawing) -> str:
+    """Return the title, by which "Fig. 4 left" comes before "Fig. 4 right"."""
+    return drawing.title
 
 
 def privacy_maps(tables: StudyTables) -> list[Drawing]:
