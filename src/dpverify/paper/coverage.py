@@ -82,12 +82,12 @@ def coverage_page() -> str:
     lines = [INTRODUCTION, "| status | meaning | items |", "|---|---|---|"]
     for status, meaning in coverage.statuses.items():
         lines.append(f"| {status} | {meaning} | {sum(item.status == status for item in coverage.items)} |")
-    lines += ["", "| paper | what | where | status |", "|---|---|---|---|"]
+    lines += ["", "| paper | status | what | where |", "|---|---|---|---|"]
     for item in coverage.items:
-        names = ", ".join(f"`{name.removeprefix('dpverify.').replace(':', '.')}`" for name in item.where)
+        names = "<br>".join(f"`{name.removeprefix('dpverify.').replace(':', '.')}`" for name in item.where)
         note = f". {item.note}" if item.note else ""
         sections = ", ".join(item.section)
-        lines.append(f"| **{item.item}**, {item.place} | {item.what} | {names}; {sections} | **{item.status}**{note} |")
+        lines.append(f"| **{item.item}**, {item.place} | {item.status} | {item.what}{note} | {names}<br>{sections} |")
     return "\n".join(lines) + "\n"
 
 
