@@ -86,7 +86,7 @@ def coverage_page() -> str:
     for item in coverage.items:
         names = "<br>".join(f"`{name.removeprefix('dpverify.').replace(':', '.')}`" for name in item.where)
         note = f". {item.note}" if item.note else ""
-        sections = ", ".join(item.section)
+        sections = f"section {', '.join(item.section)}"
         lines.append(f"| **{item.item}**, {item.place} | {item.status} | {item.what}{note} | {names}<br>{sections} |")
     return "\n".join(lines) + "\n"
 
