@@ -43,6 +43,8 @@ def make_row(cell, reading, shift=1.0):
     return RowFit(
         row=cell.key,
         reading=reading,
+        parameter=0.99 if cell.value is None else cell.value,
+        fitted=cell.assumed is not None,
         epsilon_c=infinite if math.isinf(cell.epsilon_c) else summary(shift * epsilon_c),
         eta=summary(shift * (eta or 0.02)),
         lambda_=summary(shift * (cell.lambda_ or 0.1)),

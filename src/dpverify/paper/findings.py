@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dpverify.paper.decision_rule import Answer, Claim
 from dpverify.paper.printed import read_printed
 from dpverify.paper.reading_results import CeilingByRuns, NumberFit, ReadingResults, RowFit
-from dpverify.paper.reading_tables import cells_by_key, choice_text, number_text, printed_text, summary_text
+from dpverify.paper.reading_tables import CHOICES, cells_by_key, number_text, printed_text, summary_text
+from dpverify.paper.readings import describe
 
 SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
 CLAIM_NAMES = {"theory": "claim 1", "output or input": "claim 2", "sensors": "claim 3", "EKF": "claim 4"}
@@ -28,6 +29,7 @@ def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
     inside = [row for row in rows if _fit(row, "epsilon_c").inside]
     outside = [row for row in rows if not _fit(row, "epsilon_c").inside]
     saturated = [row for row in rows if row.saturated]
+    fitted = sum(fit.inside for row in best.rows if row.fitted for fit in row.fits if fit.name == "error")
     by_answer = {
         answer: [CLAIM_NAMES.get(claim.name, claim.name) for claim in claims if claim.answer is answer]
         for answer in Answer
@@ -38,7 +40,8 @@ def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
     missed = f"the ε_c of {'; '.join(map(_place, outside))}" if outside else "no ε_c"
     return [
         f"Reproduced: under one reading of what the paper does not print, {best.inside} of the {best.printed} printed "
-        f"numbers lie in our 5% to 95% range, {len(inside)} of {len(rows)} critical epsilons among them{agree}.",
+        f"numbers lie in our 5% to 95% range, {len(inside)} of {len(rows)} critical epsilons and {fitted} errors that "
+        f"fixed a parameter among them{agree}.",
         f"Not reproduced: {'; '.join([missed, *others])}.",
         "Why the numbers differ: sensors, distributions, covariances and m are not printed, every ε_c is random, and "
         f"in {len(saturated)} of {len(rows)} rows our ε_c is at the ceiling of the procedure, where it measures the "
@@ -176,10 +179,4 @@ def ranking_findings(readings: ReadingResults) -> list[str]:
 def best_reading_sentence(readings: ReadingResults) -> str:
     """Return the best single reading in words."""
     reading = readings.best.reading
-    return (
-        f"The best single reading: W2-MHE estimate by {choice_text('law', reading.law)}; K_k with "
-        f"{choice_text('support', reading.support)}; prior {choice_text('prior', reading.prior)}; input noise "
-        f"{choice_text('noise', reading.noise)} with covariance {choice_text('covariance', reading.covariance)}; EKF "
-        f"with covariances: {choice_text('filter', reading.filter)}; sensor moved by "
-        f"{choice_text('angle', reading.angle)}; m = {reading.test_runs}."
-    )
+    return f"The best single reading: {'; '.join(describe(name, getattr(reading, name)) for name in CHOICES)}."

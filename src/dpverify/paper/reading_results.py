@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     support: str = "constant"
     prior: str = "carried"
     span: str = "closed"
-    tau: float = 1.4e-5
+    tau: float = 4e-5
     angle: str = "paper"
     covariance: str = "blocks"
     noise: str = "run"
@@ -96,6 +96,11 @@ class RowFit(NamedTuple):
         The printed row, `PrintedCell.key`, for instance "Q1, W2-MHE, s 0.8".
     reading : Reading
         The reading. Fields that this row does not depend on have their base value.
+    parameter : float
+        The value of the mechanism's parameter.
+    fitted : bool
+        Whether the paper does not print the parameter. It is then the value at which the error is the printed one, or
+        the nearest value that the paper allows. The probability of the error is then that under a uniform parameter.
     epsilon_c, eta, lambda_, error, error_adjacent : Summary
         The paper's five numbers over seeds.
     ceiling : Summary
@@ -110,6 +115,8 @@ class RowFit(NamedTuple):
 
     row: str
     reading: Reading
+    parameter: float
+    fitted: bool
     epsilon_c: Summary
     eta: Summary
     lambda_: Summary

@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 
 from dpverify.paper.printed import PrintedCell, read_printed
-from dpverify.paper.reading_results import FinerFit, NumberFit, Reading, ReadingFit, ReadingResults, RowFit, Summary
+from dpverify.paper.reading_results import FinerFit, NumberFit, ReadingFit, ReadingResults, RowFit, Summary
+from dpverify.paper.readings import describe, difference
 from dpverify.paper.tables import Cell, Table
+from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP
 
 INSIDE, OUTSIDE = "✓", "✗"
+ALL_REJECTED = "all rejected"
 NO_BREAK = "\u00a0"
 RANGE = "\u2060–\u2060"  # a dash at which no line breaks
 MOST_RANKED = 12  # readings of one mechanism in the table; the file readings.csv has all of them
@@ -17,47 +20,24 @@ DECIMALS = {"epsilon_c": 2, "eta": 3, "lambda": 3}  # errors have three signific
 MAIN_LEGEND = (
     "First line of a cell: the number that the paper prints. Second line: ours, the median and in parentheses the 5% "
     f"to 95% range over seeds, under the best reading; {INSIDE} the printed number lies in this range, {OUTSIDE} it "
-    "does not. The ceiling is the ε_c that the same procedure reports if the second data set never produces the "
-    "tested event, from the same counts under the first data set. “Saturated” means that in at least half of the "
-    "seeds the second count is 0, so that ε_c equals its ceiling. * solved from the printed λ and ε_c. † assumed by "
-    "us, because the paper does not print it."
+    "does not. The ceiling is the ε_c that the same procedure reports if the data set under which the event is rarer "
+    "never produces it, from the same count under the other one. “Saturated” means that in at least half of the seeds "
+    "the smaller count is 0, so that ε_c equals its ceiling. * solved from the printed λ and ε_c. † not printed: the "
+    "value at which E_correct is the printed one, or the nearest allowed value; E_correct of such a row is no "
+    "prediction."
 )
-CHOICES: dict[str, tuple[str, dict[str, str]]] = {
-    "law": (
-        "distribution of the W2-MHE's estimate",
-        {
-            "blend": "blend: s times the deterministic estimate plus 1 − s times a uniform draw",
-            "gibbs": "Gibbs: density with the cost in the exponent",
-        },
-    ),
-    "support": ("set K_k of the estimate", {"constant": "diameter 0.1 at every step", "growing": "diameter 0.1 c_f^k"}),
-    "prior": (
-        "prior of a window",
-        {"carried": "carried: the step from the last estimate", "start": "not carried: prediction from the start"},
-    ),
-    "span": ("measurements of a window", {"closed": "y_k to y_(k+N)", "open": "y_(k+1) to y_(k+N)"}),
-    "tau": ("τ, the weight against the prior", {}),
-    "angle": (
-        "angle by which the sensor moves",
-        {"paper": "the paper's formula", "exact": "the angle at which the data are 10 apart"},
-    ),
-    "covariance": (
-        "covariance of the input noise, up to 1 − s̄",
-        {
-            "blocks": "one 2 × 2 block per sensor",
-            "clipped": "20 × 20, negative eigenvalues set to 0",
-            "shifted": "20 × 20, shifted until positive semidefinite",
-            "mean": "I + 11′/2, the mean of the printed matrix",
-            "identity": "identity",
-        },
-    ),
-    "noise": ("input noise", {"run": "drawn once a run", "window": "drawn anew for every window"}),
-    "filter": (
-        "covariances of the EKF",
-        {"true": "those of the simulation", "model": "trusts the model", "data": "trusts the data"},
-    ),
-    "test_runs": ("m, test runs per data set", {}),
-    "complement": ("complement of R as an event", {"False": "no, as in the paper", "True": "yes"}),
+CHOICES = {
+    "law": "distribution of the W2-MHE's estimate",
+    "support": "set K_k of the estimate",
+    "prior": "prior of a window",
+    "span": "measurements of a window: y_k to y_(k+N), or without y_k",
+    "tau": "τ, the weight against the prior",
+    "angle": "angle by which the sensor moves",
+    "covariance": "covariance of the input noise, up to 1 − s̄",
+    "noise": "input noise",
+    "filter": "covariances of the EKF",
+    "test_runs": "m, test runs per data set",
+    "complement": "events",
 }
 
 
@@ -70,7 +50,7 @@ def summary_text(summary: Summary, name: str) -> str:
 def number_text(value: float, name: str) -> str:
     """Write one of our numbers; `name` sets the number of digits."""
     if math.isinf(value):
-        return "all rejected"
+        return ALL_REJECTED
     return f"{value:.{DECIMALS[name]}f}" if name in DECIMALS else f"{value:.3g}"
 
 
@@ -79,20 +59,8 @@ def printed_text(value: float | None, name: str) -> str:
     if value is None:
         return "–"
     if math.isinf(value):
-        return "all rejected"
+        return ALL_REJECTED
     return f"{value:.4f}" if name == "lambda" else f"{value:.3f}" if name == "eta" else f"{value:.8g}"
-
-
-def choice_text(name: str, value: object) -> str:
-    """Write the value of one field of a reading in words."""
-    words = CHOICES[name][1]
-    return words.get(str(value), f"{value:g}" if isinstance(value, float) else str(value))
-
-
-def reading_text(reading: Reading, base: Reading) -> str:
-    """Write what distinguishes a reading from another one."""
-    parts = [choice_text(name, value) for name, value in reading._asdict().items() if value != getattr(base, name)]
-    return "; ".join(parts) or "the same"
 
 
 def choices_table(readings: ReadingResults) -> Table:
@@ -101,11 +69,11 @@ def choices_table(readings: ReadingResults) -> Table:
     measured += [row.reading for rows in readings.by_runs.values() for row in rows]
     measured += [row.reading for row in readings.with_complement]
     rows: list[list[str | Cell]] = []
-    for name, (words, _) in CHOICES.items():
+    for name, words in CHOICES.items():
         best = getattr(readings.best.reading, name)
         others = dict.fromkeys(getattr(reading, name) for reading in measured)
         others.pop(best, None)
-        rows.append([words, choice_text(name, best), "; ".join(choice_text(name, value) for value in others) or "–"])
+        rows.append([words, describe(name, best), "; ".join(describe(name, value) for value in others) or "–"])
     return Table("What the paper does not print", ["what", "best reading", "also measured"], rows)
 
 
@@ -130,9 +98,9 @@ def _main_row(cell: PrintedCell, row: RowFit, complement: RowFit | None) -> list
     """Return one line of the main table."""
     fits = {fit.name: fit for fit in row.fits}
     solved = "*" if cell.eta is None and "eta" in fits else ""
-    dagger = "†" if cell.assumed else ""
+    parameter = f"{cell.parameter} {row.parameter:.3g}†" if row.fitted else cell.parameter_text
     return [
-        Cell(cell.place, f"{cell.setup}, {cell.mechanism}, {cell.parameter_text}{dagger}"),
+        Cell(cell.place, f"{cell.setup}, {cell.mechanism}, {parameter}"),
         _number_cell(printed_text(cell.epsilon_c, "epsilon_c"), row.epsilon_c, "epsilon_c", fits),
         Cell(summary_text(row.ceiling, "epsilon_c"), "saturated" if row.saturated else _saturated_share(row)),
         _number_cell(
@@ -152,7 +120,9 @@ def _saturated_share(row: RowFit) -> str:
 def _number_cell(printed: str, ours: Summary, name: str, fits: dict[str, NumberFit]) -> Cell:
     """Return the printed number above ours, with a mark that says whether it is in the range."""
     mark = "" if name not in fits else (INSIDE if fits[name].inside else OUTSIDE) + NO_BREAK
-    return Cell(printed, mark + summary_text(ours, name))
+    end = PAPER_EPSILON_SWEEP[-1]
+    note = f" (above the end of the sweep, {end:g})" if printed == ALL_REJECTED and end < ours.low < math.inf else ""
+    return Cell(printed, mark + summary_text(ours, name) + note)
 
 
 def ranking_table(mechanism: str, ranking: Sequence[ReadingFit]) -> Table:
@@ -180,7 +150,7 @@ def best_by_mechanism_table(readings: ReadingResults) -> Table:
     lines: list[list[str | Cell]] = [
         [
             name,
-            reading_text(ranking[0].reading, base),
+            difference(ranking[0].reading, base, name),
             f"{ranking[0].log_probability:.1f}",
             f"{ranking[0].inside} of {ranking[0].printed}",
         ]
