@@ -200,3 +200,14 @@ def test_the_complement_of_the_region_is_recognised_by_its_code():
     row = {"mechanism": "gibbs", "mechanism.s": 0.8, "problem": None, "witness": "any text", **numbers}
     rows = [{**row, "witness_cell": cell} for cell in (OUTSIDE, 7, None, OUTSIDE)] + [{**row, "problem": "failed"}]
     assert [typed.worst_outside for typed in typed_rows(rows)] == [True, False, False, True]
+
+
+def test_rows_with_the_same_counts_are_named():
+    """In the made-up results all rows with finite numbers have the same counts; a changed row is not named."""
+    sentence = findings.equal_rows_finding(READINGS)
+    assert "Fig. 5 left; Fig. 5 right" in sentence
+    rows = list(READINGS.best.rows)
+    changed = next(i for i, row in enumerate(rows) if row.row == "Q1, W2-MHE, s 0.7")
+    rows[changed] = rows[changed]._replace(counts=((5, 1),))
+    other = findings.equal_rows_finding(READINGS._replace(best=READINGS.best._replace(rows=tuple(rows))))
+    assert "Fig. 5 left; Fig. 6 left" in other

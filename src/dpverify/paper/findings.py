@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dpverify.paper.claim_words import CLAIM_WORDS
 from dpverify.paper.decision_rule import Answer, Claim
 from dpverify.paper.printed import read_printed
 from dpverify.paper.reading_results import CeilingByRuns, NumberFit, ReadingResults, RowFit
-from dpverify.paper.reading_tables import CHOICES, cells_by_key, number_text, printed_text, summary_text
+from dpverify.paper.reading_tables import CHOICES, cells_by_key, printed_text, summary_text
 from dpverify.paper.readings import describe
 
 SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
-CLAIM_NAMES = {"theory": "claim 1", "output or input": "claim 2", "sensors": "claim 3", "EKF": "claim 4"}
+TYPICAL_EPSILON = 0.4  # the printed critical epsilon of the W2-MHE on Q1 is 0.39947
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -31,12 +32,11 @@ def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
     saturated = [row for row in rows if row.saturated]
     fitted = sum(fit.inside for row in best.rows if row.fitted for fit in row.fits if fit.name == "error")
     by_answer = {
-        answer: [CLAIM_NAMES.get(claim.name, claim.name) for claim in claims if claim.answer is answer]
-        for answer in Answer
+        answer: [str(CLAIM_WORDS[claim.name].number) for claim in claims if claim.answer is answer] for answer in Answer
     }
     confirmed = by_answer.pop(Answer.CONFIRMED)
-    others = [f"{listed(names)} {_is(names)} {answer.value}" for answer, names in by_answer.items() if names]
-    agree = f"; {listed(confirmed)} {_is(confirmed)} confirmed" if confirmed else ""
+    others = [_claims_text(numbers, answer) for answer, numbers in by_answer.items() if numbers]
+    agree = f"; {_claims_text(confirmed, Answer.CONFIRMED)}" if confirmed else ""
     missed = f"the ε_c of {'; '.join(map(_place, outside))}" if outside else "no ε_c"
     return [
         f"Reproduced: under one reading of what the paper does not print, {best.inside} of the {best.printed} printed "
@@ -49,8 +49,13 @@ def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
     ]
 
 
-def _is(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
+def _claims_text(numbers: Sequence[str], answer: Answer) -> str:
+    """Return "claim 2 is undecided" or "claims 1 and 3 are confirmed"."""
+    verb = "depend" if answer is Answer.DEPENDS else "are"
+    if len(numbers) == 1:
+        verb = "depends" if answer is Answer.DEPENDS else "is"
+    words = answer.value.removeprefix("depends ")
+    return f"{'claim' if len(numbers) == 1 else 'claims'} {listed(numbers)} {verb} {words}"
 
 
 def finite_rows(readings: ReadingResults) -> list[RowFit]:
@@ -78,9 +83,11 @@ def ceiling_findings(readings: ReadingResults) -> list[str]:
     cells = read_printed().cells
     printed = [c.epsilon_c for c in cells if c.mechanism == "W2-MHE" and math.isfinite(c.epsilon_c)]
     inside = sum(favoured.epsilon_c.low <= value <= favoured.epsilon_c.high for value in printed)
-    nearest = min(ceilings, key=lambda ceiling: abs(ceiling.epsilon_c.median - 0.4))
+    typical = [str(c.test_runs) for c in ceilings if c.epsilon_c.low <= TYPICAL_EPSILON <= c.epsilon_c.high]
     rows = finite_rows(readings)
     saturated = [row for row in rows if row.saturated]
+    named = f" ({'; '.join(map(_place, saturated))})" if 0 < len(saturated) < len(rows) else ""
+    equal = equal_rows_finding(readings)
     others = [ceiling for ceiling in ceilings if ceiling is not favoured]
     worse = "; ".join(f"{c.log_probability - favoured.log_probability:.1f} at m = {c.test_runs}" for c in others)
     worse = worse.replace("-", "−")
@@ -92,19 +99,39 @@ def ceiling_findings(readings: ReadingResults) -> list[str]:
         "Two distributions that share no output, on 256 equally likely cells, have an infinite ε. The procedure "
         "reports "
         + "; ".join(f"{summary_text(c.epsilon_c, 'epsilon_c')} with m = {c.test_runs}" for c in ceilings)
-        + f". So with 256 nearly equal cells and these n and m, an ε_c near 0.4 (m = {nearest.test_runs}: median "
-        f"{number_text(nearest.epsilon_c.median, 'epsilon_c')}) is what fully distinguishable distributions give.",
+        + f". {TYPICAL_EPSILON:g} lies in the 5% to 95% range for m = {listed(typical)}. So with 256 nearly equal "
+        f"cells and these n and m, an ε_c near {TYPICAL_EPSILON:g} is what fully distinguishable distributions give.",
         f"The paper prints {values} for the W2-MHE. Among the measured m, these "
         f"values are most probable under disjoint distributions for m = {favoured.test_runs}. Its 5% to 95% range has "
         f"{inside} of the {len(printed)}. The log probability at other m differs by {worse}. The printed values are "
         "consistent with distributions that can be told apart completely. This does not prove that the authors "
         "measured such distributions, or that nothing else was measured: a smaller true ε with a larger m can give "
         "the same numbers.",
-        f"Under the best reading, {len(saturated)} of the {len(rows)} rows with a finite printed ε_c are saturated "
-        f"({'; '.join(map(_place, saturated)) or 'none'}). A saturated ε_c does not change if the data sets are moved "
-        "further apart, so it depends on the number of runs and on how the mass is spread over the cells, and does "
-        "not measure privacy.",
+        f"Under the best reading, {len(saturated)} of the {len(rows)} rows with a finite printed ε_c are "
+        f"saturated{named}. A saturated ε_c does not change if the data sets are moved further apart, so it depends "
+        "on the number of runs and on how the mass is spread over the cells, and does not measure privacy.",
+        *([equal] if equal else []),
     ]
+
+
+def equal_rows_finding(readings: ReadingResults) -> str:
+    """Name the rows that have the same counts for every seed; empty if there are none.
+
+    All rows use the same random numbers. Equal counts therefore mean that parameter and set-up had no influence.
+    """
+    groups: dict[tuple[tuple[int, int], ...], list[RowFit]] = {}
+    for row in finite_rows(readings):
+        if row.counts:
+            groups.setdefault(row.counts, []).append(row)
+    equal = [f"({'; '.join(map(_place, rows))})" for rows in groups.values() if len(rows) > 1]
+    if not equal:
+        return ""
+    return (
+        "All rows use the same random numbers, and these rows have the same counts for every seed: "
+        f"{listed(equal)}. Under this reading, neither the parameter nor the sensors change ε_c: the "
+        "distributions are disjoint inside the high-likely set in all of them. The printed values of such rows "
+        "differ as two draws of one random number differ."
+    )
 
 
 def eta_finding(readings: ReadingResults) -> str:
@@ -159,10 +186,13 @@ def _other_readings(readings: ReadingResults, row: RowFit, outside: Sequence[Num
 def ranking_findings(readings: ReadingResults) -> list[str]:
     """Return sentences about the ranking: the best reading, the runner-up, and what the fit means."""
     sentences = [
-        "For every reading the experiment is simulated with many seeds. The fit is the log of the predictive "
-        "probability of the printed numbers: the share of simulated values near the printed one, for the width at "
-        "which it was printed. A vague reading spreads its probability and is not rewarded. λ does not count, "
-        "because it follows from η and ε_c. For each row only what the row depends on is varied."
+        "For every reading the experiment is simulated with many seeds; a seed draws the sensors, the data and all "
+        "runs. The fit of a reading is the sum of the log predictive probabilities of the printed numbers. A printed "
+        "number is one cell of a grid: a point of the sweep for ε_c, 0.001 for η, 1% for an error. Its probability "
+        "is that of the cell under a kernel estimate of the simulated values, mixed with a broad distribution of "
+        "weight 0.01. A vague reading spreads its probability over many cells, so it is not rewarded for containing "
+        "the printed value somewhere. λ does not count, because it follows from η and ε_c. For each row only what "
+        "the row depends on is varied.",
     ]
     for mechanism, ranking in readings.rankings.items():
         first = ranking[0]

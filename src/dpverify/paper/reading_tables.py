@@ -51,7 +51,7 @@ def number_text(value: float, name: str) -> str:
     """Write one of our numbers; `name` sets the number of digits."""
     if math.isinf(value):
         return ALL_REJECTED
-    return f"{value:.{DECIMALS[name]}f}" if name in DECIMALS else f"{value:.3g}"
+    return f"{value:.{DECIMALS[name]}f}" if name in DECIMALS and value < 100 else f"{value:.3g}"
 
 
 def printed_text(value: float | None, name: str) -> str:
