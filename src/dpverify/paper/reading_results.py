@@ -33,6 +33,8 @@ class Reading(NamedTuple):
         Covariances of the EKF: those of the simulation, or such that it trusts the model, or the data.
     test_runs : int
         m, the test runs per data set.
+    error_runs : {"one", "all"}
+        Whether the printed errors are those of one run, or means over all test runs.
     complement : bool
         Whether the complement of the high-likely set competes as an event; in the paper it does not.
     """
@@ -41,12 +43,13 @@ class Reading(NamedTuple):
     support: str = "constant"
     prior: str = "carried"
     span: str = "closed"
-    tau: float = 1.4e-5
+    tau: float = 4e-5
     angle: str = "paper"
     covariance: str = "blocks"
     noise: str = "run"
     filter: str = "true"
     test_runs: int = 3000
+    error_runs: str = "all"
     complement: bool = False
 
 
@@ -96,6 +99,11 @@ class RowFit(NamedTuple):
         The printed row, `PrintedCell.key`, for instance "Q1, W2-MHE, s 0.8".
     reading : Reading
         The reading. Fields that this row does not depend on have their base value.
+    parameter : float
+        The value of the mechanism's parameter.
+    fitted : bool
+        Whether the paper does not print the parameter. It is then the value at which the error is the printed one, or
+        the nearest value that the paper allows. The probability of the error is then that under a uniform parameter.
     epsilon_c, eta, lambda_, error, error_adjacent : Summary
         The paper's five numbers over seeds.
     ceiling : Summary
@@ -108,6 +116,8 @@ class RowFit(NamedTuple):
 
     row: str
     reading: Reading
+    parameter: float
+    fitted: bool
     epsilon_c: Summary
     eta: Summary
     lambda_: Summary
