@@ -33,6 +33,8 @@ class Reading(NamedTuple):
         Covariances of the EKF: those of the simulation, or such that it trusts the model, or the data.
     test_runs : int
         m, the test runs per data set.
+    error_runs : {"one", "all"}
+        Whether the printed errors are those of one run, or means over all test runs.
     complement : bool
         Whether the complement of the high-likely set competes as an event; in the paper it does not.
     """
@@ -47,6 +49,7 @@ class Reading(NamedTuple):
     noise: str = "run"
     filter: str = "true"
     test_runs: int = 3000
+    error_runs: str = "all"
     complement: bool = False
 
 

@@ -85,7 +85,7 @@ def evaluate_claim(
     if epsilon is not None:
         thinned = thinned_p_values(witness, settings, epsilon)
     if settings.test == "thinned":
-        critical = float(critical_epsilon(*witness.counts, runs, alpha, _generator(settings, SWEEP_KEY)))
+        critical = sweep_epsilon(witness.counts, runs, settings)
         p_value = min(thinned) if thinned else None
     elif epsilon is not None:
         p_value = small_p_value(*witness.ordered, runs, epsilon, delta, alpha)
@@ -111,6 +111,11 @@ def evaluate_claim(
         "paper": Paper(thinned, etas.eta, paper_lambda(settings.beta, etas.eta, critical), etas.eta_upper),
         "next_step": next_step(verdict, witness, epsilon or 0.0, delta, alpha, detectable),
     }
+
+
+def sweep_epsilon(counts: tuple[int, int], runs: int, settings: Settings) -> float:
+    """Return the paper's critical epsilon; its random stream depends on the seed only, so that it is reproducible."""
+    return float(critical_epsilon(*counts, runs, settings.alpha, _generator(settings, SWEEP_KEY)))
 
 
 def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
