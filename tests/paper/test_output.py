@@ -20,6 +20,7 @@ from dpverify.paper.discussion import impossible_statements
 from dpverify.paper.measurements import CalibratedNumbers, PassingPairs, Results, StudyRow
 from dpverify.paper.plan import PARAMETER_NAMES, read_plan, study_tasks
 from dpverify.paper.printed import read_printed
+from dpverify.paper.reading_results import Reading
 from dpverify.paper.study_results import typed_rows
 
 CALIBRATED = CalibratedNumbers(tau=1.4e-5, s_hat=0.993, says="tau <script>alert(1)</script>")
@@ -182,6 +183,14 @@ def test_the_better_choice_is_named_only_where_ranges_are_apart():
     overlap = "undecided: the ranges overlap"
     assert by_place["Section V, text on Q1"] == ["input perturbation", overlap, "input perturbation"]
     assert by_place["Table II, row 3"] == ["W2-MHE", "W2-MHE", "W2-MHE"]
+
+
+def test_every_choice_of_a_reading_has_words():
+    assert set(reading_tables.CHOICES) == set(Reading._fields)
+    table = reading_tables.choices_table(READINGS)
+    assert len(table.rows) == len(Reading._fields)
+    sentence = findings.best_reading_sentence(READINGS)
+    assert all(str(line[1]) in sentence for line in table.rows)
 
 
 def test_formulas_give_every_printed_digit():

@@ -37,6 +37,7 @@ CHOICES = {
     "noise": "input noise",
     "filter": "covariances of the EKF",
     "test_runs": "m, test runs per data set",
+    "error_runs": "runs behind a printed error",
     "complement": "events",
 }
 
