@@ -211,7 +211,7 @@ def _paper_rows(report: ReportFields) -> tuple[TableRow, ...]:
     paper = report.paper
     rows = [
         TableRow("critical ε", format_number(report.epsilon_critical), "the smallest ε that is not rejected"),
-        TableRow("η of the paper", f"≤ {format_upper(paper.eta)}", "the probability of the most likely cell"),
+        TableRow("η of the paper", format_number(paper.eta), "the largest share of selection runs in an event"),
         TableRow("λ of the paper", format_number(paper.lambda_), "for comparison with the paper; not a guarantee"),
     ]
     if paper.p_values is not None:

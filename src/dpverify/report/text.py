@@ -119,5 +119,7 @@ def _upper_bound(epsilon: float, delta: float) -> str:
 
 
 def _describe_paper(report: ReportFields) -> str:
-    critical, eta = format_number(report.epsilon_critical), format_upper(report.paper.eta)
-    return f"critical epsilon {critical}, eta <= {eta}, lambda {format_number(report.paper.lambda_)} (not a guarantee)"
+    critical, eta, lambda_ = (
+        format_number(number) for number in (report.epsilon_critical, report.paper.eta, report.paper.lambda_)
+    )
+    return f"critical epsilon {critical}, eta {eta}, lambda {lambda_} (not a guarantee)"
