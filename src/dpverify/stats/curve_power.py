@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.optimize import brentq
-from scipy.special import ndtri
+import scipy
 
 from dpverify.stats.claim_kinds import Claim
 
@@ -28,7 +27,9 @@ def runs_to_refute(p1: float, p2: float, claim: Claim, alpha: float, power: floa
     slope = float(claim.boundary(p2 + step) - claim.boundary(p2 - step)) / (2 * step)
     under_claim = math.sqrt(allowed * (1 - allowed) + slope**2 * p2 * (1 - p2))
     true = math.sqrt(p1 * (1 - p1) + slope**2 * p2 * (1 - p2))
-    return max(1.0, ((-ndtri(alpha) * under_claim + ndtri(power) * true) / (p1 - allowed)) ** 2)
+    return max(
+        1.0, ((-scipy.special.ndtri(alpha) * under_claim + scipy.special.ndtri(power) * true) / (p1 - allowed)) ** 2
+    )
 
 
 def detectable_probability(runs: int, p2: float, claim: Claim, alpha: float) -> float:
@@ -50,4 +51,4 @@ def detectable_probability(runs: int, p2: float, claim: Claim, alpha: float) -> 
 
     if missing(smallest) <= 0:
         return smallest
-    return float(brentq(missing, smallest, 1.0, xtol=1e-15))  # type: ignore[arg-type]
+    return float(scipy.optimize.brentq(missing, smallest, 1.0, xtol=1e-15))  # type: ignore[arg-type]
