@@ -215,7 +215,7 @@ class FittedParameter(NamedTuple):
 def fit_parameter(cell: PrintedCell, reading: Reading, seeds: range, runs: int = BLOCK) -> FittedParameter:
     """Find the parameter of a printed row from its printed error, with the same random numbers for every value."""
     assert cell.error is not None
-    noises = np.geomspace(1e-3, 1.0, 10)  # 1 - s, 1 - s_bar, or (1 - s_hat)/s_hat
+    noises = np.geomspace(1e-3, 1.0, 8)  # 1 - s, 1 - s_bar, or (1 - s_hat)/s_hat
     is_ekf = cell.mechanism == "private EKF"
     values = 1 / (1 + noises) if is_ekf else 1 - noises
     errors = np.array([mean_error(cell, reading, float(value), seeds, runs) for value in values])
