@@ -20,7 +20,7 @@ from dpverify.estimation.input_perturbation import sensor_blocks
 from dpverify.estimation.system import STEPS, System
 from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper.experiment import DISTANCE, SENSORS, WINDOW
-from dpverify.paper.printed import PrintedCell
+from dpverify.paper.printed import PrintedCell, read_printed
 from dpverify.paper.reading_results import Reading
 from dpverify.pipeline import count_test_runs, find_region, freeze_event
 from dpverify.report.assemble import Findings
@@ -35,6 +35,7 @@ DIAMETER = 0.1  # of K_0
 BLOCK = 512
 COVARIANCE_SEED = 0
 SINGLE_RUN_KEY = 7
+SEEDS_PER_ROW = 1_000_000
 SETUP_KEYS = {"Q1": 1, "Q2": 2, "Q3": 3}
 FILTERS = {  # process, measurement and initial covariance of the EKF; None: those of the simulation
     "true": (None, None, None),
@@ -193,11 +194,17 @@ def measure_row(
         data = draw_setup(cell.setup, reading.angle, seed, steps)
         mechanism = build(cell.mechanism, reading, data.system, value)
         try:
-            results.append(run_seed(mechanism, data, paper_settings(reading, seed, resolution)))
+            results.append(run_seed(mechanism, data, paper_settings(reading, run_number(cell, seed), resolution)))
         except (MechanismError, InputError):
             if reading.law != "gibbs":
                 raise
     return tuple(results)
+
+
+def run_number(cell: PrintedCell, seed: int) -> int:
+    """Return the seed of a row's runs: rows share the data of a set-up and must not share the runs."""
+    row = next(number for number, other in enumerate(read_printed().cells) if other.key == cell.key)
+    return seed + SEEDS_PER_ROW * row
 
 
 class FittedParameter(NamedTuple):
