@@ -69,6 +69,21 @@ def test_scores_beat_boxes_on_trajectories(shape):
     assert auto > least * boxes
 
 
+def test_single_precision_keeps_the_scores_of_innovations():
+    """A random walk in single precision: all of its values repeat by chance, and they are no atoms."""
+
+    def walk(data, runs, rng, kind=float):
+        steps = data + rng.laplace(size=(runs, 6, 1))
+        return np.cumsum(steps, axis=1).astype(kind)
+
+    def single(data, runs, rng):
+        return walk(data, runs, rng, np.float32)
+
+    settings = {"select_runs": 60_000, "test_runs": 20_000}
+    double, rounded = (verify(m, 0.0, 0.5, **settings).epsilon_lower for m in (walk, single))
+    assert rounded > 0.95 * double
+
+
 @pytest.mark.parametrize("events", ["cell", "union", "score", "auto"])
 @pytest.mark.parametrize("partition", ["auto", "grid", "equal-mass", "tree", "atoms"])
 def test_every_kind_of_event_on_every_partition(events, partition, tmp_path):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import gammaincinv, ndtr, ndtri
 
+MIN_APPROXIMATED_COUNT = 50
 PENALTY_PER_DOUBLING = 0.15  # standard errors per doubling of the number of fitted parameters
 
 
@@ -60,7 +61,7 @@ def cautious_lower_bound(
     """
     c1, c2 = np.asarray(c1, float), np.asarray(c2, float)
     p1, p2 = (c1 + 0.5) / (runs + 1), (c2 + 0.5) / (runs + 1)
-    level = ndtr(-penalty - PENALTY_PER_DOUBLING * np.log2(1 + n_parameters))
+    level = float(scipy.special.ndtr(-penalty - PENALTY_PER_DOUBLING * np.log2(1 + n_parameters)))
     # Poisson limits: close to normal standard errors for large counts, and adequate for small counts.
     low = p1 - np.sqrt(1 - p1) * (p1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (runs + 1))
     high = p2 + np.sqrt(1 - p2) * (_gamma_quantile(c2 + 1, 1 - level) / (runs + 1) - p2)
@@ -68,12 +69,17 @@ def cautious_lower_bound(
     with np.errstate(divide="ignore", invalid="ignore"):
         uncertainty = np.hypot(np.log(excess / (low - objective.delta)), np.log(high / p2))
         test_variance = (p1 * (1 - p1) / excess**2 + (1 - p2) / p2) / objective.planned
-        test_error = -ndtri(objective.alpha) * np.sqrt(test_variance)
+        test_error = -scipy.special.ndtri(objective.alpha) * np.sqrt(test_variance)
         bound = np.log(np.maximum(excess, 1e-300) / p2) - test_error - uncertainty
         return np.where(low > objective.delta, bound, -np.inf)
 
 
-def _gamma_quantile(counts: np.ndarray, level: np.ndarray | float) -> np.ndarray:
-    """Return the gamma quantile for every count; each distinct count is computed once, because this is expensive."""
-    distinct, index = np.unique(counts, return_inverse=True)
-    return gammaincinv(distinct, level)[index]
+def _gamma_quantile(counts: np.ndarray, level: float) -> np.ndarray:
+    """Return the gamma quantile for every count; large counts by the approximation of Wilson and Hilferty."""
+    shape, counts = np.shape(counts), np.atleast_1d(counts)
+    root = 1 - 1 / (9 * counts) + scipy.special.ndtri(level) / (3 * np.sqrt(counts))
+    quantile = counts * root**3
+    small = counts < MIN_APPROXIMATED_COUNT
+    distinct, index = np.unique(counts[small], return_inverse=True)  # each distinct count is computed once
+    quantile[small] = scipy.special.gammaincinv(distinct, level)[index]
+    return quantile.reshape(shape)

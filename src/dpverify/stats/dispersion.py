@@ -11,8 +11,8 @@ complement are at least 25, so that the chi-square approximation holds far in th
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import chdtrc
 
 MIN_EXPECTED_COUNT = 25  # in every group of blocks, of the event and of its complement
 MAX_P_VALUE = 1e-6  # of all tests of one report together; below it the runs are considered dependent
@@ -53,4 +53,4 @@ def homogeneity_p_value(counts: ArrayLike, sizes: ArrayLike) -> float:
     group_counts, group_sizes = np.bincount(group, counts), np.bincount(group, sizes)
     share = hits / runs
     statistic = ((group_counts - share * group_sizes) ** 2 / (group_sizes * share * (1 - share))).sum()
-    return float(chdtrc(used.size - 1, statistic))
+    return float(scipy.special.chdtrc(used.size - 1, statistic))

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from dpverify.stats.binomial import FloatArray, clopper_pearson_lower, clopper_pearson_upper
 
@@ -130,7 +130,7 @@ def excess_limit(
     smallest = np.clip(np.maximum(smallest, least_variance), None, 0.25)
     error = BERRY_ESSEEN * np.maximum(1 - 2 * smallest, 2 * m2 / (3 * m1)) / np.sqrt(m2 * smallest)
     with np.errstate(invalid="ignore"):
-        z = np.where(maybe_frequent, -ndtri(np.maximum(test_alpha - error, 0.0)), 0.0)
+        z = np.where(maybe_frequent, -scipy.special.ndtri(np.maximum(test_alpha - error, 0.0)), 0.0)
     return ExcessLimit(
         share1=np.asarray(first_counts, float) / m1,
         share2=np.asarray(lowest, float) / m2,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.stats import hypergeom
 
 from dpverify.stats.binomial import clopper_pearson_upper
 from dpverify.stats.lower_bound import epsilon_lower_bound
@@ -71,8 +71,8 @@ def _fisher_p_values(
     thinned1: ArrayLike, thinned2: ArrayLike, c1: ArrayLike, c2: ArrayLike, m1: int, m2: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the p-values of Fisher's exact test of each thinned count against the other count."""
-    forward = hypergeom.sf(np.subtract(thinned1, 1), m1 + m2, m1, np.add(thinned1, c2))
-    backward = hypergeom.sf(np.subtract(thinned2, 1), m1 + m2, m2, np.add(thinned2, c1))
+    forward = scipy.stats.hypergeom.sf(np.subtract(thinned1, 1), m1 + m2, m1, np.add(thinned1, c2))
+    backward = scipy.stats.hypergeom.sf(np.subtract(thinned2, 1), m1 + m2, m2, np.add(thinned2, c1))
     # The tail from 0 on has probability 1; SciPy's result may differ from it in the last digit.
     return np.where(np.equal(thinned1, 0), 1.0, forward)[()], np.where(np.equal(thinned2, 0), 1.0, backward)[()]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.lower_bound import claim_p_value
+from dpverify.stats.lower_bound import claim_p_value, is_rejected
 from dpverify.stats.upper_bound import frontier, frontier_bound
 
 # The p-value of the test at level alpha is never much smaller than this multiple of alpha.
@@ -49,7 +49,7 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
         return p_value
     p_value = P_VALUE_FLOOR * alpha
     level = alpha / FIRST_LEVEL_RATIO
-    while level >= SMALLEST_TEST_LEVEL and claim_p_value(c1, c2, runs, epsilon, delta, level) <= level:
+    while level >= SMALLEST_TEST_LEVEL and is_rejected(c1, c2, runs, epsilon, delta, level):
         p_value, level = level, level / LEVEL_RATIO
     return p_value
 
