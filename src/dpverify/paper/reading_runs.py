@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError, MechanismError
@@ -104,10 +103,18 @@ def build(mechanism: str, reading: Reading, system: System, value: float) -> Pap
         process, measurement, initial = FILTERS[reading.filter]
         return PrivateEKF(system, value, WINDOW, process, measurement, initial)
     constant = reading.support == "constant"
-    support = {"support": "wide", "radius": DIAMETER / 2} if constant else {"diameter": DIAMETER}
     s = value if mechanism == "W2-MHE" else 1.0
     estimator = W2MHE(
-        system, WINDOW, s, reading.tau, law=reading.law, span=reading.span, prior=reading.prior, **support
+        system,
+        WINDOW,
+        s,
+        reading.tau,
+        law=reading.law,
+        span=reading.span,
+        prior=reading.prior,
+        support="wide" if constant else "theorem",
+        diameter=DIAMETER,
+        radius=DIAMETER / 2 if constant else None,
     )
     if mechanism == "W2-MHE":
         return estimator
@@ -127,13 +134,13 @@ def paper_settings(reading: Reading, seed: int, resolution: int = 2) -> Settings
     )
 
 
-def error_of_finite_runs(truth: np.ndarray) -> Callable[[Array], Array]:
+def error_of_finite_runs(truth: np.ndarray) -> Callable[[Array], np.ndarray]:
     """Return the error of each run; an abandoned run has the mean error of its block."""
     error = rmse(truth)
 
-    def errors(samples: Array) -> Array:
-        values = jnp.asarray(error(samples))
-        return jnp.where(jnp.isfinite(values), values, jnp.nanmean(values))
+    def errors(samples: Array) -> np.ndarray:
+        values = np.asarray(error(samples))
+        return np.where(np.isfinite(values), values, np.nanmean(values))
 
     return errors
 
@@ -154,7 +161,8 @@ def run_seed(mechanism: PaperMechanism, data: SetUp, settings: Settings) -> Seed
     assert counts.error is not None
     (first, _), (second, _) = counts.error
     lambda_ = paper_lambda(settings.beta, eta, critical)
-    single = [np.asarray(error(side))[0] for side in (points, mechanism(data.second, BLOCK, _single_run(settings)))]
+    other_runs = np.asarray(mechanism(data.second, BLOCK, _single_run(settings)))
+    single = [np.asarray(error(side))[0] for side in (points, other_runs)]
     return SeedResult(
         settings.seed, critical, eta, lambda_, first, second, ceiling, (c1, c2), float(single[0]), float(single[1])
     )
@@ -204,7 +212,7 @@ class FittedParameter(NamedTuple):
     log_density: float
 
 
-def fit_parameter(cell: PrintedCell, reading: Reading, seeds: range, runs: int = 256) -> FittedParameter:
+def fit_parameter(cell: PrintedCell, reading: Reading, seeds: range, runs: int = BLOCK) -> FittedParameter:
     """Find the parameter of a printed row from its printed error, with the same random numbers for every value."""
     assert cell.error is not None
     noises = np.geomspace(1e-3, 1.0, 10)  # 1 - s, 1 - s_bar, or (1 - s_hat)/s_hat
@@ -230,6 +238,6 @@ def mean_error(cell: PrintedCell, reading: Reading, value: float, seeds: range, 
     for seed in seeds:
         data = draw_setup(cell.setup, reading.angle, seed)
         mechanism = build(cell.mechanism, reading, data.system, value)
-        samples = mechanism(data.first, runs, np.random.default_rng(seed))
-        errors.append(float(np.nanmean(np.asarray(rmse(data.truth)(samples)))))
+        samples = np.asarray(mechanism(data.first, runs, np.random.default_rng(seed)))
+        errors.append(float(np.nanmean(rmse(data.truth)(samples))))
     return float(np.mean(errors))
