@@ -25,7 +25,9 @@ def texts(figure):
     return " ".join([figure.get_suptitle(), *legends])
 
 
-@pytest.mark.parametrize(("kind", "words"), [("outputs", "tested event"), ("delta", "delta"), ("p-value", "p-value")])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("outputs", "tested event"), ("delta", "delta"), ("p-value", "p-value"), ("errors", "Errors of tests")]
+)
 def test_a_report_is_plotted(report, kind, words, tmp_path):
     figure = report.plot(kind)
     assert words.replace("delta", "δ") in texts(figure)
@@ -34,7 +36,7 @@ def test_a_report_is_plotted(report, kind, words, tmp_path):
 
 
 def test_an_unknown_kind_is_refused(report):
-    with pytest.raises(dpv.InputError, match="found kind 'histogram'; expected outputs, delta, p-value"):
+    with pytest.raises(dpv.InputError, match="found kind 'histogram'; expected outputs, delta, p-value, errors"):
         report.plot("histogram")
 
 

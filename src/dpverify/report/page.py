@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dpverify.errors import InputError
 from dpverify.render.bounds import complete_figure
 from dpverify.render.content import ClaimResult, PageContent
-from dpverify.render.curves import delta_figure, p_value_figure
+from dpverify.render.curves import delta_figure, error_figure, p_value_figure
 from dpverify.render.outputs import draw_outputs
 from dpverify.render.page import report_page
 from dpverify.render.scene import make_scene
@@ -21,7 +21,7 @@ from dpverify.report.curves import compute_curves, error_tradeoff, slider_data
 from dpverify.report.document import report_digest
 from dpverify.report.fields import ReportFields
 
-PLOT_KINDS = ("outputs", "delta", "p-value")
+PLOT_KINDS = ("outputs", "delta", "p-value", "errors")
 
 
 def page(report: ReportFields) -> str:
@@ -47,6 +47,8 @@ def plot(report: ReportFields, kind: str) -> Figure:
     content = page_content(report)
     if kind == "outputs":
         return complete_figure(draw_outputs(content.scene)[0])
+    if kind == "errors":
+        return complete_figure(error_figure(content.errors))
     figure = delta_figure if kind == "delta" else p_value_figure
     return complete_figure(figure(content.result, content.curves))
 

@@ -222,7 +222,8 @@ class Report(ReportFields):
         ----------
         kind : str
             "outputs" draws runs of both data sets and the witness. "delta" draws the bounds of delta against epsilon.
-            "p-value" draws the p-value against the claimed epsilon.
+            "p-value" draws the p-value against the claimed epsilon. "errors" draws type I and type II errors of events
+            beside the claim.
 
         Returns
         -------
