@@ -49,7 +49,7 @@ doctest: $(VENV)/test.stamp  ## run the examples of the docstrings only
 
 coverage: $(VENV)/dev.stamp  ## report which lines and branches of the core are executed by the tests
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render adapters paper test_site.py)
+	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render/test_browser.py adapters paper test_site.py)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
@@ -88,7 +88,7 @@ pythons:  ## run the tests with each installed Python from 3.11 to 3.13
 reproduced: $(VENV)/estimation.stamp  ## repeat the source paper's experiments (under an hour, resumable); writes docs/reproduced
 	$(BIN)/dpverify reproduce --out build/reproduced
 	cp build/reproduced/table.md docs/reproduced/README.md
-	cp build/reproduced/figures/beside-0.png build/reproduced/figures/map-1.png docs/reproduced/figures
+	cp $(addprefix build/reproduced/figures/,beside-0.png runs-0.png map-1.png) docs/reproduced/figures
 
 docs: $(VENV)/docs.stamp  ## build the documentation into site/, which opens from disk
 	$(BIN)/python docs/site/build.py

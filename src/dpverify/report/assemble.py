@@ -10,10 +10,11 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.mechanisms.data_difference import describe_difference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.all_events import SmoothGrid, bound_all_events
-from dpverify.report.evaluate import bound_partition, evaluate_claim
+from dpverify.report.evaluate import Etas, bound_partition, evaluate_claim
 from dpverify.report.report import Report
 from dpverify.report.statements import Witness
 from dpverify.sampling.block_counts import BlockCounts, runs_are_dependent
@@ -75,6 +76,8 @@ class Findings(NamedTuple):
         The selected event.
     partition : Partition or Levels
         The partition that is bounded.
+    eta : float or None
+        The paper's eta, from the selection runs; None without the paper's selector.
     smooth : SmoothGrid or None
         The fine grid for the bound over all events.
     diagnostics : tuple of Diagnostic
@@ -86,6 +89,7 @@ class Findings(NamedTuple):
     pilot: list[np.ndarray]
     event: Event
     partition: Partition | Levels
+    eta: float | None
     smooth: SmoothGrid | None
     diagnostics: tuple[Diagnostic, ...]
 
@@ -104,7 +108,8 @@ def assemble_report(
     if findings.smooth is not None and counts.smooth is not None:
         on_all_events = bound_all_events(findings.smooth, counts.smooth, settings)
     all_counts = np.concatenate([side.counts for side in counts.cells])
-    eta = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
+    eta_upper = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
+    etas = Etas(eta_upper if findings.eta is None else findings.eta, eta_upper)
     diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, findings.pilot, counts.inside)
     if not counts.threads_agree:
         diagnostics += (Diagnostic.NOT_THREAD_SAFE,)
@@ -112,7 +117,7 @@ def assemble_report(
         diagnostics += (Diagnostic.DEPENDENT_RUNS,)
     other = None if findings.partition is event.partition else findings.partition
     report = Report(
-        **evaluate_claim(witness, on_partition, eta, settings, epsilon, delta, diagnostics),
+        **evaluate_claim(witness, on_partition, etas, settings, epsilon, delta, diagnostics),
         alpha=settings.alpha,
         on_partition=on_partition,
         on_all_events=on_all_events,
@@ -125,6 +130,7 @@ def assemble_report(
         diagnostics=diagnostics,
         remarks=mechanism_remarks(source.mechanism, source.data, run.notes),
         run={},
+        data_difference=describe_difference(*source.data),
     )
     run.clock.lap("report")
     report.run.update(describe_run(run))

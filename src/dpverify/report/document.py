@@ -19,6 +19,7 @@ from typing import Any, TextIO, TypeVar
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.scores import SCORE_KINDS, Score
+from dpverify.mechanisms.data_difference import DataDifference, Relation
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
 from dpverify.report.fields import ReportFields
@@ -37,7 +38,18 @@ SCHEMA = 2
 SCHEMA_FILE = "report.schema.json"
 RUN_KEYS = ("seconds", "versions", "device", "workers", "resumed")
 PROFILE_COLUMNS = ("eps", "delta_lower", "delta_upper")
-KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic)
+KINDS = (
+    *EVENT_KINDS,
+    Witness,
+    OnPartition,
+    OnAllEvents,
+    Paper,
+    Settings,
+    Verdict,
+    Diagnostic,
+    DataDifference,
+    Relation,
+)
 
 # Documents of schema 1 have no diagnostics: their remarks contain these sentences instead.
 SCHEMA_1_DIAGNOSTICS = {
@@ -162,7 +174,8 @@ def report_schema(kind: type[ReportFields]) -> Document:
     columns = {name: {"$ref": "#/$defs/array"} for name in PROFILE_COLUMNS}
     result["properties"]["profile"] = {"type": "object", "required": list(columns), "properties": columns}
     result["properties"]["notes"] = {"type": "array", "items": {"type": "string"}}
-    result["required"] = list(result["properties"])
+    added = {field.name for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}
+    result["required"] = [name for name in result["properties"] if name not in added]  # old reports lack the others
     seconds = {"type": "object", "additionalProperties": {"type": "number"}}
     run = {"type": "object", "required": list(RUN_KEYS), "properties": {"seconds": seconds}}
     return {

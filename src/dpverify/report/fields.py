@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpverify.mechanisms.data_difference import DataDifference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.settings import Settings
@@ -44,6 +45,7 @@ class ReportFields:
     remarks: tuple[str, ...]
     next_step: str
     run: dict[str, Any] = field(compare=False)
+    data_difference: DataDifference | None = None
 
     @property
     def refuted(self) -> bool:

@@ -10,7 +10,7 @@ from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table, TableRow
 from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Verdict
-from dpverify.report.text import p_value_text
+from dpverify.report.text import describe_data, p_value_text
 from dpverify.sampling.blocks import default_block_size
 from dpverify.settings import Settings
 from dpverify.util.formatting import (
@@ -156,6 +156,7 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
     both = format_percent(max(0.0, 1 - 2 * report.alpha))
     alpha = format_number(report.alpha)
     return (
+        *_data_rows(report),
         TableRow(
             "test runs", format_count(settings.test_runs), "per data set; all bounds and p-values are from these runs"
         ),
@@ -164,6 +165,14 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
         TableRow("confidence", f"{confidence} and {confidence}", "of the lower and of the upper bounds"),
         TableRow("confidence of both together", both, f"each has its own error probability α = {alpha}"),
     )
+
+
+def _data_rows(report: ReportFields) -> tuple[TableRow, ...]:
+    """Return how the data sets differ."""
+    if report.data_difference is None:
+        return ()
+    explanation = "the claim must be about neighbours of this kind"
+    return (TableRow("data sets", describe_data(report.data_difference, False), explanation),)
 
 
 def _sensitivity_rows(report: ReportFields) -> tuple[TableRow, ...]:
@@ -202,7 +211,7 @@ def _paper_rows(report: ReportFields) -> tuple[TableRow, ...]:
     paper = report.paper
     rows = [
         TableRow("critical ε", format_number(report.epsilon_critical), "the smallest ε that is not rejected"),
-        TableRow("η of the paper", f"≤ {format_upper(paper.eta)}", "the probability of the most likely cell"),
+        TableRow("η of the paper", format_number(paper.eta), "the largest share of selection runs in an event"),
         TableRow("λ of the paper", format_number(paper.lambda_), "for comparison with the paper; not a guarantee"),
     ]
     if paper.p_values is not None:
@@ -222,7 +231,8 @@ def notes(report: ReportFields) -> tuple[str, ...]:
 def limitation(report: ReportFields) -> str:
     """Return what the verdict does not mean."""
     if report.verdict is Verdict.REFUTED:
-        return "The refutation is based on this pair of data sets. One pair is enough to refute a claim."
+        kind = " about neighbours of this kind" if report.data_difference is not None else ""
+        return f"The refutation is based on this pair of data sets. One pair is enough to refute a claim{kind}."
     measured = report.verdict is Verdict.MEASURED
     return (
         f"{'The lower bound is no proof of privacy' if measured else 'The claim is not proved'}: there may be too few "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from dpverify.mechanisms.data_difference import DataDifference, Relation
 from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Witness
 from dpverify.settings import Settings
@@ -21,6 +22,8 @@ from dpverify.util.formatting import (
 )
 
 LABEL_WIDTH = 10
+COMPARED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_MORE_ROW, Relation.UNKNOWN}
+NAMED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_NUMBER, Relation.OTHER, Relation.UNKNOWN}
 
 
 def report_text(report: ReportFields) -> str:
@@ -32,6 +35,8 @@ def report_text(report: ReportFields) -> str:
         lines.append("  the lines below would be valid only without this cause")
     if report.epsilon is not None:
         lines.append(_line("claimed", _describe_claim(report)))
+    if report.data_difference is not None:
+        lines.append(_line("data", describe_data(report.data_difference, report.epsilon is not None)))
     lines.append(_line("proved", _describe_lower_bound(report)))
     lines.append(_line("bounded", _describe_partition_bound(report)))
     if report.on_all_events is not None:
@@ -56,6 +61,14 @@ def p_value_text(p_value: float, settings: Settings, below: str = "<= ") -> str:
     """Return a p-value as text, with `below` in front if only an upper limit of it is known."""
     limited = settings.test == "exact" and p_value <= P_VALUE_FLOOR * settings.alpha
     return f"{below if limited else ''}{p_value:.3g}"
+
+
+def describe_data(difference: DataDifference, claimed: bool) -> str:
+    """Return how the data sets differ, and that a claim must be about neighbours of this kind."""
+    text = f"they differ in {difference.text}" if difference.relation in COMPARED else difference.text
+    if difference.relation in NAMED:
+        text += f" ({difference.relation.value})"
+    return f"{text}; the claim must be about neighbours of this kind" if claimed else text
 
 
 def describe_shares(witness: Witness) -> str:
@@ -106,5 +119,7 @@ def _upper_bound(epsilon: float, delta: float) -> str:
 
 
 def _describe_paper(report: ReportFields) -> str:
-    critical, eta = format_number(report.epsilon_critical), format_upper(report.paper.eta)
-    return f"critical epsilon {critical}, eta <= {eta}, lambda {format_number(report.paper.lambda_)} (not a guarantee)"
+    critical, eta, lambda_ = (
+        format_number(number) for number in (report.epsilon_critical, report.paper.eta, report.paper.lambda_)
+    )
+    return f"critical epsilon {critical}, eta {eta}, lambda {lambda_} (not a guarantee)"

@@ -40,7 +40,7 @@ FIELD_LIMITS: dict[str, dict[str, Limits]] = {
     "Event": {"direction": PROBABILITY},
     "OnPartition": {"runs": RUNS, "alpha": LEVEL, "cells": AT_LEAST_1, "region_mass": PROBABILITY},
     "OnAllEvents": {"rest": AT_LEAST_0, "variation": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL},
-    "Paper": {"p_values": PROBABILITY, "eta": PROBABILITY, "lambda_": AT_LEAST_0},
+    "Paper": {"p_values": PROBABILITY, "eta": PROBABILITY, "eta_upper": PROBABILITY, "lambda_": AT_LEAST_0},
 }
 
 

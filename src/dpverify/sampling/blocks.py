@@ -115,6 +115,8 @@ def look_key(settings: Settings, call: Mapping[str, object]) -> tuple[int, ...]:
     claimed epsilon is not part of the hash, because one look answers all epsilons together.
     """
     plain = {name: value for name, value in to_plain(settings).items() if name != "seed"}
+    if settings.complement:  # it is newer than the other settings; without it, the runs of earlier versions are kept
+        del plain["complement"]
     digest = fingerprint((plain, dict(call)))
     return int(digest[:8], 16), int(digest[8:16], 16)
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.event import Event
-from dpverify.events.partition import Partition
+from dpverify.events.partition import FIRST_CELL, Partition
 from dpverify.events.scores import Levels, ScoreGroup, summarise
 from dpverify.sampling.accumulators import CellCounter, merge_results
-from dpverify.sampling.counts import Counts, counts_from_table
+from dpverify.sampling.counts import Counts, counts_from_table, occupied_codes
 from dpverify.selection.candidates import train_candidates, tree_partition
 from dpverify.selection.context import SelectionContext
 from dpverify.selection.histograms import BinnedScore, BinnedScores, PairedHistogram, ScoreHistogram, fine_edges
@@ -51,20 +51,30 @@ class SelectedEvent(NamedTuple):
         The partition whose unions are bounded from above.
     expected_bound : float
         The lower bound of epsilon that the test runs are expected to prove; NaN for the paper's selector.
+    eta : float or None
+        The paper's eta: the largest share of the first data set's selection runs in an event. None without the paper's
+        selector.
     """
 
     event: Event
     partition: Partition | Levels
     expected_bound: float = math.nan
+    eta: float | None = None
 
 
 def select_cell(context: SelectionContext, partition: Partition, rng: np.random.Generator) -> SelectedEvent:
     """Return the paper's choice: the worst cell of a given partition, from all selection runs."""
-    assert context.settings.selection_epsilon is not None
+    settings = context.settings
+    assert settings.selection_epsilon is not None
     pairs = [context.count(stage, [CellCounter(partition)])[0] for stage in context.runs]
     first, second = (Counts.merge([pair[side] for pair in pairs]) for side in (0, 1))
     counts = SelectionCounts(first, second, sum(context.runs.values()))
-    return SelectedEvent(select_paper_cell(partition, counts, context.settings.selection_epsilon, rng), partition)
+    codes = occupied_codes(first, second)
+    if not settings.complement:
+        inside = codes[codes >= FIRST_CELL]
+        codes = inside if inside.size else np.array([FIRST_CELL])  # an empty cell, where every run is outside
+    event = select_paper_cell(partition, counts, codes, settings.selection_epsilon, rng)
+    return SelectedEvent(event, partition, eta=float(first.of(codes).max()) / counts.runs)
 
 
 def select_event(context: SelectionContext, given: Partition | None) -> SelectedEvent:
