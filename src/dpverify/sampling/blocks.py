@@ -30,7 +30,6 @@ from dpverify.settings import Settings
 from dpverify.util.arrays import Array, is_jax, on_accelerator, retain_freed_memory
 from dpverify.util.hashing import fingerprint
 from dpverify.util.intervals import merge_intervals
-from dpverify.util.serialization import to_plain
 
 # The position is part of every seed: append, never reorder.
 STAGES = ("pilot", "train", "cut", "decide", "test", "probe")
@@ -114,7 +113,7 @@ def look_key(settings: Settings, call: Mapping[str, object]) -> tuple[int, ...]:
     The selection of the second look may depend on the result of the first. Its test runs must therefore be new. The
     claimed epsilon is not part of the hash, because one look answers all epsilons together.
     """
-    plain = {name: value for name, value in to_plain(settings).items() if name != "seed"}
+    plain = {name: value for name, value in settings.identity.items() if name != "seed"} | {"kind": "Settings"}
     digest = fingerprint((plain, dict(call)))
     return int(digest[:8], 16), int(digest[8:16], 16)
 
