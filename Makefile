@@ -49,7 +49,7 @@ doctest: $(VENV)/test.stamp  ## run the examples of the docstrings only
 
 coverage: $(VENV)/dev.stamp  ## report which lines and branches of the core are executed by the tests
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render adapters paper test_site.py)
+	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render/test_browser.py adapters paper test_site.py)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

@@ -26,6 +26,8 @@ def answer(kind, runs, total, rng):
         return "1.5 2.5\n" * 3 + "1.5\n" * (runs - 3)
     if kind == "nan":
         return "nan\n" * 3 + "1.5\n" * (runs - 3)
+    if kind == "grows":  # the lines become longer than the first
+        return "1.5\n" + ("1.5 " * 1000 + "\n") * (runs - 1)
     if kind == "deaf":  # ignores its seed
         return "".join(f"{laplace(random.Random(1))!r}\n{laplace(rng)!r}\n" for _ in range(runs // 2))
     raise ValueError(kind)
@@ -34,9 +36,10 @@ def answer(kind, runs, total, rng):
 def main(kind, pids):
     with open(pids, "a") as file:
         print(os.getpid(), file=file)
-        if kind == "hangs":  # with a child process that hangs too
-            print(subprocess.Popen(["sleep", "1000"]).pid, file=file)
-    if kind == "hangs":
+        if kind in ("hangs", "escapes"):  # with a child process that hangs too; it may be in a session of its own
+            sleep = [sys.executable, "-S", "-c", "import time; time.sleep(1000)", pids]
+            print(subprocess.Popen(sleep, start_new_session=kind == "escapes").pid, file=file)
+    if kind in ("hangs", "escapes"):
         time.sleep(1000)
     if kind == "mute":
         sys.exit(4)
@@ -65,7 +68,7 @@ def main(kind, pids):
 
 def one_block(kind, data, runs, seed, out):
     """Draw one block: the form with placeholders."""
-    if kind == "hangs":
+    if kind in ("hangs", "escapes"):
         time.sleep(1000)
     if kind == "dies":
         sys.exit("no licence")

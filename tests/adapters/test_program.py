@@ -32,16 +32,9 @@ def pids(tmp_path):
     return tmp_path / "pids"
 
 
-def alive(number):
-    try:
-        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE  # an orphan's zombie is not ours to collect
-    except psutil.NoSuchProcess:
-        return False
-
-
 def no_process_remains(pids):
-    started = [int(line) for line in pids.read_text().split()]
-    return started and not any(alive(number) for number in started)
+    """Return whether no running process has the name of this file among its arguments."""
+    return not any(str(pids) in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
 
 
 def no_process_remains_soon(pids):
@@ -131,6 +124,7 @@ def test_a_program_that_ignores_its_seed_is_refused(pids):
 
 FAILURES = {
     "hangs": "found 0 of 2048 lines after 2 s; expected one line per run",
+    "escapes": "found 0 of 2048 lines after 2 s; expected one line per run",
     "short": "found 2047 of 2048 lines after 2 s; .*; its last line was '1.5'",
     "dies": "ended .exit status 1. after 1000 of 2048 lines; .*; its messages: state vector lost",
     "crashes": "ended .killed by SIGABRT. after 0 of 2048 lines",
@@ -150,18 +144,37 @@ def test_the_messages_of_a_program_that_ends_at_once_are_read(early):
         child = Child(["sh", "-c", "echo no such script >&2; exit 3"], answers=True)
         if early:
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        answer = child.exchange(b"1 2 3\n", 1, 100, time.monotonic() + 60)
+        answer = child.exchange(b"1 2 3\n", 1, lambda _: 100, time.monotonic() + 60)
         assert (answer.end, child.end(GRACE_SECONDS), child.messages) == (End.EXITED, 3, "no such script")
 
 
 @pytest.mark.parametrize("kind", FAILURES)
 def test_a_failure_gives_one_line_and_leaves_no_process(pids, kind):
-    mechanism = script(kind, pids, shape=2 if kind == "ragged" else 1, timeout=2 if kind in ("hangs", "short") else 60)
+    mechanism = script(
+        kind, pids, shape=2 if kind == "ragged" else 1, timeout=2 if kind in ("hangs", "escapes", "short") else 60
+    )
     with pytest.raises(dpv.MechanismError, match=FAILURES[kind]) as problem:
         dpv.verify(mechanism, ZERO, ONE, **SMALL)
     assert "\n" not in str(problem.value)
     assert len(str(problem.value)) < 1200
     assert no_process_remains_soon(pids)  # the kernel ends a process that was started by the program a moment later
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("endless", 6_000_000), ("grows", 400_000)])
+def test_an_answer_without_end_is_cut_off(pids, kind, limit, monkeypatch):
+    """Without a stated shape the first line shows how long the answer may be."""
+    sizes, exchange = [], Child.exchange
+
+    def measure(child, *arguments):
+        answer = exchange(child, *arguments)
+        sizes.append(len(answer.content))
+        return answer
+
+    monkeypatch.setattr(Child, "exchange", measure)
+    with pytest.raises(dpv.InputError, match=r"line \d of the answer is"):
+        script(kind, pids, shape=None)(ZERO, 4096, np.random.default_rng(0))
+    assert max(sizes) < limit
+    assert no_process_remains_soon(pids)
 
 
 def test_many_messages_do_not_block_a_program(pids):
@@ -230,12 +243,13 @@ class Late:
         return rng.random(runs) if os.getpid() == self.parent else self.program(data, runs, rng)
 
 
+@pytest.mark.parametrize("kind", ["hangs", "escapes"])
 @pytest.mark.parametrize("kill", [signal.SIGKILL, *(pytest.param(s, marks=pytest.mark.slow) for s in SOFTER)])
-def test_a_program_ends_with_a_killed_command(pids, tmp_path, kill):
+def test_a_program_ends_with_a_killed_command(pids, tmp_path, kill, kind):
     np.save(tmp_path / "a.npy", ZERO)
     command = [sys.executable, "-m", "dpverify", "verify", "--first", "a.npy", "--second", "a.npy", "--"]
     with subprocess.Popen(
-        [*command, sys.executable, SCRIPT, "hangs", pids], cwd=tmp_path, stderr=subprocess.DEVNULL
+        [*command, sys.executable, SCRIPT, kind, pids], cwd=tmp_path, stderr=subprocess.DEVNULL
     ) as running:
         while not pids.exists() or len(pids.read_text().split("\n")) < 3:
             assert running.poll() is None

@@ -268,7 +268,10 @@ DAMAGED = {
     "empty": (lambda f: (f / "event.npz").write_bytes(b""), "event.npz: damaged"),
     "a pickle": (plant_a_pickle, "test-1.npz: damaged"),
     "of another run": (swap, "test-1.npz: found a file of another run"),
-    "renamed": (lambda f: (f / "pilot-1.npz").rename(f / "test-1.npz"), r"test-1.npz: damaged \(wrong checksum\)"),
+    "renamed": (
+        lambda f: (f / "pilot-1.npz").rename(f / "test-1.npz"),
+        "test-1.npz: found the content of pilot-1.npz; expected that of test-1.npz; move the file back",
+    ),
 }
 
 
@@ -311,6 +314,30 @@ def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
 
 
 # Disk errors.
+
+
+def test_a_finished_folder_is_read_from_a_medium_that_cannot_be_written(folder, monkeypatch):
+    expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
+    open_path, open_descriptor = Path.open, os.open
+
+    def refuse(path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    def open_for_reading(path, mode="r", *more, **keywords):
+        return refuse(path) if mode not in ("r", "rb") else open_path(path, mode, *more, **keywords)
+
+    def open_without_writing(path, flags, *more, **keywords):
+        return refuse(path) if flags & os.O_CREAT else open_descriptor(path, flags, *more, **keywords)
+
+    monkeypatch.setattr(Path, "open", open_for_reading)
+    monkeypatch.setattr(os, "open", open_without_writing)
+    watched = Watched(laplace)
+    assert dpv.verify(watched, ZERO, ONE, 0.5, folder=folder, **SMALL).digest == expected
+    assert len(watched.drawn) == 5  # the check that the folder belongs to the mechanism
+    (folder / "lock").unlink()
+    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL).digest == expected
+    with pytest.raises(dpv.FolderError, match="Read-only file system; expected a folder that can be read and written"):
+        dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder / "new", **SMALL)
 
 
 def test_a_full_disk_gives_a_warning_and_the_run_continues(folder, monkeypatch):
@@ -455,7 +482,7 @@ def test_a_renamed_record_is_refused(tmp_path):
         checkpoint.acquire({"a": 1}, {})
         checkpoint.write("pilot-1", Record({"done": [[0, 7]]}, [np.arange(5)]))
         (tmp_path / "pilot-1.npz").rename(tmp_path / "train-1.npz")
-        with pytest.raises(dpv.FolderError, match=r"train-1.npz: damaged \(wrong checksum\)"):
+        with pytest.raises(dpv.FolderError, match=r"train-1.npz: found the content of pilot-1.npz"):
             checkpoint.read("train-1")
 
 

@@ -278,6 +278,7 @@ BAD = [
     ("truth = [0.6, 0.9, 2.0]", "truth = []", "found no value for truth"),
     ('second = "b.csv"', "", "expected the files first and second"),
     ("[mechanisms.plain]", '[mechanisms."a/b"]', "expected a table whose name has letters"),
+    ("[mechanisms.plain]", f"[mechanisms.{'x' * 101}]", "expected at most 100; choose a shorter name"),
 ]
 
 

@@ -1,8 +1,8 @@
 """Child processes that never outlive this process.
 
-A child runs in its own process group, which is killed when the child fails or is no longer needed. A second process,
-the guard, waits on a pipe from this process. When this process ends for any reason, also by a signal that cannot be
-caught, the pipe closes and the guard kills the group.
+A child and all processes that it starts are killed when the child fails or is no longer needed. A second process, the
+guard, waits on a pipe from this process. When this process ends for any reason, also by a signal that cannot be caught,
+the pipe closes and the guard kills them.
 """
 
 from __future__ import annotations
@@ -10,29 +10,21 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import secrets
 import selectors
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from dpverify.adapters import guard as guard_script
 from dpverify.errors import InputError
 
 MESSAGE_BYTES = 600  # bytes that are stored of the messages of a child
 CHUNK_BYTES = 1 << 16
 POLL_SECONDS = 0.02  # interval of checks whether a silent child has ended
 GRACE_SECONDS = 2.0  # time for a child to end after its input has ended
-GUARD = """
-import os, signal, sys
-group = sys.stdin.buffer.readline()
-sys.stdin.buffer.read()
-try:
-    os.killpg(int(group), signal.SIGKILL)
-except (OSError, ValueError):
-    pass
-"""
 
 
 class End(enum.Enum):
@@ -63,7 +55,8 @@ class Child:
     """
 
     def __init__(self, argv: Sequence[str], answers: bool):
-        guard = [sys.executable, "-I", "-S", "-c", GUARD]
+        self._mark = secrets.token_hex(16)
+        guard = [sys.executable, "-I", "-S", guard_script.__file__]
         self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
         try:
             self._process = subprocess.Popen(
@@ -71,7 +64,8 @@ class Child:
                 stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if answers else subprocess.STDOUT,
-                start_new_session=True,  # a group of its own, so that one signal reaches all processes that it starts
+                start_new_session=True,  # a group of its own, so that one signal reaches the processes that it starts
+                env={**os.environ, guard_script.MARK_VARIABLE: self._mark},
             )
         except BaseException as problem:
             self._end_guard()
@@ -89,7 +83,7 @@ class Child:
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
         with contextlib.suppress(OSError):
-            os.write(self._guard.stdin.fileno(), b"%d\n" % self._process.pid)  # type: ignore[union-attr]
+            os.write(self._guard.stdin.fileno(), f"{self._process.pid} {self._mark}\n".encode())  # type: ignore[union-attr]
 
     @property
     def pid(self) -> int:
@@ -103,8 +97,12 @@ class Child:
         text = " | ".join(" ".join(line.split()) for line in lines if line.strip())
         return "".join(letter if letter.isprintable() else "?" for letter in text)
 
-    def exchange(self, request: bytes, lines: float, max_bytes: float, deadline: float) -> Answer:
-        """Send a request, and read until a number of lines or more than `max_bytes` bytes have arrived.
+    def exchange(
+        self, request: bytes, lines: float, max_bytes: Callable[[bytearray], float], deadline: float
+    ) -> Answer:
+        """Send a request, and read until a number of lines or too many bytes have arrived.
+
+        The limit of the bytes, `max_bytes`, depends on what has arrived so far.
 
         Messages are read at the same time, so that a child with many messages is never blocked. `deadline` is a time of
         `time.monotonic`.
@@ -116,7 +114,7 @@ class Child:
                     selector.register(pipe, selectors.EVENT_READ)
             if request and self._process.stdin is not None:
                 selector.register(self._process.stdin, selectors.EVENT_WRITE)
-            while lines_read < lines and len(content) <= max_bytes:
+            while lines_read < lines and len(content) <= max_bytes(content):
                 # The state is read before the pipes: if the child has ended, all its output is in the pipes by now.
                 has_ended = self._process.poll() is not None
                 events = selector.select(0 if has_ended else POLL_SECONDS)
@@ -151,16 +149,15 @@ class Child:
             return b""
 
     def end(self, grace_seconds: float = 0.0) -> int:
-        """Close the input, wait for the child to end, kill its process group, and return the exit status."""
+        """Close the input, wait for the child to end, kill all its processes, and return the exit status."""
         if self._guard.returncode is not None:
             return self._process.returncode
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         if grace_seconds:
-            self.exchange(b"", float("inf"), CHUNK_BYTES, time.monotonic() + grace_seconds)
-        with contextlib.suppress(OSError):
-            os.killpg(self.pid, signal.SIGKILL)
+            self.exchange(b"", float("inf"), lambda _: CHUNK_BYTES, time.monotonic() + grace_seconds)
+        guard_script.end_processes(self.pid, self._mark)
         status = self._process.wait()
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:

@@ -33,7 +33,7 @@ from dpverify.util.sources import is_own_file
 PLACEHOLDERS = ("{data}", "{runs}", "{seed}", "{out}")
 SEED_LIMIT = 1 << 31  # seeds below this limit are accepted by the generators of all languages
 MAX_BYTES_PER_NUMBER = 64
-MAX_NUMBERS_PER_RUN = 4096  # if the shape is not stated
+MAX_NUMBERS_PER_RUN = 1 << 16  # if the shape is not stated
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Program:
             unrequested = child.unrequested_output()
             numbers = [number for row in rows for number in row]
             request = f"{runs} {seed} {len(numbers)}\n{' '.join(map(repr, numbers))}\n".encode()
-            answer = child.exchange(request, runs, self._max_bytes(runs), deadline)
+            answer = child.exchange(request, runs, lambda content: self._max_bytes(content, runs), deadline)
             if answer.end is not End.COMPLETE:
                 raise InputError(self._failure(child, answer, runs))
             samples = self._parse(unrequested + answer.content, runs)
@@ -110,8 +110,8 @@ class Program:
             values = (str(data), str(runs), str(seed), str(out))
             child = Child([_fill(part, values) for part in self.argv], answers=False)
             try:
-                answer = child.exchange(b"", math.inf, math.inf, deadline)
-                content = out.read_bytes()[: self._max_bytes(runs) + 1] if out.is_file() else b""
+                answer = child.exchange(b"", math.inf, lambda _: math.inf, deadline)
+                content = self._read_output(out, runs)
                 status = child.end()
                 if answer.end is End.TIMEOUT or status or not out.is_file():
                     raise InputError(self._failure(child, answer._replace(content=content), runs))
@@ -119,9 +119,21 @@ class Program:
             finally:
                 child.end()
 
-    def _max_bytes(self, runs: int) -> int:
-        """Return the largest number of bytes that an answer may have."""
-        return MAX_BYTES_PER_NUMBER * runs * (MAX_NUMBERS_PER_RUN if self.shape is None else math.prod(self.shape))
+    def _read_output(self, out: Path, runs: int) -> bytes:
+        """Return the content of the output file, cut off behind the largest size that an answer may have."""
+        if not out.is_file():
+            return b""
+        with out.open("rb") as file:
+            content = file.read(MAX_BYTES_PER_NUMBER * MAX_NUMBERS_PER_RUN)
+            return content + file.read(max(0, self._max_bytes(content, runs) + 1 - len(content)))
+
+    def _max_bytes(self, content: bytes | bytearray, runs: int) -> int:
+        """Return the largest number of bytes that an answer may have; its first line shows how long an output is."""
+        longest_line = MAX_BYTES_PER_NUMBER * (MAX_NUMBERS_PER_RUN if self.shape is None else math.prod(self.shape))
+        end = content.find(b"\n", 0, longest_line + 1)
+        if self.shape is not None or end < 0:
+            return longest_line * (1 if end < 0 else runs)
+        return MAX_BYTES_PER_NUMBER * max(1, len(content[:end].split())) * runs
 
     def _parse(self, content: bytes, runs: int) -> np.ndarray:
         """Return the runs that an answer contains."""

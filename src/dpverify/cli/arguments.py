@@ -81,6 +81,13 @@ def parser() -> Parser:
     )
     report.add_argument("file", metavar="FILE.json", help="The report.")
     report.add_argument("--html", metavar="FILE", help="Write the page of the report to this file instead.")
+    folder = add_command(
+        "verify-folder",
+        "Check that everything in the folder of a verification or a study is undamaged and belongs together.",
+        "dpverify verify-folder noise",
+    )
+    folder.add_argument("directory", metavar="DIR", help="The folder.")
+    folder.add_argument("--quiet", action="store_true", help="Print only what is wrong.")
     add_command("demo", "Show a false claim that is refuted and a true one that is not.", "dpverify demo")
     return top
 

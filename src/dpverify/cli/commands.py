@@ -44,6 +44,7 @@ from dpverify.errors import (
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.studies.assertion import check_detects, describe_weakness
+from dpverify.studies.folder_check import check_folder
 from dpverify.studies.interruptions import describe_end, read_start, set_supervised
 from dpverify.studies.loading import load_data, load_object
 from dpverify.studies.study import TABLE_FILE, study_folder
@@ -228,6 +229,18 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _verify_folder(arguments: argparse.Namespace) -> int:
+    """Run `dpverify verify-folder`."""
+    check = check_folder(arguments.directory)
+    if not arguments.quiet:
+        print_output(check)
+    problems = list(check.problems)
+    if not problems:
+        return 0
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return print_error(f"{problems[0]}{more}", BAD_INPUT)
+
+
 def _run_command(arguments: argparse.Namespace) -> int:
     """Run the command that the arguments name, and return its exit status."""
     match arguments.command:
@@ -239,6 +252,8 @@ def _run_command(arguments: argparse.Namespace) -> int:
             return _reproduce(arguments)
         case "report":
             return _report(arguments)
+        case "verify-folder":
+            return _verify_folder(arguments)
         case _:
             return _demo(arguments)
 

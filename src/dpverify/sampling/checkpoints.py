@@ -14,6 +14,7 @@ does not grow with the number of runs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -22,7 +23,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,7 @@ except ImportError:  # Windows: there a second run in the same folder is not ref
 
 FORMAT = 2
 OWNER_FILE, LOCK_FILE = "dpverify.json", "lock"
+NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 MIN_SECONDS_BETWEEN_SAVES = 1.0
 MIN_SAVE_INTERVAL_RATIO = 20  # between two saves, in durations of the last save: saving takes a twentieth of the time
 HASH_LENGTH = 64  # hexadecimal digits of a fingerprint
@@ -163,9 +165,16 @@ class Checkpoint:
         except Exception as problem:  # a damaged archive can raise any exception
             raise _damaged(path, type(problem).__name__) from None
         _check_format(path, head.get("format"))
-        if record_checksum(name, head, arrays) != checksum:
+        stored_name = head.get("file", name)
+        if record_checksum(stored_name, head, arrays) != checksum:
             raise _damaged(path, "wrong checksum")
+        if stored_name != name:
+            raise FolderError(
+                f"{path}: found the content of {one_line(stored_name)}.npz; expected that of {name}.npz; move the file "
+                "back to its name, or remove it"
+            )
         del head["owner"]
+        head.pop("file", None)
         if owner != self._owner:
             raise FolderError(f"{path}: found a file of another run; expected files of this run; use another folder")
         self.resumed = True
@@ -177,7 +186,7 @@ class Checkpoint:
             return
         start = time.monotonic()
         # The head is converted as JSON converts it, so that the checksum is that of what will be read.
-        head = json.loads(json.dumps({"format": FORMAT, "owner": self._owner, **record.head}))
+        head = json.loads(json.dumps({**record.head, "format": FORMAT, "owner": self._owner, "file": name}))
         arrays = [np.asarray(array) for array in record.arrays]
         head["checksum"] = record_checksum(name, head, arrays)
         buffer = io.BytesIO()
@@ -229,7 +238,7 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
                 raise FolderError(
                     f"{path}: found {others[0]}, so this is not a folder of dpverify; expected a new or an empty folder"
                 )
-        lock = (path / LOCK_FILE).open("a")
+        lock = _open_lock(path)
     except (OSError, ValueError) as problem:  # a null character in the name is a ValueError
         raise _unusable(path, problem) from None
     with lock:
@@ -252,6 +261,17 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
             if fcntl is not None:  # closing is not enough: a child that a mechanism has forked holds the lock too
                 with contextlib.suppress(OSError):
                     fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def _open_lock(folder: Path) -> IO[str]:
+    """Open the lock file. In a folder that cannot be written, a finished run can still be read."""
+    lock = folder / LOCK_FILE
+    try:
+        return lock.open("a")
+    except OSError as problem:
+        if problem.errno not in NOT_WRITABLE or not (folder / OWNER_FILE).exists():
+            raise
+        return (lock if lock.exists() else folder / OWNER_FILE).open()
 
 
 def _check_format(path: Path, found: object) -> None:

@@ -11,6 +11,7 @@ import enum
 import json
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from dpverify.util.hashing import fingerprint
 from dpverify.util.sources import SourceHashes, changed_sources, hash_file, source_hashes
 
 STUDY_KEY = "study"  # the entry of `report.run`
+JSON_VALUES = (str, int, float, bool, type(None))
 REMOVE = "remove this file to verify its combination again"
 
 Record = dict[str, object]
@@ -77,7 +79,9 @@ def make_pair_record(plan: StudyPlan, variant: Variant, pair: PairData) -> Recor
 def make_record(plan: StudyPlan, combination: Combination, inputs: Inputs) -> Record:
     """Return the record that binds a report to its combination, without its behaviour."""
     return {
-        "combination": _combination_hash(plan, combination),
+        "combination": combination_hash(plan.identity, combination.number, combination.columns),
+        "number": combination.number,
+        "columns": plain_columns(combination.columns),
         **{name: value for name, value in inputs.pair_record.items() if name != "files"},
         "sources": _combination_sources(plan, combination, inputs),
     }
@@ -88,9 +92,14 @@ def add_behaviour(record: Record, running: Path) -> Record:
     return {**record, "behaviour": _read_owner(running, "run").get("probe")}
 
 
-def _combination_hash(plan: StudyPlan, combination: Combination) -> str:
-    """Return a hash of the study's identity and of the combination."""
-    return fingerprint((plan.identity, combination.number, combination.columns))
+def combination_hash(identity: Mapping[str, object], number: int, columns: Mapping[str, object]) -> str:
+    """Return a hash of the study's identity and of a combination."""
+    return fingerprint((identity, number, plain_columns(columns)))
+
+
+def plain_columns(columns: Mapping[str, object]) -> Record:
+    """Return the columns as JSON represents them; a date or a list becomes text."""
+    return {name: value if isinstance(value, JSON_VALUES) else str(value) for name, value in columns.items()}
 
 
 def _combination_sources(plan: StudyPlan, combination: Combination, inputs: Inputs) -> SourceHashes:
@@ -133,7 +142,8 @@ def read_finished(path: Path, plan: StudyPlan, combination: Combination) -> Repo
     if report.settings != settings:
         raise FolderError(f"{path}: found other settings; expected those of the study; {REMOVE}")
     record = report.run.get(STUDY_KEY)
-    if not isinstance(record, dict) or record.get("combination") != _combination_hash(plan, combination):
+    expected = combination_hash(plan.identity, combination.number, combination.columns)
+    if not isinstance(record, dict) or record.get("combination") != expected:
         raise FolderError(
             f"{path}: found the report of another study or combination; expected the report of {combination}; {REMOVE}"
         )

@@ -30,6 +30,7 @@ STUDY_FORMAT = 2  # since 2, a report is bound to its combination
 MAX_COMBINATIONS = 10**6
 MAX_TIMEOUT = 10**8  # seconds; timers of the operating system have a limit
 ENTRY_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+MAX_NAME_LENGTH = 100  # two names are parts of the name of a report's file, which has at most 255 characters
 
 Table = dict[str, object]  # a table of the TOML file
 
@@ -198,6 +199,11 @@ def _named_tables(path: Path, document: Table, kind: str) -> dict[str, Table]:
         if not isinstance(table, dict) or not ENTRY_NAME.fullmatch(name):
             raise InputError(
                 f"{path}: found {kind}.{name}; expected a table whose name has letters, digits and the characters _ . -"
+            )
+        if len(name) > MAX_NAME_LENGTH:
+            raise InputError(
+                f"{path}: found a name of {len(name)} characters, {kind}.{name[:20]}...; expected at most "
+                f"{MAX_NAME_LENGTH}; choose a shorter name"
             )
     return tables
 

@@ -13,6 +13,7 @@ from dpverify.errors import InputError, how_to_install
 from dpverify.util.files import write_text
 
 Row = dict[str, Any]  # the value of each column
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def column_names(rows: Iterable[Mapping[str, object]]) -> list[str]:
@@ -29,9 +30,16 @@ def csv_text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> st
     """Return the rows as CSV text with these columns."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer.writerow({name: _quote_formula(name) for name in columns})
+    writer.writerows({name: _quote_formula(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def _quote_formula(value: object) -> object:
+    """Put an apostrophe before a text that a spreadsheet would execute as a formula; numbers stay as they are."""
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS) and isinstance(_parse_value(value), str):
+        return f"'{value}"
+    return value
 
 
 def read_csv(path: str | os.PathLike[str]) -> list[dict[str, str]]:
@@ -45,7 +53,12 @@ def read_csv(path: str | os.PathLike[str]) -> list[dict[str, str]]:
 
 def parse_row(row: Mapping[str, str]) -> Row:
     """Convert a row of text: numbers become int or float, and an empty text becomes None."""
-    return {name: _parse_value(text) for name, text in row.items()}
+    return {_unquote_formula(name): _parse_value(_unquote_formula(text)) for name, text in row.items()}
+
+
+def _unquote_formula(text: str) -> str:
+    """Remove the apostrophe that `_quote_formula` has put before a text."""
+    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA_STARTS) else text
 
 
 def _parse_value(text: str) -> str | int | float | None:

@@ -10,11 +10,16 @@ from pathlib import Path
 from dpverify.errors import InputError
 
 NEW_FILE_SUFFIX = ".new"
+NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+NEW_FILE_MODE = 0o666  # the user's mask restricts it
 NOT_REPLACEABLE = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)  # but it may be writable
 
 
 def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
     """Write a file atomically: after a crash the path holds either the old or the new content, never a mixture.
+
+    The new content is written to a file of its own, beside the old one. A link with the name of that file is removed
+    and never followed.
 
     Raises
     ------
@@ -23,7 +28,8 @@ def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
     """
     new = path.with_name(path.name + NEW_FILE_SUFFIX)
     try:
-        with new.open("wb") as file:
+        new.unlink(missing_ok=True)  # an interrupted write has left it
+        with open(os.open(new, NEW_FILE_FLAGS, NEW_FILE_MODE), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -32,6 +38,19 @@ def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)
         raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the entries of a folder to the disk, so that a renamed file survives a power failure."""
+    if os.name != "posix":
+        return
+    with contextlib.suppress(OSError):  # the file exists; some file systems cannot synchronise a folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write_file(path: str | os.PathLike[str], text: str) -> None:

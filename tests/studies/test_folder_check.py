@@ -1,0 +1,149 @@
+"""The integrity check of folders: undamaged ones have no problem, and each kind of damage is named in one line."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.cli import main
+from dpverify.studies.folder_check import check_folder
+from mechanisms import ONE, ZERO, laplace
+
+SMALL = {"select_runs": 2000, "test_runs": 4000, "block": 256}
+STUDY = """
+epsilon = 0.5
+seeds = 2
+[pairs.p]
+first = "a.txt"
+second = "b.txt"
+[mechanisms.laplace]
+use = "dpverify.demo:laplace_sum"
+[settings]
+select_runs = 1000
+test_runs = 2000
+"""
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verified") / "kept"
+    dpv.verify(laplace, ZERO, ONE, folder=folder, **SMALL)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    place = tmp_path_factory.mktemp("studied")
+    np.savetxt(place / "a.txt", ZERO.ravel())
+    np.savetxt(place / "b.txt", ONE.ravel())
+    (place / "noise.toml").write_text(STUDY)
+    dpv.run_study(place / "noise.toml", place / "kept")
+    return place / "kept"
+
+
+def copy(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def test_a_folder_of_a_verification_is_described(verified, capsys):
+    before = {path.name: path.read_bytes() for path in verified.iterdir()}
+    assert main(["verify-folder", str(verified)]) == 0
+    out = capsys.readouterr().out
+    assert "folder of a verification; everything belongs together" in out
+    assert "test-1.npz: finished blocks: 16 of the first data set, 16 of the second data set" in out
+    assert "event.npz: a frozen choice" in out
+    assert before == {path.name: path.read_bytes() for path in verified.iterdir()}
+
+
+def test_a_folder_of_a_study_is_described(studied):
+    check = check_folder(studied)
+    assert check.problems == ()
+    assert "2 rows are those of their reports" in str(check)
+
+
+def change_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def change_text(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def change_bound(folder):
+    path = next((folder / "reports").iterdir())
+    document = json.loads(path.read_text())
+    document["result"]["epsilon_lower"] += 0.1
+    path.write_text(json.dumps(document))
+
+
+def swap_reports(folder):
+    first, second = sorted((folder / "reports").iterdir())
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+
+
+VERIFICATION_DAMAGE = {
+    "a changed byte": (lambda f: change_byte(f / "test-1.npz"), "test-1.npz: damaged"),
+    "a renamed file": (
+        lambda f: (f / "pilot-1.npz").rename(f / "train-7.npz"),
+        "train-7.npz: found the content of pilot-1.npz",
+    ),
+    "another file": (lambda f: (f / "thesis.tex").write_text("mine"), "thesis.tex: not a file of dpverify"),
+}
+STUDY_DAMAGE = {
+    "an edited bound": (change_bound, "epsilon_lower"),
+    "swapped reports": (swap_reports, "found the report of another study or combination"),
+    "an edited row": (
+        lambda f: change_text(f / "table.csv", "REFUTED", "MEASURED"),
+        "found verdict MEASURED in the row",
+    ),
+    "a lost report": (lambda f: next((f / "reports").iterdir()).unlink(), "expected its report"),
+    "a lost table": (lambda f: (f / "table.csv").unlink(), "table.csv: missing"),
+    "another file": (lambda f: (f / "reports" / "x.txt").write_text("mine"), "x.txt: not a file of dpverify"),
+}
+
+
+@pytest.mark.parametrize("name", VERIFICATION_DAMAGE)
+def test_damage_of_a_verification_is_named(verified, tmp_path, name):
+    damage, message = VERIFICATION_DAMAGE[name]
+    folder = copy(verified, tmp_path)
+    damage(folder)
+    (problem,) = check_folder(folder).problems
+    assert message in problem
+
+
+@pytest.mark.parametrize("name", STUDY_DAMAGE)
+def test_damage_of_a_study_is_named(studied, tmp_path, name, capsys):
+    damage, message = STUDY_DAMAGE[name]
+    folder = copy(studied, tmp_path)
+    damage(folder)
+    problems = check_folder(folder).problems
+    assert message in problems[0]
+    assert main(["verify-folder", str(folder), "--quiet"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def test_an_unfinished_verification_of_a_study_is_checked(studied, verified, tmp_path):
+    folder = copy(studied, tmp_path)
+    shutil.copytree(verified, folder / "running" / "0001")
+    assert check_folder(folder).problems == ()
+    change_byte(folder / "running" / "0001" / "test-1.npz")
+    (problem,) = check_folder(folder).problems
+    assert "test-1.npz: damaged" in problem
+
+
+def test_other_folders_are_refused_in_one_line(tmp_path, verified):
+    with pytest.raises(dpv.InputError, match=r"found no dpverify.json; expected a folder that dpverify has written"):
+        check_folder(tmp_path)
+    folder = copy(verified, tmp_path)
+    (folder / "dpverify.json").write_text("{")
+    with pytest.raises(dpv.FolderError, match=r"dpverify.json: damaged"):
+        check_folder(folder)

@@ -1,0 +1,37 @@
+"""Tables as CSV: cells that a spreadsheet would execute are quoted, and every value is read back."""
+
+import pytest
+
+from dpverify.studies.tables import column_names, csv_text, parse_row, read_csv, write_csv
+
+ROWS = [
+    {"mechanism": "=HYPERLINK(1)", "scale": -1.5, "note": "-cmd|x", "count": 3},
+    {"mechanism": "@sum", "scale": 2e-9, "note": "+1", "count": -4, "pair": "plain"},
+    {"mechanism": "'quoted", "scale": float("inf"), "note": "-inf", "count": 0},
+]
+
+
+def test_formulas_are_quoted_and_numbers_are_not():
+    lines = csv_text(ROWS, column_names(ROWS)).splitlines()
+    assert lines[1] == "'=HYPERLINK(1),-1.5,'-cmd|x,3,"
+    assert lines[2] == "'@sum,2e-09,+1,-4,plain"
+
+
+def test_a_column_name_is_quoted_too():
+    assert csv_text([{"=1+1": 2}], ["=1+1"]) == "'=1+1\n2\n"
+
+
+def test_values_are_read_back(tmp_path):
+    write_csv(tmp_path / "table.csv", ROWS)
+    rows = [parse_row(row) for row in read_csv(tmp_path / "table.csv")]
+    assert [row["mechanism"] for row in rows] == [row["mechanism"] for row in ROWS]
+    assert rows[0]["note"] == "-cmd|x"
+    assert [row["scale"] for row in rows] == [-1.5, 2e-9, float("inf")]
+    assert [row["pair"] for row in rows] == [None, "plain", None]
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"a,b\n1\n"])
+def test_a_table_that_cannot_be_read_has_no_rows(tmp_path, content):
+    if content is not None:
+        (tmp_path / "table.csv").write_bytes(content)
+    assert read_csv(tmp_path / "table.csv") == []
