@@ -16,7 +16,6 @@ import numpy as np
 
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
-from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region, RegionIndicator
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
@@ -31,7 +30,7 @@ from dpverify.sampling.context import RunContext, check_mechanism, open_run, rea
 from dpverify.sampling.pilot import make_region
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.sampling.threads import threads_agree
-from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext
+from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext, named_partition
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_cell, select_event
 from dpverify.settings import Settings, SettingsChanges
@@ -214,17 +213,6 @@ def freeze_event(
             checkpoint.forget("train", "cut", "decide")
     run.clock.lap("selection")
     return selected
-
-
-def named_partition(settings: Settings, region: Region, points: np.ndarray) -> Partition | None:
-    """Return the partition that the settings name, or None if the selection makes the partition.
-
-    The selection makes a tree, and it uses the level sets of the selected score if no partition is named.
-    """
-    cells_only = settings.selection_epsilon is not None or settings.events == "cell"
-    if settings.partition == "tree" or (settings.partition == "auto" and not cells_only):
-        return None
-    return make_partition(settings.partition, region, points, settings.resolution, settings.nonfinite == "event")
 
 
 def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array], Array] | None) -> HypothesisCounts:

@@ -43,6 +43,7 @@ STAGE_WORDS = {
 }
 SIDES = ("first", "second")
 MIN_LOG2_BLOCK, MAX_LOG2_BLOCK = 6, 16  # of the default block size
+FIRST_RUNS = 16  # per data set, of a verification that may stop early
 BLOCKS_PER_TEST = 64  # at least, with the default block size
 MAX_BLOCK_BYTES = 64 << 20  # bytes of the output of one block
 
@@ -113,7 +114,7 @@ def look_key(settings: Settings, call: Mapping[str, object]) -> tuple[int, ...]:
     The selection of the second look may depend on the result of the first. Its test runs must therefore be new. The
     claimed epsilon is not part of the hash, because one look answers all epsilons together.
     """
-    plain = {name: value for name, value in settings.identity.items() if name != "seed"} | {"kind": "Settings"}
+    plain = {"kind": "Settings", **{name: value for name, value in settings.identity.items() if name != "seed"}}
     digest = fingerprint((plain, dict(call)))
     return int(digest[:8], 16), int(digest[8:16], 16)
 

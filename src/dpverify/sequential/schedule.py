@@ -1,75 +1,126 @@
-"""The schedule of a verification that may stop early: batches, refits and looks, and the parts of alpha.
+"""The schedule of a verification that may stop early: batches, selections and looks, and the parts of alpha.
 
-Nothing here depends on the number of test runs, except the end of a budget. So a verification can be continued with
+Nothing here depends on the number of test runs, except the ends of budgets. So a verification can be continued with
 more test runs: it repeats the same batches up to the end of its first budget, and goes on from there.
 
-| part of alpha | what it pays for |
-|---|---|
-| `EARLY_SHARE` | the wealth: refutation at any time, and the confidence sequence of epsilon |
-| 1 - `EARLY_SHARE` | the exact test of the selected event, once, at the end of the first budget |
-
-The upper bounds have an alpha of their own, as always: `BUDGET_LOOK_SHARE` of it for the end of the first budget, and
-the rest for the other looks, of which the next one always receives half of what is left.
+The lower bound and the upper bounds have an alpha each, as in every verification. The first is divided into
+`EARLY_SHARE` for the wealth and the rest for the exact test at the end of the first budget. The second is divided among
+the looks at the upper bounds (docs/method.md, section 5.8).
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 EARLY_SHARE = 0.2
-BUDGET_LOOK_SHARE = 0.4
-FIRST_RUNS = 16  # training only: without earlier runs there is no event
+LOOK_SHARES = (0.05, 0.1, 0.4, 0.1)  # of the looks after the partition was fixed; a later look has half of the last
+BUDGET_LOOK_SHARE = 0.25  # of the look at the end of the first budget
 MIN_BATCH = 4
 BATCH_SHARE = 1 / 16  # of the runs so far
 BLOCKS_PER_BATCH = 8  # so that several workers can share a batch
+COMPILED_BLOCKS = (64, 512, 4096)  # the only block sizes of a mechanism that JAX compiles for each size
 SELECTION_RATIO = 4  # between the runs of two selections
 MIN_SELECTION_RUNS = 128
 PLANNED_RATIO = 4  # test runs that a selection plans for, in selection runs
 
 
-def batch_size(runs: int, block: int | None = None) -> int:
-    """Return the size of the batch after so many runs; a fixed block is never divided.
+def batch_size(runs: int, block: int = 1) -> int:
+    """Return the size of the batch after so many runs; it has at least one block.
 
     Examples
     --------
     >>> batch_size(16), batch_size(1600), batch_size(16, block=64)
     (4, 100, 64)
     """
-    return max(MIN_BATCH, int(runs * BATCH_SHARE), block or 1)
+    return max(MIN_BATCH, int(runs * BATCH_SHARE), block)
 
 
-def block_size(batch: int, largest: int) -> int:
-    """Return the block size of a batch: the largest power of two with about `BLOCKS_PER_BATCH` blocks.
+def block_size(batch: int, sizes: tuple[int, ...] = ()) -> int:
+    """Return the block size of a batch: a power of two with about `BLOCKS_PER_BATCH` blocks, or one of given sizes.
 
     Examples
     --------
-    >>> block_size(4, 4096), block_size(1000, 4096)
-    (4, 64)
+    >>> block_size(4), block_size(1000), block_size(1000, COMPILED_BLOCKS)
+    (4, 64, 512)
     """
+    if sizes:
+        return max([size for size in sizes if size <= batch], default=sizes[0])
     size = MIN_BATCH
     while 2 * size * BLOCKS_PER_BATCH <= batch:
         size *= 2
-    return min(size, largest)
-
-
-def selection_sizes(select_runs: int) -> list[int]:
-    """Return after how many runs events are selected; the last selection freezes the event of the exact test.
-
-    Examples
-    --------
-    >>> selection_sizes(50_000)
-    [195, 781, 3125, 12500, 50000]
-    """
-    sizes = [select_runs]
-    while sizes[-1] // SELECTION_RATIO >= MIN_SELECTION_RUNS:
-        sizes.append(sizes[-1] // SELECTION_RATIO)
-    return sizes[::-1]
+    return size
 
 
 def look_share(number: int) -> float:
-    """Return the share of the upper bounds' alpha that look `number`, from 1 up, receives before the budget ends.
+    """Return the share of the upper bounds' alpha of look `number`, from 0 up; all shares sum to 1 at most.
 
     Examples
     --------
-    >>> look_share(1), look_share(2)
-    (0.3, 0.15)
+    >>> BUDGET_LOOK_SHARE + sum(look_share(number) for number in range(60)) <= 1
+    True
     """
-    return (1 - BUDGET_LOOK_SHARE) * 0.5**number
+    last = len(LOOK_SHARES) - 1
+    return LOOK_SHARES[min(number, last)] * 0.5 ** max(number - last, 0)
+
+
+class Schedule(NamedTuple):
+    """When something other than a batch happens, in runs per data set.
+
+    Attributes
+    ----------
+    selections : tuple of int
+        When events are selected. The last selection freezes the event of the exact test.
+    ends : tuple of int
+        The ends of the budgets: that of this call, and before it those of the calls that it continues.
+    """
+
+    selections: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    @classmethod
+    def make(cls, first_runs: int, select_runs: int, budgets: tuple[int, ...]) -> Schedule:
+        """Return the schedule.
+
+        Parameters
+        ----------
+        first_runs : int
+            The runs before the first bet.
+        select_runs : int
+            The runs after which the event is frozen.
+        budgets : tuple of int
+            Numbers of test runs.
+
+        Examples
+        --------
+        >>> Schedule.make(16, 50_000, (200_000,))
+        Schedule(selections=(195, 781, 3125, 12500, 50000), ends=(250000,))
+        """
+        frozen = max(select_runs, first_runs)
+        sizes = [frozen]
+        while sizes[-1] // SELECTION_RATIO >= max(MIN_SELECTION_RUNS, first_runs):
+            sizes.append(sizes[-1] // SELECTION_RATIO)
+        return cls(tuple(sizes[::-1]), tuple(frozen + budget for budget in budgets))
+
+    @property
+    def frozen(self) -> int:
+        """When the event of the exact test is frozen."""
+        return self.selections[-1]
+
+    @property
+    def fixed(self) -> int:
+        """When the partition that is bounded is fixed."""
+        return self.selections[-2] if len(self.selections) > 1 else self.selections[-1]
+
+    def is_look(self, runs: int) -> int | None:
+        """Return the number of the look that is due after so many runs, from 0 up, or None: the looks double."""
+        number, look = 0, 2 * self.fixed
+        while look < runs:
+            number, look = number + 1, 2 * look
+        return number if look == runs else None
+
+    def next_stop(self, runs: int) -> int:
+        """Return after how many runs the current batch has to end."""
+        look = 2 * self.fixed
+        while look <= runs:
+            look *= 2
+        return min(look, *(stop for stop in (*self.selections, *self.ends) if stop > runs))
