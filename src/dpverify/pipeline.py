@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
+from types import NoneType
 from typing import Unpack
 
 import numpy as np
@@ -34,6 +35,7 @@ from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionC
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_cell, select_event
 from dpverify.settings import Settings, SettingsChanges
+from dpverify.stats.claims import Approximate, Claim, resolve_claim
 from dpverify.util.arrays import Array, is_pytree
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
@@ -48,6 +50,7 @@ def verify(
     epsilon: float | None = None,
     delta: float = 0.0,
     *,
+    claim: object = None,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     executor: int | Executor | None = None,
     folder: str | os.PathLike[str] | None = None,
@@ -74,6 +77,10 @@ def verify(
         The claimed epsilon. None states no claim: the bounds are computed and nothing is tested.
     delta : float, default 0.0
         The claimed delta. Without a claim, the delta at which epsilon is bounded.
+    claim : claim or None, default None
+        A claim of another kind, instead of epsilon: one of `dpverify.claims`, an accountant's privacy profile
+        (dp_accounting, OpenDP), or a function from epsilon to delta. Delta is then only the delta at which epsilon is
+        bounded.
     settings : Settings
         Numbers of runs, level, partition, events and seed; `Settings` explains every field.
     executor : int, concurrent.futures.Executor or None, default None
@@ -124,12 +131,15 @@ def verify(
     'REFUTED'
     """
     settings = settings.change(**changes)
-    check_claim(settings, epsilon, delta)
+    tested, delta = resolve_claim(epsilon, delta, claim)
+    check_claim(settings, None, delta, tested)
     if error is not None and not callable(error):
         raise InputError(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
+    if not isinstance(tested, (Approximate, NoneType)):  # the selection depends on it
+        call["claim"] = fingerprint(to_plain(tested))
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
         diagnostics = check_mechanism(run)
         if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
@@ -140,12 +150,12 @@ def verify(
         # HighLikelySet (Algorithm 3), from pilot runs.
         region, points, pilot = find_region(run)
         # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
-        event, partition, _ = freeze_event(run, region, points, delta)
+        event, partition, _ = freeze_event(run, region, points, delta, claim=tested)
         # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
         smooth, not_smooth = smooth_grid(log_lipschitz, mechanism, run.source.data, region, points)
         findings = Findings(region, points, pilot, event, partition, smooth, diagnostics + not_smooth)
         counts = count_test_runs(run, findings, error)
-        report = assemble_report(run, findings, counts, epsilon, delta)
+        report = assemble_report(run, findings, counts, tested, delta)
     report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
@@ -183,7 +193,12 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
 
 
 def freeze_event(
-    run: RunContext, region: Region, points: np.ndarray, delta: float, budget: SearchBudget = THOROUGH_SEARCH
+    run: RunContext,
+    region: Region,
+    points: np.ndarray,
+    delta: float,
+    budget: SearchBudget = THOROUGH_SEARCH,
+    claim: Claim | None = None,
 ) -> SelectedEvent:
     """EventList and WorstEvent (Algorithms 2 and 4): select an event with the selection runs and store it.
 
@@ -196,7 +211,7 @@ def freeze_event(
         return SelectedEvent(record["event"], record["partition"] or record["event"].partition)
     done_before = run.progress.done
     partition = named_partition(settings, region, points)
-    objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty)
+    objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty, claim)
     context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget)
     if partition is not None and settings.selection_epsilon is not None:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))

@@ -20,6 +20,7 @@ from dpverify.sampling.block_counts import BlockCounts, runs_are_dependent
 from dpverify.sampling.context import RunContext, try_optional_method
 from dpverify.sampling.counts import Counts
 from dpverify.sampling.pilot import picture_runs
+from dpverify.stats.claim_kinds import Claim
 from dpverify.stats.paper_test import eta_upper_bound
 from dpverify.util.arrays import is_pytree
 from dpverify.util.timing import versions
@@ -91,7 +92,7 @@ class Findings(NamedTuple):
 
 
 def assemble_report(
-    run: RunContext, findings: Findings, counts: HypothesisCounts, epsilon: float | None, delta: float
+    run: RunContext, findings: Findings, counts: HypothesisCounts, claim: Claim | None, delta: float
 ) -> Report:
     """Return the report of a verification whose test runs have been counted."""
     settings, source, event = run.settings, run.source, findings.event
@@ -112,7 +113,7 @@ def assemble_report(
         diagnostics += (Diagnostic.DEPENDENT_RUNS,)
     other = None if findings.partition is event.partition else findings.partition
     report = Report(
-        **evaluate_claim(witness, on_partition, eta, settings, epsilon, delta, diagnostics),
+        **evaluate_claim(witness, on_partition, eta, settings, claim, delta, diagnostics),
         alpha=settings.alpha,
         on_partition=on_partition,
         on_all_events=on_all_events,

@@ -26,6 +26,7 @@ from dpverify.report.recomputation import find_difference, is_recomputable
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.report.validation import FIELD_LIMITS, Limits, check_consistent
 from dpverify.settings import Settings
+from dpverify.stats.claim_kinds import CLAIM_KINDS, Approximate
 from dpverify.util import serialization as serial
 from dpverify.util.files import write_file
 from dpverify.util.formatting import one_line
@@ -37,7 +38,7 @@ SCHEMA = 2
 SCHEMA_FILE = "report.schema.json"
 RUN_KEYS = ("seconds", "versions", "device", "workers", "resumed")
 PROFILE_COLUMNS = ("eps", "delta_lower", "delta_upper")
-KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic)
+KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic, *CLAIM_KINDS)
 
 # Documents of schema 1 have no diagnostics: their remarks contain these sentences instead.
 SCHEMA_1_DIAGNOSTICS = {
@@ -103,6 +104,9 @@ def read_report(kind: type[R], path: str | Path) -> R:
         names = [field.name for field in dataclasses.fields(kind) if field.name != "run"]
         fields = {name: result[name] for name in names if name in result}
         report = serial.from_plain({"kind": kind.__name__, **fields, "run": document["run"]}, (kind, *KINDS))
+        if report.claim is None and report.epsilon is not None:  # written before reports had a claim of any kind
+            claim = Approximate(report.epsilon, report.delta)
+            report = dataclasses.replace(report, claim=claim, claim_lower=report.epsilon_lower)
         if schema < 2:
             report = _convert_voided(report)
         check_consistent(report)
@@ -142,9 +146,7 @@ def _convert_voided(report: R) -> R:
     if not report.voiding:
         return report
     verdict = Verdict.NO_ANSWER
-    advice = next_step(
-        verdict, report.witness, report.epsilon or 0.0, report.delta, report.alpha, report.epsilon_detectable
-    )
+    advice = next_step(verdict, report.witness, report.claim, report.delta, report.alpha, report.epsilon_detectable)
     return dataclasses.replace(report, verdict=verdict, next_step=advice)
 
 
@@ -162,7 +164,9 @@ def report_schema(kind: type[ReportFields]) -> Document:
     columns = {name: {"$ref": "#/$defs/array"} for name in PROFILE_COLUMNS}
     result["properties"]["profile"] = {"type": "object", "required": list(columns), "properties": columns}
     result["properties"]["notes"] = {"type": "array", "items": {"type": "string"}}
-    result["required"] = list(result["properties"])
+    # Fields with a default are new: documents that earlier versions of this schema wrote do not have them.
+    optional = {field.name for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}
+    result["required"] = [name for name in result["properties"] if name not in optional]
     seconds = {"type": "object", "additionalProperties": {"type": "number"}}
     run = {"type": "object", "required": list(RUN_KEYS), "properties": {"seconds": seconds}}
     return {

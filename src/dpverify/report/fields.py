@@ -15,6 +15,7 @@ import numpy as np
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.settings import Settings
+from dpverify.stats.claim_kinds import Claim
 from dpverify.stats.lower_bound import delta_lower_bound
 from dpverify.stats.profile import PROFILE_EPSILONS
 
@@ -44,6 +45,8 @@ class ReportFields:
     remarks: tuple[str, ...]
     next_step: str
     run: dict[str, Any] = field(compare=False)
+    claim: Claim | None = None
+    claim_lower: float | None = None
 
     @property
     def refuted(self) -> bool:

@@ -44,7 +44,7 @@ def find_difference(report: ReportFields) -> str | None:
     if difference is not None:
         return difference
     evaluation = evaluate_claim(
-        report.witness, partition, report.paper.eta, settings, report.epsilon, report.delta, report.diagnostics
+        report.witness, partition, report.paper.eta, settings, report.claim, report.delta, report.diagnostics
     )
     difference = _first_difference(_compared_numbers(report, evaluation))
     if difference is not None:
@@ -62,6 +62,8 @@ def _compared_numbers(report: ReportFields, evaluation: Evaluation) -> list[tupl
     """
     numbers: list[tuple[str, Number, Number]] = [
         ("epsilon_lower", report.epsilon_lower, evaluation["epsilon_lower"]),
+        ("claim_lower", report.claim_lower, evaluation["claim_lower"]),
+        ("epsilon", report.epsilon, evaluation["epsilon"]),
         ("epsilon_detectable", report.epsilon_detectable, evaluation["epsilon_detectable"]),
     ]
     versions = report.run.get("versions")
@@ -99,10 +101,9 @@ def _show(number: Number) -> str:
 def _is_borderline(report: ReportFields, verdict: Verdict) -> bool:
     """Return whether late digits decide between the stored verdict and the recomputed one."""
     verdicts = {report.verdict, verdict}
-    if report.epsilon is None or report.p_value is None or not verdicts <= set(Verdict) - {Verdict.NO_ANSWER}:
+    if report.claim is None or report.p_value is None or not verdicts <= set(Verdict) - {Verdict.NO_ANSWER}:
         return False
     if Verdict.REFUTED in verdicts:
         return math.isclose(report.p_value, report.alpha, rel_tol=TOLERANCE)
-    smaller, larger = report.epsilon * (1 - TOLERANCE), report.epsilon * (1 + TOLERANCE)
-    partition, delta = report.on_partition, report.delta
-    return partition.meets(larger, delta) and not partition.meets(smaller, delta)
+    smaller, larger = report.claim.scale(1 - TOLERANCE), report.claim.scale(1 + TOLERANCE)
+    return report.on_partition.meets_claim(larger) and not report.on_partition.meets_claim(smaller)

@@ -19,6 +19,8 @@ from dpverify.report.document import read_report, report_digest, write_report
 from dpverify.report.evaluate import evaluate_claim
 from dpverify.report.fields import ReportFields
 from dpverify.report.text import report_text
+from dpverify.stats.claims import resolve_claim
+from dpverify.util.checks import is_real_number
 from dpverify.util.files import write_file
 from dpverify.util.formatting import format_lower
 
@@ -109,7 +111,7 @@ class Report(ReportFields):
         """A hash of the result. It does not depend on executor, number of workers or order of blocks."""
         return report_digest(self)
 
-    def against(self, epsilon: float | None, delta: float = 0.0) -> Report:
+    def against(self, epsilon: object, delta: float = 0.0) -> Report:
         """Return the report of another claim on the same counts, without new runs.
 
         This is valid because the event was fixed before the test runs. At one delta, the results hold for all epsilons
@@ -117,13 +119,18 @@ class Report(ReportFields):
 
         Parameters
         ----------
-        epsilon : float or None
-            The claimed epsilon; None states no claim.
+        epsilon : float, claim or None
+            The claimed epsilon; or a claim of `dpverify.claims`, an accountant's privacy profile, or a function of
+            epsilon; None states no claim.
         delta : float, default 0.0
             The claimed delta. It is 0 unless it is given, whatever the delta of this report is.
         """
+        if epsilon is None or is_real_number(epsilon):
+            claim, delta = resolve_claim(epsilon, delta)
+        else:
+            claim, delta = resolve_claim(None, delta, epsilon)
         evaluation = evaluate_claim(
-            self.witness, self.on_partition, self.paper.eta, self.settings, epsilon, delta, self.diagnostics
+            self.witness, self.on_partition, self.paper.eta, self.settings, claim, delta, self.diagnostics
         )
         return dataclasses.replace(self, **evaluation)
 

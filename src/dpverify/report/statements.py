@@ -10,6 +10,7 @@ import enum
 import functools
 import math
 from dataclasses import dataclass
+from types import NoneType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +19,8 @@ from dpverify.errors import InputError
 from dpverify.events.event import Event
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
+from dpverify.stats.claim_kinds import Approximate, Claim
+from dpverify.stats.curve_bound import holds_on_partition
 from dpverify.stats.profile import delta_lower_curve, delta_upper_curve
 from dpverify.stats.upper_bound import (
     Frontier,
@@ -198,6 +201,13 @@ class OnPartition:
         """
         return self.delta_upper(epsilon) <= delta if delta > 0 else self.epsilon_upper() <= epsilon
 
+    def meets_claim(self, claim: Claim) -> bool:
+        """Return whether the claim holds for all unions of the cells, with confidence 1 - alpha."""
+        if isinstance(claim, Approximate):
+            return self.meets(claim.epsilon, claim.delta)
+        c1, c2 = self._columns
+        return holds_on_partition(claim, c1, c2, self.runs, self.alpha, c1.size == self.cells)
+
     def curve(self, epsilons: np.ndarray) -> np.ndarray:
         """Return upper bounds on delta that hold at all given epsilons together, with confidence 1 - alpha.
 
@@ -279,11 +289,16 @@ class Paper:
     lambda_: float
 
 
-def check_claim(settings: Settings, epsilon: float | None, delta: float) -> None:
-    """Raise InputError unless (epsilon, delta) is a claim that the test of these settings supports."""
+def check_claim(settings: Settings, epsilon: float | None, delta: float, claim: Claim | None = None) -> None:
+    """Raise InputError unless the claim is one that the test of these settings supports."""
     if epsilon is not None:
         check_epsilon(epsilon)
     check_delta(delta)
+    if settings.test == "thinned" and not isinstance(claim, (Approximate, NoneType)):
+        raise InputError(
+            f'claim: found {claim.describe()} with test="thinned"; the paper\'s test supports an epsilon only; '
+            'use test="exact"'
+        )
     if settings.test == "thinned" and delta > 0:
         raise InputError(
             f'delta: found {delta} with test="thinned"; the paper\'s test supports delta 0 only; use test="exact"'

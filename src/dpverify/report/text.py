@@ -10,6 +10,7 @@ import math
 from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Witness
 from dpverify.settings import Settings
+from dpverify.stats.claim_kinds import ZCDP, Renyi
 from dpverify.stats.profile import P_VALUE_FLOOR
 from dpverify.util.formatting import (
     format_cell_count,
@@ -21,6 +22,7 @@ from dpverify.util.formatting import (
 )
 
 LABEL_WIDTH = 10
+UNDERSTATED = "a single event shows only a part of a divergence, so the true value can be larger"
 
 
 def report_text(report: ReportFields) -> str:
@@ -30,8 +32,10 @@ def report_text(report: ReportFields) -> str:
     lines += [_line("cause", diagnostic.value) for diagnostic in report.voiding]
     if report.voiding:
         lines.append("  the lines below would be valid only without this cause")
-    if report.epsilon is not None:
+    if report.claim is not None:
         lines.append(_line("claimed", _describe_claim(report)))
+    if report.epsilon is None and report.claim_lower is not None:
+        lines.append(_line("proved", _describe_parameter_bound(report, report.claim_lower)))
     lines.append(_line("proved", _describe_lower_bound(report)))
     lines.append(_line("bounded", _describe_partition_bound(report)))
     if report.on_all_events is not None:
@@ -73,7 +77,7 @@ def _confidence(report: ReportFields) -> str:
 
 
 def _describe_claim(report: ReportFields) -> str:
-    claim = f"epsilon {format_number(report.epsilon or 0.0)}, delta {format_number(report.delta)}"
+    claim = "" if report.claim is None else report.claim.describe()
     p_value = p_value_text(report.p_value or 0.0, report.settings)
     level = f"refuted if {format_number(report.alpha)} or less"
     if report.settings.test == "thinned":
@@ -82,6 +86,15 @@ def _describe_claim(report: ReportFields) -> str:
             f"{format_percent(2 * report.alpha)}"
         )
     return f"{claim}; p-value {p_value} ({level})"
+
+
+def _describe_parameter_bound(report: ReportFields, lower: float) -> str:
+    """Return the lower bound on the parameter of a claim that is a curve."""
+    name = report.claim.parameter_name if report.claim else ""
+    if lower <= 0:
+        return f"no positive lower bound on {name}"
+    text = f"{name} >= {format_lower(lower)}; for this pair of data sets, by the witness, {_confidence(report)}"
+    return f"{text}; {UNDERSTATED}" if isinstance(report.claim, (Renyi, ZCDP)) else text
 
 
 def _describe_lower_bound(report: ReportFields) -> str:

@@ -14,10 +14,13 @@ import numpy as np
 
 from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Verdict, check_claim
+from dpverify.stats.claim_kinds import ZCDP, Approximate, Profile, Renyi
 from dpverify.util.arrays import is_pytree
 
 MAX_RUNS = 1 << 53  # per data set; larger whole numbers are not exact in JSON
 MAX_OCCUPIED_CELLS = 10**8
+MAX_CLAIM_EPSILON = 700.0  # of a point of a privacy profile; exp of more overflows
+MAX_GROUP_SIZE = 1000  # of a claim in a file; a larger one takes long to evaluate
 
 Limits = Mapping[str, float]  # keywords of JSON Schema
 AT_LEAST_0: Limits = {"minimum": 0}
@@ -35,6 +38,7 @@ FIELD_LIMITS: dict[str, dict[str, Limits]] = {
         "p_value": PROBABILITY,
         "epsilon_critical": AT_LEAST_0,
         "epsilon_detectable": AT_LEAST_0,
+        "claim_lower": AT_LEAST_0,
     },
     "Witness": {"counts": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL, "shape": AT_LEAST_1},
     "Event": {"direction": PROBABILITY},
@@ -50,7 +54,8 @@ def check_consistent(report: ReportFields) -> None:
     for part in (report, witness, witness.event, partition, report.paper, all_events):
         if part is not None:
             _check_limits(part)
-    check_claim(report.settings, report.epsilon, report.delta)
+    check_claim(report.settings, report.epsilon, report.delta, report.claim)
+    _check_claim_fields(report)
     runs = witness.runs
     _require("runs", partition.runs == runs)
     _require("counts", all(count <= runs for count in witness.counts))
@@ -84,7 +89,7 @@ def _within(number: float, limits: Limits) -> bool:
 
 def _check_verdict(report: ReportFields) -> None:
     """Raise ValueError if the verdict contradicts the diagnostics, the claim or the p-value."""
-    _require("p_value", (report.p_value is None) == (report.epsilon is None))
+    _require("p_value", (report.p_value is None) == (report.claim is None))
     void = any(diagnostic.voids for diagnostic in report.diagnostics)
     _require("verdict", (report.verdict is Verdict.NO_ANSWER) == void)
     if void:
@@ -92,6 +97,25 @@ def _check_verdict(report: ReportFields) -> None:
     _require("verdict", (report.verdict is Verdict.MEASURED) == (report.p_value is None))
     if report.p_value is not None:
         _require("verdict", (report.verdict is Verdict.REFUTED) == (report.p_value <= report.alpha))
+
+
+def _check_claim_fields(report: ReportFields) -> None:
+    """Raise ValueError if the claim is damaged, or contradicts epsilon and delta."""
+    claim = report.claim
+    if isinstance(claim, Approximate):
+        _require("claim", claim.epsilon == report.epsilon and claim.delta == report.delta)
+        return
+    _require("claim", report.epsilon is None)
+    if isinstance(claim, Profile):
+        numbers = np.array([claim.epsilons, claim.deltas], float) if len(claim.epsilons) == len(claim.deltas) else None
+        _require("claim", numbers is not None and numbers.size > 0 and bool(np.isfinite(numbers).all()))
+        _require("claim", min(claim.deltas) >= 0 and max(map(abs, claim.epsilons)) <= MAX_CLAIM_EPSILON)
+    elif claim is not None:
+        _require("claim", 0 <= claim.parameter < math.inf)
+    if isinstance(claim, Renyi):
+        _require("claim", 1 < claim.order < math.inf)
+    if isinstance(claim, (Renyi, ZCDP)):
+        _require("claim", 1 <= claim.group_size <= MAX_GROUP_SIZE)
 
 
 def _check_picture(report: ReportFields) -> None:
