@@ -23,9 +23,11 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
 from dpverify.report.fields import ReportFields
 from dpverify.report.recomputation import find_difference, is_recomputable
+from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.report.validation import FIELD_LIMITS, Limits, check_consistent
 from dpverify.settings import Settings
+from dpverify.stats.anytime import Bets
 from dpverify.stats.claim_kinds import CLAIM_KINDS, Approximate
 from dpverify.util import serialization as serial
 from dpverify.util.files import write_file
@@ -38,7 +40,7 @@ SCHEMA = 2
 SCHEMA_FILE = "report.schema.json"
 RUN_KEYS = ("seconds", "versions", "device", "workers", "resumed")
 PROFILE_COLUMNS = ("eps", "delta_lower", "delta_upper")
-KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic, *CLAIM_KINDS)
+KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic, Sequence, StoppedBy, Bets, *CLAIM_KINDS)
 
 # Documents of schema 1 have no diagnostics: their remarks contain these sentences instead.
 SCHEMA_1_DIAGNOSTICS = {

@@ -130,7 +130,14 @@ class Report(ReportFields):
         else:
             claim, delta = resolve_claim(None, delta, epsilon)
         evaluation = evaluate_claim(
-            self.witness, self.on_partition, self.paper.eta, self.settings, claim, delta, self.diagnostics
+            self.witness,
+            self.on_partition,
+            self.paper.eta,
+            self.settings,
+            claim,
+            delta,
+            self.diagnostics,
+            self.sequence,
         )
         return dataclasses.replace(self, **evaluation)
 

@@ -7,14 +7,16 @@ with it the e-value, the p-value and the confidence sequences, can be computed f
 from __future__ import annotations
 
 import enum
-import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from dpverify.stats.anytime import Bets, Boundary, largest_rejected, line_boundary, log_wealth
-from dpverify.stats.claim_kinds import Claim
+from dpverify.stats.anytime import Bets, Boundary, line_boundary, log_wealth
+from dpverify.stats.claim_kinds import ZCDP, Approximate, Claim, Gaussian, Profile, Renyi
+
+BoundaryOf = Callable[[np.ndarray], Boundary]
 
 EARLY_SHARE = 0.2  # of alpha, for the wealth; the rest is for the exact test at the end of the first budget
 MAX_PARAMETER = 20.0
@@ -33,7 +35,7 @@ def parameter_grid(step: float) -> np.ndarray:
 
 
 EPSILON_GRID = parameter_grid(0.005)
-CURVE_GRID = parameter_grid(0.02)  # of the parameters of other claims, whose boundaries take longer to compute
+CURVE_GRID = parameter_grid(0.05)  # of the parameters of other claims, whose boundaries take longer to compute
 DELTA_GRID = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 200)])
 CHUNK = 32  # parameters of a grid that are computed together
 
@@ -72,6 +74,8 @@ class Sequence:
         The runs per data set of the exact test; 0 if the verification ended before it.
     early_share : float
         The part of alpha that the wealth may use.
+    claimed : float or None
+        The parameter of the claim, which belongs to the grid of the confidence sequence; None if it has none.
     bets : Bets
         All bets.
     """
@@ -81,6 +85,7 @@ class Sequence:
     first_runs: int
     exact_runs: int
     early_share: float
+    claimed: float | None
     bets: Bets
 
     @property
@@ -99,56 +104,77 @@ class Sequence:
         return log_wealth(self.bets, claim.boundary)
 
     def p_value(self, claim: Claim) -> float:
-        """Return the p-value of a claim that the wealth gives: the inverse of its maximum."""
-        return math.exp(-max(float(self.log_wealth(claim).max()), 0.0))
+        """Return the p-value of a claim that the wealth gives: the inverse of the largest wealth.
+
+        A claim with a parameter is refuted only together with all smaller parameters of the grid. So the p-value
+        agrees with the confidence sequence, and all parameters can be tested on the same bets.
+        """
+        if isinstance(claim, Profile):
+            return self._p_values(lambda _: claim.boundary, np.zeros(1))[0]
+        grid = self._grid(claim)
+        number = int(np.searchsorted(grid, claim.parameter))
+        return self._p_values(_boundaries(claim), grid[: number + 1]).max() if number < grid.size else 1.0
 
     def combine(self, claim: Claim, exact: float) -> float:
         """Return the p-value of the wealth and the exact test together; each has its share of alpha."""
         p_value = self.p_value(claim) / self.early_share
         if self.exact_runs:
             p_value = min(p_value, exact / (1 - self.early_share))
-        return min(p_value, 1.0)
+        return float(min(p_value, 1.0))
 
     def exact_alpha(self, alpha: float) -> float:
         """Return the level of the exact test."""
         return (1 - self.early_share) * alpha
 
-    def epsilon_lower(self, delta: float, alpha: float) -> float:
-        """Return the lower confidence sequence of epsilon at its end: every smaller epsilon of a grid is rejected."""
+    def parameter_lower(self, claim: Claim, alpha: float) -> float | None:
+        """Return the confidence sequence of a claim's parameter at its end: all parameters below it are rejected.
 
-        def boundary(epsilons: np.ndarray) -> Boundary:
-            return line_boundary(epsilons[:, None], delta)
-
-        return self._largest_rejected(EPSILON_GRID, alpha, boundary)
+        None if the claim has no parameter.
+        """
+        if isinstance(claim, Profile):
+            return None
+        return self._largest_rejected(_boundaries(claim), self._grid(claim), alpha)
 
     def delta_lower(self, epsilon: float, alpha: float) -> float:
         """Return a lower bound on delta at this epsilon."""
+        return self._largest_rejected(lambda deltas: line_boundary(epsilon, deltas[:, None]), DELTA_GRID, alpha)
 
-        def boundary(deltas: np.ndarray) -> Boundary:
-            return line_boundary(epsilon, deltas[:, None])
+    def _grid(self, claim: Claim) -> np.ndarray:
+        """Return the grid of a claim's parameter; the parameter that was claimed belongs to it."""
+        grid = EPSILON_GRID if isinstance(claim, Approximate) else CURVE_GRID
+        return grid if self.claimed is None else np.unique(np.append(grid, self.claimed))
 
-        return self._largest_rejected(DELTA_GRID, alpha, boundary)
+    def _p_values(self, boundary_of: BoundaryOf, parameters: np.ndarray) -> np.ndarray:
+        """Return the p-value of each parameter on its own."""
+        wealth = np.atleast_2d(log_wealth(self.bets, boundary_of(parameters)))
+        return np.exp(-np.maximum(wealth.max(axis=-1), 0.0))
 
-    def parameter_lower(self, claim: Claim, alpha: float) -> float | None:
-        """Return the lower confidence sequence of the parameter of a claim at its end; None if it has none."""
-        if claim.parameter is None:
-            return None
-        level = self.early_share * alpha
-        lower = 0.0
-        for value in CURVE_GRID.tolist():
-            if self.p_value(claim.with_parameter(value)) > level:
-                break
-            lower = value
-        return lower
-
-    def _largest_rejected(self, grid: np.ndarray, alpha: float, boundary_of) -> float:  # noqa: ANN001
+    def _largest_rejected(self, boundary_of: BoundaryOf, grid: np.ndarray, alpha: float) -> float:
         """Return the largest parameter of a grid up to which all are rejected; parameters are computed in chunks."""
         lower = 0.0
         for start in range(0, grid.size, CHUNK):
             chunk = grid[start : start + CHUNK]
-            wealth = log_wealth(self.bets, boundary_of(chunk))
-            rejected = float(largest_rejected(wealth, chunk, self.early_share * alpha)[-1])
-            lower = max(lower, rejected)
-            if rejected < chunk[-1]:
+            rejected = self._p_values(boundary_of, chunk) <= self.early_share * alpha
+            number = int(np.argmin(np.append(rejected, False)))
+            lower = float(chunk[number - 1]) if number else lower
+            if number < chunk.size:
                 break
         return lower
+
+
+def _boundaries(claim: Approximate | Gaussian | Renyi | ZCDP) -> BoundaryOf:
+    """Return a function that maps parameters to the boundary of all claims with them, one along each first axis."""
+    if isinstance(claim, Approximate):
+        delta = claim.delta
+        return lambda epsilons: line_boundary(epsilons[:, None], delta)
+
+    def boundary_of(parameters: np.ndarray) -> Boundary:
+        claims = [claim.with_parameter(parameter) for parameter in parameters.tolist()]
+
+        def boundary(q: np.ndarray) -> np.ndarray:
+            rows = np.broadcast_to(q, (len(claims), *np.shape(q)[-1:]))
+            return np.stack([one.boundary(row) for one, row in zip(claims, rows, strict=True)])
+
+        return boundary
+
+    return boundary_of

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dpverify.events.event import Event
 from dpverify.events.scores import Levels, Linear, Score, UserScore
 from dpverify.sampling.counts import Counts, count_cells
 from dpverify.selection.histograms import midpoints, score_values
@@ -127,10 +128,12 @@ class Portfolio:
         kinds = (int, int, int, float, int, int, int, float, float)
         return Bets(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
-    @property
-    def leader(self) -> int:
-        """The slot with the most wealth."""
-        return int(np.argmax(self._log_slots))
+    def leader(self) -> tuple[Event, tuple[int, int], int]:
+        """Return the last event of the slot with the most wealth, its counts in all runs, and the number of runs."""
+        slot = int(np.argmax(self._log_slots))
+        bet = self.bets[slot]
+        first, second = (int(counts[bet.cells].sum()) for counts in self._counts[slot])
+        return self.families[slot].event(bet), (first, second), self.runs
 
 
 def simple_scores(shape: tuple[int, int], score: Callable[[Array], Array] | None) -> list[Score]:

@@ -4,7 +4,7 @@ Nothing here depends on the number of test runs, except the ends of budgets. So 
 more test runs: it repeats the same batches up to the end of its first budget, and goes on from there.
 
 The lower bound and the upper bounds have an alpha each, as in every verification. The first is divided into
-`EARLY_SHARE` for the wealth and the rest for the exact test at the end of the first budget. The second is divided among
+`EARLY_SHARE` of `report.sequence` for the wealth and the rest for the exact test at the end of the first budget. The second is divided among
 the looks at the upper bounds (docs/method.md, section 5.8).
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-EARLY_SHARE = 0.2
 LOOK_SHARES = (0.05, 0.1, 0.4, 0.1)  # of the looks after the partition was fixed; a later look has half of the last
 BUDGET_LOOK_SHARE = 0.25  # of the look at the end of the first budget
 MIN_BATCH = 4

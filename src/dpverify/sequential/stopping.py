@@ -22,12 +22,12 @@ from dpverify.events.event import Event
 from dpverify.events.region import Region
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.all_events import SmoothGrid
-from dpverify.report.statements import OnPartition, StoppedBy
+from dpverify.report.sequence import EARLY_SHARE, StoppedBy
 from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.counts import Counts
 from dpverify.sampling.pilot import make_region
-from dpverify.selection.context import QUICK_SEARCH, THOROUGH_SEARCH, SelectionContext, named_partition
+from dpverify.selection.context import QUICK_SEARCH, THOROUGH_SEARCH, SearchBudget, SelectionContext, named_partition
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_event
 from dpverify.sequential.batches import Batches, read_budgets, recordable_runs
@@ -35,13 +35,12 @@ from dpverify.sequential.bounding import Bounding, Look, tighter
 from dpverify.sequential.portfolio import Portfolio
 from dpverify.sequential.schedule import (
     BUDGET_LOOK_SHARE,
-    EARLY_SHARE,
     PLANNED_RATIO,
     Schedule,
     batch_size,
     look_share,
 )
-from dpverify.stats.anytime import Boundary
+from dpverify.stats.claim_kinds import Claim
 from dpverify.util.formatting import format_number
 
 MakeGrid = Callable[[Region, np.ndarray], tuple[SmoothGrid | None, tuple[Diagnostic, ...]]]
@@ -52,16 +51,13 @@ class Question(NamedTuple):
 
     Attributes
     ----------
-    boundary : callable
-        The boundary of the claim.
-    is_met : callable
-        Whether upper bounds on a partition meet the claim.
+    claim : Claim or None
+        The claim; None states no claim.
     delta : float
         The delta at which epsilon is bounded.
     """
 
-    boundary: Boundary
-    is_met: Callable[[OnPartition], bool]
+    claim: Claim | None
     delta: float
 
 
@@ -134,9 +130,10 @@ def run_until_decided(
     is_void : bool
         Whether a diagnostic voids the test, so that few runs are enough.
     """
-    settings, batches = run.settings, Batches(run, error)
+    claim, settings, batches = question.claim, run.settings, Batches(run, error)
+    assert claim is not None
     score = settings.events if callable(settings.events) else None
-    portfolio = Portfolio(question.boundary, batches.samples[0].shape[1:], score)
+    portfolio = Portfolio(claim.boundary, batches.samples[0].shape[1:], score)
     schedule = Schedule.make(batches.first_runs, recordable_runs(run), read_budgets(run))
     bounding: Bounding | None = None
     frozen: Frozen | None = None
@@ -149,7 +146,8 @@ def run_until_decided(
         portfolio.fit_simple(batches.samples)
         if portfolio.runs in schedule.selections:
             region, points = region_of(run, batches.samples)
-            selected = select(run, question.delta, region, points, batches.samples, portfolio.runs == schedule.frozen)
+            budget = THOROUGH_SEARCH if portfolio.runs >= schedule.fixed else QUICK_SEARCH
+            selected = select(run, question, region, points, batches.samples, budget)
             portfolio.hold(selected, batches.samples)
             if portfolio.runs == schedule.fixed:
                 smooth, diagnostics = make_grid(region, points)
@@ -190,7 +188,7 @@ def run_until_decided(
             if share > 0 and bounding is not None:
                 latest = bounding.look(share)
                 look = tighter(look, latest, lambda statement: statement.epsilon_upper(question.delta))
-                stopped = StoppedBy.BOUNDED if question.is_met(latest.on_partition) else None
+                stopped = StoppedBy.BOUNDED if latest.on_partition.meets_claim(claim) else None
             if portfolio.runs == schedule.ends[-1]:
                 stopped = StoppedBy.BUDGET
     region, points = region_of(run, batches.samples)
@@ -223,15 +221,19 @@ def finite_runs(samples: list[np.ndarray]) -> np.ndarray:
 
 
 def select(
-    run: RunContext, delta: float, region: Region, points: np.ndarray, samples: list[np.ndarray], thorough: bool
+    run: RunContext,
+    question: Question,
+    region: Region,
+    points: np.ndarray,
+    samples: list[np.ndarray],
+    budget: SearchBudget,
 ) -> SelectedEvent:
     """Select an event from all recorded runs."""
     runs = len(samples[0])
     settings = run.settings.change(select_runs=runs)
-    budget = THOROUGH_SEARCH if thorough else QUICK_SEARCH
-    objective = SelectionObjective(PLANNED_RATIO * runs, delta, settings.alpha, budget.decision_penalty)
-    recorded = samples[0], samples[1]
-    context = SelectionContext(
-        run.source, settings, region, objective, run.pool, run.progress, budget, recorded
+    objective = SelectionObjective(
+        PLANNED_RATIO * runs, question.delta, settings.alpha, budget.decision_penalty, question.claim
     )
+    recorded = samples[0], samples[1]
+    context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget, recorded)
     return select_event(context, named_partition(settings, region, points))
