@@ -104,16 +104,8 @@ class Sequence:
         return log_wealth(self.bets, claim.boundary)
 
     def p_value(self, claim: Claim) -> float:
-        """Return the p-value of a claim that the wealth gives: the inverse of the largest wealth.
-
-        A claim with a parameter is refuted only together with all smaller parameters of the grid. So the p-value
-        agrees with the confidence sequence, and all parameters can be tested on the same bets.
-        """
-        if isinstance(claim, Profile):
-            return self._p_values(lambda _: claim.boundary, np.zeros(1))[0]
-        grid = self._grid(claim)
-        number = int(np.searchsorted(grid, claim.parameter))
-        return self._p_values(_boundaries(claim), grid[: number + 1]).max() if number < grid.size else 1.0
+        """Return the p-value of a claim that the wealth gives."""
+        return wealth_p_value(self.bets, claim, self.claimed)
 
     def combine(self, claim: Claim, exact: float) -> float:
         """Return the p-value of the wealth and the exact test together; each has its share of alpha."""
@@ -133,33 +125,63 @@ class Sequence:
         """
         if isinstance(claim, Profile):
             return None
-        return self._largest_rejected(_boundaries(claim), self._grid(claim), alpha)
+        grid = _grid(claim, self.claimed)
+        return _largest_rejected(self.bets, _boundaries(claim), grid, self.early_share * alpha)
 
     def delta_lower(self, epsilon: float, alpha: float) -> float:
         """Return a lower bound on delta at this epsilon."""
-        return self._largest_rejected(lambda deltas: line_boundary(epsilon, deltas[:, None]), DELTA_GRID, alpha)
 
-    def _grid(self, claim: Claim) -> np.ndarray:
-        """Return the grid of a claim's parameter; the parameter that was claimed belongs to it."""
-        grid = EPSILON_GRID if isinstance(claim, Approximate) else CURVE_GRID
-        return grid if self.claimed is None else np.unique(np.append(grid, self.claimed))
+        def boundary_of(deltas: np.ndarray) -> Boundary:
+            return line_boundary(epsilon, deltas[:, None])
 
-    def _p_values(self, boundary_of: BoundaryOf, parameters: np.ndarray) -> np.ndarray:
-        """Return the p-value of each parameter on its own."""
-        wealth = np.atleast_2d(log_wealth(self.bets, boundary_of(parameters)))
-        return np.exp(-np.maximum(wealth.max(axis=-1), 0.0))
+        return _largest_rejected(self.bets, boundary_of, DELTA_GRID, self.early_share * alpha)
 
-    def _largest_rejected(self, boundary_of: BoundaryOf, grid: np.ndarray, alpha: float) -> float:
-        """Return the largest parameter of a grid up to which all are rejected; parameters are computed in chunks."""
-        lower = 0.0
-        for start in range(0, grid.size, CHUNK):
-            chunk = grid[start : start + CHUNK]
-            rejected = self._p_values(boundary_of, chunk) <= self.early_share * alpha
-            number = int(np.argmin(np.append(rejected, False)))
-            lower = float(chunk[number - 1]) if number else lower
-            if number < chunk.size:
-                break
-        return lower
+
+def wealth_p_value(bets: Bets, claim: Claim, claimed: float | None) -> float:
+    """Return the p-value of a claim that the wealth gives: the inverse of the largest wealth.
+
+    A claim with a parameter is refuted only together with all smaller parameters of the grid. So the p-value agrees
+    with the confidence sequence, and all parameters can be tested on the same bets.
+
+    Parameters
+    ----------
+    bets : Bets
+        All bets.
+    claim : Claim
+        The claim that is tested.
+    claimed : float or None
+        The parameter of the claim that was stated, which belongs to the grid.
+    """
+    if isinstance(claim, Profile):
+        return float(_p_values(bets, lambda _: claim.boundary, np.zeros(1))[0])
+    grid = _grid(claim, claimed)
+    number = int(np.searchsorted(grid, claim.parameter))
+    return float(_p_values(bets, _boundaries(claim), grid[: number + 1]).max()) if number < grid.size else 1.0
+
+
+def _grid(claim: Claim, claimed: float | None) -> np.ndarray:
+    """Return the grid of a claim's parameter; the parameter that was claimed belongs to it."""
+    grid = EPSILON_GRID if isinstance(claim, Approximate) else CURVE_GRID
+    return grid if claimed is None else np.unique(np.append(grid, claimed))
+
+
+def _p_values(bets: Bets, boundary_of: BoundaryOf, parameters: np.ndarray) -> np.ndarray:
+    """Return the p-value of each parameter on its own."""
+    wealth = np.atleast_2d(log_wealth(bets, boundary_of(parameters)))
+    return np.exp(-np.maximum(wealth.max(axis=-1), 0.0))
+
+
+def _largest_rejected(bets: Bets, boundary_of: BoundaryOf, grid: np.ndarray, level: float) -> float:
+    """Return the largest parameter of a grid up to which all are rejected; parameters are computed in chunks."""
+    lower = 0.0
+    for start in range(0, grid.size, CHUNK):
+        chunk = grid[start : start + CHUNK]
+        rejected = _p_values(bets, boundary_of, chunk) <= level
+        number = int(np.argmin(np.append(rejected, False)))
+        lower = float(chunk[number - 1]) if number else lower
+        if number < chunk.size:
+            break
+    return lower
 
 
 def _boundaries(claim: Approximate | Gaussian | Renyi | ZCDP) -> BoundaryOf:

@@ -86,7 +86,7 @@ def _check_sequence(sequence: Sequence, report: ReportFields) -> None:
     _require("bets", 0 < bets.batch.size <= MAX_BETS)
     for column in (bets.batch, bets.season, bets.slot, bets.runs, bets.c1, bets.c2):
         _require("bets", column.dtype == np.int64 and bool((column >= 0).all()))
-    for column in (bets.weight, bets.a, bets.b):
+    for column in (bets.share, bets.weight, bets.a, bets.b):
         _require("bets", column.dtype == np.float64 and bool(((column > 0) & (column <= 1)).all()))
     _require("bets", bool((bets.a < 1).all() and (bets.b < 1).all()))
     _require("bets", bool((bets.c1 <= bets.runs).all() and (bets.c2 <= bets.runs).all()))

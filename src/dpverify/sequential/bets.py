@@ -16,12 +16,15 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Counts
-from dpverify.stats.anytime import Boundary, project
+from dpverify.stats.anytime import Boundary, expected_growth
 
-PRIOR_RUNS = 16.0  # runs per data set that predict equal probabilities
+PRIOR_RUNS = 6.0  # runs per data set that predict equal probabilities
 PRIOR_COUNT = 0.5  # added to the counts of an event and of its complement
 PENALTY = 0.7  # standard errors by which a difference is reduced before events are compared
 FINALISTS = 12  # events whose growth is computed exactly
+EVENTS = 6  # at most, that share the wealth of a family in one batch
+SHARPNESS = 0.5  # of the weights: a power of how much more wealth an event would have won in the runs so far
+MIN_WEIGHT = 0.1  # relative to the largest; smaller bets are not placed
 MIN_PROBABILITY = 1e-9  # of a prediction
 
 
@@ -36,6 +39,8 @@ class Bet(NamedTuple):
         0 if the first data set is expected to exceed the claim, 1 if the second is.
     a, b : float
         The predicted probabilities under the exceeding data set and under the other one.
+    weight : float
+        The part of the family's wealth that is placed on this event.
     growth : float
         The expected growth of the log-wealth per run; 0 if no violation is expected.
     """
@@ -44,6 +49,7 @@ class Bet(NamedTuple):
     direction: int
     a: float
     b: float
+    weight: float
     growth: float
 
 
@@ -81,18 +87,19 @@ class Family:
         return Event(self.partition, codes, bet.direction)
 
 
-def choose_bet(first: np.ndarray, second: np.ndarray, boundary: Boundary, one_sided: bool = False) -> Bet:
-    """Return the bet with the largest expected growth, given the counts of earlier runs in each cell.
+def choose_bets(first: np.ndarray, second: np.ndarray, boundary: Boundary, one_sided: bool = False) -> list[Bet]:
+    """Return the bets with the largest expected growth, the best first, given the counts of earlier runs in each cell.
 
     The predicted probabilities are shrunk towards each other. An approximation of the growth selects some events, of
-    which the exact growth is compared.
+    which the exact growth is compared. Several events share the wealth: they differ little in their promise, and a
+    mixture varies less than the single best event of a small sample.
 
     Examples
     --------
     >>> from dpverify.stats.anytime import line_boundary
-    >>> bet = choose_bet(np.array([10, 40]), np.array([30, 20]), line_boundary(0.0))
-    >>> bet.cells.tolist(), bet.direction, round(bet.a, 2), round(bet.b, 2)
-    ([False, True], 0, 0.75, 0.45)
+    >>> best, *others = choose_bets(np.array([10, 40]), np.array([30, 20]), line_boundary(0.5))
+    >>> best.cells.tolist(), best.direction, round(best.a, 2), round(best.b, 2)
+    ([True, False], 1, 0.58, 0.22)
     """
     start, stop = _intervals(first.size, one_sided)
     runs = max(int(first.sum()), 1), max(int(second.sum()), 1)
@@ -107,12 +114,20 @@ def choose_bet(first: np.ndarray, second: np.ndarray, boundary: Boundary, one_si
     a, b = np.clip([exceeding, other], MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     middle, half = (a + b) / 2, np.maximum((a - b) / 2 - doubt, 0.0)
     finalists = _finalists(middle + half, middle - half, boundary)
-    growth = project((middle + half)[finalists], (middle - half)[finalists], boundary).growth
-    best = int(finalists[np.argmax(growth)])
-    interval, (is_complement, direction) = best % start.size, divmod(best // start.size, 2)
-    cells = np.zeros(first.size, bool)
-    cells[start[interval] : stop[interval]] = True
-    return Bet(cells ^ bool(is_complement), direction, float(a[best]), float(b[best]), float(growth.max()))
+    growth = expected_growth((middle + half)[finalists], (middle - half)[finalists], boundary)
+    order = np.argsort(-growth, kind="stable")[:EVENTS]
+    chosen, growth = finalists[order], growth[order]
+    weights = np.exp(SHARPNESS * max(runs) * (growth - growth[0]))
+    is_placed = (weights >= MIN_WEIGHT) & ((growth > 0) | (np.arange(growth.size) == 0))
+    weights = weights / weights[is_placed].sum()
+    bets = []
+    for event, weight, rate in zip(chosen[is_placed].tolist(), weights[is_placed], growth[is_placed], strict=True):
+        interval, (is_complement, direction) = event % start.size, divmod(event // start.size, 2)
+        cells = np.zeros(first.size, bool)
+        cells[start[interval] : stop[interval]] = True
+        prediction = float(a[event]), float(b[event])
+        bets.append(Bet(cells ^ bool(is_complement), direction, *prediction, float(weight), float(rate)))
+    return bets
 
 
 def _intervals(size: int, one_sided: bool) -> tuple[np.ndarray, np.ndarray]:

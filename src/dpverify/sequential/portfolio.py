@@ -16,7 +16,7 @@ from dpverify.events.scores import Levels, Linear, Score, UserScore
 from dpverify.sampling.counts import Counts, count_cells
 from dpverify.selection.histograms import midpoints, score_values
 from dpverify.selection.select import SelectedEvent
-from dpverify.sequential.bets import Bet, Family, choose_bet
+from dpverify.sequential.bets import Bet, Family, choose_bets
 from dpverify.stats.anytime import Bets, Boundary, log_factors
 from dpverify.util.arrays import Array
 
@@ -25,7 +25,7 @@ MIN_RUNS_PER_TAIL_CELL = 16  # beyond these cells, each tail is halved while a c
 MAX_COORDINATES = 16  # of the output that are compared
 REFIT_RATIO = 1.1  # the simple family is refitted when there are so many times more runs
 MAX_FITTED_RUNS = 4096  # per data set; a family that was fitted to so many runs is kept
-WEIGHTS = (0.75, 0.25)  # of the simple family and of the selected event, where both exist
+SHARES = (0.75, 0.25)  # of the simple family and of the selected event, where both exist
 
 
 class Portfolio:
@@ -57,7 +57,7 @@ class Portfolio:
     ) -> None:
         self._boundary, self._scores = boundary, simple_scores(shape, score)
         self.families: list[Family] = []
-        self.bets: list[Bet] = []
+        self.bets: list[list[Bet]] = []
         self.log_wealth, self.history = 0.0, [(0, 0.0)]
         self.runs = self._fitted_runs = self._season = 0
         self._counts: list[list[np.ndarray]] = []  # of each family, for both data sets
@@ -70,16 +70,14 @@ class Portfolio:
         Of several coordinates, the one whose best event promises the largest growth is used.
         """
         fitted = min(len(samples[0]), MAX_FITTED_RUNS)
-        if fitted < REFIT_RATIO * self._fitted_runs and self._fitted_runs < MAX_FITTED_RUNS:
-            return
-        if self._fitted_runs >= MAX_FITTED_RUNS:
+        if fitted < min(REFIT_RATIO * self._fitted_runs, MAX_FITTED_RUNS) or self._fitted_runs == MAX_FITTED_RUNS:
             return
         best: tuple[float, Family, list[np.ndarray]] | None = None
         for score in self._scores:
             values = [score_values(score, side) for side in samples]
             family = Family(Levels(score, quantile_edges(np.concatenate([v[:MAX_FITTED_RUNS] for v in values]))))
             counts = [family.columns(count_cells(family.partition, side)) for side in samples]
-            growth = choose_bet(*counts, self._boundary).growth if len(self._scores) > 1 else 0.0
+            growth = choose_bets(*counts, self._boundary)[0].growth if len(self._scores) > 1 else 0.0
             if best is None or growth > best[0]:
                 best = growth, family, counts
         assert best is not None
@@ -96,28 +94,32 @@ class Portfolio:
         counts = [family.columns(count_cells(levels, side)) for side in samples]
         self.families[1:], self._counts[1:] = [family], [counts]
         self._season += 1
-        self._log_slots = self.log_wealth + np.log(WEIGHTS)
+        self._log_slots = self.log_wealth + np.log(SHARES)
 
-    def place(self) -> list[Bet]:
-        """Return the bets of the next batch, one per family."""
+    def place(self) -> list[list[Bet]]:
+        """Return the bets of the next batch, for each family."""
         self.bets = [
-            choose_bet(*counts, self._boundary, family.one_sided)
+            choose_bets(*counts, self._boundary, family.one_sided)
             for family, counts in zip(self.families, self._counts, strict=True)
         ]
         return self.bets
 
     def settle(self, counts: Sequence[tuple[Counts, Counts]], runs: int) -> None:
         """Pay out the bets that were placed, from the counts of a batch in the partition of each family."""
-        batch = len(self.history) - 1
-        for slot, (bet, family, pair) in enumerate(zip(self.bets, self.families, counts, strict=True)):
+        batch, entries = len(self.history) - 1, []
+        for slot, (bets, family, pair) in enumerate(zip(self.bets, self.families, counts, strict=True)):
             columns = [family.columns(side) for side in pair]
-            inside = [int(column[bet.cells].sum()) for column in columns]
-            c1, c2 = inside if bet.direction == 0 else inside[::-1]
-            weight = WEIGHTS[slot] if len(self.families) > 1 else 1.0
-            self._ledger.append((batch, self._season, slot, weight, runs, c1, c2, bet.a, bet.b))
-            self._log_slots[slot] += log_factors(c1, c2, runs, bet.a, bet.b, self._boundary)
+            share = SHARES[slot] if len(self.families) > 1 else 1.0
+            for bet in bets:
+                inside = [int(column[bet.cells].sum()) for column in columns]
+                c1, c2 = inside if bet.direction == 0 else inside[::-1]
+                entries.append((batch, self._season, slot, share, bet.weight, runs, c1, c2, bet.a, bet.b))
             for total, column in zip(self._counts[slot], columns, strict=True):
                 total += column
+        self._ledger += entries
+        _, _, slots, _, weights, sizes, c1, c2, a, b = np.array(entries).T
+        factors = np.log(weights) + log_factors(c1, c2, sizes, a, b, self._boundary)
+        self._log_slots += [np.logaddexp.reduce(factors[slots == slot]) for slot in range(len(self.families))]
         self.runs += runs
         self.log_wealth = float(np.logaddexp.reduce(self._log_slots))
         self.history.append((self.runs, self.log_wealth))
@@ -125,13 +127,13 @@ class Portfolio:
     def all_bets(self) -> Bets:
         """Return all bets so far as columns."""
         columns = zip(*self._ledger, strict=True) if self._ledger else [()] * len(Bets._fields)
-        kinds = (int, int, int, float, int, int, int, float, float)
+        kinds = (int, int, int, float, float, int, int, int, float, float)
         return Bets(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
     def leader(self) -> tuple[Event, tuple[int, int], int]:
         """Return the last event of the slot with the most wealth, its counts in all runs, and the number of runs."""
         slot = int(np.argmax(self._log_slots))
-        bet = self.bets[slot]
+        bet = self.bets[slot][0]
         first, second = (int(counts[bet.cells].sum()) for counts in self._counts[slot])
         return self.families[slot].event(bet), (first, second), self.runs
 

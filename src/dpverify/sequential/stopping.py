@@ -22,7 +22,7 @@ from dpverify.events.event import Event
 from dpverify.events.region import Region
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.all_events import SmoothGrid
-from dpverify.report.sequence import EARLY_SHARE, StoppedBy
+from dpverify.report.sequence import EARLY_SHARE, StoppedBy, wealth_p_value
 from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.counts import Counts
@@ -156,7 +156,7 @@ def run_until_decided(
                 frozen = Frozen(selected.event)
         bets = portfolio.place()
         if batches.checker is None:
-            event = portfolio.families[0].event(bets[0])
+            event = portfolio.families[0].event(bets[0][0])
             batches.checker = BlockChecker.make(event, finite_runs(batches.samples))
         # The next batch is evidence for these bets.
         runs = portfolio.runs
@@ -177,7 +177,7 @@ def run_until_decided(
             diagnostics += (Diagnostic.REPEATED_BLOCKS,)
         if is_void or repeats:
             stopped = StoppedBy.BUDGET
-        elif portfolio.log_wealth >= log_threshold(settings.alpha) and repeats is False:
+        elif repeats is False and is_refuted(portfolio, claim, settings.alpha):
             stopped = StoppedBy.REFUTED
         else:
             share = 0.0
@@ -199,6 +199,13 @@ def run_until_decided(
 def log_threshold(alpha: float) -> float:
     """Return the logarithm of the wealth that refutes the claim."""
     return math.log(1 / (EARLY_SHARE * alpha))
+
+
+def is_refuted(portfolio: Portfolio, claim: Claim, alpha: float) -> bool:
+    """Return whether the claim, and with it every stronger claim of the same kind, is refuted."""
+    if portfolio.log_wealth < log_threshold(alpha):  # most of the time
+        return False
+    return wealth_p_value(portfolio.all_bets(), claim, getattr(claim, "parameter", None)) <= EARLY_SHARE * alpha
 
 
 def show_wealth(run: RunContext, log_wealth: float) -> None:

@@ -20,23 +20,26 @@ from scipy.special import logsumexp, xlogy
 
 Boundary = Callable[[np.ndarray], np.ndarray]
 
-BISECTION_STEPS = 46
+BISECTION_STEPS = 34  # the error of log q is at most this power of a half of log(a / b)
+GROWTH_STEPS = 12
 SLOPE_STEP = 1e-6  # relative, of the central difference that gives the slope of the boundary
 FIRST_CHECK_WIDTH, MAX_CHECK_WIDTH = 1e-6, 8.0  # relative distance at which the maximum is enclosed
 ROUNDING = 1e-14  # per run; several hundred rounding errors
 
 
 class Bets(NamedTuple):
-    """What was predicted and what was counted; one entry per bet, sorted by batch.
+    """What was predicted and what was counted; one entry per bet, sorted by batch and slot.
 
     Attributes
     ----------
     batch : ndarray of int
         The batch, from 0 up.
     season, slot : ndarray of int
-        The season, from 0 up, and the place in the portfolio. A new season divides the wealth among the slots again.
+        The season and the family of events, from 0 up. A new season divides the wealth among the families again.
+    share : ndarray of float
+        The part of the wealth that the family receives at the start of the season.
     weight : ndarray of float
-        The share of the wealth that the slot receives at the start of the season.
+        The part of its wealth that the family places on the bet. The weights of a family in one batch sum to 1.
     runs : ndarray of int
         The runs per data set of the batch.
     c1, c2 : ndarray of int
@@ -48,6 +51,7 @@ class Bets(NamedTuple):
     batch: np.ndarray
     season: np.ndarray
     slot: np.ndarray
+    share: np.ndarray
     weight: np.ndarray
     runs: np.ndarray
     c1: np.ndarray
@@ -115,24 +119,44 @@ def project(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> Projection:
     >>> round(float(nearest.q1), 6), round(float(nearest.q2), 6)
     (0.3, 0.3)
     """
+    a, b, q1, q2, growth = _nearest(a, b, boundary, BISECTION_STEPS)
+    return Projection(q1, q2, growth, np.where(growth > 0, _log_excess(a, b, q1, q2, boundary), 0.0))
+
+
+def expected_growth(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> np.ndarray:
+    """Return the expected growth of the log-wealth per run if predictions are right; 0 if the claim allows them.
+
+    The value has about six correct digits. It is used to compare events.
+
+    Examples
+    --------
+    >>> expected_growth([0.5, 0.2], 0.1, line_boundary(1.0)).round(3).tolist()
+    [0.023, 0.0]
+    """
+    return _nearest(a, b, boundary, GROWTH_STEPS)[-1]
+
+
+def _nearest(
+    a: ArrayLike, b: ArrayLike, boundary: Boundary, steps: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the predictions, their projection, and the divergence, all of the same shape."""
     a, b = np.asarray(a, float), np.asarray(b, float)
     allowed = boundary(b)
     a, b, allowed = np.broadcast_arrays(a, b, allowed)
     is_violation = a > allowed
     low, high = np.log(b), np.log(np.where(is_violation, a, b))
-    for _ in range(BISECTION_STEPS):
-        middle = (low + high) / 2
-        q = np.exp(middle)
-        value, low_q, high_q = boundary(q), q * (1 - SLOPE_STEP), np.minimum(q * (1 + SLOPE_STEP), 1.0)
-        slope = (boundary(high_q) - boundary(low_q)) / (high_q - low_q)
-        with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(steps):
+            middle = (low + high) / 2
+            q = np.exp(middle)
+            value, low_q, high_q = boundary(q), q * (1 - SLOPE_STEP), np.minimum(q * (1 + SLOPE_STEP), 1.0)
+            slope = (boundary(high_q) - boundary(low_q)) / (high_q - low_q)
             derivative = slope * (value - a) / (value * (1 - value)) + (q - b) / (q * (1 - q))
-        is_beyond = (derivative > 0) | (value >= a)
-        low, high = np.where(is_beyond, low, middle), np.where(is_beyond, middle, high)
+            is_beyond = (derivative > 0) | (value >= a)
+            low, high = np.where(is_beyond, low, middle), np.where(is_beyond, middle, high)
     q2 = np.where(is_violation, np.exp((low + high) / 2), b)
     q1 = np.where(is_violation, boundary(q2), a)
-    growth = np.where(is_violation, divergence(a, q1) + divergence(b, q2), 0.0)
-    return Projection(q1, q2, growth, np.where(is_violation, _log_excess(a, b, q1, q2, boundary), 0.0))
+    return a, b, q1, q2, np.where(is_violation, divergence(a, q1) + divergence(b, q2), 0.0)
 
 
 def _log_excess(a: np.ndarray, b: np.ndarray, q1: np.ndarray, q2: np.ndarray, boundary: Boundary) -> np.ndarray:
@@ -188,8 +212,9 @@ def log_factors(c1: ArrayLike, c2: ArrayLike, runs: ArrayLike, a: ArrayLike, b: 
 def log_wealth(bets: Bets, boundary: Boundary) -> np.ndarray:
     """Return the logarithm of the wealth after every batch, from batch 0 up; the last axis is the batch.
 
-    At the first bet of a season, the wealth is divided among the slots of that season by their weights. Within the
-    season each slot keeps what it wins. So the wealth is an average of supermartingales in every season.
+    In one batch, the factor of a family is the weighted mean of the factors of its bets. At the start of a season the
+    wealth is divided among the families, and within the season each family keeps what it wins. Weights and shares are
+    fixed before the batch, so the wealth is a supermartingale as every single bet is.
 
     Parameters
     ----------
@@ -197,22 +222,30 @@ def log_wealth(bets: Bets, boundary: Boundary) -> np.ndarray:
         The bets.
     boundary : callable
         The boundary of the claim. It may add leading axes, for many claims at once.
+
+    Examples
+    --------
+    >>> columns = [0, 1], [0, 0], [0, 0], [1.0, 1.0], [1.0, 1.0], [5, 5], [5, 1], [1, 3], [0.8, 0.8], [0.2, 0.2]
+    >>> np.exp(log_wealth(Bets(*map(np.array, columns)), line_boundary(0.0))).round(2).tolist()
+    [27.49, 0.18]
     """
-    batches = int(bets.batch[-1]) + 1 if bets.batch.size else 0
-    steps = log_factors(bets.c1, bets.c2, bets.runs, bets.a, bets.b, boundary)
-    total = np.zeros((*steps.shape[:-1], batches))
-    start = np.zeros(steps.shape[:-1])
-    for season in np.unique(bets.season):
-        slots = []
-        in_season = bets.season == season
-        first, last = bets.batch[in_season][0], bets.batch[in_season][-1]
-        for slot in np.unique(bets.slot[in_season]):
-            chosen = in_season & (bets.slot == slot)
-            table = np.zeros((*steps.shape[:-1], last + 1 - first))
-            table[..., bets.batch[chosen] - first] = steps[..., chosen]
-            slots.append(np.cumsum(table, axis=-1) + np.log(bets.weight[chosen][0]))
-        total[..., first : last + 1] = start[..., None] + logsumexp(slots, axis=0)
-        start = total[..., last]
+    if not bets.batch.size:
+        return np.zeros(0)
+    factors = np.log(bets.weight) + log_factors(bets.c1, bets.c2, bets.runs, bets.a, bets.b, boundary)
+    is_first = np.append(True, (np.diff(bets.batch) != 0) | (np.diff(bets.slot) != 0))
+    starts = np.flatnonzero(is_first)
+    steps = np.logaddexp.reduceat(factors, starts, axis=-1)  # of each family in each batch
+    batch, season, slot, share = bets.batch[starts], bets.season[starts], bets.slot[starts], bets.share[starts]
+    total = np.zeros((*steps.shape[:-1], int(batch[-1]) + 1))
+    wealth = np.zeros(steps.shape[:-1])
+    for current in np.unique(season):
+        families = []
+        for family in np.unique(slot[season == current]):
+            chosen = (season == current) & (slot == family)
+            families.append(np.cumsum(steps[..., chosen], axis=-1) + np.log(share[chosen][0]))
+        first = batch[season == current][0]
+        total[..., first : first + families[0].shape[-1]] = wealth[..., None] + logsumexp(families, axis=0)
+        wealth = total[..., first + families[0].shape[-1] - 1]
     return total
 
 
