@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.report.sequence import EPSILON_GRID, EARLY_SHARE
+from dpverify.report.sequence import EARLY_SHARE, EPSILON_GRID
 from dpverify.sampling.blocks import FIRST_RUNS
 from dpverify.sampling.counts import count_cells
 from dpverify.sequential.portfolio import MAX_FITTED_RUNS, Portfolio

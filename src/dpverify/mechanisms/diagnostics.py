@@ -89,7 +89,9 @@ class Diagnostic(enum.Enum):
         "is deterministic, it violates every epsilon"
     )
     UNSEEDED = "the mechanism cannot be seeded, so the numbers of this report cannot be reproduced exactly"
-    NOTHING_TO_STOP = "no claim was stated, so nothing could be refuted or bounded, and the verification did not stop early"
+    NOTHING_TO_STOP = (
+        "no claim was stated, so nothing could be refuted or bounded, and the verification did not stop early"
+    )
     NO_DENSITY = "output values repeat, so the output has no density; the stated Lipschitz constant was not used"
     LIPSCHITZ_DIMENSION = (
         "the bound over all events is informative in one or two dimensions only; the stated Lipschitz constant was not "

@@ -40,7 +40,20 @@ SCHEMA = 2
 SCHEMA_FILE = "report.schema.json"
 RUN_KEYS = ("seconds", "versions", "device", "workers", "resumed")
 PROFILE_COLUMNS = ("eps", "delta_lower", "delta_upper")
-KINDS = (*EVENT_KINDS, Witness, OnPartition, OnAllEvents, Paper, Settings, Verdict, Diagnostic, Sequence, StoppedBy, Bets, *CLAIM_KINDS)
+KINDS = (
+    *EVENT_KINDS,
+    Witness,
+    OnPartition,
+    OnAllEvents,
+    Paper,
+    Settings,
+    Verdict,
+    Diagnostic,
+    Sequence,
+    StoppedBy,
+    Bets,
+    *CLAIM_KINDS,
+)
 
 # Documents of schema 1 have no diagnostics: their remarks contain these sentences instead.
 SCHEMA_1_DIAGNOSTICS = {

@@ -7,6 +7,7 @@ with it the e-value, the p-value and the confidence sequences, can be computed f
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 
 from dpverify.stats.anytime import Bets, Boundary, line_boundary, log_wealth
 from dpverify.stats.claim_kinds import ZCDP, Approximate, Claim, Gaussian, Profile, Renyi
+from dpverify.stats.supporting_lines import lines_above
 
 BoundaryOf = Callable[[np.ndarray], Boundary]
 
@@ -101,7 +103,7 @@ class Sequence:
 
     def log_wealth(self, claim: Claim) -> np.ndarray:
         """Return the logarithm of the wealth against a claim after every batch."""
-        return log_wealth(self.bets, claim.boundary)
+        return log_wealth(self.bets, wealth_boundary(claim))
 
     def p_value(self, claim: Claim) -> float:
         """Return the p-value of a claim that the wealth gives."""
@@ -153,10 +155,16 @@ def wealth_p_value(bets: Bets, claim: Claim, claimed: float | None) -> float:
         The parameter of the claim that was stated, which belongs to the grid.
     """
     if isinstance(claim, Profile):
-        return float(_p_values(bets, lambda _: claim.boundary, np.zeros(1))[0])
+        return float(_p_values(bets, lambda _: wealth_boundary(claim), np.zeros(1))[0])
     grid = _grid(claim, claimed)
     number = int(np.searchsorted(grid, claim.parameter))
     return float(_p_values(bets, _boundaries(claim), grid[: number + 1]).max()) if number < grid.size else 1.0
+
+
+@functools.lru_cache(maxsize=256)
+def wealth_boundary(claim: Claim) -> Boundary:
+    """Return the boundary that the wealth uses; a boundary that takes long to compute is replaced by lines above it."""
+    return lines_above(claim.boundary).lowest if isinstance(claim, (Renyi, ZCDP)) else claim.boundary
 
 
 def _grid(claim: Claim, claimed: float | None) -> np.ndarray:
@@ -191,11 +199,11 @@ def _boundaries(claim: Approximate | Gaussian | Renyi | ZCDP) -> BoundaryOf:
         return lambda epsilons: line_boundary(epsilons[:, None], delta)
 
     def boundary_of(parameters: np.ndarray) -> Boundary:
-        claims = [claim.with_parameter(parameter) for parameter in parameters.tolist()]
+        boundaries = [wealth_boundary(claim.with_parameter(parameter)) for parameter in parameters.tolist()]
 
         def boundary(q: np.ndarray) -> np.ndarray:
-            rows = np.broadcast_to(q, (len(claims), *np.shape(q)[-1:]))
-            return np.stack([one.boundary(row) for one, row in zip(claims, rows, strict=True)])
+            rows = np.broadcast_to(q, (len(boundaries), *np.shape(q)[-1:]))
+            return np.stack([one(row) for one, row in zip(boundaries, rows, strict=True)])
 
         return boundary
 

@@ -219,7 +219,9 @@ class OnPartition:
 
         Between two of the epsilons the chord in e^epsilon is an upper bound too.
         """
-        return delta_upper_curve(*self._columns, self.runs, epsilons, self.alpha) if self.runs else np.ones(len(epsilons))
+        return (
+            delta_upper_curve(*self._columns, self.runs, epsilons, self.alpha) if self.runs else np.ones(len(epsilons))
+        )
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ STAGE_WORDS = {
 }
 SIDES = ("first", "second")
 MIN_LOG2_BLOCK, MAX_LOG2_BLOCK = 6, 16  # of the default block size
-FIRST_RUNS = 16  # per data set, of a verification that may stop early
+FIRST_RUNS, FIRST_BLOCK, FIRST_COMPILED_BLOCK = 16, 4, 64  # of a verification that may stop early
 BLOCKS_PER_TEST = 64  # at least, with the default block size
 MAX_BLOCK_BYTES = 64 << 20  # bytes of the output of one block
 

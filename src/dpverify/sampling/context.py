@@ -29,7 +29,15 @@ from dpverify.errors import (
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
 from dpverify.mechanisms.wrappers import has_fixed_block
-from dpverify.sampling.blocks import FIRST_RUNS, SampleSource, default_block_size, fitting_block_size, look_key
+from dpverify.sampling.blocks import (
+    FIRST_BLOCK,
+    FIRST_COMPILED_BLOCK,
+    FIRST_RUNS,
+    SampleSource,
+    default_block_size,
+    fitting_block_size,
+    look_key,
+)
 from dpverify.sampling.budget import (
     ANNOUNCED_BYTES,
     BYTES_PER_NUMBER,
@@ -149,9 +157,11 @@ def open_run(
     if not callable(mechanism):
         raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
     clock, display = StageClock(), Progress(progress, folder is not None)
-    default_block = FIRST_RUNS if settings.stop_early else default_block_size(settings.test_runs)
     block = settings.block or getattr(mechanism, "block", None)
-    is_fixed, block = block is not None, block or default_block
+    is_fixed = block is not None
+    if block is None and settings.stop_early:
+        block = FIRST_COMPILED_BLOCK if has_fixed_block(mechanism) else FIRST_BLOCK
+    block = block or default_block_size(settings.test_runs)
     data = read_only_view(first), read_only_view(second)
     source = SampleSource(mechanism, data, settings.seed, int(block), settings.nonfinite)
     notes: list[str] = []
@@ -248,8 +258,9 @@ def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of a mechanism or pair that breaks the assumptions of the statistics.
 
     A block that is drawn twice must have the same runs and must not change the data set. Two different blocks must have
-    different runs; a verification that may stop early checks this later. The two data sets must differ. A warning is given for each finding about the mechanism. The blocks
-    that are drawn here are pilot blocks, which are not drawn again.
+    different runs; a verification that may stop early checks this later. The two data sets must differ. A warning is
+    given for each finding about the mechanism. The blocks that are drawn here are pilot blocks, which are not drawn
+    again.
     """
     source, stop_early = context.source, context.settings.stop_early
     blocks = 1 if stop_early else -(-PROBE_RUNS // source.block)  # as many as contain the probe runs

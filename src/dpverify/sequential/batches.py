@@ -16,7 +16,7 @@ from dpverify.errors import FolderError
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.accumulators import CellCounter, CountAccumulator, Statistics
 from dpverify.sampling.block_counts import BlockChecker, BlockCounts
-from dpverify.sampling.blocks import SampleSource, fitting_block_size
+from dpverify.sampling.blocks import FIRST_RUNS, SampleSource, fitting_block_size
 from dpverify.sampling.budget import BYTES_PER_NUMBER
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext
@@ -128,7 +128,8 @@ class Batches:
 
     def threads_agree(self) -> bool:
         """Return False if threads disturb each other, from blocks of the last batch that are drawn again."""
-        assert self._last is not None and self.checker is not None
+        assert self._last is not None
+        assert self.checker is not None
         source, size = self._last
         return threads_agree(source, size, self.checker, self._blocks[-1], self._run.pool)
 
@@ -167,7 +168,7 @@ def recordable_runs(run: RunContext) -> int:
     assert run.source.shape is not None
     steps, dimension = run.source.shape
     most = MAX_RECORDED_BYTES // (steps * dimension * BYTES_PER_NUMBER)
-    fewest = run.source.block + max(COMPARED_RUNS, 2 * (run.fixed_block or COMPILED_BLOCKS[0]))
+    fewest = FIRST_RUNS + run.source.block + max(COMPARED_RUNS, 2 * run.source.block)
     return max(min(run.settings.select_runs, most), fewest)
 
 

@@ -7,6 +7,7 @@ probabilities, from the counts of earlier runs only. Validity never depends on h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
-from dpverify.sampling.counts import Counts
+from dpverify.sampling.counts import Counts, count_cells
 from dpverify.stats.anytime import Boundary, expected_growth
 
 PRIOR_RUNS = 6.0  # runs per data set that predict equal probabilities
@@ -78,6 +79,11 @@ class Family:
             return counts.of(np.arange(self.partition.size))
         inside = counts.of(self.codes).sum()
         return np.array([counts.total - inside, inside])
+
+    def count(self, samples: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the counts of the cells for samples of both data sets."""
+        first, second = (self.columns(count_cells(self.partition, side)) for side in samples)
+        return first, second
 
     def event(self, bet: Bet) -> Event:
         """Return the event of a bet."""

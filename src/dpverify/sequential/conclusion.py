@@ -21,7 +21,9 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
     """
     claim = question.claim
     batches, portfolio, exact, look = decision.batches, decision.portfolio, decision.exact, decision.look
-    event, counts, runs = portfolio.leader() if exact is None else (exact.event, tuple(exact.counts.tolist()), exact.runs)
+    event, counts, runs = portfolio.leader()
+    if exact is not None:
+        event, counts, runs = exact.event, exact.counts, exact.runs
     sequence = Sequence(
         stopped=decision.stopped,
         runs_used=portfolio.runs + run.source.block,  # one block was drawn twice, to check the mechanism
@@ -34,9 +36,7 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
     region, points, bounding = decision.region, decision.points, decision.bounding
     partition = event.partition if bounding is None else bounding.partition
     smooth = None if bounding is None else bounding.smooth
-    findings = Findings(
-        region, points, batches.samples, event, partition, smooth, diagnostics + decision.diagnostics
-    )
+    findings = Findings(region, points, batches.samples, event, partition, smooth, diagnostics + decision.diagnostics)
     level = sequence.exact_alpha(run.settings.alpha)
     indicator = RegionIndicator(region)
     inside = count_cells(indicator, batches.samples[0]), count_cells(indicator, batches.samples[1])

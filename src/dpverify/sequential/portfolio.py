@@ -13,7 +13,7 @@ import numpy as np
 
 from dpverify.events.event import Event
 from dpverify.events.scores import Levels, Linear, Score, UserScore
-from dpverify.sampling.counts import Counts, count_cells
+from dpverify.sampling.counts import Counts
 from dpverify.selection.histograms import midpoints, score_values
 from dpverify.selection.select import SelectedEvent
 from dpverify.sequential.bets import Bet, Family, choose_bets
@@ -60,7 +60,7 @@ class Portfolio:
         self.bets: list[list[Bet]] = []
         self.log_wealth, self.history = 0.0, [(0, 0.0)]
         self.runs = self._fitted_runs = self._season = 0
-        self._counts: list[list[np.ndarray]] = []  # of each family, for both data sets
+        self._counts: list[tuple[np.ndarray, np.ndarray]] = []  # of each family, for both data sets
         self._log_slots = np.zeros(0)
         self._ledger: list[tuple[float, ...]] = []
 
@@ -72,11 +72,11 @@ class Portfolio:
         fitted = min(len(samples[0]), MAX_FITTED_RUNS)
         if fitted < min(REFIT_RATIO * self._fitted_runs, MAX_FITTED_RUNS) or self._fitted_runs == MAX_FITTED_RUNS:
             return
-        best: tuple[float, Family, list[np.ndarray]] | None = None
+        best: tuple[float, Family, tuple[np.ndarray, np.ndarray]] | None = None
         for score in self._scores:
             values = [score_values(score, side) for side in samples]
             family = Family(Levels(score, quantile_edges(np.concatenate([v[:MAX_FITTED_RUNS] for v in values]))))
-            counts = [family.columns(count_cells(family.partition, side)) for side in samples]
+            counts = family.count(samples)
             growth = choose_bets(*counts, self._boundary)[0].growth if len(self._scores) > 1 else 0.0
             if best is None or growth > best[0]:
                 best = growth, family, counts
@@ -91,7 +91,7 @@ class Portfolio:
         """Begin a season with a selected event in the second slot; `samples` are all runs so far."""
         levels = selected.event.partition
         family = Family(levels, None if isinstance(levels, Levels) else selected.event.codes, one_sided=True)
-        counts = [family.columns(count_cells(levels, side)) for side in samples]
+        counts = family.count(samples)
         self.families[1:], self._counts[1:] = [family], [counts]
         self._season += 1
         self._log_slots = self.log_wealth + np.log(SHARES)

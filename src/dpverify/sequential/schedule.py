@@ -3,21 +3,27 @@
 Nothing here depends on the number of test runs, except the ends of budgets. So a verification can be continued with
 more test runs: it repeats the same batches up to the end of its first budget, and goes on from there.
 
-The lower bound and the upper bounds have an alpha each, as in every verification. The first is divided into
-`EARLY_SHARE` of `report.sequence` for the wealth and the rest for the exact test at the end of the first budget. The second is divided among
-the looks at the upper bounds (docs/method.md, section 5.8).
+The lower bound and the upper bounds have an alpha each, as in every verification. Of the first, `EARLY_SHARE` (in
+`report.sequence`) is for the wealth, and the rest is for the exact test at the end of the first budget. The second is
+divided among the looks at the upper bounds (docs/method.md, section 5.8).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from dpverify.sampling.blocks import FIRST_COMPILED_BLOCK
+
 LOOK_SHARES = (0.05, 0.1, 0.4, 0.1)  # of the looks after the partition was fixed; a later look has half of the last
 BUDGET_LOOK_SHARE = 0.25  # of the look at the end of the first budget
 MIN_BATCH = 4
 BATCH_SHARE = 1 / 16  # of the runs so far
 BLOCKS_PER_BATCH = 8  # so that several workers can share a batch
-COMPILED_BLOCKS = (64, 512, 4096)  # the only block sizes of a mechanism that JAX compiles for each size
+COMPILED_BLOCKS = (
+    FIRST_COMPILED_BLOCK,
+    512,
+    4096,
+)  # the only block sizes of a mechanism that JAX compiles for each size
 SELECTION_RATIO = 4  # between the runs of two selections
 MIN_SELECTION_RUNS = 128
 PLANNED_RATIO = 4  # test runs that a selection plans for, in selection runs
@@ -108,9 +114,9 @@ class Schedule(NamedTuple):
     @property
     def fixed(self) -> int:
         """When the partition that is bounded is fixed."""
-        return self.selections[-2] if len(self.selections) > 1 else self.selections[-1]
+        return self.selections[-2:][0]
 
-    def is_look(self, runs: int) -> int | None:
+    def look_number(self, runs: int) -> int | None:
         """Return the number of the look that is due after so many runs, from 0 up, or None: the looks double."""
         number, look = 0, 2 * self.fixed
         while look < runs:
@@ -122,4 +128,4 @@ class Schedule(NamedTuple):
         look = 2 * self.fixed
         while look <= runs:
             look *= 2
-        return min(look, *(stop for stop in (*self.selections, *self.ends) if stop > runs))
+        return min([look, *(stop for stop in (*self.selections, *self.ends) if stop > runs)])

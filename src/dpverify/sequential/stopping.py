@@ -22,7 +22,7 @@ from dpverify.events.event import Event
 from dpverify.events.region import Region
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.all_events import SmoothGrid
-from dpverify.report.sequence import EARLY_SHARE, StoppedBy, wealth_p_value
+from dpverify.report.sequence import EARLY_SHARE, StoppedBy, wealth_boundary, wealth_p_value
 from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.counts import Counts
@@ -66,11 +66,12 @@ class Frozen:
 
     def __init__(self, event: Event) -> None:
         self.event, self.runs = event, 0
-        self.counts = np.zeros(2, np.int64)
+        self.counts = 0, 0
 
     def add(self, pair: tuple[Counts, Counts], runs: int) -> None:
         """Add the counts of a batch in the cells of the event's partition."""
-        self.counts += [int(side.of(self.event.codes).sum()) for side in pair]
+        first, second = (int(side.of(self.event.codes).sum()) for side in pair)
+        self.counts = self.counts[0] + first, self.counts[1] + second
         self.runs += runs
 
 
@@ -133,7 +134,7 @@ def run_until_decided(
     claim, settings, batches = question.claim, run.settings, Batches(run, error)
     assert claim is not None
     score = settings.events if callable(settings.events) else None
-    portfolio = Portfolio(claim.boundary, batches.samples[0].shape[1:], score)
+    portfolio = Portfolio(wealth_boundary(claim), batches.samples[0].shape[1:], score)
     schedule = Schedule.make(batches.first_runs, recordable_runs(run), read_budgets(run))
     bounding: Bounding | None = None
     frozen: Frozen | None = None
@@ -183,7 +184,7 @@ def run_until_decided(
             share = 0.0
             if portfolio.runs == schedule.ends[0]:
                 exact, share = frozen, BUDGET_LOOK_SHARE
-            elif (number := schedule.is_look(portfolio.runs)) is not None:
+            elif (number := schedule.look_number(portfolio.runs)) is not None:
                 share = look_share(number)
             if share > 0 and bounding is not None:
                 latest = bounding.look(share)
@@ -210,7 +211,9 @@ def is_refuted(portfolio: Portfolio, claim: Claim, alpha: float) -> bool:
 
 def show_wealth(run: RunContext, log_wealth: float) -> None:
     """Show the wealth beside its threshold."""
-    wealth, threshold = (format_number(math.exp(min(x, 700.0))) for x in (log_wealth, log_threshold(run.settings.alpha)))
+    wealth, threshold = (
+        format_number(math.exp(min(x, 700.0))) for x in (log_wealth, log_threshold(run.settings.alpha))
+    )
     run.progress.note(f"wealth {wealth}, refuted at {threshold}")
 
 

@@ -189,7 +189,9 @@ def _log_excess(a: np.ndarray, b: np.ndarray, q1: np.ndarray, q2: np.ndarray, bo
     return limit + ROUNDING
 
 
-def log_factors(c1: ArrayLike, c2: ArrayLike, runs: ArrayLike, a: ArrayLike, b: ArrayLike, boundary: Boundary) -> np.ndarray:
+def log_factors(
+    c1: ArrayLike, c2: ArrayLike, runs: ArrayLike, a: ArrayLike, b: ArrayLike, boundary: Boundary
+) -> np.ndarray:
     """Return the logarithm of the factor by which each bet multiplies its wealth; 0 if the claim allows (a, b).
 
     Examples
