@@ -122,7 +122,7 @@ def random_bets(generator, batches, p1, p2):
 
 
 def test_the_wealth_crosses_its_threshold_rarely_under_the_claim_and_always_under_a_violation():
-    alpha, trials, boundary = 0.1, 300, line_boundary(0.5)
+    alpha, trials, boundary = 0.1, 150, line_boundary(0.5)
 
     def crossings(p1, p2):
         generator = np.random.default_rng(5)
