@@ -1,4 +1,4 @@
-"""Figures along epsilon for one report: p-values of claims, and bounds on delta."""
+"""Figures of one report: p-values of claims and bounds on delta along epsilon, and the errors of tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.render.content import ClaimResult, EpsilonCurves
+from dpverify.render.content import ClaimResult, EpsilonCurves, ErrorTradeoff
 from dpverify.render.style import BOUNDED, FIRST, INK, MUTED, PAPER, PROVED, SECOND, Drawing, Key, canvas, label, styled
 from dpverify.util.formatting import format_lower, format_number, format_percent, format_upper
 
@@ -121,6 +121,9 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         axes.plot(epsilon, lower, color=PROVED, lw=2)
         axes.plot(epsilon, upper, color=BOUNDED, lw=1.8, ls=(0, (5, 2)))
         top = max(float(upper[0]), result.delta, 1e-9) * 1.3
+        if curves.delta_claimed is not None:
+            axes.plot(epsilon, curves.delta_claimed, color=INK, lw=1.4)
+            top = max(top, min(float(curves.delta_claimed[0]), 1.0) * 1.1)
         axes.set_xlim(0, epsilon[-1])
         axes.set_ylim(0, top)
         axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= min(top, 1.0)])
@@ -138,6 +141,53 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
             Key("proved", "area", "shaded: values of δ that are refuted (the true δ is larger)"),
             Key("bounded", "dash", "upper bound on δ over unions of these cells; other events are not bounded"),
             *([Key("ink", "diamond", "the claim")] if result.epsilon is not None else []),
+            *([Key("ink", "line", "the claim")] if curves.delta_claimed is not None else []),
         ),
         f"Each of the two curves holds at all ε simultaneously, with confidence {format_percent(1 - result.alpha)}.",
+    )
+
+
+def error_figure(errors: ErrorTradeoff) -> Drawing:
+    """Draw type II against type I errors: the claim, the bound over unions of cells, and the tested event.
+
+    Parameters
+    ----------
+    errors : ErrorTradeoff
+        The errors.
+
+    Returns
+    -------
+    Drawing
+        The figure.
+    """
+    (x, y), (left, right, low, high) = errors.witness, errors.limits
+    with styled():
+        picture = canvas(3.4)
+        axes = picture.add_subplot()
+        axes.plot([0, 1], [1, 0], color=MUTED, lw=0.8, ls=(0, (1, 2)))
+        axes.plot(errors.type1, errors.bounded, color=BOUNDED, lw=1.8, ls=(0, (5, 2)))
+        if errors.claimed is not None:
+            axes.plot(errors.type1, errors.claimed, color=INK, lw=1.4)
+        axes.plot([left, right], [y, y], color=PROVED, lw=1.6)
+        axes.plot([x, x], [low, high], color=PROVED, lw=1.6)
+        axes.plot(x, y, "o", color=PROVED, ms=5, zorder=5)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        label(axes, "type I error (probability)", "type II error (probability)")
+    claimed = [Key("ink", "line", "the claim: no test may lie below")] if errors.claimed is not None else []
+    confidence = format_percent(1 - errors.alpha)
+    return Drawing(
+        picture,
+        "Errors of tests that tell the data sets apart",
+        f"Type II against type I errors. The tested event has a type I error of {format_percent(x)} and a type II "
+        f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
+        (
+            Key("proved", "dot", f"the tested event, with its confidence limits ({confidence} for each error)"),
+            Key("bounded", "dash", "no union of these cells lies below; other events are not bounded"),
+            *claimed,
+            Key("muted", "dots", "no information: the outputs do not depend on the data set"),
+        ),
+        "An event is a test that decides between the data sets. Its type I error is its probability with the data set "
+        "that makes it less frequent, and its type II error is the probability of its complement with the other one. "
+        f"The dashed curve holds as a whole, with confidence {confidence}.",
     )

@@ -11,12 +11,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpverify.render.content import EpsilonCurves, SliderData
+from dpverify.render.content import EpsilonCurves, ErrorTradeoff, SliderData
 from dpverify.report.evaluate import thinned_p_values
 from dpverify.report.fields import ReportFields
+from dpverify.stats.claim_curves import allowed_pairs, claimed_delta
 from dpverify.stats.profile import P_VALUE_FLOOR, small_p_value
+from dpverify.stats.supporting_lines import lower_envelope, with_mirror_images
 
 SLIDER_POSITIONS = 150  # about as many
+TRADEOFF_POINTS = 401
 
 
 def round_up_step(x: float) -> float:
@@ -84,7 +87,31 @@ def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
         p_second = _exact_p_values(report, second, first, epsilons)
         p_floor = P_VALUE_FLOOR * report.alpha
     upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
-    return EpsilonCurves(epsilons, p_first, p_second, witness.delta_lower_curve(epsilons), upper, p_floor, randomised)
+    lower = witness.delta_lower_curve(epsilons)
+    claimed = None
+    if report.claim is not None and report.epsilon is None:
+        claimed = claimed_delta(report.claim, epsilons)
+    return EpsilonCurves(epsilons, p_first, p_second, lower, upper, p_floor, randomised, claimed)
+
+
+def error_tradeoff(report: ReportFields) -> ErrorTradeoff:
+    """Return the claimed and the bounded trade-off between the errors of tests, and the errors of the tested event."""
+    type1 = np.linspace(0.0, 1.0, TRADEOFF_POINTS)
+    nodes = with_mirror_images(report.profile["eps"], report.profile["delta_upper"])
+    bounded = 1.0 - lower_envelope(*nodes).lowest(type1)
+    claim, claimed = report.claim, None
+    if claim is not None:
+        claimed = 1.0 - np.interp(type1, *allowed_pairs(claim))
+    larger, smaller = (report.witness.probabilities[number - 1] for number in report.witness.direction)
+    return ErrorTradeoff(
+        type1=type1,
+        bounded=bounded,
+        claimed=claimed,
+        claim="" if claim is None else claim.describe(),
+        witness=(smaller[0], 1.0 - larger[0]),
+        limits=(smaller[1], smaller[2], 1.0 - larger[2], 1.0 - larger[1]),
+        alpha=report.alpha,
+    )
 
 
 def _exact_p_values(report: ReportFields, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from dpverify.render.content import ClaimResult, PageContent
 from dpverify.render.page import report_page
 from dpverify.render.scene import make_scene
 from dpverify.report import sections
-from dpverify.report.curves import compute_curves, slider_data
+from dpverify.report.curves import compute_curves, error_tradeoff, slider_data
 from dpverify.report.document import report_digest
 from dpverify.report.fields import ReportFields
 
@@ -51,6 +51,7 @@ def page_content(report: ReportFields) -> PageContent:
         result=ClaimResult(report.epsilon, report.delta, report.alpha, report.epsilon_critical, witness.direction[0]),
         curves=curves,
         slider=slider_data(report, curves),
+        errors=error_tradeoff(report),
         scene=make_scene(report.picture, witness.event, witness.text, witness.shape, report.on_partition.cells),
         tables=sections.result_tables(report),
         notes=sections.notes(report),

@@ -85,6 +85,11 @@ class Report(ReportFields):
         What to do next.
     run : dict
         How the report was computed: "seconds", "versions", "device", "workers", "resumed".
+    claim : Claim or None
+        The claim that was tested, of any kind (`dpverify.claims`); None without a claim.
+    claim_lower : float or None
+        Lower bound on the claim's own parameter (epsilon, mu, rho), by the witness, with confidence 1 - alpha. None
+        without a claim, or if the claim has no parameter.
 
     Examples
     --------
@@ -153,6 +158,8 @@ class Report(ReportFields):
             "diagnostic": self.voiding[0].name if self.voiding else None,
             "epsilon": self.epsilon,
             "delta": self.delta,
+            "claim": None if self.claim is None else self.claim.describe(),
+            "claim_lower": self.claim_lower,
             "alpha": self.alpha,
             "p_value": self.p_value,
             "epsilon_lower": self.epsilon_lower,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +11,10 @@ from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table, TableRow
 from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Verdict
-from dpverify.report.text import p_value_text
+from dpverify.report.text import UNDERSTATED, p_value_text
 from dpverify.sampling.blocks import default_block_size
 from dpverify.settings import Settings
+from dpverify.stats.claim_kinds import ZCDP, Claim, Profile, Renyi
 from dpverify.util.formatting import (
     format_cell_count,
     format_count,
@@ -42,12 +44,26 @@ def lead(report: ReportFields, epsilon_upper: float) -> tuple[str, ...]:
     if report.verdict is Verdict.MEASURED:
         return (lower,)
     claim = f"Claimed: ε = {format_number(report.epsilon or 0.0)}, δ = {format_number(report.delta)}."
+    if report.claim is not None and report.epsilon is None:
+        claim, lower = f"Claimed: {report.claim.describe()}.", f"{_parameter_sentence(report, confidence)}{lower}"
+        if report.verdict is Verdict.BOUNDED:
+            cells = format_cell_count(report.on_partition.cells)
+            return (f"{claim} It holds over unions of {cells} cells ({confidence}). {lower}",)
     if report.verdict is Verdict.BOUNDED:
         cells = format_cell_count(report.on_partition.cells)
         upper = f"Over unions of {cells} cells, ε is at most {format_upper(epsilon_upper)} ({confidence})."
         return (f"{claim} {upper} {lower}",)
     p_value = f"The p-value of this claim is {p_value_text(report.p_value or 0.0, report.settings, 'at most ')}."
     return (f"{claim} {p_value} {lower}",)
+
+
+def _parameter_sentence(report: ReportFields, confidence: str) -> str:
+    """Return the lower bound on the parameter of a claim that is a curve, as a sentence; empty without one."""
+    if report.claim is None or not report.claim_lower:
+        return ""
+    bound = f"{report.claim.parameter_name} is at least {format_lower(report.claim_lower)} ({confidence})"
+    understated = f"; {UNDERSTATED}" if isinstance(report.claim, (Renyi, ZCDP)) else ""
+    return f"For this pair of data sets, {bound}{understated}. "
 
 
 def epsilon_bounds(report: ReportFields, epsilon_upper: float, axis_end: float) -> EpsilonBounds:
@@ -248,6 +264,8 @@ def reproduction_command(report: ReportFields) -> str:
     arguments = ["mechanism", "first", "second"]
     if report.epsilon is not None:
         arguments.append(f"epsilon={report.epsilon!r}")
+    elif report.claim is not None:
+        arguments.append(f"claim={claim_call(report.claim)}")
     if report.delta:
         arguments.append(f"delta={report.delta!r}")
     changes = from_default
@@ -261,6 +279,16 @@ def reproduction_command(report: ReportFields) -> str:
         arguments.append("log_lipschitz=...")
     name = " ".join(report.name.split())
     return f"import dpverify as dpv\n\ndpv.verify({', '.join(arguments)})  # mechanism: {name}"
+
+
+def claim_call(claim: Claim) -> str:
+    """Return the call that makes a claim; "..." for a curve, whose function is not stored."""
+    if isinstance(claim, Profile):
+        return "..."
+    size = getattr(claim, "group_size", 1)
+    fields = [field.name for field in dataclasses.fields(claim) if field.name != "group_size"]
+    numbers = ", ".join(f"{name}={getattr(claim, name)!r}" for name in fields)
+    return f"dpv.claims.{type(claim).__name__.lower()}({numbers}){f'.group({size})' if size > 1 else ''}"
 
 
 def _changed_settings(report: ReportFields, base: Settings) -> dict[str, object]:

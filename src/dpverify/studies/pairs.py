@@ -17,9 +17,10 @@ from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.settings import VerifyOptions
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
+from dpverify.stats.claims import resolve_claim
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.studies.options import RunOptions, type_one_error_factor
-from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
+from dpverify.util.formatting import format_confidence, format_lower, format_upper
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class ManyPairs:
         report = self.reports[0]
         confidence = f"confidence {format_confidence(self.alpha)}"
         low, high = self.share_interval
-        claim = f"epsilon {format_number(report.epsilon or 0.0)}, delta {format_number(report.delta)}"
+        claim = "" if report.claim is None else report.claim.describe()
         proved = f"epsilon >= {format_lower(self.epsilon_lower)} over all events"
         lines = [
             f"{report.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
@@ -124,8 +125,10 @@ class ManyPairs:
 def verify_pairs(
     mechanism: Mechanism,
     pairs: Iterable[tuple[object, object]],
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float = 0.0,
+    *,
+    claim: object = None,
     **options: Unpack[VerifyOptions],
 ) -> ManyPairs:
     """Test one claim on every pair of data sets.
@@ -141,6 +144,8 @@ def verify_pairs(
         population.
     epsilon, delta : float
         The claim.
+    claim : claim, optional
+        A claim of another kind, instead of epsilon, as in `verify`.
     **options
         Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, trust_results, single
         settings.
@@ -153,7 +158,7 @@ def verify_pairs(
     Raises
     ------
     InputError
-        If there is no pair, no epsilon, or an unknown keyword.
+        If there is no pair, no claim, or an unknown keyword.
 
     Examples
     --------
@@ -168,11 +173,12 @@ def verify_pairs(
     run_options, pairs = RunOptions.from_keywords(**options), list(pairs)
     if not pairs:
         raise InputError("pairs: found none; expected at least one (first, second)")
-    if epsilon is None:
+    if epsilon is None and claim is None:
         raise InputError("epsilon: found None; expected the claim that is tested on every pair")
+    tested, delta = resolve_claim(epsilon, delta, claim)  # an accountant is evaluated once
     with run_options.share_executor() as shared:
         reports = [
-            shared.child(number).verify(mechanism, first, second, epsilon, delta)
+            shared.child(number).verify(mechanism, first, second, None, delta, tested)
             for number, (first, second) in enumerate(pairs)
         ]
     return ManyPairs(tuple(reports))
