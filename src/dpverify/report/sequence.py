@@ -39,7 +39,7 @@ def parameter_grid(step: float) -> np.ndarray:
 EPSILON_GRID = parameter_grid(0.005)
 CURVE_GRID = parameter_grid(0.05)  # of the parameters of other claims, whose boundaries take longer to compute
 DELTA_GRID = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 200)])
-CHUNK = 32  # parameters of a grid that are computed together
+CHUNK, CURVE_CHUNK = 32, 2  # parameters of a grid that are computed together
 
 
 class StoppedBy(enum.StrEnum):
@@ -127,8 +127,8 @@ class Sequence:
         """
         if isinstance(claim, Profile):
             return None
-        grid = _grid(claim, self.claimed)
-        return _largest_rejected(self.bets, _boundaries(claim), grid, self.early_share * alpha)
+        grid, chunk = _grid(claim, self.claimed), CHUNK if isinstance(claim, Approximate) else CURVE_CHUNK
+        return _largest_rejected(self.bets, _boundaries(claim), grid, self.early_share * alpha, chunk)
 
     def delta_lower(self, epsilon: float, alpha: float) -> float:
         """Return a lower bound on delta at this epsilon."""
@@ -179,15 +179,15 @@ def _p_values(bets: Bets, boundary_of: BoundaryOf, parameters: np.ndarray) -> np
     return np.exp(-np.maximum(wealth.max(axis=-1), 0.0))
 
 
-def _largest_rejected(bets: Bets, boundary_of: BoundaryOf, grid: np.ndarray, level: float) -> float:
+def _largest_rejected(bets: Bets, boundary_of: BoundaryOf, grid: np.ndarray, level: float, chunk: int = CHUNK) -> float:
     """Return the largest parameter of a grid up to which all are rejected; parameters are computed in chunks."""
     lower = 0.0
-    for start in range(0, grid.size, CHUNK):
-        chunk = grid[start : start + CHUNK]
-        rejected = _p_values(bets, boundary_of, chunk) <= level
+    for start in range(0, grid.size, chunk):
+        parameters = grid[start : start + chunk]
+        rejected = _p_values(bets, boundary_of, parameters) <= level
         number = int(np.argmin(np.append(rejected, False)))
-        lower = float(chunk[number - 1]) if number else lower
-        if number < chunk.size:
+        lower = float(parameters[number - 1]) if number else lower
+        if number < parameters.size:
             break
     return lower
 

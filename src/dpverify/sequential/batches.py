@@ -25,6 +25,7 @@ from dpverify.sampling.probe import blocks_repeat
 from dpverify.sampling.stages import StageResult, collect_samples, collect_statistics
 from dpverify.sampling.threads import threads_agree
 from dpverify.sequential.schedule import COMPILED_BLOCKS, block_size
+from dpverify.stats.dispersion import MAX_P_VALUE, pair_p_value
 
 MAX_RECORDED_BYTES = 256 << 20  # per data set
 COMPARED_RUNS = 64  # recorded runs of the first data set that are checked for repeated blocks
@@ -125,6 +126,22 @@ class Batches:
         if not np.array_equal(even, odd, equal_nan=True):
             return False
         return blocks_repeat(even, odd) or (False if len(runs) >= COMPARED_RUNS else None)
+
+    def pairs_are_dependent(self) -> bool:
+        """Return whether two recorded runs of one block agree too often for independent runs.
+
+        The compared events are that a coordinate exceeds its median in the first runs. Neighbouring runs form the pairs.
+        Nearly all of them lie in one block.
+        """
+        assert self.checker is not None
+        p_values = []
+        for side in self.samples:
+            runs = side[self.first_runs :].reshape(len(side) - self.first_runs, -1)[:, self.checker.coordinates]
+            above = runs[: len(runs) // 2 * 2].reshape(-1, 2, runs.shape[1]) > self.checker.medians
+            for event in np.moveaxis(above, -1, 0):
+                discordant = int(np.count_nonzero(event[:, 0] != event[:, 1]))
+                p_values.append(pair_p_value(discordant, int(event.sum()), len(event)))
+        return min(p_values) < MAX_P_VALUE / len(p_values)
 
     def threads_agree(self) -> bool:
         """Return False if threads disturb each other, from blocks of the last batch that are drawn again."""

@@ -33,6 +33,8 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
         claimed=getattr(claim, "parameter", None),
         bets=portfolio.all_bets(),
     )
+    if batches.pairs_are_dependent() and not any(diagnostic.voids for diagnostic in diagnostics):
+        diagnostics += (Diagnostic.DEPENDENT_RUNS,)
     region, points, bounding = decision.region, decision.points, decision.bounding
     partition = event.partition if bounding is None else bounding.partition
     smooth = None if bounding is None else bounding.smooth
