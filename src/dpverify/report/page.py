@@ -11,7 +11,7 @@ from dpverify.render.content import ClaimResult, PageContent
 from dpverify.render.page import report_page
 from dpverify.render.scene import make_scene
 from dpverify.report import sections
-from dpverify.report.curves import compute_curves, error_tradeoff, slider_data
+from dpverify.report.curves import compute_curves, error_tradeoff, slider_data, wealth_course
 from dpverify.report.document import report_digest
 from dpverify.report.fields import ReportFields
 
@@ -59,4 +59,5 @@ def page_content(report: ReportFields) -> PageContent:
         run_tables=sections.run_tables(report),
         version=str(versions.get("dpverify", "")) if isinstance(versions, Mapping) else "",
         digest=report_digest(report),
+        wealth=wealth_course(report),
     )

@@ -109,6 +109,16 @@ class Sequence:
         """Return the p-value of a claim that the wealth gives."""
         return wealth_p_value(self.bets, claim, self.claimed)
 
+    def p_values(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
+        """Return the p-values of (epsilon, delta) claims that the wealth gives, for increasing epsilons."""
+        claim = Approximate(0.0, delta)
+        grid = _grid(claim, self.claimed)
+        grid = grid[: int(np.searchsorted(grid, epsilons[-1])) + 1]
+        chunks = [grid[start : start + CHUNK] for start in range(0, grid.size, CHUNK)]
+        p_values = np.concatenate([_p_values(self.bets, _boundaries(claim), chunk) for chunk in chunks])
+        # Of a claim between two parameters of the grid, the larger one decides.
+        return np.append(np.maximum.accumulate(p_values), 1.0)[np.searchsorted(grid, epsilons)]
+
     def combine(self, claim: Claim, exact: float) -> float:
         """Return the p-value of the wealth and the exact test together; each has its share of alpha."""
         p_value = self.p_value(claim) / self.early_share
