@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from support.limits import most
-from support.mechanisms import laplace
 
 import dpverify as dpv
 from dpverify.errors import FolderError, InputError, Stopped
 from dpverify.mechanisms.diagnostics import Diagnostic
+from support.limits import most
+from support.mechanisms import laplace
 
 SMALL = {"stop_early": True, "select_runs": 300, "test_runs": 500}
 
@@ -70,7 +70,7 @@ def test_another_claim_is_evaluated_on_the_same_bets():
 
 
 @pytest.mark.parametrize(
-    "claim, lower",
+    ("claim", "lower"),
     [(dpv.claims.gaussian(0.2), 1.0), (dpv.claims.points([(0.1, 0.05), (1.0, 1e-3)]), None)],
     ids=["gaussian", "points"],
 )
@@ -172,7 +172,7 @@ def ignores_generator(data, runs, rng):
 
 @pytest.mark.filterwarnings("ignore::dpverify.Warning")
 @pytest.mark.parametrize(
-    "mechanism, diagnostic",
+    ("mechanism", "diagnostic"),
     [(one_noise, Diagnostic.DEPENDENT_RUNS), (ignores_generator, Diagnostic.REPEATED_BLOCKS)],
 )
 def test_dependent_runs_are_found_before_a_claim_is_called_false(mechanism, diagnostic):

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.stats import binom
-from support.limits import most
 
 from dpverify import claims
 from dpverify.report.sequence import wealth_boundary
@@ -21,6 +20,7 @@ from dpverify.stats.anytime import (
     log_wealth,
     project,
 )
+from support.limits import most
 
 ZCDP = claims.zcdp(0.1)
 CLAIMS = {
@@ -96,7 +96,7 @@ def test_a_wrong_projection_is_charged_for_its_excess():
     assert _log_excess(a, b, q1, q2, boundary)[0] >= worst
 
 
-@pytest.mark.parametrize("epsilon, delta", [(0.0, 0.0), (1.0, 0.0), (0.5, 0.1)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (1.0, 0.0), (0.5, 0.1)])
 def test_the_expected_factor_of_a_batch_is_at_most_one_by_enumeration(epsilon, delta):
     runs, boundary = 12, line_boundary(epsilon, delta)
     c1, c2 = np.meshgrid(np.arange(runs + 1), np.arange(runs + 1), indexing="ij")

@@ -241,7 +241,7 @@ def wealth_figure(course: WealthCourse) -> Drawing:
             Key("proved", "dash", f"{limit}: the claim is refuted here"),
             Key("muted", "dots", "1: the wealth at the start"),
         ),
-        "The wealth starts at 1 and is placed on events that earlier runs suggest. If the claim is true, it reaches the "
-        f"threshold with probability at most {format_number(math.exp(-course.log_threshold))}, no matter how many runs "
+        "The wealth starts at 1 and is placed on events that earlier runs suggest. If the claim is true, it reaches "
+        f"the threshold with probability at most {format_number(math.exp(-course.log_threshold))}, however many runs "
         f"are drawn. {course.end}",
     )

@@ -130,8 +130,8 @@ class Batches:
     def pairs_are_dependent(self) -> bool:
         """Return whether two recorded runs of one block agree too often for independent runs.
 
-        The compared events are that a coordinate exceeds its median in the first runs. Neighbouring runs form the pairs.
-        Nearly all of them lie in one block.
+        The compared events are that a coordinate exceeds its median in the first runs. Neighbouring runs form the
+        pairs; nearly all of them lie in one block.
         """
         assert self.checker is not None
         p_values = []

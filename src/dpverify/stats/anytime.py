@@ -21,8 +21,8 @@ from scipy.special import logsumexp, xlogy
 Boundary = Callable[[np.ndarray], np.ndarray]
 
 BISECTION_STEPS = 34  # the error of log q is at most this power of a half of log(a / b)
-GROWTH_STEPS = 12
-SLOPE_STEP = 1e-6  # relative, of the central difference that gives the slope of the boundary
+GROWTH_STEPS = 10
+SLOPE_STEP = 1e-9  # relative, of the difference that gives the slope of the boundary
 FIRST_CHECK_WIDTH, MAX_CHECK_WIDTH = 1e-6, 8.0  # relative distance at which the maximum is enclosed
 ROUNDING = 1e-14  # per run; several hundred rounding errors
 
@@ -120,7 +120,8 @@ def project(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> Projection:
     (0.3, 0.3)
     """
     a, b, q1, q2, growth = _nearest(a, b, boundary, BISECTION_STEPS)
-    return Projection(q1, q2, growth, np.where(growth > 0, _log_excess(a, b, q1, q2, boundary), 0.0))
+    log_excess = _log_excess(a, b, q1, q2, boundary) if growth.any() else np.zeros(growth.shape)
+    return Projection(q1, q2, growth, np.where(growth > 0, log_excess, 0.0))
 
 
 def expected_growth(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> np.ndarray:
@@ -144,13 +145,15 @@ def _nearest(
     allowed = boundary(b)
     a, b, allowed = np.broadcast_arrays(a, b, allowed)
     is_violation = a > allowed
+    if not is_violation.any():
+        return a, b, a, b, np.zeros(a.shape)
     low, high = np.log(b), np.log(np.where(is_violation, a, b))
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(steps):
             middle = (low + high) / 2
             q = np.exp(middle)
-            value, low_q, high_q = boundary(q), q * (1 - SLOPE_STEP), np.minimum(q * (1 + SLOPE_STEP), 1.0)
-            slope = (boundary(high_q) - boundary(low_q)) / (high_q - low_q)
+            value, low_q = boundary(q), q * (1 - SLOPE_STEP)
+            slope = (value - boundary(low_q)) / (q - low_q)
             derivative = slope * (value - a) / (value * (1 - value)) + (q - b) / (q * (1 - q))
             is_beyond = (derivative > 0) | (value >= a)
             low, high = np.where(is_beyond, low, middle), np.where(is_beyond, middle, high)

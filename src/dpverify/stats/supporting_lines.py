@@ -183,8 +183,8 @@ def tabulate_concave(boundary_at: Callable[[float], float]) -> tuple[FloatArray,
 def lines_above(boundary: Callable[[FloatArray], FloatArray]) -> Lines:
     """Return lines above a concave boundary that is evaluated at many points at once, close to it.
 
-    It is faster than `tabulate_concave` and less close: with 700 chords the lines exceed the boundary by at most about 2e-4
-    standard deviations of one run.
+    It is faster than `tabulate_concave` and less close. With 700 chords the lines exceed the boundary by at most about
+    2e-4 standard deviations of one run.
 
     Examples
     --------
