@@ -23,7 +23,7 @@ Boundary = Callable[[np.ndarray], np.ndarray]
 BISECTION_STEPS = 34  # the error of log q is at most this power of a half of log(a / b)
 GROWTH_STEPS = 10
 SLOPE_STEP = 1e-9  # relative, of the difference that gives the slope of the boundary
-FIRST_CHECK_WIDTH, MAX_CHECK_WIDTH = 1e-6, 8.0  # relative distance at which the maximum is enclosed
+FIRST_CHECK_WIDTH, MAX_CHECK_WIDTH = 1e-7, 8.0  # relative distance at which the maximum is enclosed
 ROUNDING = 1e-14  # per run; several hundred rounding errors
 
 
