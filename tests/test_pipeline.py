@@ -8,6 +8,7 @@ from limits import most
 
 import dpverify as dpv
 from dpverify import Settings, Verdict, verify
+from dpverify.events.partition import FIRST_CELL
 from dpverify.mechanisms.diagnostics import Diagnostic
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace, laplace_half_noise
 
@@ -179,11 +180,34 @@ def test_one_constant_has_no_privacy_loss():
 
 
 def test_all_runs_of_the_second_data_set_can_be_outside_the_region():
-    """The complement of the region is an event. The paper's region uses the first data set only."""
-    report = verify(laplace, 0.0, 1000.0, 1.0, settings=Settings.paper())
+    """The complement of the region is an event, unless the paper's procedure is used as printed."""
+    report = verify(laplace, 0.0, 1000.0, 1.0, settings=Settings.paper(complement=True))
     assert report.refuted
     assert report.on_partition.region_mass < 0.01
     assert report.witness.text == "an output outside the region of likely outputs"
+    printed = verify(laplace, 0.0, 1000.0, 1.0, settings=Settings.paper())
+    assert printed.witness.cell >= FIRST_CELL
+    assert printed.witness.counts[0] > 1000
+    assert printed.witness.counts[1] == 0
+
+
+def test_the_papers_eta_is_the_largest_share_of_the_first_selection_runs():
+    """eta is c1/n of the fullest cell; with three values of known probability it is near the largest of them."""
+
+    def three_values(data, runs, rng):
+        return rng.choice(3, size=(runs, 1), p=data).astype(float)
+
+    first, second = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.1, 0.8])
+    settings = Settings.paper(resolution=3, select_runs=1000)
+    reports = [verify(three_values, first, second, settings=settings, seed=seed) for seed in range(3)]
+    for report in reports:
+        assert round(report.paper.eta * 1000) == pytest.approx(report.paper.eta * 1000)
+        assert abs(report.paper.eta - 0.5) < 4 * math.sqrt(0.25 / 1000)  # and not the .8 of the second data set
+        assert report.paper.eta_upper > 0.75
+        assert report.against(0.5).paper.eta == report.paper.eta
+    assert len({report.paper.eta for report in reports}) > 1
+    plain = verify(three_values, first, second, **SMALL)
+    assert plain.paper.eta == plain.paper.eta_upper
 
 
 def test_non_finite_estimates_can_be_an_event():

@@ -13,7 +13,8 @@ from dpverify.settings import ARGUMENTS, CHOICES, SettingsChanges, VerifyOptions
 def test_the_papers_preset():
     paper = Settings.paper()
     assert (paper.partition, paper.resolution, paper.events, paper.test) == ("grid", 2, "cell", "thinned")
-    assert (paper.selection_epsilon, paper.joint) == (1, False)
+    assert (paper.selection_epsilon, paper.joint, paper.complement) == (1, False, False)
+    assert paper.select_runs == 1000
     assert Settings.paper(test_runs=5).test_runs == 5
 
 
@@ -47,3 +48,10 @@ def test_every_setting_is_documented(field):
 def test_choices_are_named(name):
     with pytest.raises(InputError, match=f"{name}: found 'nonsense'; expected one of"):
         Settings(**{name: "nonsense"})
+
+
+def test_only_the_papers_selection_can_leave_the_complement_out():
+    with pytest.raises(InputError, match="complement: found False without selection_epsilon"):
+        Settings(complement=False)
+    with pytest.raises(InputError, match="complement: found 0; expected True or False"):
+        Settings(complement=0)

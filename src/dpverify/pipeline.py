@@ -179,10 +179,10 @@ def follow_plan(
     # HighLikelySet (Algorithm 3), from pilot runs.
     region, points, pilot = find_region(run)
     # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
-    event, partition, _ = freeze_event(run, region, points, question.delta, claim=question.claim)
+    event, partition, _, eta = freeze_event(run, region, points, question.delta, claim=question.claim)
     # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
     smooth, not_smooth = smooth_grid(log_lipschitz, run.source.mechanism, run.source.data, region, points)
-    findings = Findings(region, points, pilot, event, partition, smooth, diagnostics + not_smooth)
+    findings = Findings(region, points, pilot, event, partition, eta, smooth, diagnostics + not_smooth)
     counts = count_test_runs(run, findings, error)
     return assemble_report(run, findings, counts, question.claim, question.delta)
 
@@ -247,7 +247,8 @@ def freeze_event(
     record = read_record(checkpoint, "event", EVENT_KINDS)
     if record is not None:
         run.progress.skip(2 * settings.select_runs)
-        return SelectedEvent(record["event"], record["partition"] or record["event"].partition)
+        partition = record["partition"] or record["event"].partition
+        return SelectedEvent(record["event"], partition, eta=record["eta"])
     done_before = run.progress.done
     partition = named_partition(settings, region, points)
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty, claim)
@@ -262,7 +263,8 @@ def freeze_event(
     # A score function of the user cannot be stored; then the selection runs stay in the folder instead.
     if is_pytree(selected.event.partition):
         other = None if selected.partition is selected.event.partition else selected.partition
-        checkpoint.write("event", Record(to_plain({"event": selected.event, "partition": other})))
+        frozen = {"event": selected.event, "partition": other, "eta": selected.eta}
+        checkpoint.write("event", Record(to_plain(frozen)))
         if checkpoint.problem is None:
             checkpoint.forget("train", "cut", "decide")
     run.clock.lap("selection")

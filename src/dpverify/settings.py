@@ -49,6 +49,7 @@ class SettingsChanges(TypedDict, total=False):
     beta: float
     gamma: float
     joint: bool
+    complement: bool
     block: int | None
     stop_early: bool
     seed: int
@@ -106,6 +107,9 @@ class Settings:
     joint : bool, default True
         True: the region is one scenario program over all time steps and over pilot runs of both data sets. False: each
         step has its own ellipsoid, from the first data set only, as in the paper.
+    complement : bool, default True
+        Whether the complement of the region is an event like the cells. False leaves it out of the paper's selection,
+        as the paper's experiments do; it needs `selection_epsilon`.
     block : int or None, default None
         Runs that the mechanism draws in one call. None uses the attribute `block` of the mechanism, or a power of two
         from 64 to 65 536 with 64 to 128 blocks in the test, halved until the outputs of a block take at most 64 MB.
@@ -141,6 +145,7 @@ class Settings:
     beta: float = 0.05
     gamma: float = 1e-9
     joint: bool = True
+    complement: bool = True
     block: int | None = None
     stop_early: bool = False
     seed: int = 0
@@ -165,13 +170,18 @@ class Settings:
             )
         if self.events == "score" and self.nonfinite == "event":
             raise InputError('events: found "score" with nonfinite="event"; a score needs finite runs; use "union"')
-        for name in ("joint", "stop_early"):
+        for name in ("joint", "complement", "stop_early"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name}: found {getattr(self, name)!r}; expected True or False")
         if self.stop_early and self.follows_paper:
             raise InputError(
                 "stop_early: found it with the paper's test or selection, which need a fixed number of runs; "
                 'use test="exact" and selection_epsilon=None'
+            )
+        if not self.complement and self.selection_epsilon is None:
+            raise InputError(
+                "complement: found False without selection_epsilon; only the paper's selection leaves the complement "
+                "of the region out; pass selection_epsilon=1.0, or complement=True"
             )
         if self.selection_epsilon is not None:
             check_epsilon(self.selection_epsilon, "selection_epsilon")
@@ -180,7 +190,9 @@ class Settings:
     def paper(cls, **changes: Unpack[SettingsChanges]) -> Settings:
         """Return the settings of the paper's procedure.
 
-        The paper does not state its numbers of runs. The values 1000 and 2000 are estimated from its examples.
+        The events are the cells of the region; its complement does not compete. `select_runs` is 1000, because every
+        eta in the paper is a multiple of 1/1000. `test_runs` is a guess: the paper does not print it, and 3000 explains
+        its critical values best.
 
         Parameters
         ----------
@@ -189,13 +201,14 @@ class Settings:
         """
         return cls(
             select_runs=1000,
-            test_runs=2000,
+            test_runs=3000,
             partition="grid",
             resolution=2,
             events="cell",
             test="thinned",
             selection_epsilon=1.0,
             joint=False,
+            complement=False,
         ).change(**changes)
 
     def change(self, /, **changes: Unpack[SettingsChanges]) -> Settings:
@@ -220,6 +233,10 @@ class Settings:
         """
         plain = {name: value for name, value in to_plain(self).items() if name != "kind"}
         del plain["test_runs" if self.stop_early else "stop_early"]
+        if (
+            self.complement
+        ):  # it is newer than other settings; without it, runs and folders of earlier versions are kept
+            del plain["complement"]
         return plain
 
     @property

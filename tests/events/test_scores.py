@@ -8,7 +8,7 @@ import pytest
 import dpverify as dpv
 from dpverify.events.partition import equal_mass, find_atoms, make_partition_of
 from dpverify.events.region import RegionIndicator
-from dpverify.events.scores import Additive, Features, Levels, Linear, Quadratic, UserScore, summarise
+from dpverify.events.scores import Additive, Features, Levels, Linear, Quadratic, ScoreGroup, UserScore, summarise
 from dpverify.events.scores.additive import AdditiveLearner, make_binning
 from dpverify.events.scores.base import fit_innovations
 from dpverify.events.scores.cell_score import fit_cell_score
@@ -24,7 +24,7 @@ from dpverify.util.arrays import cell_codes, enable_x64
 
 
 def binned(features, flat):
-    return make_binning(features, flat, find_atoms(flat))
+    return make_binning(features, features.values(flat), find_atoms(flat))
 
 
 def patterned(flat):
@@ -45,7 +45,7 @@ def learned(shift=0.5):
     scores = GaussianLearner(summarise([first, second])).fit(None, None)
     binning = binned(features, np.concatenate(flats))
     scores += AdditiveLearner(binning).fit(binning.measure(first), binning.measure(second))
-    scores.append(fit_piecewise(features, *flats))
+    scores.append(fit_piecewise(features, *map(features.values, flats)))
     pilot = np.concatenate([first, second])[::8]
     cells = equal_mass(dpv.high_likely_set(pilot), pilot, 32)
     counts = count_cells(cells, first), count_cells(cells, second)
@@ -56,6 +56,32 @@ def learned(shift=0.5):
 
 
 SCORES = learned()
+
+
+def test_scores_have_the_same_values_alone_and_in_a_group():
+    fresh = two_sides(seed=1)[0]
+    flat = fresh.reshape(len(fresh), -1)
+    group = ScoreGroup.of(SCORES)
+    assert sum(len(shared.numbers) for _, _, shared in group.by_features if shared) > 2
+    for score, values in zip(SCORES, group.values(flat), strict=True):
+        np.testing.assert_allclose(values, score.values(flat), rtol=1e-9, atol=1e-9)
+
+
+def test_values_that_repeat_by_chance_are_no_atoms():
+    rng = np.random.default_rng(0)
+    runs = 100_000
+    single = rng.standard_normal(runs).astype(np.float32).astype(float)
+    rare = single.copy()
+    rare[:10] = 0.25
+    lattice = np.round(rng.standard_normal(runs), 2)
+    counts = rng.geometric(0.3, runs).astype(float)
+    assert np.unique(single).size < runs  # the numbers of single precision do repeat
+    none, one, many, whole = find_atoms(np.stack([single, rare, lattice, counts], axis=1))
+    assert none.size == 0
+    assert one.tolist() == [0.25]
+    assert many.size > 500
+    values, number = np.unique(counts, return_counts=True)
+    assert whole.tolist() == values[number > 1].tolist()
 
 
 @pytest.mark.parametrize("score", SCORES, ids=lambda score: f"{type(score).__name__}-{score.n_parameters}")
@@ -118,7 +144,7 @@ def test_coordinates_without_a_difference_get_no_weight():
 
 
 def test_an_atom_has_its_own_bin():
-    x = np.array([0.0, 0.0, 1.0, 1.0, *np.linspace(-1, 2, 200)])[:, None]
+    x = np.array([0.0] * 9 + [1.0] * 9 + [*np.linspace(-1, 2, 200)])[:, None]
     binning = binned(Features(np.zeros(1), None), x)
     both = binning.measure(np.array([0.0, 1.0])[:, None])
     around = binning.measure(np.array([0.0, 1.0, 1e-9, -1e-9, 1 + 1e-9, 1 - 1e-9])[:, None])

@@ -53,7 +53,7 @@ def test_any_report_is_read_as_it_was_written(
     changed = dataclasses.replace(
         report,
         settings=report.settings.change(test_runs=runs),
-        paper=dataclasses.replace(report.paper, eta=eta),
+        paper=dataclasses.replace(report.paper, eta=eta, eta_upper=eta),
         name=name,
         remarks=tuple(remarks),
         diagnostics=tuple(diagnostics),

@@ -1,6 +1,7 @@
 """Pages without a browser: they parse, load nothing from a network, and escape all text from outside."""
 
 import functools
+import io
 import json
 import math
 import re
@@ -9,6 +10,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 import dpverify as dpv
 from dpverify import Report
@@ -300,6 +302,18 @@ def test_each_mechanism_on_each_pair_is_a_line():
 def test_a_map_rejects_invalid_input(positions, epsilons):
     with pytest.raises(dpv.InputError, match="privacy_map: found"):
         privacy_map(positions, epsilons)
+
+
+def test_labels_of_neighbours_on_a_map_do_not_overlap():
+    """Ten sensors, five of them close together; the boxes of the drawn texts are disjoint."""
+    angles = np.array([0.1, 0.12, 0.14, 0.2, 0.21, 1.5, 2.0, 3.1, 3.2, 5.0])
+    chart = privacy_map(14 * np.stack([np.cos(angles), np.sin(angles)], axis=1), 5 + np.arange(10.0))
+    chart.figure.savefig(io.BytesIO(), format="svg")
+    labels = [text for text in chart.figure.axes[0].texts if ": " in text.get_text()]
+    boxes = [Text.get_window_extent(text) for text in labels]  # without the line to the disc
+    assert len(boxes) == 10
+    overlaps = [a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i]]
+    assert not any(overlaps)
 
 
 def test_a_map_of_one_position_with_epsilon_zero():

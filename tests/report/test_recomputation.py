@@ -44,6 +44,7 @@ def change(document, place, path, value):
         ("epsilon_detectable", "inf"),
         ("p_value", lambda number: number * 0.99),
         ("paper.eta", 0.9),
+        ("paper.eta_upper", 0.9),
         ("paper.lambda_", 0.1),
         ("paper.p_values", [0.5, 0.5]),
         ("witness.alpha", 0.5),

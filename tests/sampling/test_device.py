@@ -118,7 +118,7 @@ def test_the_statistics_of_the_selection_are_the_same_on_a_device():
     rng = np.random.default_rng(0)
     one, two = rng.standard_normal((2, 5000, 6))
     features = fit_innovations(one, two)
-    binning = make_binning(features, np.concatenate([one, two]), [np.zeros(0)] * 6)
+    binning = make_binning(features, features.values(np.concatenate([one, two])), [np.zeros(0)] * 6)
     score = Linear(features.whiten.T @ np.arange(6.0))
     ruler = BinnedScore(score, fine_edges(score_values(score, one)))
     with jax.enable_x64(True):

@@ -1,6 +1,7 @@
 """Selection of events: which event is selected, that it is plain data, and that selection causes no false alarms."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,11 +9,13 @@ from limits import most
 from scipy.special import ndtr
 
 import dpverify as dpv
-from dpverify import Report, verify
+from dpverify import Report, Settings, verify
+from dpverify.events.partition import FIRST_CELL
 from dpverify.events.scores import Levels
-from dpverify.sampling.counts import Extremes
+from dpverify.sampling.counts import Counts, Extremes
 from dpverify.selection.histograms import PairedHistogram, threshold_counts
 from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
+from dpverify.selection.select import select_cell
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 10_000, "test_runs": 20_000}
@@ -64,6 +67,21 @@ def test_scores_beat_boxes_on_trajectories(shape):
     least = 1.3 if shape == "all coordinates" else 0.9  # a tree finds one coordinate as well
     assert level_sets > least * boxes
     assert auto > least * boxes
+
+
+def test_single_precision_keeps_the_scores_of_innovations():
+    """A random walk in single precision: all of its values repeat by chance, and they are no atoms."""
+
+    def walk(data, runs, rng, kind=float):
+        steps = data + rng.laplace(size=(runs, 6, 1))
+        return np.cumsum(steps, axis=1).astype(kind)
+
+    def single(data, runs, rng):
+        return walk(data, runs, rng, np.float32)
+
+    settings = {"select_runs": 60_000, "test_runs": 20_000}
+    double, rounded = (verify(m, 0.0, 0.5, **settings).epsilon_lower for m in (walk, single))
+    assert rounded > 0.95 * double
 
 
 @pytest.mark.parametrize("events", ["cell", "union", "score", "auto"])
@@ -232,3 +250,24 @@ def test_searching_many_pairs_causes_no_false_alarms(number, seeds):
         dpv.search_pairs(laplace, pairs, 0, events="union", seed=1000 * s, **runs).report.refuted for s in range(seeds)
     )
     assert alarms <= most(seeds, 0.05)
+
+
+class CountedCells(NamedTuple):
+    """A stand-in for the selection context with given counts of cells."""
+
+    settings: Settings
+    first: Counts
+    second: Counts
+    runs: dict[str, int]
+
+    def count(self, stage, counters):
+        return [(self.first, self.second)]
+
+
+@pytest.mark.parametrize(("first", "second"), [({0: 10}, {0: 10}), ({0: 4, 5: 6}, {0: 10}), ({1: 10}, {0: 5, 9: 5})])
+def test_the_papers_events_are_cells_of_the_region_also_where_they_are_empty(first, second):
+    sides = [Counts(np.array(list(side)), np.array(list(side.values()))) for side in (first, second)]
+    context = CountedCells(Settings.paper(), *sides, {"train": 10})
+    selected = select_cell(context, None, np.random.default_rng(0))
+    assert (selected.event.codes >= FIRST_CELL).all()
+    assert selected.eta == max((n for code, n in first.items() if code >= FIRST_CELL), default=0) / 10

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from curves import gaussian_profile, gaussian_tradeoff
 
 import dpverify as dpv
 from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.stats.divergences import renyi_divergence
 from dpverify.util.serialization import from_plain, to_plain
-from support.curves import gaussian_profile, gaussian_tradeoff
 
 claims = dpv.claims
 TAIL = np.geomspace(1e-7, 0.5, 60)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from curves import gaussian_profile, gaussian_tradeoff
 from scipy.special import ndtr
 from scipy.stats import binom
 
 import dpverify as dpv
 from dpverify.stats.curve_test import curve_p_value, parameter_lower_bound
 from dpverify.stats.lower_bound import claim_p_value
-from support.curves import gaussian_profile, gaussian_tradeoff
 
 claims = dpv.claims
 P2 = np.r_[0.0, np.geomspace(1e-4, 0.05, 12), np.linspace(0.06, 0.94, 30), 0.97, 0.99, 0.999]

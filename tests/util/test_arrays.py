@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from dpverify.sampling.accumulators import CellCounter, ResultSum
 from dpverify.sampling.counts import Counts, count_cells, occupied_codes
-from dpverify.util.arrays import array_namespace, digitize, enable_x64, is_jax
+from dpverify.util.arrays import array_namespace, digitize, enable_x64, is_jax, sum_outer_products
+from dpverify.util.column_bins import ColumnBins
 
 
 @pytest.mark.parametrize("distribution", ["laplace", "cauchy", "clustered", "integers"])
@@ -22,6 +23,25 @@ def test_digitize_agrees_with_searchsorted(distribution, number):
     }[distribution]
     edges = np.sort(rng.choice(x, number))  # samples that lie on edges occur
     np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
+
+
+@pytest.mark.parametrize("distribution", ["standard_normal", "standard_cauchy", "integers"])
+@pytest.mark.parametrize("number", [1, 20, 70])
+def test_bins_of_columns_agree_with_searchsorted(distribution, number):
+    rng = np.random.default_rng(number)
+    x = rng.integers(-90, 90, (3000, 4)) / 4 if distribution == "integers" else getattr(rng, distribution)((3000, 4))
+    edges = np.sort(x[:number], axis=0).T.copy()  # samples that lie on edges occur
+    edges[0, number // 2 :] = np.inf  # a column with fewer edges
+    bins = ColumnBins.of(edges)
+    assert bool(bins.start.size) == (distribution == "integers" and number == 70)
+    expected = np.stack([np.searchsorted(edges[j], x[:, j]) for j in range(4)], axis=1)
+    np.testing.assert_array_equal(bins.find(x), expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (100, 7), (1000, 130)])
+def test_sums_of_outer_products(shape):
+    x = np.random.default_rng(0).standard_normal(shape)
+    np.testing.assert_allclose(sum_outer_products(x), x.T @ x, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [100, 5000])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -66,14 +67,17 @@ TrialDraws = Callable[
 ]
 
 
-@functools.lru_cache(maxsize=64)
 def _trial_draws(problem: Problem) -> TrialDraws:
     """Return the compiled function that draws from boxes: draws, box indices and acceptance probabilities."""
-    cost = stage_cost(problem.system, problem.residual_weights)
+    return functools.partial(_compiled_trial(problem.template), problem.system.parameters)
 
+
+@functools.lru_cache(maxsize=64)
+def _compiled_trial(template: Problem) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
     def trial(
-        boxes: Boxes, ball: Ball, y: jax.Array, m: jax.Array, key: jax.Array, kappa: float, tau: float
+        parameters: Any, boxes: Boxes, ball: Ball, y: jax.Array, m: jax.Array, key: jax.Array, kappa: float, tau: float
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        cost = stage_cost(template.system.bind(parameters), template.residual_weights)
         draw, index = boxes.draw_with_index(m, key, kappa, tau)
         gap = jax.vmap(lambda z: cost(z, y), in_axes=1)(draw.z) - draw.lower
         acceptance = jnp.minimum(jnp.exp(-gap / kappa), 1.0)
@@ -95,6 +99,8 @@ def refined_boxes_of_all_steps(
     draws_per_run: list[float] = []
     for k, rows in enumerate(y):
         ball = Ball(support.centre[k], support.radius[k])
+        if problem.prior == "start":
+            priors = np.tile(ball.centre, (PILOT_RUNS, 1))
         boxes, z, acceptance = _refined_boxes_of_one_step(
             problem, rows, ball, priors, jax.random.key(k), max_boxes if has_bounds else None, kappa, tau
         )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from dpverify.estimation.interval_arithmetic import ROUNDING, Interval, enclose
-from dpverify.estimation.system import StateMap, System
+from dpverify.estimation.system import ParametricMap, StateMap, System
 from dpverify.util.arrays import enable_x64
 
 
@@ -36,17 +36,22 @@ class Jet(NamedTuple):
     third: Interval | None  # (B, p, n, n, n); only the values D^3 [u, u, u] are used
 
 
-@functools.lru_cache(maxsize=64)
 def _enclosed_derivatives(function: StateMap, order: int) -> Callable[[np.ndarray, np.ndarray], tuple[Interval, ...]]:
     """Return the compiled function from boxes (B, n) to the bounds of `function` and its derivatives."""
+    if isinstance(function, ParametricMap):
+        return functools.partial(_compiled_enclosure(function.family, order), function.parameters)
+    return functools.partial(_compiled_enclosure(function, order), ())
 
-    def derivatives(x: jax.Array) -> tuple[jax.Array, ...]:
-        maps = [function]
+
+@functools.lru_cache(maxsize=64)
+def _compiled_enclosure(template: StateMap | ParametricMap, order: int) -> Callable[..., tuple[Interval, ...]]:
+    def bounds(parameters: Any, lo: jax.Array, hi: jax.Array) -> tuple[Interval, ...]:
+        maps: list[StateMap] = [template.bind(parameters) if isinstance(template, ParametricMap) else template]
         for _ in range(order):
             maps.append(jax.jacfwd(maps[-1]))
-        return tuple(map_(x) for map_ in maps)
+        return enclose(jax.vmap(lambda x: tuple(map_(x) for map_ in maps)), lo, hi)
 
-    return jax.jit(lambda lo, hi: enclose(jax.vmap(derivatives), lo, hi))
+    return jax.jit(bounds)
 
 
 def padded_batch_size(count: int) -> int:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import functools
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
+from dpverify.estimation.mhe import W2MHE
+from dpverify.estimation.moving_horizon import sliding_windows
 from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
     Estimator,
     Matrix,
+    bind_parameters,
     check_covariance,
     check_data,
     check_noise_parameter,
     default_block,
     finite_estimate,
+    split_parameters,
 )
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
+from dpverify.util.checks import check_choice
 
 
 def sensor_blocks(measurements: int, coordinates: int, seed: int) -> np.ndarray:
@@ -54,6 +60,8 @@ class InputPerturbed:
     covariance : array_like, optional
         Covariance of the noise on one y_k, instead of `s_bar`: a number, one variance per measurement, or a matrix, in
         squared units of the measurements.
+    noise_per : {"run", "window"}
+        Whether the noise of a run is drawn once, or anew for every window of a moving-horizon estimator.
     coordinates : int
         Number of measurements of one sensor, which is the size of a block Rm.
     seed : int
@@ -77,6 +85,7 @@ class InputPerturbed:
     s_bar: float | None = None
     _: KW_ONLY
     covariance: ArrayLike | None = None
+    noise_per: str = "run"
     coordinates: int = 2
     seed: int = 0
     name: str = "input perturbation"
@@ -86,6 +95,12 @@ class InputPerturbed:
             raise InputError(
                 f"estimator: found {type(self.estimator).__name__} without estimate(data); expected a deterministic "
                 "estimator such as W2MHE, PrivateEKF or PrivateKalman"
+            )
+        check_choice("noise_per", self.noise_per, ("run", "window"))
+        if self.noise_per == "window" and not hasattr(self.estimator, "warm_start_windows"):
+            raise InputError(
+                f'noise_per: found "window" with {type(self.estimator).__name__}; expected a moving-horizon estimator '
+                'such as W2MHE; pass one, or noise_per="run"'
             )
         number = self.estimator.system.measurements
         if (self.s_bar is None) == (self.covariance is None):
@@ -126,7 +141,9 @@ class InputPerturbed:
         with enable_x64():
             y = check_data(self.system, data, getattr(self.estimator, "window", 0) + 1)
             finite_estimate(self.estimator, y)
-            return _perturbed_runs(self.estimator, _matrix_root(self.noise_covariance), y, jax_key(rng), runs)
+            template, parameters = split_parameters(self.estimator)
+            draw = _perturbed_runs if self.noise_per == "run" else _perturbed_windows
+            return draw(template, parameters, _matrix_root(self.noise_covariance), y, jax_key(rng), runs)
 
 
 @functools.lru_cache(maxsize=64)
@@ -136,8 +153,21 @@ def _matrix_root(covariance: Matrix) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4))
-def _perturbed_runs(estimator: Estimator, root: jax.Array, data: jax.Array, key: jax.Array, runs: int) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def _perturbed_runs(
+    template: Estimator, parameters: Any, root: jax.Array, data: jax.Array, key: jax.Array, runs: int
+) -> jax.Array:
+    estimator = bind_parameters(template, parameters)
     noisy = data + jax.random.normal(key, (runs, *data.shape)) @ root.T
     warm_start = getattr(estimator, "warm_start", None)
     return jax.vmap(warm_start(data) if warm_start else estimator.estimate)(noisy)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def _perturbed_windows(
+    template: W2MHE, parameters: Any, root: jax.Array, data: jax.Array, key: jax.Array, runs: int
+) -> jax.Array:
+    estimator = bind_parameters(template, parameters)
+    windows = sliding_windows(data, estimator.window)
+    noisy = windows + jax.random.normal(key, (runs, *windows.shape)) @ root.T
+    return jax.vmap(estimator.warm_start_windows(data))(noisy)

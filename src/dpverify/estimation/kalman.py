@@ -21,12 +21,14 @@ from dpverify.errors import InputError
 from dpverify.estimation.small_linalg import posterior_covariance
 from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
+    bind_parameters,
     check_covariance,
     check_data,
     check_integer,
     check_noise_parameter,
     default_block,
     finite_estimate,
+    split_parameters,
 )
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
@@ -137,7 +139,8 @@ class PrivateEKF:
         with enable_x64():
             y = check_data(self.system, data, self.window + 1)
             finite_estimate(self.noise_free, y)
-            return _ekf_runs(self.noise_free, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
+            template, parameters = split_parameters(self.noise_free)
+            return _ekf_runs(template, parameters, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
 
 
 def _whitener(measurement: ArrayLike | None) -> Callable[[jax.Array], jax.Array]:
@@ -150,8 +153,11 @@ def _whitener(measurement: ArrayLike | None) -> Callable[[jax.Array], jax.Array]
     return lambda r: inverse @ r
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4))
-def _ekf_runs(noise_free: PrivateEKF, scale: float, data: jax.Array, key: jax.Array, runs: int) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def _ekf_runs(
+    template: PrivateEKF, parameters: Any, scale: float, data: jax.Array, key: jax.Array, runs: int
+) -> jax.Array:
+    noise_free = bind_parameters(template, parameters)
     shape = (runs, data.shape[0] - noise_free.window, noise_free.system.states)
     return jax.vmap(noise_free.filtered, (None, 0))(data, scale * jax.random.uniform(key, shape))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.estimation.gibbs_sampler import Ball, Envelope, rejection_sample
 from dpverify.estimation.moving_horizon import (
+    PRIORS,
     SPANS,
     Problem,
     jitted_trajectory_solver,
@@ -75,6 +77,8 @@ class W2MHE:
         Distribution of the estimate for 0 < s < 1; see the module docstring.
     span : {"closed", "open"}
         Whether step k uses y_k, ..., y_{k+N} ("closed") or y_{k+1}, ..., y_{k+N} ("open").
+    prior : {"carried", "start"}
+        The prior of window k: f0 of the estimate of window k - 1, or f0^k of the start, which uses no earlier estimate.
     weights : tuple of float, optional
         Weight of the squared residual of each measurement; 1 by default. The distribution of the noise is not used;
         1 / variance is the usual choice.
@@ -113,6 +117,7 @@ class W2MHE:
     _: KW_ONLY
     law: str = "gibbs"
     span: str = "closed"
+    prior: str = "carried"
     weights: tuple[float, ...] | None = None
     support: str = "theorem"
     diameter: float = 0.1
@@ -126,6 +131,7 @@ class W2MHE:
         check_positive("tau", self.tau, "the weight of the measurements against the prediction")
         check_choice("law", self.law, LAWS)
         check_choice("span", self.span, SPANS)
+        check_choice("prior", self.prior, PRIORS)
         check_choice("support", self.support, ("theorem", "wide"))
         self._check_support()
 
@@ -154,7 +160,7 @@ class W2MHE:
     def problem(self) -> Problem:
         """The static part of the estimation problem."""
         assert self.weights is not None
-        return Problem(self.system, self.window, self.span, self.weights)
+        return Problem(self.system, self.window, self.span, self.weights, self.prior)
 
     @property
     def kappa(self) -> float:
@@ -179,15 +185,20 @@ class W2MHE:
 
     def estimate(self, data: jax.Array) -> jax.Array:
         """Return the released estimates at s = 1, (K, d): pure JAX, can be vmapped over data."""
-        solve = make_trajectory_solver(self.system, self.problem.residual_weights, self._shape)
+        solve = make_trajectory_solver(self.system, self.problem.residual_weights, self._shape, self.prior)
         trajectory = solve(sliding_windows(data, self.window), self.tau, *self._constant_sets(data))
         return trajectory[:, self._released]
 
     def warm_start(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """Return a function with the values of `estimate` that is faster for data sets close to `data`."""
-        linearise = make_warm_started_solver(self.system, self.problem.residual_weights, self._shape)
+        solve = self.warm_start_windows(data)
+        return lambda other: solve(sliding_windows(other, self.window))
+
+    def warm_start_windows(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
+        """Return the same function of the windows (K, window + 1, measurements), which need not fit together."""
+        linearise = make_warm_started_solver(self.system, self.problem.residual_weights, self._shape, self.prior)
         solve = linearise(sliding_windows(data, self.window), self.tau, *self._constant_sets(data))
-        return lambda other: solve(sliding_windows(other, self.window))[:, self._released]
+        return lambda windows: solve(windows)[:, self._released]
 
     @property
     def _shape(self) -> str:
@@ -280,17 +291,31 @@ def _uniform(key: jax.Array, runs: int, support: Ball, released: tuple[int, ...]
     return (support.centre + jnp.asarray(support.radius)[:, None] * inside)[..., released]
 
 
-@functools.lru_cache(maxsize=64)
 def _gibbs_sampler(problem: Problem) -> Callable[..., jax.Array]:
     """Return the compiled sampler of all steps; only the number of runs and the kind of envelope are static."""
-    system, cost = problem.system, stage_cost(problem.system, problem.residual_weights)
-    predict = jax.vmap(system.f, in_axes=1, out_axes=1)
+    return functools.partial(_compiled_sampler(problem.template), problem.system.parameters)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled_sampler(template: Problem) -> Callable[..., jax.Array]:
+    predict = jax.vmap(template.system.f, in_axes=1, out_axes=1)
 
     def sample(
-        key: jax.Array, runs: int, y: jax.Array, support: Ball, envelope: Envelope, kappa: float, tau: float
+        parameters: Any,
+        key: jax.Array,
+        runs: int,
+        y: jax.Array,
+        support: Ball,
+        envelope: Envelope,
+        kappa: float,
+        tau: float,
     ) -> jax.Array:
+        system = template.system.bind(parameters)
+        cost = stage_cost(system, template.residual_weights)
+
         def step(m: jax.Array, inputs: tuple[jax.Array, Ball, Envelope, jax.Array]) -> tuple[jax.Array, jax.Array]:
             rows, ball, step_envelope, step_key = inputs
+            m = m if template.prior == "carried" else jnp.tile(ball.centre[:, None], runs)
             z = rejection_sample(lambda z: cost(z, rows), step_envelope, ball, m, step_key, kappa, tau)
             return predict(z), z[jnp.asarray(system.released)]
 
@@ -299,4 +324,4 @@ def _gibbs_sampler(problem: Problem) -> Callable[..., jax.Array]:
         _, released = jax.lax.scan(step, start, (y, support, envelope, keys))
         return jnp.transpose(released, (2, 0, 1))
 
-    return jax.jit(sample, static_argnums=1)
+    return jax.jit(sample, static_argnums=2)

@@ -1,15 +1,15 @@
 """The stage cost and the deterministic estimate that all moving-horizon estimators share.
 
 The stage cost is J_k(z) = 1/2 sum_j w |y_{k+j} - h(f0^j(z))|^2 over the window. The deterministic (proximal) estimate
-minimises |z - m|^2 / (2 tau) + J_k(z), where m = f0(z_{k-1}) is the prediction, and is then projected onto the support
-set K_k (docs/method.md, section 7.2).
+minimises |z - m|^2 / (2 tau) + J_k(z), where the prior m is the prediction f0(z_{k-1}), or f0^k of the start, which is
+the centre of K_k. It is then projected onto the support set K_k (docs/method.md, section 7.2).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from dpverify.estimation.system import System
 from dpverify.util.arrays import Array
 
 SPANS = ("closed", "open")  # whether a window includes the measurement of its own step
+PRIORS = ("carried", "start")  # whether the prior of a window follows from the estimate of the window before
 MAX_NEWTON_STEPS = 60
 NEWTON_TOLERANCE = 1e-14  # relative length of the last Newton step
 
@@ -38,6 +39,12 @@ class Problem(NamedTuple):
     window: int
     span: str
     weights: tuple[float, ...]
+    prior: str = "carried"
+
+    @property
+    def template(self) -> Problem:
+        """The problem of the system's template: the key of the caches of compiled code."""
+        return self._replace(system=self.system.template)
 
     @property
     def residual_weights(self) -> np.ndarray:
@@ -136,7 +143,9 @@ def project(z: jax.Array, centre: jax.Array, radius: jax.Array, shape: str) -> j
 TrajectorySolver = Callable[[jax.Array, float, jax.Array, jax.Array], jax.Array]
 
 
-def make_trajectory_solver(system: System, weights: np.ndarray, shape: str) -> TrajectorySolver:
+def make_trajectory_solver(
+    system: System, weights: np.ndarray, shape: str, priors: str = "carried"
+) -> TrajectorySolver:
     """Return the function that computes the trajectory at s = 1: each estimate is projected and then predicted.
 
     The result is pure JAX: it can be jitted, and vmapped over the data.
@@ -146,6 +155,7 @@ def make_trajectory_solver(system: System, weights: np.ndarray, shape: str) -> T
     def trajectory(y: jax.Array, tau: float, centre: jax.Array, radius: jax.Array) -> jax.Array:
         def step(prior: jax.Array, inputs: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             rows, step_centre, step_radius = inputs
+            prior = prior if priors == "carried" else step_centre
             z = proximal_estimate(lambda z: cost(z, rows), prior, tau)
             z = project(z, step_centre, step_radius, shape)
             return system.f(z), z
@@ -155,14 +165,30 @@ def make_trajectory_solver(system: System, weights: np.ndarray, shape: str) -> T
     return trajectory
 
 
-@functools.lru_cache(maxsize=64)
 def jitted_trajectory_solver(problem: Problem, shape: str) -> Callable[..., jax.Array]:
     """Return the compiled solver of the deterministic trajectory."""
-    return jax.jit(make_trajectory_solver(problem.system, problem.residual_weights, shape))
+    return functools.partial(_compiled_solver(problem.template, shape), problem.system.parameters)
 
 
 @functools.lru_cache(maxsize=64)
+def _compiled_solver(template: Problem, shape: str) -> Callable[..., jax.Array]:
+    def solve(parameters: Any, *arguments: jax.Array) -> jax.Array:
+        system = template.system.bind(parameters)
+        solver = make_trajectory_solver(system, template.residual_weights, shape, template.prior)
+        return solver(*arguments)  # type: ignore[arg-type]
+
+    return jax.jit(solve)
+
+
 def local_expansion(problem: Problem) -> Callable[[np.ndarray, np.ndarray], tuple[Array, Array, Array]]:
     """Return the compiled function from points and windows of many steps to J, its gradient and its Hessian."""
-    cost = stage_cost(problem.system, problem.residual_weights)
-    return jax.jit(jax.vmap(lambda z, y: (cost(z, y), jax.grad(cost)(z, y), jax.hessian(cost)(z, y))))
+    return functools.partial(_compiled_expansion(problem.template), problem.system.parameters)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled_expansion(template: Problem) -> Callable[..., tuple[Array, Array, Array]]:
+    def expand(parameters: Any, z: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        cost = stage_cost(template.system.bind(parameters), template.residual_weights)
+        return cost(z, y), jax.grad(cost)(z, y), jax.hessian(cost)(z, y)
+
+    return jax.jit(jax.vmap(expand, in_axes=(None, 0, 0)))

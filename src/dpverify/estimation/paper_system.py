@@ -56,13 +56,32 @@ class SensorCircle:
         return self.radius * np.column_stack([np.cos(self.angles), np.sin(self.angles)])
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return 100 * jnp.tanh(0.1 * (x[:2] - jnp.asarray(self.places))).reshape(-1)
+        return _measurements(x, self.places)
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """The positions: compiled code takes them as an argument (`system.ParametricMap`)."""
+        return self.places
+
+    @property
+    def family(self) -> SensorCircle:
+        """The circle with as many sensors at angle 0, which stands for all placements."""
+        return replace(self, angles=(0.0,) * len(self.angles))
+
+    def bind(self, parameters: jax.Array) -> StateMap:
+        """Return the measurement function of sensors at these positions."""
+        return lambda x: _measurements(x, parameters)
 
     def moved(self, sensor: int, angle: float) -> SensorCircle:
         """Return the same circle with one sensor turned by `angle` radians."""
         angles = list(self.angles)
         angles[sensor] += angle
         return replace(self, angles=tuple(angles))
+
+
+def _measurements(x: jax.Array, places: jax.Array | np.ndarray) -> jax.Array:
+    """Return the measurements of sensors at these positions, without noise."""
+    return 100 * jnp.tanh(0.1 * (x[:2] - jnp.asarray(places))).reshape(-1)
 
 
 def sensor_circle(angles: Sequence[float] | int = 10) -> SensorCircle:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,6 @@ from dpverify.estimation.moving_horizon import (
     proximal_estimate,
     stage_cost,
 )
-from dpverify.estimation.system import System
 from dpverify.util.arrays import Array, enable_x64
 
 ENOUGH_DRAWS_PER_RUN = 4.0  # the Taylor envelope is taken at once if it needs at most so many draws per run
@@ -105,18 +104,21 @@ class LocalExpansion(NamedTuple):
     hessian: np.ndarray  # (K, n, n)
 
 
-@functools.lru_cache(maxsize=64)
 def _local_minima(problem: Problem) -> Callable[[np.ndarray, np.ndarray, np.ndarray, float], Array]:
     """Return the compiled function (prior, starts, y, tau) of one step -> the minimum found from each start."""
-    cost = stage_cost(problem.system, problem.residual_weights)
+    return functools.partial(_compiled_minima(problem.template), problem.system.parameters)
 
-    def minimum(prior: jax.Array, start: jax.Array, y: jax.Array, tau: float) -> jax.Array:
+
+@functools.lru_cache(maxsize=64)
+def _compiled_minima(template: Problem) -> Callable[..., Array]:
+    def minimum(parameters: Any, prior: jax.Array, start: jax.Array, y: jax.Array, tau: float) -> jax.Array:
+        cost = stage_cost(template.system.bind(parameters), template.residual_weights)
         z = proximal_estimate(lambda z: cost(z, y), prior, tau, start)
         curvature = jax.hessian(cost)(z, y) + jnp.eye(z.size) / tau
         # Newton's method does not leave a maximum or a saddle point at which it starts.
         return jnp.where(jnp.linalg.eigvalsh(curvature)[0] > 0, z, jnp.nan)
 
-    return jax.jit(jax.vmap(minimum, in_axes=(None, 0, None, None)))
+    return jax.jit(jax.vmap(minimum, in_axes=(None, None, 0, None, None)))
 
 
 def plan_sampler(problem: Problem, data: np.ndarray, support: Ball, kappa: float, tau: float) -> SamplerPlan:
@@ -131,7 +133,7 @@ def plan_sampler(problem: Problem, data: np.ndarray, support: Ball, kappa: float
                 "h: found NaN or infinity in h or its derivatives at an estimate; expected a smooth h on all of K_k; "
                 "fix f or h, or choose a smaller diameter"
             )
-        priors = predictions(problem.system, trajectory)
+        priors = prior_means(problem, support, trajectory)
         third, reason = _third_derivative_bounds(problem, y, support)
         choice = _choose_envelope(problem, y, support, trajectory, expansion, priors, third, kappa, tau)
         stacked = jax.tree.map(lambda *v: jnp.asarray(np.stack(v)), *choice.envelopes)
@@ -225,15 +227,18 @@ def _sampled_third_derivative(problem: Problem, y: np.ndarray, support: Ball) ->
     return np.array(norms)
 
 
-def predictions(system: System, trajectory: np.ndarray) -> np.ndarray:
+def prior_means(problem: Problem, support: Ball, trajectory: np.ndarray) -> np.ndarray:
     """Return the prior of each step along a trajectory."""
-    later = [np.asarray(system.f(jnp.asarray(z))) for z in trajectory[:-1]]
-    return np.vstack([system.start, *later])
+    if problem.prior == "start":
+        return support.centre
+    later = [np.asarray(problem.system.f(jnp.asarray(z))) for z in trajectory[:-1]]
+    return np.vstack([problem.system.start, *later])
 
 
 def count_modes(problem: Problem, plan: SamplerPlan, tau: float) -> tuple[int, ...]:
     """Return the number of minima of the exponent that several starting points inside each K_k lead to."""
-    support, priors = plan.support, predictions(problem.system, plan.trajectory)
+    support = plan.support
+    priors = prior_means(problem, support, plan.trajectory)
     n, counts = support.centre.shape[1], []
     axes = 0.7 * np.vstack([np.zeros(n), np.eye(n), -np.eye(n)])
     for centre, radius, prior, rows in zip(support.centre, support.radius, priors, plan.windows, strict=True):

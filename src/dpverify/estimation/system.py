@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +44,28 @@ class Linear:
         return jnp.asarray(self.matrix) @ x
 
 
+@runtime_checkable
+class ParametricMap(Protocol):
+    """A map x -> h(x) of a family: the same formula with other numbers, such as other positions of the sensors.
+
+    The numbers are then arguments of compiled code, so that all members of a family share one compilation.
+    """
+
+    @property
+    def parameters(self) -> Any:
+        """The numbers of this member, as an array or a tuple of arrays."""
+        ...
+
+    @property
+    def family(self) -> ParametricMap:
+        """One fixed member, the same for the whole family; it is hashable and compared by value."""
+        ...
+
+    def bind(self, parameters: Any) -> StateMap:
+        """Return the member with these numbers, which may be traced."""
+        ...
+
+
 @dataclass(frozen=True)
 class System:
     """A state-space system x_{k+1} = f(x_k) + w_k, y_k = h(x_k) + v_k.
@@ -55,7 +78,8 @@ class System:
     f : callable, optional
         The noise-free step, from a state (states,) to the next state. It may be omitted where `A` is given.
     h : callable, optional
-        The noise-free measurement, from a state to a vector (measurements,). It may be omitted where `C` is given.
+        The noise-free measurement, from a state to a vector (measurements,). It may be omitted where `C` is given. A
+        `ParametricMap`, such as `SensorCircle`, is compiled once for its whole family.
     start : sequence of float
         The centre of the initial distribution, which is also the first guess of every estimator. Required.
     disturbance : Law
@@ -187,6 +211,24 @@ class System:
             if len(shape) != 2 or shape[1] != states or (name == "A" and shape[0] != states):
                 raise InputError(f"{name}: found shape {shape}; expected {states} columns, one for each state")
 
+    @functools.cached_property
+    def template(self) -> System:
+        """The system with the fixed member of the family of h: the static argument of compiled code."""
+        return replace(self, h=self.h.family) if isinstance(self.h, ParametricMap) else self
+
+    @property
+    def parameters(self) -> Any:
+        """The numbers of h that are arguments of compiled code; none unless h is a `ParametricMap`."""
+        return self.h.parameters if isinstance(self.h, ParametricMap) else ()
+
+    def bind(self, parameters: Any) -> System:
+        """Return this template with the numbers of h, which may be traced; nothing is checked again."""
+        if not isinstance(self.h, ParametricMap):
+            return self
+        bound = copy.copy(self)
+        object.__setattr__(bound, "h", self.h.bind(parameters))
+        return bound
+
     @property
     def states(self) -> int:
         """The number of states."""
@@ -252,7 +294,7 @@ def simulate(
     """
     with enable_x64():
         x_0 = jnp.asarray(system.start if start is None else start, float)
-        states, noise = _simulated(system, jax_key(rng), steps, x_0, start is None)
+        states, noise = _simulated(system.template, jax_key(rng), steps, x_0, start is None)
         # Outside the compiled part, so that the rounding is the same for another h of the same states.
         data = jax.vmap(system.h)(states) + noise
         return Recording(np.asarray(states), np.asarray(noise), np.asarray(data))

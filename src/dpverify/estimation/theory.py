@@ -1,9 +1,10 @@
 """Values of epsilon for the W2-MHE that need no samples: the paper's sufficient epsilon, and certified bounds.
 
-`w2mhe_epsilon` and `sufficient_epsilon` are a reconstruction. The paper cites a theorem without restating it, and the
-formula was recovered from the paper's printed numbers. It is not proved there, nor here, and it is not a valid bound
-for contracting systems (c_f < 1). `gibbs_epsilon` and `gibbs_epsilon_within` are proved in docs/method.md, section 7.4,
-for the Gibbs distribution on compact sets; they hold over all events.
+`w2mhe_epsilon` and `sufficient_epsilon` are a reconstruction. The paper cites a theorem without restating it, and
+prints one value of its formula, 6474.3. The formula here was reconstructed from that one value. It is not a valid bound
+for contracting systems (c_f < 1), nor for expanding ones with a long window; `sufficient_epsilon` warns in both cases.
+`gibbs_epsilon` and `gibbs_epsilon_within` are proved in docs/method.md, section 7.4, for the Gibbs distribution on
+compact sets; they hold over all events.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ def w2mhe_lipschitz(c_f: float, window: int, c_h: float = 100.0) -> float:
 def w2mhe_epsilon(s: float, lipschitz: float, c_f: float, diameter: float, distance: float, steps: int) -> float:
     """Return the paper's sufficient epsilon, s/(1 - s) l diam(K_0) c_f^steps d.
 
-    The formula is reconstructed from the paper's printed numbers and is not proved in the source. For c_f < 1 it is not
-    a valid bound, because the factor c_f^steps then shrinks the loss of the first step as well; a warning is raised.
+    The formula is reconstructed from the one value that the paper prints, and is not proved in the source. For c_f < 1
+    it is not a valid bound, because the factor c_f^steps then shrinks the loss of the first step as well; a warning is
+    raised.
     The linear system A = 0.3, C = 200 with window 5, s = 0.8, tau = 1 is a counter-example: the formula gives 2.33 at
     distance 1 and 4 released steps, while samples prove that epsilon is at least 4.76.
 
@@ -97,8 +99,10 @@ def w2mhe_epsilon(s: float, lipschitz: float, c_f: float, diameter: float, dista
 def sufficient_epsilon(mechanism: W2MHE, distance: float, steps: int, c_h: float = 100.0) -> float:
     """Return the paper's sufficient epsilon with the constants of this mechanism.
 
-    The formula is reconstructed and not proved; for c_f < 1 it is not a valid bound and a warning is raised. See
-    `w2mhe_epsilon`. `gibbs_epsilon_within` is a proved bound for the same pairs.
+    The formula is reconstructed from one printed value; see `w2mhe_epsilon`. For the Gibbs distribution it is proved if
+    c_f >= 1, c_h is a Lipschitz constant of the weighted h, and it is at least the bound that follows from the same
+    constants (docs/method.md, section 7.4). Otherwise a warning is raised. `gibbs_epsilon_within` is a proved bound for
+    the same pairs.
 
     Parameters
     ----------
@@ -116,6 +120,11 @@ def sufficient_epsilon(mechanism: W2MHE, distance: float, steps: int, c_h: float
     float
         The value of the formula; infinite for s = 1.
 
+    Warns
+    -----
+    DPVerifyWarning
+        For c_f < 1, and where the formula is below the bound that follows from c_f and c_h.
+
     Examples
     --------
     >>> from dpverify.estimation import W2MHE, oscillator, theory
@@ -129,7 +138,21 @@ def sufficient_epsilon(mechanism: W2MHE, distance: float, steps: int, c_h: float
             'has no value for others; use support="theorem", or gibbs_epsilon, which holds for any K_k'
         )
     lipschitz = w2mhe_lipschitz(c_f, mechanism.window, c_h)
-    return _reconstructed_epsilon(mechanism.s, lipschitz, c_f, mechanism.diameter, distance, steps)
+    epsilon = _reconstructed_epsilon(mechanism.s, lipschitz, c_f, mechanism.diameter, distance, steps)
+    if c_f >= 1 and not _is_implied_by_constants(c_f, mechanism.window, steps):
+        warnings.warn(
+            f"steps: found {steps} with window {mechanism.window} and c_f {c_f:.4g}; expected fewer steps or a shorter "
+            "window, because the reconstructed formula is not proved here; use gibbs_epsilon or gibbs_epsilon_within",
+            DPVerifyWarning,
+            stacklevel=2,
+        )
+    return epsilon
+
+
+def _is_implied_by_constants(c_f: float, window: int, steps: int) -> bool:
+    """Return whether the formula is at least the bound that follows from c_f and c_h (docs/method.md, section 7.4)."""
+    proved = np.sum(c_f ** np.arange(steps)) * np.sqrt(np.sum(c_f ** (2 * np.arange(window + 1))))
+    return bool(proved <= 2 * (window + 1) * c_f ** (steps + 1))
 
 
 def _reconstructed_epsilon(

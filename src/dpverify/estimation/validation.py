@@ -5,8 +5,10 @@ Every error message is one line of the form `name: found X; expected Y; do Z`.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -17,6 +19,9 @@ from dpverify.estimation.system import System
 from dpverify.util.checks import is_real_number
 
 Matrix = tuple[tuple[float, ...], ...]  # hashable, so that it can be part of a static argument
+
+
+EstimatorType = TypeVar("EstimatorType", bound="Estimator")
 
 
 class Estimator(Protocol):
@@ -124,14 +129,35 @@ def check_covariance(
     return tuple(tuple(float(v) for v in row) for row in matrix)
 
 
+def split_parameters(estimator: EstimatorType) -> tuple[EstimatorType, Any]:
+    """Return an estimator as a static argument of compiled code and the numbers of its h, for `bind_parameters`.
+
+    Estimators that differ only in these numbers have the same static argument. An estimator that is no dataclass
+    stays as it is.
+    """
+    system = estimator.system
+    if not dataclasses.is_dataclass(estimator) or system.template is system:
+        return estimator, ()
+    return dataclasses.replace(estimator, system=system.template), system.parameters
+
+
+def bind_parameters(template: EstimatorType, parameters: Any) -> EstimatorType:
+    """Return the estimator with the numbers of its h, which may be traced; nothing is checked again."""
+    if isinstance(parameters, tuple) and not parameters:
+        return template
+    bound = copy.copy(template)
+    object.__setattr__(bound, "system", template.system.bind(parameters))
+    return bound
+
+
 @functools.partial(jax.jit, static_argnums=0)
-def _estimate(estimator: Estimator, data: jax.Array) -> jax.Array:
-    return estimator.estimate(data)
+def _estimate(template: Estimator, parameters: Any, data: jax.Array) -> jax.Array:
+    return bind_parameters(template, parameters).estimate(data)
 
 
 def finite_estimate(estimator: Estimator, data: np.ndarray | jax.Array) -> jax.Array:
     """Return the noise-free `estimator.estimate(data)`; raise an InputError that names the first step with NaN."""
-    estimate = _estimate(estimator, data)
+    estimate = _estimate(*split_parameters(estimator), data)
     finite = np.isfinite(np.asarray(estimate)).reshape(len(estimate), -1).all(1)
     if not finite.all():
         raise InputError(

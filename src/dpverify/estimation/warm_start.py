@@ -1,9 +1,10 @@
 """The deterministic moving-horizon estimate for many data sets that are close to one (docs/method.md, section 7.5).
 
 The runs of an input perturbation differ from the data by noise, so their estimates are close to that of the data. One
-solution and one Hessian H per step are therefore computed for the data and shared by all runs: each run starts at this
-solution and iterates x <- x - H^-1 gradient, with one gradient per iteration. The error shrinks by the factor
-|I - H^-1 H_run| each time, so that a few iterations suffice for small noise.
+solution, one Hessian H and the derivative of the gradient in the data are therefore computed for the data and shared by
+all runs: each run starts at the linear prediction of its solution and iterates x <- x - H^-1 gradient, with one
+gradient per iteration. The error shrinks by the factor |I - H^-1 H_run| each time, so that a few iterations suffice for
+small noise.
 """
 
 from __future__ import annotations
@@ -61,12 +62,27 @@ def minimise_with_fixed_metric(
     return jnp.where(unfinished(last._replace(count=0)), jnp.nan, last.z)
 
 
+class Reference(NamedTuple):
+    """The solution of one step for the data, and its first derivatives."""
+
+    solution: jax.Array  # (n,)
+    prior: jax.Array  # (n,)
+    rows: jax.Array  # (window + 1, measurements)
+    inverse_hessian: jax.Array  # (n, n)
+    gain: jax.Array  # (n, (window + 1) * measurements): derivative of the solution in the rows
+
+    def predict(self, prior: jax.Array, rows: jax.Array, tau: float) -> jax.Array:
+        """Return the solution for another prior and other rows, to first order."""
+        shift = self.inverse_hessian @ (prior - self.prior) / tau
+        return self.solution + shift + self.gain @ (rows - self.rows).reshape(-1)
+
+
 # From the windows of another data set to its deterministic trajectory (K, states).
 WarmStartedSolver = Callable[[jax.Array], jax.Array]
 
 
 def make_warm_started_solver(
-    system: System, weights: np.ndarray, shape: str
+    system: System, weights: np.ndarray, shape: str, priors: str = "carried"
 ) -> Callable[[jax.Array, float, jax.Array, jax.Array], WarmStartedSolver]:
     """Return a function (y, tau, centre, radius) -> solver for data sets close to y.
 
@@ -80,25 +96,30 @@ def make_warm_started_solver(
 
         def solve_reference(
             prior: jax.Array, inputs: tuple[jax.Array, jax.Array, jax.Array]
-        ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        ) -> tuple[jax.Array, Reference]:
             rows, step_centre, step_radius = inputs
+            prior = prior if priors == "carried" else step_centre
             z = proximal_estimate(lambda z: cost(z, rows), prior, tau)
             inverse = jnp.linalg.inv(jax.hessian(objective)(z, prior, rows))
-            return system.f(project(z, step_centre, step_radius, shape)), (z, inverse)
+            gain = -inverse @ jax.jacfwd(jax.grad(objective), argnums=2)(z, prior, rows).reshape(z.size, -1)
+            return system.f(project(z, step_centre, step_radius, shape)), Reference(z, prior, rows, inverse, gain)
 
         start = jnp.asarray(system.start, y.dtype)
-        _, (solutions, inverses) = jax.lax.scan(solve_reference, start, (y, centre, radius))
+        _, references = jax.lax.scan(solve_reference, start, (y, centre, radius))
 
         def trajectory(other: jax.Array) -> jax.Array:
             def step(
-                prior: jax.Array, inputs: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+                prior: jax.Array, inputs: tuple[jax.Array, jax.Array, jax.Array, Reference]
             ) -> tuple[jax.Array, jax.Array]:
-                rows, step_centre, step_radius, solution, inverse = inputs
-                z = minimise_with_fixed_metric(lambda z: objective(z, prior, rows), solution, inverse)
+                rows, step_centre, step_radius, reference = inputs
+                prior = prior if priors == "carried" else step_centre
+                z = minimise_with_fixed_metric(
+                    lambda z: objective(z, prior, rows), reference.predict(prior, rows, tau), reference.inverse_hessian
+                )
                 z = project(z, step_centre, step_radius, shape)
                 return system.f(z), z
 
-            return jax.lax.scan(step, start, (other, centre, radius, solutions, inverses))[1]
+            return jax.lax.scan(step, start, (other, centre, radius, references))[1]
 
         return trajectory
 

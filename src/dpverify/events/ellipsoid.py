@@ -16,10 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import get_lapack_funcs
-from scipy.optimize import nnls
-from scipy.special import gammaln
 
 from dpverify.errors import InputError
 
@@ -129,7 +127,7 @@ def log_volume(ellipsoid: Ellipsoid) -> float:
     """Return the log-volume in `rank` dimensions, within the affine hull; 0.0 for a single point (rank 0)."""
     rank = len(ellipsoid.A)
     log_det = np.log(np.abs(np.diagonal(np.linalg.qr(ellipsoid.A.T, mode="r")))).sum()
-    return float(rank / 2 * np.log(np.pi) - gammaln(rank / 2 + 1) - log_det)
+    return float(rank / 2 * np.log(np.pi) - scipy.special.gammaln(rank / 2 + 1) - log_det)
 
 
 def _checked(points: ArrayLike) -> Array:
@@ -292,7 +290,7 @@ def _design_weights(points: Array, weights: Array) -> tuple[Array, Array]:
             break
         lifted = np.vstack([np.ones(len(weights)), white])
         products = multiplicity * lifted[row] * lifted[column]
-        step = nnls(products, target)[0] - weights
+        step = scipy.optimize.nnls(products, target)[0] - weights
         decrement = float(np.linalg.norm(products @ step))
         weights = weights + step / (1.0 if decrement < 0.25 else 1 + decrement)
         weights /= weights.sum()
@@ -305,7 +303,7 @@ def _symmetric_factor(factor: Array) -> Array:
     The Jacobi method computes small entries accurately if the coordinates have very different units (ratios up to
     1e100; beyond that the gap shows the loss of accuracy).
     """
-    (gejsv,) = get_lapack_funcs(("gejsv",), (factor,))
+    (gejsv,) = scipy.linalg.get_lapack_funcs(("gejsv",), (factor,))
     singular, _, v, scales, _, _ = gejsv(factor, joba=0)  # 0: accurate for columns of any scale
     A = (v * (singular * (scales[0] / scales[1]))) @ v.T
     return (A + A.T) / 2

@@ -5,8 +5,8 @@ are the cells inside the region. A code is the mixed-radix number of the cell's 
 Otherwise it is a fixed 64-bit hash of the digits. A hash collision merges two cells of a partition that was fixed
 before the test runs, so every statement stays valid.
 
-A value that repeats among the pilot runs of one coordinate is treated as an atom and gets its own cell, whatever the
-data type.
+A value that repeats among the pilot runs of one coordinate, more often than by chance, is treated as an atom and gets
+its own cell, whatever the data type.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import numpy as np
 from dpverify.events.cells import Atoms, Bins, Box, Edges, Tree, make_tree
 from dpverify.events.region import Region
 from dpverify.events.wording import MAX_LISTED_PIECES, coordinate_names, describe_interval, describe_intervals
-from dpverify.util.arrays import Array, array_namespace
+from dpverify.util.arrays import Array, array_namespace, contiguous_transpose
 from dpverify.util.formatting import format_cell_count, format_number
 
 OUTSIDE, NONFINITE, FIRST_CELL = 0, 1, 2  # codes
 HASHED_SIZE = 1 << 63  # the size of a partition whose codes are hashes
 MAX_DRAWN_EDGES = 200
+CHANCE_ATOMS = 0.05  # the expected number of values of one coordinate that are taken for atoms by chance
 DEFAULT_GRID_RESOLUTION = 2  # bins per coordinate
 DEFAULT_EQUAL_MASS_CELLS = 64
 
@@ -216,9 +217,30 @@ def pad_rows(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
 
 
 def find_atoms(flat: np.ndarray) -> list[np.ndarray]:
-    """Return the values that repeat among the runs, for each coordinate."""
-    columns = (np.unique(flat[:, j], return_counts=True) for j in range(flat.shape[1]))
-    return [values[counts > 1] for values, counts in columns]
+    """Return the values with positive probability, for each coordinate."""
+    return [repeated_values(np.sort(column)) for column in contiguous_transpose(flat)]
+
+
+def repeated_values(column: np.ndarray) -> np.ndarray:
+    """Return the sorted values that occur more often than by chance, given one coordinate of the runs, sorted.
+
+    Numbers of single precision or on a fine lattice repeat by chance: if `pairs` values occur exactly twice among n
+    runs, about `n c^(k-1) / k!` values occur k times, `c = 2 pairs / n`. An atom occurs so often that this is below
+    `CHANCE_ATOMS`. If half of the runs have a value that repeats, every repeated value is an atom.
+    """
+    ends = np.flatnonzero(np.append(column[1:] != column[:-1], True))
+    counts = np.diff(ends, prepend=-1)
+    runs, repeats = column.size, counts > 1
+    if not repeats.any():
+        return column[:0]
+    if counts[repeats].sum() < runs / 2:
+        rate, least = 2 * int((counts == 2).sum()) / runs, 2
+        expected = runs * rate / 2
+        while expected > CHANCE_ATOMS:
+            least += 1
+            expected *= rate / least
+        repeats = counts >= least
+    return column[ends[repeats]]
 
 
 def make_partition_of(
@@ -250,12 +272,14 @@ def grid(region: Region, pilot: np.ndarray, resolution: int, nonfinite: bool = F
     return make_partition_of(region, bins, find_atoms(pilot.reshape(len(pilot), -1)), nonfinite)
 
 
-def equal_mass(region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = False) -> Partition:
+def equal_mass(
+    region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = False, atoms: list[np.ndarray] | None = None
+) -> Partition:
     """Return at most `cells` cells of nearly equal mass, from k-d splits at medians of the pilot runs.
 
     The paper outlines ellipsoids around subsets of the runs instead. These neither cover the region nor keep the
     scenario guarantee (docs/method.md, section 2.2). Each leaf is split along the coordinate in which it is longest
-    relative to the spread of that coordinate.
+    relative to the spread of that coordinate. The atoms are those of the pilot runs unless they are given.
     """
     flat = pilot.reshape(len(pilot), -1)
     spread = np.ptp(flat, axis=0)
@@ -282,7 +306,7 @@ def equal_mass(region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = 
         depth += bool(next_level)
         level = next_level
     tree = make_tree(feature, threshold, left, right, depth)
-    return make_partition_of(region, tree, find_atoms(flat), nonfinite)
+    return make_partition_of(region, tree, find_atoms(flat) if atoms is None else atoms, nonfinite)
 
 
 def _median_split(points: np.ndarray, spread: np.ndarray) -> tuple[int, float] | None:

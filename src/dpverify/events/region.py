@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import bdtr
 
 from dpverify.errors import InputError
 from dpverify.events.ellipsoid import minimum_volume_ellipsoid
@@ -72,7 +72,7 @@ def exact_scenario_size(dimension: int, beta: float, gamma: float, steps: int = 
     low, high = variables, scenario_size(dimension, beta, gamma, steps)
     while low < high:  # bisection: the distribution function decreases in Gamma
         middle = (low + high) // 2
-        if bdtr(variables - 1, middle, beta) <= gamma:
+        if scipy.special.bdtr(variables - 1, middle, beta) <= gamma:
             high = middle
         else:
             low = middle + 1

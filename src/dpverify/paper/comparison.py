@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from dpverify.paper.measurements import StudyRow, StudyTables, select_rows
 from dpverify.paper.printed import CELL_MECHANISMS, PrintedCell, PrintedGrid, read_printed
-
-
-class Summary(NamedTuple):
-    """Median and 5% to 95% range over seeds."""
-
-    median: float
-    low: float
-    high: float
-    seeds: int
+from dpverify.paper.reading_fit import summarise
+from dpverify.paper.reading_results import Summary
 
 
 class Measured(NamedTuple):
@@ -57,12 +48,6 @@ class GridComparison(NamedTuple):
     mechanism: str
     cells: int
     measured: Measured
-
-
-def summarise(values: Sequence[float]) -> Summary:
-    """Return median and 5% to 95% range as order statistics, so that an infinite value stays infinite."""
-    low, median, high = np.quantile(np.asarray(values, float), (0.05, 0.5, 0.95), method="inverted_cdf")
-    return Summary(float(median), float(low), float(high), len(values))
 
 
 def compare_cells(tables: StudyTables) -> list[CellComparison]:

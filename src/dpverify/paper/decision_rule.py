@@ -27,6 +27,7 @@ class Answer(enum.Enum):
     CONFIRMED = "confirmed"
     CONTRADICTED = "contradicted"
     UNDECIDED = "undecided"
+    DEPENDS = "depends on the reading"
 
 
 def median_interval(values: Sequence[float] | np.ndarray, level: float = CONFIDENCE_LEVEL) -> tuple[float, float]:
@@ -57,6 +58,16 @@ class Comparison(NamedTuple):
         Whether the answer to the claim depends on this comparison.
     required : float
         The difference that the claim needs.
+    reading : str
+        The reading of what the paper does not print, in words.
+    assumptions : tuple of (str, str)
+        The same by name and value, for instance ("covariance", "2 x 2 blocks").
+    spread : tuple of float
+        5% and 95% quantile of the differences over draws.
+    wins, loses : float
+        Share of draws whose difference is above, and below, the required one.
+    outside_range : float
+        Share of draws whose matched parameter lies outside the range that the paper allows, such as s_bar below 0.
     """
 
     what: str
@@ -66,6 +77,12 @@ class Comparison(NamedTuple):
     draws: int
     decides: bool
     required: float = 0.0
+    reading: str = ""
+    assumptions: tuple[tuple[str, str], ...] = ()
+    spread: tuple[float, float] = (math.nan, math.nan)
+    wins: float = math.nan
+    loses: float = math.nan
+    outside_range: float = 0.0
 
     @property
     def answer(self) -> Answer:
@@ -109,11 +126,20 @@ class Claim(NamedTuple):
         Short name, and the claim as a sentence.
     comparisons : tuple of Comparison
         Comparisons at equal privacy and at equal accuracy decide; those at the paper's values do not.
+    place : str
+        Where the paper makes the claim.
+    hedges : tuple of str
+        The restrictions that the paper itself states.
+    depends_on : tuple of str
+        The assumptions that change the answer, where the plausible readings disagree.
     """
 
     name: str
     text: str
     comparisons: tuple[Comparison, ...]
+    place: str = ""
+    hedges: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
 
     @property
     def answer(self) -> Answer:

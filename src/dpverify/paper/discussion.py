@@ -1,16 +1,10 @@
-"""The texts of the page: why some printed numbers cannot hold (docs/method.md, section 4), and where ours differ."""
+"""The printed statements that cannot hold as printed, and why (docs/method.md, section 4)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-import numpy as np
-
-from dpverify.paper.claims import interpolate
-from dpverify.paper.comparison import CellComparison, Summary, summarise
-from dpverify.paper.measurements import CalibratedNumbers, SensorDraw
-from dpverify.paper.printed import is_calibration_cell, is_on_sweep, read_printed
+from dpverify.paper.printed import is_on_sweep, read_printed
 
 
 def impossible_statements() -> list[tuple[str, str]]:
@@ -39,21 +33,22 @@ def impossible_statements() -> list[tuple[str, str]]:
         ),
         (
             "Data sets at distance 10",
-            "The angle d/(20√2) leaves out the radius of the circle and N of the steps. With this angle the data sets "
-            "are 42 to 146 apart, depending on the sensor. We turn the sensor until the distance is 10. So each of our "
-            "pairs is closer together than the printed ones can have been, if that angle was used.",
+            "The angle d/(20√2) leaves out the radius of the circle and N of the steps. With this angle the data "
+            "sets are 42 to 146 apart, depending on the sensor. Both are readings: the printed angle, and the angle "
+            "at which the distance is 10. The printed E_adjacent fits the printed angle.",
         ),
         (
             "Noise on the data with covariance (1 − s̄)(I + (R + R′)/2)",
             "In the 20 dimensions of the data this matrix was positive semidefinite in none of 2000 draws, so no such "
-            "Gaussian exists. For each sensor separately, in 2 dimensions, the matrix is always positive semidefinite; "
-            "we draw that noise.",
+            "Gaussian exists. For each sensor separately, in 2 dimensions, the matrix is always positive semidefinite. "
+            "The readings have this one and four other ways to repair the matrix.",
         ),
         (
             "A set that holds .95 of the estimates",
             "Each ellipsoid holds .95 of the estimates of one step; over four steps only .80 is guaranteed. And they "
-            "are computed from the first data set alone: estimates from the second may lie outside, so the complement "
-            "has to be an event of the test.",
+            "are computed from the first data set alone: estimates from the second may lie outside. Section III lists "
+            "the complement as an event, but the experiment counts 256 events, the cells alone. The last column of the "
+            "main table has the complement as an event.",
         ),
         (
             "A level of .05",
@@ -63,7 +58,7 @@ def impossible_statements() -> list[tuple[str, str]]:
         (
             "η, the largest share of runs in a cell",
             "The largest of many noisy shares is too large on average (.0105 for 256 cells of .0039), and it is still "
-            "not a bound. Ours is an upper confidence limit.",
+            "not a bound. The table has the paper's η; the library's own is an upper confidence limit.",
         ),
         (
             "The worst event at every ε; similar p-values at a constant ratio",
@@ -81,57 +76,3 @@ def impossible_statements() -> list[tuple[str, str]]:
             "Only cells that contain runs need computation. Our table includes r = 5 and 6.",
         ),
     ]
-
-
-def differences(
-    cells: Sequence[CellComparison], draws: Sequence[SensorDraw], calibrated: CalibratedNumbers
-) -> list[str]:
-    """Return sentences about where the measured numbers differ from the printed ones, made from these numbers."""
-    finite = [cell for cell in cells if math.isfinite(cell.printed.epsilon_c)]
-    inside = sum(
-        cell.measured.epsilon_c.low <= cell.printed.epsilon_c <= cell.measured.epsilon_c.high for cell in finite
-    )
-    ratio = np.median([cell.measured.epsilon_c.median / cell.printed.epsilon_c for cell in finite])
-    error_ratios = [
-        cell.measured.error.median / cell.printed.error
-        for cell in cells
-        if cell.printed.error is not None and not is_calibration_cell(cell.printed, cell.mechanism)
-    ]
-    target, needed = _variance_for_printed_error(draws)
-    outside = np.mean([cell.measured.worst_outside for cell in finite])
-    return [
-        f"Critical epsilons: {inside} of {len(finite)} printed values lie in our 5 to 95% range. The median ratio of "
-        f"ours to the printed ones is {ratio:.1f}. The sensors' angles, the mixtures of noise, n and m are not "
-        "printed; more runs, or a sensor at a more exposed position, raise ε_c.",
-        f"The worst event: in {outside:.0%} of our verifications it is R̄, an estimate outside the high-likely set. Few "
-        "runs of the first data set and many runs of the second lie there. The paper lists R̄ in its partition. A test "
-        "of the 256 cells inside alone would miss it and print a smaller ε_c; only then would a finer grid add much. "
-        "Ours hardly changes from r 2 to r 6.",
-        "λ: our η is an upper limit over all cells and both data sets, R̄ included, so λ is far above 1 where R̄ is "
-        "likely under the second data set. This λ follows the paper's definition, and it is not a guarantee.",
-        f"Errors: one of them fixes tau (Q1, s 0.8) and another one fixes ŝ (EKF, Q1). For the other "
-        f"{len(error_ratios)}, the ratio of ours to the printed ones ranges from {min(error_ratios):.2g} to "
-        f"{max(error_ratios):.2g}. The ratio between s 0.7 and s 0.8 is about 1.3 under the Gibbs distribution and "
-        "1.47 under the blend distribution; 1.485 is printed. The blend distribution is closer there.",
-        f"Table I prints an error of {target:g} for input perturbation on Q2. With our sensors that takes a noise "
-        f"variance of {needed.median:.1f} (5 to 95% of draws: {needed.low:.1f} to {needed.high:.1f}), but 1 − s̄ is at "
-        "most 1: the printed error does not occur within the stated range of s̄.",
-        "Output against input perturbation: at the paper's values the two differ in privacy and in accuracy at once, "
-        "so neither is better. The claims are judged where one of the two is equal.",
-        f"The EKF's ŝ, {calibrated.s_hat:.4f} here, and its covariances are not printed; ours are the true ones of the "
-        "system.",
-    ]
-
-
-def _variance_for_printed_error(draws: Sequence[SensorDraw]) -> tuple[float, Summary]:
-    """Return the printed error of input perturbation on Q2, and the noise variance that gives it on the draws."""
-    target = next(
-        cell.error
-        for cell in read_printed().cells
-        if (cell.setup, cell.mechanism) == ("Q2", "input perturbation") and cell.error is not None
-    )
-    variances = []
-    for draw in draws:
-        curve = draw.curve("perturbed")
-        variances.append(interpolate([p.error_first for p in curve], [1 - p.parameter for p in curve], target))
-    return target, summarise(variances)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dpverify.estimation.system import STEPS
-from dpverify.paper import experiment, figures
-from dpverify.paper.comparison import CellComparison
-from dpverify.paper.measurements import SensorDraw, StudyTables, select_rows
+from dpverify.paper import experiment, figures, reading_figures
+from dpverify.paper.measurements import Results, StudyTables
 from dpverify.paper.plan import SETUPS, Effort, MatchedValues
 from dpverify.paper.printed import read_printed
+from dpverify.paper.reading_results import ReadingResults
 from dpverify.render.figures import privacy_map
 from dpverify.render.style import Drawing
 
@@ -21,40 +20,39 @@ THINNING_CAPTION = f"Medians and 5 to 95% of {figures.THINNINGS} thinnings."
 
 
 class FigureGroup(NamedTuple):
-    """Figures under one heading: the key names the files, `text` introduces the figures."""
+    """Figures that stand together; the key names the files and the place on the page."""
 
     key: str
-    heading: str
-    text: str
     drawings: list[Drawing]
 
 
 def figure_groups(
-    tables: StudyTables,
-    cells: Sequence[CellComparison],
-    draws: Sequence[SensorDraw],
-    matched: MatchedValues,
-    effort: Effort,
-) -> Iterator[FigureGroup]:
-    """Yield the groups in the order of the page."""
-    beside = [
-        figures.compare_numbers(figures.critical_epsilon_pairs(cells), "ε_c", "Critical epsilons"),
-        figures.compare_numbers(figures.error_pairs(cells), "E_correct", "Errors"),
+    results: Results, readings: ReadingResults, matched: MatchedValues, effort: Effort
+) -> list[FigureGroup]:
+    """Return the groups in the order of the page."""
+    return [
+        FigureGroup(
+            "runs",
+            [
+                reading_figures.epsilon_against_runs(readings.ceiling_by_runs, readings.by_runs),
+                reading_figures.log_probability_against_runs(readings.ceiling_by_runs),
+            ],
+        ),
+        FigureGroup("scene", scene_figures()),
+        FigureGroup("events", event_figures()),
+        FigureGroup(
+            "beside",
+            [reading_figures.compare_critical_epsilons(readings), reading_figures.compare_errors(readings)],
+        ),
+        FigureGroup("p-values", sorted([*reading_figures.p_value_figures(readings), *accuracy_figures()], key=_title)),
+        FigureGroup("exchange", [figures.accuracy_against_privacy(results.draws, matched, effort.draw_mechanisms)]),
+        FigureGroup("map", privacy_maps(results.tables)),
     ]
-    yield FigureGroup("beside", "Printed numbers and ours", "", beside)
-    exchange = figures.accuracy_against_privacy(draws, matched, effort.draw_mechanisms)
-    yield FigureGroup("exchange", "Accuracy against privacy", "", [exchange])
-    yield FigureGroup(
-        "map",
-        "Privacy map: which sensors are exposed",
-        "W2-MHE, Gibbs distribution, s 0.8: the proved lower bound of ε at δ = 0 when this sensor moves until the data "
-        "are 10 apart.",
-        privacy_maps(tables),
-    )
-    if tables.get("critical-Q1"):
-        yield FigureGroup("p-values", "p-values of the worst event", "", p_value_figures(tables))
-    yield FigureGroup("events", "The choice of the event", "", event_figures())
-    yield FigureGroup("scene", "The set-up", "", scene_figures())
+
+
+def _title(drawing: Drawing) -> str:
+    """Return the title, by which "Fig. 4 left" comes before "Fig. 4 right"."""
+    return drawing.title
 
 
 def privacy_maps(tables: StudyTables) -> list[Drawing]:
@@ -70,42 +68,29 @@ def privacy_maps(tables: StudyTables) -> list[Drawing]:
     return maps
 
 
-def p_value_figures(tables: StudyTables) -> list[Drawing]:
-    """Return p-values of the worst event along epsilon, for each mechanism on Q1."""
-    drawings = []
-    for mechanism, symbol, values, title in (
-        ("gibbs", "s", (1.0, 0.8, 0.7), "W2-MHE, Gibbs distribution, Q1"),
-        ("blend", "s", (0.8, 0.7), "W2-MHE, blend distribution, Q1"),
-        ("perturbed", "s̄", (0.944, 0.894), "Input perturbation, Q1"),
-    ):
-        series = [(f"{symbol} {value:g}", select_rows(tables, "critical-Q1", mechanism, value)) for value in values]
-        drawings.append(figures.p_values_of_studies(series, title))
-    return drawings
-
-
 def event_figures() -> list[Drawing]:
-    """Return the paper's two figures about the choice of the event."""
+    """Return the paper's Figures 2 and 3, about the choice of the event."""
     counts = read_printed().counts
     return [
         figures.p_values_of_counts(
             counts.different,
             counts.runs,
-            "Different ratios",
+            "Fig. 2: different ratios, (12, 27) and (14, 27)",
             f"{THINNING_CAPTION} The order holds for these two; it does not hold in general.",
         ),
         figures.p_values_of_counts(
             counts.proportional,
             counts.runs,
-            "The same ratio",
+            "Fig. 3: the same ratio, (10, 20), (15, 30) and (20, 40)",
             f"{THINNING_CAPTION} The larger the counts, the smaller the p-value: the p-values are not similar.",
         ),
     ]
 
 
 def scene_figures() -> list[Drawing]:
-    """Return the paper's Figure 1 for Q1, and the accuracy at s = 1."""
+    """Return the paper's Figure 1 for Q1."""
     sensors = experiment.system("Q1").h
-    first, second, truth = experiment.pair("Q1")
+    first, second, _ = experiment.pair("Q1")
     states = experiment.noiseless_states()
 
     def readings(position: np.ndarray) -> np.ndarray:
@@ -118,9 +103,12 @@ def scene_figures() -> list[Drawing]:
     ]
     change = (second - first)[:, :2]
     moved = min(candidates, key=lambda position: float(np.linalg.norm(readings(position) - recorded - change)))
+    return [figures.sensor_scene(sensors.places, moved, np.array(reach), states[:, :2])]
+
+
+def accuracy_figures() -> list[Drawing]:
+    """Return the right half of the paper's Figure 4: estimates at s = 1 from the right and from the adjacent data."""
+    first, second, truth = experiment.pair("Q1", angle="paper")
     estimator = experiment.gibbs("Q1", 1.0, SCENE_TAU)
     estimates = [estimator.deterministic(data)[:, :2] for data in (first, second)]
-    return [
-        figures.sensor_scene(sensors.places, moved, np.array(reach), states[:, :2]),
-        figures.accuracy(truth, *estimates),
-    ]
+    return [figures.accuracy(truth, *estimates)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,8 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import LogLocator, NullLocator
 from scipy.stats import hypergeom
 
-from dpverify.paper.comparison import CellComparison, Summary, summarise
-from dpverify.paper.measurements import SensorDraw, StudyRow
+from dpverify.paper.measurements import SensorDraw
 from dpverify.paper.plan import MatchedValues
 from dpverify.render.style import (
     BOUNDED,
@@ -25,7 +23,6 @@ from dpverify.render.style import (
     MUTED,
     PAPER,
     PROVED,
-    RULE,
     SECOND,
     WITNESS,
     Drawing,
@@ -44,96 +41,22 @@ LINE_STYLES = ((FIRST, "-"), (SECOND, "--"), (BOUNDED, ":"))
 DASHES = (0, (4, 2))
 
 
-class MechanismStyle(NamedTuple):
-    """How a mechanism is drawn: name, colour and its CSS variable, mark, and vertical offset in `compare_numbers`."""
-
-    name: str
-    colour: str
-    variable: str
-    mark: str
-    offset: float
-
-
 MECHANISM_STYLES = {
-    "gibbs": MechanismStyle("W2-MHE, Gibbs distribution", FIRST, "first", "o", 0.12),
-    "blend": MechanismStyle("W2-MHE, blend distribution", BOUNDED, "bounded", "s", -0.2),
-    "perturbed": MechanismStyle("input perturbation", SECOND, "second", "D", 0.0),
-    "ekf": MechanismStyle("private EKF", PROVED, "proved", "D", 0.0),
-}
+    "gibbs": ("W2-MHE, Gibbs distribution", FIRST, "first"),
+    "blend": ("W2-MHE, blend distribution", BOUNDED, "bounded"),
+    "perturbed": ("input perturbation", SECOND, "second"),
+    "ekf": ("private EKF", PROVED, "proved"),
+}  # name, colour, and the CSS variable of the colour
 
 
-class NumberPair(NamedTuple):
-    """A printed number and the measured one of the same cell."""
-
-    cell: CellComparison
-    printed: float
-    measured: Summary
-
-    @property
-    def label(self) -> str:
-        """The set-up, the mechanism and its parameter."""
-        printed = self.cell.printed
-        return f"{printed.setup}  {printed.mechanism}, {printed.parameter_text}"
-
-
-def critical_epsilon_pairs(cells: Sequence[CellComparison]) -> list[NumberPair]:
-    """Return the finite printed critical epsilons with the measured ones."""
-    pairs = [NumberPair(cell, cell.printed.epsilon_c, cell.measured.epsilon_c) for cell in cells]
-    return [pair for pair in pairs if math.isfinite(pair.printed)]
-
-
-def error_pairs(cells: Sequence[CellComparison]) -> list[NumberPair]:
-    """Return the printed errors with the measured ones."""
-    return [
-        NumberPair(cell, cell.printed.error, cell.measured.error) for cell in cells if cell.printed.error is not None
-    ]
-
-
-def compare_numbers(pairs: Sequence[NumberPair], name: str, title: str) -> Drawing:
-    """Draw a line for each printed cell: the printed number, and our median with its 5 to 95% range over seeds."""
-    labels = list(dict.fromkeys(pair.label for pair in pairs))
-    height = {label: -number for number, label in enumerate(labels)}
-    with styled():
-        picture = canvas(0.9 + 0.34 * len(labels), 4.6)
-        axes = picture.add_subplot()
-        for pair in pairs:
-            mechanism = pair.cell.mechanism
-            style = MECHANISM_STYLES[mechanism]
-            colour = SECOND if mechanism == "ekf" else style.colour  # one colour for all other mechanisms
-            y = height[pair.label]
-            y_ours = y + style.offset
-            axes.plot([pair.measured.low, pair.measured.high], [y_ours, y_ours], color=colour, lw=2.2, alpha=0.5)
-            axes.plot(pair.measured.median, y_ours, style.mark, color=colour, ms=5)
-            axes.plot(pair.printed, y, "x", color=INK, ms=7, mew=1.6)
-        axes.set_xscale("log")
-        _plain_ticks(axes.xaxis)
-        axes.set_yticks(list(height.values()), labels)
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylim(-len(labels) + 0.4, 0.6)
-        axes.grid(axis="x", color=RULE, lw=0.5)
-        axes.set_xlabel(name, loc="right")
-    return Drawing(
-        picture,
-        title,
-        f"For {len(labels)} cells of the paper: the printed {name}, and ours. The table gives all numbers.",
-        (
-            Key("ink", "cross", "printed in the paper"),
-            Key("first", "bar", "ours: median and 5 to 95% of seeds; for the W2-MHE the Gibbs distribution"),
-            Key("bounded", "bar", "ours, blend distribution"),
-            Key("second", "bar", "ours, the other mechanisms"),
-        ),
-        "A logarithmic axis. Ours follow the paper's procedure, on data sets whose distance is 10.",
-    )
-
-
-def _plain_ticks(axis: Axis) -> None:
+def plain_ticks(axis: Axis) -> None:
     """Write 1, 2, 5, 10 on a logarithmic axis as plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(lambda x, _: f"{x:g}")
     axis.set_minor_locator(NullLocator())
 
 
-def _p_value_axes(axes: Axes, end: float, label_at_end: bool = False) -> None:
+def _p_value_axes(axes: Axes, end: float) -> None:
     """Set up axes of p-values along epsilon from 0 to `end`, with a line at the level."""
     axes.set_yscale("log")
     axes.set_ylim(SMALLEST_SHOWN_P_VALUE / 1.5, 2)
@@ -141,16 +64,23 @@ def _p_value_axes(axes: Axes, end: float, label_at_end: bool = False) -> None:
     axes.set_yticks([1, 1e-2, 1e-4, 1e-6], ["1", "0.01", "1e-4", "≤ 1e-6"])
     axes.minorticks_off()
     axes.axhline(ALPHA, color=MUTED, lw=0.8, ls=DASHES)
-    axes.annotate(
-        "α = 0.05",
-        (end if label_at_end else 0, ALPHA),
-        xytext=(-3 if label_at_end else 3, 3),
-        textcoords="offset points",
-        ha="right" if label_at_end else "left",
-        color=MUTED,
-        fontsize=8.5,
-    )
+    label_at_right(axes, ALPHA, "α", MUTED)
     label(axes, "ε", "smaller p-value")
+
+
+def label_at_right(axes: Axes, y: float, text: str, colour: str) -> None:
+    """Write a label outside the axes, at the right end of a horizontal line."""
+    axes.annotate(
+        text,
+        (1, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center",
+        color=colour,
+        fontsize=8.5,
+        annotation_clip=False,
+    )
 
 
 def _band(axes: Axes, x: np.ndarray, values: np.ndarray, colour: str, text: str, dash: str) -> None:
@@ -188,7 +118,7 @@ def p_values_of_counts(counts: Sequence[tuple[int, int]], runs: int, title: str,
         for pair, (colour, dash) in zip(counts, LINE_STYLES, strict=False):
             values = thinned_p_values(np.array([pair]), runs, PAPER_EPSILON_SWEEP, THINNINGS)
             _band(axes, PAPER_EPSILON_SWEEP, values, colour, f"({pair[0]}, {pair[1]})", dash)
-        _p_value_axes(axes, 1.5, label_at_end=True)
+        _p_value_axes(axes, 1.5)
         axes.set_ylim(1e-3, 1.5)
         axes.set_yticks([1, 0.1, 0.01, 0.001], ["1", "0.1", "0.01", "0.001"])
         axes.legend(loc="lower right", title=f"counts of {runs} runs")
@@ -196,29 +126,30 @@ def p_values_of_counts(counts: Sequence[tuple[int, int]], runs: int, title: str,
     return Drawing(picture, title, f"p-values of the counts {text} along epsilon, with their spread.", (), caption)
 
 
-def p_values_of_studies(series: Sequence[tuple[str, Sequence[StudyRow]]], title: str) -> Drawing:
-    """Draw p-values of the worst event along epsilon for fixed counts: the median and 5 to 95% of seeds."""
-    end = 1.15 * max(float(np.quantile([row.epsilon_critical for row in rows], 0.95)) for _, rows in series)
-    epsilons = np.linspace(0, end, 60)
+def p_values_of_row(counts: Sequence[tuple[int, int]], runs: int, printed: float, title: str) -> Drawing:
+    """Draw p-values of the worst event along epsilon: median and 5 to 95% of seeds, and the printed critical epsilon.
+
+    `counts` are those of the tested event over seeds.
+    """
+    finite = math.isfinite(printed)
+    end = max(1.5, 1.3 * printed) if finite else 1.5
+    epsilons = np.linspace(0, end, 80)
+    shown = np.array(counts[:MAX_SEEDS_SHOWN])
     with styled():
-        picture = canvas(3.0)
+        picture = canvas(2.8)
         axes = picture.add_subplot()
-        for (text, rows), (colour, dash) in zip(series, LINE_STYLES, strict=False):
-            counts = np.array([row.counts for row in rows[:MAX_SEEDS_SHOWN]])
-            _band(axes, epsilons, thinned_p_values(counts, rows[0].test_runs, epsilons, 1), colour, text, dash)
+        _band(axes, epsilons, thinned_p_values(shown, runs, epsilons, 1), FIRST, "", "-")
+        if finite:
+            axes.plot(printed, ALPHA, "x", color=SECOND, ms=8, mew=2, zorder=4)
         _p_value_axes(axes, end)
-        axes.legend(loc="lower right")
-    words = "; ".join(
-        f"{text}: critical epsilon {summarise([row.epsilon_critical for row in rows]).median:.3g}"
-        for text, rows in series
-    )
-    seeds = min(MAX_SEEDS_SHOWN, len(series[0][1]))
+    says = f"the printed critical epsilon is {printed:g}" if finite else "the paper rejects every epsilon"
+    mark = (Key("second", "cross", f"printed ε_c = {printed:g}"),) if finite else ()
     return Drawing(
         picture,
         title,
-        f"p-values along epsilon. {words}.",
-        (),
-        f"Medians and 5 to 95% of {seeds} seeds. ε_c is the epsilon at which a curve crosses α.",
+        f"p-values along epsilon; {says}.",
+        (Key("first", "line", f"median and 5 to 95% of {len(shown)} seeds"), *mark),
+        "ε_c is the epsilon at which a curve crosses α = 0.05." if finite else "The paper rejects every ε.",
     )
 
 
@@ -244,7 +175,7 @@ def sensor_scene(positions: np.ndarray, moved: np.ndarray, reach: np.ndarray, pa
         margins = np.array([-half_width, half_width])
         inset.set(xlim=positions[0, 0] + margins, ylim=positions[0, 1] + margins, aspect="equal")
         inset.set(xticks=[], yticks=[], facecolor=PAPER)
-        inset.set_title(f"width {2 * half_width:.2g}", fontsize=8.5, color=MUTED)
+        inset.text(0.5, 0.02, f"width {2 * half_width:.2g}", transform=inset.transAxes, ha="center", fontsize=8.5)
         inset.spines[:].set_visible(True)
         axes.indicate_inset_zoom(inset, edgecolor=MUTED)
         axes.plot(path[:, 0], path[:, 1], color=INK, lw=1.2, ls=(0, (3, 2)), zorder=4)
@@ -254,7 +185,7 @@ def sensor_scene(positions: np.ndarray, moved: np.ndarray, reach: np.ndarray, pa
         label(axes, "horizontal position", "vertical position")
     return Drawing(
         picture,
-        "The secret sensor (the paper's Figure 1, for Q1)",
+        "Fig. 1: the secret sensor, for our Q1",
         "Ten sensors on a circle around a target. The star is the sensor whose position an adversary wants to find. "
         "The shaded arc shows where it could be with data at most 10 from those recorded.",
         (
@@ -284,7 +215,7 @@ def accuracy(truth: np.ndarray, first: np.ndarray, second: np.ndarray) -> Drawin
         label(axes, "horizontal position", "vertical position")
     text = "Released estimates without noise. Those from the right data are close to the truth, the others are not."
     caption = "The estimates are deterministic, so one estimate reveals which data set was used."
-    return Drawing(picture, "Estimates at s = 1", text, (), caption)
+    return Drawing(picture, "Fig. 4 right: estimates at s = 1", text, (), caption)
 
 
 def accuracy_against_privacy(draws: Sequence[SensorDraw], matched: MatchedValues, mechanisms: Sequence[str]) -> Drawing:
@@ -296,19 +227,19 @@ def accuracy_against_privacy(draws: Sequence[SensorDraw], matched: MatchedValues
             for draw in draws:
                 points = sorted((point.epsilon_estimate, point.error_first) for point in draw.curve(name))
                 shown = np.array([point for point in points if 0.01 < point[0] < 50]).reshape(-1, 2)
-                colour = MECHANISM_STYLES[name].colour
+                colour = MECHANISM_STYLES[name][1]
                 axes.plot(*shown.T, color=colour, lw=0.7, alpha=0.45, marker=".", ms=3)
         axes.axvline(matched.epsilon, color=MUTED, lw=0.8, ls=DASHES)
         axes.axhline(matched.error, color=MUTED, lw=0.8, ls=DASHES)
         axes.set(xscale="log", yscale="log")
-        _plain_ticks(axes.xaxis)
-        _plain_ticks(axes.yaxis)
+        plain_ticks(axes.xaxis)
+        plain_ticks(axes.yaxis)
         label(axes, f"ε at δ = {matched.delta:g} (estimate)", "RMSE")
     return Drawing(
         picture,
         "Accuracy against privacy, one line per draw of sensors",
         f"Root mean square error against epsilon at delta {matched.delta:g} for {len(draws)} draws of sensors.",
-        tuple(Key(MECHANISM_STYLES[name].variable, "line", MECHANISM_STYLES[name].name) for name in mechanisms),
+        tuple(Key(MECHANISM_STYLES[name][2], "line", MECHANISM_STYLES[name][0]) for name in mechanisms),
         "Points to the lower left are better. Dashed lines: the privacy and the accuracy at which the claims are "
         "judged. An epsilon beyond what these runs can estimate is not drawn.",
     )

@@ -1,9 +1,14 @@
-"""The values that the reproduction measures: rows of studies, and measurements on draws of the sensor positions."""
+"""The values that the reproduction measures: rows of studies, and measurements on draws of the sensor positions.
+
+The measurements of the printed rows under each reading are in `reading_results.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from dpverify.paper.reading_results import ReadingResults
 
 
 class CalibratedNumbers(NamedTuple):
@@ -149,9 +154,39 @@ class SensorDraw(NamedTuple):
         return next(measurement for measurement in self.paper if measurement.mechanism == mechanism)
 
 
+class PassingPairs(NamedTuple):
+    """How many sampled pairs pass the test of one claim.
+
+    Attributes
+    ----------
+    angle : {"paper", "exact"}
+        How far the sensor moves: by the paper's formula, or until the data are 10 apart.
+    epsilon : float
+        The claim, a printed critical epsilon.
+    pairs, passed : int
+        Sampled pairs, and those that pass the paper's test.
+    interval : tuple of float
+        95% Clopper-Pearson limits of the share of all such pairs that pass.
+    refuted : int
+        Pairs on which the library's own test refutes the same claim.
+    violating : float
+        Lower confidence bound, by that test, of the share of all such pairs that violate the claim.
+    """
+
+    angle: str
+    epsilon: float
+    pairs: int
+    passed: int
+    interval: tuple[float, float]
+    refuted: int
+    violating: float
+
+
 class Results(NamedTuple):
-    """Everything that was measured: the calibrated numbers, the rows of every study, and the draws of sensors."""
+    """Everything that was measured: calibrated numbers, studies, draws of sensors, readings, and pairs that pass."""
 
     calibrated: CalibratedNumbers
     tables: StudyTables
     draws: Sequence[SensorDraw]
+    readings: ReadingResults | None = None
+    pairs: Sequence[PassingPairs] = ()

@@ -6,123 +6,188 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from dpverify.estimation import theory
-from dpverify.events.region import scenario_size
-from dpverify.paper import experiment
+from dpverify.paper import findings, reading_tables
+from dpverify.paper.choice_table import choice_table
 from dpverify.paper.claims import judge_claims
-from dpverify.paper.comparison import CellComparison, GridComparison, compare_cells, compare_grids
+from dpverify.paper.constants import ComputedConstant, computed_constants, eta_sentence
 from dpverify.paper.decision_rule import MIN_DRAWS, Claim
-from dpverify.paper.discussion import differences, impossible_statements
+from dpverify.paper.discussion import impossible_statements
 from dpverify.paper.figure_groups import FigureGroup, figure_groups
 from dpverify.paper.measurements import CalibratedNumbers, Results, SensorDraw
 from dpverify.paper.plan import Effort, Plan
-from dpverify.paper.printed import read_printed
+from dpverify.paper.reading_results import ReadingResults
 from dpverify.paper.tables import (
-    LEGEND,
-    cell_record,
-    cells_table,
+    Table,
+    certified_table,
     claim_records,
-    flatten,
-    grid_record,
-    grids_table,
-    markdown_page,
+    constants_table,
+    markdown_table,
+    pairs_table,
     show_claim,
 )
 from dpverify.render.page import render, shown
 from dpverify.studies.tables import write_csv
 from dpverify.util.files import write_text
-from dpverify.util.formatting import format_number
 from dpverify.util.serialization import to_plain
 from dpverify.util.timing import versions
 
 TITLE = "A numerical verification framework for differential privacy in estimation, run again"
 RULE = (
-    "The rule: over at least {min_draws} draws of sensors and seeds, the median difference gets a 95% confidence "
-    "interval (that of the sign test, exact for any distribution; each interval is valid by itself). If the interval "
-    "excludes zero, the comparison is confirmed or contradicted; otherwise it is undecided. A claim is answered if all "
-    "comparisons at equal privacy and at equal accuracy agree. The theorem must hold on every draw; “very” "
-    "conservative means a factor of ten. All comparisons use one delta, {delta:g}. The comparisons at the paper's own "
-    "values are shown and decide nothing: there, neither privacy nor accuracy is equal. The Gibbs distribution "
-    "decides, because it is the one with a theorem. The values of equal privacy and equal accuracy were fixed before "
-    "the first draw; the number of draws was raised after a shorter run. Values at equal privacy or accuracy are "
-    "interpolated between neighbouring parameters, or extrapolated from the last two; epsilon there is an estimate, "
-    "which with few runs is up to a tenth too large."
+    "The rule: for every reading and over at least {min_draws} draws of sensors and seeds, the median difference "
+    "gets a 95% confidence interval (that of the sign test, exact for any distribution; each interval is valid by "
+    "itself). If the interval excludes zero, the comparison is confirmed or contradicted under this reading; "
+    "otherwise it is undecided. A claim is confirmed or contradicted only where all plausible readings agree; "
+    "otherwise it depends on the assumption that changes the answer. The shares say in how many draws each side "
+    "wins, and the spread how much draws differ. The theorem must hold on every draw; “very” conservative means a "
+    "factor of ten. All comparisons use one delta, {delta:g}. Comparisons at the paper's own values are its own "
+    "yardstick; they are shown and decide nothing, because neither privacy nor accuracy is equal there. Values at "
+    "equal privacy or accuracy are interpolated between neighbouring parameters, or extrapolated from the last two; "
+    "epsilon there is an estimate."
 )
 FIGURE_FORMATS = ("png", "svg", "pdf")
-
-
-class ComputedConstant(NamedTuple):
-    """A constant that the paper prints, and the same constant computed by this library."""
-
-    printed: float
-    ours: float
+MARKDOWN_FIGURES = {
+    "figures/beside-0.png": "Critical epsilons: printed, ours, and the ceiling",
+    "figures/runs-0.png": "Critical epsilon against the number of test runs",
+    "figures/map-1.png": "Proved epsilon for each of ten sensors when it moves",
+}
 
 
 def write_outputs(folder: Path, plan: Plan, effort: Effort, results: Results) -> Path:
     """Write every output file into the folder, and return the path of the page."""
-    cells, grids = compare_cells(results.tables), compare_grids(results.tables)
+    readings = results.readings
+    assert readings is not None, "the readings are measured before the page is written"
     claims = judge_claims(results.draws, plan.matched, effort.laws)
     constants = computed_constants()
-    groups = list(figure_groups(results.tables, cells, results.draws, plan.matched, effort))
+    groups = figure_groups(results, readings, plan.matched, effort)
     rule = rule_text(plan, results.draws)
     command = "dpverify reproduce" + (" --quick" if effort == plan.quick else "")
-    extent = f"{effort.seeds} seeds per cell, {len(results.draws)} draws of sensors"
-    write_numbers(folder, results.calibrated, cells, grids, claims, constants)
+    seeds = max(row.epsilon_c.seeds for row in readings.best.rows)
+    extent = f"{seeds} seeds per row and reading, {len(results.draws)} draws of sensors"
+    lead = findings.lead(readings, claims)
+    tables = reading_page_tables(readings)
+    write_numbers(folder, results.calibrated, readings, claims, constants)
     made_by = f"Made by `{command}`, version {versions()['dpverify']}: {extent}."
-    write_text(folder / "table.md", markdown_page(made_by, rule, cells, grids, claims))
+    write_text(folder / "table.md", markdown_page(made_by, lead, rule, readings, tables, claims))
     write_figures(folder / "figures", groups)
     page = folder / "index.html"
     text = render(
         "paper.html.j2",
         over=extent,
         title=TITLE,
-        lead=lead_sentence(claims),
+        lead=lead,
+        ceiling=findings.ceiling_findings(readings),
+        best_reading=findings.best_reading_sentence(readings),
+        ranking_says=findings.ranking_findings(readings),
+        unexplained=findings.unexplained(readings),
+        eta_says=[eta_sentence(), findings.eta_finding(readings)],
+        main_legend=reading_tables.MAIN_LEGEND,
+        tables=tables,
+        rankings=[reading_tables.ranking_table(name, ranking) for name, ranking in readings.rankings.items()],
+        constants=constants_table(constants),
+        pairs=pairs_table(results.pairs),
+        certified=certified_table(results.tables),
         rule=rule,
         claims=[show_claim(claim) for claim in claims],
-        numbers_say=LEGEND,
-        numbers=cells_table(cells),
-        finer=grids_table(grids),
-        groups=[{"key": g.key, "name": g.heading, "say": g.text, "figures": shown(g.drawings, g.key)} for g in groups],
+        figures={group.key: shown(group.drawings, group.key) for group in groups},
         cannot=impossible_statements(),
-        differ=differences(cells, results.draws, results.calibrated),
         again=command,
-        how=method_notes(results.calibrated, constants, effort),
+        how=method_notes(results.calibrated, effort),
         versions=", ".join(f"{name} {value}" for name, value in versions().items()),
     )
     write_text(page, text)
     return page
 
 
+def reading_page_tables(readings: ReadingResults) -> dict[str, Table]:
+    """Return the tables of the readings by their place on the page."""
+    return {
+        "main": reading_tables.main_table(readings),
+        "finer": reading_tables.finer_table(readings.finer),
+        "choices": reading_tables.choices_table(readings),
+        "best": reading_tables.best_by_mechanism_table(readings),
+        "runs": reading_tables.runs_table(readings),
+        "choice": choice_table(readings),
+    }
+
+
+def markdown_page(
+    made_by: str,
+    lead: Sequence[str],
+    rule: str,
+    readings: ReadingResults,
+    tables: dict[str, Table],
+    claims: Sequence[Claim],
+) -> str:
+    """Return the main tables and some of the figures as one Markdown page."""
+    parts = ["# The paper's numbers and ours", made_by, *lead, "## The ceiling", *findings.ceiling_findings(readings)]
+    parts += [f"## {tables['main'].caption}", reading_tables.MAIN_LEGEND, markdown_table(tables["main"])]
+    parts += [f"### {tables['choice'].caption}", markdown_table(tables["choice"])]
+    parts += ["## The readings", findings.best_reading_sentence(readings), *findings.ranking_findings(readings)]
+    parts += [f"### {tables[name].caption}\n\n{markdown_table(tables[name])}" for name in ("choices", "best")]
+    for name, ranking in readings.rankings.items():
+        table = reading_tables.ranking_table(name, ranking)
+        parts.append(f"### {table.caption}\n\n{markdown_table(table)}")
+    parts += [f"### {tables[name].caption}\n\n{markdown_table(tables[name])}" for name in ("runs", "finer")]
+    parts += [
+        "## What stays unexplained",
+        "\n".join(f"- {text}" for text in findings.unexplained(readings)) or "Nothing.",
+    ]
+    parts += ["## The four claims", rule]
+    for claim in map(show_claim, claims):
+        hedges = "; ".join(claim.hedges)
+        parts.append(
+            f"**Claim {claim.number}. {claim.text}** ({claim.place}. The paper's restrictions: {hedges}.)\n\n"
+            f"Answer: {claim.answer}. {claim.says} {claim.yardstick}\n\n{markdown_table(claim.table)}"
+        )
+    parts += [f"![{name}]({path})" for path, name in MARKDOWN_FIGURES.items()]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
 def write_numbers(
     folder: Path,
     calibrated: CalibratedNumbers,
-    cells: Sequence[CellComparison],
-    grids: Sequence[GridComparison],
+    readings: ReadingResults,
     claims: Sequence[Claim],
     constants: dict[str, ComputedConstant],
 ) -> None:
-    """Write `numbers.json`, `numbers.csv` and `claims.csv`."""
-    cell_records, grid_records = [cell_record(cell) for cell in cells], [grid_record(grid) for grid in grids]
+    """Write `numbers.json`, `readings.csv` and `claims.csv`."""
+    records = [record for claim in claims for record in claim_records(claim)]
     document = {
         "calibration": calibrated._asdict(),
-        "cells": cell_records,
-        "finer": grid_records,
+        "best_reading": readings.best.reading._asdict(),
+        "rows": [_row_record(row) for row in readings.best.rows],
+        "finer": [fit._asdict() for fit in readings.finer],
         "claims": [
-            {
-                "claim": claim.name,
-                "text": claim.text,
-                "answer": claim.answer.value,
-                "comparisons": claim_records(claim),
-            }
+            {"claim": claim.name, "answer": claim.answer.value, "depends_on": list(claim.depends_on)}
             for claim in claims
         ],
+        "comparisons": records,
         "constants": {name: constant._asdict() for name, constant in constants.items()},
     }
-    write_text(folder / "numbers.json", json.dumps(to_plain(document), indent=1, allow_nan=False) + "\n")
-    write_csv(folder / "numbers.csv", [flatten(record) for record in [*cell_records, *grid_records]])
-    write_csv(folder / "claims.csv", [record for claim in claims for record in claim_records(claim)])
+    plain = to_plain(_without_nan(document))
+    write_text(folder / "numbers.json", json.dumps(plain, indent=1, allow_nan=False) + "\n")
+    write_csv(folder / "readings.csv", reading_tables.reading_records(readings))
+    write_csv(folder / "claims.csv", records)
+
+
+def _row_record(row: reading_tables.RowFit) -> dict[str, object]:
+    """Return a row of the best reading for `numbers.json`: its place in the paper, our numbers and its fits."""
+    cell = reading_tables.cells_by_key()[row.row]
+    record: dict[str, object] = row._asdict() | {"fits": [fit._asdict() for fit in row.fits], "place": cell.place}
+    del record["reading"], record["counts"]
+    return record | {"saturated": row.saturated}
+
+
+def _without_nan(value: object) -> object:
+    """Replace NaN by None, everywhere in plain data."""
+    if isinstance(value, dict):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _without_nan(value._asdict())  # type: ignore[attr-defined]
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def write_figures(folder: Path, groups: Sequence[FigureGroup]) -> None:
@@ -142,43 +207,12 @@ def rule_text(plan: Plan, draws: Sequence[SensorDraw]) -> str:
     return rule
 
 
-def computed_constants() -> dict[str, ComputedConstant]:
-    """Return the printed constants that can be computed, with the computed values."""
-    printed, example = read_printed().constants, read_printed().theory
-    c_f = experiment.system("Q2").lipschitz or math.nan
-    lipschitz = theory.w2mhe_lipschitz(c_f, example.window)
-    steps = example.steps - example.window + 1
-    sufficient = theory.w2mhe_epsilon(example.s, lipschitz, c_f, example.diameter, example.distance, steps)
-    return {
-        "Gamma": ComputedConstant(printed.Gamma, scenario_size(2, printed.beta, printed.gamma)),
-        "events": ComputedConstant(printed.events, (2**2) ** (9 - example.window)),
-        "c_f": ComputedConstant(printed.c_f, c_f),
-        "l": ComputedConstant(printed.l, lipschitz),
-        "theory": ComputedConstant(example.epsilon, sufficient),
-    }
-
-
-def lead_sentence(claims: Sequence[Claim]) -> str:
-    """Return all claims and their answers as one sentence."""
-    parts = []
-    for claim in claims:
-        part = f"{claim.text[:-1]}: {claim.answer.value}"
-        starts_with_name = part.startswith("W2")
-        parts.append(part if not parts or starts_with_name else part[:1].lower() + part[1:])
-    return "; ".join(parts) + "."
-
-
-def method_notes(calibrated: CalibratedNumbers, constants: dict[str, ComputedConstant], effort: Effort) -> list[str]:
+def method_notes(calibrated: CalibratedNumbers, effort: Effort) -> list[str]:
     """Return notes about the assumptions and sizes of this reproduction."""
-    equal = ", ".join(
-        f"{name} {format_number(float(constant.printed))} (ours {constant.ours:.6g})"
-        for name, constant in constants.items()
-    )
     return [
         f"tau {calibrated.tau:.4g}, ŝ {calibrated.s_hat:.5g}. {calibrated.says}",
-        "Q2 has evenly spaced sensors; Q1 and Q3 are drawn once; sensor 0 moves. n = 1000 and m = 2000 are assumed. "
-        "For Table I, s 0.8 and s̄ 0.894 are assumed.",
-        f"Constants of the paper that we computed: {equal}.",
-        f"Each draw: {effort.draw.select_runs} selection and {effort.draw.test_runs} test runs per data set and "
-        "parameter; epsilon there is an estimate on the partition, interpolated along the parameter.",
+        "Q2 has evenly spaced sensors; Q1 and Q3 are drawn once; sensor 0 moves. For Table I, s 0.8 and s̄ 0.894 are "
+        "assumed.",
+        f"Each draw of the claims: {effort.draw.select_runs} selection and {effort.draw.test_runs} test runs per data "
+        "set and parameter; epsilon there is an estimate on the partition, interpolated along the parameter.",
     ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 import tomllib
 from typing import NamedTuple
 
 from dpverify.paper.plan import FOLDER
 from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP
 
+BETA = 0.05  # of every printed lambda
 CELL_MECHANISMS = {  # the names that the paper prints, and the mechanisms of `experiment.py` that they stand for
     "W2-MHE": ("gibbs", "blend"),
     "input perturbation": ("perturbed",),
@@ -22,7 +24,7 @@ class PrintedCell(NamedTuple):
     Attributes
     ----------
     place : str
-        Where in the paper the numbers are printed.
+        Where in the paper the numbers are printed, for instance "Fig. 5 left" or "Table I, row 2, input".
     setup, mechanism : str
         The sensors ("Q1", "Q2", "Q3"), and the mechanism by its name in the paper.
     parameter, value : str, float or None
@@ -48,6 +50,18 @@ class PrintedCell(NamedTuple):
     error_adjacent: float | None = None
     eta: float | None = None
     lambda_: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The name of the row, for instance "Q1, W2-MHE, s 0.8"."""
+        return f"{self.setup}, {self.mechanism}, {self.parameter_text}"
+
+    @property
+    def implied_eta(self) -> float | None:
+        """The printed eta, or the multiple of 0.001 from which the printed lambda follows."""
+        if self.eta is not None or self.lambda_ is None:
+            return self.eta
+        return round((self.lambda_ - BETA) / (2 * math.exp(self.epsilon_c)), 3)
 
     @property
     def parameter_text(self) -> str:

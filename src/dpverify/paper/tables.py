@@ -1,31 +1,38 @@
-"""The comparisons as tables: for the page, for CSV and JSON files, and for Markdown."""
+"""Tables for the page, for CSV and JSON files, and for Markdown; the comparisons of the claims as tables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dpverify.paper.claim_words import CLAIM_WORDS, answer_sentence, yardstick_sentence
 from dpverify.paper.claims import DISTRIBUTION_NAMES
-from dpverify.paper.comparison import CellComparison, GridComparison, Measured, Summary
+from dpverify.paper.constants import ComputedConstant
 from dpverify.paper.decision_rule import Answer, Claim, Comparison
-from dpverify.paper.printed import is_calibration_cell, read_printed
+from dpverify.paper.measurements import PassingPairs, StudyTables, select_rows
+from dpverify.paper.printed import CELL_MECHANISMS, read_printed
 from dpverify.util.formatting import format_lower, format_upper
 
-BADGE_STYLES = {Answer.CONFIRMED: "BOUNDED", Answer.CONTRADICTED: "REFUTED", Answer.UNDECIDED: "MEASURED"}
-LARGEST_SHOWN_LOG_RATIO = 700.0  # the exponential of more overflows
-LEGEND = (
-    "ε_c, errors and λ: median (5% to 95%) over seeds, by the paper's own procedure, preset `paper`. “Proved” and "
-    "“cells” come from our own test at δ = 0. ε is at least the first value; this is proved over all events. ε is at "
-    "most the second value over unions of our cells; this bounds no other events. * not printed in the paper, assumed "
-    "by us. † used for calibration, so it is not a prediction."
-)
-MARKDOWN_FIGURES = {
-    "figures/beside-0.png": "Printed and measured critical epsilons",
-    "figures/map-1.png": "Proved epsilon for each of ten sensors when it moves",
+BADGE_STYLES = {
+    Answer.CONFIRMED: "BOUNDED",
+    Answer.CONTRADICTED: "REFUTED",
+    Answer.UNDECIDED: "MEASURED",
+    Answer.DEPENDS: "MEASURED",
 }
+LARGEST_SHOWN_LOG_RATIO = 700.0  # the exponential of more overflows
 
 Record = dict[str, str | int | float | bool | None]  # one line of a CSV file
+
+
+class Cell(NamedTuple):
+    """A cell of a table with a second line below the first."""
+
+    text: str
+    below: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text}<br>{self.below}" if self.below else self.text
 
 
 class Table(NamedTuple):
@@ -33,195 +40,137 @@ class Table(NamedTuple):
 
     caption: str
     columns: list[str]
-    rows: list[list[str]]
+    rows: list[list[str | Cell]]
 
 
 class ShownClaim(NamedTuple):
-    """A claim on the page: its sentence, its answer, the style of the badge, and the table of its comparisons."""
+    """A claim on the page: what the paper says, where, its restrictions, our answer, and the comparisons."""
 
+    number: int
     text: str
+    place: str
+    hedges: tuple[str, ...]
     answer: str
     style: str
-    caption: str
-    columns: list[str]
-    rows: list[list[str]]
-
-    @property
-    def table(self) -> Table:
-        """The comparisons alone."""
-        return Table(self.caption, self.columns, self.rows)
-
-
-def markdown_page(
-    made_by: str,
-    rule: str,
-    cells: Sequence[CellComparison],
-    grids: Sequence[GridComparison],
-    claims: Sequence[Claim],
-) -> str:
-    """Return the main tables and two of the figures as one Markdown page."""
-    parts = ["# The paper's numbers and ours", made_by, LEGEND]
-    parts += [f"## {table.caption}\n\n{markdown_table(table)}" for table in (cells_table(cells), grids_table(grids))]
-    parts += ["## The four claims", rule]
-    for claim in map(show_claim, claims):
-        parts.append(f"**{claim.text}** {claim.answer}.\n\n{markdown_table(claim.table)}")
-    parts += [f"![{name}]({path})" for path, name in MARKDOWN_FIGURES.items()]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+    says: str
+    yardstick: str
+    table: Table
 
 
 def markdown_table(table: Table) -> str:
     """Return a table as Markdown."""
     lines = [table.columns, ["---"] * len(table.columns), *table.rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
 
 
-def cells_table(comparisons: Sequence[CellComparison]) -> Table:
-    """Return the table of all printed cells."""
-    columns = ["set-up", "mechanism", "ε_c printed", "ε_c ours", "proved ≥", "cells ≤", "error printed", "error ours"]
-    columns += ["λ printed", "λ ours"]
-    rows = []
-    for comparison in comparisons:
-        printed, measured, certified = comparison.printed, comparison.measured, comparison.certified
-        distribution = DISTRIBUTION_NAMES.get(comparison.mechanism)
-        names = [printed.mechanism, *([distribution] if distribution else []), printed.parameter_text]
-        dagger = "†" if is_calibration_cell(printed, comparison.mechanism) else ""
-        rows.append(
-            [
-                printed.setup,
-                ", ".join(names) + ("*" if printed.assumed else ""),
-                _printed_text(printed.epsilon_c),
-                _summary_text(measured.epsilon_c),
-                "–" if certified is None else format_lower(certified.epsilon_lower),
-                "–" if certified is None else _upper_text(certified.epsilon_upper_on_partition),
-                _printed_text(printed.error),
-                _summary_text(measured.error) + dagger,
-                _printed_text(printed.lambda_),
-                _summary_text(measured.lambda_),
-            ]
-        )
-        if printed.error_adjacent is not None:
-            adjacent = ["", "error under the adjacent data", "", "", "", "", _printed_text(printed.error_adjacent)]
-            rows.append([*adjacent, _summary_text(measured.error_adjacent), "", ""])
-    return Table("Text and tables of section V", columns, rows)
-
-
-def grids_table(comparisons: Sequence[GridComparison]) -> Table:
-    """Return the table of the finer grids."""
-    sufficient = f"{read_printed().theory.epsilon:g}"
-    rows = [
+def constants_table(constants: Mapping[str, ComputedConstant]) -> Table:
+    """Return the printed numbers that follow from formulas, with ours."""
+    rows: list[list[str | Cell]] = [
         [
-            str(comparison.printed.r),
-            DISTRIBUTION_NAMES[comparison.mechanism],
-            _printed_text(comparison.printed.epsilon_c),
-            _summary_text(comparison.measured.epsilon_c),
-            f"{comparison.measured.worst_outside:.0%}",
-            sufficient,
+            constant.place,
+            constant.formula,
+            f"{constant.printed:.{constant.digits}f}",
+            f"{constant.ours:.{constant.digits + 2}f}" if constant.digits else f"{constant.ours:g}",
+            "every digit" if constant.agrees else "differs",
         ]
-        for comparison in comparisons
+        for constant in constants.values()
     ]
-    columns = ["r", "distribution", "ε_c printed", "ε_c ours", "worst event is R̄", "sufficient, by the theorem"]
-    return Table("Finer grids: Q2, s 0.8, T 7", columns, rows)
+    columns = ["paper", "what", "printed", "ours", "agreement"]
+    return Table("Printed numbers that follow from formulas", columns, rows)
 
 
-def _summary_text(summary: Summary) -> str:
-    """Write median and range without leading zeros."""
-    low, median, high = (
-        f"{value:.3g}".removeprefix("0") or "0" for value in (summary.low, summary.median, summary.high)
-    )
-    return median if low == high else f"{median} ({low}–{high})"
+def pairs_table(measured: Sequence[PassingPairs]) -> Table | None:
+    """Return the share of sampled adjacent pairs that pass; None if no pairs were sampled."""
+    if not measured:
+        return None
+    rows: list[list[str | Cell]] = [
+        [
+            "by the paper's angle" if pairs.angle == "paper" else "until the data are 10 apart",
+            f"{pairs.epsilon:g}",
+            f"{pairs.passed} of {pairs.pairs}",
+            f"{pairs.interval[0]:.0%} to {pairs.interval[1]:.0%}",
+            f"{pairs.refuted} of {pairs.pairs}",
+            f"{pairs.violating:.0%}",
+        ]
+        for pairs in measured
+    ]
+    columns = ["a sensor moves", "claimed ε", "pass the paper's test", "share of all pairs (95%)"]
+    columns += ["refuted by the library's own test", "share that violates the claim, at least"]
+    return Table("Section IV-B: adjacent pairs that pass", columns, rows)
 
 
-def _printed_text(value: float | None) -> str:
-    """Write a printed number as the paper does, without a leading zero."""
-    if value is None:
-        return "–"
-    return "all rejected" if value == math.inf else f"{value:.6g}".removeprefix("0")
-
-
-def _upper_text(value: float) -> str:
-    return "∞" if math.isinf(value) else format_upper(value)
-
-
-def cell_record(comparison: CellComparison) -> dict[str, object]:
-    """Return a printed cell with its measurements for `numbers.json`; what is not printed is left out."""
-    printed, certified = comparison.printed, comparison.certified
-    optional = {
-        "assumed": printed.assumed,
-        "epsilon_c": printed.epsilon_c,
-        "error": printed.error,
-        "error_adjacent": printed.error_adjacent,
-        "eta": printed.eta,
-        "lambda": printed.lambda_,
-    }
-    return {
-        "place": printed.place,
-        "setup": printed.setup,
-        "mechanism": printed.mechanism,
-        "parameter": printed.parameter_text,
-        **{name: value for name, value in optional.items() if value is not None},
-        "law": DISTRIBUTION_NAMES.get(comparison.mechanism, ""),
-        **_measured_record(comparison.measured),
-        "proved": None if certified is None else certified.epsilon_lower,
-        "bounded": None if certified is None else certified.epsilon_upper_on_partition,
-    }
-
-
-def grid_record(comparison: GridComparison) -> dict[str, object]:
-    """Return a printed grid with its measurements for `numbers.json`."""
-    epsilon_c = comparison.printed.epsilon_c
-    return {
-        "r": comparison.printed.r,
-        **({} if epsilon_c is None else {"epsilon_c": epsilon_c}),
-        "law": DISTRIBUTION_NAMES[comparison.mechanism],
-        "cells": comparison.cells,
-        **_measured_record(comparison.measured),
-    }
-
-
-def _measured_record(measured: Measured) -> dict[str, object]:
-    """Return the measured numbers by their names in the files."""
-    return {
-        "our_epsilon_c": measured.epsilon_c._asdict(),
-        "our_error": measured.error._asdict(),
-        "our_error_adjacent": measured.error_adjacent._asdict(),
-        "our_eta": measured.eta._asdict(),
-        "our_lambda": measured.lambda_._asdict(),
-        "worst_outside": measured.worst_outside,
-    }
-
-
-def flatten(record: dict[str, object]) -> dict[str, object]:
-    """Return a record as one line of a CSV file: a nested record becomes columns `name.part`."""
-    flat: dict[str, object] = {}
-    for name, value in record.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{part}": item for part, item in value.items()}
-        else:
-            flat[name] = value
-    return flat
+def certified_table(tables: StudyTables) -> Table | None:
+    """Return what the library's own test proves and bounds for the printed rows; None if it was not run."""
+    rows: list[list[str | Cell]] = []
+    for cell in read_printed().cells:
+        for mechanism in CELL_MECHANISMS[cell.mechanism]:
+            for row in select_rows(tables, f"certified-{cell.setup}", mechanism, cell.value)[:1]:
+                distribution = DISTRIBUTION_NAMES.get(mechanism, "")
+                upper = row.epsilon_upper_on_partition
+                rows.append(
+                    [
+                        cell.place,
+                        ", ".join(filter(None, [cell.setup, cell.mechanism, distribution, cell.parameter_text])),
+                        format_lower(row.epsilon_lower),
+                        "∞" if math.isinf(upper) else format_upper(upper),
+                        f"{row.error_first:.3g}",
+                    ]
+                )
+    columns = ["paper", "row", "proved: ε ≥ (all events)", "ε ≤ (unions of cells only)", "E_correct"]
+    return Table("The same rows by the library's own test, at δ = 0", columns, rows) if rows else None
 
 
 def show_claim(claim: Claim) -> ShownClaim:
     """Return a claim as the page shows it."""
-    rows = []
-    for comparison in claim.comparisons:
-        low, high = comparison.interval
-        answer = comparison.answer.value
-        rows.append(
-            [
-                comparison.what,
-                _difference_text(comparison, comparison.median),
-                f"{_difference_text(comparison, low)} to {_difference_text(comparison, high)}",
-                str(comparison.draws),
-                answer if comparison.decides else f"{answer} (does not decide)",
-            ]
-        )
-    columns = ["comparison", "median", "95% interval", "draws", "answer"]
-    return ShownClaim(claim.text, claim.answer.value, BADGE_STYLES[claim.answer], "", columns, rows)
+    words = CLAIM_WORDS[claim.name]
+    rows: list[list[str | Cell]] = [_comparison_row(comparison) for comparison in claim.comparisons]
+    columns = ["reading", "comparison", "median, 5–95% of draws", "95% interval of the median"]
+    columns += ["claim right", "claim wrong", "draws", "answer"]
+    return ShownClaim(
+        words.number,
+        words.statement,
+        words.place,
+        words.hedges,
+        claim.answer.value,
+        BADGE_STYLES[claim.answer],
+        answer_sentence(claim),
+        yardstick_sentence(claim),
+        Table("", columns, rows),
+    )
+
+
+def _comparison_row(comparison: Comparison) -> list[str | Cell]:
+    """Return one comparison as a line of the table over readings."""
+    low, high = (_difference_text(comparison, value) for value in comparison.interval)
+    spread = [_difference_text(comparison, value) for value in comparison.spread]
+    median = _difference_text(comparison, comparison.median)
+    answer = comparison.answer.value
+    return [
+        comparison.reading or "–",
+        comparison.what,
+        median if "–" in spread else f"{median} ({spread[0]}\u2060–\u2060{spread[1]})",
+        f"{low} to {high}",
+        _share(comparison.wins),
+        _share(comparison.loses),
+        str(comparison.draws),
+        Cell(answer if comparison.decides else f"{answer} (does not decide)", _outside(comparison)),
+    ]
+
+
+def _share(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.0%}"
+
+
+def _outside(comparison: Comparison) -> str:
+    """Say how often the matched parameter is outside the paper's range."""
+    share = comparison.outside_range
+    return f"parameter outside [0, 1] in {share:.0%}" if share > 0 else ""
 
 
 def _difference_text(comparison: Comparison, value: float) -> str:
     """Write a difference; the logarithm of a ratio is written as the ratio."""
+    if math.isnan(value):
+        return "–"
     if comparison.unit == "difference":
         return f"{value:.3g}"
     if value > LARGEST_SHOWN_LOG_RATIO:
@@ -240,6 +189,12 @@ def claim_records(claim: Claim) -> list[Record]:
             "high": comparison.interval[1],
             "unit": "logarithm of a ratio" if comparison.unit == "ratio" else comparison.unit,
             "draws": comparison.draws,
+            "reading": comparison.reading,
+            "spread_low": comparison.spread[0],
+            "spread_high": comparison.spread[1],
+            "wins": comparison.wins,
+            "loses": comparison.loses,
+            "outside_range": comparison.outside_range,
             "answer": comparison.answer.value,
             "decides": comparison.decides,
         }

@@ -23,6 +23,7 @@ ComparisonRow = Mapping[str, Any]  # one verification, by column: text, numbers 
 LINE_COLOURS = (FIRST, SECOND, BOUNDED, PROVED, MUTED, INK)
 LINE_MARKERS = ("o", "s", "D", "^", "v", "P")
 MAX_DISC_AREA = 700.0  # in square points
+MAP_WIDTH_IN_POINTS = 268.0  # of the axes of a map, about
 
 
 def tradeoff(rows: Sequence[ComparisonRow], error_name: str = "error") -> Drawing:
@@ -135,6 +136,58 @@ def _label_start(axes: Axes, path: np.ndarray, text: str) -> None:
     )
 
 
+def separate_boxes(centres: np.ndarray, sizes: np.ndarray, steps: int = 400) -> np.ndarray:
+    """Return the centres of boxes after overlapping ones have been moved apart vertically.
+
+    Parameters
+    ----------
+    centres, sizes : numpy.ndarray, shape (n, 2)
+        The centres of the boxes, and their widths and heights.
+    steps : int
+        The largest number of rounds; each moves every overlapping pair by half of its overlap.
+
+    Returns
+    -------
+    numpy.ndarray
+        The new centres. Boxes that overlap no other box stay where they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> separate_boxes(np.array([[0.0, 0.0], [1.0, 1.0], [9.0, 0.0]]), np.full((3, 2), 4.0))[:, 1].tolist()
+    [-1.5, 2.5, 0.0]
+    """
+    centres = np.array(centres, float)
+    for _ in range(steps):
+        moved = False
+        for i in range(len(centres)):
+            for j in range(i):
+                needed = (sizes[i] + sizes[j]) / 2
+                gap = centres[i] - centres[j]
+                if (np.abs(gap) < needed - 1e-9).all():
+                    up, down = (i, j) if gap[1] >= 0 else (j, i)
+                    shift = (needed[1] - abs(gap[1])) / 2
+                    centres[up, 1] += shift
+                    centres[down, 1] -= shift
+                    moved = True
+        if not moved:
+            break
+    return centres
+
+
+def _label_offsets(
+    points: np.ndarray, middle: np.ndarray, radii: np.ndarray, texts: Sequence[str], points_per_unit: float
+) -> np.ndarray:
+    """Return the offset of each label from its position, in points: outside the disc, and apart from other labels."""
+    positions = (points - middle) * points_per_unit
+    lengths = np.linalg.norm(positions, axis=1, keepdims=True)
+    outward = np.where(lengths > 0, positions / np.where(lengths > 0, lengths, 1.0), [0.0, 1.0])
+    sizes = np.array([[5.5 * len(text) + 4, 12.5] for text in texts])
+    distance = radii + 4 + (np.abs(outward) * sizes / 2).sum(axis=1)
+    centres = separate_boxes(positions + outward * distance[:, None], sizes)
+    return centres - positions
+
+
 def privacy_map(
     positions: ArrayLike,
     epsilon_lower: ArrayLike,
@@ -189,18 +242,20 @@ def privacy_map(
         axes.scatter(points[:, 0], points[:, 1], s=areas, color=PROVED, alpha=0.25, lw=0)
         axes.scatter(points[:, 0], points[:, 1], s=areas, facecolor="none", edgecolor=PROVED, lw=1.2)
         axes.scatter(points[:, 0], points[:, 1], s=7, color=INK, zorder=3)
-        for point, value, area, name in zip(points, lower, areas, names, strict=True):
-            outward = point - middle
-            outward = outward / (np.linalg.norm(outward) or 1.0)
+        texts = [f"{name}: {format_lower(float(value))}" for name, value in zip(names, lower, strict=True)]
+        offsets = _label_offsets(points, middle, np.sqrt(areas) / 2, texts, MAP_WIDTH_IN_POINTS / (2 * reach))
+        for point, offset, text in zip(points, offsets, texts, strict=True):
+            leader = {"arrowstyle": "-", "color": MUTED, "lw": 0.5, "shrinkA": 0, "shrinkB": 3}
             axes.annotate(
-                f"{name}\n{format_lower(float(value))}",
+                text,
                 point,
-                xytext=tuple(outward * (math.sqrt(area) / 2 + 8)),
+                xytext=tuple(offset),
                 textcoords="offset points",
-                ha="center" if abs(outward[0]) < 0.4 else "left" if outward[0] > 0 else "right",
-                va="center" if abs(outward[1]) < 0.7 else "bottom" if outward[1] > 0 else "top",
+                ha="center",
+                va="center",
                 fontsize=8.5,
-                linespacing=1.15,
+                arrowprops=leader,
+                bbox={"boxstyle": "square,pad=0.1", "fc": "none", "ec": "none"},
             )
         suffix = f" ({unit})" if unit else ""
         label(axes, f"horizontal position{suffix}", f"vertical position{suffix}")

@@ -10,10 +10,11 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.mechanisms.data_difference import describe_difference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.all_events import SmoothGrid, bound_all_events
-from dpverify.report.evaluate import bound_partition, evaluate_claim
+from dpverify.report.evaluate import Etas, bound_partition, evaluate_claim
 from dpverify.report.report import Report
 from dpverify.report.sequence import Sequence
 from dpverify.report.statements import OnAllEvents, OnPartition, Witness
@@ -77,6 +78,8 @@ class Findings(NamedTuple):
         The selected event.
     partition : Partition or Levels
         The partition that is bounded.
+    eta : float or None
+        The paper's eta, from the selection runs; None without the paper's selector.
     smooth : SmoothGrid or None
         The fine grid for the bound over all events.
     diagnostics : tuple of Diagnostic
@@ -88,6 +91,7 @@ class Findings(NamedTuple):
     pilot: list[np.ndarray]
     event: Event
     partition: Partition | Levels
+    eta: float | None
     smooth: SmoothGrid | None
     diagnostics: tuple[Diagnostic, ...]
 
@@ -99,8 +103,8 @@ class Statements(NamedTuple):
     ----------
     witness, on_partition, on_all_events
         As in `Report`.
-    eta : float
-        Upper bound on the probability of the most frequent cell.
+    etas : Etas
+        The probability of the most frequent cell.
     inside : pair of Counts
         Counts of the region: code 1 is inside.
     blocks, error, threads_agree
@@ -112,7 +116,7 @@ class Statements(NamedTuple):
     witness: Witness
     on_partition: OnPartition
     on_all_events: OnAllEvents | None
-    eta: float
+    etas: Etas
     inside: CountsPair
     blocks: tuple[BlockCounts, BlockCounts]
     error: tuple[tuple[float, float], tuple[float, float]] | None
@@ -132,9 +136,10 @@ def assemble_report(
     if findings.smooth is not None and counts.smooth is not None:
         on_all_events = bound_all_events(findings.smooth, counts.smooth, settings)
     all_counts = np.concatenate([side.counts for side in counts.cells])
-    eta = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
+    eta_upper = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
+    etas = Etas(eta_upper if findings.eta is None else findings.eta, eta_upper)
     checks = counts.inside, counts.blocks, counts.error, counts.threads_agree
-    return complete_report(run, findings, Statements(witness, on_partition, on_all_events, eta, *checks), claim, delta)
+    return complete_report(run, findings, Statements(witness, on_partition, on_all_events, etas, *checks), claim, delta)
 
 
 def make_witness(findings: Findings, counts: tuple[int, int], runs: int, alpha: float) -> Witness:
@@ -157,7 +162,7 @@ def complete_report(
         diagnostics += (Diagnostic.DEPENDENT_RUNS,)
     other = None if findings.partition is findings.event.partition else findings.partition
     report = Report(
-        **evaluate_claim(witness, on_partition, statements.eta, settings, claim, delta, diagnostics, sequence),
+        **evaluate_claim(witness, on_partition, statements.etas, settings, claim, delta, diagnostics, sequence),
         alpha=settings.alpha,
         on_partition=on_partition,
         on_all_events=statements.on_all_events,
@@ -171,6 +176,7 @@ def complete_report(
         diagnostics=diagnostics,
         remarks=mechanism_remarks(source.mechanism, source.data, run.notes),
         run={},
+        data_difference=describe_difference(*source.data),
     )
     run.clock.lap("report")
     report.run.update(describe_run(run))

@@ -19,6 +19,7 @@ from typing import Any, TextIO, TypeVar
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.scores import SCORE_KINDS, Score
+from dpverify.mechanisms.data_difference import DataDifference, Relation
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
 from dpverify.report.fields import ReportFields
@@ -52,6 +53,8 @@ KINDS = (
     Sequence,
     StoppedBy,
     Bets,
+    DataDifference,
+    Relation,
     *CLAIM_KINDS,
 )
 
@@ -179,9 +182,8 @@ def report_schema(kind: type[ReportFields]) -> Document:
     columns = {name: {"$ref": "#/$defs/array"} for name in PROFILE_COLUMNS}
     result["properties"]["profile"] = {"type": "object", "required": list(columns), "properties": columns}
     result["properties"]["notes"] = {"type": "array", "items": {"type": "string"}}
-    # Fields with a default are new: documents that earlier versions of this schema wrote do not have them.
-    optional = {field.name for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}
-    result["required"] = [name for name in result["properties"] if name not in optional]
+    added = {field.name for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}
+    result["required"] = [name for name in result["properties"] if name not in added]  # old reports lack the others
     seconds = {"type": "object", "additionalProperties": {"type": "number"}}
     run = {"type": "object", "required": list(RUN_KEYS), "properties": {"seconds": seconds}}
     return {

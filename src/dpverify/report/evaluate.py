@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from types import NoneType
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -36,6 +36,13 @@ LARGEST_EVENT_PROBABILITY = 1 - 1e-12  # plan_runs needs a probability below 1
 MAX_PACKED_RUNS = 1 << 31  # a pair of counts below this fits into one 64-bit integer
 
 
+class Etas(NamedTuple):
+    """The paper's eta, and the upper confidence bound on the probability that it estimates (`Paper` explains both)."""
+
+    eta: float
+    eta_upper: float | None
+
+
 class Evaluation(TypedDict):
     """The fields of a report that depend on the claim."""
 
@@ -55,7 +62,7 @@ class Evaluation(TypedDict):
 def evaluate_claim(
     witness: Witness,
     on_partition: OnPartition,
-    eta: float,
+    etas: Etas,
     settings: Settings,
     claim: Claim | None,
     delta: float,
@@ -68,8 +75,8 @@ def evaluate_claim(
     ----------
     witness, on_partition
         The counts of the test runs.
-    eta : float
-        Upper bound on the probability of the most frequent cell; the paper's lambda needs it.
+    etas : Etas
+        The probability of the most frequent cell, from which the paper's lambda is computed.
     settings : Settings
         Level and kind of the test.
     claim : Claim or None
@@ -94,7 +101,7 @@ def evaluate_claim(
     if epsilon is not None:
         thinned = thinned_p_values(witness, settings, epsilon)
     if settings.test == "thinned":
-        critical = float(critical_epsilon(*witness.counts, runs, alpha, _generator(settings, SWEEP_KEY)))
+        critical = sweep_epsilon(witness.counts, runs, settings)
         p_value = min(thinned) if thinned else None
     elif claim is not None:
         p_value = small_curve_p_value(*witness.ordered, runs, claim, level) if is_tested else 1.0
@@ -125,9 +132,14 @@ def evaluate_claim(
         "p_value": p_value,
         "epsilon_critical": critical,
         "epsilon_detectable": detectable,
-        "paper": Paper(thinned, eta, paper_lambda(settings.beta, eta, critical)),
+        "paper": Paper(thinned, etas.eta, paper_lambda(settings.beta, etas.eta, critical), etas.eta_upper),
         "next_step": next_step(verdict, witness, claim, delta, alpha, detectable),
     }
+
+
+def sweep_epsilon(counts: tuple[int, int], runs: int, settings: Settings) -> float:
+    """Return the paper's critical epsilon; its random stream depends on the seed only, so that it is reproducible."""
+    return float(critical_epsilon(*counts, runs, settings.alpha, _generator(settings, SWEEP_KEY)))
 
 
 def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:

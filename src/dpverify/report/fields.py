@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpverify.mechanisms.data_difference import DataDifference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
@@ -49,6 +50,7 @@ class ReportFields:
     remarks: tuple[str, ...]
     next_step: str
     run: dict[str, Any] = field(compare=False)
+    data_difference: DataDifference | None = None
     claim: Claim | None = None
     claim_lower: float | None = None
     sequence: Sequence | None = None

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from dpverify.report.evaluate import REGION_SHARE, Evaluation, evaluate_claim
+from dpverify.report.evaluate import REGION_SHARE, Etas, Evaluation, evaluate_claim
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import EARLY_SHARE
 from dpverify.report.statements import Verdict
@@ -34,12 +34,13 @@ def find_difference(report: ReportFields) -> str | None:
     columns = [np.repeat(counts, partition.number) for counts in (partition.c1, partition.c2)]
     expected: list[tuple[str, Number, Number]] = [("alpha", report.alpha, settings.alpha)]
     if report.sequence is None:
-        eta = eta_upper_bound(np.concatenate(columns), settings.test_runs, settings.alpha)
+        eta_upper = eta_upper_bound(np.concatenate(columns), settings.test_runs, settings.alpha)
         expected += [
             ("witness.alpha", report.witness.alpha, settings.alpha),
             ("witness.runs", report.witness.runs, settings.test_runs),
             ("on_partition.alpha", partition.alpha, (1 - REGION_SHARE) * settings.alpha),
-            ("paper.eta", report.paper.eta, eta),
+            ("paper.eta", report.paper.eta, _nearest_eta(report, eta_upper)),
+            ("paper.eta_upper", report.paper.eta_upper, None if report.paper.eta_upper is None else eta_upper),
         ]
         if report.on_all_events is not None:
             expected.append(("on_all_events.alpha", report.on_all_events.alpha, (1 - REGION_SHARE) * settings.alpha))
@@ -52,10 +53,11 @@ def find_difference(report: ReportFields) -> str | None:
     difference = _first_difference(expected)
     if difference is not None:
         return difference
+    etas = Etas(report.paper.eta, report.paper.eta_upper)
     evaluation = evaluate_claim(
         report.witness,
         partition,
-        report.paper.eta,
+        etas,
         settings,
         report.claim,
         report.delta,
@@ -69,6 +71,16 @@ def find_difference(report: ReportFields) -> str | None:
     if report.verdict is verdict or _is_borderline(report, verdict):
         return None
     return f"found verdict {report.verdict.name}; expected {verdict.name}"
+
+
+def _nearest_eta(report: ReportFields, eta_upper: float) -> float:
+    """Return the possible eta that is nearest to the stored one: a share of the selection runs, or the upper bound.
+
+    It is the upper bound without the paper's selector, and in reports of earlier versions.
+    """
+    if report.settings.selection_epsilon is None or report.paper.eta_upper is None:
+        return eta_upper
+    return round(report.paper.eta * report.settings.select_runs) / report.settings.select_runs
 
 
 def _compared_numbers(report: ReportFields, evaluation: Evaluation) -> list[tuple[str, Number, Number]]:

@@ -16,7 +16,7 @@ from typing import TextIO
 
 from dpverify.errors import InputError, how_to_install
 from dpverify.report.document import read_report, report_digest, write_report
-from dpverify.report.evaluate import evaluate_claim
+from dpverify.report.evaluate import Etas, evaluate_claim
 from dpverify.report.fields import ReportFields
 from dpverify.report.text import report_text
 from dpverify.stats.claims import resolve_claim
@@ -65,8 +65,9 @@ class Report(ReportFields):
         `direction` (`(1, 2)`: the test is whether the first data set falls into the event too often compared with the
         second; `(2, 1)`: the other way) and `contains(samples)`.
     paper : Paper
-        The numbers of the paper: `p_values` of its randomised test, `eta` (upper bound on the probability of the most
-        likely cell) and `lambda_` = beta + 2 eta exp(epsilon_critical). They are not a guarantee.
+        The numbers of the paper: `p_values` of its randomised test, `eta` (largest share of the first data set's
+        selection runs in an event) and `lambda_` = beta + 2 eta exp(epsilon_critical). They are not a guarantee.
+        `eta_upper` is a bound: the probability of the most likely cell is at most this, with confidence 1 - alpha.
     error : pair of (mean, standard error), or None
         The error of the estimate under the first and the second data set. None unless `error` was passed to `verify`.
     picture : dict
@@ -85,6 +86,9 @@ class Report(ReportFields):
         What to do next.
     run : dict
         How the report was computed: "seconds", "versions", "device", "workers", "resumed".
+    data_difference : DataDifference or None
+        How the data sets differ, in words. A claim must be about neighbours of this kind. None in a report of an
+        earlier version.
     claim : Claim or None
         The claim that was tested, of any kind (`dpverify.claims`); None without a claim.
     claim_lower : float or None
@@ -134,10 +138,11 @@ class Report(ReportFields):
             claim, delta = resolve_claim(epsilon, delta)
         else:
             claim, delta = resolve_claim(None, delta, epsilon)
+        etas = Etas(self.paper.eta, self.paper.eta_upper)
         evaluation = evaluate_claim(
             self.witness,
             self.on_partition,
-            self.paper.eta,
+            etas,
             self.settings,
             claim,
             delta,

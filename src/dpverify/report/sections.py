@@ -12,7 +12,7 @@ from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence
 from dpverify.report.statements import Verdict
-from dpverify.report.text import UNDERSTATED, p_value_text
+from dpverify.report.text import UNDERSTATED, describe_data, p_value_text
 from dpverify.sampling.blocks import FIRST_BLOCK, FIRST_COMPILED_BLOCK, default_block_size
 from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import ZCDP, Claim, Profile, Renyi
@@ -185,6 +185,7 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
     if report.sequence is not None:
         return (*_sequence_rows(report, report.sequence), _confidence_row(confidence))
     return (
+        *_data_rows(report),
         TableRow(
             "test runs", format_count(settings.test_runs), "per data set; all bounds and p-values are from these runs"
         ),
@@ -210,6 +211,14 @@ def _sequence_rows(report: ReportFields, sequence: Sequence) -> tuple[TableRow, 
         TableRow("α of the exact test", exact, f"at the end of the first budget; {made}"),
         TableRow("α of this upper bound", upper, f"all looks together have α = {format_number(report.alpha)}"),
     )
+
+
+def _data_rows(report: ReportFields) -> tuple[TableRow, ...]:
+    """Return how the data sets differ."""
+    if report.data_difference is None:
+        return ()
+    explanation = "the claim must be about neighbours of this kind"
+    return (TableRow("data sets", describe_data(report.data_difference, False), explanation),)
 
 
 def _sensitivity_rows(report: ReportFields) -> tuple[TableRow, ...]:
@@ -248,7 +257,7 @@ def _paper_rows(report: ReportFields) -> tuple[TableRow, ...]:
     paper = report.paper
     rows = [
         TableRow("critical ε", format_number(report.epsilon_critical), "the smallest ε that is not rejected"),
-        TableRow("η of the paper", f"≤ {format_upper(paper.eta)}", "the probability of the most likely cell"),
+        TableRow("η of the paper", format_number(paper.eta), "the largest share of selection runs in an event"),
         TableRow("λ of the paper", format_number(paper.lambda_), "for comparison with the paper; not a guarantee"),
     ]
     if paper.p_values is not None:
@@ -268,7 +277,8 @@ def notes(report: ReportFields) -> tuple[str, ...]:
 def limitation(report: ReportFields) -> str:
     """Return what the verdict does not mean."""
     if report.verdict is Verdict.REFUTED:
-        return "The refutation is based on this pair of data sets. One pair is enough to refute a claim."
+        kind = " about neighbours of this kind" if report.data_difference is not None else ""
+        return f"The refutation is based on this pair of data sets. One pair is enough to refute a claim{kind}."
     measured = report.verdict is Verdict.MEASURED
     return (
         f"{'The lower bound is no proof of privacy' if measured else 'The claim is not proved'}: there may be too few "

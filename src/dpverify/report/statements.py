@@ -287,14 +287,20 @@ class Paper:
     p_values : tuple of float or None
         The two randomised p-values of the claim, one for each order; None without a claim.
     eta : float
-        Upper confidence bound on the probability of the most frequent cell.
+        The paper's eta: the largest share of the first data set's selection runs in an event. It estimates the
+        probability of the most frequent cell, with a bias upwards, and bounds nothing. Without the paper's selector
+        the selection runs do not count cells, and this is `eta_upper`.
     lambda_ : float
         The paper's lambda, beta + 2 eta e^epsilon at the critical epsilon.
+    eta_upper : float or None
+        Upper confidence bound on the probability of the most frequent cell, from the test runs of both data sets. None
+        in a report of an earlier version, whose `eta` is this bound.
     """
 
     p_values: tuple[float, float] | None
     eta: float
     lambda_: float
+    eta_upper: float | None = None
 
 
 def check_claim(settings: Settings, epsilon: float | None, delta: float, claim: Claim | None = None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from dpverify.mechanisms.data_difference import DataDifference, Relation
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import Witness
@@ -25,6 +26,8 @@ from dpverify.util.formatting import (
 
 LABEL_WIDTH = 10
 UNDERSTATED = "a single event shows only a part of a divergence, so the true value can be larger"
+COMPARED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_MORE_ROW, Relation.UNKNOWN}
+NAMED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_NUMBER, Relation.OTHER, Relation.UNKNOWN}
 
 UNTESTED = "these runs also selected the event; the bound above uses the wealth only"
 
@@ -38,6 +41,8 @@ def report_text(report: ReportFields) -> str:
         lines.append("  the lines below would be valid only without this cause")
     if report.claim is not None:
         lines.append(_line("claimed", _describe_claim(report)))
+    if report.data_difference is not None:
+        lines.append(_line("data", describe_data(report.data_difference, report.claim is not None)))
     if report.epsilon is None and report.claim_lower is not None:
         lines.append(_line("proved", _describe_parameter_bound(report, report.claim_lower)))
     if report.sequence is not None:
@@ -82,6 +87,14 @@ def p_value_text(p_value: float, settings: Settings, below: str = "<= ") -> str:
     """Return a p-value as text, with `below` in front if only an upper limit of it is known."""
     limited = settings.test == "exact" and p_value <= P_VALUE_FLOOR * settings.alpha
     return f"{below if limited else ''}{p_value:.3g}"
+
+
+def describe_data(difference: DataDifference, claimed: bool) -> str:
+    """Return how the data sets differ, and that a claim must be about neighbours of this kind."""
+    text = f"they differ in {difference.text}" if difference.relation in COMPARED else difference.text
+    if difference.relation in NAMED:
+        text += f" ({difference.relation.value})"
+    return f"{text}; the claim must be about neighbours of this kind" if claimed else text
 
 
 def describe_shares(witness: Witness) -> str:
@@ -144,5 +157,7 @@ def _upper_bound(epsilon: float, delta: float) -> str:
 
 
 def _describe_paper(report: ReportFields) -> str:
-    critical, eta = format_number(report.epsilon_critical), format_upper(report.paper.eta)
-    return f"critical epsilon {critical}, eta <= {eta}, lambda {format_number(report.paper.lambda_)} (not a guarantee)"
+    critical, eta, lambda_ = (
+        format_number(number) for number in (report.epsilon_critical, report.paper.eta, report.paper.lambda_)
+    )
+    return f"critical epsilon {critical}, eta {eta}, lambda {lambda_} (not a guarantee)"

@@ -48,7 +48,7 @@ FIELD_LIMITS: dict[str, dict[str, Limits]] = {
     "OnPartition": {"runs": RUNS_OR_NONE, "alpha": LEVEL, "cells": AT_LEAST_0, "region_mass": PROBABILITY},
     "OnAllEvents": {"rest": AT_LEAST_0, "variation": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL},
     "Sequence": {"runs_used": RUNS, "first_runs": RUNS, "exact_runs": RUNS_OR_NONE, "early_share": LEVEL},
-    "Paper": {"p_values": PROBABILITY, "eta": PROBABILITY, "lambda_": AT_LEAST_0},
+    "Paper": {"p_values": PROBABILITY, "eta": PROBABILITY, "eta_upper": PROBABILITY, "lambda_": AT_LEAST_0},
 }
 
 

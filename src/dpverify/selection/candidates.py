@@ -13,7 +13,7 @@ from dpverify.errors import InputError
 from dpverify.events.cells import Edges
 from dpverify.events.partition import Partition, equal_mass, make_partition_of
 from dpverify.events.scores import SCORE_FAMILIES, Learner, LearnerCost, Levels, Score, TrainingData, UserScore
-from dpverify.events.scores.additive import make_binning, monotone_ratio
+from dpverify.events.scores.additive import coordinate_binning, monotone_ratio
 from dpverify.events.scores.cell_score import CellScore, fit_cell_score
 from dpverify.sampling.accumulators import CellCounter, Statistic, TableCounter, merge_results
 from dpverify.sampling.counts import count_cells, occupied_codes
@@ -26,8 +26,11 @@ EQUAL_MASS_CELL_COUNTS = (64, 512)
 MIN_RUNS_PER_CELL = 50  # training runs, on average
 MIN_RUNS_PER_LEAF = 25  # training runs
 MIN_RUNS_PER_JOINT_CELL = 20  # training runs, on average, if all coordinates are binned jointly
-MAX_SPLIT_RUNS = 1 << 15  # runs that place the medians of equal-mass cells
+SPLIT_RUNS_PER_CELL = 32  # runs that place the medians of equal-mass cells
+MAX_SPLIT_COORDINATES = 9  # splits of the largest number of cells at medians; further coordinates are not split
 MAX_TREE_RUNS = 1 << 17  # runs per data set that grow a tree
+MAX_TREE_NUMBERS = 1 << 19  # numbers per data set that grow a tree that competes with scores
+MIN_TREE_RUNS = 1 << 12
 DEFAULT_TREE_LEAVES = 256
 DEFAULT_LEVEL_CELLS = 64  # level sets of a score that serve as cells of unions
 MAX_LISTED_PATTERNS = 256  # patterns of discrete values that need no score besides their own ratios
@@ -165,8 +168,7 @@ def _candidate_partitions(context: SelectionContext, training: TrainingData) -> 
     settings, pooled = context.settings, training.pooled
     partitions = []
     if training.has_atoms:
-        binning = make_binning(training.coordinates, pooled, training.atoms)
-        edges = Edges(binning.edges, np.zeros(0, np.int64))
+        edges = Edges(coordinate_binning(training).edges, np.zeros(0, np.int64))
         joint = make_partition_of(context.region, edges, [], context.nonfinite_event)
         number = occupied_codes(count_cells(joint, pooled.reshape(len(pooled), *context.shape))).size
         if number * MIN_RUNS_PER_JOINT_CELL <= len(pooled):
@@ -176,29 +178,33 @@ def _candidate_partitions(context: SelectionContext, training: TrainingData) -> 
                 return CandidatePartitions(partitions, True)
     if settings.events == "auto" and not context.budget.partitions:
         return CandidatePartitions(partitions, False)
-    if training.dimension > 1 or settings.events == "union" or context.nonfinite_event:
+    cells_only = settings.events == "union" or context.nonfinite_event
+    if cells_only or 1 < training.dimension <= MAX_SPLIT_COORDINATES:
         partitions += _equal_mass_partitions(context, training)
     if training.dimension > 1 and not context.nonfinite_event:
-        partitions.append(tree_partition(context, training))
+        partitions.append(tree_partition(context, training, MAX_TREE_NUMBERS // training.dimension))
     return CandidatePartitions(partitions, False)
 
 
 def _equal_mass_partitions(context: SelectionContext, training: TrainingData) -> list[Partition]:
     """Return partitions with several numbers of cells; only the smallest number if values repeat."""
     pooled, resolution = training.pooled, context.settings.resolution
-    thinned = pooled[:: max(1, len(pooled) // MAX_SPLIT_RUNS)].reshape(-1, *context.shape)
     sizes = (resolution,) if resolution else EQUAL_MASS_CELL_COUNTS
     most = 2 * context.runs["train"]
     sizes = [n for n in sizes if n == min(sizes) or n * MIN_RUNS_PER_CELL <= most]
     if training.has_atoms:
         sizes = sizes[:1]
-    return [equal_mass(context.region, thinned, n, context.nonfinite_event) for n in sizes]
+    partitions = []
+    for n in sizes:
+        thinned = pooled[:: max(1, len(pooled) // (SPLIT_RUNS_PER_CELL * n))].reshape(-1, *context.shape)
+        partitions.append(equal_mass(context.region, thinned, n, context.nonfinite_event, training.atoms))
+    return partitions
 
 
-def tree_partition(context: SelectionContext, training: TrainingData) -> Partition:
-    """Return the leaves of a tree grown on training runs, inside the region."""
-    first, second = training.first[:MAX_TREE_RUNS], training.second[:MAX_TREE_RUNS]
-    binning = make_binning(training.coordinates, np.concatenate([first, second]), training.atoms)
+def tree_partition(context: SelectionContext, training: TrainingData, runs: int = MAX_TREE_RUNS) -> Partition:
+    """Return the leaves of a tree grown on this many training runs per data set, inside the region."""
+    runs = min(MAX_TREE_RUNS, max(MIN_TREE_RUNS, runs))
+    first, second = training.first[:runs], training.second[:runs]
     leaves = context.settings.resolution or DEFAULT_TREE_LEAVES
-    tree = grow_tree(binning, first, second, leaves, MIN_RUNS_PER_LEAF)
+    tree = grow_tree(coordinate_binning(training), first, second, leaves, MIN_RUNS_PER_LEAF)
     return make_partition_of(context.region, tree, [], context.nonfinite_event)

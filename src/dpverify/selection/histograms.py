@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.scores import Score
+from dpverify.events.scores import Score, ScoreGroup
 from dpverify.sampling.counts import EXTREMES_KEPT, Extremes
 from dpverify.util.arrays import Array, array_namespace, digitize, evaluate_method, is_jax, is_pytree
 
@@ -58,7 +58,10 @@ class BinnedScore(NamedTuple):
         if is_jax(samples) and self.is_pytree:
             table, low, high = evaluate_method(self, "_on_device", samples)
             return ScoreHistogram(table, Extremes(low, high))
-        values = score_values(self.score, samples)
+        return self.count(score_values(self.score, samples))
+
+    def count(self, values: np.ndarray) -> ScoreHistogram:
+        """Return the histogram of some score values."""
         table = np.bincount(digitize(self.edges, values), minlength=self.edges.size + 1)
         return ScoreHistogram(table, Extremes.of(values))
 
@@ -70,6 +73,51 @@ class BinnedScore(NamedTuple):
         ends = xp.array([0]), xp.array([values.shape[0]])
         table = xp.diff(xp.concatenate([ends[0], ranks, ends[1]]))
         return table, values[:EXTREMES_KEPT], values[-EXTREMES_KEPT:]
+
+
+class HistogramsKind(NamedTuple):
+    """The kind of a result that consists of so many histograms."""
+
+    number: int
+
+    def merge(self, results: Sequence[tuple[ScoreHistogram, ...]]) -> tuple[ScoreHistogram, ...]:
+        """Return the histograms of all runs together."""
+        return tuple(ScoreHistogram.merge(one) for one in zip(*results, strict=True))
+
+    def to_arrays(self, result: tuple[ScoreHistogram, ...]) -> list[np.ndarray]:
+        """Return the arrays that a checkpoint stores."""
+        return [array for histogram in result for array in histogram.to_arrays()]
+
+    def from_arrays(self, arrays: Iterator[np.ndarray]) -> tuple[ScoreHistogram, ...]:
+        """Return the histograms that `to_arrays` was called on."""
+        return tuple(ScoreHistogram.from_arrays(arrays) for _ in range(self.number))
+
+
+class BinnedScores(NamedTuple):
+    """Several binned scores. As one statistic they are counted together."""
+
+    scores: tuple[BinnedScore, ...]
+    group: ScoreGroup
+
+    @classmethod
+    def of(cls, scores: Sequence[BinnedScore], known: ScoreGroup | None = None) -> BinnedScores:
+        """Return the statistic of some binned scores. A known group is used again if it consists of the same scores."""
+        own = tuple(binned.score for binned in scores)
+        if known is None or tuple(map(id, own)) != tuple(map(id, known.scores)):
+            known = ScoreGroup.of(own)
+        return cls(tuple(scores), known)
+
+    @property
+    def result_kind(self) -> HistogramsKind:
+        """The kind of the results."""
+        return HistogramsKind(len(self.scores))
+
+    def measure(self, samples: Array) -> tuple[ScoreHistogram, ...]:
+        """Return the histograms of a block of runs."""
+        if is_jax(samples):
+            return tuple(binned.measure(samples) for binned in self.scores)
+        values = self.group.values(samples.reshape(len(samples), -1))
+        return tuple(binned.count(own) for binned, own in zip(self.scores, values, strict=True))
 
 
 class PairedHistogram(NamedTuple):

@@ -7,12 +7,13 @@ from types import NoneType
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import gammaincinv, ndtr, ndtri
 
 from dpverify.stats.claim_kinds import Approximate, Claim
 
 BOUNDARY_TABLE_RANGE, BOUNDARY_TABLE_SIZE = (-9.0, 8.0), 1701  # in standard normal quantiles
+MIN_APPROXIMATED_COUNT = 50
 PENALTY_PER_DOUBLING = 0.15  # standard errors per doubling of the number of fitted parameters
 
 
@@ -68,7 +69,7 @@ def cautious_lower_bound(
     """
     c1, c2 = np.asarray(c1, float), np.asarray(c2, float)
     p1, p2 = (c1 + 0.5) / (runs + 1), (c2 + 0.5) / (runs + 1)
-    level = ndtr(-penalty - PENALTY_PER_DOUBLING * np.log2(1 + n_parameters))
+    level = float(scipy.special.ndtr(-penalty - PENALTY_PER_DOUBLING * np.log2(1 + n_parameters)))
     # Poisson limits: close to normal standard errors for large counts, and adequate for small counts.
     low = p1 - np.sqrt(1 - p1) * (p1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (runs + 1))
     high = p2 + np.sqrt(1 - p2) * (_gamma_quantile(c2 + 1, 1 - level) / (runs + 1) - p2)
@@ -78,7 +79,7 @@ def cautious_lower_bound(
     with np.errstate(divide="ignore", invalid="ignore"):
         uncertainty = np.hypot(np.log(excess / (low - objective.delta)), np.log(high / p2))
         test_variance = (p1 * (1 - p1) / excess**2 + (1 - p2) / p2) / objective.planned
-        test_error = -ndtri(objective.alpha) * np.sqrt(test_variance)
+        test_error = -scipy.special.ndtri(objective.alpha) * np.sqrt(test_variance)
         bound = np.log(np.maximum(excess, 1e-300) / p2) - test_error - uncertainty
         return np.where(low > objective.delta, bound, -np.inf)
 
@@ -90,14 +91,14 @@ def _distance_from_curve(
 
     `low` and `high` are the pessimistic values of p1 and p2 that the selection runs allow.
     """
-    z = -ndtri(objective.alpha)
+    z = -scipy.special.ndtri(objective.alpha)
     tested1 = np.maximum(p1 - z * np.sqrt(p1 * (1 - p1) / objective.planned), 1e-300)
     tested2 = np.minimum(p2 + z * np.sqrt(p2 * (1 - p2) / objective.planned), 1.0)
     highest = 1 - 1e-16
-    first, first_low, first_tested = (ndtri(np.clip(p, 1e-300, highest)) for p in (p1, low, tested1))
+    first, first_low, first_tested = (scipy.special.ndtri(np.clip(p, 1e-300, highest)) for p in (p1, low, tested1))
     table = _boundary_table(claim)
     allowed, allowed_high, allowed_tested = (
-        np.interp(ndtri(np.clip(q, 1e-300, highest)), *table) for q in (p2, high, tested2)
+        np.interp(scipy.special.ndtri(np.clip(q, 1e-300, highest)), *table) for q in (p2, high, tested2)
     )
     uncertainty = np.hypot(first - first_low, allowed_high - allowed)
     test_error = np.hypot(first - first_tested, allowed_tested - allowed)
@@ -108,10 +109,15 @@ def _distance_from_curve(
 def _boundary_table(claim: Claim) -> tuple[np.ndarray, np.ndarray]:
     """Return the boundary of a claim on the probit scale; some boundaries are too slow for thousands of events."""
     quantiles = np.linspace(*BOUNDARY_TABLE_RANGE, BOUNDARY_TABLE_SIZE)
-    return quantiles, ndtri(np.clip(claim.boundary(ndtr(quantiles)), 1e-300, 1 - 1e-16))
+    return quantiles, scipy.special.ndtri(np.clip(claim.boundary(scipy.special.ndtr(quantiles)), 1e-300, 1 - 1e-16))
 
 
-def _gamma_quantile(counts: np.ndarray, level: np.ndarray | float) -> np.ndarray:
-    """Return the gamma quantile for every count; each distinct count is computed once, because this is expensive."""
-    distinct, index = np.unique(counts, return_inverse=True)
-    return gammaincinv(distinct, level)[index]
+def _gamma_quantile(counts: np.ndarray, level: float) -> np.ndarray:
+    """Return the gamma quantile for every count; large counts by the approximation of Wilson and Hilferty."""
+    shape, counts = np.shape(counts), np.atleast_1d(counts)
+    root = 1 - 1 / (9 * counts) + scipy.special.ndtri(level) / (3 * np.sqrt(counts))
+    quantile = counts * root**3
+    small = counts < MIN_APPROXIMATED_COUNT
+    distinct, index = np.unique(counts[small], return_inverse=True)  # each distinct count is computed once
+    quantile[small] = scipy.special.gammaincinv(distinct, level)[index]
+    return quantile.reshape(shape)

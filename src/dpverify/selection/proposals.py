@@ -77,9 +77,10 @@ class ScoreProposals(NamedTuple):
     proposals: list[Proposal]
 
 
-def select_paper_cell(partition: Partition, counts: SelectionCounts, epsilon: float, rng: np.random.Generator) -> Event:
-    """Return the cell with the smallest of all p-values at one fixed epsilon (Algorithm 4)."""
-    codes = occupied_codes(counts.first, counts.second)
+def select_paper_cell(
+    partition: Partition, counts: SelectionCounts, codes: np.ndarray, epsilon: float, rng: np.random.Generator
+) -> Event:
+    """Return the cell with the smallest of all p-values at one fixed epsilon (Algorithm 4), among these codes."""
     forward, backward = p_values(counts.first.of(codes), counts.second.of(codes), counts.runs, epsilon, rng)
     smallest = int(np.argmin(np.minimum(forward, backward)))
     return Event(partition, codes[[smallest]], int(backward[smallest] < forward[smallest]))

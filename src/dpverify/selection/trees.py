@@ -1,4 +1,8 @@
-"""An adaptive partition, which the paper names as future work: a tree that is fine where the distributions differ."""
+"""An adaptive partition, which the paper names as future work: a tree that is fine where the distributions differ.
+
+The runs are binned once. A node is evaluated for all coordinates at once, from one table of counts per coordinate, bin
+and data set. Only the smaller child of a split is counted; the table of the other one is the difference to its parent.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,40 @@ class Split(NamedTuple):
     edge: int
 
 
+class BinnedRuns(NamedTuple):
+    """Runs of both data sets as cells of one table of counts.
+
+    Attributes
+    ----------
+    cells : ndarray of shape (runs, coordinates)
+        For each coordinate of a run, the index of its bin and data set in the flat table.
+    shape : tuple of int
+        The shape of the table: coordinates, bins and 2.
+    """
+
+    cells: np.ndarray
+    shape: tuple[int, int, int]
+
+    def count(self, rows: np.ndarray) -> np.ndarray:
+        """Return the table of some runs."""
+        number = int(np.prod(self.shape))
+        return np.bincount(self.cells[rows].ravel(), minlength=number).reshape(self.shape).astype(np.int32)
+
+    def above(self, rows: np.ndarray, split: Split) -> np.ndarray:
+        """Return which of these runs lie above the edge of a split."""
+        bins_before = split.feature * self.shape[1] + split.edge + 1
+        return self.cells[rows, split.feature] >= 2 * bins_before
+
+
+class Node(NamedTuple):
+    """A leaf of the growing tree that can be split: its number, its runs, their counts and its best split."""
+
+    number: int
+    rows: np.ndarray
+    table: np.ndarray
+    split: Split
+
+
 def grow_tree(binning: Binning, first: np.ndarray, second: np.ndarray, leaves: int, least: int) -> Tree:
     """Grow a tree on training runs; the split with the largest gain in log-likelihood comes first.
 
@@ -35,58 +73,77 @@ def grow_tree(binning: Binning, first: np.ndarray, second: np.ndarray, leaves: i
     least : int
         The smallest number of training runs in a leaf.
     """
-    flat = np.concatenate([first, second])
-    side = np.repeat([0, 1], [len(first), len(second)])
-    bins = np.stack([np.searchsorted(edges, flat[:, j]) for j, edges in enumerate(binning.edges)], axis=1)
-    n_bins = binning.edges.shape[1] + 1
+    runs = bin_runs(binning, first, second)
+    # The log-likelihood of a node is a sum of these terms, so that no logarithm is needed later.
+    whole_numbers = np.arange(len(runs.cells) + 1.0)
+    terms = whole_numbers * np.log(np.maximum(whole_numbers, 1.0))
     feature, threshold, left, right, depth = [0], [0.0], [0], [0], [0]
-    heap: list[tuple[float, int, np.ndarray, Split]] = []
+    heap: list[tuple[float, int, Node]] = []
 
-    def consider(node: int, rows: np.ndarray) -> None:
-        split = _best_split(bins[rows], side[rows], n_bins, least)
+    def consider(number: int, rows: np.ndarray, table: np.ndarray) -> None:
+        split = find_best_split(table, len(rows), terms, least)
         if split is not None:
-            heapq.heappush(heap, (-split.gain, node, rows, split))
+            heapq.heappush(heap, (-split.gain, number, Node(number, rows, table, split)))
 
-    consider(0, np.arange(len(flat)))
+    rows = np.arange(len(runs.cells))
+    consider(0, rows, runs.count(rows))
     n_leaves = 1
     while heap and n_leaves < leaves:
-        _, node, rows, split = heapq.heappop(heap)
-        feature[node], threshold[node] = split.feature, float(binning.edges[split.feature, split.edge])
-        left[node], right[node] = len(feature), len(feature) + 1
-        above = bins[rows, split.feature] > split.edge
-        for child in (rows[~above], rows[above]):
+        _, number, node = heapq.heappop(heap)
+        split = node.split
+        feature[number], threshold[number] = split.feature, float(binning.edges[split.feature, split.edge])
+        left[number], right[number] = len(feature), len(feature) + 1
+        above = runs.above(node.rows, split)
+        children = node.rows[~above], node.rows[above]
+        smaller = int(len(children[1]) < len(children[0]))
+        counted = runs.count(children[smaller])
+        tables = [node.table - counted] * 2
+        tables[smaller] = counted
+        for child, table in zip(children, tables, strict=True):
             feature.append(0)
             threshold.append(0.0)
             left.append(len(left))
             right.append(len(right))
-            depth.append(depth[node] + 1)
-            consider(len(feature) - 1, child)
+            depth.append(depth[number] + 1)
+            consider(len(feature) - 1, child, table)
         n_leaves += 1
     return make_tree(feature, threshold, left, right, max(depth))
 
 
-def _best_split(bins: np.ndarray, side: np.ndarray, n_bins: int, least: int) -> Split | None:
-    """Return the best split of some runs; None if no split is significant."""
-    if len(bins) < 2 * least:
+def bin_runs(binning: Binning, first: np.ndarray, second: np.ndarray) -> BinnedRuns:
+    """Return the runs of both data sets as cells of one table of counts."""
+    n_coordinates, n_bins = len(binning.edges), binning.edges.shape[1] + 1
+    cells = np.concatenate([binning.bins(first), binning.bins(second)]).astype(np.int32)
+    cells += n_bins * np.arange(n_coordinates, dtype=np.int32)
+    cells *= 2
+    cells[len(first) :] += 1
+    return BinnedRuns(cells, (n_coordinates, n_bins, 2))
+
+
+def find_best_split(table: np.ndarray, runs: int, terms: np.ndarray, least: int) -> Split | None:
+    """Return the best split of a node over all coordinates; None if no split is significant.
+
+    Parameters
+    ----------
+    table : ndarray of shape (coordinates, bins, 2)
+        The counts of the node.
+    runs : int
+        The runs of the node.
+    terms : ndarray
+        The terms `n log n` for the whole numbers n.
+    least : int
+        The smallest number of runs in a leaf.
+    """
+    if runs < 2 * least:
         return None
-    best: Split | None = None
-    for j in range(bins.shape[1]):
-        table = np.bincount(2 * bins[:, j] + side, minlength=2 * n_bins).reshape(n_bins, 2)
-        below = np.cumsum(table, axis=0)
-        total = below[-1]
-        lower, upper = below[:-1], total - below[:-1]
-        gain = _log_likelihood(lower) + _log_likelihood(upper) - _log_likelihood(total)
-        gain = np.where((lower.sum(1) >= least) & (upper.sum(1) >= least), gain, -np.inf)
-        edge = int(np.argmax(gain))
-        if gain[edge] > (best.gain if best else MIN_GAIN):
-            best = Split(float(gain[edge]), j, edge)
-    return best
-
-
-def _log_likelihood(counts: np.ndarray) -> np.ndarray:
-    """Return the maximum log-likelihood of the two data sets' counts in a node."""
-    counts = np.asarray(counts, float)
-    total = counts.sum(-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(counts > 0, counts * np.log(counts / total[..., None]), 0.0)
-    return terms.sum(-1)
+    lower = np.cumsum(table, axis=1)
+    total = lower[:, -1:]
+    lower = lower[:, :-1]
+    upper = total - lower
+    below, above = lower.sum(2), upper.sum(2)
+    likelihood = terms[lower].sum(2) - terms[below] + terms[upper].sum(2) - terms[above]
+    likelihood[(below < least) | (above < least)] = -np.inf
+    unsplit = terms[total[0, 0]].sum() - terms[runs]
+    coordinate, edge = np.unravel_index(int(np.argmax(likelihood)), likelihood.shape)
+    gain = float(likelihood[coordinate, edge] - unsplit)
+    return Split(gain, int(coordinate), int(edge)) if gain > MIN_GAIN else None

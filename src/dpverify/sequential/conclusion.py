@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpverify.events.region import RegionIndicator
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.assemble import Findings, Statements, complete_report, make_witness
+from dpverify.report.evaluate import Etas
 from dpverify.report.report import Report
 from dpverify.report.sequence import EARLY_SHARE, Sequence
 from dpverify.sampling.context import RunContext
@@ -38,7 +39,9 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
     region, points, bounding = decision.region, decision.points, decision.bounding
     partition = event.partition if bounding is None else bounding.partition
     smooth = None if bounding is None else bounding.smooth
-    findings = Findings(region, points, batches.samples, event, partition, smooth, diagnostics + decision.diagnostics)
+    findings = Findings(
+        region, points, batches.samples, event, partition, None, smooth, diagnostics + decision.diagnostics
+    )
     level = sequence.exact_alpha(run.settings.alpha)
     indicator = RegionIndicator(region)
     inside = count_cells(indicator, batches.samples[0]), count_cells(indicator, batches.samples[1])
@@ -46,7 +49,7 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
         witness=make_witness(findings, counts, runs, level),
         on_partition=nothing_bounded(run.settings.alpha) if look is None else look.on_partition,
         on_all_events=None if look is None else look.on_all_events,
-        eta=1.0,
+        etas=Etas(1.0, None),
         inside=inside,
         blocks=batches.blocks(),
         error=batches.error(),

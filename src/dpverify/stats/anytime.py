@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp, xlogy
 
 Boundary = Callable[[np.ndarray], np.ndarray]
 
@@ -96,7 +96,7 @@ def divergence(p: ArrayLike, q: ArrayLike) -> np.ndarray:
     """Return the Kullback-Leibler divergence between two Bernoulli distributions."""
     p, q = np.asarray(p, float), np.asarray(q, float)
     with np.errstate(divide="ignore"):
-        return xlogy(p, p / q) + xlogy(1 - p, (1 - p) / (1 - q))
+        return scipy.special.xlogy(p, p / q) + scipy.special.xlogy(1 - p, (1 - p) / (1 - q))
 
 
 def project(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> Projection:
@@ -206,10 +206,10 @@ def log_factors(
     c1, c2, runs = np.asarray(c1, float), np.asarray(c2, float), np.asarray(runs, float)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = (
-            xlogy(c1, a / q1)
-            + xlogy(runs - c1, (1 - np.asarray(a)) / (1 - q1))
-            + xlogy(c2, b / q2)
-            + xlogy(runs - c2, (1 - np.asarray(b)) / (1 - q2))
+            scipy.special.xlogy(c1, a / q1)
+            + scipy.special.xlogy(runs - c1, (1 - np.asarray(a)) / (1 - q1))
+            + scipy.special.xlogy(c2, b / q2)
+            + scipy.special.xlogy(runs - c2, (1 - np.asarray(b)) / (1 - q2))
         )
     return np.where(growth > 0, gain - runs * log_excess, 0.0)
 
@@ -249,7 +249,9 @@ def log_wealth(bets: Bets, boundary: Boundary) -> np.ndarray:
             chosen = (season == current) & (slot == family)
             families.append(np.cumsum(steps[..., chosen], axis=-1) + np.log(share[chosen][0]))
         first = batch[season == current][0]
-        total[..., first : first + families[0].shape[-1]] = wealth[..., None] + logsumexp(families, axis=0)
+        total[..., first : first + families[0].shape[-1]] = wealth[..., None] + scipy.special.logsumexp(
+            families, axis=0
+        )
         wealth = total[..., first + families[0].shape[-1] - 1]
     return total
 

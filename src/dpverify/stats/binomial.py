@@ -11,8 +11,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincc, betainccinv, betaincinv, betaln, ndtr
 
 FloatArray = NDArray[np.float64]
 
@@ -38,7 +38,8 @@ def _expansion_tail(count: FloatArray, runs: int, p: FloatArray, upper: bool) ->
     z = np.copysign(np.minimum(np.sqrt(np.maximum(deviance, 0.0)), 39.0), difference)
     correction = -skewness / 3.0 + z * (skewness**2 + 3.0 / total) / 12.0
     correction -= skewness * (2.0 * skewness**2 + 9.0 / total) * (2.0 + z * z) / 135.0
-    return ndtr(sign * z) - sign * np.exp(-0.5 * z * z) * (1.0 - beta) * correction / math.sqrt(2.0 * math.pi)
+    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return scipy.special.ndtr(sign * z) - sign * density * (1.0 - beta) * correction
 
 
 def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True) -> FloatArray:
@@ -73,7 +74,8 @@ def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True)
     exact = (count > 0) & (count <= runs) & ~expanded
     # The beta function has a relative error of 1e-11 everywhere, but needs microseconds per value at large counts.
     # SciPy's bdtr is faster, but has an error of 2e-3 at 10^7 runs.
-    tail[exact] = (betainc if upper else betaincc)(count[exact], runs + 1.0 - count[exact], p[exact])
+    beta_tail = scipy.special.betainc if upper else scipy.special.betaincc
+    tail[exact] = beta_tail(count[exact], runs + 1.0 - count[exact], p[exact])
     tail[expanded] = _expansion_tail(count[expanded], runs, p[expanded], upper)
     return tail
 
@@ -82,7 +84,7 @@ def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True)
 def _log_coefficients(runs: int) -> FloatArray:
     """Return the logarithms of the binomial coefficients for counts 0 to `runs`, and -inf for the count `runs + 1`."""
     count = np.arange(runs + 1.0)
-    return np.append(-betaln(count + 1.0, runs - count + 1.0) - math.log(runs + 1.0), -np.inf)
+    return np.append(-scipy.special.betaln(count + 1.0, runs - count + 1.0) - math.log(runs + 1.0), -np.inf)
 
 
 def binomial_pmf(count: FloatArray, runs: int, p: FloatArray) -> FloatArray:
@@ -111,7 +113,8 @@ def _beta_quantile(a: FloatArray, b: FloatArray, alpha: float, upper: bool) -> F
     SciPy's inverse is wrong for some arguments (a 1000, b 10^9). Where the tail probability at its result is not alpha,
     bisection replaces it, and the end of the last interval with the smaller tail probability is returned.
     """
-    inverse, tail = (betainccinv, betaincc) if upper else (betaincinv, betainc)
+    special = scipy.special
+    inverse, tail = (special.betainccinv, special.betaincc) if upper else (special.betaincinv, special.betainc)
     quantile = inverse(a, b, alpha)
     wrong = ~(np.abs(tail(a, b, quantile) - alpha) <= MAX_QUANTILE_ERROR * min(alpha, 1 - alpha))
     if not wrong.any():
@@ -201,12 +204,12 @@ def clopper_pearson_interval(count: int, runs: int, alpha: float) -> tuple[float
     largest_tail = alpha / 2 * (1 - BETA_ERROR)
     lower = float(clopper_pearson_lower(count, runs, alpha / 2))
     step = BETA_ERROR
-    while lower > 0 and betainc(count, runs - count + 1, lower) > largest_tail:
+    while lower > 0 and scipy.special.betainc(count, runs - count + 1, lower) > largest_tail:
         lower = max(0.0, lower - step * lower * (1 - lower))
         step *= 2
     upper = float(clopper_pearson_upper(count, runs, alpha / 2))
     step = BETA_ERROR
-    while upper < 1 and betaincc(count + 1, runs - count, upper) > largest_tail:
+    while upper < 1 and scipy.special.betaincc(count + 1, runs - count, upper) > largest_tail:
         upper = min(1.0, upper + step * upper * (1 - upper))
         step *= 2
     return lower, upper

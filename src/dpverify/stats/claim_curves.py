@@ -6,7 +6,7 @@ No statement depends on these curves.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from dpverify.stats.binomial import FloatArray
 from dpverify.stats.claim_kinds import Claim
@@ -19,7 +19,7 @@ def allowed_pairs(claim: Claim) -> tuple[FloatArray, FloatArray]:
 
     The claim also bounds the complement of an event with the data sets exchanged, which matters for likely events.
     """
-    q = np.r_[0.0, ndtr(QUANTILES), 1.0]
+    q = np.r_[0.0, scipy.special.ndtr(QUANTILES), 1.0]
     p = claim.boundary(q)
     return q, np.minimum(p, np.interp(q, 1.0 - p[::-1], 1.0 - q[::-1]))
 

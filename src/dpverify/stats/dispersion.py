@@ -11,8 +11,8 @@ complement are at least 25, so that the chi-square approximation holds far in th
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import chdtrc, gammaln
 
 MIN_EXPECTED_COUNT = 25  # in every group of blocks, of the event and of its complement
 MAX_P_VALUE = 1e-6  # of all tests of one report together; below it the runs are considered dependent
@@ -53,7 +53,7 @@ def homogeneity_p_value(counts: ArrayLike, sizes: ArrayLike) -> float:
     group_counts, group_sizes = np.bincount(group, counts), np.bincount(group, sizes)
     share = hits / runs
     statistic = ((group_counts - share * group_sizes) ** 2 / (group_sizes * share * (1 - share))).sum()
-    return float(chdtrc(used.size - 1, statistic))
+    return float(scipy.special.chdtrc(used.size - 1, statistic))
 
 
 def pair_p_value(discordant: int, hits: int, pairs: int) -> float:
@@ -82,10 +82,10 @@ def pair_p_value(discordant: int, hits: int, pairs: int) -> float:
     numbers = np.arange(hits % 2, min(hits, 2 * pairs - hits) + 1, 2)  # possible numbers of discordant pairs
     both = (hits - numbers) / 2
     log_ways = (
-        gammaln(pairs + 1)
-        - gammaln(both + 1)
-        - gammaln(numbers + 1)
-        - gammaln(pairs - both - numbers + 1)
+        scipy.special.gammaln(pairs + 1)
+        - scipy.special.gammaln(both + 1)
+        - scipy.special.gammaln(numbers + 1)
+        - scipy.special.gammaln(pairs - both - numbers + 1)
         + numbers * np.log(2.0)
     )
     ways = np.exp(log_ways - log_ways.max())

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from dpverify.stats.binomial import FloatArray, clopper_pearson_lower, clopper_pearson_upper
 
@@ -108,7 +108,7 @@ def joint_quantile(step: FloatArray, alpha: float, third_moment: FloatArray | No
     """
     step = np.asarray(step, float)
     error = BERRY_ESSEEN * (step if third_moment is None else third_moment)
-    by_normal = -ndtri(np.maximum(alpha - error, 0.0))
+    by_normal = -scipy.special.ndtri(np.maximum(alpha - error, 0.0))
     # The tilted quantile rises with the step, so the next larger step of the table is safe.
     by_tilting = np.append(_tilted_quantiles(alpha), np.inf)[TABLE_STEPS.searchsorted(step)]
     return np.minimum(by_normal, by_tilting)
@@ -117,7 +117,7 @@ def joint_quantile(step: FloatArray, alpha: float, third_moment: FloatArray | No
 @lru_cache(maxsize=256)
 def _tilted_quantiles(alpha: float) -> FloatArray:
     """Return the quantile by tilting for each of `TABLE_STEPS` (docs/method.md, section 5.4)."""
-    step, tilt = TABLE_STEPS[:, None], -ndtri(alpha) * TILTS
+    step, tilt = TABLE_STEPS[:, None], -scipy.special.ndtri(alpha) * TILTS
     move = tilt * step
     # The cumulant generating function is at most (e^move - 1 - move)/step^2, and the tilted variance at least e^-move.
     cumulant = tilt**2 * _second_order(move)
@@ -136,13 +136,13 @@ def least_frequent_count(alpha: float) -> float:
     """Return the variance `m2 p2 (1 - p2)` of the second count from which on a union is frequent; infinite if never."""
     if alpha > MAX_JOINT_LEVEL:
         return math.inf
-    most = MAX_QUANTILE_RATIO * -float(ndtri(alpha / 2.0))
+    most = MAX_QUANTILE_RATIO * -float(scipy.special.ndtri(alpha / 2.0))
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2.0
         low, high = (middle, high) if float(joint_quantile(np.array(middle), alpha)) <= most else (low, middle)
     # The second condition keeps the joint limit falling in epsilon: the second count exceeds its margin.
-    return max(low**-2, (1.5 * (most - float(ndtri(NUISANCE_SHARE * alpha)))) ** 2)
+    return max(low**-2, (1.5 * (most - float(scipy.special.ndtri(NUISANCE_SHARE * alpha)))) ** 2)
 
 
 def _variance_range(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import overload
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from dpverify.errors import InputError
 from dpverify.stats.largest_p_value import largest_p_value
@@ -69,11 +69,14 @@ def largest_rejected(
 
     Examples
     --------
-    >>> from scipy.special import ndtr
-    >>> round(largest_rejected(lambda value: float(ndtr(value - 3.0)), 0.05, start=1.0, scale=1.0), 3)
+    >>> largest = largest_rejected(lambda value: float(scipy.special.ndtr(value - 3.0)), 0.05, start=1.0, scale=1.0)
+    >>> round(largest, 3)
     1.355
     """
-    goal, low = float(ndtri(alpha * (1.0 - LEVEL_TOLERANCE / 2))), 0.0  # low: the largest rejected value so far
+    goal, low = (
+        float(scipy.special.ndtri(alpha * (1.0 - LEVEL_TOLERANCE / 2))),
+        0.0,
+    )  # low: the largest rejected value so far
     value, slope = start, scale
     previous: tuple[float, float] | None = None
     for step in range(MAX_SEARCH_STEPS):
@@ -84,7 +87,7 @@ def largest_rejected(
             low = value
         if high == 0.0 or alpha * (1.0 - LEVEL_TOLERANCE) <= p <= alpha or high - low <= 1e-7 * scale:
             break
-        quantile = float(ndtri(min(max(p, 1e-300), 1.0 - 1e-15)))
+        quantile = float(scipy.special.ndtri(min(max(p, 1e-300), 1.0 - 1e-15)))
         if previous is not None and (value - previous[0]) * (quantile - previous[1]) > 0.0:
             slope = (value - previous[0]) / (quantile - previous[1])
         previous = (value, quantile)
@@ -102,6 +105,20 @@ def _p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon: flo
     if epsilon < _lower_bound(c1, c2, runs, alpha, None, delta):
         return min(p, alpha)
     return max(p, math.nextafter(alpha, 1.0))
+
+
+def is_rejected(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float) -> bool:
+    """Return whether the test at level alpha rejects the claim `p1 <= e^epsilon p2 + delta`.
+
+    It needs one evaluation of the test, where `claim_p_value` also searches the lower bound.
+
+    Examples
+    --------
+    >>> is_rejected(300, 100, 1000, 0.5, 0.0, 1e-3), is_rejected(300, 100, 1000, 1.0, 0.0, 1e-3)
+    (True, False)
+    """
+    region = rejection_region(c1, c2, (runs, runs), alpha, None, delta)
+    return largest_p_value(region, math.exp(min(epsilon, MAX_EPSILON)), delta) <= alpha
 
 
 def _vectorise(

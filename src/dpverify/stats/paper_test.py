@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.stats import hypergeom
 
 from dpverify.stats.binomial import clopper_pearson_upper
 from dpverify.stats.lower_bound import epsilon_lower_bound
@@ -19,6 +19,7 @@ from dpverify.util.checks import Runs, check_counts, check_epsilon, check_probab
 # Eight of the paper's fourteen critical values lie on this grid to every printed digit.
 PAPER_EPSILON_SWEEP = np.linspace(0.001, 1.5, 80)
 MAX_SWEEP_STEPS = 100_000
+SWEEP_CHUNK = 40  # points of the sweep that are computed at once
 
 
 def p_values(
@@ -63,10 +64,17 @@ def p_values(
     check_counts("c2", c2, m2)
     keep = math.exp(-epsilon)
     thinned1, thinned2 = rng.binomial(c1, keep), rng.binomial(c2, keep)  # type: ignore[arg-type]  # whole numbers
-    forward = hypergeom.sf(thinned1 - 1, m1 + m2, m1, thinned1 + c2)
-    backward = hypergeom.sf(thinned2 - 1, m1 + m2, m2, thinned2 + c1)
+    return _fisher_p_values(thinned1, thinned2, c1, c2, m1, m2)
+
+
+def _fisher_p_values(
+    thinned1: ArrayLike, thinned2: ArrayLike, c1: ArrayLike, c2: ArrayLike, m1: int, m2: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the p-values of Fisher's exact test of each thinned count against the other count."""
+    forward = scipy.stats.hypergeom.sf(np.subtract(thinned1, 1), m1 + m2, m1, np.add(thinned1, c2))
+    backward = scipy.stats.hypergeom.sf(np.subtract(thinned2, 1), m1 + m2, m2, np.add(thinned2, c1))
     # The tail from 0 on has probability 1; SciPy's result may differ from it in the last digit.
-    return np.where(thinned1 == 0, 1.0, forward)[()], np.where(thinned2 == 0, 1.0, backward)[()]
+    return np.where(np.equal(thinned1, 0), 1.0, forward)[()], np.where(np.equal(thinned2, 0), 1.0, backward)[()]
 
 
 def critical_epsilon(
@@ -114,13 +122,25 @@ def critical_epsilon(
         return np.maximum(forward, epsilon_lower_bound(c2, c1, (m2, m1), 0.0, alpha))
     if np.ndim(c1) or np.ndim(c2):
         return np.vectorize(lambda a, b: critical_epsilon(a, b, runs, alpha, rng), otypes=[float])(c1, c2)
-    sweep = PAPER_EPSILON_SWEEP
-    step = sweep[1] - sweep[0]
-    for i in range(MAX_SWEEP_STEPS):
-        epsilon = sweep[i] if i < sweep.size else sweep[0] + i * step
-        if min(p_values(c1, c2, runs, epsilon, rng)) > alpha:
-            return float(epsilon)
+    m1, m2 = runs_per_side(runs)
+    check_counts("c1", c1, m1)
+    check_counts("c2", c2, m2)
+    counts = np.array([c1, c2], int)
+    for start in range(0, MAX_SWEEP_STEPS, SWEEP_CHUNK):
+        epsilons = _sweep_points(np.arange(start, start + SWEEP_CHUNK))
+        # The thinned counts do not depend on the p-values, so that many points can be computed at once.
+        thinned = rng.binomial(counts, np.exp(-epsilons)[:, None])
+        passes = np.minimum(*_fisher_p_values(thinned[:, 0], thinned[:, 1], counts[0], counts[1], m1, m2)) > alpha
+        if passes.any():
+            return float(epsilons[np.argmax(passes)])
     raise AssertionError("at epsilon 1900 a thinned count is 0, and its p-value is 1")
+
+
+def _sweep_points(index: np.ndarray) -> np.ndarray:
+    """Return the points of the paper's sweep, continued with the same step beyond its end."""
+    sweep = PAPER_EPSILON_SWEEP
+    beyond = sweep[0] + index * (sweep[1] - sweep[0])
+    return np.where(index < sweep.size, sweep[np.minimum(index, sweep.size - 1)], beyond)
 
 
 def paper_lambda(beta: float, eta: float, epsilon: float) -> float:

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri
+import scipy
 
 from dpverify.errors import InputError
 from dpverify.util.checks import check_delta, check_epsilon, check_probability
@@ -62,8 +61,9 @@ def power(runs: int, p1: float, p2: float, epsilon: float, delta: float = 0.0, a
     excess = _excess_moments(p1, p2, epsilon, delta)
     if excess.true_deviation == 0:
         return float(excess.mean > 0)
-    z = (excess.mean * math.sqrt(runs) + ndtri(alpha) * excess.deviation_under_claim) / excess.true_deviation
-    return float(ndtr(z))
+    threshold = scipy.special.ndtri(alpha) * excess.deviation_under_claim
+    z = (excess.mean * math.sqrt(runs) + threshold) / excess.true_deviation
+    return float(scipy.special.ndtr(z))
 
 
 def plan_runs(
@@ -112,6 +112,7 @@ def plan_runs(
             "expected true_epsilon above epsilon and event_mass above delta; no number of runs refutes a true claim"
         )
     excess = _excess_moments(event_mass, (event_mass - delta) * math.exp(-true_epsilon), epsilon, delta)
+    ndtri = scipy.special.ndtri
     deviation = -ndtri(alpha) * excess.deviation_under_claim + ndtri(power) * excess.true_deviation
     return max(1, math.ceil((max(0.0, deviation) / excess.mean) ** 2))
 
@@ -140,4 +141,4 @@ def detectable_epsilon(runs: int, p2: float, epsilon: float, delta: float, alpha
 
 def _find_root(function: Callable[[float], float], low: float, high: float) -> float:
     """Return the root of a function between two points where its signs differ."""
-    return float(brentq(function, low, high, xtol=1e-15))  # type: ignore[arg-type]
+    return float(scipy.optimize.brentq(function, low, high, xtol=1e-15))  # type: ignore[arg-type]

@@ -20,8 +20,8 @@ from functools import lru_cache
 from typing import NamedTuple, overload
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpverify.stats.binomial import (
     FloatArray,
@@ -227,7 +227,7 @@ def rejection_region(
     """Return the region of the observed pair; the free parameter is epsilon if `ratio` is None, else delta."""
     m2 = runs[1]
     p2_lower, p2_upper = clopper_pearson_interval(c2, m2, NUISANCE_SHARE * alpha)
-    z = float(-ndtri(min(alpha, MAX_ORDERING_LEVEL)))  # z only orders the pairs: any z > 0 is valid
+    z = float(-scipy.special.ndtri(min(alpha, MAX_ORDERING_LEVEL)))  # z only orders the pairs: any z > 0 is valid
     root, standard_error = score_root(c1, c2, runs, z, ratio, delta)
     window = window_width(alpha)
     first_counts = first_counts_of_blocks(m2, p2_lower, p2_upper, window)

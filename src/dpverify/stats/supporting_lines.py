@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
 from dpverify.errors import InputError
 from dpverify.stats.binomial import FloatArray
@@ -28,7 +27,7 @@ TABLE_TOLERANCE = 2e-5
 TABLE_NODES = np.r_[np.geomspace(1e-12, 0.5, 40), 1.0 - np.geomspace(0.5, 1e-12, 40)[1:]]
 CURVATURE_TOLERANCE = 1e-9  # by which a function may fail to be concave through rounding
 SMALL_PROBABILITY = 1e-11  # no number of runs shows an excess of this size
-QUICK_NODES = np.unique(np.r_[np.linspace(0.0, 1.0, 301), expit(np.linspace(-20.0, 20.0, 400))])
+QUICK_NODES = np.unique(np.r_[np.linspace(0.0, 1.0, 301), 1.0 / (1.0 + np.exp(np.linspace(-20.0, 20.0, 400)))])
 ROUNDING = 1e-13  # added to the intercepts of lines that come from differences
 
 

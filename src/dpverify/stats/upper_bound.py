@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from dpverify.stats.binomial import FloatArray
 from dpverify.stats.excess_limit import ExcessLimit, excess_limit
@@ -218,7 +218,7 @@ def smallest_epsilon(bound: Callable[[float], float], delta: float, least: float
         if step > MAX_EXPONENT:
             return math.inf
     increment = 1e-6 * max(high, 1e-3)
-    root = brentq(lambda epsilon: bound(epsilon) - delta, low, high, xtol=increment / 4)
+    root = scipy.optimize.brentq(lambda epsilon: bound(epsilon) - delta, low, high, xtol=increment / 4)
     result = float(root)  # type: ignore[arg-type]
     while result + increment < high:
         result += increment

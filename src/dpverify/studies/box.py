@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from dpverify.errors import InputError
 
@@ -74,7 +74,7 @@ def search_box(
             "xatol": TOLERANCE,
             "fatol": TOLERANCE,
         }
-        minimize(cost, start, method="Nelder-Mead", bounds=[(0, 1)] * dimension, options=options)
+        scipy.optimize.minimize(cost, start, method="Nelder-Mead", bounds=[(0, 1)] * dimension, options=options)
     finalists = {
         position: objective(box.point(position), FINALIST_RUN_FACTOR * runs_per_point)
         for position in separated_maxima(values, FINALISTS, 1 / (2 * n_starts))

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Unpack
 
+import numpy as np
+
 from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
@@ -19,8 +21,11 @@ from dpverify.settings import VerifyOptions
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.claims import resolve_claim
 from dpverify.stats.lower_bound import epsilon_lower_bound
+from dpverify.stats.multiple import benjamini_hochberg, holm
 from dpverify.studies.options import RunOptions, type_one_error_factor
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
+
+MAX_NAMED_PAIRS = 20  # in the printed table
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,31 @@ class ManyPairs:
         return epsilon_lower_bound(*witness.ordered, witness.runs, report.delta, level)
 
     @property
+    def p_values(self) -> tuple[float, ...]:
+        """The p-value of the claim on each pair; 1 for a pair without an answer.
+
+        For the randomised test of the paper it is twice the smaller of its two p-values.
+        """
+        factor = type_one_error_factor(self.reports[0].settings)
+        return tuple(
+            1.0 if report.voiding or report.p_value is None else min(1.0, factor * report.p_value)
+            for report in self.reports
+        )
+
+    @property
+    def discoveries(self) -> tuple[int, ...]:
+        """The pairs that are named as violating, with a false discovery rate of at most alpha (Benjamini, Hochberg).
+
+        On average, at most the share alpha of the named pairs satisfies the claim.
+        """
+        return benjamini_hochberg(self.p_values, self.alpha)
+
+    @property
+    def certain(self) -> tuple[int, ...]:
+        """The pairs that violate the claim, all of them together with confidence 1 - alpha (Holm)."""
+        return tuple(np.flatnonzero(holm(self.p_values) <= self.alpha).tolist())
+
+    @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The voiding diagnostics of all reports, each once."""
         return tuple(dict.fromkeys(diagnostic for report in self.reports for diagnostic in report.voiding))
@@ -116,6 +146,8 @@ class ManyPairs:
             f"  violating   at least {_at_least(self.violating)} of the population; {confidence}",
             f"  bounded     at least {_at_least(self.bounded)} of the population, each pair over unions of its own "
             f"cells only; {confidence}",
+            f"  named       {_name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}",
+            f"  certain     {_name_pairs(self.certain)}; {confidence} for all of them together",
             f"  worst       pair {self.worst}: {proved}; {confidence}",
         ]
         lines += [f"  no answer   {diagnostic.value}" for diagnostic in self.diagnostics]
@@ -167,8 +199,8 @@ def verify_pairs(
     ...     return data + rng.laplace(size=(runs, 1))
     >>> pairs = [(0.0, 1.0), (0.0, 0.5), (0.0, 3.0)]
     >>> many = dpv.verify_pairs(noisy, pairs, epsilon=1.5, select_runs=500, test_runs=2000)
-    >>> many.passed, many.worst
-    (2, 2)
+    >>> many.passed, many.worst, many.discoveries
+    (2, 2, (2,))
     """
     run_options, pairs = RunOptions.from_keywords(**options), list(pairs)
     if not pairs:
@@ -194,6 +226,15 @@ def share_lower_bound(found: int, number: int, level: float, alpha: float) -> fl
         return 0.0
     limit = float(clopper_pearson_lower(found, number, alpha))
     return max(0.0, (limit - level) / (1 - level))
+
+
+def _name_pairs(indices: tuple[int, ...]) -> str:
+    """Return which pairs violate the claim, in words."""
+    if not indices:
+        return "no pair"
+    shown = ", ".join(map(str, indices[:MAX_NAMED_PAIRS]))
+    more = f" and {len(indices) - MAX_NAMED_PAIRS} more" if len(indices) > MAX_NAMED_PAIRS else ""
+    return f"pair {shown} violates the claim" if len(indices) == 1 else f"pairs {shown}{more} violate the claim"
 
 
 def _at_least(share: float) -> str:

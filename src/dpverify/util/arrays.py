@@ -25,6 +25,7 @@ VALUES_PER_PIECE = 8192  # values that are processed together, so that they stay
 MAX_STEP_EDGES = 3  # edges near one step of the guide table; binary search is used where there are more
 MAX_STEPS = 8192  # of the guide table
 SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
+TILE_COLUMNS = 48  # columns of a matrix that are multiplied together
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
 
@@ -166,6 +167,29 @@ def multiply_rows(x: Array, matrix: Array) -> Array:
         return x @ matrix
     pieces = np.matmul(x[:whole].reshape(-1, rows, x.shape[1]), matrix).reshape(whole, matrix.shape[1])
     return pieces if whole == len(x) else np.concatenate([pieces, x[whole:] @ matrix])
+
+
+def sum_outer_products(x: np.ndarray) -> np.ndarray:
+    """Return `x.T @ x` for many short rows, in small pieces like `multiply_rows`.
+
+    Examples
+    --------
+    >>> sum_outer_products(np.array([[1.0, 2.0], [0.0, 1.0]])).tolist()
+    [[1.0, 2.0], [2.0, 5.0]]
+    """
+    runs, columns = x.shape
+    rows = SERIAL_MULTIPLICATIONS // TILE_COLUMNS**2
+    whole = runs // rows * rows
+    pieces, rest = x[:whole].reshape(-1, rows, columns), x[whole:]
+    result = np.empty((columns, columns))
+    for i in range(0, columns, TILE_COLUMNS):
+        left = slice(i, i + TILE_COLUMNS)
+        for j in range(i, columns, TILE_COLUMNS):
+            right = slice(j, j + TILE_COLUMNS)
+            tile = np.matmul(pieces[:, :, left].transpose(0, 2, 1), pieces[:, :, right]).sum(0)
+            tile += rest[:, left].T @ rest[:, right]
+            result[left, right], result[right, left] = tile, tile.T
+    return result
 
 
 def fori_loop(xp: ModuleType, times: int | Array, step: Callable[[State], State], state: State) -> State:

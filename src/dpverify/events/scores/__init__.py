@@ -6,6 +6,7 @@ To add a kind, write one file and add the kind to the lists below.
 from dpverify.events.scores.additive import Additive, additive_learners
 from dpverify.events.scores.base import Features, Learner, LearnerCost, Score, ScoreFamily, TrainingData, summarise
 from dpverify.events.scores.cell_score import CellScore
+from dpverify.events.scores.group import ScoreGroup
 from dpverify.events.scores.levels import Levels
 from dpverify.events.scores.moments import Linear, Quadratic, gaussian_learners
 from dpverify.events.scores.patterned import Patterned, pattern_learners
@@ -38,6 +39,7 @@ __all__ = [
     "Quadratic",
     "Score",
     "ScoreFamily",
+    "ScoreGroup",
     "TrainingData",
     "UserScore",
     "summarise",

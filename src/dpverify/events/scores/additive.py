@@ -9,18 +9,26 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import isotonic_regression
+import scipy
 
 from dpverify.events.partition import pad_rows
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData, describe_coordinates
+from dpverify.events.scores.base import (
+    MAX_BINS,
+    MAX_BINS_SINGLE_COORDINATE,
+    Features,
+    Learner,
+    Score,
+    TrainingData,
+    bin_edges,
+    describe_coordinates,
+)
 from dpverify.events.scores.levels import SelectedLevels
 from dpverify.events.wording import coordinate_names, describe_intervals
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method
+from dpverify.util.column_bins import ColumnBins
 
-MAX_BINS = 64  # per coordinate
-MAX_BINS_SINGLE_COORDINATE = 512
+MIN_TABLE_RUNS = 1 << 13  # for fewer runs the bins of each feature are found separately
 POOLED_BIN_COUNTS = (2, 8, 32, 64, 512)  # resolutions of the candidates
-TAIL_RUNS = 32  # runs in the outermost bins
 
 
 class Additive(NamedTuple):
@@ -50,19 +58,23 @@ class Additive(NamedTuple):
         """The number of edges at which a step function changes."""
         return int((self.steps[:, 1:] != self.steps[:, :-1]).sum())
 
-    def bins(self, flat: Array) -> list[Array]:
+    def bins(self, features: Array) -> list[Array]:
         """Return the bin of every run, for each coordinate."""
-        z = contiguous_transpose(self.features.values(flat)[:, self.coordinates])
+        z = contiguous_transpose(features[:, self.coordinates])
         return [digitize(edges, x) for edges, x in zip(self.edges, z, strict=True)]
 
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
-        return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(flat)))  # type: ignore[return-value]
+        return self.values_of_features(self.features.values(flat))
+
+    def values_of_features(self, features: Array) -> Array:
+        """Return one number per run, given its features."""
+        return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(features)))  # type: ignore[return-value]
 
     def level_codes(self, flat: Array, edges: np.ndarray) -> Array:
         """Return the level of every run. For one coordinate the level follows from the bin, without the value."""
         if self.edges.shape[0] == 1:
-            return digitize(edges, self.steps[0])[self.bins(flat)[0]]
+            return digitize(edges, self.steps[0])[self.bins(self.features.values(flat))[0]]
         return digitize(edges, self.values(flat))
 
     def describe(self, names: list[str]) -> str:
@@ -101,42 +113,37 @@ class Binning(NamedTuple):
         """Return the counts of a block of runs, of shape (features, bins)."""
         return evaluate_method(self, "tables", samples)
 
+    def bins(self, flat: np.ndarray) -> np.ndarray:
+        """Return the bin of every feature of every run, of shape (runs, features)."""
+        return ColumnBins.of(self.edges).find(self.features.values(flat))
+
     def tables(self, samples: Array) -> Array:
         """Return the counts as an array on the device of the samples."""
         xp, number = array_namespace(samples), self.edges.shape[1] + 1
+        z = self.features.values(samples.reshape(samples.shape[0], -1))
+        if xp is np and len(z) >= MIN_TABLE_RUNS:
+            cells = ColumnBins.of(self.edges).find(z) + number * np.arange(len(self.edges))
+            return np.bincount(cells.ravel(), minlength=self.edges.size + len(self.edges)).reshape(-1, number)
         length = {"minlength": number} if xp is np else {"length": number}
-        z = contiguous_transpose(self.features.values(samples.reshape(samples.shape[0], -1)))
-        rows = [xp.bincount(digitize(edges, column), **length) for edges, column in zip(self.edges, z, strict=True)]
-        return xp.stack(rows)
+        columns = zip(self.edges, contiguous_transpose(z), strict=True)
+        return xp.stack([xp.bincount(digitize(edges, column), **length) for edges, column in columns])
 
 
-def make_binning(features: Features, flat: np.ndarray, atoms: list[np.ndarray]) -> Binning:
-    """Return quantile bins of the training runs, with finer bins at both ends and one bin per atom.
+def make_binning(features: Features, values: np.ndarray, atoms: list[np.ndarray]) -> Binning:
+    """Return quantile bins of features of shape (runs, J), with finer bins at both ends and one bin per atom.
 
     Whitened features of discrete coordinates repeat in many combinations, so they get quantile bins only.
     """
-    z = features.values(flat)
-    if features.whiten is not None:
-        atoms = [np.zeros(0)] * z.shape[1]
-    number = MAX_BINS_SINGLE_COORDINATE if z.shape[1] == 1 else MAX_BINS
     rows = []
-    for j in range(z.shape[1]):
-        x = np.sort(z[:, j])
-        if len(atoms[j]):
-            x = x[~np.isin(x, atoms[j])]
-        edges = [atoms[j], np.nextafter(atoms[j], -np.inf), quantile_edges(x, number)]
-        rows.append(np.unique(np.concatenate(edges)))
+    for j, column in enumerate(contiguous_transpose(values)):
+        own_atoms = atoms[j] if features.whiten is None else np.zeros(0)
+        rows.append(bin_edges(np.sort(column), own_atoms, len(atoms)))
     return Binning(features, pad_rows(rows))
 
 
-def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
-    """Return edges between order statistics of sorted values: at equal shares, and at doubling shares from the ends."""
-    if not x.size:
-        return x
-    doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))
-    ranks = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
-    ranks = ranks[(ranks > 0) & (ranks < x.size)]
-    return np.unique(x[ranks - 1] + (x[ranks] - x[ranks - 1]) / 2)
+def coordinate_binning(training: TrainingData) -> Binning:
+    """Return the bins of the coordinates themselves."""
+    return Binning(training.coordinates, pad_rows(training.edges))
 
 
 class AdditiveLearner(NamedTuple):
@@ -173,10 +180,14 @@ class AdditiveLearner(NamedTuple):
 
 def additive_learners(training: TrainingData) -> list[Learner]:
     """Return learners on the coordinates (one coordinate, or atoms) and on the innovations (several coordinates)."""
-    return [
-        AdditiveLearner(make_binning(features, training.pooled, training.atoms))
-        for features in suitable_features(training)
-    ]
+    learners: list[Learner] = []
+    for features in suitable_features(training):
+        if features.whiten is None:
+            learners.append(AdditiveLearner(coordinate_binning(training)))
+        else:
+            values = training.features_of_pooled(features)
+            learners.append(AdditiveLearner(make_binning(features, values, training.atoms)))
+    return learners
 
 
 def suitable_features(training: TrainingData) -> list[Features]:
@@ -206,7 +217,7 @@ def monotone_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
     """Return the best increasing or decreasing fit of log(c1/c2), or a constant if the gain is not significant."""
     weight = (c1 + 0.5) * (c2 + 0.5) / (c1 + c2 + 1)  # one over the variance of the log-ratio
     ratio = np.log((c1 + 0.5) / (c2 + 0.5))
-    fits = [isotonic_regression(ratio, weights=weight, increasing=rising).x for rising in (True, False)]
+    fits = [scipy.optimize.isotonic_regression(ratio, weights=weight, increasing=rising).x for rising in (True, False)]
     residuals = [float((weight * (ratio - fit) ** 2).sum()) for fit in fits]
     flat = np.full(ratio.shape, np.average(ratio, weights=weight))
     best = int(np.argmin(residuals))

@@ -18,12 +18,16 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from dpverify.events.partition import find_atoms
-from dpverify.util.arrays import Array, multiply_rows
+from dpverify.events.partition import repeated_values
+from dpverify.util.arrays import Array, contiguous_transpose, multiply_rows, sum_outer_products
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
 MAX_WHITENED_COORDINATES = 1024  # a covariance of more coordinates needs too much memory, and more runs than are kept
 CLIPPED_SHARE = 0.005  # of the runs at either end: heavy tails have no moments
+MAX_BINS = 64  # per coordinate
+MAX_BINS_SINGLE_COORDINATE = 512
+TAIL_RUNS = 32  # runs in the outermost bins
+MAX_QUANTILE_RUNS = 1 << 14  # runs that place the limits of clipping
 
 
 @runtime_checkable
@@ -35,7 +39,8 @@ class Score(Protocol):
 
     A kind may also define `level_codes(flat, edges)` (a faster way to find the level of every run),
     `describe_level_set(selected, examples)` (a description that is more specific than a threshold of the score, or
-    None) and `is_pytree` (False if the score holds a function).
+    None), `is_pytree` (False if the score holds a function), and `features` with `values_of_features(features)` (scores
+    with the same features are then evaluated together).
     """
 
     def values(self, flat: Array, /) -> Array:
@@ -123,13 +128,16 @@ class TrainingData:
     pooled : ndarray of shape (runs, coordinates)
         The runs of both data sets.
     atoms : list of ndarray
-        The values that repeat, for each coordinate.
+        The values with positive probability, for each coordinate.
+    edges : list of ndarray
+        The edges of the bins of each coordinate.
     """
 
     first: np.ndarray
     second: np.ndarray
     pooled: np.ndarray
     atoms: list[np.ndarray]
+    edges: list[np.ndarray]
 
     @property
     def dimension(self) -> int:
@@ -165,25 +173,74 @@ class TrainingData:
     @functools.cached_property
     def clipped_innovations(self) -> tuple[np.ndarray, np.ndarray]:
         """The innovations of both data sets, clipped at extreme quantiles."""
-        features = self.innovations
-        return clip_tails(features.values(self.first)), clip_tails(features.values(self.second))
+        first, second = self.features_of_sides(self.innovations)
+        return clip_tails(first), clip_tails(second)
+
+    @functools.cached_property
+    def pooled_innovations(self) -> np.ndarray:
+        """The innovations of the runs of both data sets."""
+        return self.innovations.values(self.pooled)
+
+    def features_of_pooled(self, features: Features) -> np.ndarray:
+        """Return the features of the runs of both data sets."""
+        return self.pooled_innovations if features is self.innovations else features.values(self.pooled)
+
+    def features_of_sides(self, features: Features) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features of the runs of each data set."""
+        pooled, runs = self.features_of_pooled(features), len(self.first)
+        return (pooled, pooled) if self.first is self.pooled else (pooled[:runs], pooled[runs:])
 
 
 def summarise(samples: list[np.ndarray]) -> TrainingData:
     """Return the finite ones of the kept training runs of both data sets."""
     sides = [x.reshape(len(x), -1) for x in samples]
     sides = [x[np.isfinite(x).all(1)] for x in sides]
-    pooled = np.concatenate(sides)
+    pooled, runs = np.concatenate(sides), len(sides[0])
     if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
         pooled = np.zeros((1, pooled.shape[1]))
-        sides = [pooled, pooled]
-    return TrainingData(sides[0], sides[1], pooled, find_atoms(pooled))
+        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled))
+    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled))
+
+
+def _divide_coordinates(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the atoms and the edges of the bins of every coordinate."""
+    atoms, edges = [], []
+    for column in contiguous_transpose(flat):
+        column.sort()
+        atoms.append(repeated_values(column))
+        edges.append(bin_edges(column, atoms[-1], flat.shape[1]))
+    return atoms, edges
+
+
+def bin_edges(column: np.ndarray, atoms: np.ndarray, n_features: int) -> np.ndarray:
+    """Return quantile edges of one sorted feature, finer at both ends, with one bin per atom."""
+    number = MAX_BINS_SINGLE_COORDINATE if n_features == 1 else MAX_BINS
+    if not atoms.size:
+        return quantile_edges(column, number)
+    continuous = column[~np.isin(column, atoms)]
+    return np.unique(np.concatenate([atoms, np.nextafter(atoms, -np.inf), quantile_edges(continuous, number)]))
+
+
+def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
+    """Return edges between order statistics of sorted values: at equal shares, and at doubling shares from the ends."""
+    if not x.size:
+        return x
+    doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))
+    ranks = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
+    ranks = ranks[(ranks > 0) & (ranks < x.size)]
+    return np.unique(x[ranks - 1] + (x[ranks] - x[ranks - 1]) / 2)
 
 
 def clip_tails(flat: np.ndarray) -> np.ndarray:
     """Clip each coordinate at its extreme quantiles, so that moments exist for heavy tails."""
-    low, high = np.quantile(flat, [CLIPPED_SHARE, 1 - CLIPPED_SHARE], axis=0)
+    thinned = contiguous_transpose(flat[:: max(1, len(flat) // MAX_QUANTILE_RUNS)])
+    low, high = np.quantile(thinned, [CLIPPED_SHARE, 1 - CLIPPED_SHARE], axis=1)
     return np.clip(flat, low, high)
+
+
+def covariance(flat: np.ndarray) -> np.ndarray:
+    """Return the covariance of the coordinates."""
+    return sum_outer_products(flat - flat.mean(0)) / max(len(flat) - 1, 1)
 
 
 def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
@@ -193,13 +250,13 @@ def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
     """
     clipped = clip_tails(np.concatenate([first, second]))
     sides = clipped[: len(first)], clipped[len(first) :]
-    covariance = sum(np.atleast_2d(np.cov(side, rowvar=False)) for side in sides) / 2
+    pooled_covariance = sum(covariance(side) for side in sides) / 2
     # A coordinate that is constant for each data set has no spread; the distance of the data sets is its scale.
     pooled_deviation = clipped.std(0)
-    scale = np.sqrt(np.diag(covariance))
+    scale = np.sqrt(np.diag(pooled_covariance))
     fallback = np.where(pooled_deviation > 0, pooled_deviation, 1.0)
     scale = np.where(scale > 1e-9 * pooled_deviation, scale, fallback)
-    correlation = covariance / np.outer(scale, scale)
+    correlation = pooled_covariance / np.outer(scale, scale)
     # A coordinate that the earlier ones determine has no innovation. The ridge limits the scaling of rounding errors.
     factor = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(scale)))
     return Features(clipped.mean(0), np.linalg.solve(factor, np.diag(1 / scale)))

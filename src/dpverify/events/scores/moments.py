@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData, describe_coordinates
+from dpverify.events.scores.base import Features, Learner, Score, TrainingData, covariance, describe_coordinates
 from dpverify.events.scores.levels import SelectedLevels
 from dpverify.events.wording import describe_interval
 from dpverify.util.arrays import Array, multiply_rows
@@ -79,8 +79,11 @@ class Quadratic(NamedTuple):
 
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
-        z = self.features.values(flat)
-        return ((multiply_rows(z, self.matrix) + self.weights) * z).sum(-1)
+        return self.values_of_features(self.features.values(flat))
+
+    def values_of_features(self, features: Array) -> Array:
+        """Return one number per run, given its features."""
+        return ((multiply_rows(features, self.matrix) + self.weights) * features).sum(-1)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
@@ -109,7 +112,7 @@ class GaussianLearner(NamedTuple):
         dimension = z1.shape[1]
         if dimension <= MAX_QUADRATIC_COORDINATES and min(len(z1), len(z2)) > MIN_RUNS_PER_COORDINATE * dimension:
             ridge = RIDGE * np.eye(dimension)
-            precision1, precision2 = (np.linalg.inv(np.atleast_2d(np.cov(z, rowvar=False)) + ridge) for z in (z1, z2))
+            precision1, precision2 = (np.linalg.inv(covariance(z) + ridge) for z in (z1, z2))
             weights = precision1 @ z1.mean(0) - precision2 @ z2.mean(0)
             scores.append(Quadratic(features, weights, (precision2 - precision1) / 2))
         return scores

@@ -8,8 +8,8 @@ import numpy as np
 
 from dpverify.events.cells import Atoms
 from dpverify.events.partition import code_weights, pad_rows
-from dpverify.events.scores.additive import MAX_BINS, drop_idle_edges, monotone_ratio, quantile_edges
-from dpverify.events.scores.base import Learner, Score, TrainingData
+from dpverify.events.scores.additive import drop_idle_edges, monotone_ratio
+from dpverify.events.scores.base import MAX_BINS, Learner, Score, TrainingData, quantile_edges
 from dpverify.util.arrays import Array, array_namespace
 
 MAX_PATTERNS = 64

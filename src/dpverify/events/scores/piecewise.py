@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.sparse import csr_array, vstack
-from scipy.special import expit
+import scipy
 
 from dpverify.events.partition import find_atoms, pad_rows
 from dpverify.events.scores.additive import suitable_features
 from dpverify.events.scores.base import Features, Learner, Score, TrainingData, describe_coordinates
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize
+from dpverify.util.column_bins import ColumnBins
 
 KNOT_QUANTILES = (0.0005, 0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995, 0.9995)
 RIDGE_RUNS = 5.0  # the penalty of a height has the weight of this many runs
 MAX_FIT_NUMBERS = 1 << 19  # per data set
 MIN_FIT_RUNS = 1000
 MAX_FIT_ITERATIONS = 60
+LOSS_TOLERANCE = 1e-5  # relative; a smaller improvement of the loss is far below its statistical error
 
 
 class Located(NamedTuple):
@@ -65,13 +65,26 @@ class Piecewise(NamedTuple):
 
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
-        xp = array_namespace(flat)
+        return self.values_of_features(self.features.values(flat))
+
+    def values_of_features(self, features: Array) -> Array:
+        """Return one number per run, given its features."""
+        xp = array_namespace(features)
+        if xp is np and not np.isfinite(self.atoms).any():
+            return self._values_without_atoms(features)
         total = 0.0
-        for j, z in enumerate(contiguous_transpose(self.features.values(flat))):
+        for j, z in enumerate(contiguous_transpose(features)):
             right, share, is_atom, atom = self.locate(z, j)
             low, high = self.heights[j][right - 1], self.heights[j][right]
             total = total + xp.where(is_atom, self.atom_heights[j][atom], low + share * (high - low))
         return total  # type: ignore[return-value]
+
+    def _values_without_atoms(self, features: np.ndarray) -> np.ndarray:
+        """Return one number per run: in each piece the value at its left knot plus a slope times the distance."""
+        slopes = np.pad(np.diff(self.heights) / np.diff(self.knots), ((0, 0), (1, 1)))
+        left, low = (np.concatenate([table[:, :1], table], axis=1) for table in (self.knots, self.heights))
+        pieces = ColumnBins.of(self.knots).find(features) + slopes.shape[1] * np.arange(len(slopes))
+        return (low.ravel()[pieces] + slopes.ravel()[pieces] * (features - left.ravel()[pieces])).sum(1)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
@@ -96,7 +109,7 @@ class PiecewiseLearner(NamedTuple):
 
     def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
         """Return the fitted score."""
-        return [fit_piecewise(self.features, self.training.first, self.training.second)]
+        return [fit_piecewise(self.features, *self.training.features_of_sides(self.features))]
 
 
 def piecewise_learners(training: TrainingData) -> list[Learner]:
@@ -110,34 +123,44 @@ def piecewise_learners(training: TrainingData) -> list[Learner]:
 
 
 def fit_piecewise(features: Features, first: np.ndarray, second: np.ndarray) -> Piecewise:
-    """Fit the heights by penalised logistic regression of the data set on the features."""
+    """Fit the heights by penalised logistic regression of the data set on the features, of shape (runs, J)."""
     runs = max(MIN_FIT_RUNS, MAX_FIT_NUMBERS // first.shape[1])
-    sides = [features.values(side[:runs]).T for side in (first, second)]
-    initial = _with_zero_heights(features, np.concatenate(sides, axis=1))
+    sides = first[:runs], second[:runs]
+    initial = _with_zero_heights(features, np.concatenate(sides))
     n_heights = initial.heights.size
-    signed = [sign * _design(initial, side) for sign, side in zip((1, -1), sides, strict=True)]
-    design = vstack(signed, format="csr")
-    transposed = design.T.tocsr()
+    signs = np.repeat([1.0, -1.0], [len(side) for side in sides])
+    design = _design(initial, np.concatenate(sides), signs)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         margin = design @ parameters
         value = np.logaddexp(0.0, -margin).sum() + 0.5 * RIDGE_RUNS * (parameters @ parameters)
-        gradient = RIDGE_RUNS * parameters - transposed @ expit(-margin)
+        gradient = RIDGE_RUNS * parameters - design.T @ scipy.special.expit(-margin)
         return value / len(margin), gradient / len(margin)
 
-    start = np.zeros(n_heights + initial.atoms.size)
-    fitted = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": MAX_FIT_ITERATIONS}).x
+    start = np.append(_linear_heights(initial.knots, *sides), np.zeros(initial.atoms.size))
+    options = {"maxiter": MAX_FIT_ITERATIONS, "ftol": LOSS_TOLERANCE}
+    fitted = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
     return initial._replace(
         heights=fitted[:n_heights].reshape(initial.heights.shape),
         atom_heights=fitted[n_heights:].reshape(initial.atoms.shape),
     )
 
 
+def _linear_heights(knots: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the heights of the linear score of features that are treated as independent, as a first guess."""
+    clipped = [np.clip(side, knots[:, 0], knots[:, -1]) for side in (first, second)]
+    means = [side.mean(0) for side in clipped]
+    variance = (clipped[0].var(0) + clipped[1].var(0)) / 2
+    slope = (means[0] - means[1]) / np.maximum(variance, np.finfo(float).tiny)
+    return (slope[:, None] * (knots - (means[0] + means[1])[:, None] / 2)).ravel()
+
+
 def _with_zero_heights(features: Features, pooled: np.ndarray) -> Piecewise:
-    """Return the score with knots at quantiles of the features, shape (J, runs), and all heights 0."""
-    atoms = find_atoms(pooled.T) if features.whiten is None else [np.zeros(0)] * len(pooled)
+    """Return the score with knots at quantiles of the features, shape (runs, J), and all heights 0."""
+    columns = contiguous_transpose(pooled)
+    atoms = find_atoms(pooled) if features.whiten is None else [np.zeros(0)] * len(columns)
     knots = []
-    for z, values in zip(pooled, atoms, strict=True):
+    for z, values in zip(columns, atoms, strict=True):
         continuous = z[~np.isin(z, values)] if len(values) else z
         quantiles = np.unique(np.quantile(continuous, KNOT_QUANTILES)) if continuous.size else np.zeros(1)
         if quantiles.size < len(KNOT_QUANTILES):  # few distinct values: equally spaced knots
@@ -145,20 +168,29 @@ def _with_zero_heights(features: Features, pooled: np.ndarray) -> Piecewise:
             quantiles = np.linspace(quantiles[0], end, len(KNOT_QUANTILES))
         knots.append(quantiles)
     atom_table = pad_rows(atoms, least=1)
-    heights = np.zeros((len(pooled), len(KNOT_QUANTILES)))
+    heights = np.zeros((len(columns), len(KNOT_QUANTILES)))
     return Piecewise(features, np.stack(knots), heights, atom_table, np.zeros(atom_table.shape))
 
 
-def _design(score: Piecewise, features: np.ndarray) -> csr_array:
-    """Return the matrix that maps heights to the score of every run; `features` has shape (J, runs)."""
-    knots, atoms, entries = score.heights, score.atom_heights, []
-    for j, z in enumerate(features):
-        right, share, is_atom, atom = score.locate(np.ascontiguousarray(z), j)
-        entries += [(j * knots.shape[1] + right - 1, np.where(is_atom, 0.0, 1 - share))]
-        entries += [(j * knots.shape[1] + right, np.where(is_atom, 0.0, share))]
-        if is_atom.any():
-            column = knots.size + j * atoms.shape[1] + np.where(is_atom, atom, 0)
-            entries += [(column, is_atom.astype(float))]
-    columns, values = (np.stack(part, axis=1).ravel() for part in zip(*entries, strict=True))
-    row_ends = np.arange(features.shape[1] + 1) * len(entries)
-    return csr_array((values, columns, row_ends), shape=(features.shape[1], knots.size + atoms.size))
+def _design(score: Piecewise, features: np.ndarray, signs: np.ndarray) -> scipy.sparse.csr_array:
+    """Return the matrix that maps heights to the signed score of every run; `features` has shape (runs, J)."""
+    runs, number = features.shape
+    n_knots, n_atoms = score.knots.shape[1], score.atoms.shape[1]
+    right = np.clip(ColumnBins.of(score.knots).find(features), 1, n_knots - 1) + n_knots * np.arange(number)
+    left_knot, right_knot = score.knots.ravel()[right - 1], score.knots.ravel()[right]
+    share = np.clip((features - left_knot) / (right_knot - left_knot), 0.0, 1.0)
+    columns, values = [right - 1, right], [1 - share, share]
+    if np.isfinite(score.atoms).any():
+        atom_column = np.empty_like(right)
+        for j, z in enumerate(features.T):
+            located = score.locate(np.ascontiguousarray(z), j)
+            for value in values:
+                value[:, j] *= ~located.is_atom
+            atom_column[:, j] = np.where(located.is_atom, score.heights.size + j * n_atoms + located.atom, -1)
+        columns.append(np.maximum(atom_column, 0))
+        values.append((atom_column >= 0).astype(float))
+    entries = np.stack(values, axis=2) * signs[:, None, None]
+    row_ends = np.arange(runs + 1, dtype=np.int32) * (number * len(columns))
+    shape = (runs, score.heights.size + score.atoms.size)
+    indices = np.stack(columns, axis=2).astype(np.int32)
+    return scipy.sparse.csr_array((entries.ravel(), indices.ravel(), row_ends), shape=shape)

@@ -1,0 +1,212 @@
+"""Sentences about the reproduction, made from its results: what was reproduced, what was not, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dpverify.paper.claim_words import CLAIM_WORDS
+from dpverify.paper.decision_rule import Answer, Claim
+from dpverify.paper.printed import read_printed
+from dpverify.paper.reading_results import CeilingByRuns, NumberFit, ReadingResults, RowFit
+from dpverify.paper.reading_tables import CHOICES, cells_by_key, printed_text, summary_text
+from dpverify.paper.readings import describe
+
+SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
+TYPICAL_EPSILON = 0.4  # the printed critical epsilon of the W2-MHE on Q1 is 0.39947
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join parts as "a, b and c"; "none" if there are none."""
+    if not parts:
+        return "none"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
+    """Return three sentences: what was reproduced, what was not, and why."""
+    best = readings.best
+    rows = finite_rows(readings)
+    inside = [row for row in rows if _fit(row, "epsilon_c").inside]
+    outside = [row for row in rows if not _fit(row, "epsilon_c").inside]
+    saturated = [row for row in rows if row.saturated]
+    fitted = sum(fit.inside for row in best.rows if row.fitted for fit in row.fits if fit.name == "error")
+    by_answer = {
+        answer: [str(CLAIM_WORDS[claim.name].number) for claim in claims if claim.answer is answer] for answer in Answer
+    }
+    confirmed = by_answer.pop(Answer.CONFIRMED)
+    others = [_claims_text(numbers, answer) for answer, numbers in by_answer.items() if numbers]
+    agree = f"; {_claims_text(confirmed, Answer.CONFIRMED)}" if confirmed else ""
+    missed = f"the ε_c of {'; '.join(map(_place, outside))}" if outside else "no ε_c"
+    return [
+        f"Reproduced: under one reading of what the paper does not print, {best.inside} of the {best.printed} printed "
+        f"numbers lie in our 5% to 95% range, {len(inside)} of {len(rows)} critical epsilons and {fitted} errors that "
+        f"fixed a parameter among them{agree}.",
+        f"Not reproduced: {'; '.join([missed, *others])}.",
+        "Why the numbers differ: sensors, distributions, covariances and m are not printed, every ε_c is random, and "
+        f"in {len(saturated)} of {len(rows)} rows our ε_c is at the ceiling of the procedure, where it measures the "
+        "counts and no longer the difference between the two data sets.",
+    ]
+
+
+def _claims_text(numbers: Sequence[str], answer: Answer) -> str:
+    """Return "claim 2 is undecided" or "claims 1 and 3 are confirmed"."""
+    verb = "depend" if answer is Answer.DEPENDS else "are"
+    if len(numbers) == 1:
+        verb = "depends" if answer is Answer.DEPENDS else "is"
+    words = answer.value.removeprefix("depends ")
+    return f"{'claim' if len(numbers) == 1 else 'claims'} {listed(numbers)} {verb} {words}"
+
+
+def finite_rows(readings: ReadingResults) -> list[RowFit]:
+    """Return the rows of the best reading whose printed critical epsilon is finite."""
+    return [row for row in readings.best.rows if any(fit.name == "epsilon_c" for fit in row.fits)]
+
+
+def _fit(row: RowFit, name: str) -> NumberFit:
+    return next(fit for fit in row.fits if fit.name == name)
+
+
+def _place(row: RowFit) -> str:
+    return cells_by_key()[row.row].place
+
+
+def favoured_runs(ceilings: Sequence[CeilingByRuns]) -> CeilingByRuns:
+    """Return the model of disjoint distributions with the m that the printed values favour."""
+    return max(ceilings, key=lambda ceiling: ceiling.log_probability)
+
+
+def ceiling_findings(readings: ReadingResults) -> list[str]:
+    """Return paragraphs about the ceiling: what disjoint distributions give, and what the printed values favour."""
+    ceilings = readings.ceiling_by_runs
+    favoured = favoured_runs(ceilings)
+    cells = read_printed().cells
+    printed = [c.epsilon_c for c in cells if c.mechanism == "W2-MHE" and math.isfinite(c.epsilon_c)]
+    inside = sum(favoured.epsilon_c.low <= value <= favoured.epsilon_c.high for value in printed)
+    typical = [str(c.test_runs) for c in ceilings if c.epsilon_c.low <= TYPICAL_EPSILON <= c.epsilon_c.high]
+    rows = finite_rows(readings)
+    saturated = [row for row in rows if row.saturated]
+    named = f" ({'; '.join(map(_place, saturated))})" if 0 < len(saturated) < len(rows) else ""
+    equal = equal_rows_finding(readings)
+    others = [ceiling for ceiling in ceilings if ceiling is not favoured]
+    worse = "; ".join(f"{c.log_probability - favoured.log_probability:.1f} at m = {c.test_runs}" for c in others)
+    worse = worse.replace("-", "−")
+    values = listed([f"{value:g}" for value in printed])
+    return [
+        "The test looks at one cell of 256. If the mass is spread evenly, a cell holds about 4 of n = 1000 runs, and "
+        "the counts of the tested cell stay small even if the second data set never produces it. A small first count "
+        "and a second count of 0 give a small ε_c. This is the ceiling of the procedure.",
+        "Two distributions that share no output, on 256 equally likely cells, have an infinite ε. The procedure "
+        "reports "
+        + "; ".join(f"{summary_text(c.epsilon_c, 'epsilon_c')} with m = {c.test_runs}" for c in ceilings)
+        + f". {TYPICAL_EPSILON:g} lies in the 5% to 95% range for m = {listed(typical)}. So with 256 nearly equal "
+        f"cells and these n and m, an ε_c near {TYPICAL_EPSILON:g} is what fully distinguishable distributions give.",
+        f"The paper prints {values} for the W2-MHE. Among the measured m, these "
+        f"values are most probable under disjoint distributions for m = {favoured.test_runs}. Its 5% to 95% range has "
+        f"{inside} of the {len(printed)}. The log probability at other m differs by {worse}. The printed values are "
+        "consistent with distributions that can be told apart completely. This does not prove that the authors "
+        "measured such distributions, or that nothing else was measured: a smaller true ε with a larger m can give "
+        "the same numbers.",
+        f"Under the best reading, {len(saturated)} of the {len(rows)} rows with a finite printed ε_c are "
+        f"saturated{named}. A saturated ε_c does not change if the data sets are moved further apart, so it depends "
+        "on the number of runs and on how the mass is spread over the cells, and does not measure privacy.",
+        *([equal] if equal else []),
+    ]
+
+
+def equal_rows_finding(readings: ReadingResults) -> str:
+    """Name the rows that have the same counts for every seed; empty if there are none.
+
+    All rows use the same random numbers. Equal counts therefore mean that parameter and set-up had no influence.
+    """
+    groups: dict[tuple[tuple[int, int], ...], list[RowFit]] = {}
+    for row in finite_rows(readings):
+        if row.counts:
+            groups.setdefault(row.counts, []).append(row)
+    equal = [f"({'; '.join(map(_place, rows))})" for rows in groups.values() if len(rows) > 1]
+    if not equal:
+        return ""
+    return (
+        "All rows use the same random numbers, and these rows have the same counts for every seed: "
+        f"{listed(equal)}. Under this reading, neither the parameter nor the sensors change ε_c: the "
+        "distributions are disjoint inside the high-likely set in all of them. The printed values of such rows "
+        "differ as two draws of one random number differ."
+    )
+
+
+def eta_finding(readings: ReadingResults) -> str:
+    """Return a sentence about eta: what is printed, and how likely it is under the best reading."""
+    parts = []
+    for row in readings.best.rows:
+        cell = cells_by_key()[row.row]
+        if cell.eta is not None:
+            fit = _fit(row, "eta")
+            parts.append(
+                f"{cell.place}: printed {printed_text(cell.eta, 'eta')}, ours {summary_text(row.eta, 'eta')}, share of "
+                f"seeds at least as far out {fit.tail:.3g}"
+            )
+    return f"η is the largest share of the n selection runs in one cell. {'; '.join(parts)}." if parts else ""
+
+
+def unexplained(readings: ReadingResults) -> list[str]:
+    """Return a sentence for each printed row with a number outside its range under the best reading."""
+    sentences = []
+    for row in readings.best.rows:
+        outside = [fit for fit in row.fits if not fit.inside]
+        if outside:
+            numbers = "; ".join(
+                f"{SYMBOLS[fit.name]} {printed_text(fit.printed, fit.name)}, ours "
+                f"{summary_text(fit.measured, fit.name)}"
+                for fit in outside
+            )
+            sentences.append(f"{_place(row)} ({row.row}): {numbers}. {_other_readings(readings, row, outside)}")
+    return sentences
+
+
+def _other_readings(readings: ReadingResults, row: RowFit, outside: Sequence[NumberFit]) -> str:
+    """Return a sentence about measured readings that have all numbers of this row in range."""
+    mechanism = cells_by_key()[row.row].mechanism
+    explaining, partial = [], []
+    wanted = {fit.name for fit in outside}
+    for ranked in readings.rankings.get(mechanism, ()):
+        for other in ranked.rows:
+            if other.row == row.row:
+                inside = {fit.name for fit in other.fits if fit.inside}
+                if len(inside) == len(other.fits):
+                    explaining.append(ranked.varies)
+                elif wanted & inside:
+                    partial.append(ranked.varies)
+    if explaining:
+        return f"A reading with every number of this row in range: {explaining[0]}."
+    if partial:
+        return f"No measured reading has every number of this row in range; the best one for these: {partial[0]}."
+    return "No measured reading has any of these in range."
+
+
+def ranking_findings(readings: ReadingResults) -> list[str]:
+    """Return sentences about the ranking: the best reading, the runner-up, and what the fit means."""
+    sentences = [
+        "For every reading the experiment is simulated with many seeds; a seed draws the sensors, the data and all "
+        "runs. The fit of a reading is the sum of the log predictive probabilities of the printed numbers. A printed "
+        "number is one cell of a grid: a point of the sweep for ε_c, 0.001 for η, 1% for an error. Its probability "
+        "is that of the cell under a kernel estimate of the simulated values, mixed with a broad distribution of "
+        "weight 0.01. A vague reading spreads its probability over many cells, so it is not rewarded for containing "
+        "the printed value somewhere. λ does not count, because it follows from η and ε_c. For each row only what "
+        "the row depends on is varied.",
+    ]
+    for mechanism, ranking in readings.rankings.items():
+        first = ranking[0]
+        text = (
+            f"{mechanism}: “{first.varies}” is the best of {len(ranking)}, {first.inside} of {first.printed} in range"
+        )
+        if len(ranking) > 1:
+            gap = first.log_probability - ranking[1].log_probability
+            text += f"; the next, “{ranking[1].varies}”, is {gap:.1f} lower"
+        sentences.append(f"{text}.")
+    return sentences
+
+
+def best_reading_sentence(readings: ReadingResults) -> str:
+    """Return the best single reading in words."""
+    reading = readings.best.reading
+    return f"The best single reading: {'; '.join(describe(name, getattr(reading, name)) for name in CHOICES)}."

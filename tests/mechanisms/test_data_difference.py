@@ -1,0 +1,60 @@
+"""How two data sets differ, in words, and which neighbour relation that looks like."""
+
+import numpy as np
+import pytest
+
+from dpverify.mechanisms.data_difference import Relation, describe_difference
+
+TABLE = np.arange(12.0).reshape(4, 3)
+
+
+def changed(index, value):
+    other = TABLE.copy()
+    other[index] = value
+    return other
+
+
+CASES = [
+    (0.0, 1.0, Relation.ONE_NUMBER, "1 of 1 number: 0 -> 1"),
+    ([0.0, 0.3], [0.0, 0.8], Relation.ONE_NUMBER, "1 of 2 numbers: [1] 0.3 -> 0.8"),
+    ([1.00001, 2.5], [1.00002, 2.5], Relation.ONE_NUMBER, "1 of 2 numbers: [0] 1.00001 -> 1.00002"),
+    ([0.1, 0.3, 1.5], [0.2, 0.4, 2.5], Relation.OTHER, "3 of 3 numbers: [0] 0.1 -> 0.2, [1] 0.3 -> 0.4, ..."),
+    (TABLE, changed((1, 2), -1), Relation.ONE_NUMBER, "1 of 12 numbers: [1, 2] 5 -> -1"),
+    (TABLE, changed(1, -1), Relation.ONE_ROW, "3 of 12 numbers: [1, 0] 3 -> -1, [1, 1] 4 -> -1, ..."),
+    (TABLE, changed((slice(None), 1), -1), Relation.ONE_COLUMN, "4 of 12 numbers: [0, 1] 1 -> -1, [1, 1] 4 -> -1, ..."),
+    (TABLE, TABLE + 1, Relation.OTHER, "12 of 12 numbers: [0, 0] 0 -> 1, [0, 1] 1 -> 2, ..."),
+    (
+        TABLE,
+        np.delete(TABLE, 2, 0),
+        Relation.ONE_MORE_ROW,
+        "row 2 is in the first data set only; shapes (4, 3) and (3, 3)",
+    ),
+    (TABLE[:3], TABLE, Relation.ONE_MORE_ROW, "row 3 is in the second data set only; shapes (3, 3) and (4, 3)"),
+    (TABLE, TABLE[:3] + 1, Relation.OTHER, "shapes (4, 3) and (3, 3)"),
+    (TABLE, TABLE[:2], Relation.UNKNOWN, "shapes (4, 3) and (2, 3)"),
+    ([3, 5, 0], [3, 6, 0], Relation.COUNT_PLUS_ONE, "1 of 3 numbers: [1] 5 -> 6"),
+    ([3, 5, 0], [3, 4, 1], Relation.COUNT_MOVED, "2 of 3 numbers: [1] 5 -> 4, [2] 0 -> 1"),
+    ([0, 1, 1], [0, 1, 0], Relation.ONE_NUMBER, "1 of 3 numbers: [2] 1 -> 0"),
+    ([np.nan, 1.0], [np.nan, 2.0], Relation.ONE_NUMBER, "1 of 2 numbers: [1] 1 -> 2"),
+    (TABLE, TABLE, Relation.EQUAL, "equal, 12 numbers"),
+    ({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 3.0}, Relation.ONE_NUMBER, "entry 'b': 1 of 1 number: 2 -> 3"),
+    ({"a": 1.0}, {"b": 1.0}, Relation.OTHER, "2 of 2 entries: 'a', 'b'"),
+    ({"a": 1.0}, {"a": 1.0}, Relation.EQUAL, "0 of 1 entry"),
+    ("left", "right", Relation.UNKNOWN, "objects of type str and objects of type str, which are not compared"),
+    (None, object, Relation.UNKNOWN, "objects of type NoneType and objects of type type, which are not compared"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "relation", "text"), CASES, ids=[text for *_, text in CASES])
+def test_a_difference_is_described(first, second, relation, text):
+    assert describe_difference(first, second) == (found := describe_difference(first, second))
+    assert (found.relation, found.text) == (relation, text)
+
+
+def test_data_that_cannot_be_compared_does_not_fail():
+    class Odd:
+        def __array__(self, *_, **__):
+            raise RuntimeError
+
+    assert describe_difference(Odd(), Odd()).relation is Relation.UNKNOWN
+    assert describe_difference({"a": Odd()}, {"a": Odd()}).relation is Relation.UNKNOWN
