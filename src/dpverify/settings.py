@@ -233,9 +233,7 @@ class Settings:
         """
         plain = {name: value for name, value in to_plain(self).items() if name != "kind"}
         del plain["test_runs" if self.stop_early else "stop_early"]
-        if (
-            self.complement
-        ):  # it is newer than other settings; without it, runs and folders of earlier versions are kept
+        if self.complement:  # it is newer than other settings; runs and folders of earlier versions are kept
             del plain["complement"]
         return plain
 

@@ -94,6 +94,10 @@ class Report(ReportFields):
     claim_lower : float or None
         Lower bound on the claim's own parameter (epsilon, mu, rho), by the witness, with confidence 1 - alpha. None
         without a claim, or if the claim has no parameter.
+    sequence : Sequence or None
+        The bets of a verification with `stop_early`, from which `stopped`, `runs_used` and `e_value` follow; None
+        without it. The witness of a verification that stopped before its exact test (`is_tested` is False) is counted
+        in all runs, and the bounds come from the bets.
 
     Examples
     --------
