@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -75,19 +76,30 @@ CLAIM_WORDS = {
 }
 
 
+ASSUMPTION_WORDS = {
+    "distribution": "the distribution of the W2-MHE's estimate",
+    "prior": "whether the prior is carried from window to window",
+    "covariance": "the covariance of the input noise",
+    "input noise": "whether the input noise is drawn once a run or for every window",
+    "compared at": "whether privacy or accuracy is made equal",
+}
+
+
 def answer_sentence(claim: Claim) -> str:
-    """Return the answer in words: how many readings agree, and what the answer depends on."""
+    """Return the answer in words: how many comparisons and readings agree, and what the answer depends on."""
     deciding = [comparison for comparison in claim.comparisons if comparison.decides]
     readings = {comparison.reading for comparison in deciding}
-    counts = {
-        answer: len({c.reading for c in deciding if c.answer is answer})
-        for answer in (Answer.CONFIRMED, Answer.CONTRADICTED, Answer.UNDECIDED)
-    }
-    told = [f"{answer.value} in {count}" for answer, count in counts.items() if count]
-    text = f"Over {len(readings)} {'reading' if len(readings) == 1 else 'readings'}: {', '.join(told)}."
-    if claim.answer is Answer.DEPENDS and claim.depends_on:
-        text += f" The answer depends on {' and '.join(claim.depends_on)}."
+    answers = [comparison.answer for comparison in deciding]
+    told = [f"{answers.count(answer)} {answer.value}" for answer in Answer if answer in answers]
+    text = f"{_count(len(deciding), 'comparison')} under {_count(len(readings), 'reading')}: {', '.join(told)}."
+    if claim.answer is Answer.DEPENDS:
+        parts = [ASSUMPTION_WORDS.get(name, f"the {name}") for name in claim.depends_on]
+        text += f" The answer depends on {'; on '.join(parts)}."
     return f"{text} {_outside_sentence(deciding)}".strip()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _outside_sentence(comparisons: Sequence[Comparison]) -> str:
@@ -104,13 +116,13 @@ def _outside_sentence(comparisons: Sequence[Comparison]) -> str:
 
 
 def yardstick_sentence(claim: Claim) -> str:
-    """Return what the paper's own yardstick says on our draws."""
-    own = [comparison for comparison in claim.comparisons if not comparison.decides]
-    if not own:
-        return ""
-    told = "; ".join(
-        f"{comparison.what}: {comparison.wins:.0%} of the draws agree with the claim"
-        for comparison in own
-        if comparison.wins == comparison.wins  # NaN where shares were not computed
+    """Return what the paper's own yardstick says on our draws, over all readings."""
+    wins = [c.wins for c in claim.comparisons if not c.decides and not math.isnan(c.wins)]
+    words = CLAIM_WORDS[claim.name]
+    if not wins:
+        return f"The paper's own yardstick is {words.yardstick}."
+    share = f"{min(wins):.0%}" if len(wins) == 1 else f"{min(wins):.0%} to {max(wins):.0%}"
+    return (
+        f"The paper's own yardstick is {words.yardstick}. By it, the claim is right in {share} of the draws, "
+        "depending on the reading."
     )
-    return f"On the paper's own yardstick ({told})." if told else ""

@@ -104,6 +104,9 @@ def compare(
     draws_per_difference: int = 1,
     required: float = 0.0,
     every_draw: bool = False,
+    reading: str = "",
+    assumptions: tuple[tuple[str, str], ...] = (),
+    outside_range: float = 0.0,
 ) -> Comparison:
     """Build a comparison from its differences; NaN is left out.
 
@@ -114,7 +117,26 @@ def compare(
     interval = median_interval(values)
     if every_draw and len(values) > 0:
         interval = float(values.min()), float(values.max())
-    return Comparison(what, unit, median, interval, len(values) * draws_per_difference, decides, required)
+    spread, wins, loses = (math.nan, math.nan), math.nan, math.nan
+    if len(values) > 0:
+        low, high = np.quantile(values, (0.05, 0.95), method="inverted_cdf")
+        spread = float(low), float(high)
+        wins, loses = float(np.mean(values > required)), float(np.mean(values < required))
+    return Comparison(
+        what,
+        unit,
+        median,
+        interval,
+        len(values) * draws_per_difference,
+        decides,
+        required,
+        reading,
+        assumptions,
+        spread,
+        wins,
+        loses,
+        outside_range,
+    )
 
 
 class Claim(NamedTuple):
@@ -143,6 +165,29 @@ class Claim(NamedTuple):
 
     @property
     def answer(self) -> Answer:
-        """The answer on which all deciding comparisons agree; undecided if they do not."""
+        """The answer on which all deciding comparisons agree; if they do not, it depends on the reading."""
         answers = {comparison.answer for comparison in self.comparisons if comparison.decides}
-        return answers.pop() if len(answers) == 1 else Answer.UNDECIDED
+        if len(answers) == 1:
+            return answers.pop()
+        return Answer.DEPENDS if self.depends_on else Answer.UNDECIDED
+
+
+def deciding_assumptions(comparisons: Iterable[Comparison]) -> tuple[str, ...]:
+    """Return the assumptions that change an answer.
+
+    An assumption changes an answer if two deciding comparisons differ in it alone and have different answers. If no
+    such two comparisons exist, these are all assumptions that differ between comparisons with different answers.
+    """
+    deciding = [comparison for comparison in comparisons if comparison.decides]
+    alone: dict[str, None] = {}
+    together: dict[str, None] = {}
+    for i, first in enumerate(deciding):
+        for second in deciding[:i]:
+            if first.answer is second.answer:
+                continue
+            other = dict(second.assumptions)
+            differing = [name for name, value in first.assumptions if other.get(name) != value]
+            together |= dict.fromkeys(differing)
+            if len(differing) == 1:
+                alone[differing[0]] = None
+    return tuple(alone or together)

@@ -9,7 +9,7 @@ import numpy as np
 from dpverify.estimation.system import STEPS
 from dpverify.paper import experiment, figures, reading_figures
 from dpverify.paper.measurements import Results, StudyTables
-from dpverify.paper.plan import SETUPS, Effort, MatchedValues
+from dpverify.paper.plan import SETUPS, MatchedValues
 from dpverify.paper.printed import read_printed
 from dpverify.paper.reading_results import ReadingResults
 from dpverify.render.figures import privacy_map
@@ -26,9 +26,7 @@ class FigureGroup(NamedTuple):
     drawings: list[Drawing]
 
 
-def figure_groups(
-    results: Results, readings: ReadingResults, matched: MatchedValues, effort: Effort
-) -> list[FigureGroup]:
+def figure_groups(results: Results, readings: ReadingResults, matched: MatchedValues) -> list[FigureGroup]:
     """Return the groups in the order of the page."""
     return [
         FigureGroup(
@@ -45,7 +43,7 @@ def figure_groups(
             [reading_figures.compare_critical_epsilons(readings), reading_figures.compare_errors(readings)],
         ),
         FigureGroup("p-values", sorted([*reading_figures.p_value_figures(readings), *accuracy_figures()], key=_title)),
-        FigureGroup("exchange", [figures.accuracy_against_privacy(results.draws, matched, effort.draw_mechanisms)]),
+        FigureGroup("exchange", [figures.accuracy_against_privacy(results.draws, matched)]),
         FigureGroup("map", privacy_maps(results.tables)),
     ]
 

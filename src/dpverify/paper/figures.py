@@ -218,8 +218,10 @@ def accuracy(truth: np.ndarray, first: np.ndarray, second: np.ndarray) -> Drawin
     return Drawing(picture, "Fig. 4 right: estimates at s = 1", text, (), caption)
 
 
-def accuracy_against_privacy(draws: Sequence[SensorDraw], matched: MatchedValues, mechanisms: Sequence[str]) -> Drawing:
-    """Draw the error against epsilon, one thin line per draw and mechanism."""
+def accuracy_against_privacy(draws: Sequence[SensorDraw], matched: MatchedValues) -> Drawing:
+    """Draw the error against epsilon, one thin line per draw and mechanism; each mechanism under one reading."""
+    measured = {point.mechanism for draw in draws for point in draw.curves}
+    mechanisms = [name for name in MECHANISM_STYLES if name in measured]
     with styled():
         picture = canvas(3.6)
         axes = picture.add_subplot()

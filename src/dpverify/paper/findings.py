@@ -9,7 +9,7 @@ from dpverify.paper.claim_words import CLAIM_WORDS
 from dpverify.paper.decision_rule import Answer, Claim
 from dpverify.paper.printed import read_printed
 from dpverify.paper.reading_results import CeilingByRuns, NumberFit, ReadingResults, RowFit
-from dpverify.paper.reading_tables import CHOICES, cells_by_key, printed_text, summary_text
+from dpverify.paper.reading_tables import CHOICES, cells_by_key, is_fixed_by_own_error, printed_text, summary_text
 from dpverify.paper.readings import describe
 
 SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
@@ -30,7 +30,7 @@ def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
     inside = [row for row in rows if _fit(row, "epsilon_c").inside]
     outside = [row for row in rows if not _fit(row, "epsilon_c").inside]
     saturated = [row for row in rows if row.saturated]
-    fitted = sum(fit.inside for row in best.rows if row.fitted for fit in row.fits if fit.name == "error")
+    fitted = sum(_fit(row, "error").inside for row in best.rows if is_fixed_by_own_error(row))
     by_answer = {
         answer: [str(CLAIM_WORDS[claim.name].number) for claim in claims if claim.answer is answer] for answer in Answer
     }

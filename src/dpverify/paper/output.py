@@ -57,9 +57,9 @@ def write_outputs(folder: Path, plan: Plan, effort: Effort, results: Results) ->
     """Write every output file into the folder, and return the path of the page."""
     readings = results.readings
     assert readings is not None, "the readings are measured before the page is written"
-    claims = judge_claims(results.draws, plan.matched, effort.laws)
+    claims = judge_claims(results.draws, plan.matched)
     constants = computed_constants()
-    groups = figure_groups(results, readings, plan.matched, effort)
+    groups = figure_groups(results, readings, plan.matched)
     rule = rule_text(plan, results.draws)
     command = "dpverify reproduce" + (" --quick" if effort == plan.quick else "")
     seeds = max(row.epsilon_c.seeds for row in readings.best.rows)

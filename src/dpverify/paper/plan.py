@@ -18,7 +18,7 @@ from dpverify.settings import Settings
 
 FOLDER = Path(__file__).parent
 SETUPS = ("Q1", "Q2", "Q3")
-PARAMETER_NAMES = {"gibbs": "s", "blend": "s", "perturbed": "s_bar", "ekf": "s_hat"}  # of each mechanism
+PARAMETER_NAMES = {"gibbs": "s", "blend": "s", "perturbed": "s_bar", "ekf": "s_hat"}  # of each mechanism of a study
 
 TomlValue: TypeAlias = "str | int | float | list[TomlValue] | dict[str, TomlValue]"
 TomlTable: TypeAlias = dict[str, TomlValue]
@@ -36,29 +36,60 @@ class RunSizes(NamedTuple):
         return Settings(select_runs=self.select_runs, test_runs=self.test_runs, block=self.block, seed=seed)
 
 
+class ReadingSeeds(NamedTuple):
+    """Seeds of the paper's procedure under each reading; `quick` measures fewer readings.
+
+    Attributes
+    ----------
+    quick : bool
+        Whether only the readings that decide the ranking are measured.
+    blend, gibbs, input, ekf : int
+        Seeds of each row in the ranking, by mechanism and distribution.
+    best : int
+        Seeds of each W2-MHE and EKF row of the best reading, which is measured again with other seeds.
+    best_input : int
+        Seeds of each input row of the best reading.
+    repetitions : int
+        Repetitions of the model of disjoint distributions.
+    """
+
+    quick: bool
+    blend: int
+    gibbs: int
+    input: int
+    ekf: int
+    best: int
+    best_input: int
+    repetitions: int
+
+
 @dataclass(frozen=True)
 class Effort:
     """How much is measured: the quick or the full reproduction, or a smaller one in tests.
 
     Attributes
     ----------
-    seeds : int
-        Repetitions of each verification that follows the paper's procedure.
+    readings : ReadingSeeds
+        Seeds of the paper's procedure under each reading.
     draws : int
         Random draws of the sensor positions.
-    laws : tuple of str
-        Output distributions of the W2-MHE that are measured on each draw: "gibbs", "blend".
+    draw_families : tuple of str
+        The families of `sensor_draws.py` that are measured on each draw.
+    pairs : int
+        Adjacent pairs whose share that passes is measured.
     draw, certified, map : RunSizes
         Runs of each verification on a draw, in the study `certified` and in the study `map`.
     tuning_runs : int
         Runs that estimate the error during the calibration of tau and s_hat.
     families : dict
-        Parameter values that each mechanism takes on each draw, from little noise to much.
+        Parameter values that each family takes on each draw, from little noise to much; "perturbed" stands for
+        "perturbed-clipped" too, unless that has values of its own.
     """
 
-    seeds: int
+    readings: ReadingSeeds
     draws: int
-    laws: tuple[str, ...]
+    draw_families: tuple[str, ...]
+    pairs: int
     draw: RunSizes
     certified: RunSizes
     map: RunSizes
@@ -66,12 +97,21 @@ class Effort:
     families: dict[str, tuple[float, ...]]
 
     @property
+    def laws(self) -> tuple[str, ...]:
+        """The families of the W2-MHE."""
+        return tuple(name for name in self.draw_families if name.startswith(("gibbs", "blend")))
+
+    @property
     def draw_mechanisms(self) -> tuple[str, ...]:
-        """The mechanisms that are measured on each draw."""
-        return (*self.laws, "perturbed", "ekf")
+        """The families of the base readings, one for each mechanism or distribution."""
+        return tuple(name for name in self.draw_families if "-" not in name)
+
+    def values(self, family: str) -> tuple[float, ...]:
+        """Return the parameter values of a family."""
+        return self.families.get(family) or self.families[family.split("-")[0]]
 
     def study_settings(self, study: str) -> TomlTable:
-        """Return the settings that this effort prescribes for a study; the paper's studies have none."""
+        """Return the settings that this effort prescribes for a study."""
         sizes = {"certified": self.certified, "map": self.map}.get(study)
         return {} if sizes is None else dict(sizes._asdict())
 
@@ -88,7 +128,6 @@ class PlannedStudy(NamedTuple):
     """A study before the set-up, the seeds and the calibrated numbers are filled in."""
 
     setups: tuple[str, ...]
-    resolutions: tuple[int, ...]  # of the grid; empty: that of the settings
     settings: TomlTable
     pair: TomlTable
     mechanisms: dict[str, TomlTable]
@@ -100,7 +139,8 @@ class Plan(NamedTuple):
     matched: MatchedValues
     quick: Effort
     full: Effort
-    paper_values: dict[str, float]  # the paper's parameter of each mechanism; s_hat is calibrated
+    theorem_s: float  # s at which the theorem is compared with what is measured
+    yardstick: dict[str, float]  # a parameter of each family with an error near 0.005
     studies: dict[str, PlannedStudy]
 
 
@@ -120,7 +160,8 @@ def read_plan() -> Plan:
         MatchedValues(**document["matched"]),
         _effort(document["quick"]),
         _effort(document["full"]),
-        document["values"],
+        document["theorem_s"],
+        document["yardstick"],
         {name: _planned_study(table) for name, table in document["studies"].items()},
     )
 
@@ -128,9 +169,10 @@ def read_plan() -> Plan:
 def _effort(table: dict[str, Any]) -> Effort:
     """Build an effort from its TOML table."""
     return Effort(
-        seeds=table["seeds"],
+        readings=ReadingSeeds(**table["readings"]),
         draws=table["draws"],
-        laws=tuple(table["laws"]),
+        draw_families=tuple(table["draw_families"]),
+        pairs=table["pairs"],
         draw=RunSizes(**table["draw"]),
         certified=RunSizes(**table["certified"]),
         map=RunSizes(**table["map"]),
@@ -143,7 +185,6 @@ def _planned_study(table: dict[str, Any]) -> PlannedStudy:
     """Build a planned study from its TOML table; what the table leaves out is empty."""
     return PlannedStudy(
         tuple(table["setups"]),
-        tuple(table.get("resolutions", ())),
         table.get("settings", {}),
         table.get("pair", {}),
         table["mechanisms"],
@@ -154,25 +195,18 @@ def study_tasks(plan: Plan, effort: Effort, calibrated: CalibratedNumbers) -> It
     """Yield every study of the plan with its set-up, seeds, runs and the two calibrated numbers filled in."""
     for kind, study in plan.studies.items():
         for setup in study.setups:
-            for resolution in study.resolutions or (None,):
-                settings = study.settings | effort.study_settings(kind)
-                name = f"{kind}-{setup}"
-                if resolution is not None:
-                    settings["resolution"] = resolution
-                    name += f"-r{resolution}"
-                yield StudyTask(name, setup, _study_document(study, setup, settings, effort, calibrated))
+            settings = study.settings | effort.study_settings(kind)
+            yield StudyTask(f"{kind}-{setup}", setup, _study_document(study, setup, settings, calibrated))
 
 
-def _study_document(
-    study: PlannedStudy, setup: str, settings: TomlTable, effort: Effort, calibrated: CalibratedNumbers
-) -> TomlTable:
-    """Return the study file of one set-up; the paper's procedure is repeated over the seeds, the others run once."""
+def _study_document(study: PlannedStudy, setup: str, settings: TomlTable, calibrated: CalibratedNumbers) -> TomlTable:
+    """Return the study file of one set-up."""
     mechanisms: TomlTable = {}
     for name, parameters in study.mechanisms.items():
         known = {"s_hat": calibrated.s_hat} if name == "ekf" else {"tau": calibrated.tau}
         mechanisms[name] = _entry(name, setup, parameters | known)
     return {
-        "seeds": effort.seeds if "preset" in settings else 1,
+        "seeds": 1,
         "pairs": {setup: _entry("pair", setup, study.pair)},
         "mechanisms": mechanisms,
         "settings": settings,

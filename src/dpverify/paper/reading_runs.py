@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError, MechanismError
@@ -21,7 +20,7 @@ from dpverify.estimation.input_perturbation import sensor_blocks
 from dpverify.estimation.system import STEPS, System
 from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper.experiment import DISTANCE, SENSORS, WINDOW
-from dpverify.paper.printed import PrintedCell
+from dpverify.paper.printed import PrintedCell, read_printed
 from dpverify.paper.reading_results import Reading
 from dpverify.pipeline import count_test_runs, find_region, freeze_event
 from dpverify.report.assemble import Findings
@@ -36,6 +35,7 @@ DIAMETER = 0.1  # of K_0
 BLOCK = 512
 COVARIANCE_SEED = 0
 SINGLE_RUN_KEY = 7
+SEEDS_PER_ROW = 1_000_000
 SETUP_KEYS = {"Q1": 1, "Q2": 2, "Q3": 3}
 FILTERS = {  # process, measurement and initial covariance of the EKF; None: those of the simulation
     "true": (None, None, None),
@@ -104,10 +104,18 @@ def build(mechanism: str, reading: Reading, system: System, value: float) -> Pap
         process, measurement, initial = FILTERS[reading.filter]
         return PrivateEKF(system, value, WINDOW, process, measurement, initial)
     constant = reading.support == "constant"
-    support = {"support": "wide", "radius": DIAMETER / 2} if constant else {"diameter": DIAMETER}
     s = value if mechanism == "W2-MHE" else 1.0
     estimator = W2MHE(
-        system, WINDOW, s, reading.tau, law=reading.law, span=reading.span, prior=reading.prior, **support
+        system,
+        WINDOW,
+        s,
+        reading.tau,
+        law=reading.law,
+        span=reading.span,
+        prior=reading.prior,
+        support="wide" if constant else "theorem",
+        diameter=DIAMETER,
+        radius=DIAMETER / 2 if constant else None,
     )
     if mechanism == "W2-MHE":
         return estimator
@@ -127,13 +135,13 @@ def paper_settings(reading: Reading, seed: int, resolution: int = 2) -> Settings
     )
 
 
-def error_of_finite_runs(truth: np.ndarray) -> Callable[[Array], Array]:
+def error_of_finite_runs(truth: np.ndarray) -> Callable[[Array], np.ndarray]:
     """Return the error of each run; an abandoned run has the mean error of its block."""
     error = rmse(truth)
 
-    def errors(samples: Array) -> Array:
-        values = jnp.asarray(error(samples))
-        return jnp.where(jnp.isfinite(values), values, jnp.nanmean(values))
+    def errors(samples: Array) -> np.ndarray:
+        values = np.asarray(error(samples))
+        return np.where(np.isfinite(values), values, np.nanmean(values))
 
     return errors
 
@@ -154,7 +162,8 @@ def run_seed(mechanism: PaperMechanism, data: SetUp, settings: Settings) -> Seed
     assert counts.error is not None
     (first, _), (second, _) = counts.error
     lambda_ = paper_lambda(settings.beta, eta, critical)
-    single = [np.asarray(error(side))[0] for side in (points, mechanism(data.second, BLOCK, _single_run(settings)))]
+    other_runs = np.asarray(mechanism(data.second, BLOCK, _single_run(settings)))
+    single = [np.asarray(error(side))[0] for side in (points, other_runs)]
     return SeedResult(
         settings.seed, critical, eta, lambda_, first, second, ceiling, (c1, c2), float(single[0]), float(single[1])
     )
@@ -185,11 +194,17 @@ def measure_row(
         data = draw_setup(cell.setup, reading.angle, seed, steps)
         mechanism = build(cell.mechanism, reading, data.system, value)
         try:
-            results.append(run_seed(mechanism, data, paper_settings(reading, seed, resolution)))
+            results.append(run_seed(mechanism, data, paper_settings(reading, run_number(cell, seed), resolution)))
         except (MechanismError, InputError):
             if reading.law != "gibbs":
                 raise
     return tuple(results)
+
+
+def run_number(cell: PrintedCell, seed: int) -> int:
+    """Return the seed of a row's runs: rows share the data of a set-up and must not share the runs."""
+    row = next(number for number, other in enumerate(read_printed().cells) if other.key == cell.key)
+    return seed + SEEDS_PER_ROW * row
 
 
 class FittedParameter(NamedTuple):
@@ -204,10 +219,10 @@ class FittedParameter(NamedTuple):
     log_density: float
 
 
-def fit_parameter(cell: PrintedCell, reading: Reading, seeds: range, runs: int = 256) -> FittedParameter:
+def fit_parameter(cell: PrintedCell, reading: Reading, seeds: range, runs: int = BLOCK) -> FittedParameter:
     """Find the parameter of a printed row from its printed error, with the same random numbers for every value."""
     assert cell.error is not None
-    noises = np.geomspace(1e-3, 1.0, 10)  # 1 - s, 1 - s_bar, or (1 - s_hat)/s_hat
+    noises = np.geomspace(1e-3, 1.0, 8)  # 1 - s, 1 - s_bar, or (1 - s_hat)/s_hat
     is_ekf = cell.mechanism == "private EKF"
     values = 1 / (1 + noises) if is_ekf else 1 - noises
     errors = np.array([mean_error(cell, reading, float(value), seeds, runs) for value in values])
@@ -230,6 +245,6 @@ def mean_error(cell: PrintedCell, reading: Reading, value: float, seeds: range, 
     for seed in seeds:
         data = draw_setup(cell.setup, reading.angle, seed)
         mechanism = build(cell.mechanism, reading, data.system, value)
-        samples = mechanism(data.first, runs, np.random.default_rng(seed))
-        errors.append(float(np.nanmean(np.asarray(rmse(data.truth)(samples)))))
+        samples = np.asarray(mechanism(data.first, runs, np.random.default_rng(seed)))
+        errors.append(float(np.nanmean(rmse(data.truth)(samples))))
     return float(np.mean(errors))

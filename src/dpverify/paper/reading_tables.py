@@ -21,10 +21,10 @@ MAIN_LEGEND = (
     "First line of a cell: the number that the paper prints. Second line: ours, the median and in parentheses the 5% "
     f"to 95% range over seeds, under the best reading; {INSIDE} the printed number lies in this range, {OUTSIDE} it "
     "does not. The ceiling is the ε_c that the same procedure reports if the data set under which the event is rarer "
-    "never produces it, from the same count under the other one. “Saturated” means that in at least half of the seeds "
-    "the smaller count is 0, so that ε_c equals its ceiling. * solved from the printed λ and ε_c. † not printed: the "
-    "value at which E_correct is the printed one, or the nearest allowed value; E_correct of such a row is no "
-    "prediction."
+    "never produces it, from the same count under the other one. “Saturated” means that in at least half of the "
+    "seeds the smaller count is 0, so that ε_c equals its ceiling. * solved from the printed λ and ε_c. † not "
+    "printed: fitted to the printed E_correct, in Table I to that of the row, in Table II to that of row 1 for all "
+    "rows; an E_correct that fixed a parameter is no prediction. The seeds are not those of the ranking."
 )
 CHOICES = {
     "law": "distribution of the W2-MHE's estimate",
@@ -112,6 +112,15 @@ def _main_row(cell: PrintedCell, row: RowFit, complement: RowFit | None) -> list
         _number_cell(printed_text(cell.error_adjacent, "error"), row.error_adjacent, "error_adjacent", fits),
         "–" if complement is None else summary_text(complement.epsilon_c, "epsilon_c"),
     ]
+
+
+def is_fixed_by_own_error(row: RowFit) -> bool:
+    """Return whether the printed error of this row fixed its parameter; then our error is not a prediction.
+
+    The EKF has one parameter for all set-ups, which the error on Q1 fixed.
+    """
+    cell = cells_by_key()[row.row]
+    return row.fitted and (cell.mechanism != "private EKF" or cell.setup == "Q1")
 
 
 def _saturated_share(row: RowFit) -> str:

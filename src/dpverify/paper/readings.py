@@ -102,10 +102,7 @@ def _shared_variations(base: Reading) -> Iterator[Reading]:
 def _w2mhe(quick: bool) -> Iterator[Reading]:
     yield BASE
     yield BASE._replace(prior="start")
-    if quick:
-        yield BASE._replace(support="growing")
-        yield BASE._replace(angle="exact")
-    else:
+    if not quick:
         for prior in ("carried", "start"):
             yield from _shared_variations(BASE._replace(prior=prior))
     for prior, runs in product(("carried", "start"), RUNS):
@@ -119,9 +116,9 @@ def _w2mhe(quick: bool) -> Iterator[Reading]:
 def _input(quick: bool) -> Iterator[Reading]:
     yield BASE
     yield CANDIDATE
-    yield CANDIDATE._replace(test_runs=2000)
     if quick:
         return
+    yield CANDIDATE._replace(test_runs=2000)
     yield BASE._replace(noise="window")
     yield BASE._replace(prior="start")
     yield from _shared_variations(CANDIDATE)
@@ -134,10 +131,10 @@ def _input(quick: bool) -> Iterator[Reading]:
 
 def _ekf(quick: bool) -> Iterator[Reading]:
     yield BASE
-    yield BASE._replace(test_runs=2000)
     yield BASE._replace(filter="model")
-    yield BASE._replace(filter="data")
     if not quick:
+        yield BASE._replace(filter="data")
+        yield BASE._replace(test_runs=2000)
         yield BASE._replace(angle="exact")
         yield BASE._replace(test_runs=1000)
         yield BASE._replace(test_runs=5000)

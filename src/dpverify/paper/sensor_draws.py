@@ -1,7 +1,8 @@
 """Measurements on one random draw of the sensor positions.
 
-Every mechanism is verified at several values of its parameter, at one delta. This gives a curve of privacy against
-accuracy, from which `claims.py` reads the values at equal privacy and at equal accuracy.
+Every family is verified at several values of its parameter, at one delta. This gives a curve of privacy against
+accuracy, from which `claims.py` reads the values at equal privacy and at equal accuracy. A family is a mechanism under
+one reading of what the paper does not print.
 """
 
 from __future__ import annotations
@@ -13,40 +14,65 @@ from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper import experiment
 from dpverify.paper.measurements import CalibratedNumbers, CurvePoint, PaperMeasurement, SensorDraw, TheoremBounds
 from dpverify.paper.plan import Effort, Plan
-from dpverify.pipeline import verify
-from dpverify.settings import Settings
+from dpverify.paper.reading_results import Reading
+from dpverify.paper.reading_runs import PaperMechanism, SetUp, build, paper_settings, run_seed
+from dpverify.paper.readings import BASE, CANDIDATE, GIBBS
 from dpverify.studies.tradeoff import Tradeoff, tradeoff
 
 REPEATED_DATA_SEED_OFFSET = 10**6
+REPEATED_FAMILIES = ("gibbs", "gibbs-start", "blend")  # measured again on other data from the same sensors
+MECHANISMS = {"gibbs": "W2-MHE", "blend": "W2-MHE", "perturbed": "input perturbation", "ekf": "private EKF"}
+FAMILY_READINGS = {
+    "gibbs": GIBBS,
+    "gibbs-start": GIBBS._replace(prior="start"),
+    "blend": BASE,
+    "blend-growing": BASE._replace(support="growing"),
+    "perturbed": BASE,
+    "perturbed-clipped": BASE._replace(covariance="clipped"),
+    "perturbed-shifted": BASE._replace(covariance="shifted"),
+    "perturbed-mean": BASE._replace(covariance="mean"),
+    "perturbed-identity": BASE._replace(covariance="identity"),
+    "perturbed-start": BASE._replace(prior="start"),
+    "perturbed-window": CANDIDATE,
+    "ekf": BASE,
+    "ekf-model": BASE._replace(filter="model"),
+    "ekf-data": BASE._replace(filter="data"),
+}
+
+
+def family_reading(family: str, tau: float) -> Reading:
+    """Return the reading of a family with the calibrated tau; the claims use the exact distance."""
+    return FAMILY_READINGS[family]._replace(tau=tau, angle="exact")
+
+
+def build_family(family: str, number: int, value: float, tau: float) -> PaperMechanism:
+    """Return the mechanism of a family on draw `number`, with its parameter at `value`."""
+    mechanism = MECHANISMS[family.split("-")[0]]
+    return build(mechanism, family_reading(family, tau), experiment.system(number), value)
 
 
 def measure_draw(number: int, plan: Plan, effort: Effort, calibrated: CalibratedNumbers) -> SensorDraw:
-    """Draw sensors and data with seed `number`, and measure every mechanism on them."""
+    """Draw sensors and data with seed `number`, and measure every family on them."""
     tau, delta = calibrated.tau, plan.matched.delta
-    first, second, truth = experiment.pair(number, seed=number)
+    data = SetUp(experiment.system(number), *experiment.pair(number, seed=number))
     settings = effort.draw.settings(seed=number)
     families = {
-        name: (lambda value, name=name: experiment.build_mechanism(name, number, value, tau), effort.families[name])
-        for name in effort.draw_mechanisms
+        name: (lambda value, name=name: build_family(name, number, value, tau), effort.values(name))
+        for name in effort.draw_families
     }
-    measured = tradeoff(families, first, second, delta, rmse(truth), settings=settings)
+    measured = tradeoff(families, data.first, data.second, delta, rmse(data.truth), settings=settings)
     paper = []
-    for name in effort.draw_mechanisms:
-        value = plan.paper_values.get(name, calibrated.s_hat)
-        mechanism = experiment.build_mechanism(name, number, value, tau)
-        preset = Settings.paper(block=1024, seed=number)
-        report = verify(mechanism, first, second, settings=preset, error=rmse(truth))
-        assert report.error is not None
-        paper.append(PaperMeasurement(name, report.epsilon_critical, report.error[0][0]))
+    for name in effort.draw_families:
+        mechanism = build_family(name, number, plan.yardstick[name], tau)
+        result = run_seed(mechanism, data, paper_settings(family_reading(name, tau), number))
+        paper.append(PaperMeasurement(name, result.epsilon_c, result.error))
     repeated: tuple[CurvePoint, ...] = ()
     if number % 2 == 0:
-        other_first, other_second, other_truth = experiment.pair(number, seed=number + REPEATED_DATA_SEED_OFFSET)
-        family = {"gibbs": families["gibbs"]}
-        repeated = _curve_points(
-            tradeoff(family, other_first, other_second, delta, rmse(other_truth), settings=settings.spawn(1))
-        )
-    theorem = theorem_bounds(number, plan.paper_values["gibbs"], tau, first, second)
-    distance = float(np.linalg.norm(first - second))
+        first, second, truth = experiment.pair(number, seed=number + REPEATED_DATA_SEED_OFFSET)
+        again = {name: families[name] for name in REPEATED_FAMILIES if name in families}
+        repeated = _curve_points(tradeoff(again, first, second, delta, rmse(truth), settings=settings.spawn(1)))
+    theorem = theorem_bounds(number, plan.theorem_s, tau, data.first, data.second)
+    distance = float(np.linalg.norm(data.first - data.second))
     return SensorDraw(number, distance, _curve_points(measured), tuple(paper), repeated, theorem)
 
 

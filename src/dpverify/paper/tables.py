@@ -20,6 +20,7 @@ BADGE_STYLES = {
     Answer.UNDECIDED: "MEASURED",
     Answer.DEPENDS: "MEASURED",
 }
+NOT_KNOWN = "–"
 LARGEST_SHOWN_LOG_RATIO = 700.0  # the exponential of more overflows
 
 Record = dict[str, str | int | float | bool | None]  # one line of a CSV file
@@ -121,11 +122,13 @@ def certified_table(tables: StudyTables) -> Table | None:
 
 
 def show_claim(claim: Claim) -> ShownClaim:
-    """Return a claim as the page shows it."""
+    """Return a claim as the page shows it: one line for each reading, one column for each comparison."""
     words = CLAIM_WORDS[claim.name]
-    rows: list[list[str | Cell]] = [_comparison_row(comparison) for comparison in claim.comparisons]
-    columns = ["reading", "comparison", "median, 5–95% of draws", "95% interval of the median"]
-    columns += ["claim right", "claim wrong", "draws", "answer"]
+    compared = list(dict.fromkeys(comparison.what for comparison in claim.comparisons))
+    rows: list[list[str | Cell]] = []
+    for reading in dict.fromkeys(comparison.reading for comparison in claim.comparisons):
+        cells = {c.what: _comparison_cell(c) for c in claim.comparisons if c.reading == reading}
+        rows.append([reading or "–", *(cells.get(what, "–") for what in compared)])
     return ShownClaim(
         words.number,
         words.statement,
@@ -135,42 +138,29 @@ def show_claim(claim: Claim) -> ShownClaim:
         BADGE_STYLES[claim.answer],
         answer_sentence(claim),
         yardstick_sentence(claim),
-        Table("", columns, rows),
+        Table("", ["reading", *compared], rows),
     )
 
 
-def _comparison_row(comparison: Comparison) -> list[str | Cell]:
-    """Return one comparison as a line of the table over readings."""
+def _comparison_cell(comparison: Comparison) -> Cell:
+    """Return median and spread over draws; below, the interval of the median, the shares, and the answer."""
     low, high = (_difference_text(comparison, value) for value in comparison.interval)
     spread = [_difference_text(comparison, value) for value in comparison.spread]
     median = _difference_text(comparison, comparison.median)
-    answer = comparison.answer.value
-    return [
-        comparison.reading or "–",
-        comparison.what,
-        median if "–" in spread else f"{median} ({spread[0]}\u2060–\u2060{spread[1]})",
-        f"{low} to {high}",
-        _share(comparison.wins),
-        _share(comparison.loses),
-        str(comparison.draws),
-        Cell(answer if comparison.decides else f"{answer} (does not decide)", _outside(comparison)),
-    ]
-
-
-def _share(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.0%}"
-
-
-def _outside(comparison: Comparison) -> str:
-    """Say how often the matched parameter is outside the paper's range."""
-    share = comparison.outside_range
-    return f"parameter outside [0, 1] in {share:.0%}" if share > 0 else ""
+    parts = [f"median in {low} to {high}"]
+    if not math.isnan(comparison.wins):
+        parts.append(f"right in {comparison.wins:.0%}, wrong in {comparison.loses:.0%} of {comparison.draws} draws")
+    if comparison.outside_range > 0:
+        parts.append(f"parameter outside [0, 1] in {comparison.outside_range:.0%}")
+    parts.append(comparison.answer.value if comparison.decides else f"{comparison.answer.value} (does not decide)")
+    text = median if NOT_KNOWN in spread else f"{median} ({spread[0]}\u2060–\u2060{spread[1]})"
+    return Cell(text, "; ".join(parts))
 
 
 def _difference_text(comparison: Comparison, value: float) -> str:
     """Write a difference; the logarithm of a ratio is written as the ratio."""
     if math.isnan(value):
-        return "–"
+        return NOT_KNOWN
     if comparison.unit == "difference":
         return f"{value:.3g}"
     if value > LARGEST_SHOWN_LOG_RATIO:

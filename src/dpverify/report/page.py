@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from matplotlib.figure import Figure
+
+from dpverify.errors import InputError
+from dpverify.render.bounds import complete_figure
 from dpverify.render.content import ClaimResult, PageContent
+from dpverify.render.curves import delta_figure, p_value_figure
+from dpverify.render.outputs import draw_outputs
 from dpverify.render.page import report_page
 from dpverify.render.scene import make_scene
 from dpverify.report import sections
@@ -15,6 +21,8 @@ from dpverify.report.curves import compute_curves, error_tradeoff, slider_data, 
 from dpverify.report.document import report_digest
 from dpverify.report.fields import ReportFields
 from dpverify.report.reproduction import reproduction_command
+
+PLOT_KINDS = ("outputs", "delta", "p-value")
 
 
 def page(report: ReportFields) -> str:
@@ -31,6 +39,17 @@ def page(report: ReportFields) -> str:
         The page; it loads nothing from a network.
     """
     return report_page(page_content(report))
+
+
+def plot(report: ReportFields, kind: str) -> Figure:
+    """Return one figure of the page with its title and legend inside; `Report.plot` documents the kinds."""
+    if kind not in PLOT_KINDS:
+        raise InputError(f"plot: found kind {kind!r}; expected {', '.join(PLOT_KINDS)}")
+    content = page_content(report)
+    if kind == "outputs":
+        return complete_figure(draw_outputs(content.scene)[0])
+    figure = delta_figure if kind == "delta" else p_value_figure
+    return complete_figure(figure(content.result, content.curves))
 
 
 def page_content(report: ReportFields) -> PageContent:

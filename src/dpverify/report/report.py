@@ -12,7 +12,7 @@ import html
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from dpverify.errors import InputError, how_to_install
 from dpverify.report.document import read_report, report_digest, write_report
@@ -21,8 +21,13 @@ from dpverify.report.fields import ReportFields
 from dpverify.report.text import report_text
 from dpverify.stats.claims import resolve_claim
 from dpverify.util.checks import is_real_number
+from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import write_file
 from dpverify.util.formatting import format_lower
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -220,6 +225,29 @@ class Report(ReportFields):
             The file.
         """
         write_file(path, load_page_renderer()(self))
+
+    def plot(self, kind: str = "outputs") -> Figure:
+        """Return a figure of the report (needs `dpverify[report]`); its method `savefig` writes PNG, SVG or PDF.
+
+        Parameters
+        ----------
+        kind : str
+            "outputs" draws runs of both data sets and the witness. "delta" draws the bounds of delta against epsilon.
+            "p-value" draws the p-value against the claimed epsilon.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure. In a notebook it is shown if it is the value of a cell.
+        """
+        load_page_renderer()
+        from dpverify.report.page import plot
+
+        return plot(self, kind)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return the columns of `row` as a pandas DataFrame with one row (needs pandas)."""
+        return make_dataframe([self.row()])
 
     def _repr_html_(self) -> str | None:
         """Return the page in a frame for notebooks, or None (then the text is shown) if it cannot be drawn."""

@@ -106,7 +106,7 @@ def check_detects(detects: float, claim: Claim | None) -> None:
     if isinstance(detects, str) or not 1 < detects < math.inf:
         raise InputError(f"detects: found {detects!r}; expected a number above 1, a multiple of the claimed epsilon")
     if claim is None or (claim.parameter_name is not None and claim.parameter == 0):
-        found = "no claim" if claim is None else f"a claimed {claim.parameter_name} of 0"
+        found = "no claim" if claim is None else f"a claimed {claim.parameter_name} of {claim.parameter}"
         raise InputError(
             f"detects: found {detects} with {found}; expected a claimed epsilon above 0, because detects is a multiple "
             "of it; call verify without detects"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import numpy as np
 
@@ -21,7 +21,13 @@ from dpverify.report.statements import Verdict, check_claim
 from dpverify.settings import VerifyOptions
 from dpverify.stats.upper_bound import smallest_epsilon
 from dpverify.studies.options import RunOptions, type_one_error_factor
+from dpverify.studies.plots import plot_bounds
+from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 Family = Callable[[float], Mechanism]
 
@@ -73,6 +79,17 @@ class Calibration:
     sufficient: float | None
     report: Report
     tried: tuple[Trial, ...]
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return one row per verification as a pandas DataFrame (needs pandas)."""
+        return make_dataframe({"parameter": trial.parameter, **trial.report.row()} for trial in self.tried)
+
+    def plot(self) -> Figure:
+        """Return a figure of the bounds against the parameter (needs `dpverify[report]`)."""
+        rows = [trial.report.row() for trial in self.tried]
+        parameters = [trial.parameter for trial in self.tried]
+        title = f"{self.report.name}: estimated parameter {format_number(self.parameter)}"
+        return plot_bounds(rows, map(str, parameters), title, self.report.epsilon, "parameter", parameters)
 
     def __str__(self) -> str:
         report = self.report

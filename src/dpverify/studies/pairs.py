@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -23,9 +23,15 @@ from dpverify.stats.claims import resolve_claim
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.stats.multiple import benjamini_hochberg, holm
 from dpverify.studies.options import RunOptions, type_one_error_factor
+from dpverify.studies.plots import plot_bounds
+from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
 
 MAX_NAMED_PAIRS = 20  # in the printed table
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,16 @@ class ManyPairs:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The voiding diagnostics of all reports, each once."""
         return tuple(dict.fromkeys(diagnostic for report in self.reports for diagnostic in report.voiding))
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return one row per pair as a pandas DataFrame (needs pandas)."""
+        return make_dataframe({"pair": number, **report.row()} for number, report in enumerate(self.reports))
+
+    def plot(self) -> Figure:
+        """Return a figure of the bounds of every pair (needs `dpverify[report]`)."""
+        names = [f"pair {number}" for number in range(len(self.reports))]
+        title = f"{self.reports[0].name}: {len(self.reports)} pairs of data sets"
+        return plot_bounds([report.row() for report in self.reports], names, title, self.reports[0].epsilon)
 
     def __str__(self) -> str:
         report = self.reports[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import numpy as np
 
@@ -25,7 +25,12 @@ from dpverify.stats.claims import Claim, resolve_claim
 from dpverify.studies.box import check_box, search_box
 from dpverify.studies.options import RunOptions
 from dpverify.studies.tables import format_table
+from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_number
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 ROUND_GROWTH = 2.5  # factor by which the selection runs of a pair grow from one round to the next
 MIN_RUNS_PER_PAIR = 4
@@ -67,6 +72,14 @@ class Search:
     report: Report
     pair: PairLabel
     tried: tuple[Candidate, ...]
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return every evaluation of the search as a pandas DataFrame (needs pandas)."""
+        return make_dataframe(candidate._asdict() for candidate in self.tried)
+
+    def plot(self, kind: str = "outputs") -> Figure:
+        """Return a figure of the report of the best pair, as `Report.plot` (needs `dpverify[report]`)."""
+        return self.report.plot(kind)
 
     def __str__(self) -> str:
         report = self.report

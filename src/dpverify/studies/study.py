@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpverify.errors import (
     InputError,
@@ -32,12 +32,18 @@ from dpverify.sampling.checkpoints import open_checkpoint
 from dpverify.studies.interruptions import RUNNING_FOLDER, CombinationFailed
 from dpverify.studies.options import RunOptions
 from dpverify.studies.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
+from dpverify.studies.plots import plot_bounds
 from dpverify.studies.runner import StudyRunner, failed_row, report_row
 from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value, write_comparison
+from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import replace_file
 from dpverify.util.formatting import format_lower, format_upper
 from dpverify.util.progress import Progress
 from dpverify.util.timing import versions
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 TABLE_FILE = "table.csv"
 PRINTED_ROWS = 20
@@ -89,6 +95,21 @@ class Study:
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page that shows privacy against accuracy, for the pairs with a truth (needs `dpverify[report]`)."""
         write_comparison(path, f"{self.folder.name}: privacy against accuracy", self.rows)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return the rows as a pandas DataFrame (needs pandas)."""
+        return make_dataframe(self.rows)
+
+    def plot(self) -> Figure:
+        """Return a figure of the bounds of every verification that has not failed (needs `dpverify[report]`)."""
+        rows = [row for row in self.rows if row["problem"] is None]
+        names = []
+        for row in rows:
+            parameters = [value for name, value in row.items() if name.startswith(("mechanism.", "pair."))]
+            parts = (row["mechanism"], *parameters, row["pair"], f"seed {row['seed']}")
+            names.append(" ".join(format_value(part) for part in parts if part is not None))
+        claim = next((row["epsilon"] for row in rows), None)
+        return plot_bounds(rows, names, f"{self.folder.name}: {self.summary}", claim)
 
     def __str__(self) -> str:
         parameters = [name for name in column_names(self.rows) if name.startswith(("mechanism.", "pair."))]

@@ -99,14 +99,19 @@ def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Ma
         from dpverify.render.page import comparison
     except ImportError as problem:
         raise InputError(f"page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
+    write_text(path, comparison(comparison_rows(rows), title=title))
+
+
+def comparison_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Return the columns that the comparison page shows; raise InputError if no row has an accuracy."""
     compared = [_comparison_row(row) for row in rows if row.get("error_first") is not None]
     if not compared:
         raise InputError("comparison: found no accuracy in any row; expected a truth, or error=, for the mechanisms")
-    write_text(path, comparison(compared, title=title))
+    return compared
 
 
 def _comparison_row(row: Mapping[str, Any]) -> Row:
-    """Return the columns that the comparison page shows."""
+    """Return the columns of one row."""
     parameters = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("mechanism.")}
     stated = [f"{name} {format_value(value)}" for name, value in parameters.items() if value is not None]
     parameter = next(iter(parameters.values())) if len(parameters) == 1 else ", ".join(stated)

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from dpverify.errors import InputError
 from dpverify.report.report import Report
@@ -14,9 +14,15 @@ from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions
 from dpverify.studies.calibrate import Family, estimate_epsilon
 from dpverify.studies.options import RunOptions
+from dpverify.studies.plots import plot_comparison
 from dpverify.studies.tables import format_table, write_comparison, write_csv
 from dpverify.util.arrays import Array
+from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 
 class TradeoffRow(TypedDict):
@@ -60,6 +66,14 @@ class Tradeoff:
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page that shows privacy against accuracy (needs `dpverify[report]`)."""
         write_comparison(path, "Privacy against accuracy", self.rows)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return the rows as a pandas DataFrame (needs pandas)."""
+        return make_dataframe(self.rows)
+
+    def plot(self) -> Figure:
+        """Return a figure of privacy against accuracy (needs `dpverify[report]`)."""
+        return plot_comparison(self.rows)
 
     def __str__(self) -> str:
         header = ("mechanism", "parameter", "epsilon >=", "estimate", "epsilon <= (cells)", "error", "std. error")

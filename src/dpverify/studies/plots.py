@@ -1,0 +1,65 @@
+"""Figures of many verifications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpverify.errors import InputError, how_to_install
+from dpverify.studies.tables import comparison_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_comparison(rows: Iterable[Mapping[str, Any]]) -> Figure:
+    """Return a figure of privacy against accuracy; rows as in `Report.row`."""
+    try:
+        from dpverify.render.bounds import complete_figure
+        from dpverify.render.figures import tradeoff
+    except ImportError as problem:
+        raise InputError(f"plot: {problem}; expected matplotlib; {how_to_install('report')}") from None
+    return complete_figure(tradeoff(comparison_rows(rows)))
+
+
+def plot_bounds(
+    rows: Iterable[Mapping[str, Any]],
+    names: Iterable[str],
+    title: str,
+    claim: float | None = None,
+    axis: str = "",
+    positions: Iterable[float] | None = None,
+) -> Figure:
+    """Return a figure of the bounds of many verifications.
+
+    Parameters
+    ----------
+    rows : iterable of mappings
+        The columns of `Report.row`.
+    names : iterable of str
+        The name of each row.
+    title : str
+        The title.
+    claim : float or None
+        The claimed epsilon.
+    axis : str
+        The name of the positions.
+    positions : iterable of float, optional
+        The value of each row on the axis; without it the rows are drawn one below the other.
+
+    Raises
+    ------
+    InputError
+        If matplotlib is not installed.
+    """
+    try:
+        from dpverify.render.bounds import Bounds, complete_figure, draw_bounds
+    except ImportError as problem:
+        raise InputError(f"plot: {problem}; expected matplotlib; {how_to_install('report')}") from None
+    table = list(rows)
+    places = [None] * len(table) if positions is None else list(positions)
+    bounds = [
+        Bounds(name, float(row["epsilon_lower"]), float(row["epsilon_upper_on_partition"]), place)
+        for row, name, place in zip(table, names, places, strict=True)
+    ]
+    return complete_figure(draw_bounds(bounds, title, axis, claim))
