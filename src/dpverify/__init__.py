@@ -17,6 +17,7 @@ from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, Witness
 from dpverify.settings import Settings
+from dpverify.stats import claims
 from dpverify.stats.lower_bound import delta_lower_bound, epsilon_lower_bound
 from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import plan_runs
@@ -52,6 +53,7 @@ __all__ = [
     "Witness",
     "assert_private",
     "calibrate",
+    "claims",
     "critical_epsilon",
     "delta_lower_bound",
     "delta_upper_bound",

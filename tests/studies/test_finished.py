@@ -92,7 +92,7 @@ def test_the_report_of_another_claim_is_refused(place, capsys):
     shutil.copy(report_path(place, "other"), report_path(place))
     replace(place / "study.toml", "epsilon = 0.5", "epsilon = 1.5")
     line = refused(capsys)
-    assert "reports/0000-noise-files-seed0.json: found epsilon 0.5; expected 1.5 as in the study; remove this" in line
+    assert "reports/0000-noise-files-seed0.json: found claim epsilon 0.5, delta 0; expected epsilon 1.5" in line
 
 
 @pytest.mark.parametrize(

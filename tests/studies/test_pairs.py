@@ -81,7 +81,25 @@ def test_printed_shares_and_confidences_are_rounded_outwards():
     assert high >= found.share_interval[1]
     for line, share in ((lines[2], found.violating), (lines[3], found.bounded)):
         assert float(line.split()[3].rstrip("%")) / 100 <= share
-    assert all("confidence 98.75%" in line for line in lines[1:])
+    named = next(line for line in lines if line.startswith("  named"))
+    assert named.endswith("false discovery rate at most 1.25%")
+    assert all("confidence 98.75%" in line for line in lines[1:] if line != named)
+
+
+def test_violating_pairs_are_named_with_few_false_discoveries():
+    """Of 12 pairs, 4 violate the claim clearly; over 40 seeds almost no other pair is named."""
+    pairs = [(np.array(0.5), np.array(0.98 if number < 4 else 0.6)) for number in range(12)]
+    found = dpv.verify_pairs(coin, pairs, 1.0, 0.05, **COINS)
+    assert found.discoveries == found.certain == (0, 1, 2, 3)
+    assert len(found.p_values) == 12
+    assert "pairs 0, 1, 2, 3 violate the claim" in str(found)
+
+
+def test_a_curve_is_tested_on_every_pair():
+    pairs = [(np.array(0.5), np.array(second)) for second in (0.55, 0.98)]
+    found = dpv.verify_pairs(coin, pairs, claim=dpv.claims.gaussian(1.0), **COINS)
+    assert [report.refuted for report in found.reports] == [False, True]
+    assert "mu 1" in str(found)
 
 
 def test_no_pairs_or_no_claim_are_refused():

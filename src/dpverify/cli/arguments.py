@@ -107,6 +107,13 @@ def _add_verify_arguments(command: Parser) -> None:
     add("--epsilon", type=float, metavar="E", help="Test the claim that epsilon is E. Without it, epsilon is measured.")
     add("--delta", type=float, default=0.0, metavar="D", help="Use this delta in the claim (default 0).")
     add(
+        "--claim",
+        metavar="CLAIM",
+        help="Test another claim instead of --epsilon: gaussian(mu=1), zcdp(rho=0.5), renyi(order=8, epsilon=1), "
+        "points([(1, 1e-3), (2, 1e-6)]), each also with .group(K) behind it; or path/file.py:name of an accountant's "
+        "privacy profile.",
+    )
+    add(
         "--detects",
         type=float,
         metavar="X",
@@ -118,6 +125,12 @@ def _add_verify_arguments(command: Parser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="Change one setting, for example test_runs=1000000. It can be repeated.",
+    )
+    add(
+        "--stop-early",
+        action="store_true",
+        help="Stop as soon as the claim is refuted or bounded. With --folder, the same command with more test runs "
+        "continues.",
     )
     add("--paper", action="store_true", help="Start from the settings of the source paper.")
     add("--json", metavar="FILE", help="Write the report as JSON to this file; - writes it to standard output.")

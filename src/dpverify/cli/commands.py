@@ -43,7 +43,9 @@ from dpverify.errors import (
     how_to_install,
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.stats.claims import resolve_claim
 from dpverify.studies.assertion import check_detects, describe_weakness
+from dpverify.studies.claim_text import load_claim
 from dpverify.studies.folder_check import check_folder
 from dpverify.studies.interruptions import describe_end, read_start, set_supervised
 from dpverify.studies.loading import load_data, load_object
@@ -86,8 +88,10 @@ def _verify(arguments: argparse.Namespace) -> int:
     json, html, folder = map(absolute, (arguments.json, arguments.html, arguments.folder))
     settings = Settings.paper() if arguments.paper else Settings()
     settings = settings.change(**read_changes(arguments.set))  # type: ignore[arg-type]
+    settings = settings.change(stop_early=True) if arguments.stop_early else settings
+    claim = None if arguments.claim is None else load_claim(arguments.claim)
     if arguments.detects is not None:
-        check_detects(arguments.detects, arguments.epsilon)
+        check_detects(arguments.detects, resolve_claim(arguments.epsilon, arguments.delta, claim)[0])
     with stdout_to_stderr():
         # The data sets are read first, because the module of the mechanism can change the working directory.
         first, second = load_data(arguments.first), load_data(arguments.second)
@@ -99,6 +103,7 @@ def _verify(arguments: argparse.Namespace) -> int:
                 second,
                 arguments.epsilon,
                 arguments.delta,
+                claim=claim,
                 settings=settings,
                 executor=executor,
                 folder=folder,

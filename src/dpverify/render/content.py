@@ -50,6 +50,8 @@ class EpsilonCurves(NamedTuple):
         A p-value that is not larger than this number is an upper bound of the p-value. 0 where all are exact.
     randomised : bool
         Whether the p-values are those of the paper's test, which thins the counts at random and tests both directions.
+    delta_claimed : ndarray or None
+        The delta that the claim implies at each epsilon, if the claim is a curve.
     """
 
     epsilon: np.ndarray
@@ -59,6 +61,37 @@ class EpsilonCurves(NamedTuple):
     delta_upper: np.ndarray
     p_floor: float
     randomised: bool
+    delta_claimed: np.ndarray | None = None
+
+
+class ErrorTradeoff(NamedTuple):
+    """Errors of tests that tell the data sets apart: an event is a test that decides for the more frequent data set.
+
+    Attributes
+    ----------
+    type1 : ndarray
+        Type I errors: probabilities of events with the data set that makes them less frequent.
+    bounded : ndarray
+        For each of them, the smallest type II error of a union of cells, as a lower confidence bound.
+    claimed : ndarray or None
+        The smallest type II error that the claim allows; None without a claim.
+    claim : str
+        The claim in words.
+    witness : tuple of float
+        Type I and type II error of the tested event.
+    limits : tuple of float
+        Confidence limits: the lowest and the highest type I error, then those of the type II error.
+    alpha : float
+        The curve `bounded` and the limits have confidence 1 - alpha each.
+    """
+
+    type1: np.ndarray
+    bounded: np.ndarray
+    claimed: np.ndarray | None
+    claim: str
+    witness: tuple[float, float]
+    limits: tuple[float, float, float, float]
+    alpha: float
 
 
 class SliderData(NamedTuple):
@@ -136,6 +169,28 @@ class EpsilonBounds(NamedTuple):
     description: str
 
 
+class WealthCourse(NamedTuple):
+    """The wealth of a verification that may stop early.
+
+    Attributes
+    ----------
+    runs : ndarray
+        Runs per data set after every batch.
+    log_wealth : ndarray
+        The logarithm of the wealth against the claim after every batch.
+    log_threshold : float
+        The logarithm of the wealth that refutes the claim.
+    claim, end : str
+        The claim in words, and why the verification ended.
+    """
+
+    runs: np.ndarray
+    log_wealth: np.ndarray
+    log_threshold: float
+    claim: str
+    end: str
+
+
 class EventShare(NamedTuple):
     """How often the tested event occurred with one data set.
 
@@ -200,6 +255,8 @@ class PageContent(NamedTuple):
         p-values and bounds on delta along epsilon.
     slider : SliderData
         The same numbers, rounded for the slider.
+    errors : ErrorTradeoff
+        Errors of tests that tell the data sets apart.
     scene : Scene
         Outputs of some runs, the region and the cells.
     tables : tuple of Table
@@ -212,6 +269,8 @@ class PageContent(NamedTuple):
         Settings, versions and times.
     version, digest : str
         The version of dpverify and the digest of the result.
+    wealth : WealthCourse or None
+        The wealth over the runs, if the verification could stop early.
     """
 
     name: str
@@ -226,6 +285,7 @@ class PageContent(NamedTuple):
     result: ClaimResult
     curves: EpsilonCurves
     slider: SliderData
+    errors: ErrorTradeoff
     scene: Scene
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
@@ -233,3 +293,4 @@ class PageContent(NamedTuple):
     run_tables: tuple[Table, ...]
     version: str
     digest: str
+    wealth: WealthCourse | None = None

@@ -24,9 +24,12 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
 from dpverify.report.fields import ReportFields
 from dpverify.report.recomputation import find_difference, is_recomputable
+from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.report.validation import FIELD_LIMITS, Limits, check_consistent
 from dpverify.settings import Settings
+from dpverify.stats.anytime import Bets
+from dpverify.stats.claim_kinds import CLAIM_KINDS, Approximate
 from dpverify.util import serialization as serial
 from dpverify.util.files import write_file
 from dpverify.util.formatting import one_line
@@ -47,8 +50,12 @@ KINDS = (
     Settings,
     Verdict,
     Diagnostic,
+    Sequence,
+    StoppedBy,
+    Bets,
     DataDifference,
     Relation,
+    *CLAIM_KINDS,
 )
 
 # Documents of schema 1 have no diagnostics: their remarks contain these sentences instead.
@@ -115,6 +122,9 @@ def read_report(kind: type[R], path: str | Path) -> R:
         names = [field.name for field in dataclasses.fields(kind) if field.name != "run"]
         fields = {name: result[name] for name in names if name in result}
         report = serial.from_plain({"kind": kind.__name__, **fields, "run": document["run"]}, (kind, *KINDS))
+        if report.claim is None and report.epsilon is not None:  # written before reports had a claim of any kind
+            claim = Approximate(report.epsilon, report.delta)
+            report = dataclasses.replace(report, claim=claim, claim_lower=report.epsilon_lower)
         if schema < 2:
             report = _convert_voided(report)
         check_consistent(report)
@@ -154,9 +164,7 @@ def _convert_voided(report: R) -> R:
     if not report.voiding:
         return report
     verdict = Verdict.NO_ANSWER
-    advice = next_step(
-        verdict, report.witness, report.epsilon or 0.0, report.delta, report.alpha, report.epsilon_detectable
-    )
+    advice = next_step(verdict, report.witness, report.claim, report.delta, report.alpha, report.epsilon_detectable)
     return dataclasses.replace(report, verdict=verdict, next_step=advice)
 
 

@@ -7,6 +7,7 @@ counts, without new runs.
 from __future__ import annotations
 
 import math
+from types import NoneType
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -14,14 +15,18 @@ import numpy as np
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.sequence import Sequence
 from dpverify.report.statements import OnPartition, Paper, Verdict, Witness, check_claim
 from dpverify.sampling.counts import Counts, occupied_codes
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower
+from dpverify.stats.claim_kinds import Approximate, Claim
+from dpverify.stats.curve_power import detectable_probability, runs_to_refute
+from dpverify.stats.curve_test import parameter_lower_bound
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
-from dpverify.stats.profile import small_p_value
+from dpverify.stats.profile import small_curve_p_value
 from dpverify.util.formatting import format_count, format_number
 
 # The upper bounds share alpha: this part bounds the region's mass, the rest bounds delta on the partition.
@@ -42,6 +47,8 @@ class Evaluation(TypedDict):
     """The fields of a report that depend on the claim."""
 
     verdict: Verdict
+    claim: Claim | None
+    claim_lower: float | None
     epsilon: float | None
     delta: float
     epsilon_lower: float
@@ -57,9 +64,10 @@ def evaluate_claim(
     on_partition: OnPartition,
     etas: Etas,
     settings: Settings,
-    epsilon: float | None,
+    claim: Claim | None,
     delta: float,
     diagnostics: tuple[Diagnostic, ...] = (),
+    sequence: Sequence | None = None,
 ) -> Evaluation:
     """Evaluate a claim on the counts of the selected event.
 
@@ -71,45 +79,61 @@ def evaluate_claim(
         The probability of the most frequent cell, from which the paper's lambda is computed.
     settings : Settings
         Level and kind of the test.
-    epsilon : float or None
-        The claimed epsilon; None states no claim.
+    claim : Claim or None
+        The claim; None states no claim.
     delta : float
-        The claimed delta; without a claim, the delta at which epsilon is bounded.
+        The delta at which epsilon is bounded. It is the claimed one if the claim has a delta.
     diagnostics : tuple of Diagnostic
         A voiding diagnostic makes the verdict `NO_ANSWER`.
+    sequence : Sequence or None
+        The bets of a verification that may stop early. They share alpha with the exact test of the witness, which is
+        made only if the first budget was spent.
     """
-    check_claim(settings, epsilon, delta)
+    epsilon = claim.epsilon if isinstance(claim, Approximate) else None
+    check_claim(settings, epsilon, delta, claim)
     runs, alpha = witness.runs, settings.alpha
-    lower = epsilon_lower_bound(*witness.ordered, runs, delta, alpha)
+    level = alpha if sequence is None else sequence.exact_alpha(alpha)
+    is_tested = sequence is None or sequence.exact_runs > 0
+    lower = epsilon_lower_bound(*witness.ordered, runs, delta, level) if is_tested else 0.0
+    if sequence is not None:
+        lower = max(lower, sequence.parameter_lower(Approximate(epsilon or 0.0, delta), alpha) or 0.0)
     critical, p_value, thinned = lower, None, None
     if epsilon is not None:
         thinned = thinned_p_values(witness, settings, epsilon)
     if settings.test == "thinned":
         critical = sweep_epsilon(witness.counts, runs, settings)
         p_value = min(thinned) if thinned else None
-    elif epsilon is not None:
-        p_value = small_p_value(*witness.ordered, runs, epsilon, delta, alpha)
+    elif claim is not None:
+        p_value = small_curve_p_value(*witness.ordered, runs, claim, level) if is_tested else 1.0
+        p_value = p_value if sequence is None else sequence.combine(claim, p_value)
     if any(diagnostic.voids for diagnostic in diagnostics):
         verdict = Verdict.NO_ANSWER
-    elif epsilon is None or p_value is None:
+    elif claim is None or p_value is None:
         verdict = Verdict.MEASURED
     elif p_value <= alpha:
         verdict = Verdict.REFUTED
-    elif on_partition.meets(epsilon, delta):
+    elif on_partition.meets_claim(claim):
         verdict = Verdict.BOUNDED
     else:
         verdict = Verdict.NOT_REFUTED
-    detectable = detectable_epsilon(runs, _share(witness.ordered[1], runs), epsilon or 0.0, delta, alpha)
+    detectable = _detectable_epsilon(witness, claim, delta, alpha)
+    claim_lower = lower if epsilon is not None else None
+    if claim is not None and epsilon is None:
+        bounds = [parameter_lower_bound(*witness.ordered, (runs, runs), claim, level)] if is_tested else []
+        bounds += [] if sequence is None else [sequence.parameter_lower(claim, alpha)]
+        claim_lower = max((bound for bound in bounds if bound is not None), default=None)
     return {
         "verdict": verdict,
-        "epsilon": None if epsilon is None else float(epsilon),
+        "claim": claim,
+        "claim_lower": claim_lower,
+        "epsilon": epsilon,
         "delta": float(delta),
         "epsilon_lower": lower,
         "p_value": p_value,
         "epsilon_critical": critical,
         "epsilon_detectable": detectable,
         "paper": Paper(thinned, etas.eta, paper_lambda(settings.beta, etas.eta, critical), etas.eta_upper),
-        "next_step": next_step(verdict, witness, epsilon or 0.0, delta, alpha, detectable),
+        "next_step": next_step(verdict, witness, claim, delta, alpha, detectable),
     }
 
 
@@ -134,34 +158,54 @@ def _share(count: int, runs: int) -> float:
     return (count + 0.5) / (runs + 1)
 
 
-def next_step(verdict: Verdict, witness: Witness, epsilon: float, delta: float, alpha: float, detectable: float) -> str:
+def _detectable_epsilon(witness: Witness, claim: Claim | None, delta: float, alpha: float) -> float:
+    """Return the smallest epsilon of the witness, at this delta, that the test runs would refute the claim with."""
+    p2 = _share(witness.ordered[1], witness.runs)
+    if claim is None or isinstance(claim, Approximate):
+        return detectable_epsilon(witness.runs, p2, claim.epsilon if claim else 0.0, delta, alpha)
+    p1 = detectable_probability(witness.runs, p2, claim, alpha)
+    if p1 == math.inf:
+        return math.inf
+    return max(0.0, math.log((p1 - delta) / p2)) if p1 > delta else 0.0
+
+
+def next_step(
+    verdict: Verdict, witness: Witness, claim: Claim | None, delta: float, alpha: float, detectable: float
+) -> str:
     """Return one sentence that says what to do next."""
     if verdict is Verdict.NO_ANSWER:
         return "fix the cause that is named above, then verify again"
+    is_curve = not isinstance(claim, (Approximate, NoneType))
     if verdict is Verdict.REFUTED:
+        weaker = "claim less privacy" if is_curve else "claim a larger epsilon"
         return (
-            "the witness shows which outputs distinguish the data sets; increase the noise, or claim a larger epsilon, "
-            "then verify again"
+            f"the witness shows which outputs distinguish the data sets; increase the noise, or {weaker}, then verify "
+            "again"
         )
-    if verdict is Verdict.MEASURED:
+    if claim is None:
         return "pass epsilon=... to test a claim; more select_runs and test_runs give tighter bounds"
     runs = witness.runs
     p1, p2 = (_share(count, runs) for count in witness.ordered)
     other = "to search further, use more select_runs or another pair of data sets"
-    # The probability of an event is at most 1, which limits the epsilon of a frequent event.
-    if math.log((1 - delta) / p2) <= epsilon:
+    # The probability of an event is at most 1, which limits the privacy loss of a frequent event.
+    if float(claim.boundary(p2)) >= 1:
         return f"the witness is so frequent under both data sets that it cannot violate the claim; {other}"
     power = describe_power(verdict, p2, delta, detectable)
-    observed = math.log((p1 - delta) / p2) if p1 > delta else -math.inf
-    if observed <= epsilon:
+    if p1 <= float(claim.boundary(p2)):
         return f"the observed frequencies of the witness are within the claim; {power}; {other}"
     # A second test on the same claim shares alpha with the first one.
-    needed = plan_runs(epsilon, observed, min(p1, LARGEST_EVENT_PROBABILITY), delta, alpha / 2)
+    if isinstance(claim, Approximate):
+        observed = math.log((p1 - delta) / p2)
+        needed = plan_runs(claim.epsilon, observed, min(p1, LARGEST_EVENT_PROBABILITY), delta, alpha / 2)
+        assumption = f"if the observed epsilon of {format_number(observed)} is the true one"
+    else:
+        needed = math.ceil(min(runs_to_refute(p1, p2, claim, alpha / 2), 2.0 * MAX_PLANNED_RUNS))
+        assumption = "if the observed frequencies are the true ones"
     if needed > MAX_PLANNED_RUNS:
         return power
     return (
-        f"{power}; if the observed epsilon of {format_number(observed)} is the true one, a second test at alpha/2 with "
-        f"test_runs={format_count(needed)} refutes the claim with probability about 80%"
+        f"{power}; {assumption}, a second test at alpha/2 with test_runs={format_count(needed)} refutes the claim with "
+        "probability about 80%"
     )
 
 

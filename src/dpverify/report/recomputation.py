@@ -13,6 +13,7 @@ import numpy as np
 
 from dpverify.report.evaluate import REGION_SHARE, Etas, Evaluation, evaluate_claim
 from dpverify.report.fields import ReportFields
+from dpverify.report.sequence import EARLY_SHARE
 from dpverify.report.statements import Verdict
 from dpverify.stats.paper_test import eta_upper_bound
 
@@ -31,23 +32,37 @@ def find_difference(report: ReportFields) -> str | None:
     """Return the first number that does not follow from the counts: "found X; expected Y"; None if all follow."""
     settings, partition = report.settings, report.on_partition
     columns = [np.repeat(counts, partition.number) for counts in (partition.c1, partition.c2)]
-    eta_upper = eta_upper_bound(np.concatenate(columns), settings.test_runs, settings.alpha)
-    expected: list[tuple[str, Number, Number]] = [
-        ("alpha", report.alpha, settings.alpha),
-        ("witness.alpha", report.witness.alpha, settings.alpha),
-        ("witness.runs", report.witness.runs, settings.test_runs),
-        ("on_partition.alpha", partition.alpha, (1 - REGION_SHARE) * settings.alpha),
-        ("paper.eta", report.paper.eta, _nearest_eta(report, eta_upper)),
-        ("paper.eta_upper", report.paper.eta_upper, None if report.paper.eta_upper is None else eta_upper),
-    ]
-    if report.on_all_events is not None:
-        expected.append(("on_all_events.alpha", report.on_all_events.alpha, (1 - REGION_SHARE) * settings.alpha))
+    expected: list[tuple[str, Number, Number]] = [("alpha", report.alpha, settings.alpha)]
+    if report.sequence is None:
+        eta_upper = eta_upper_bound(np.concatenate(columns), settings.test_runs, settings.alpha)
+        expected += [
+            ("witness.alpha", report.witness.alpha, settings.alpha),
+            ("witness.runs", report.witness.runs, settings.test_runs),
+            ("on_partition.alpha", partition.alpha, (1 - REGION_SHARE) * settings.alpha),
+            ("paper.eta", report.paper.eta, _nearest_eta(report, eta_upper)),
+            ("paper.eta_upper", report.paper.eta_upper, None if report.paper.eta_upper is None else eta_upper),
+        ]
+        if report.on_all_events is not None:
+            expected.append(("on_all_events.alpha", report.on_all_events.alpha, (1 - REGION_SHARE) * settings.alpha))
+    else:
+        expected += [
+            ("sequence.early_share", report.sequence.early_share, EARLY_SHARE),
+            ("witness.alpha", report.witness.alpha, report.sequence.exact_alpha(settings.alpha)),
+            ("paper.eta", report.paper.eta, 1.0),
+        ]
     difference = _first_difference(expected)
     if difference is not None:
         return difference
     etas = Etas(report.paper.eta, report.paper.eta_upper)
     evaluation = evaluate_claim(
-        report.witness, partition, etas, settings, report.epsilon, report.delta, report.diagnostics
+        report.witness,
+        partition,
+        etas,
+        settings,
+        report.claim,
+        report.delta,
+        report.diagnostics,
+        report.sequence,
     )
     difference = _first_difference(_compared_numbers(report, evaluation))
     if difference is not None:
@@ -75,6 +90,8 @@ def _compared_numbers(report: ReportFields, evaluation: Evaluation) -> list[tupl
     """
     numbers: list[tuple[str, Number, Number]] = [
         ("epsilon_lower", report.epsilon_lower, evaluation["epsilon_lower"]),
+        ("claim_lower", report.claim_lower, evaluation["claim_lower"]),
+        ("epsilon", report.epsilon, evaluation["epsilon"]),
         ("epsilon_detectable", report.epsilon_detectable, evaluation["epsilon_detectable"]),
     ]
     versions = report.run.get("versions")
@@ -112,10 +129,9 @@ def _show(number: Number) -> str:
 def _is_borderline(report: ReportFields, verdict: Verdict) -> bool:
     """Return whether late digits decide between the stored verdict and the recomputed one."""
     verdicts = {report.verdict, verdict}
-    if report.epsilon is None or report.p_value is None or not verdicts <= set(Verdict) - {Verdict.NO_ANSWER}:
+    if report.claim is None or report.p_value is None or not verdicts <= set(Verdict) - {Verdict.NO_ANSWER}:
         return False
     if Verdict.REFUTED in verdicts:
         return math.isclose(report.p_value, report.alpha, rel_tol=TOLERANCE)
-    smaller, larger = report.epsilon * (1 - TOLERANCE), report.epsilon * (1 + TOLERANCE)
-    partition, delta = report.on_partition, report.delta
-    return partition.meets(larger, delta) and not partition.meets(smaller, delta)
+    smaller, larger = report.claim.scale(1 - TOLERANCE), report.claim.scale(1 + TOLERANCE)
+    return report.on_partition.meets_claim(larger) and not report.on_partition.meets_claim(smaller)

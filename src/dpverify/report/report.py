@@ -19,6 +19,8 @@ from dpverify.report.document import read_report, report_digest, write_report
 from dpverify.report.evaluate import Etas, evaluate_claim
 from dpverify.report.fields import ReportFields
 from dpverify.report.text import report_text
+from dpverify.stats.claims import resolve_claim
+from dpverify.util.checks import is_real_number
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import write_file
 from dpverify.util.formatting import format_lower
@@ -92,6 +94,15 @@ class Report(ReportFields):
     data_difference : DataDifference or None
         How the data sets differ, in words. A claim must be about neighbours of this kind. None in a report of an
         earlier version.
+    claim : Claim or None
+        The claim that was tested, of any kind (`dpverify.claims`); None without a claim.
+    claim_lower : float or None
+        Lower bound on the claim's own parameter (epsilon, mu, rho), by the witness, with confidence 1 - alpha. None
+        without a claim, or if the claim has no parameter.
+    sequence : Sequence or None
+        The bets of a verification with `stop_early`, from which `stopped`, `runs_used` and `e_value` follow; None
+        without it. The witness of a verification that stopped before its exact test (`is_tested` is False) is counted
+        in all runs, and the bounds come from the bets.
 
     Examples
     --------
@@ -118,7 +129,7 @@ class Report(ReportFields):
         """A hash of the result. It does not depend on executor, number of workers or order of blocks."""
         return report_digest(self)
 
-    def against(self, epsilon: float | None, delta: float = 0.0) -> Report:
+    def against(self, epsilon: object, delta: float = 0.0) -> Report:
         """Return the report of another claim on the same counts, without new runs.
 
         This is valid because the event was fixed before the test runs. At one delta, the results hold for all epsilons
@@ -126,14 +137,26 @@ class Report(ReportFields):
 
         Parameters
         ----------
-        epsilon : float or None
-            The claimed epsilon; None states no claim.
+        epsilon : float, claim or None
+            The claimed epsilon; or a claim of `dpverify.claims`, an accountant's privacy profile, or a function of
+            epsilon; None states no claim.
         delta : float, default 0.0
             The claimed delta. It is 0 unless it is given, whatever the delta of this report is.
         """
+        if epsilon is None or is_real_number(epsilon):
+            claim, delta = resolve_claim(epsilon, delta)
+        else:
+            claim, delta = resolve_claim(None, delta, epsilon)
         etas = Etas(self.paper.eta, self.paper.eta_upper)
         evaluation = evaluate_claim(
-            self.witness, self.on_partition, etas, self.settings, epsilon, delta, self.diagnostics
+            self.witness,
+            self.on_partition,
+            etas,
+            self.settings,
+            claim,
+            delta,
+            self.diagnostics,
+            self.sequence,
         )
         return dataclasses.replace(self, **evaluation)
 
@@ -149,6 +172,8 @@ class Report(ReportFields):
             "diagnostic": self.voiding[0].name if self.voiding else None,
             "epsilon": self.epsilon,
             "delta": self.delta,
+            "claim": None if self.claim is None else self.claim.describe(),
+            "claim_lower": self.claim_lower,
             "alpha": self.alpha,
             "p_value": self.p_value,
             "epsilon_lower": self.epsilon_lower,

@@ -10,6 +10,7 @@ import enum
 import functools
 import math
 from dataclasses import dataclass
+from types import NoneType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +19,8 @@ from dpverify.errors import InputError
 from dpverify.events.event import Event
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
+from dpverify.stats.claim_kinds import Approximate, Claim
+from dpverify.stats.curve_bound import holds_on_partition
 from dpverify.stats.profile import delta_lower_curve, delta_upper_curve
 from dpverify.stats.upper_bound import (
     Frontier,
@@ -175,8 +178,10 @@ class OnPartition:
     def delta_upper(self, epsilon: float) -> float:
         """Return an upper bound on delta at this epsilon, over unions of the cells and both orders.
 
-        Each value holds with confidence 1 - alpha on its own.
+        Each value holds with confidence 1 - alpha on its own. Without runs nothing is bounded.
         """
+        if not self.runs:
+            return 1.0
         c1, c2 = self._columns
         return max(delta_upper_bound(a, b, self.runs, epsilon, self.alpha) for a, b in ((c1, c2), (c2, c1)))
 
@@ -185,6 +190,8 @@ class OnPartition:
 
         Each value holds with confidence 1 - alpha on its own. The bound is infinite where no finite one exists.
         """
+        if not self.runs:
+            return math.inf
         c1, c2 = self._columns
         # At delta 0, a cell without any run may have positive probability under one data set only.
         if delta == 0 and c1.size < self.cells:
@@ -198,12 +205,23 @@ class OnPartition:
         """
         return self.delta_upper(epsilon) <= delta if delta > 0 else self.epsilon_upper() <= epsilon
 
+    def meets_claim(self, claim: Claim) -> bool:
+        """Return whether the claim holds for all unions of the cells, with confidence 1 - alpha."""
+        if not self.runs:
+            return False
+        if isinstance(claim, Approximate):
+            return self.meets(claim.epsilon, claim.delta)
+        c1, c2 = self._columns
+        return holds_on_partition(claim, c1, c2, self.runs, self.alpha, c1.size == self.cells)
+
     def curve(self, epsilons: np.ndarray) -> np.ndarray:
         """Return upper bounds on delta that hold at all given epsilons together, with confidence 1 - alpha.
 
         Between two of the epsilons the chord in e^epsilon is an upper bound too.
         """
-        return delta_upper_curve(*self._columns, self.runs, epsilons, self.alpha)
+        return (
+            delta_upper_curve(*self._columns, self.runs, epsilons, self.alpha) if self.runs else np.ones(len(epsilons))
+        )
 
 
 @dataclass(frozen=True)
@@ -285,11 +303,16 @@ class Paper:
     eta_upper: float | None = None
 
 
-def check_claim(settings: Settings, epsilon: float | None, delta: float) -> None:
-    """Raise InputError unless (epsilon, delta) is a claim that the test of these settings supports."""
+def check_claim(settings: Settings, epsilon: float | None, delta: float, claim: Claim | None = None) -> None:
+    """Raise InputError unless the claim is one that the test of these settings supports."""
     if epsilon is not None:
         check_epsilon(epsilon)
     check_delta(delta)
+    if settings.test == "thinned" and not isinstance(claim, (Approximate, NoneType)):
+        raise InputError(
+            f'claim: found {claim.describe()} with test="thinned"; the paper\'s test supports an epsilon only; '
+            'use test="exact"'
+        )
     if settings.test == "thinned" and delta > 0:
         raise InputError(
             f'delta: found {delta} with test="thinned"; the paper\'s test supports delta 0 only; use test="exact"'

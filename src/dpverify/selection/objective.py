@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from types import NoneType
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from dpverify.stats.claim_kinds import Approximate, Claim
+
+BOUNDARY_TABLE_RANGE, BOUNDARY_TABLE_SIZE = (-9.0, 8.0), 1701  # in standard normal quantiles
 MIN_APPROXIMATED_COUNT = 50
 PENALTY_PER_DOUBLING = 0.15  # standard errors per doubling of the number of fitted parameters
 
@@ -26,12 +31,15 @@ class SelectionObjective(NamedTuple):
     decision_penalty : float
         The penalty of the final comparison, in standard errors at the size of the selection. Without a penalty the
         largest of many noisy estimates would belong to a rare event that was overestimated by chance.
+    claim : Claim or None
+        The claim. Where it is a curve, events are judged by their expected distance from the curve.
     """
 
     planned: int
     delta: float
     alpha: float
     decision_penalty: float
+    claim: Claim | None = None
 
 
 def cautious_lower_bound(
@@ -65,6 +73,8 @@ def cautious_lower_bound(
     # Poisson limits: close to normal standard errors for large counts, and adequate for small counts.
     low = p1 - np.sqrt(1 - p1) * (p1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (runs + 1))
     high = p2 + np.sqrt(1 - p2) * (_gamma_quantile(c2 + 1, 1 - level) / (runs + 1) - p2)
+    if not isinstance(objective.claim, (Approximate, NoneType)):
+        return _distance_from_curve(p1, p2, low, high, objective, objective.claim)
     excess = p1 - objective.delta
     with np.errstate(divide="ignore", invalid="ignore"):
         uncertainty = np.hypot(np.log(excess / (low - objective.delta)), np.log(high / p2))
@@ -72,6 +82,34 @@ def cautious_lower_bound(
         test_error = -scipy.special.ndtri(objective.alpha) * np.sqrt(test_variance)
         bound = np.log(np.maximum(excess, 1e-300) / p2) - test_error - uncertainty
         return np.where(low > objective.delta, bound, -np.inf)
+
+
+def _distance_from_curve(
+    p1: np.ndarray, p2: np.ndarray, low: np.ndarray, high: np.ndarray, objective: SelectionObjective, claim: Claim
+) -> np.ndarray:
+    """Return how far above the boundary of the claim an event is expected to be, on the probit scale, less penalties.
+
+    `low` and `high` are the pessimistic values of p1 and p2 that the selection runs allow.
+    """
+    z = -scipy.special.ndtri(objective.alpha)
+    tested1 = np.maximum(p1 - z * np.sqrt(p1 * (1 - p1) / objective.planned), 1e-300)
+    tested2 = np.minimum(p2 + z * np.sqrt(p2 * (1 - p2) / objective.planned), 1.0)
+    highest = 1 - 1e-16
+    first, first_low, first_tested = (scipy.special.ndtri(np.clip(p, 1e-300, highest)) for p in (p1, low, tested1))
+    table = _boundary_table(claim)
+    allowed, allowed_high, allowed_tested = (
+        np.interp(scipy.special.ndtri(np.clip(q, 1e-300, highest)), *table) for q in (p2, high, tested2)
+    )
+    uncertainty = np.hypot(first - first_low, allowed_high - allowed)
+    test_error = np.hypot(first - first_tested, allowed_tested - allowed)
+    return np.where(low > 0, first - allowed - uncertainty - test_error, -np.inf)
+
+
+@lru_cache(maxsize=8)
+def _boundary_table(claim: Claim) -> tuple[np.ndarray, np.ndarray]:
+    """Return the boundary of a claim on the probit scale; some boundaries are too slow for thousands of events."""
+    quantiles = np.linspace(*BOUNDARY_TABLE_RANGE, BOUNDARY_TABLE_SIZE)
+    return quantiles, scipy.special.ndtri(np.clip(claim.boundary(scipy.special.ndtr(quantiles)), 1e-300, 1 - 1e-16))
 
 
 def _gamma_quantile(counts: np.ndarray, level: float) -> np.ndarray:

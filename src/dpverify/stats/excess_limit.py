@@ -1,11 +1,12 @@
 """Upper confidence limits for the excess `p1 - e^epsilon p2` of a single union of cells (docs/method.md, section 5.4).
 
-Frequent unions have a joint limit by the normal approximation, with the error bound of Berry and Esseen. Rare unions
-have two separate Clopper-Pearson limits.
+Frequent unions have a joint limit: a multiple of the standard deviation of the observed excess. The multiple is a
+rigorous version of the normal quantile (`joint_quantile`). Rare unions have two separate Clopper-Pearson limits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,9 +18,12 @@ from numpy.typing import ArrayLike
 from dpverify.stats.binomial import FloatArray, clopper_pearson_lower, clopper_pearson_upper
 
 BERRY_ESSEEN = 0.56  # Shevtsova's constant for sums of independent variables with different distributions
-MAX_NORMAL_ERROR_SHARE = 0.5  # of alpha, for the error of the normal approximation; rarer events have exact limits
-MAX_NORMAL_LEVEL = 0.25  # at larger levels the limit by the normal approximation need not fall in epsilon
-NUISANCE_SHARE = 1 / 300  # of alpha, three times: for the limits of p1 and p2 on which the variances depend
+MAX_JOINT_LEVEL = 0.25  # at larger levels the joint limit need not fall in epsilon
+# A union is frequent if its joint quantile is at most this multiple of the quantile of the separate limits.
+MAX_QUANTILE_RATIO = 1.05
+NUISANCE_SHARE = 1 / 300  # of alpha, four times: for the limits of p1 and p2 on which the variances depend
+TILTS = np.linspace(0.7, 1.6, 37)  # exponents of the tilted bound, as multiples of the normal quantile
+TABLE_STEPS = np.geomspace(1e-7, 1.0, 600)
 MAX_CACHED_RUNS = 1 << 16  # up to this number of runs, Clopper-Pearson limits are cached
 
 OneSidedLimit = Callable[[ArrayLike, int, float], FloatArray]
@@ -28,11 +32,10 @@ OneSidedLimit = Callable[[ArrayLike, int, float], FloatArray]
 class ExcessLimit(NamedTuple):
     """Upper confidence limits for the excess `p1 - scale p2` of unions, for every scale from 1 up.
 
-    A union that is frequent under the second data set has the limit by the normal approximation: the observed excess
-    plus z standard deviations, both at their largest for p1 and p2 in their intervals. The error of the normal
-    approximation is subtracted from alpha beforehand. A rare union has two Clopper-Pearson limits at half of alpha
-    each. Which of the two applies depends on p2 alone, so the choice costs nothing; where p2 may be either, the larger
-    limit is taken.
+    A union that is frequent under the second data set has the joint limit: the observed excess plus z standard
+    deviations, both at their largest for p1 and p2 in their intervals. A rare union has two Clopper-Pearson limits at
+    half of alpha each. Which of the two applies depends on p2 alone, so the choice costs nothing; where p2 may be
+    either, the larger limit is taken.
 
     Attributes
     ----------
@@ -59,7 +62,7 @@ class ExcessLimit(NamedTuple):
         """Return the limits of `p1 - scale p2`."""
         separate = self.upper1 - scale * self.lower2
         if scale < 1:
-            # The error of the normal approximation is bounded for scales from 1 up only. The larger of these two limits
+            # The joint limit is valid for scales from 1 up only. The larger of these two limits
             # is valid below 1, too, and it keeps falling in the scale.
             return np.maximum(separate, self.excess(1.0))
         joint = self.share1 - scale * self.share2 + np.hypot(self.margin1, scale * self.margin2)
@@ -74,6 +77,72 @@ class ExcessLimit(NamedTuple):
             root = np.sqrt(np.maximum(discriminant, 0))
             joint = np.where(lead > 0, (self.share1 * self.share2 + root) / lead, np.inf)
         return np.maximum(np.where(self.maybe_frequent, joint, 0.0), np.where(self.maybe_rare, separate, 0.0))
+
+
+def joint_quantile(step: FloatArray, alpha: float, third_moment: FloatArray | None = None) -> FloatArray:
+    """Return a z that a standardised sum of independent two-valued terms exceeds with probability at most alpha.
+
+    Parameters
+    ----------
+    step : numpy.ndarray
+        No term of the sum changes it by more than this. The sum has mean 0 and variance 1.
+    alpha : float
+        The level, at most `MAX_JOINT_LEVEL`.
+    third_moment : numpy.ndarray, optional
+        An upper bound on the sum of the third absolute moments; by default `step`, which always is one.
+
+    Returns
+    -------
+    numpy.ndarray
+        The smaller one of two valid quantiles. The first subtracts the error of the normal approximation (Berry and
+        Esseen) from alpha. The second is Chernoff's, with the factor of Bahadur and Rao made rigorous: the same theorem
+        is applied to the tilted distribution, so that the error is relative to the tail probability. It is close to the
+        normal quantile at every level.
+
+    Examples
+    --------
+    >>> joint_quantile(np.array([0.002, 0.002]), 0.045).round(2).tolist()
+    [1.71, 1.71]
+    >>> round(float(joint_quantile(np.array(0.002), 1e-6)), 2)  # the normal quantile is 4.75
+    4.77
+    """
+    step = np.asarray(step, float)
+    error = BERRY_ESSEEN * (step if third_moment is None else third_moment)
+    by_normal = -scipy.special.ndtri(np.maximum(alpha - error, 0.0))
+    # The tilted quantile rises with the step, so the next larger step of the table is safe.
+    by_tilting = np.append(_tilted_quantiles(alpha), np.inf)[TABLE_STEPS.searchsorted(step)]
+    return np.minimum(by_normal, by_tilting)
+
+
+@lru_cache(maxsize=256)
+def _tilted_quantiles(alpha: float) -> FloatArray:
+    """Return the quantile by tilting for each of `TABLE_STEPS` (docs/method.md, section 5.4)."""
+    step, tilt = TABLE_STEPS[:, None], -scipy.special.ndtri(alpha) * TILTS
+    move = tilt * step
+    # The cumulant generating function is at most (e^move - 1 - move)/step^2, and the tilted variance at least e^-move.
+    cumulant = tilt**2 * _second_order(move)
+    factor = (1.0 / (tilt * math.sqrt(2.0 * math.pi)) + 2.0 * BERRY_ESSEEN * step) * np.exp(move / 2.0)
+    return ((cumulant + np.log(np.minimum(factor, 1.0)) - math.log(alpha)) / tilt).min(axis=1)
+
+
+def _second_order(x: FloatArray) -> FloatArray:
+    """Return `(e^x - 1 - x) / x^2`, rounded up; the series avoids cancellation for small x."""
+    series = 0.5 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 + x / 600.0)))
+    return np.where(x < 0.05, series, (np.expm1(x) - x) / np.maximum(x, 0.05) ** 2) * (1.0 + 1e-12)
+
+
+@lru_cache(maxsize=256)
+def least_frequent_count(alpha: float) -> float:
+    """Return the variance `m2 p2 (1 - p2)` of the second count from which on a union is frequent; infinite if never."""
+    if alpha > MAX_JOINT_LEVEL:
+        return math.inf
+    most = MAX_QUANTILE_RATIO * -float(scipy.special.ndtri(alpha / 2.0))
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if float(joint_quantile(np.array(middle), alpha)) <= most else (low, middle)
+    # The second condition keeps the joint limit falling in epsilon: the second count exceeds its margin.
+    return max(low**-2, (1.5 * (most - float(scipy.special.ndtri(NUISANCE_SHARE * alpha)))) ** 2)
 
 
 def _variance_range(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -110,14 +179,10 @@ def excess_limit(
     Of the second data set they have `lowest` to `highest` runs. The result does not depend on epsilon.
     """
     m1, m2 = runs
-    nuisance_alpha, test_alpha = NUISANCE_SHARE * alpha, (1 - 3 * NUISANCE_SHARE) * alpha
-    # The third absolute moment of one run is (1 - 2v) v with v = p (1 - p). In this form the error of the normal
-    # approximation is largest where the first data set has no variance (docs/method.md, section 5.4).
-    skewness = max(1.0, 2 * m2 / (3 * m1))
-    # The variance of one run from which on an event is frequent.
-    least_variance = (
-        (BERRY_ESSEEN * skewness / (MAX_NORMAL_ERROR_SHARE * alpha)) ** 2 / m2 if alpha <= MAX_NORMAL_LEVEL else np.inf
-    )
+    nuisance_alpha, test_alpha = NUISANCE_SHARE * alpha, (1 - 4 * NUISANCE_SHARE) * alpha
+    # One run of either data set changes the standardised excess by at most max(1, m2/m1) / sqrt(m2 v2).
+    step_factor = max(1.0, m2 / m1)
+    least_variance = least_frequent_count(test_alpha) * step_factor**2 / m2
     if least_variance > 0.25:  # no variance is larger than 1/4: every event is rare, whatever p1 and p2 are
         p1_upper = np.ones(np.shape(first_counts))
         p2_lower, p2_upper = np.zeros(np.shape(first_counts)), np.ones(np.shape(first_counts))
@@ -125,16 +190,22 @@ def excess_limit(
         p1_upper = _cached_limit(clopper_pearson_upper, first_counts, m1, nuisance_alpha)
         p2_lower = _cached_limit(clopper_pearson_lower, lowest, m2, nuisance_alpha)
         p2_upper = _cached_limit(clopper_pearson_upper, highest, m2, nuisance_alpha)
+    # Hoeffding's limit rises by 1/m1 per run. So the joint limit does not fall in the first count, and it covers all
+    # smaller first counts (docs/method.md, section 5.4).
+    p1_lower = np.maximum(first_counts / m1 - math.sqrt(-math.log(nuisance_alpha) / (2.0 * m1)), 0.0)
     smallest, largest = _variance_range(p2_lower, p2_upper)
     maybe_frequent, maybe_rare = largest >= least_variance, smallest < least_variance
-    smallest = np.clip(np.maximum(smallest, least_variance), None, 0.25)
-    error = BERRY_ESSEEN * np.maximum(1 - 2 * smallest, 2 * m2 / (3 * m1)) / np.sqrt(m2 * smallest)
-    with np.errstate(invalid="ignore"):
-        z = np.where(maybe_frequent, -scipy.special.ndtri(np.maximum(test_alpha - error, 0.0)), 0.0)
+    z = np.zeros(np.shape(maybe_frequent))
+    if maybe_frequent.any():
+        variance = np.clip(np.maximum(smallest[maybe_frequent], least_variance), None, 0.25)
+        # The third absolute moment of one run is (1 - 2v) v with v = p (1 - p). In this form the bound is largest where
+        # the first data set has no variance (docs/method.md, section 5.4).
+        third_moment = np.maximum(1 - 2 * variance, 2 * m2 / (3 * m1)) / np.sqrt(m2 * variance)
+        z[maybe_frequent] = joint_quantile(step_factor / np.sqrt(m2 * variance), test_alpha, third_moment)
     return ExcessLimit(
         share1=np.asarray(first_counts, float) / m1,
         share2=np.asarray(lowest, float) / m2,
-        margin1=z * np.sqrt(_variance_range(np.zeros_like(p1_upper), p1_upper)[1] / m1),
+        margin1=z * np.sqrt(_variance_range(np.minimum(p1_lower, p1_upper), p1_upper)[1] / m1),
         margin2=z * np.sqrt(largest / m2),
         upper1=_cached_limit(clopper_pearson_upper, first_counts, m1, test_alpha / 2),
         lower2=_cached_limit(clopper_pearson_lower, lowest, m2, test_alpha / 2),

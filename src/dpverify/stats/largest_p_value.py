@@ -25,6 +25,7 @@ NODES = 16  # Chebyshev nodes of a panel
 MESH_INTERVALS = 2048  # of the mesh, equidistant in the angle, on which the interpolant is evaluated
 _DEGREES = np.arange(NODES)
 _ANGLES = (_DEGREES + 0.5) * math.pi / NODES
+CHEBYSHEV_NODES = np.cos(_ANGLES)
 _COEFFICIENTS = np.cos(np.outer(_DEGREES, _ANGLES)) * np.where(_DEGREES > 0, 2.0, 1.0)[:, None] / NODES
 _NODES_TO_MESH = np.cos(np.outer(_DEGREES, np.arange(MESH_INTERVALS + 1) * math.pi / MESH_INTERVALS)).T @ _COEFFICIENTS
 # Between the points of so fine a mesh a polynomial exceeds its values there by this factor at most (Ehlich and Zeller).
@@ -36,7 +37,7 @@ _CORNERS = np.exp(1j * np.linspace(0.0, math.pi, 9)) / math.cos(math.pi / 16)
 _ELLIPSES = (np.outer(_RADII, _CORNERS) + np.outer(1.0 / _RADII, _CORNERS.conj())) / 2.0
 
 
-def _interpolation_error(runs: tuple[int, int], *panels: tuple[FloatArray, FloatArray]) -> FloatArray:
+def interpolation_error(runs: tuple[int, int], *panels: tuple[FloatArray, FloatArray]) -> FloatArray:
     """Return, for each panel, an upper bound on the error of interpolation at Chebyshev nodes, for any event.
 
     `panels` holds the left and right ends in p1, then those in p2. At complex p the probability of an event, less 1/2,
@@ -77,21 +78,26 @@ def largest_p_value(region: RejectionRegion, ratio: float, delta: float) -> floa
             # right end, p2 at the left end) bounds a whole panel: panels that cannot exceed the supremum are dropped.
             supremum = max(supremum, float(probability((left + right) / 2.0).max()))
             left, right = panels[:, region.probability(largest_p1(right), left) > supremum + tolerance]
-        error = _interpolation_error(region.runs, (largest_p1(left), largest_p1(right)), (left, right))
+        error = interpolation_error(region.runs, (largest_p1(left), largest_p1(right)), (left, right))
         accurate = error <= tolerance
         if accurate.any():
             sums, widths = (left + right)[accurate, None], (right - left)[accurate, None]
-            nodes = (sums + widths * np.cos(_ANGLES)) / 2.0
+            nodes = (sums + widths * CHEBYSHEV_NODES) / 2.0
             values = probability(nodes.ravel()).reshape(nodes.shape)
-            supremum = max(supremum, _mesh_maximum(values))
+            supremum = max(supremum, mesh_maximum(values))
         left, right = left[~accurate], right[~accurate]
         middle = (left + right) / 2.0
         panels = np.array([np.r_[left, middle], np.r_[middle, right]])
+    return add_errors(supremum, alpha)
+
+
+def add_errors(supremum: float, alpha: float) -> float:
+    """Return the p-value: the supremum on the mesh plus all errors of its computation."""
     share = NUISANCE_SHARE + INTERPOLATION_SHARE + 2.0 * OUTSIDE_SHARE + ROUNDING_SHARE
     return min(1.0, supremum * MESH_FACTOR + alpha * share + ROUNDING_ERROR)
 
 
-def _mesh_maximum(values: FloatArray) -> float:
+def mesh_maximum(values: FloatArray) -> float:
     """Return the largest value of the interpolants on the mesh, given their values at the nodes, one row per panel.
 
     Products of few rows stay in the processor's cache, and BLAS starts no threads for them.

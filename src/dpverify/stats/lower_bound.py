@@ -34,18 +34,53 @@ PointFunction = Callable[[int, int, tuple[int, int], float, float, float], float
 def _lower_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon: float | None, delta: float) -> float:
     """Return the largest rejected value of the free parameter, 0.0 if there is none.
 
-    The free parameter is epsilon if `epsilon` is None, else delta. The p-value at the result is at most alpha and at
-    least `(1 - 1e-5) alpha`. The search uses secants on the normal scale, where the p-value is nearly linear.
+    The free parameter is epsilon if `epsilon` is None, else delta.
     """
     ratio = None if epsilon is None else math.exp(epsilon)
     region = rejection_region(c1, c2, runs, alpha, ratio, delta)
-    goal, scale = float(scipy.special.ndtri(alpha * (1.0 - LEVEL_TOLERANCE / 2))), region.standard_error
-    low, high = 0.0, math.inf if ratio is None else 1.0  # the largest rejected and the smallest accepted value so far
-    value, slope = max(region.score_root, 0.0), scale
+
+    def p_value(value: float) -> float:
+        return largest_p_value(region, *((math.exp(value), delta) if ratio is None else (ratio, value)))
+
+    highest = math.inf if ratio is None else 1.0
+    return largest_rejected(p_value, alpha, max(region.score_root, 0.0), region.standard_error, highest)
+
+
+def largest_rejected(
+    p_value: Callable[[float], float], alpha: float, start: float, scale: float, high: float = math.inf
+) -> float:
+    """Return the largest value, from 0 up, at which a rising p-value is at most alpha; 0.0 if there is none.
+
+    The p-value at the result is at least `(1 - 1e-5) alpha`. The search uses secants on the normal scale, where the
+    p-value is nearly linear.
+
+    Parameters
+    ----------
+    p_value : callable
+        The p-value of a parameter, which does not fall.
+    alpha : float
+        The level.
+    start : float
+        The first value that is tried.
+    scale : float
+        The standard error of the parameter, roughly.
+    high : float
+        No larger value is rejected.
+
+    Examples
+    --------
+    >>> largest = largest_rejected(lambda value: float(scipy.special.ndtr(value - 3.0)), 0.05, start=1.0, scale=1.0)
+    >>> round(largest, 3)
+    1.355
+    """
+    goal, low = (
+        float(scipy.special.ndtri(alpha * (1.0 - LEVEL_TOLERANCE / 2))),
+        0.0,
+    )  # low: the largest rejected value so far
+    value, slope = start, scale
     previous: tuple[float, float] | None = None
     for step in range(MAX_SEARCH_STEPS):
-        claim = (math.exp(value), delta) if ratio is None else (ratio, value)
-        p = largest_p_value(region, *claim)
+        p = p_value(value)
         if p > alpha:
             high = value
         else:

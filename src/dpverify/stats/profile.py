@@ -6,9 +6,13 @@ curves bound delta as a function of epsilon: each curve holds as a whole at its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
+from dpverify.stats.claim_kinds import Approximate, Claim
+from dpverify.stats.curve_test import curve_p_value
 from dpverify.stats.lower_bound import claim_p_value, is_rejected
 from dpverify.stats.upper_bound import frontier, frontier_bound
 
@@ -45,11 +49,26 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
         Level of the test.
     """
     p_value = claim_p_value(c1, c2, runs, epsilon, delta, alpha)
+    return repeat_at_smaller_levels(p_value, alpha, lambda level: is_rejected(c1, c2, runs, epsilon, delta, level))
+
+
+def small_curve_p_value(c1: int, c2: int, runs: int, claim: Claim, alpha: float) -> float:
+    """Return a p-value of any claim that can be much smaller than alpha, in the same way as `small_p_value`."""
+    if isinstance(claim, Approximate):
+        return small_p_value(c1, c2, runs, claim.epsilon, claim.delta, alpha)
+    p_value = curve_p_value(c1, c2, (runs, runs), claim, alpha)
+    return repeat_at_smaller_levels(
+        p_value, alpha, lambda level: curve_p_value(c1, c2, (runs, runs), claim, level) <= level
+    )
+
+
+def repeat_at_smaller_levels(p_value: float, alpha: float, rejects: Callable[[float], bool]) -> float:
+    """Return the p-value of a test at level alpha, or the smallest of some fixed levels at which the test rejects."""
     if p_value > P_VALUE_FLOOR * alpha:
         return p_value
     p_value = P_VALUE_FLOOR * alpha
     level = alpha / FIRST_LEVEL_RATIO
-    while level >= SMALLEST_TEST_LEVEL and is_rejected(c1, c2, runs, epsilon, delta, level):
+    while level >= SMALLEST_TEST_LEVEL and rejects(level):
         p_value, level = level, level / LEVEL_RATIO
     return p_value
 

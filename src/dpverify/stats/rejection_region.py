@@ -113,10 +113,10 @@ class RejectionRegion:
 
 
 @overload
-def _wilson_limit(count: int, runs: int, z: float) -> float: ...
+def wilson_limit(count: int, runs: int, z: float) -> float: ...
 @overload
-def _wilson_limit(count: FloatArray, runs: int, z: float) -> FloatArray: ...
-def _wilson_limit(count: int | FloatArray, runs: int, z: float) -> float | FloatArray:
+def wilson_limit(count: FloatArray, runs: int, z: float) -> FloatArray: ...
+def wilson_limit(count: int | FloatArray, runs: int, z: float) -> float | FloatArray:
     """Return Wilson's score limit of a proportion: the upper one for z > 0, the lower one for z < 0."""
     return (count + z * z / 2.0 + z * (count * (runs - count) / runs + z * z / 4.0) ** 0.5) / (runs + z * z)
 
@@ -142,8 +142,8 @@ def score_root(
     """
 
     def fit(angle: float) -> _ConstrainedFit:
-        p1 = max(0.0, _wilson_limit(c1, runs[0], -z * math.cos(angle)))
-        p2 = min(1.0, _wilson_limit(c2, runs[1], z * math.sin(angle)))
+        p1 = max(0.0, wilson_limit(c1, runs[0], -z * math.cos(angle)))
+        p2 = min(1.0, wilson_limit(c2, runs[1], z * math.sin(angle)))
         r = (p1 - delta) / max(p2, 1e-300) if ratio is None else ratio
         error1 = math.sqrt(p1 * (1.0 - p1) / runs[0])
         error2 = r * math.sqrt(p2 * (1.0 - p2) / runs[1])
@@ -197,13 +197,27 @@ def least_first_count(c2: FloatArray, runs: tuple[int, int], z: float, ratio: fl
 
     possible = (share <= cap) & (-delta / ratio <= cap)
     left = np.minimum(np.maximum(share, -delta / ratio), cap)
-    right = np.maximum(left, np.minimum(cap, _wilson_limit(c2, m2, z)))  # here the second sample alone reaches z
+    right = np.maximum(left, np.minimum(cap, wilson_limit(c2, m2, z)))  # here the second sample alone reaches z
     if m2 > ratio * m1:  # only then may the score fall again, towards c1 = m1: search only up to its single peak
         right = _first_point(score_falls, left, right)
     possible &= score_reaches_z(right)
     exact = m1 * (ratio * share + delta + z * np.sqrt(variance(_first_point(score_reaches_z, left, right))))
     # Rounding down by more than the error of the arithmetic is safe: it can only add pairs to the region.
     return np.where(possible, np.clip(np.ceil(exact - 1e-9 - 4e-15 * m1), 0.0, m1 + 1.0), m1 + 1.0)
+
+
+def window_width(alpha: float) -> float:
+    """Return the attribute `window` of a region."""
+    return math.sqrt(-2.0 * (math.log(OUTSIDE_SHARE) + math.log(alpha)))
+
+
+def first_counts_of_blocks(runs: int, p_lower: float, p_upper: float, window: float) -> FloatArray:
+    """Return the smallest count of each block; the blocks cover the windows of all p from `p_lower` to `p_upper`."""
+    lower_width = window * math.sqrt(runs * p_lower * (1.0 - p_lower))
+    upper_width = window * math.sqrt(runs * p_upper * (1.0 - p_upper))
+    start = max(0, math.floor(runs * p_lower - lower_width - window * window / 3.0))
+    stop = min(runs, math.ceil(runs * p_upper + upper_width + window * window / 3.0))
+    return np.arange(start, stop + 1, -(-(stop - start + 1) // MAX_BLOCKS), dtype=float)
 
 
 @lru_cache(maxsize=16)  # a bound and its p-value use the same region
@@ -215,12 +229,8 @@ def rejection_region(
     p2_lower, p2_upper = clopper_pearson_interval(c2, m2, NUISANCE_SHARE * alpha)
     z = float(-scipy.special.ndtri(min(alpha, MAX_ORDERING_LEVEL)))  # z only orders the pairs: any z > 0 is valid
     root, standard_error = score_root(c1, c2, runs, z, ratio, delta)
-    window = math.sqrt(-2.0 * (math.log(OUTSIDE_SHARE) + math.log(alpha)))
-    lower_width = window * math.sqrt(m2 * p2_lower * (1.0 - p2_lower))
-    upper_width = window * math.sqrt(m2 * p2_upper * (1.0 - p2_upper))
-    start = max(0, math.floor(m2 * p2_lower - lower_width - window * window / 3.0))
-    stop = min(m2, math.ceil(m2 * p2_upper + upper_width + window * window / 3.0))
-    first_counts = np.arange(start, stop + 1, -(-(stop - start + 1) // MAX_BLOCKS), dtype=float)
+    window = window_width(alpha)
+    first_counts = first_counts_of_blocks(m2, p2_lower, p2_upper, window)
     least_counts = np.zeros_like(first_counts)
     if root > -math.inf:
         claim = (math.exp(root), delta) if ratio is None else (ratio, root)

@@ -137,7 +137,7 @@ def delta_upper_bound(counts1: ArrayLike, counts2: ArrayLike, runs: Runs, epsilo
     Examples
     --------
     >>> round(delta_upper_bound([600, 400], [400, 600], 1000, epsilon=0.0), 3)
-    0.261
+    0.243
     """
     check_epsilon(epsilon)
     check_probability("alpha", alpha)
@@ -178,7 +178,7 @@ def epsilon_upper_bound(
     Examples
     --------
     >>> round(epsilon_upper_bound([600, 400], [400, 600], 1000), 3)
-    0.535
+    0.499
     >>> epsilon_upper_bound([5, 0], [5, 5], 10)
     inf
     """

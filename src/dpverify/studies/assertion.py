@@ -14,6 +14,8 @@ from dpverify.errors import InputError, TooWeak
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
 from dpverify.settings import VerifyOptions
+from dpverify.stats.claims import Approximate, Claim, resolve_claim
+from dpverify.stats.curve_power import runs_to_refute
 from dpverify.stats.power import MAX_PLANNED_RUNS, plan_runs
 from dpverify.studies.options import RunOptions
 from dpverify.util.formatting import format_count, format_number
@@ -23,9 +25,10 @@ def assert_private(
     mechanism: Mechanism,
     first: object,
     second: object,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float = 0.0,
     *,
+    claim: object = None,
     alpha: float = 1e-6,
     detects: float = 1.25,
     **options: Unpack[VerifyOptions],  # pyright: ignore[reportGeneralTypeIssues] (alpha has another default here)
@@ -40,12 +43,15 @@ def assert_private(
         The two neighbouring data sets.
     epsilon, delta : float
         The claim. Epsilon must be positive.
+    claim : claim, optional
+        A claim of another kind, instead of epsilon, as in `verify`.
     alpha : float, default 1e-6
         The level of the test. A true claim fails with probability alpha at most (twice that with the randomised test
         of the paper). With a fixed seed the result is always the same.
     detects : float, default 1.25
         The test must be able to refute a true epsilon of `detects * epsilon`, with probability about 80%, on an event
-        that is as frequent as the witness. It must be above 1.
+        that is as frequent as the witness. It must be above 1. For another claim its parameter is multiplied; for a
+        privacy profile or a trade-off function, the epsilons of its points are.
     **options
         Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, trust_results, single
         settings.
@@ -80,10 +86,11 @@ def assert_private(
     AssertionError: noisy: REFUTED...
     """
     __tracebackhide__ = True  # pytest then shows the line of the test instead of a line of this function
-    check_detects(detects, epsilon)
+    tested, delta = resolve_claim(epsilon, delta, claim)
+    check_detects(detects, tested)
     run_options = RunOptions.from_keywords(**options)
     run_options = dataclasses.replace(run_options, settings=run_options.settings.change(alpha=alpha))
-    report = run_options.verify(mechanism, first, second, epsilon, delta)
+    report = run_options.verify(mechanism, first, second, None, delta, tested)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")
     if report.refuted:
@@ -94,31 +101,33 @@ def assert_private(
     return report
 
 
-def check_detects(detects: float, epsilon: float | None) -> None:
-    """Raise InputError unless `detects` is above 1 and there is a positive epsilon to multiply."""
+def check_detects(detects: float, claim: Claim | None) -> None:
+    """Raise InputError unless `detects` is above 1 and there is a positive parameter of the claim to multiply."""
     if isinstance(detects, str) or not 1 < detects < math.inf:
         raise InputError(f"detects: found {detects!r}; expected a number above 1, a multiple of the claimed epsilon")
-    if not epsilon:
+    if claim is None or (claim.parameter_name is not None and claim.parameter == 0):
+        found = "no claim" if claim is None else f"a claimed {claim.parameter_name} of {claim.parameter}"
         raise InputError(
-            f"detects: found {detects} with a claimed epsilon of {epsilon}; expected a claimed epsilon above 0, "
-            "because detects is a multiple of it; call verify without detects"
+            f"detects: found {detects} with {found}; expected a claimed epsilon above 0, because detects is a multiple "
+            "of it; call verify without detects"
         )
 
 
 def describe_weakness(report: Report, detects: float) -> str | None:
     """Return one line if the runs could not have refuted a true epsilon of `detects` times the claim, else None."""
-    check_detects(detects, report.epsilon)
-    target, runs = detects * (report.epsilon or 0.0), report.witness.runs
-    needed = needed_runs(report, detects)
-    if needed <= runs or report.on_partition.epsilon_upper(report.delta) <= target:
+    check_detects(detects, report.claim)
+    assert report.claim is not None
+    runs, needed, target = report.witness.runs, needed_runs(report, detects), report.claim.scale(detects)
+    if needed <= runs or report.on_partition.meets_claim(target):
         return None
     advice = (
         f"set test_runs={format_count(needed)}" if needed <= MAX_PLANNED_RUNS else "no number of test runs is enough"
     )
+    name = "epsilon" if target.parameter_name is None else target.parameter_name
+    value = f"{detects:g} times the claimed one" if target.parameter_name is None else format_number(target.parameter)
     return (
-        f"too weak: {format_count(runs)} test runs per data set do not detect a true epsilon of "
-        f"{format_number(target)} on an event as frequent as this witness, with probability about 80% at alpha "
-        f"{report.alpha:g}; {advice}"
+        f"too weak: {format_count(runs)} test runs per data set do not detect a true {name} of {value} on an event as "
+        f"frequent as this witness, with probability about 80% at alpha {report.alpha:g}; {advice}"
     )
 
 
@@ -129,8 +138,22 @@ def needed_runs(report: Report, detects: float) -> int:
     If a mechanism is much more private than its claim, no event distinguishes the data sets well, and the selected
     event can contain nearly all runs; then a probability of one half is assumed.
     """
-    assert report.epsilon is not None
+    claim = report.claim
+    assert claim is not None
     runs, half = report.witness.runs, (1 + report.delta) / 2
     measured = report.witness.ordered[0] / runs
     probability = measured if report.delta < measured < half else half
-    return plan_runs(report.epsilon, detects * report.epsilon, probability, report.delta, report.alpha)
+    if isinstance(claim, Approximate):
+        return plan_runs(claim.epsilon, detects * claim.epsilon, probability, report.delta, report.alpha)
+    target = claim.scale(detects)
+    smaller = _probability_below(target, probability)
+    return math.ceil(min(runs_to_refute(probability, smaller, claim, report.alpha), 10.0 * MAX_PLANNED_RUNS))
+
+
+def _probability_below(claim: Claim, probability: float) -> float:
+    """Return the smaller probability of an event that reaches the boundary of the claim with this larger one."""
+    low, high = 0.0, probability
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(claim.boundary(middle)) < probability else (low, middle)
+    return max(high, 1e-300)

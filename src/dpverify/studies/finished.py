@@ -25,6 +25,7 @@ from dpverify.sampling.checkpoints import OWNER_FILE
 from dpverify.sampling.identity import describe_changes, run_sources
 from dpverify.sampling.probe import behaviour_hash, probe_mechanism
 from dpverify.settings import Settings
+from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.studies.inputs import PairData
 from dpverify.studies.plans import Combination, PairFiles, StudyPlan, Variant
 from dpverify.util.files import replace_file
@@ -132,10 +133,13 @@ def read_finished(path: Path, plan: StudyPlan, combination: Combination) -> Repo
         report = Report.from_json(path)
     except InputError as problem:
         raise FolderError(f"{problem}; {REMOVE}") from None
-    for name, found, expected in (("epsilon", report.epsilon, plan.epsilon), ("delta", report.delta, plan.delta)):
+    for name, found, expected in (("claim", report.claim, plan.claim), ("delta", report.delta, plan.delta)):
         if found != expected:
-            raise FolderError(f"{path}: found {name} {found}; expected {expected} as in the study; {REMOVE}")
+            shown = [value.describe() if isinstance(value, CLAIM_KINDS) else value for value in (found, expected)]
+            raise FolderError(f"{path}: found {name} {shown[0]}; expected {shown[1]} as in the study; {REMOVE}")
     settings = plan.settings.change(seed=combination.seed)
+    if plan.claim is None:  # nothing stops early
+        settings = settings.change(stop_early=False)
     if Diagnostic.SHORTENED in report.diagnostics:
         settings = shorten_settings(settings)
     settings = settings.change(block=report.settings.block)  # verify sets the block size

@@ -97,7 +97,13 @@ class RunOptions:
             yield dataclasses.replace(self, executor=pool.executor)
 
     def verify(
-        self, mechanism: Mechanism, first: object, second: object, epsilon: float | None, delta: float
+        self,
+        mechanism: Mechanism,
+        first: object,
+        second: object,
+        epsilon: float | None,
+        delta: float,
+        claim: object = None,
     ) -> Report:
         """Call `verify` with these options."""
         return verify(
@@ -106,6 +112,7 @@ class RunOptions:
             second,
             epsilon,
             delta,
+            claim=claim,
             settings=self.settings,
             executor=self.executor,
             folder=self.folder,

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
+import numpy as np
+
 from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
@@ -17,11 +19,15 @@ from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.settings import VerifyOptions
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
+from dpverify.stats.claims import resolve_claim
 from dpverify.stats.lower_bound import epsilon_lower_bound
+from dpverify.stats.multiple import benjamini_hochberg, holm
 from dpverify.studies.options import RunOptions, type_one_error_factor
 from dpverify.studies.plots import plot_bounds
 from dpverify.util.dataframes import make_dataframe
-from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
+from dpverify.util.formatting import format_confidence, format_lower, format_upper
+
+MAX_NAMED_PAIRS = 20  # in the printed table
 
 if TYPE_CHECKING:
     import pandas
@@ -105,6 +111,31 @@ class ManyPairs:
         return epsilon_lower_bound(*witness.ordered, witness.runs, report.delta, level)
 
     @property
+    def p_values(self) -> tuple[float, ...]:
+        """The p-value of the claim on each pair; 1 for a pair without an answer.
+
+        For the randomised test of the paper it is twice the smaller of its two p-values.
+        """
+        factor = type_one_error_factor(self.reports[0].settings)
+        return tuple(
+            1.0 if report.voiding or report.p_value is None else min(1.0, factor * report.p_value)
+            for report in self.reports
+        )
+
+    @property
+    def discoveries(self) -> tuple[int, ...]:
+        """The pairs that are named as violating, with a false discovery rate of at most alpha (Benjamini, Hochberg).
+
+        On average, at most the share alpha of the named pairs satisfies the claim.
+        """
+        return benjamini_hochberg(self.p_values, self.alpha)
+
+    @property
+    def certain(self) -> tuple[int, ...]:
+        """The pairs that violate the claim, all of them together with confidence 1 - alpha (Holm)."""
+        return tuple(np.flatnonzero(holm(self.p_values) <= self.alpha).tolist())
+
+    @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The voiding diagnostics of all reports, each once."""
         return tuple(dict.fromkeys(diagnostic for report in self.reports for diagnostic in report.voiding))
@@ -123,7 +154,7 @@ class ManyPairs:
         report = self.reports[0]
         confidence = f"confidence {format_confidence(self.alpha)}"
         low, high = self.share_interval
-        claim = f"epsilon {format_number(report.epsilon or 0.0)}, delta {format_number(report.delta)}"
+        claim = "" if report.claim is None else report.claim.describe()
         proved = f"epsilon >= {format_lower(self.epsilon_lower)} over all events"
         lines = [
             f"{report.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
@@ -131,6 +162,8 @@ class ManyPairs:
             f"  violating   at least {_at_least(self.violating)} of the population; {confidence}",
             f"  bounded     at least {_at_least(self.bounded)} of the population, each pair over unions of its own "
             f"cells only; {confidence}",
+            f"  named       {_name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}",
+            f"  certain     {_name_pairs(self.certain)}; {confidence} for all of them together",
             f"  worst       pair {self.worst}: {proved}; {confidence}",
         ]
         lines += [f"  no answer   {diagnostic.value}" for diagnostic in self.diagnostics]
@@ -140,8 +173,10 @@ class ManyPairs:
 def verify_pairs(
     mechanism: Mechanism,
     pairs: Iterable[tuple[object, object]],
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float = 0.0,
+    *,
+    claim: object = None,
     **options: Unpack[VerifyOptions],
 ) -> ManyPairs:
     """Test one claim on every pair of data sets.
@@ -157,6 +192,8 @@ def verify_pairs(
         population.
     epsilon, delta : float
         The claim.
+    claim : claim, optional
+        A claim of another kind, instead of epsilon, as in `verify`.
     **options
         Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, trust_results, single
         settings.
@@ -169,7 +206,7 @@ def verify_pairs(
     Raises
     ------
     InputError
-        If there is no pair, no epsilon, or an unknown keyword.
+        If there is no pair, no claim, or an unknown keyword.
 
     Examples
     --------
@@ -178,17 +215,18 @@ def verify_pairs(
     ...     return data + rng.laplace(size=(runs, 1))
     >>> pairs = [(0.0, 1.0), (0.0, 0.5), (0.0, 3.0)]
     >>> many = dpv.verify_pairs(noisy, pairs, epsilon=1.5, select_runs=500, test_runs=2000)
-    >>> many.passed, many.worst
-    (2, 2)
+    >>> many.passed, many.worst, many.discoveries
+    (2, 2, (2,))
     """
     run_options, pairs = RunOptions.from_keywords(**options), list(pairs)
     if not pairs:
         raise InputError("pairs: found none; expected at least one (first, second)")
-    if epsilon is None:
+    if epsilon is None and claim is None:
         raise InputError("epsilon: found None; expected the claim that is tested on every pair")
+    tested, delta = resolve_claim(epsilon, delta, claim)  # an accountant is evaluated once
     with run_options.share_executor() as shared:
         reports = [
-            shared.child(number).verify(mechanism, first, second, epsilon, delta)
+            shared.child(number).verify(mechanism, first, second, None, delta, tested)
             for number, (first, second) in enumerate(pairs)
         ]
     return ManyPairs(tuple(reports))
@@ -204,6 +242,15 @@ def share_lower_bound(found: int, number: int, level: float, alpha: float) -> fl
         return 0.0
     limit = float(clopper_pearson_lower(found, number, alpha))
     return max(0.0, (limit - level) / (1 - level))
+
+
+def _name_pairs(indices: tuple[int, ...]) -> str:
+    """Return which pairs violate the claim, in words."""
+    if not indices:
+        return "no pair"
+    shown = ", ".join(map(str, indices[:MAX_NAMED_PAIRS]))
+    more = f" and {len(indices) - MAX_NAMED_PAIRS} more" if len(indices) > MAX_NAMED_PAIRS else ""
+    return f"pair {shown} violates the claim" if len(indices) == 1 else f"pairs {shown}{more} violate the claim"
 
 
 def _at_least(share: float) -> str:

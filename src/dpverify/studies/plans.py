@@ -19,12 +19,15 @@ from typing import NamedTuple
 from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
+from dpverify.stats.claims import Claim, resolve_claim
+from dpverify.studies.claim_text import load_claim
 from dpverify.studies.loading import load_data, load_object
 from dpverify.util.checks import is_real_number, shorten
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
+from dpverify.util.serialization import to_plain
 
-TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "timeout")
+TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "claim", "timeout")
 REPORTS_FOLDER = "reports"
 STUDY_FORMAT = 2  # since 2, a report is bound to its combination
 MAX_COMBINATIONS = 10**6
@@ -105,10 +108,10 @@ class StudyPlan:
         All verifications, in the order of the table.
     settings : Settings
         The settings of all verifications, except the seed.
-    epsilon : float or None
+    claim : Claim or None
         The claim; None measures without a claim.
     delta : float
-        The delta of the claim.
+        The delta of the claim, or the delta at which epsilon is bounded.
     identity : dict
         What must be unchanged when a study is resumed: the claim, the settings and the entries of the file. The files
         that it names are compared for each combination (`studies.finished`).
@@ -119,7 +122,7 @@ class StudyPlan:
     base: Path
     combinations: tuple[Combination, ...]
     settings: Settings
-    epsilon: float | None
+    claim: Claim | None
     delta: float
     identity: Table
     timeout: float | None = None
@@ -139,8 +142,10 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
         for variant in _combine_parameters(f"mechanisms.{name}", name, table)
     ]
     settings = _read_settings(path, document.get("settings", {}))
-    epsilon, delta = document.get("epsilon"), document.get("delta", 0.0)
-    check_claim(settings, epsilon, delta)  # type: ignore[arg-type]
+    text = document.get("claim")
+    claim = None if text is None else load_claim(text, base)
+    claim, delta = resolve_claim(document.get("epsilon"), document.get("delta", 0.0), claim)  # type: ignore[arg-type]
+    check_claim(settings, None, delta, claim)
     seeds = document.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise InputError(f"{path}: found seeds {seeds!r}; expected the number of seeds, a whole number from 1 up")
@@ -155,6 +160,7 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
         "study format": STUDY_FORMAT,
         "entries": ", ".join(entries),
         **{name: document.get(name) for name in ("seeds", "epsilon", "delta")},
+        **({} if text is None else {"claim": fingerprint(to_plain(claim))}),
         "set of settings": fingerprint(settings),
         **{name: fingerprint(table) for name, table in entries.items()},
     }
@@ -162,7 +168,7 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
         if isinstance(variant.source, str):  # a missing function is reported now and not after hours
             load_object(variant.source.removesuffix("()"), base, variant.name)
     timeout = check_timeout(document.get("timeout"))
-    return StudyPlan(base, combinations, settings, epsilon, delta, identity, timeout)  # type: ignore[arg-type]
+    return StudyPlan(base, combinations, settings, claim, delta, identity, timeout)
 
 
 def check_timeout(seconds: object) -> float | None:
@@ -245,7 +251,7 @@ def _read_settings(path: Path, table: object) -> Settings:
     """Return the settings of the table [settings]."""
     if not isinstance(table, dict):
         raise InputError(f"{path}: found settings {table!r}; expected a table, [settings]")
-    for name in ("epsilon", "delta", "seeds", "timeout"):
+    for name in ("epsilon", "delta", "claim", "seeds", "timeout"):
         if name in table:
             raise InputError(f"{path}: found {name} in [settings]; expected it at the top of the file")
     if table.get("preset", "paper") != "paper":

@@ -128,7 +128,7 @@ class StudyRunner:
         )
         first, second, _ = inputs.pair
         try:
-            report = options.verify(inputs.mechanism, first, second, plan.epsilon, plan.delta)
+            report = options.verify(inputs.mechanism, first, second, None, plan.delta, plan.claim)
         except FolderError:
             if not was_started_otherwise(running, record):
                 raise
@@ -138,7 +138,7 @@ class StudyRunner:
                 stacklevel=2,
             )
             shutil.rmtree(running)
-            report = options.verify(inputs.mechanism, first, second, plan.epsilon, plan.delta)
+            report = options.verify(inputs.mechanism, first, second, None, plan.delta, plan.claim)
         report.run[STUDY_KEY] = add_behaviour(record, running)
         return report
 

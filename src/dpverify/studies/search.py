@@ -21,6 +21,7 @@ from dpverify.report.statements import check_claim
 from dpverify.sampling.context import open_run
 from dpverify.selection.context import QUICK_SEARCH
 from dpverify.settings import VerifyOptions
+from dpverify.stats.claims import Claim, resolve_claim
 from dpverify.studies.box import check_box, search_box
 from dpverify.studies.options import RunOptions
 from dpverify.studies.tables import format_table
@@ -102,6 +103,7 @@ def search_pairs(
     epsilon: float | None = None,
     delta: float = 0.0,
     *,
+    claim: object = None,
     runs: int,
     bounds: Sequence[tuple[float, float]] | None = None,
     **options: Unpack[VerifyOptions],
@@ -122,6 +124,9 @@ def search_pairs(
         The claim that is tested on the best pair. None measures without a claim.
     delta : float
         The delta of the claim, at which the lower bounds of epsilon are compared.
+    claim : claim, optional
+        A claim of another kind, instead of epsilon, as in `verify`. Pairs are then compared by their expected distance
+        from its curve.
     runs : int
         Selection runs per data set that the whole search may use.
     bounds : sequence of (low, high), optional
@@ -150,7 +155,9 @@ def search_pairs(
     1
     """
     run_options = RunOptions.from_keywords(**options)
-    check_claim(run_options.settings, epsilon, delta)
+    tested, delta = resolve_claim(epsilon, delta, claim)
+    check_claim(run_options.settings, None, delta, tested)
+    aim = SearchAim(delta, tested)
     if run_options.settings.selection_epsilon is not None:
         raise InputError(
             f"selection_epsilon: found {run_options.settings.selection_epsilon}; expected None, because the selector "
@@ -158,13 +165,20 @@ def search_pairs(
         )
     with run_options.share_executor() as shared:
         if callable(pairs):
-            best, tried = _search_box(mechanism, pairs, bounds, delta, runs, shared)
+            best, tried = _search_box(mechanism, pairs, bounds, aim, runs, shared)
             data = pairs(np.array(best))
         else:
-            best, tried = _search_list(mechanism, pairs, delta, runs, shared)
+            best, tried = _search_list(mechanism, pairs, aim, runs, shared)
             data = pairs[best]
-        report = shared.verify(mechanism, *data, epsilon, delta)
+        report = shared.verify(mechanism, *data, None, delta, tested)
     return Search(report, best, tuple(tried))
+
+
+class SearchAim(NamedTuple):
+    """What a search maximises: the lower bound on epsilon at this delta, or the distance from a claimed curve."""
+
+    delta: float
+    claim: Claim | None
 
 
 def search_plan(pairs: int, runs: int) -> tuple[int, ...]:
@@ -182,16 +196,16 @@ def search_plan(pairs: int, runs: int) -> tuple[int, ...]:
     return tuple(max(MIN_RUNS_PER_PAIR, int(runs * each / cost)) for each in runs_per_pair)
 
 
-def expected_lower_bound(mechanism: Mechanism, pair: DataPair, delta: float, runs: int, options: RunOptions) -> float:
+def expected_lower_bound(mechanism: Mechanism, pair: DataPair, aim: SearchAim, runs: int, options: RunOptions) -> float:
     """Return the lower bound that test runs are expected to give for this pair, from `runs` selection runs."""
-    settings = options.settings.change(select_runs=runs)
+    settings = options.settings.change(select_runs=runs, stop_early=False)  # nothing is claimed about a single pair
     with open_run(mechanism, *pair, settings, options.executor, False) as run:
         region, points, _ = find_region(run)
-        return freeze_event(run, region, points, delta, QUICK_SEARCH).expected_bound
+        return freeze_event(run, region, points, aim.delta, QUICK_SEARCH, aim.claim).expected_bound
 
 
 def _search_list(
-    mechanism: Mechanism, pairs: Sequence[DataPair], delta: float, runs: int, options: RunOptions
+    mechanism: Mechanism, pairs: Sequence[DataPair], aim: SearchAim, runs: int, options: RunOptions
 ) -> tuple[int, list[Candidate]]:
     """Return the index of the best pair of a list, and all evaluations."""
     if not pairs or runs < MIN_RUNS_PER_PAIR * len(pairs):
@@ -203,7 +217,7 @@ def _search_list(
     tried: list[Candidate] = []
     for runs_per_pair in search_plan(len(pairs), runs):
         bounds = {
-            index: expected_lower_bound(mechanism, pairs[index], delta, runs_per_pair, options) for index in remaining
+            index: expected_lower_bound(mechanism, pairs[index], aim, runs_per_pair, options) for index in remaining
         }
         tried += [Candidate(index, bound) for index, bound in bounds.items()]
         remaining = sorted(remaining, key=lambda index: -bounds[index])[: (len(remaining) + 1) // 2]
@@ -214,14 +228,14 @@ def _search_box(
     mechanism: Mechanism,
     pair_at: Callable[[np.ndarray], DataPair],
     bounds: Sequence[tuple[float, float]] | None,
-    delta: float,
+    aim: SearchAim,
     runs: int,
     options: RunOptions,
 ) -> tuple[tuple[float, ...], list[Candidate]]:
     """Return the best point of a box, and all evaluations."""
 
     def objective(point: np.ndarray, runs_per_point: int) -> float:
-        return expected_lower_bound(mechanism, pair_at(point), delta, runs_per_point, options)
+        return expected_lower_bound(mechanism, pair_at(point), aim, runs_per_point, options)
 
     best, values = search_box(objective, check_box(bounds), runs, options.settings.seed)
     return best, [Candidate(point, value) for point, value in values]
