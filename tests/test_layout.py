@@ -19,6 +19,7 @@ PACKAGES = [
     {"mechanisms", "stats", "events"},
     {"adapters", "estimation", "render", "sampling"},
     {"selection", "report"},
+    {"sequential"},
     {"pipeline"},
     {"studies"},
     {"paper", "demo"},

@@ -35,7 +35,7 @@ def test_the_arguments_that_are_not_settings_are_those_of_verify():
 
 def test_the_forwarded_options_are_the_settings_and_the_keyword_arguments_of_verify():
     assert typing.get_type_hints(SettingsChanges) == typing.get_type_hints(Settings)
-    keywords = {"settings", *ARGUMENTS} - {"epsilon", "delta"}
+    keywords = {"settings", *ARGUMENTS} - {"epsilon", "delta", "claim"}
     assert set(typing.get_type_hints(VerifyOptions)) == set(typing.get_type_hints(Settings)) | keywords
 
 

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from types import NoneType
 from typing import Unpack
 
@@ -17,7 +18,6 @@ import numpy as np
 
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
-from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region, RegionIndicator
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
@@ -32,9 +32,11 @@ from dpverify.sampling.context import RunContext, check_mechanism, open_run, rea
 from dpverify.sampling.pilot import make_region
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.sampling.threads import threads_agree
-from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext
+from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext, named_partition
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_cell, select_event
+from dpverify.sequential.conclusion import conclude
+from dpverify.sequential.stopping import Question, run_until_decided
 from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.claims import Approximate, Claim, resolve_claim
 from dpverify.util.arrays import Array, is_pytree
@@ -141,26 +143,62 @@ def verify(
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
     if not isinstance(tested, (Approximate, NoneType)):  # the selection depends on it
         call["claim"] = fingerprint(to_plain(tested))
+    settings, not_stopping = check_stop_early(settings, tested)
+    if settings.stop_early:  # the bets depend on the claim
+        call["claim"] = fingerprint(to_plain(tested))
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
-        diagnostics = check_mechanism(run)
-        if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
-            run = shorten_run(run)
-            diagnostics += (Diagnostic.SHORTENED,)
-        if run.plan.is_limited:
-            diagnostics += (Diagnostic.PILOT_LIMITED,)
-        # HighLikelySet (Algorithm 3), from pilot runs.
-        region, points, pilot = find_region(run)
-        # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
-        event, partition, _, eta = freeze_event(run, region, points, delta, claim=tested)
-        # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
-        smooth, not_smooth = smooth_grid(log_lipschitz, mechanism, run.source.data, region, points)
-        findings = Findings(region, points, pilot, event, partition, eta, smooth, diagnostics + not_smooth)
-        counts = count_test_runs(run, findings, error)
-        report = assemble_report(run, findings, counts, tested, delta)
+        diagnostics = check_mechanism(run) + not_stopping
+        proceed = stop_early if settings.stop_early else follow_plan
+        report = proceed(run, Question(tested, delta), diagnostics, error, log_lipschitz)
     report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
     return report
+
+
+def check_stop_early(settings: Settings, claim: Claim | None) -> tuple[Settings, tuple[Diagnostic, ...]]:
+    """Return the settings, and a diagnostic if the verification cannot stop early because there is no claim."""
+    if settings.stop_early and claim is None:
+        return settings.change(stop_early=False), (Diagnostic.NOTHING_TO_STOP,)
+    return settings, ()
+
+
+def follow_plan(
+    run: RunContext,
+    question: Question,
+    diagnostics: tuple[Diagnostic, ...],
+    error: Callable[[Array], Array] | None,
+    log_lipschitz: float | tuple[float, float] | None,
+) -> Report:
+    """Verify with fixed numbers of runs (Algorithm 1)."""
+    if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
+        run = shorten_run(run)
+        diagnostics += (Diagnostic.SHORTENED,)
+    if run.plan.is_limited:
+        diagnostics += (Diagnostic.PILOT_LIMITED,)
+    # HighLikelySet (Algorithm 3), from pilot runs.
+    region, points, pilot = find_region(run)
+    # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
+    event, partition, _, eta = freeze_event(run, region, points, question.delta, claim=question.claim)
+    # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
+    smooth, not_smooth = smooth_grid(log_lipschitz, run.source.mechanism, run.source.data, region, points)
+    findings = Findings(region, points, pilot, event, partition, eta, smooth, diagnostics + not_smooth)
+    counts = count_test_runs(run, findings, error)
+    return assemble_report(run, findings, counts, question.claim, question.delta)
+
+
+def stop_early(
+    run: RunContext,
+    question: Question,
+    diagnostics: tuple[Diagnostic, ...],
+    error: Callable[[Array], Array] | None,
+    log_lipschitz: float | tuple[float, float] | None,
+) -> Report:
+    """Verify until the claim is refuted or bounded, or the budget is spent (docs/method.md, section 5.8)."""
+    grid = partial(smooth_grid, log_lipschitz, run.source.mechanism, run.source.data)
+    is_void = any(diagnostic.voids for diagnostic in diagnostics)
+    decision = run_until_decided(run, question, error, grid, is_void)
+    return conclude(run, decision, question, diagnostics)
 
 
 def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
@@ -231,17 +269,6 @@ def freeze_event(
             checkpoint.forget("train", "cut", "decide")
     run.clock.lap("selection")
     return selected
-
-
-def named_partition(settings: Settings, region: Region, points: np.ndarray) -> Partition | None:
-    """Return the partition that the settings name, or None if the selection makes the partition.
-
-    The selection makes a tree, and it uses the level sets of the selected score if no partition is named.
-    """
-    cells_only = settings.selection_epsilon is not None or settings.events == "cell"
-    if settings.partition == "tree" or (settings.partition == "auto" and not cells_only):
-        return None
-    return make_partition(settings.partition, region, points, settings.resolution, settings.nonfinite == "event")
 
 
 def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array], Array] | None) -> HypothesisCounts:

@@ -18,6 +18,7 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.util.arrays import Array
 from dpverify.util.checks import check_choice, check_epsilon, check_probability, check_whole_number, nearest_name
+from dpverify.util.serialization import to_plain
 
 CHOICES = {
     "partition": ("auto", "grid", "equal-mass", "tree", "atoms"),
@@ -50,6 +51,7 @@ class SettingsChanges(TypedDict, total=False):
     joint: bool
     complement: bool
     block: int | None
+    stop_early: bool
     seed: int
 
 
@@ -113,6 +115,10 @@ class Settings:
         from 64 to 65 536 with 64 to 128 blocks in the test, halved until the outputs of a block take at most 64 MB.
         Random streams belong to blocks, so another block size gives other runs. Set it if one block does not fit into
         memory.
+    stop_early : bool, default False
+        Whether the verification ends as soon as the claim is refuted or bounded. The events are then selected from all
+        runs so far, again and again, and `select_runs` and `test_runs` are the largest numbers of runs
+        (docs/method.md, section 5.8). Without a claim nothing stops early.
     seed : int, default 0
         Seed of all random streams, at least 0. The same seed gives the same report. Change it for an independent
         repetition.
@@ -141,6 +147,7 @@ class Settings:
     joint: bool = True
     complement: bool = True
     block: int | None = None
+    stop_early: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -163,9 +170,14 @@ class Settings:
             )
         if self.events == "score" and self.nonfinite == "event":
             raise InputError('events: found "score" with nonfinite="event"; a score needs finite runs; use "union"')
-        for name in ("joint", "complement"):
+        for name in ("joint", "complement", "stop_early"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name}: found {getattr(self, name)!r}; expected True or False")
+        if self.stop_early and self.follows_paper:
+            raise InputError(
+                "stop_early: found it with the paper's test or selection, which need a fixed number of runs; "
+                'use test="exact" and selection_epsilon=None'
+            )
         if not self.complement and self.selection_epsilon is None:
             raise InputError(
                 "complement: found False without selection_epsilon; only the paper's selection leaves the complement "
@@ -212,6 +224,18 @@ class Settings:
             if name not in names:
                 raise InputError(_unknown_setting(name, names))
         return dataclasses.replace(self, **changes)
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """The settings that identify a verification, as plain data.
+
+        With `stop_early` the number of test runs is not among them, because a verification may be continued with more.
+        """
+        plain = {name: value for name, value in to_plain(self).items() if name != "kind"}
+        del plain["test_runs" if self.stop_early else "stop_early"]
+        if self.complement:  # it is newer than other settings; runs and folders of earlier versions are kept
+            del plain["complement"]
+        return plain
 
     @property
     def follows_paper(self) -> bool:

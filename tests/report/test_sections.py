@@ -6,7 +6,8 @@ import numpy as np
 
 import dpverify as dpv
 from dpverify.report.page import page_content
-from dpverify.report.sections import as_sentence, event_note, reproduction_command
+from dpverify.report.reproduction import reproduction_command
+from dpverify.report.sections import as_sentence, event_note
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}

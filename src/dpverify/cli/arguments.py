@@ -126,6 +126,12 @@ def _add_verify_arguments(command: Parser) -> None:
         metavar="NAME=VALUE",
         help="Change one setting, for example test_runs=1000000. It can be repeated.",
     )
+    add(
+        "--stop-early",
+        action="store_true",
+        help="Stop as soon as the claim is refuted or bounded. With --folder, the same command with more test runs "
+        "continues.",
+    )
     add("--paper", action="store_true", help="Start from the settings of the source paper.")
     add("--json", metavar="FILE", help="Write the report as JSON to this file; - writes it to standard output.")
     add("--html", metavar="FILE", help="Write the report as a page to this file.")

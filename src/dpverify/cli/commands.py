@@ -88,6 +88,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     json, html, folder = map(absolute, (arguments.json, arguments.html, arguments.folder))
     settings = Settings.paper() if arguments.paper else Settings()
     settings = settings.change(**read_changes(arguments.set))  # type: ignore[arg-type]
+    settings = settings.change(stop_early=True) if arguments.stop_early else settings
     claim = None if arguments.claim is None else load_claim(arguments.claim)
     if arguments.detects is not None:
         check_detects(arguments.detects, resolve_claim(arguments.epsilon, arguments.delta, claim)[0])

@@ -36,6 +36,8 @@ class Diagnostic(enum.Enum):
         Each data set gave one constant output in the pilot runs, and the two outputs differ.
     UNSEEDED
         The mechanism cannot be seeded.
+    NOTHING_TO_STOP
+        The verification was allowed to stop early, but no claim was stated.
     NO_DENSITY
         Output values repeat, so a stated Lipschitz constant of the log-density was not used.
     LIPSCHITZ_DIMENSION
@@ -87,6 +89,9 @@ class Diagnostic(enum.Enum):
         "is deterministic, it violates every epsilon"
     )
     UNSEEDED = "the mechanism cannot be seeded, so the numbers of this report cannot be reproduced exactly"
+    NOTHING_TO_STOP = (
+        "no claim was stated, so nothing could be refuted or bounded, and the verification did not stop early"
+    )
     NO_DENSITY = "output values repeat, so the output has no density; the stated Lipschitz constant was not used"
     LIPSCHITZ_DIMENSION = (
         "the bound over all events is informative in one or two dimensions only; the stated Lipschitz constant was not "

@@ -169,6 +169,28 @@ class EpsilonBounds(NamedTuple):
     description: str
 
 
+class WealthCourse(NamedTuple):
+    """The wealth of a verification that may stop early.
+
+    Attributes
+    ----------
+    runs : ndarray
+        Runs per data set after every batch.
+    log_wealth : ndarray
+        The logarithm of the wealth against the claim after every batch.
+    log_threshold : float
+        The logarithm of the wealth that refutes the claim.
+    claim, end : str
+        The claim in words, and why the verification ended.
+    """
+
+    runs: np.ndarray
+    log_wealth: np.ndarray
+    log_threshold: float
+    claim: str
+    end: str
+
+
 class EventShare(NamedTuple):
     """How often the tested event occurred with one data set.
 
@@ -247,6 +269,8 @@ class PageContent(NamedTuple):
         Settings, versions and times.
     version, digest : str
         The version of dpverify and the digest of the result.
+    wealth : WealthCourse or None
+        The wealth over the runs, if the verification could stop early.
     """
 
     name: str
@@ -269,3 +293,4 @@ class PageContent(NamedTuple):
     run_tables: tuple[Table, ...]
     version: str
     digest: str
+    wealth: WealthCourse | None = None

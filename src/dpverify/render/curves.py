@@ -7,11 +7,12 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.render.content import ClaimResult, EpsilonCurves, ErrorTradeoff
+from dpverify.render.content import ClaimResult, EpsilonCurves, ErrorTradeoff, WealthCourse
 from dpverify.render.style import BOUNDED, FIRST, INK, MUTED, PAPER, PROVED, SECOND, Drawing, Key, canvas, label, styled
-from dpverify.util.formatting import format_lower, format_number, format_percent, format_upper
+from dpverify.util.formatting import format_count, format_lower, format_number, format_percent, format_upper
 
 MIN_DRAWN_P_VALUE = 1e-6  # the p-values of the paper's test have no other lower limit
+MIN_DRAWN_DECADES = -6  # smaller wealth is drawn at this power of ten
 EPSILON_LABEL = "ε (logarithm of a probability ratio)"
 HYPOTHESES = ("P₁ ≤ exp(ε) P₂ + δ", "P₂ ≤ exp(ε) P₁ + δ")
 
@@ -190,4 +191,57 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         "An event is a test that decides between the data sets. Its type I error is its probability with the data set "
         "that makes it less frequent, and its type II error is the probability of its complement with the other one. "
         f"The dashed curve holds as a whole, with confidence {confidence}.",
+    )
+
+
+def wealth_figure(course: WealthCourse) -> Drawing:
+    """Draw the wealth of a verification that may stop early against its runs, with the threshold that refutes.
+
+    Parameters
+    ----------
+    course : WealthCourse
+        The wealth.
+
+    Returns
+    -------
+    Drawing
+        The figure.
+    """
+    decades = course.log_wealth / math.log(10)
+    threshold = course.log_threshold / math.log(10)
+    lowest = math.floor(max(min(float(decades.min()), 0.0), MIN_DRAWN_DECADES))
+    highest = math.ceil(max(float(decades.max()), threshold) + 0.3)
+    with styled():
+        picture = canvas(3.1)
+        axes = picture.add_subplot()
+        axes.axhline(0, color=MUTED, lw=0.8, ls=(0, (1, 2)))
+        axes.axhline(threshold, color=PROVED, lw=1.4, ls=(0, (5, 2)))
+        drawn = np.maximum(decades, lowest)
+        axes.plot(course.runs, drawn, color=INK, lw=1.8)
+        axes.plot(course.runs[-1], drawn[-1], "o", color=INK, ms=5, zorder=5, clip_on=False)
+        axes.set_xscale("log")
+        axes.set_xlim(course.runs[0] / 1.1, course.runs[-1] * 1.1)
+        axes.set_ylim(lowest, highest)
+        step = max(1, (highest - lowest) // 6)
+        ticks = np.arange(math.ceil(lowest / step) * step, highest + 1, step)
+        axes.set_yticks(ticks, [f"{10.0**tick:g}" for tick in ticks.tolist()])
+        runs_ticks = 10.0 ** np.arange(math.ceil(math.log10(course.runs[0])), math.log10(course.runs[-1] * 1.1))
+        runs_ticks = np.unique(np.append(runs_ticks, [course.runs[0], course.runs[-1]]))
+        axes.set_xticks(runs_ticks, [format_count(tick) for tick in runs_ticks.tolist()])
+        axes.minorticks_off()
+        label(axes, "runs per data set", "wealth")
+    last, limit = (format_number(math.exp(min(x, 700.0))) for x in (float(course.log_wealth[-1]), course.log_threshold))
+    return Drawing(
+        picture,
+        "Wealth over the runs",
+        f"The wealth against the number of runs per data set. It ends at {last} after "
+        f"{format_count(int(course.runs[-1]))} runs. A wealth of {limit} refutes the claim.",
+        (
+            Key("ink", "line", f"wealth against the claim: {course.claim}"),
+            Key("proved", "dash", f"{limit}: the claim is refuted here"),
+            Key("muted", "dots", "1: the wealth at the start"),
+        ),
+        "The wealth starts at 1 and is placed on events that earlier runs suggest. If the claim is true, it reaches "
+        f"the threshold with probability at most {format_number(math.exp(-course.log_threshold))}, however many runs "
+        f"are drawn. {course.end}",
     )

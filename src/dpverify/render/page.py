@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dpverify.errors import InputError
 from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, PageContent, SliderData
-from dpverify.render.curves import delta_figure, error_figure, p_value_figure
+from dpverify.render.curves import delta_figure, error_figure, p_value_figure, wealth_figure
 from dpverify.render.figures import ComparisonRow, tradeoff
 from dpverify.render.outputs import draw_outputs
 from dpverify.render.style import Drawing, svg
@@ -81,6 +81,7 @@ def report_page(content: PageContent) -> str:
         slider=content.slider._asdict(),
         start=_first_values(content.slider),
         curves=shown([figure(content.result, content.curves) for figure in (p_value_figure, delta_figure)], "curve"),
+        wealth=shown([] if content.wealth is None else [wealth_figure(content.wealth)], "wealth"),
         errors=shown([error_figure(content.errors)], "errors"),
         outputs=shown(draw_outputs(content.scene), "outputs"),
     )

@@ -16,7 +16,8 @@ from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.all_events import SmoothGrid, bound_all_events
 from dpverify.report.evaluate import Etas, bound_partition, evaluate_claim
 from dpverify.report.report import Report
-from dpverify.report.statements import Witness
+from dpverify.report.sequence import Sequence
+from dpverify.report.statements import OnAllEvents, OnPartition, Witness
 from dpverify.sampling.block_counts import BlockCounts, runs_are_dependent
 from dpverify.sampling.context import RunContext, try_optional_method
 from dpverify.sampling.counts import Counts
@@ -95,15 +96,41 @@ class Findings(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
+class Statements(NamedTuple):
+    """What the counts of a verification state.
+
+    Attributes
+    ----------
+    witness, on_partition, on_all_events
+        As in `Report`.
+    etas : Etas
+        The probability of the most frequent cell.
+    inside : pair of Counts
+        Counts of the region: code 1 is inside.
+    blocks, error, threads_agree
+        As in `HypothesisCounts`.
+    sequence : Sequence or None
+        The bets of a verification that may stop early.
+    """
+
+    witness: Witness
+    on_partition: OnPartition
+    on_all_events: OnAllEvents | None
+    etas: Etas
+    inside: CountsPair
+    blocks: tuple[BlockCounts, BlockCounts]
+    error: tuple[tuple[float, float], tuple[float, float]] | None
+    threads_agree: bool
+    sequence: Sequence | None = None
+
+
 def assemble_report(
     run: RunContext, findings: Findings, counts: HypothesisCounts, claim: Claim | None, delta: float
 ) -> Report:
     """Return the report of a verification whose test runs have been counted."""
-    settings, source, event = run.settings, run.source, findings.event
-    steps, dimension = findings.points.shape[1:]
-    first, second = (int(side.of(event.codes).sum()) for side in counts.event)
-    text = event.describe(findings.points)
-    witness = Witness(event, (first, second), settings.test_runs, settings.alpha, text, (steps, dimension))
+    settings = run.settings
+    first, second = (int(side.of(findings.event.codes).sum()) for side in counts.event)
+    witness = make_witness(findings, (first, second), settings.test_runs, settings.alpha)
     on_partition = bound_partition(findings.partition, counts.cells, counts.inside, settings)
     on_all_events = None
     if findings.smooth is not None and counts.smooth is not None:
@@ -111,19 +138,37 @@ def assemble_report(
     all_counts = np.concatenate([side.counts for side in counts.cells])
     eta_upper = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
     etas = Etas(eta_upper if findings.eta is None else findings.eta, eta_upper)
-    diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, findings.pilot, counts.inside)
-    if not counts.threads_agree:
+    checks = counts.inside, counts.blocks, counts.error, counts.threads_agree
+    return complete_report(run, findings, Statements(witness, on_partition, on_all_events, etas, *checks), claim, delta)
+
+
+def make_witness(findings: Findings, counts: tuple[int, int], runs: int, alpha: float) -> Witness:
+    """Return the witness with its description."""
+    steps, dimension = findings.points.shape[1:]
+    text = findings.event.describe(findings.points)
+    return Witness(findings.event, counts, runs, alpha, text, (steps, dimension))
+
+
+def complete_report(
+    run: RunContext, findings: Findings, statements: Statements, claim: Claim | None, delta: float
+) -> Report:
+    """Return the report: the evaluation of the claim, the diagnostics, and everything else that a reader needs."""
+    settings, source = run.settings, run.source
+    witness, on_partition, sequence = statements.witness, statements.on_partition, statements.sequence
+    diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, findings.pilot, statements.inside)
+    if not statements.threads_agree:
         diagnostics += (Diagnostic.NOT_THREAD_SAFE,)
-    if runs_are_dependent(*counts.blocks) and not any(diagnostic.voids for diagnostic in diagnostics):
+    if runs_are_dependent(*statements.blocks) and not any(diagnostic.voids for diagnostic in diagnostics):
         diagnostics += (Diagnostic.DEPENDENT_RUNS,)
-    other = None if findings.partition is event.partition else findings.partition
+    other = None if findings.partition is findings.event.partition else findings.partition
     report = Report(
-        **evaluate_claim(witness, on_partition, etas, settings, claim, delta, diagnostics),
+        **evaluate_claim(witness, on_partition, statements.etas, settings, claim, delta, diagnostics, sequence),
         alpha=settings.alpha,
         on_partition=on_partition,
-        on_all_events=on_all_events,
+        on_all_events=statements.on_all_events,
         witness=witness,
-        error=counts.error,
+        error=statements.error,
+        sequence=sequence,
         picture=make_picture(run, findings.pilot, findings.region, other),
         settings=settings,
         name=mechanism_name(source.mechanism),

@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpverify.render.content import EpsilonCurves, ErrorTradeoff, SliderData
+from dpverify.render.content import EpsilonCurves, ErrorTradeoff, SliderData, WealthCourse
 from dpverify.report.evaluate import thinned_p_values
 from dpverify.report.fields import ReportFields
+from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.stats.claim_curves import allowed_pairs, claimed_delta
 from dpverify.stats.profile import P_VALUE_FLOOR, small_p_value
 from dpverify.stats.supporting_lines import lower_envelope, with_mirror_images
@@ -78,7 +79,10 @@ def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
     witness, settings = report.witness, report.settings
     epsilons = epsilon_grid(report, epsilon_upper)
     randomised = settings.test == "thinned"
-    if randomised:
+    if report.sequence is not None:
+        p_first = p_second = _sequential_p_values(report, report.sequence, epsilons)
+        p_floor = 0.0
+    elif randomised:
         pairs = np.array([thinned_p_values(witness, settings, float(epsilon)) for epsilon in epsilons])
         p_first, p_second, p_floor = pairs[:, 0], pairs[:, 1], 0.0
     else:
@@ -87,7 +91,7 @@ def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
         p_second = _exact_p_values(report, second, first, epsilons)
         p_floor = P_VALUE_FLOOR * report.alpha
     upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
-    lower = witness.delta_lower_curve(epsilons)
+    lower = witness.delta_lower_curve(epsilons) if report.is_tested else np.zeros(epsilons.size)
     claimed = None
     if report.claim is not None and report.epsilon is None:
         claimed = claimed_delta(report.claim, epsilons)
@@ -102,7 +106,10 @@ def error_tradeoff(report: ReportFields) -> ErrorTradeoff:
     claim, claimed = report.claim, None
     if claim is not None:
         claimed = 1.0 - np.interp(type1, *allowed_pairs(claim))
-    larger, smaller = (report.witness.probabilities[number - 1] for number in report.witness.direction)
+    shares = report.witness.probabilities
+    if not report.is_tested:  # these runs selected the event, so there are no limits
+        shares = tuple((share, share, share) for share, _, _ in shares)
+    larger, smaller = (shares[number - 1] for number in report.witness.direction)
     return ErrorTradeoff(
         type1=type1,
         bounded=bounded,
@@ -112,6 +119,31 @@ def error_tradeoff(report: ReportFields) -> ErrorTradeoff:
         limits=(smaller[1], smaller[2], 1.0 - larger[2], 1.0 - larger[1]),
         alpha=report.alpha,
     )
+
+
+def _sequential_p_values(report: ReportFields, sequence: Sequence, epsilons: np.ndarray) -> np.ndarray:
+    """Return the p-values of a verification that may stop early: of the wealth and the exact test together."""
+    p_values = sequence.p_values(epsilons, report.delta) / sequence.early_share
+    if report.is_tested:
+        exact = _exact_p_values(report, *report.witness.ordered, epsilons)
+        p_values = np.minimum(p_values, exact / (1 - sequence.early_share))
+    return np.minimum(p_values, 1.0)
+
+
+def wealth_course(report: ReportFields) -> WealthCourse | None:
+    """Return the wealth over the runs; None if the verification could not stop early."""
+    sequence, claim = report.sequence, report.claim
+    if sequence is None or claim is None:
+        return None
+    course = np.append(0.0, sequence.log_wealth(claim))
+    runs = np.append(sequence.first_runs, sequence.runs)
+    ends = {
+        StoppedBy.REFUTED: "It reached the threshold, so the claim is refuted.",
+        StoppedBy.BOUNDED: "The verification ended because the upper bound met the claim.",
+        StoppedBy.BUDGET: "The verification ended because its budget was spent.",
+    }
+    threshold = math.log(sequence.threshold(report.alpha))
+    return WealthCourse(runs, course, threshold, claim.describe(), ends[sequence.stopped])
 
 
 def _exact_p_values(report: ReportFields, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:

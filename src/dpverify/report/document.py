@@ -24,9 +24,11 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.evaluate import next_step
 from dpverify.report.fields import ReportFields
 from dpverify.report.recomputation import find_difference, is_recomputable
+from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.report.validation import FIELD_LIMITS, Limits, check_consistent
 from dpverify.settings import Settings
+from dpverify.stats.anytime import Bets
 from dpverify.stats.claim_kinds import CLAIM_KINDS, Approximate
 from dpverify.util import serialization as serial
 from dpverify.util.files import write_file
@@ -48,6 +50,9 @@ KINDS = (
     Settings,
     Verdict,
     Diagnostic,
+    Sequence,
+    StoppedBy,
+    Bets,
     DataDifference,
     Relation,
     *CLAIM_KINDS,

@@ -15,6 +15,7 @@ import numpy as np
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.sequence import Sequence
 from dpverify.report.statements import OnPartition, Paper, Verdict, Witness, check_claim
 from dpverify.sampling.counts import Counts, occupied_codes
 from dpverify.settings import Settings
@@ -66,6 +67,7 @@ def evaluate_claim(
     claim: Claim | None,
     delta: float,
     diagnostics: tuple[Diagnostic, ...] = (),
+    sequence: Sequence | None = None,
 ) -> Evaluation:
     """Evaluate a claim on the counts of the selected event.
 
@@ -83,11 +85,18 @@ def evaluate_claim(
         The delta at which epsilon is bounded. It is the claimed one if the claim has a delta.
     diagnostics : tuple of Diagnostic
         A voiding diagnostic makes the verdict `NO_ANSWER`.
+    sequence : Sequence or None
+        The bets of a verification that may stop early. They share alpha with the exact test of the witness, which is
+        made only if the first budget was spent.
     """
     epsilon = claim.epsilon if isinstance(claim, Approximate) else None
     check_claim(settings, epsilon, delta, claim)
     runs, alpha = witness.runs, settings.alpha
-    lower = epsilon_lower_bound(*witness.ordered, runs, delta, alpha)
+    level = alpha if sequence is None else sequence.exact_alpha(alpha)
+    is_tested = sequence is None or sequence.exact_runs > 0
+    lower = epsilon_lower_bound(*witness.ordered, runs, delta, level) if is_tested else 0.0
+    if sequence is not None:
+        lower = max(lower, sequence.parameter_lower(Approximate(epsilon or 0.0, delta), alpha) or 0.0)
     critical, p_value, thinned = lower, None, None
     if epsilon is not None:
         thinned = thinned_p_values(witness, settings, epsilon)
@@ -95,7 +104,8 @@ def evaluate_claim(
         critical = sweep_epsilon(witness.counts, runs, settings)
         p_value = min(thinned) if thinned else None
     elif claim is not None:
-        p_value = small_curve_p_value(*witness.ordered, runs, claim, alpha)
+        p_value = small_curve_p_value(*witness.ordered, runs, claim, level) if is_tested else 1.0
+        p_value = p_value if sequence is None else sequence.combine(claim, p_value)
     if any(diagnostic.voids for diagnostic in diagnostics):
         verdict = Verdict.NO_ANSWER
     elif claim is None or p_value is None:
@@ -107,11 +117,11 @@ def evaluate_claim(
     else:
         verdict = Verdict.NOT_REFUTED
     detectable = _detectable_epsilon(witness, claim, delta, alpha)
-    claim_lower = None
-    if claim is not None:
-        claim_lower = (
-            lower if epsilon is not None else parameter_lower_bound(*witness.ordered, (runs, runs), claim, alpha)
-        )
+    claim_lower = lower if epsilon is not None else None
+    if claim is not None and epsilon is None:
+        bounds = [parameter_lower_bound(*witness.ordered, (runs, runs), claim, level)] if is_tested else []
+        bounds += [] if sequence is None else [sequence.parameter_lower(claim, alpha)]
+        claim_lower = max((bound for bound in bounds if bound is not None), default=None)
     return {
         "verdict": verdict,
         "claim": claim,

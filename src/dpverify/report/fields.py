@@ -7,6 +7,7 @@ call, so it can import those modules.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +15,14 @@ import numpy as np
 
 from dpverify.mechanisms.data_difference import DataDifference
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import Claim
 from dpverify.stats.lower_bound import delta_lower_bound
 from dpverify.stats.profile import PROFILE_EPSILONS
+
+MAX_EXPONENT = 700.0  # of an e-value in double precision
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,34 @@ class ReportFields:
     data_difference: DataDifference | None = None
     claim: Claim | None = None
     claim_lower: float | None = None
+    sequence: Sequence | None = None
 
     @property
     def refuted(self) -> bool:
         """Whether the claim is refuted. False if there is no claim or no answer."""
         return self.verdict is Verdict.REFUTED
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether the witness was fixed before the runs that count it. False if the verification stopped early."""
+        return self.sequence is None or self.sequence.exact_runs > 0
+
+    @property
+    def stopped(self) -> StoppedBy | None:
+        """Why a verification with `stop_early` ended: "refuted", "bounded" or "budget"; None without `stop_early`."""
+        return None if self.sequence is None else self.sequence.stopped
+
+    @property
+    def runs_used(self) -> int | None:
+        """All runs per data set of a verification with `stop_early`; None without `stop_early`."""
+        return None if self.sequence is None else self.sequence.runs_used
+
+    @property
+    def e_value(self) -> float | None:
+        """The wealth against the claim when the verification ended; None without `stop_early`."""
+        if self.sequence is None or self.claim is None:
+            return None
+        return math.exp(min(float(self.sequence.log_wealth(self.claim)[-1]), MAX_EXPONENT))
 
     @property
     def voiding(self) -> tuple[Diagnostic, ...]:
@@ -75,13 +102,18 @@ class ReportFields:
     @functools.cached_property
     def profile(self) -> dict[str, np.ndarray]:
         """Columns "eps", "delta_lower" and "delta_upper" (on the partition); each bound holds as a whole curve."""
-        lower = self.witness.delta_lower_curve(PROFILE_EPSILONS)
+        lower = np.zeros(PROFILE_EPSILONS.size)
+        if self.is_tested:
+            lower = self.witness.delta_lower_curve(PROFILE_EPSILONS)
         upper = self.on_partition.curve(PROFILE_EPSILONS)
         return {"eps": PROFILE_EPSILONS.copy(), "delta_lower": lower, "delta_upper": upper}
 
     def delta_lower(self, epsilon: float) -> float:
-        """Return a lower bound on delta at this epsilon, from the counts of the witness.
+        """Return a lower bound on delta at this epsilon, from the counts of the witness or from all bets.
 
         Each value holds with confidence 1 - alpha on its own. `profile` has a curve that holds as a whole.
         """
-        return delta_lower_bound(*self.witness.ordered, self.witness.runs, epsilon, self.alpha)
+        witness, sequence = self.witness, self.sequence
+        level = self.alpha if sequence is None else sequence.exact_alpha(self.alpha)
+        lower = delta_lower_bound(*witness.ordered, witness.runs, epsilon, level) if self.is_tested else 0.0
+        return lower if sequence is None else max(lower, sequence.delta_lower(epsilon, self.alpha))

@@ -17,9 +17,10 @@ from dpverify.render.outputs import draw_outputs
 from dpverify.render.page import report_page
 from dpverify.render.scene import make_scene
 from dpverify.report import sections
-from dpverify.report.curves import compute_curves, error_tradeoff, slider_data
+from dpverify.report.curves import compute_curves, error_tradeoff, slider_data, wealth_course
 from dpverify.report.document import report_digest
 from dpverify.report.fields import ReportFields
+from dpverify.report.reproduction import reproduction_command
 
 PLOT_KINDS = ("outputs", "delta", "p-value", "errors")
 
@@ -76,8 +77,9 @@ def page_content(report: ReportFields) -> PageContent:
         scene=make_scene(report.picture, witness.event, witness.text, witness.shape, report.on_partition.cells),
         tables=sections.result_tables(report),
         notes=sections.notes(report),
-        command=sections.reproduction_command(report),
+        command=reproduction_command(report),
         run_tables=sections.run_tables(report),
         version=str(versions.get("dpverify", "")) if isinstance(versions, Mapping) else "",
         digest=report_digest(report),
+        wealth=wealth_course(report),
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpverify.report.evaluate import REGION_SHARE, Etas, Evaluation, evaluate_claim
 from dpverify.report.fields import ReportFields
+from dpverify.report.sequence import EARLY_SHARE
 from dpverify.report.statements import Verdict
 from dpverify.stats.paper_test import eta_upper_bound
 
@@ -31,23 +32,37 @@ def find_difference(report: ReportFields) -> str | None:
     """Return the first number that does not follow from the counts: "found X; expected Y"; None if all follow."""
     settings, partition = report.settings, report.on_partition
     columns = [np.repeat(counts, partition.number) for counts in (partition.c1, partition.c2)]
-    eta_upper = eta_upper_bound(np.concatenate(columns), settings.test_runs, settings.alpha)
-    expected: list[tuple[str, Number, Number]] = [
-        ("alpha", report.alpha, settings.alpha),
-        ("witness.alpha", report.witness.alpha, settings.alpha),
-        ("witness.runs", report.witness.runs, settings.test_runs),
-        ("on_partition.alpha", partition.alpha, (1 - REGION_SHARE) * settings.alpha),
-        ("paper.eta", report.paper.eta, _nearest_eta(report, eta_upper)),
-        ("paper.eta_upper", report.paper.eta_upper, None if report.paper.eta_upper is None else eta_upper),
-    ]
-    if report.on_all_events is not None:
-        expected.append(("on_all_events.alpha", report.on_all_events.alpha, (1 - REGION_SHARE) * settings.alpha))
+    expected: list[tuple[str, Number, Number]] = [("alpha", report.alpha, settings.alpha)]
+    if report.sequence is None:
+        eta_upper = eta_upper_bound(np.concatenate(columns), settings.test_runs, settings.alpha)
+        expected += [
+            ("witness.alpha", report.witness.alpha, settings.alpha),
+            ("witness.runs", report.witness.runs, settings.test_runs),
+            ("on_partition.alpha", partition.alpha, (1 - REGION_SHARE) * settings.alpha),
+            ("paper.eta", report.paper.eta, _nearest_eta(report, eta_upper)),
+            ("paper.eta_upper", report.paper.eta_upper, None if report.paper.eta_upper is None else eta_upper),
+        ]
+        if report.on_all_events is not None:
+            expected.append(("on_all_events.alpha", report.on_all_events.alpha, (1 - REGION_SHARE) * settings.alpha))
+    else:
+        expected += [
+            ("sequence.early_share", report.sequence.early_share, EARLY_SHARE),
+            ("witness.alpha", report.witness.alpha, report.sequence.exact_alpha(settings.alpha)),
+            ("paper.eta", report.paper.eta, 1.0),
+        ]
     difference = _first_difference(expected)
     if difference is not None:
         return difference
     etas = Etas(report.paper.eta, report.paper.eta_upper)
     evaluation = evaluate_claim(
-        report.witness, partition, etas, settings, report.claim, report.delta, report.diagnostics
+        report.witness,
+        partition,
+        etas,
+        settings,
+        report.claim,
+        report.delta,
+        report.diagnostics,
+        report.sequence,
     )
     difference = _first_difference(_compared_numbers(report, evaluation))
     if difference is not None:

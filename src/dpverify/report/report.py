@@ -99,6 +99,10 @@ class Report(ReportFields):
     claim_lower : float or None
         Lower bound on the claim's own parameter (epsilon, mu, rho), by the witness, with confidence 1 - alpha. None
         without a claim, or if the claim has no parameter.
+    sequence : Sequence or None
+        The bets of a verification with `stop_early`, from which `stopped`, `runs_used` and `e_value` follow; None
+        without it. The witness of a verification that stopped before its exact test (`is_tested` is False) is counted
+        in all runs, and the bounds come from the bets.
 
     Examples
     --------
@@ -145,7 +149,14 @@ class Report(ReportFields):
             claim, delta = resolve_claim(None, delta, epsilon)
         etas = Etas(self.paper.eta, self.paper.eta_upper)
         evaluation = evaluate_claim(
-            self.witness, self.on_partition, etas, self.settings, claim, delta, self.diagnostics
+            self.witness,
+            self.on_partition,
+            etas,
+            self.settings,
+            claim,
+            delta,
+            self.diagnostics,
+            self.sequence,
         )
         return dataclasses.replace(self, **evaluation)
 

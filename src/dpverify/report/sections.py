@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table, TableRow
 from dpverify.report.fields import ReportFields
+from dpverify.report.sequence import Sequence
 from dpverify.report.statements import Verdict
 from dpverify.report.text import UNDERSTATED, describe_data, p_value_text
-from dpverify.sampling.blocks import default_block_size
-from dpverify.settings import Settings
-from dpverify.stats.claim_kinds import ZCDP, Claim, Profile, Renyi
+from dpverify.stats.claim_kinds import ZCDP, Renyi
 from dpverify.util.formatting import (
     format_cell_count,
     format_count,
@@ -104,6 +102,8 @@ def _upper_track(report: ReportFields, epsilon_upper: float) -> BoundTrack:
         upper = format_upper(epsilon_upper)
         statement = f"ε is at most {upper} over unions of these {cells} cells"
         return BoundTrack("bounded", statement, f"for no other events; {confidence}", epsilon_upper, None, upper)
+    if not report.on_partition.runs:
+        return BoundTrack("bounded", "no upper bound", "the verification ended before its first upper bound")
     reason = "too few runs for this δ"
     if report.delta == 0:
         reason = "in some cell a data set has no run; a δ above 0 may give a bound"
@@ -112,10 +112,12 @@ def _upper_track(report: ReportFields, epsilon_upper: float) -> BoundTrack:
 
 def event_shares(report: ReportFields) -> tuple[EventShare, ...]:
     """Return how often the tested event occurred with each data set."""
-    witness = report.witness
+    witness, shares = report.witness, report.witness.probabilities
+    if not report.is_tested:  # these runs selected the event, so there are no limits
+        shares = tuple((share, share, share) for share, _, _ in shares)
     return tuple(
         EventShare(name, count, share, low, high)
-        for name, count, (share, low, high) in zip(DATA_SETS, witness.counts, witness.probabilities, strict=True)
+        for name, count, (share, low, high) in zip(DATA_SETS, witness.counts, shares, strict=True)
     )
 
 
@@ -147,6 +149,12 @@ def event_note(report: ReportFields) -> str:
         f"The event, and the direction of the test (the {larger} data set more often), were fixed before the first "
         "test run was drawn."
     )
+    if not report.is_tested:
+        shares = f"Bars: shares of all {format_count(witness.runs)} runs per data set."
+        fixed = (
+            "These runs also selected the event, so the shares are shown for illustration only. The result comes from "
+            "the wealth, for which every event was fixed before the runs that it was placed on."
+        )
     if report.settings.test == "thinned":
         fixed = (
             "The event was fixed before the first test run was drawn. The paper's test checks both directions, so it "
@@ -171,6 +179,8 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
     confidence = format_percent(1 - report.alpha)
     both = format_percent(max(0.0, 1 - 2 * report.alpha))
     alpha = format_number(report.alpha)
+    if report.sequence is not None:
+        return (*_sequence_rows(report, report.sequence), _confidence_row(confidence))
     return (
         *_data_rows(report),
         TableRow(
@@ -178,8 +188,25 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
         ),
         TableRow("selection runs", format_count(settings.select_runs), "per data set; they selected the tested event"),
         TableRow("pilot runs", format_count(pilot_runs), f"{pilot_scope}; they located the region of likely outputs"),
-        TableRow("confidence", f"{confidence} and {confidence}", "of the lower and of the upper bounds"),
+        _confidence_row(confidence),
         TableRow("confidence of both together", both, f"each has its own error probability α = {alpha}"),
+    )
+
+
+def _confidence_row(confidence: str) -> TableRow:
+    return TableRow("confidence", f"{confidence} and {confidence}", "of the lower and of the upper bounds")
+
+
+def _sequence_rows(report: ReportFields, sequence: Sequence) -> tuple[TableRow, ...]:
+    """Return the rows of a verification that may stop early."""
+    early, exact = (format_number(x * report.alpha) for x in (sequence.early_share, 1 - sequence.early_share))
+    upper = format_number(report.on_partition.alpha) if report.on_partition.runs else "not used"
+    made = f"made once, on {format_count(sequence.exact_runs)} runs" if sequence.exact_runs else "not made"
+    return (
+        TableRow("runs", format_count(sequence.runs_used), f"per data set; ended by: {sequence.stopped.value}"),
+        TableRow("α of the wealth", early, "the claim can be refuted after any batch"),
+        TableRow("α of the exact test", exact, f"at the end of the first budget; {made}"),
+        TableRow("α of this upper bound", upper, f"all looks together have α = {format_number(report.alpha)}"),
     )
 
 
@@ -262,52 +289,6 @@ def as_sentence(text: str) -> str:
     first_word = text.partition(" ")[0]
     start = text[:1].upper() if first_word.isalpha() else text[:1]
     return start + text[1:] + ("" if text.endswith(".") else ".")
-
-
-def reproduction_command(report: ReportFields) -> str:
-    """Return the command that was given, or a call in Python with every setting that is not the default."""
-    command = report.run.get("command")
-    if isinstance(command, str):
-        return command
-    from_default = _changed_settings(report, Settings())
-    from_paper = _changed_settings(report, Settings.paper())
-    arguments = ["mechanism", "first", "second"]
-    if report.epsilon is not None:
-        arguments.append(f"epsilon={report.epsilon!r}")
-    elif report.claim is not None:
-        arguments.append(f"claim={claim_call(report.claim)}")
-    if report.delta:
-        arguments.append(f"delta={report.delta!r}")
-    changes = from_default
-    if len(from_paper) < len(from_default):
-        arguments.append("settings=dpv.Settings.paper()")
-        changes = from_paper
-    arguments += [f"{name}={value!r}" for name, value in changes.items()]
-    if report.error is not None:
-        arguments.append("error=...")
-    if report.on_all_events is not None:
-        arguments.append("log_lipschitz=...")
-    name = " ".join(report.name.split())
-    return f"import dpverify as dpv\n\ndpv.verify({', '.join(arguments)})  # mechanism: {name}"
-
-
-def claim_call(claim: Claim) -> str:
-    """Return the call that makes a claim; "..." for a curve, whose function is not stored."""
-    if isinstance(claim, Profile):
-        return "..."
-    size = getattr(claim, "group_size", 1)
-    fields = [field.name for field in dataclasses.fields(claim) if field.name != "group_size"]
-    numbers = ", ".join(f"{name}={getattr(claim, name)!r}" for name in fields)
-    return f"dpv.claims.{type(claim).__name__.lower()}({numbers}){f'.group({size})' if size > 1 else ''}"
-
-
-def _changed_settings(report: ReportFields, base: Settings) -> dict[str, object]:
-    """Return the settings of the report that differ from `base`; the block size only where it was given."""
-    settings, base_settings = to_plain(report.settings), to_plain(base)
-    changed = {name: value for name, value in settings.items() if value != base_settings[name] and name != "block"}
-    if settings["block"] not in (None, default_block_size(report.settings.test_runs)):
-        changed["block"] = settings["block"]
-    return changed
 
 
 def run_tables(report: ReportFields) -> tuple[Table, ...]:

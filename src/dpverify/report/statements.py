@@ -178,8 +178,10 @@ class OnPartition:
     def delta_upper(self, epsilon: float) -> float:
         """Return an upper bound on delta at this epsilon, over unions of the cells and both orders.
 
-        Each value holds with confidence 1 - alpha on its own.
+        Each value holds with confidence 1 - alpha on its own. Without runs nothing is bounded.
         """
+        if not self.runs:
+            return 1.0
         c1, c2 = self._columns
         return max(delta_upper_bound(a, b, self.runs, epsilon, self.alpha) for a, b in ((c1, c2), (c2, c1)))
 
@@ -188,6 +190,8 @@ class OnPartition:
 
         Each value holds with confidence 1 - alpha on its own. The bound is infinite where no finite one exists.
         """
+        if not self.runs:
+            return math.inf
         c1, c2 = self._columns
         # At delta 0, a cell without any run may have positive probability under one data set only.
         if delta == 0 and c1.size < self.cells:
@@ -203,6 +207,8 @@ class OnPartition:
 
     def meets_claim(self, claim: Claim) -> bool:
         """Return whether the claim holds for all unions of the cells, with confidence 1 - alpha."""
+        if not self.runs:
+            return False
         if isinstance(claim, Approximate):
             return self.meets(claim.epsilon, claim.delta)
         c1, c2 = self._columns
@@ -213,7 +219,9 @@ class OnPartition:
 
         Between two of the epsilons the chord in e^epsilon is an upper bound too.
         """
-        return delta_upper_curve(*self._columns, self.runs, epsilons, self.alpha)
+        return (
+            delta_upper_curve(*self._columns, self.runs, epsilons, self.alpha) if self.runs else np.ones(len(epsilons))
+        )
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,14 @@ import math
 
 from dpverify.mechanisms.data_difference import DataDifference, Relation
 from dpverify.report.fields import ReportFields
+from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import Witness
 from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import ZCDP, Renyi
 from dpverify.stats.profile import P_VALUE_FLOOR
 from dpverify.util.formatting import (
     format_cell_count,
+    format_count,
     format_lower,
     format_number,
     format_percent,
@@ -26,6 +28,8 @@ LABEL_WIDTH = 10
 UNDERSTATED = "a single event shows only a part of a divergence, so the true value can be larger"
 COMPARED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_MORE_ROW, Relation.UNKNOWN}
 NAMED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_NUMBER, Relation.OTHER, Relation.UNKNOWN}
+
+UNTESTED = "these runs also selected the event; the bound above uses the wealth only"
 
 
 def report_text(report: ReportFields) -> str:
@@ -41,6 +45,8 @@ def report_text(report: ReportFields) -> str:
         lines.append(_line("data", describe_data(report.data_difference, report.claim is not None)))
     if report.epsilon is None and report.claim_lower is not None:
         lines.append(_line("proved", _describe_parameter_bound(report, report.claim_lower)))
+    if report.sequence is not None:
+        lines.append(_line("stopped", describe_stop(report, report.sequence)))
     lines.append(_line("proved", _describe_lower_bound(report)))
     lines.append(_line("bounded", _describe_partition_bound(report)))
     if report.on_all_events is not None:
@@ -48,7 +54,7 @@ def report_text(report: ReportFields) -> str:
         scope = "over all events, provided that the stated Lipschitz constant is correct"
         lines.append(_line("certified", f"{bound}; {scope}, {_confidence(report)}"))
     lines.append(_line("witness", report.witness.text))
-    lines.append(_line("", describe_shares(report.witness)))
+    lines.append(_line("", describe_shares(report.witness) + ("" if report.is_tested else f"; {UNTESTED}")))
     if report.error is not None:
         (mean1, error1), (mean2, error2) = (map(format_number, pair) for pair in report.error)
         with_first = f"{mean1} (standard error {error1}) with the first data set"
@@ -59,6 +65,22 @@ def report_text(report: ReportFields) -> str:
     lines += [_line("note", sentence) for sentence in (*findings, *report.remarks)]
     lines.append(_line("next", report.next_step))
     return "\n".join(printable(line) for line in lines)
+
+
+def describe_stop(report: ReportFields, sequence: Sequence) -> str:
+    """Return why a verification that may stop early ended, its wealth, and how alpha was divided."""
+    reasons = {
+        StoppedBy.REFUTED: "the claim was refuted",
+        StoppedBy.BOUNDED: "the claim was bounded",
+        StoppedBy.BUDGET: "the budget was spent",
+    }
+    threshold = format_number(sequence.threshold(report.alpha))
+    share, rest = format_number(sequence.early_share), format_number(1 - sequence.early_share)
+    wealth = f"wealth {format_number(report.e_value or 0.0)}, and {threshold} refutes"
+    return (
+        f"{reasons[sequence.stopped]} after {format_count(sequence.runs_used)} runs per data set; {wealth}; "
+        f"alpha: {share} of it for the wealth, {rest} for the exact test when the first budget is spent"
+    )
 
 
 def p_value_text(p_value: float, settings: Settings, below: str = "<= ") -> str:
@@ -115,10 +137,13 @@ def _describe_lower_bound(report: ReportFields) -> str:
     if report.epsilon_lower <= 0:
         return f"no positive lower bound on epsilon {at_delta}"
     bound = f"epsilon >= {format_lower(report.epsilon_lower)} {at_delta}"
-    return f"{bound}; for this pair of data sets, by the witness, {_confidence(report)}"
+    source = "by the witness" if report.is_tested else "by all events that were tested"
+    return f"{bound}; for this pair of data sets, {source}, {_confidence(report)}"
 
 
 def _describe_partition_bound(report: ReportFields) -> str:
+    if not report.on_partition.runs:
+        return "nothing: the verification stopped before its first upper bound"
     bound = _upper_bound(report.on_partition.epsilon_upper(report.delta), report.delta)
     cells = format_cell_count(report.on_partition.cells)
     return f"{bound}; only for events made of the partition's {cells} cells, {_confidence(report)}"

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpverify.report.fields import ReportFields
+from dpverify.report.sequence import Sequence
 from dpverify.report.statements import Verdict, check_claim
 from dpverify.stats.claim_kinds import ZCDP, Approximate, Profile, Renyi
 from dpverify.util.arrays import is_pytree
 
 MAX_RUNS = 1 << 53  # per data set; larger whole numbers are not exact in JSON
 MAX_OCCUPIED_CELLS = 10**8
+MAX_BETS = 10**5
 MAX_CLAIM_EPSILON = 700.0  # of a point of a privacy profile; exp of more overflows
 MAX_GROUP_SIZE = 1000  # of a claim in a file; a larger one takes long to evaluate
 
@@ -27,6 +29,7 @@ AT_LEAST_0: Limits = {"minimum": 0}
 AT_LEAST_1: Limits = {"minimum": 1}
 PROBABILITY: Limits = {"minimum": 0, "maximum": 1}
 LEVEL: Limits = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
+RUNS_OR_NONE: Limits = {"minimum": 0, "maximum": MAX_RUNS}
 RUNS: Limits = {"minimum": 1, "maximum": MAX_RUNS}
 
 FIELD_LIMITS: dict[str, dict[str, Limits]] = {
@@ -42,8 +45,9 @@ FIELD_LIMITS: dict[str, dict[str, Limits]] = {
     },
     "Witness": {"counts": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL, "shape": AT_LEAST_1},
     "Event": {"direction": PROBABILITY},
-    "OnPartition": {"runs": RUNS, "alpha": LEVEL, "cells": AT_LEAST_1, "region_mass": PROBABILITY},
+    "OnPartition": {"runs": RUNS_OR_NONE, "alpha": LEVEL, "cells": AT_LEAST_0, "region_mass": PROBABILITY},
     "OnAllEvents": {"rest": AT_LEAST_0, "variation": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL},
+    "Sequence": {"runs_used": RUNS, "first_runs": RUNS, "exact_runs": RUNS_OR_NONE, "early_share": LEVEL},
     "Paper": {"p_values": PROBABILITY, "eta": PROBABILITY, "eta_upper": PROBABILITY, "lambda_": AT_LEAST_0},
 }
 
@@ -51,22 +55,44 @@ FIELD_LIMITS: dict[str, dict[str, Limits]] = {
 def check_consistent(report: ReportFields) -> None:
     """Raise ValueError if the fields of a report, each of the annotated type, do not fit together."""
     partition, witness, all_events = report.on_partition, report.witness, report.on_all_events
-    for part in (report, witness, witness.event, partition, report.paper, all_events):
+    for part in (report, witness, witness.event, partition, report.paper, all_events, report.sequence):
         if part is not None:
             _check_limits(part)
     check_claim(report.settings, report.epsilon, report.delta, report.claim)
     _check_claim_fields(report)
-    runs = witness.runs
-    _require("runs", partition.runs == runs)
-    _require("counts", all(count <= runs for count in witness.counts))
+    runs = partition.runs
+    _require("counts", all(count <= witness.runs for count in witness.counts))
     _require("event", witness.event.codes.ndim == 1)
-    _require("cells", 0 < sum(partition.number.ravel().tolist()) <= min(partition.cells, MAX_OCCUPIED_CELLS))
+    if report.sequence is None:
+        _require("runs", runs == witness.runs)
+    else:
+        _check_sequence(report.sequence, report)
+    number = sum(partition.number.ravel().tolist())
+    _require("cells", min(runs, 1) <= number <= min(partition.cells, MAX_OCCUPIED_CELLS))
     _check_cell_counts(runs, partition.c1, partition.c2, partition.number)
     if all_events is not None:
         _require("on_all_events", all_events.runs == runs)
         _check_cell_counts(runs, all_events.c1, all_events.c2, np.ones_like(all_events.c1), all_events.rest)
     _check_verdict(report)
     _check_picture(report)
+
+
+def _check_sequence(sequence: Sequence, report: ReportFields) -> None:
+    """Raise ValueError if the bets are damaged, or contradict the numbers of runs."""
+    bets, witness = sequence.bets, report.witness
+    _require("claim", report.claim is not None)
+    _require("runs", sequence.exact_runs in (0, witness.runs) and report.on_partition.runs <= sequence.runs_used)
+    _require("bets", all(column.ndim == 1 and column.shape == bets.batch.shape for column in bets))
+    _require("bets", 0 < bets.batch.size <= MAX_BETS)
+    for column in (bets.batch, bets.season, bets.slot, bets.runs, bets.c1, bets.c2):
+        _require("bets", column.dtype == np.int64 and bool((column >= 0).all()))
+    for column in (bets.share, bets.weight, bets.a, bets.b):
+        _require("bets", column.dtype == np.float64 and bool(((column > 0) & (column <= 1)).all()))
+    _require("bets", bool((bets.a < 1).all() and (bets.b < 1).all()))
+    _require("bets", bool((bets.c1 <= bets.runs).all() and (bets.c2 <= bets.runs).all()))
+    _require("bets", np.array_equal(np.unique(bets.batch), np.arange(bets.batch[-1] + 1)))
+    _require("bets", all(np.all(np.diff(column) >= 0) for column in (bets.batch, bets.season)))
+    _require("runs_used", int(sequence.runs[-1]) <= sequence.runs_used)
 
 
 def _check_limits(part: object) -> None:

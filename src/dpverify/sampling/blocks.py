@@ -30,7 +30,6 @@ from dpverify.settings import Settings
 from dpverify.util.arrays import Array, is_jax, on_accelerator, retain_freed_memory
 from dpverify.util.hashing import fingerprint
 from dpverify.util.intervals import merge_intervals
-from dpverify.util.serialization import to_plain
 
 # The position is part of every seed: append, never reorder.
 STAGES = ("pilot", "train", "cut", "decide", "test", "probe")
@@ -44,6 +43,7 @@ STAGE_WORDS = {
 }
 SIDES = ("first", "second")
 MIN_LOG2_BLOCK, MAX_LOG2_BLOCK = 6, 16  # of the default block size
+FIRST_RUNS, FIRST_BLOCK, FIRST_COMPILED_BLOCK = 16, 4, 64  # of a verification that may stop early
 BLOCKS_PER_TEST = 64  # at least, with the default block size
 MAX_BLOCK_BYTES = 64 << 20  # bytes of the output of one block
 
@@ -114,9 +114,7 @@ def look_key(settings: Settings, call: Mapping[str, object]) -> tuple[int, ...]:
     The selection of the second look may depend on the result of the first. Its test runs must therefore be new. The
     claimed epsilon is not part of the hash, because one look answers all epsilons together.
     """
-    plain = {name: value for name, value in to_plain(settings).items() if name != "seed"}
-    if settings.complement:  # it is newer than the other settings; without it, the runs of earlier versions are kept
-        del plain["complement"]
+    plain = {"kind": "Settings", **{name: value for name, value in settings.identity.items() if name != "seed"}}
     digest = fingerprint((plain, dict(call)))
     return int(digest[:8], 16), int(digest[8:16], 16)
 

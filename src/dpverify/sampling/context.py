@@ -29,7 +29,15 @@ from dpverify.errors import (
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
 from dpverify.mechanisms.wrappers import has_fixed_block
-from dpverify.sampling.blocks import SampleSource, default_block_size, fitting_block_size, look_key
+from dpverify.sampling.blocks import (
+    FIRST_BLOCK,
+    FIRST_COMPILED_BLOCK,
+    FIRST_RUNS,
+    SampleSource,
+    default_block_size,
+    fitting_block_size,
+    look_key,
+)
 from dpverify.sampling.budget import (
     ANNOUNCED_BYTES,
     BYTES_PER_NUMBER,
@@ -83,6 +91,8 @@ class RunContext(NamedTuple):
         The pilot blocks that the probe has drawn, by (side, block).
     plan : RunPlan
         The number of pilot runs, and the data sets that need them.
+    fixed_block : int or None
+        The block size that the settings or the mechanism state; None if it was chosen.
     notes : list of str
         Problems that do not prevent a result, for the notes of the report.
     """
@@ -96,6 +106,7 @@ class RunContext(NamedTuple):
     pilot_blocks: PilotBlocks
     plan: RunPlan
     notes: list[str]
+    fixed_block: int | None = None
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -146,7 +157,11 @@ def open_run(
     if not callable(mechanism):
         raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
     clock, display = StageClock(), Progress(progress, folder is not None)
-    block = settings.block or getattr(mechanism, "block", None) or default_block_size(settings.test_runs)
+    block = settings.block or getattr(mechanism, "block", None)
+    is_fixed = block is not None
+    if block is None and settings.stop_early:
+        block = FIRST_COMPILED_BLOCK if has_fixed_block(mechanism) else FIRST_BLOCK
+    block = block or default_block_size(settings.test_runs)
     data = read_only_view(first), read_only_view(second)
     source = SampleSource(mechanism, data, settings.seed, int(block), settings.nonfinite)
     notes: list[str] = []
@@ -154,8 +169,11 @@ def open_run(
         try:
             with open_pool(executor, checkpoint) as pool:
                 check_picklable(source, pool)
-                source = announce(source, settings, pool.number, display)
-                source, pilot_blocks = probe_mechanism(source, folder is not None, display)
+                if settings.stop_early:  # the first runs are training runs, and no others are drawn before them
+                    source, pilot_blocks = probe_mechanism(source, True, display, FIRST_RUNS)
+                else:
+                    source = announce(source, settings, pool.number, display)
+                    source, pilot_blocks = probe_mechanism(source, folder is not None, display)
                 assert source.shape is not None
                 settings = settings.change(block=source.block)
                 plan = plan_and_announce(display, settings, source.shape, source.block)
@@ -166,7 +184,8 @@ def open_run(
                     identity = run_identity(source, settings, pilot_blocks, call or {}, error)
                     recorded = checkpoint.acquire(identity, about, sources)
                     check_sources(checkpoint, recorded, sources, is_seeded(mechanism), trust_results)
-                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, plan, notes)
+                fixed = source.block if is_fixed else None
+                yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, plan, notes, fixed)
         except TimeLimitReached:
             raise _stopped(StopReason.TIME_LIMIT, "", checkpoint, display) from None
         except KeyboardInterrupt:
@@ -239,24 +258,26 @@ def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of a mechanism or pair that breaks the assumptions of the statistics.
 
     A block that is drawn twice must have the same runs and must not change the data set. Two different blocks must have
-    different runs. The two data sets must differ. A warning is given for each finding about the mechanism. The blocks
-    that are drawn here are pilot blocks, which are not drawn again.
+    different runs; a verification that may stop early checks this later. The two data sets must differ. A warning is
+    given for each finding about the mechanism. The blocks that are drawn here are pilot blocks, which are not drawn
+    again.
     """
-    source = context.source
-    blocks = -(-PROBE_RUNS // source.block)  # as many as contain the probe runs
+    source, stop_early = context.source, context.settings.stop_early
+    blocks = 1 if stop_early else -(-PROBE_RUNS // source.block)  # as many as contain the probe runs
     first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks, keep=True)
     data_before = _fingerprint_or_none(source.data[0])
     repeated_runs = pilot_runs(source, 0, range(blocks))
     data_after = _fingerprint_or_none(source.data[0])
-    other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks), context.pilot_blocks, keep=True)
 
     found = []
     if data_after != data_before:
         found.append(Diagnostic.CHANGED_DATA)
     elif is_seeded(source.mechanism) and not np.array_equal(first_runs, repeated_runs, equal_nan=True):
         found.append(Diagnostic.UNREPEATABLE_BLOCK)
-    if blocks_repeat(first_runs[:PROBE_RUNS], other_runs[:PROBE_RUNS]):
-        found.append(Diagnostic.REPEATED_BLOCKS)
+    if not stop_early:  # otherwise the first batches are compared
+        other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks), context.pilot_blocks, keep=True)
+        if blocks_repeat(first_runs[:PROBE_RUNS], other_runs[:PROBE_RUNS]):
+            found.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in found:
         warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
     first, second = source.data

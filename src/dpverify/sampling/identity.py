@@ -23,7 +23,6 @@ from dpverify.settings import Settings
 from dpverify.util.arrays import Array
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
-from dpverify.util.serialization import to_plain
 from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
 
 
@@ -35,8 +34,7 @@ def run_identity(
     error: Callable[[Array], Array] | None,
 ) -> dict[str, Any]:
     """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
-    identity = {name: value for name, value in to_plain(settings).items() if name != "kind"}
-    identity |= call
+    identity = {**settings.identity, **call}
     for side, data in zip(SIDES, source.data, strict=True):
         identity[f"{side} data set"] = fingerprint(data)
     seeded = is_seeded(source.mechanism)

@@ -87,7 +87,7 @@ def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
 
 
 def probe_mechanism(
-    source: SampleSource, both_sides: bool = False, progress: Progress | None = None
+    source: SampleSource, both_sides: bool = False, progress: Progress | None = None, runs: int = PROBE_RUNS
 ) -> tuple[SampleSource, PilotBlocks]:
     """Draw the first pilot block in this process, to learn the shape of an output, the device and the block size.
 
@@ -98,9 +98,11 @@ def probe_mechanism(
     source : SampleSource
         The source, with the block size that the settings or the mechanism state.
     both_sides : bool
-        Whether at least 64 runs of each data set are drawn, for `behaviour_hash`.
+        Whether at least `runs` runs of each data set are drawn, for `behaviour_hash`.
     progress : Progress, optional
         Announces a first block that takes long.
+    runs : int
+        The number of runs per data set, if both data sets are drawn.
 
     Returns
     -------
@@ -119,7 +121,7 @@ def probe_mechanism(
     source = source._replace(block=block, shape=(samples.shape[1], samples.shape[2]), device=_device_name(output))
     if both_sides:
         for side in (0, 1):
-            for number in range(-(-PROBE_RUNS // block)):
+            for number in range(-(-runs // block)):
                 if (side, number) not in drawn:
                     drawn[side, number] = np.array(draw_block(source, "pilot", side, number))
     return source, drawn

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region
 from dpverify.events.scores import LearnerCost
 from dpverify.sampling.accumulators import Statistic, Statistics
@@ -58,6 +59,7 @@ class SelectionContext(NamedTuple):
     workers: WorkerPool
     progress: Progress
     budget: SearchBudget = THOROUGH_SEARCH
+    recorded: tuple[np.ndarray, np.ndarray] | None = None  # runs to select from; None: the selection draws its own
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -94,6 +96,9 @@ class SelectionContext(NamedTuple):
             Blocks that are left out, because they were counted before.
         """
         runs = self.runs[stage] if runs is None else runs
+        if self.recorded is not None:
+            first, second = (x[len(known) // 2 * self.source.block : runs] for x in self._recorded_runs(stage))
+            return [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]
         result = collect_statistics(
             self.source, stage, runs, Statistics(tuple(statistics)), self.workers, self.progress, known
         )
@@ -103,7 +108,32 @@ class SelectionContext(NamedTuple):
     def draw_training_runs(self) -> tuple[list[np.ndarray], set[tuple[int, int]]]:
         """Return as many whole blocks of training runs as fit into memory, and which blocks they are."""
         block = self.source.block
+        if self.recorded is not None:
+            blocks = -(-self.runs["train"] // block)
+            return list(self._recorded_runs("train")), {(side, b) for side in (0, 1) for b in range(blocks)}
         most = min(self.budget.max_kept_runs, MAX_KEPT_NUMBERS // (self.shape[0] * self.shape[1]))
         runs = min(self.runs["train"], max(block, most // block * block))
         samples = collect_samples(self.source, "train", runs, self.workers, self.progress)
         return samples, {(side, b) for side in (0, 1) for b in range(-(-runs // block))}
+
+    def _recorded_runs(self, stage: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the recorded runs of a stage: the training runs come first, then those that propose and decide."""
+        assert self.recorded is not None
+        start = 0
+        for name, runs in self.runs.items():
+            if name == stage:
+                first, second = self.recorded
+                return first[start : start + runs], second[start : start + runs]
+            start += runs
+        raise AssertionError(stage)
+
+
+def named_partition(settings: Settings, region: Region, points: np.ndarray) -> Partition | None:
+    """Return the partition that the settings name, or None if the selection makes the partition.
+
+    The selection makes a tree, and it uses the level sets of the selected score if no partition is named.
+    """
+    cells_only = settings.selection_epsilon is not None or settings.events == "cell"
+    if settings.partition == "tree" or (settings.partition == "auto" and not cells_only):
+        return None
+    return make_partition(settings.partition, region, points, settings.resolution, settings.nonfinite == "event")

@@ -54,3 +54,39 @@ def homogeneity_p_value(counts: ArrayLike, sizes: ArrayLike) -> float:
     share = hits / runs
     statistic = ((group_counts - share * group_sizes) ** 2 / (group_sizes * share * (1 - share))).sum()
     return float(scipy.special.chdtrc(used.size - 1, statistic))
+
+
+def pair_p_value(discordant: int, hits: int, pairs: int) -> float:
+    """Return the exact p-value of independent runs, from pairs of runs of the same block.
+
+    If all runs are independent, then, given how many of them fell into an event, all arrangements of these hits are
+    equally likely. Runs that share noise agree too often, so there are too few pairs of which one run is a hit. The
+    test needs few runs, where `homogeneity_p_value` has too small counts.
+
+    Parameters
+    ----------
+    discordant : int
+        The pairs of which exactly one run fell into the event.
+    hits : int
+        The runs that fell into the event.
+    pairs : int
+        The number of pairs.
+
+    Examples
+    --------
+    >>> round(pair_p_value(1, 2, 2), 3)  # impossible counts of discordant pairs have no probability
+    0.333
+    >>> round(pair_p_value(0, 4, 4), 3)
+    0.086
+    """
+    numbers = np.arange(hits % 2, min(hits, 2 * pairs - hits) + 1, 2)  # possible numbers of discordant pairs
+    both = (hits - numbers) / 2
+    log_ways = (
+        scipy.special.gammaln(pairs + 1)
+        - scipy.special.gammaln(both + 1)
+        - scipy.special.gammaln(numbers + 1)
+        - scipy.special.gammaln(pairs - both - numbers + 1)
+        + numbers * np.log(2.0)
+    )
+    ways = np.exp(log_ways - log_ways.max())
+    return float(min(ways[numbers <= discordant].sum() / ways.sum(), 1.0))

@@ -27,6 +27,7 @@ TABLE_TOLERANCE = 2e-5
 TABLE_NODES = np.r_[np.geomspace(1e-12, 0.5, 40), 1.0 - np.geomspace(0.5, 1e-12, 40)[1:]]
 CURVATURE_TOLERANCE = 1e-9  # by which a function may fail to be concave through rounding
 SMALL_PROBABILITY = 1e-11  # no number of runs shows an excess of this size
+QUICK_NODES = np.unique(np.r_[np.linspace(0.0, 1.0, 301), 1.0 / (1.0 + np.exp(np.linspace(-20.0, 20.0, 400)))])
 ROUNDING = 1e-13  # added to the intercepts of lines that come from differences
 
 
@@ -176,3 +177,24 @@ def tabulate_concave(boundary_at: Callable[[float], float]) -> tuple[FloatArray,
     lines.append((0.0, 1.0))
     epsilons, deltas = np.array(lines).T
     return epsilons, deltas
+
+
+def lines_above(boundary: Callable[[FloatArray], FloatArray]) -> Lines:
+    """Return lines above a concave boundary that is evaluated at many points at once, close to it.
+
+    It is faster than `tabulate_concave` and less close. With 700 chords the lines exceed the boundary by at most about
+    2e-4 standard deviations of one run.
+
+    Examples
+    --------
+    >>> lines = lines_above(np.sqrt)
+    >>> 0.0 <= float(lines.lowest(np.array(0.25))) - 0.5 < 1e-4
+    True
+    """
+    left, right = QUICK_NODES[:-1], QUICK_NODES[1:]
+    low, high, middle = (boundary(q) for q in (left, right, (left + right) / 2))
+    rising = high > low
+    slope = ((high - low) / (right - left))[rising]
+    excess = np.maximum(middle - (low + high) / 2, 0.0)[rising]
+    deltas = low[rising] - slope * left[rising] + 2.0 * excess + ROUNDING
+    return lower_envelope(np.append(np.log(slope), 0.0), np.append(deltas, 1.0))

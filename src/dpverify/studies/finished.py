@@ -138,6 +138,8 @@ def read_finished(path: Path, plan: StudyPlan, combination: Combination) -> Repo
             shown = [value.describe() if isinstance(value, CLAIM_KINDS) else value for value in (found, expected)]
             raise FolderError(f"{path}: found {name} {shown[0]}; expected {shown[1]} as in the study; {REMOVE}")
     settings = plan.settings.change(seed=combination.seed)
+    if plan.claim is None:  # nothing stops early
+        settings = settings.change(stop_early=False)
     if Diagnostic.SHORTENED in report.diagnostics:
         settings = shorten_settings(settings)
     settings = settings.change(block=report.settings.block)  # verify sets the block size

@@ -198,7 +198,7 @@ def search_plan(pairs: int, runs: int) -> tuple[int, ...]:
 
 def expected_lower_bound(mechanism: Mechanism, pair: DataPair, aim: SearchAim, runs: int, options: RunOptions) -> float:
     """Return the lower bound that test runs are expected to give for this pair, from `runs` selection runs."""
-    settings = options.settings.change(select_runs=runs)
+    settings = options.settings.change(select_runs=runs, stop_early=False)  # nothing is claimed about a single pair
     with open_run(mechanism, *pair, settings, options.executor, False) as run:
         region, points, _ = find_region(run)
         return freeze_event(run, region, points, aim.delta, QUICK_SEARCH, aim.claim).expected_bound

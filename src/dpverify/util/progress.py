@@ -60,7 +60,7 @@ class Progress:
         self._shown = self._in_notebook or is_terminal(self._stream) if shown is None else shown
         self._total = self._done = self._skipped = self._timed = 0
         self._advice: Callable[[float], str] | None = None
-        self._stage = ""
+        self._stage = self._note = ""
         self._start: float | None = None
         self._last_line: float | None = None
         self._announced = False
@@ -82,6 +82,10 @@ class Progress:
     def stage(self, name: str) -> None:
         """State the name of the stage that begins."""
         self._stage = name
+
+    def note(self, text: str) -> None:
+        """State how far the verification is in other terms than runs; the messages repeat it after the stage."""
+        self._note = f", {text}"
 
     @property
     def done(self) -> int:
@@ -128,10 +132,10 @@ class Progress:
                 self._announce(self._timed / seconds)
                 self._last_line = now
         if self._bar is not None:
-            self._bar.update(self._done, self._stage)
+            self._bar.update(self._done, self._stage + self._note)
         elif self._announced and (self._last_line is None or now - self._last_line >= SECONDS_BETWEEN_LINES):
             self._last_line = now
-            self._write(f"{self._stage}: {format_count(self._done)} of {format_count(self._total)} runs")
+            self._write(f"{self._stage}{self._note}: {format_count(self._done)} of {format_count(self._total)} runs")
 
     def _announce(self, rate: float) -> None:
         """Write the expected time, or nothing at all if the run is short."""

@@ -1,0 +1,220 @@
+"""What a verification that may stop early adds to a report: why it ended, all bets, and what follows from them.
+
+The bets are stored with the probabilities that were predicted before each batch. So the wealth against any claim, and
+with it the e-value, the p-value and the confidence sequences, can be computed from the report again.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpverify.stats.anytime import Bets, Boundary, line_boundary, log_wealth
+from dpverify.stats.claim_kinds import ZCDP, Approximate, Claim, Gaussian, Profile, Renyi
+from dpverify.stats.supporting_lines import lines_above
+
+BoundaryOf = Callable[[np.ndarray], Boundary]
+
+EARLY_SHARE = 0.2  # of alpha, for the wealth; the rest is for the exact test at the end of the first budget
+MAX_PARAMETER = 20.0
+
+
+def parameter_grid(step: float) -> np.ndarray:
+    """Return a grid from 0 to 20 with this absolute step below 1, and this relative step above.
+
+    Examples
+    --------
+    >>> parameter_grid(0.25)[:6].tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
+    """
+    number = math.ceil(math.log(MAX_PARAMETER) / math.log1p(step))
+    return np.concatenate([np.arange(round(1 / step)) * step, (1 + step) ** np.arange(number + 1)])
+
+
+EPSILON_GRID = parameter_grid(0.005)
+CURVE_GRID = parameter_grid(0.05)  # of the parameters of other claims, whose boundaries take longer to compute
+DELTA_GRID = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 200)])
+CHUNK, CURVE_CHUNK = 32, 2  # parameters of a grid that are computed together
+
+
+class StoppedBy(enum.StrEnum):
+    """Why a verification that may stop early ended.
+
+    Attributes
+    ----------
+    REFUTED
+        The wealth reached its threshold.
+    BOUNDED
+        At a look, the upper bound on the partition met the claim.
+    BUDGET
+        All runs were drawn. The verdict may still be any of them, because the exact test comes at this moment.
+    """
+
+    REFUTED = "refuted"
+    BOUNDED = "bounded"
+    BUDGET = "budget"
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """The course of a verification that may stop early.
+
+    Attributes
+    ----------
+    stopped : StoppedBy
+        Why it ended.
+    runs_used : int
+        All runs per data set, those that checked the mechanism included.
+    first_runs : int
+        The runs per data set before the first bet.
+    exact_runs : int
+        The runs per data set of the exact test; 0 if the verification ended before it.
+    early_share : float
+        The part of alpha that the wealth may use.
+    claimed : float or None
+        The parameter of the claim, which belongs to the grid of the confidence sequence; None if it has none.
+    bets : Bets
+        All bets.
+    """
+
+    stopped: StoppedBy
+    runs_used: int
+    first_runs: int
+    exact_runs: int
+    early_share: float
+    claimed: float | None
+    bets: Bets
+
+    @property
+    def runs(self) -> np.ndarray:
+        """The runs per data set after every batch."""
+        sizes = np.zeros(int(self.bets.batch[-1]) + 1, np.int64)
+        sizes[self.bets.batch] = self.bets.runs
+        return self.first_runs + np.cumsum(sizes)
+
+    def threshold(self, alpha: float) -> float:
+        """Return the wealth that refutes a claim."""
+        return 1 / (self.early_share * alpha)
+
+    def log_wealth(self, claim: Claim) -> np.ndarray:
+        """Return the logarithm of the wealth against a claim after every batch."""
+        return log_wealth(self.bets, wealth_boundary(claim))
+
+    def p_value(self, claim: Claim) -> float:
+        """Return the p-value of a claim that the wealth gives."""
+        return wealth_p_value(self.bets, claim, self.claimed)
+
+    def p_values(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
+        """Return the p-values of (epsilon, delta) claims that the wealth gives, for increasing epsilons."""
+        claim = Approximate(0.0, delta)
+        grid = _grid(claim, self.claimed)
+        grid = grid[: int(np.searchsorted(grid, epsilons[-1])) + 1]
+        chunks = [grid[start : start + CHUNK] for start in range(0, grid.size, CHUNK)]
+        p_values = np.concatenate([_p_values(self.bets, _boundaries(claim), chunk) for chunk in chunks])
+        # Of a claim between two parameters of the grid, the larger one decides.
+        return np.append(np.maximum.accumulate(p_values), 1.0)[np.searchsorted(grid, epsilons)]
+
+    def combine(self, claim: Claim, exact: float) -> float:
+        """Return the p-value of the wealth and the exact test together; each has its share of alpha."""
+        p_value = self.p_value(claim) / self.early_share
+        if self.exact_runs:
+            p_value = min(p_value, exact / (1 - self.early_share))
+        return float(min(p_value, 1.0))
+
+    def exact_alpha(self, alpha: float) -> float:
+        """Return the level of the exact test."""
+        return (1 - self.early_share) * alpha
+
+    def parameter_lower(self, claim: Claim, alpha: float) -> float | None:
+        """Return the confidence sequence of a claim's parameter at its end: all parameters below it are rejected.
+
+        None if the claim has no parameter.
+        """
+        if isinstance(claim, Profile):
+            return None
+        grid, chunk = _grid(claim, self.claimed), CHUNK if isinstance(claim, Approximate) else CURVE_CHUNK
+        return _largest_rejected(self.bets, _boundaries(claim), grid, self.early_share * alpha, chunk)
+
+    def delta_lower(self, epsilon: float, alpha: float) -> float:
+        """Return a lower bound on delta at this epsilon."""
+
+        def boundary_of(deltas: np.ndarray) -> Boundary:
+            return line_boundary(epsilon, deltas[:, None])
+
+        return _largest_rejected(self.bets, boundary_of, DELTA_GRID, self.early_share * alpha)
+
+
+def wealth_p_value(bets: Bets, claim: Claim, claimed: float | None) -> float:
+    """Return the p-value of a claim that the wealth gives: the inverse of the largest wealth.
+
+    A claim with a parameter is refuted only together with all smaller parameters of the grid. So the p-value agrees
+    with the confidence sequence, and all parameters can be tested on the same bets.
+
+    Parameters
+    ----------
+    bets : Bets
+        All bets.
+    claim : Claim
+        The claim that is tested.
+    claimed : float or None
+        The parameter of the claim that was stated, which belongs to the grid.
+    """
+    if isinstance(claim, Profile):
+        return float(_p_values(bets, lambda _: wealth_boundary(claim), np.zeros(1))[0])
+    grid = _grid(claim, claimed)
+    number = int(np.searchsorted(grid, claim.parameter))
+    return float(_p_values(bets, _boundaries(claim), grid[: number + 1]).max()) if number < grid.size else 1.0
+
+
+@functools.lru_cache(maxsize=256)
+def wealth_boundary(claim: Claim) -> Boundary:
+    """Return the boundary that the wealth uses; a boundary that takes long to compute is replaced by lines above it."""
+    return lines_above(claim.boundary).lowest if isinstance(claim, (Renyi, ZCDP)) else claim.boundary
+
+
+def _grid(claim: Claim, claimed: float | None) -> np.ndarray:
+    """Return the grid of a claim's parameter; the parameter that was claimed belongs to it."""
+    grid = EPSILON_GRID if isinstance(claim, Approximate) else CURVE_GRID
+    return grid if claimed is None else np.unique(np.append(grid, claimed))
+
+
+def _p_values(bets: Bets, boundary_of: BoundaryOf, parameters: np.ndarray) -> np.ndarray:
+    """Return the p-value of each parameter on its own."""
+    wealth = np.atleast_2d(log_wealth(bets, boundary_of(parameters)))
+    return np.exp(-np.maximum(wealth.max(axis=-1), 0.0))
+
+
+def _largest_rejected(bets: Bets, boundary_of: BoundaryOf, grid: np.ndarray, level: float, chunk: int = CHUNK) -> float:
+    """Return the largest parameter of a grid up to which all are rejected; parameters are computed in chunks."""
+    lower = 0.0
+    for start in range(0, grid.size, chunk):
+        parameters = grid[start : start + chunk]
+        rejected = _p_values(bets, boundary_of, parameters) <= level
+        number = int(np.argmin(np.append(rejected, False)))
+        lower = float(parameters[number - 1]) if number else lower
+        if number < parameters.size:
+            break
+    return lower
+
+
+def _boundaries(claim: Approximate | Gaussian | Renyi | ZCDP) -> BoundaryOf:
+    """Return a function that maps parameters to the boundary of all claims with them, one along each first axis."""
+    if isinstance(claim, Approximate):
+        delta = claim.delta
+        return lambda epsilons: line_boundary(epsilons[:, None], delta)
+
+    def boundary_of(parameters: np.ndarray) -> Boundary:
+        boundaries = [wealth_boundary(claim.with_parameter(parameter)) for parameter in parameters.tolist()]
+
+        def boundary(q: np.ndarray) -> np.ndarray:
+            rows = np.broadcast_to(q, (len(boundaries), *np.shape(q)[-1:]))
+            return np.stack([one(row) for one, row in zip(boundaries, rows, strict=True)])
+
+        return boundary
+
+    return boundary_of

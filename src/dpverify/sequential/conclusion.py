@@ -1,0 +1,59 @@
+"""The report of a verification that may stop early."""
+
+from __future__ import annotations
+
+from dpverify.events.region import RegionIndicator
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.assemble import Findings, Statements, complete_report, make_witness
+from dpverify.report.evaluate import Etas
+from dpverify.report.report import Report
+from dpverify.report.sequence import EARLY_SHARE, Sequence
+from dpverify.sampling.context import RunContext
+from dpverify.sampling.counts import count_cells
+from dpverify.sequential.bounding import nothing_bounded
+from dpverify.sequential.stopping import Decision, Question
+
+
+def conclude(run: RunContext, decision: Decision, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
+    """Return the report.
+
+    The witness is the event of the exact test, with its counts. If there was no exact test, it is the event with the
+    most wealth, with its counts in all runs, which are shown and used for no bound.
+    """
+    claim = question.claim
+    batches, portfolio, exact, look = decision.batches, decision.portfolio, decision.exact, decision.look
+    event, counts, runs = portfolio.leader()
+    if exact is not None:
+        event, counts, runs = exact.event, exact.counts, exact.runs
+    sequence = Sequence(
+        stopped=decision.stopped,
+        runs_used=portfolio.runs + run.source.block,  # one block was drawn twice, to check the mechanism
+        first_runs=batches.first_runs,
+        exact_runs=0 if exact is None else exact.runs,
+        early_share=EARLY_SHARE,
+        claimed=getattr(claim, "parameter", None),
+        bets=portfolio.all_bets(),
+    )
+    if batches.pairs_are_dependent() and not any(diagnostic.voids for diagnostic in diagnostics):
+        diagnostics += (Diagnostic.DEPENDENT_RUNS,)
+    region, points, bounding = decision.region, decision.points, decision.bounding
+    partition = event.partition if bounding is None else bounding.partition
+    smooth = None if bounding is None else bounding.smooth
+    findings = Findings(
+        region, points, batches.samples, event, partition, None, smooth, diagnostics + decision.diagnostics
+    )
+    level = sequence.exact_alpha(run.settings.alpha)
+    indicator = RegionIndicator(region)
+    inside = count_cells(indicator, batches.samples[0]), count_cells(indicator, batches.samples[1])
+    statements = Statements(
+        witness=make_witness(findings, counts, runs, level),
+        on_partition=nothing_bounded(run.settings.alpha) if look is None else look.on_partition,
+        on_all_events=None if look is None else look.on_all_events,
+        etas=Etas(1.0, None),
+        inside=inside,
+        blocks=batches.blocks(),
+        error=batches.error(),
+        threads_agree=batches.threads_agree(),
+        sequence=sequence,
+    )
+    return complete_report(run, findings, statements, claim, question.delta)

@@ -1,0 +1,165 @@
+"""The portfolio: two families of events that share the wealth, refitted from all earlier runs.
+
+The first slot holds a simple family: cells between quantiles of one coordinate of the output. The second slot holds the
+event that the selection found in the earlier runs, as soon as there is one. Every batch is first evidence for the bets
+that were placed before it, and then training for the next ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dpverify.events.event import Event
+from dpverify.events.scores import Levels, Linear, Score, UserScore
+from dpverify.sampling.counts import Counts
+from dpverify.selection.histograms import midpoints, score_values
+from dpverify.selection.select import SelectedEvent
+from dpverify.sequential.bets import Bet, Family, choose_bets
+from dpverify.stats.anytime import Bets, Boundary, log_factors
+from dpverify.util.arrays import Array
+
+SIMPLE_CELLS = 12  # of about equal probability
+MIN_RUNS_PER_TAIL_CELL = 16  # beyond these cells, each tail is halved while a cell has so many runs
+MAX_COORDINATES = 16  # of the output that are compared
+REFIT_RATIO = 1.1  # the simple family is refitted when there are so many times more runs
+MAX_FITTED_RUNS = 4096  # per data set; a family that was fitted to so many runs is kept
+SHARES = (0.75, 0.25)  # of the simple family and of the selected event, where both exist
+
+
+class Portfolio:
+    """The families, their counts, and all bets so far.
+
+    Parameters
+    ----------
+    boundary : callable
+        The boundary of the claim.
+    shape : tuple of int
+        Steps and dimensions of one output.
+    score : callable, optional
+        The user's score; the simple family then consists of its levels.
+
+    Attributes
+    ----------
+    families : list of Family
+        The families of the current season, one per slot.
+    log_wealth : float
+        The logarithm of the wealth.
+    history : list of (int, float)
+        The runs per data set and the log-wealth after every batch.
+    runs : int
+        The runs per data set so far.
+    """
+
+    def __init__(
+        self, boundary: Boundary, shape: tuple[int, int], score: Callable[[Array], Array] | None = None
+    ) -> None:
+        self._boundary, self._scores = boundary, simple_scores(shape, score)
+        self.families: list[Family] = []
+        self.bets: list[list[Bet]] = []
+        self.log_wealth, self.history = 0.0, [(0, 0.0)]
+        self.runs = self._fitted_runs = self._season = 0
+        self._counts: list[tuple[np.ndarray, np.ndarray]] = []  # of each family, for both data sets
+        self._log_slots = np.zeros(0)
+        self._ledger: list[tuple[float, ...]] = []
+
+    def fit_simple(self, samples: Sequence[np.ndarray]) -> None:
+        """Fit the simple family to all runs so far, unless that was done with nearly as many runs.
+
+        Of several coordinates, the one whose best event promises the largest growth is used.
+        """
+        fitted = min(len(samples[0]), MAX_FITTED_RUNS)
+        if fitted < min(REFIT_RATIO * self._fitted_runs, MAX_FITTED_RUNS) or self._fitted_runs == MAX_FITTED_RUNS:
+            return
+        best: tuple[float, Family, tuple[np.ndarray, np.ndarray]] | None = None
+        for score in self._scores:
+            values = [score_values(score, side) for side in samples]
+            family = Family(Levels(score, quantile_edges(np.concatenate([v[:MAX_FITTED_RUNS] for v in values]))))
+            counts = family.count(samples)
+            growth = choose_bets(*counts, self._boundary)[0].growth if len(self._scores) > 1 else 0.0
+            if best is None or growth > best[0]:
+                best = growth, family, counts
+        assert best is not None
+        _, family, counts = best
+        self.families[:1], self._counts[:1] = [family], [counts]
+        self._fitted_runs, self.runs = fitted, len(samples[0])
+        if self._log_slots.size == 0:
+            self._log_slots = np.zeros(1)
+
+    def hold(self, selected: SelectedEvent, samples: Sequence[np.ndarray]) -> None:
+        """Begin a season with a selected event in the second slot; `samples` are all runs so far."""
+        levels = selected.event.partition
+        family = Family(levels, None if isinstance(levels, Levels) else selected.event.codes, one_sided=True)
+        counts = family.count(samples)
+        self.families[1:], self._counts[1:] = [family], [counts]
+        self._season += 1
+        self._log_slots = self.log_wealth + np.log(SHARES)
+
+    def place(self) -> list[list[Bet]]:
+        """Return the bets of the next batch, for each family."""
+        self.bets = [
+            choose_bets(*counts, self._boundary, family.one_sided)
+            for family, counts in zip(self.families, self._counts, strict=True)
+        ]
+        return self.bets
+
+    def settle(self, counts: Sequence[tuple[Counts, Counts]], runs: int) -> None:
+        """Pay out the bets that were placed, from the counts of a batch in the partition of each family."""
+        batch, entries = len(self.history) - 1, []
+        for slot, (bets, family, pair) in enumerate(zip(self.bets, self.families, counts, strict=True)):
+            columns = [family.columns(side) for side in pair]
+            share = SHARES[slot] if len(self.families) > 1 else 1.0
+            for bet in bets:
+                inside = [int(column[bet.cells].sum()) for column in columns]
+                c1, c2 = inside if bet.direction == 0 else inside[::-1]
+                entries.append((batch, self._season, slot, share, bet.weight, runs, c1, c2, bet.a, bet.b))
+            for total, column in zip(self._counts[slot], columns, strict=True):
+                total += column
+        self._ledger += entries
+        _, _, slots, _, weights, sizes, c1, c2, a, b = np.array(entries).T
+        factors = np.log(weights) + log_factors(c1, c2, sizes, a, b, self._boundary)
+        self._log_slots += [np.logaddexp.reduce(factors[slots == slot]) for slot in range(len(self.families))]
+        self.runs += runs
+        self.log_wealth = float(np.logaddexp.reduce(self._log_slots))
+        self.history.append((self.runs, self.log_wealth))
+
+    def all_bets(self) -> Bets:
+        """Return all bets so far as columns."""
+        columns = zip(*self._ledger, strict=True) if self._ledger else [()] * len(Bets._fields)
+        kinds = (int, int, int, float, float, int, int, int, float, float)
+        return Bets(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+
+    def leader(self) -> tuple[Event, tuple[int, int], int]:
+        """Return the last event of the slot with the most wealth, its counts in all runs, and the number of runs."""
+        slot = int(np.argmax(self._log_slots))
+        bet = self.bets[slot][0]
+        first, second = (int(counts[bet.cells].sum()) for counts in self._counts[slot])
+        return self.families[slot].event(bet), (first, second), self.runs
+
+
+def simple_scores(shape: tuple[int, int], score: Callable[[Array], Array] | None) -> list[Score]:
+    """Return the scores of the simple family: the user's score, or single coordinates of the output."""
+    if score is not None:
+        return [UserScore(score, shape)]
+    size = shape[0] * shape[1]
+    coordinates = np.unique(np.linspace(0, size - 1, min(MAX_COORDINATES, size)).round().astype(int))
+    return [Linear(np.eye(1, size, k)[0]) for k in coordinates.tolist()]
+
+
+def quantile_edges(values: np.ndarray) -> np.ndarray:
+    """Return edges of cells of about equal size, with further cells in the tails; repeated values share a cell."""
+    values = np.sort(values[np.isfinite(values)])
+    if not values.size:
+        return np.zeros(1)
+    ranks = np.arange(1, SIMPLE_CELLS) * values.size // SIMPLE_CELLS
+    tail = values.size // SIMPLE_CELLS // 2
+    while tail >= 2 * MIN_RUNS_PER_TAIL_CELL:
+        ranks = np.concatenate([ranks, [tail, values.size - 1 - tail]])
+        tail //= 2
+    ends = values[np.unique(ranks)]
+    between = midpoints(values)
+    if not between.size:
+        return values[:1]
+    # An edge lies between two different values, so that a value is never divided by rounding.
+    return between[np.unique(np.minimum(np.searchsorted(between, ends), between.size - 1))]

@@ -1,0 +1,283 @@
+"""Tests that may look at the data at any time: wealth, its threshold, and the bounds that follow (docs/method.md, 5.8).
+
+Runs come in batches. Before a batch, an event, a direction and predicted probabilities (a, b) of the event are fixed.
+The wealth is multiplied by the likelihood ratio of (a, b) against the nearest probabilities that the claim allows.
+If the claim is true, the wealth is a nonnegative supermartingale that starts at 1. Ville's inequality states that it
+ever reaches 1/alpha with probability at most alpha, so a test may stop as soon as it does.
+
+All functions take counts and a claim's boundary: `boundary(q)` is the largest probability of an event that the claim
+allows if the other data set has probability q. It is concave, nondecreasing, and at least q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+Boundary = Callable[[np.ndarray], np.ndarray]
+
+BISECTION_STEPS = 34  # the error of log q is at most this power of a half of log(a / b)
+GROWTH_STEPS = 10
+SLOPE_STEP = 1e-9  # relative, of the difference that gives the slope of the boundary
+FIRST_CHECK_WIDTH, MAX_CHECK_WIDTH = 1e-7, 8.0  # relative distance at which the maximum is enclosed
+ROUNDING = 1e-14  # per run; several hundred rounding errors
+
+
+class Bets(NamedTuple):
+    """What was predicted and what was counted; one entry per bet, sorted by batch and slot.
+
+    Attributes
+    ----------
+    batch : ndarray of int
+        The batch, from 0 up.
+    season, slot : ndarray of int
+        The season and the family of events, from 0 up. A new season divides the wealth among the families again.
+    share : ndarray of float
+        The part of the wealth that the family receives at the start of the season.
+    weight : ndarray of float
+        The part of its wealth that the family places on the bet. The weights of a family in one batch sum to 1.
+    runs : ndarray of int
+        The runs per data set of the batch.
+    c1, c2 : ndarray of int
+        How many of them fell into the event: of the data set that is expected to exceed, and of the other one.
+    a, b : ndarray of float
+        The probabilities that were predicted before the batch.
+    """
+
+    batch: np.ndarray
+    season: np.ndarray
+    slot: np.ndarray
+    share: np.ndarray
+    weight: np.ndarray
+    runs: np.ndarray
+    c1: np.ndarray
+    c2: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+
+
+class Projection(NamedTuple):
+    """The pair of probabilities of the claim that is nearest to a prediction, in Kullback-Leibler divergence.
+
+    Attributes
+    ----------
+    q1, q2 : ndarray
+        The nearest pair; the prediction itself if the claim allows it.
+    growth : ndarray
+        The divergence: the expected growth of the log-wealth per run if the prediction is right.
+    log_excess : ndarray
+        An upper limit of the logarithm of the expected factor of the wealth, over all probabilities that the claim
+        allows. It is 0 for the exact projection, and tiny for a numerical one.
+    """
+
+    q1: np.ndarray
+    q2: np.ndarray
+    growth: np.ndarray
+    log_excess: np.ndarray
+
+
+def line_boundary(epsilon: ArrayLike, delta: ArrayLike = 0.0) -> Boundary:
+    """Return the boundary of (epsilon, delta)-privacy.
+
+    Examples
+    --------
+    >>> float(line_boundary(0.0, 0.1)(np.array(0.5)))
+    0.6
+    """
+    slope = np.exp(epsilon)
+    return lambda q: np.minimum(1.0, slope * q + delta)
+
+
+def divergence(p: ArrayLike, q: ArrayLike) -> np.ndarray:
+    """Return the Kullback-Leibler divergence between two Bernoulli distributions."""
+    p, q = np.asarray(p, float), np.asarray(q, float)
+    with np.errstate(divide="ignore"):
+        return scipy.special.xlogy(p, p / q) + scipy.special.xlogy(1 - p, (1 - p) / (1 - q))
+
+
+def project(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> Projection:
+    """Return the projection of predictions onto what a claim allows.
+
+    The divergence from (a, b) to (boundary(q), q) decreases and then increases with q between b and a, because the
+    boundary is concave and nondecreasing. Bisection over log q finds the zero of its derivative. A numerical minimum
+    is not exact, so `log_excess` encloses what the inexactness costs.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Predicted probabilities, strictly between 0 and 1. They are broadcast with the shape that `boundary` returns.
+    boundary : callable
+        The boundary of the claim.
+
+    Examples
+    --------
+    >>> nearest = project(0.5, 0.1, line_boundary(0.0))
+    >>> round(float(nearest.q1), 6), round(float(nearest.q2), 6)
+    (0.3, 0.3)
+    """
+    a, b, q1, q2, growth = _nearest(a, b, boundary, BISECTION_STEPS)
+    log_excess = _log_excess(a, b, q1, q2, boundary) if growth.any() else np.zeros(growth.shape)
+    return Projection(q1, q2, growth, np.where(growth > 0, log_excess, 0.0))
+
+
+def expected_growth(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> np.ndarray:
+    """Return the expected growth of the log-wealth per run if predictions are right; 0 if the claim allows them.
+
+    The value has about six correct digits. It is used to compare events.
+
+    Examples
+    --------
+    >>> expected_growth([0.5, 0.2], 0.1, line_boundary(1.0)).round(3).tolist()
+    [0.023, 0.0]
+    """
+    return _nearest(a, b, boundary, GROWTH_STEPS)[-1]
+
+
+def _nearest(
+    a: ArrayLike, b: ArrayLike, boundary: Boundary, steps: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the predictions, their projection, and the divergence, all of the same shape."""
+    a, b = np.asarray(a, float), np.asarray(b, float)
+    allowed = boundary(b)
+    a, b, allowed = np.broadcast_arrays(a, b, allowed)
+    is_violation = a > allowed
+    if not is_violation.any():
+        return a, b, a, b, np.zeros(a.shape)
+    low, high = np.log(b), np.log(np.where(is_violation, a, b))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(steps):
+            middle = (low + high) / 2
+            q = np.exp(middle)
+            value, low_q = boundary(q), q * (1 - SLOPE_STEP)
+            slope = (value - boundary(low_q)) / (q - low_q)
+            derivative = slope * (value - a) / (value * (1 - value)) + (q - b) / (q * (1 - q))
+            is_beyond = (derivative > 0) | (value >= a)
+            low, high = np.where(is_beyond, low, middle), np.where(is_beyond, middle, high)
+    q2 = np.where(is_violation, np.exp((low + high) / 2), b)
+    q1 = np.where(is_violation, boundary(q2), a)
+    return a, b, q1, q2, np.where(is_violation, divergence(a, q1) + divergence(b, q2), 0.0)
+
+
+def _log_excess(a: np.ndarray, b: np.ndarray, q1: np.ndarray, q2: np.ndarray, boundary: Boundary) -> np.ndarray:
+    """Return an upper limit of ln E[factor] over the claim, for pairs (q1, q2) on its boundary.
+
+    Let f and g be the expected factors of the two data sets. f increases with p1, so the worst p1 is boundary(p2), and
+    ln f + ln g is a concave function of p2 that is 0 at q2. If it is not positive at two points around q2, its maximum
+    lies between them, and the two chords from these points through q2 enclose it.
+    """
+    slope1 = a / q1 - (1 - a) / (1 - q1)
+    slope2 = b / q2 - (1 - b) / (1 - q2)
+
+    def log_factor(p2: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log1p(slope1 * (boundary(p2) - q1)) + np.log1p(slope2 * (p2 - q2))
+
+    width = np.full(np.shape(q2), FIRST_CHECK_WIDTH)
+    while True:
+        below, above = q2 * np.exp(-width), np.minimum(q2 * np.exp(width), 1.0)
+        at_below, at_above = log_factor(below), log_factor(above)
+        too_narrow = ((at_below > 0) | ((at_above > 0) & (above < 1))) & (width < MAX_CHECK_WIDTH)
+        if not too_narrow.any():
+            break
+        width = np.where(too_narrow, 4 * width, width)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        right = -at_below * (above - q2) / (q2 - below)
+        left = -at_above * (q2 - below) / (above - q2)
+    enclosed = (at_below <= 0) & (at_above <= 0)
+    limit = np.where(enclosed, np.maximum(np.maximum(left, right), 0.0), np.inf)  # infinite: the bet is worthless
+    return limit + ROUNDING
+
+
+def log_factors(
+    c1: ArrayLike, c2: ArrayLike, runs: ArrayLike, a: ArrayLike, b: ArrayLike, boundary: Boundary
+) -> np.ndarray:
+    """Return the logarithm of the factor by which each bet multiplies its wealth; 0 if the claim allows (a, b).
+
+    Examples
+    --------
+    >>> round(float(log_factors(9, 1, 10, 0.8, 0.2, line_boundary(0.0))), 3)
+    6.627
+    """
+    q1, q2, growth, log_excess = project(a, b, boundary)
+    c1, c2, runs = np.asarray(c1, float), np.asarray(c2, float), np.asarray(runs, float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = (
+            scipy.special.xlogy(c1, a / q1)
+            + scipy.special.xlogy(runs - c1, (1 - np.asarray(a)) / (1 - q1))
+            + scipy.special.xlogy(c2, b / q2)
+            + scipy.special.xlogy(runs - c2, (1 - np.asarray(b)) / (1 - q2))
+        )
+    return np.where(growth > 0, gain - runs * log_excess, 0.0)
+
+
+def log_wealth(bets: Bets, boundary: Boundary) -> np.ndarray:
+    """Return the logarithm of the wealth after every batch, from batch 0 up; the last axis is the batch.
+
+    In one batch, the factor of a family is the weighted mean of the factors of its bets. At the start of a season the
+    wealth is divided among the families, and within the season each family keeps what it wins. Weights and shares are
+    fixed before the batch, so the wealth is a supermartingale as every single bet is.
+
+    Parameters
+    ----------
+    bets : Bets
+        The bets.
+    boundary : callable
+        The boundary of the claim. It may add leading axes, for many claims at once.
+
+    Examples
+    --------
+    >>> columns = [0, 1], [0, 0], [0, 0], [1.0, 1.0], [1.0, 1.0], [5, 5], [5, 1], [1, 3], [0.8, 0.8], [0.2, 0.2]
+    >>> np.exp(log_wealth(Bets(*map(np.array, columns)), line_boundary(0.0))).round(2).tolist()
+    [27.49, 0.18]
+    """
+    if not bets.batch.size:
+        return np.zeros(0)
+    factors = np.log(bets.weight) + log_factors(bets.c1, bets.c2, bets.runs, bets.a, bets.b, boundary)
+    is_first = np.append(True, (np.diff(bets.batch) != 0) | (np.diff(bets.slot) != 0))
+    starts = np.flatnonzero(is_first)
+    steps = np.logaddexp.reduceat(factors, starts, axis=-1)  # of each family in each batch
+    batch, season, slot, share = bets.batch[starts], bets.season[starts], bets.slot[starts], bets.share[starts]
+    total = np.zeros((*steps.shape[:-1], int(batch[-1]) + 1))
+    wealth = np.zeros(steps.shape[:-1])
+    for current in np.unique(season):
+        families = []
+        for family in np.unique(slot[season == current]):
+            chosen = (season == current) & (slot == family)
+            families.append(np.cumsum(steps[..., chosen], axis=-1) + np.log(share[chosen][0]))
+        first = batch[season == current][0]
+        total[..., first : first + families[0].shape[-1]] = wealth[..., None] + scipy.special.logsumexp(
+            families, axis=0
+        )
+        wealth = total[..., first + families[0].shape[-1] - 1]
+    return total
+
+
+def largest_rejected(log_wealth_by_parameter: np.ndarray, parameters: np.ndarray, alpha: float) -> np.ndarray:
+    """Return the lower confidence sequence of a parameter: one bound per batch, which hold together at 1 - alpha.
+
+    A parameter is rejected from the first batch on at which its wealth has reached 1/alpha. The bound is the largest
+    parameter up to which all parameters of the grid have been rejected. Wealth is not monotone in the parameter, so the
+    largest of all rejected parameters is not a valid bound.
+
+    Parameters
+    ----------
+    log_wealth_by_parameter : ndarray of shape (parameters, batches)
+        From `log_wealth`.
+    parameters : ndarray
+        The increasing grid. The bound is 0 as long as its first parameter is not rejected.
+    alpha : float
+        The level.
+
+    Examples
+    --------
+    >>> wealth = np.log([[1.0, 30.0, 9.0], [2.0, 8.0, 40.0], [50.0, 3.0, 3.0]])
+    >>> largest_rejected(wealth, np.array([0.1, 0.2, 0.3]), 0.05).tolist()
+    [0.0, 0.1, 0.3]
+    """
+    rejected = np.maximum.accumulate(log_wealth_by_parameter, axis=-1) >= np.log(1 / alpha)
+    number = np.cumprod(rejected, axis=0).sum(axis=0)
+    return np.append(0.0, parameters)[number]
