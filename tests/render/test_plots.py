@@ -26,7 +26,8 @@ def texts(figure):
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [("outputs", "tested event"), ("delta", "delta"), ("p-value", "p-value"), ("errors", "Errors of tests")]
+    ("kind", "words"),
+    [("outputs", "tested event"), ("delta", "delta"), ("p-value", "p-value"), ("errors", "Errors of tests")],
 )
 def test_a_report_is_plotted(report, kind, words, tmp_path):
     figure = report.plot(kind)
