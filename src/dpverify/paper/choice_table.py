@@ -36,9 +36,11 @@ def choice_table(readings: ReadingResults) -> Table:
     for choice in PRINTED_CHOICES:
         if choice.first in rows and choice.second in rows:
             first, second = rows[choice.first], rows[choice.second]
+            setup, own, _ = choice.first.split(", ")
+            other = choice.second.split(", ")[1]
             lines.append(
                 [
-                    Cell(choice.place, f"{choice.first} against {choice.second.split(', ', 1)[1]}"),
+                    Cell(choice.place, f"{setup}: {own} against {other}"),
                     choice.better,
                     Cell(
                         smaller(first.epsilon_c, second.epsilon_c, choice),

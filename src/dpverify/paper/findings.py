@@ -128,9 +128,8 @@ def equal_rows_finding(readings: ReadingResults) -> str:
         return ""
     return (
         "All rows use the same random numbers, and these rows have the same counts for every seed: "
-        f"{listed(equal)}. Under this reading, neither the parameter nor the sensors change ε_c: the "
-        "distributions are disjoint inside the high-likely set in all of them. The printed values of such rows "
-        "differ as two draws of one random number differ."
+        f"{listed(equal)}. Under this reading, neither the parameter nor the sensors change ε_c there, and two printed "
+        "values of such rows differ only as two draws of one random number do."
     )
 
 

@@ -147,13 +147,14 @@ def _comparison_cell(comparison: Comparison) -> Cell:
     low, high = (_difference_text(comparison, value) for value in comparison.interval)
     spread = [_difference_text(comparison, value) for value in comparison.spread]
     median = _difference_text(comparison, comparison.median)
-    parts = [f"median in {low} to {high}"]
+    bounded = all(map(math.isfinite, comparison.interval))
+    parts = [f"median in {low} to {high}" if bounded else "interval of the median unbounded"]
     if not math.isnan(comparison.wins):
         parts.append(f"right in {comparison.wins:.0%}, wrong in {comparison.loses:.0%} of {comparison.draws} draws")
     if comparison.outside_range > 0:
         parts.append(f"parameter outside [0, 1] in {comparison.outside_range:.0%}")
     parts.append(comparison.answer.value if comparison.decides else f"{comparison.answer.value} (does not decide)")
-    text = median if NOT_KNOWN in spread else f"{median} ({spread[0]}\u2060–\u2060{spread[1]})"
+    text = median if NOT_KNOWN in spread else f"{median} ({spread[0]} to {spread[1]})"
     return Cell(text, "; ".join(parts))
 
 

@@ -1,0 +1,145 @@
+"""Measures how much of what the true likelihood ratio can prove a verification proves, on laws of many kinds.
+
+For each law the table shows the median over the seeds of
+
+- bound: the lower bound on epsilon of a default verification,
+- true ratio: the bound if the exact log-likelihood ratio is given as the score (`events=`), from as many runs,
+- best: the expected bound of the best level set of the exact ratio, which no selection knows,
+- share: bound / best, and seconds: the time of one verification.
+
+Run: python benchmarks/bench_power.py (about an hour with the default sizes).
+Smaller: --select 20000 --test 100000 --seeds 1. Some laws only: --only leak. Figure: --out docs/figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from laws import Law, laws
+
+import dpverify as dpv
+
+ALPHA = 0.05
+MAX_DIMENSION = 8  # of one step
+BEST_RUNS = 400_000  # runs per data set that find the best level set
+EXACT_THRESHOLDS = 20  # thresholds at which the exact bound is evaluated
+
+
+class Mechanism:
+    """A law as a mechanism: the data set is 0 or 1."""
+
+    def __init__(self, law: Law):
+        self.law, self.__name__ = law, law.name
+
+    def __call__(self, side, runs, rng):
+        outputs = self.law.draw(side, runs, rng)
+        # Many coordinates are steps of a trajectory: a region around all of them jointly would take long.
+        return outputs[:, :, None] if outputs.shape[1] > MAX_DIMENSION else outputs
+
+
+def best_bound(law: Law, test_runs: int, runs: int, seed: int) -> float:
+    """Return the largest expected lower bound over level sets of the exact ratio, in both directions.
+
+    The probability under the data set that falls into the event less often is a mean of exp(-log-ratio) over runs of
+    the other one, so that rare events need no hits.
+    """
+    delta, best = law.settings.get("delta", 0.0), 0.0
+    for side in (0, 1):
+        rng = np.random.default_rng([seed, side])
+        pieces = [law.draw(side, 10_000, rng) for _ in range(runs // 10_000)]
+        with np.errstate(invalid="ignore"):
+            ratio = np.concatenate([law.log_ratio(x.reshape(len(x), -1)) for x in pieces])
+        ratio = np.sort(ratio if side == 0 else -ratio)[::-1]
+        p1 = np.arange(1, len(ratio) + 1) / len(ratio)
+        p2 = np.cumsum(np.exp(-ratio)) / len(ratio)
+        last = np.append(ratio[1:] < ratio[:-1], True)  # equal ratios belong to the same event
+        p1, p2 = p1[last], p2[last]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            c1, c2 = p1 * test_runs, p2 * test_runs
+            error = np.sqrt((1 - p1) / c1 + 1 / (c2 + 2))
+            rough = np.where(p1 > delta, np.log((c1 - delta * test_runs) / (c2 + 1)) - 1.7 * error, -np.inf)
+        for i in np.argsort(-rough)[:: max(1, len(rough) // 2000)][:EXACT_THRESHOLDS]:
+            bound = dpv.epsilon_lower_bound(round(c1[i]), min(round(c2[i]), test_runs), test_runs, delta, ALPHA)
+            best = max(best, bound)
+    return best
+
+
+def measure(law: Law, select_runs: int, test_runs: int, seeds: int) -> dict[str, float]:
+    """Return the row of one law."""
+    mechanism = Mechanism(law)
+    own, given, seconds = [], [], []
+
+    def true_score(samples):
+        values = law.log_ratio(samples.reshape(len(samples), -1))
+        return np.clip(np.nan_to_num(values, nan=0.0, posinf=1e3, neginf=-1e3), -1e3, 1e3)
+
+    for seed in range(seeds):
+        sizes = {"select_runs": select_runs, "test_runs": test_runs, "seed": seed, "alpha": ALPHA}
+        start = time.perf_counter()
+        report = dpv.verify(mechanism, 0, 1, **sizes, **law.settings)
+        seconds.append(time.perf_counter() - start)
+        own.append(report.epsilon_lower)
+        given.append(dpv.verify(mechanism, 0, 1, **sizes, **law.settings, events=true_score).epsilon_lower)
+    best = best_bound(law, test_runs, BEST_RUNS, 0)
+    return {
+        "bound": statistics.median(own),
+        "true ratio": statistics.median(given),
+        "best": best,
+        "share": statistics.median(own) / best if best else 1.0,
+        "seconds": statistics.median(seconds),
+    }
+
+
+def draw_figure(rows: dict[str, dict[str, float]], folder: Path) -> None:
+    """Draw the shares of all laws."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 0.22 * len(rows) + 1), layout="constrained")
+    names = list(rows)[::-1]
+    axes.barh(names, [rows[name]["share"] for name in names], color="tab:blue")
+    axes.plot(
+        [rows[name]["true ratio"] / max(rows[name]["best"], 1e-9) for name in names], names, "k|", label="true ratio"
+    )
+    axes.set_xlabel("share of the best expected lower bound")
+    axes.legend(loc="lower left")
+    figure.savefig(folder / "power.png", dpi=120)
+
+
+def main() -> None:
+    """Print the table, and draw the figure if a folder is given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--select", type=int, default=200_000, help="selection runs per data set")
+    parser.add_argument("--test", type=int, default=1_000_000, help="test runs per data set")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", default="", help="laws whose name contains this text")
+    parser.add_argument("--out", type=Path, help="folder for the figure")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    columns = ("bound", "true ratio", "best", "share", "seconds")
+    print(f"{'law':<32}" + "".join(f"{column:>12}" for column in columns), flush=True)
+    rows = {}
+    for law in laws():
+        if arguments.only in law.name:
+            rows[law.name] = measure(law, arguments.select, arguments.test, arguments.seeds)
+            print(f"{law.name:<32}" + "".join(f"{rows[law.name][column]:12.3f}" for column in columns), flush=True)
+    shares = [row["share"] for row in rows.values()]
+    if shares:
+        below = sum(share < 0.85 for share in shares)
+        print(f"mean share {np.mean(shares):.3f}, smallest {min(shares):.3f}, below .85: {below} of {len(shares)}")
+    if arguments.out:
+        draw_figure(rows, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
