@@ -69,7 +69,7 @@ class Sequence:
     stopped : StoppedBy
         Why it ended.
     runs_used : int
-        All runs per data set, those that checked the mechanism included.
+        All runs per data set. A block that was drawn again, to check that it repeats, counts once.
     first_runs : int
         The runs per data set before the first bet.
     exact_runs : int

@@ -14,8 +14,12 @@ from dpverify.report.all_events import SmoothGrid, bound_all_events
 from dpverify.report.evaluate import bound_partition
 from dpverify.report.statements import OnAllEvents, OnPartition
 from dpverify.sampling.counts import Cells, Counts
+from dpverify.selection.histograms import score_values
+from dpverify.selection.select import SelectedEvent
+from dpverify.sequential.portfolio import quantile_edges
 from dpverify.settings import Settings
 
+BOUNDED_CELLS = 16  # at delta 0
 CountsPair = tuple[Counts, Counts]
 
 
@@ -66,6 +70,20 @@ class Bounding:
         on_partition = bound_partition(self.partition, cells, inside, level)
         on_all_events = bound_all_events(self.smooth, smooth[0], level) if self.smooth is not None else None
         return Look(on_partition, on_all_events, inside)
+
+
+def bounded_partition(selected: SelectedEvent, samples: Sequence[np.ndarray], delta: float) -> Partition | Levels:
+    """Return the partition that is bounded: level sets of the selected score with equal shares of the runs so far.
+
+    A partition that the settings name is used as it is. At delta 0 the cell with the fewest runs determines the bound,
+    so there are few cells, and the threshold of the event is not among their edges.
+    """
+    partition = selected.partition
+    if not isinstance(partition, Levels):
+        return partition
+    values = np.concatenate([score_values(partition.score, side) for side in samples])
+    number = BOUNDED_CELLS if delta == 0 else partition.size
+    return Levels(partition.score, quantile_edges(values, number, with_tails=False))
 
 
 def nothing_bounded(alpha: float) -> OnPartition:

@@ -27,7 +27,7 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
         event, counts, runs = exact.event, exact.counts, exact.runs
     sequence = Sequence(
         stopped=decision.stopped,
-        runs_used=portfolio.runs + run.source.block,  # one block was drawn twice, to check the mechanism
+        runs_used=portfolio.runs,
         first_runs=batches.first_runs,
         exact_runs=0 if exact is None else exact.runs,
         early_share=EARLY_SHARE,

@@ -147,14 +147,14 @@ def simple_scores(shape: tuple[int, int], score: Callable[[Array], Array] | None
     return [Linear(np.eye(1, size, k)[0]) for k in coordinates.tolist()]
 
 
-def quantile_edges(values: np.ndarray) -> np.ndarray:
+def quantile_edges(values: np.ndarray, cells: int = SIMPLE_CELLS, with_tails: bool = True) -> np.ndarray:
     """Return edges of cells of about equal size, with further cells in the tails; repeated values share a cell."""
     values = np.sort(values[np.isfinite(values)])
     if not values.size:
         return np.zeros(1)
-    ranks = np.arange(1, SIMPLE_CELLS) * values.size // SIMPLE_CELLS
-    tail = values.size // SIMPLE_CELLS // 2
-    while tail >= 2 * MIN_RUNS_PER_TAIL_CELL:
+    ranks = np.arange(1, cells) * values.size // cells
+    tail = values.size // cells // 2
+    while with_tails and tail >= 2 * MIN_RUNS_PER_TAIL_CELL:
         ranks = np.concatenate([ranks, [tail, values.size - 1 - tail]])
         tail //= 2
     ends = values[np.unique(ranks)]

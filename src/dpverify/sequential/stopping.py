@@ -31,7 +31,7 @@ from dpverify.selection.context import QUICK_SEARCH, THOROUGH_SEARCH, SearchBudg
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_event
 from dpverify.sequential.batches import Batches, read_budgets, recordable_runs
-from dpverify.sequential.bounding import Bounding, Look, tighter
+from dpverify.sequential.bounding import Bounding, Look, bounded_partition, tighter
 from dpverify.sequential.portfolio import Portfolio
 from dpverify.sequential.schedule import (
     BUDGET_LOOK_SHARE,
@@ -152,7 +152,8 @@ def run_until_decided(
             portfolio.hold(selected, batches.samples)
             if portfolio.runs == schedule.fixed:
                 smooth, diagnostics = make_grid(region, points)
-                bounding = Bounding(selected.partition, region, smooth, settings)
+                partition = bounded_partition(selected, batches.samples, question.delta)
+                bounding = Bounding(partition, region, smooth, settings)
             if portfolio.runs == schedule.frozen:
                 frozen = Frozen(selected.event)
         bets = portfolio.place()
