@@ -64,7 +64,7 @@ def test_reference_has_every_public_name_once():
     import reference
 
     listed = " ".join(reference.GROUPS.values()).split()
-    assert sorted(listed) == sorted(dpverify.__all__)
+    assert sorted(listed) == sorted(name for name in dpverify.__all__ if not inspect.ismodule(getattr(dpverify, name)))
     page = reference.page()
     for module in reference.MODULES.values():
         assert all(f"\n### {name}\n" in page for name, _ in reference.public_members(module))

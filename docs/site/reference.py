@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import inspect
 import re
+import types
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
@@ -32,6 +33,7 @@ GROUPS = {
 }
 REPORT_PARTS = (OnPartition, OnAllEvents, Paper)  # types of the fields of a report; they have no public name
 MODULES = {
+    "dpverify.claims": dpverify.claims,
     "dpverify.estimation": dpverify.estimation,
     "dpverify.estimation.theory": theory,
     "dpverify.adapters": dpverify.adapters,
@@ -65,7 +67,8 @@ def public_members(module: ModuleType) -> Iterator[tuple[str, object]]:
 
 def entry(name: str, value: object) -> str:
     """Return heading, signature, docstring and members of one name."""
-    parts = [f"### {name}\n", f"```python\n{signature(name, value)}\n```\n", f"{docstring(value)}\n"]
+    words = "Any of these kinds of claim." if isinstance(value, types.UnionType) else docstring(value)
+    parts = [f"### {name}\n", f"```python\n{signature(name, value)}\n```\n", f"{words}\n"]
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         parts += [f"- `{member.name}`: {member.value}" for member in value] + [""]
     elif inspect.isclass(value):
@@ -108,6 +111,8 @@ def signature(name: str, value: object) -> str:
     if inspect.isclass(value):
         fields = field_lines(value)
         return "\n".join([f"class {name}:" if fields else f"class {name}", *fields])
+    if isinstance(value, types.UnionType):
+        return f"{name} = {' | '.join(kind.__name__ for kind in value.__args__)}"
     assert callable(value)
     line = f"{name}{call_signature(value)}"
     if len(line) <= MAX_SIGNATURE_WIDTH:

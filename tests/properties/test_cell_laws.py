@@ -19,7 +19,7 @@ from dpverify.events.partition import (
 from dpverify.events.region import RegionIndicator
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Quadratic
 from dpverify.events.scores.additive import Binning
-from dpverify.sampling.counts import counts_from_table
+from dpverify.sampling.counts import counts_from_table, occupied_codes
 from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
 from dpverify.selection.proposals import PROPOSAL_PENALTIES, SelectionCounts, propose_cells, select_paper_cell
 from dpverify.selection.trees import grow_tree
@@ -163,6 +163,7 @@ def test_the_selection_is_symmetric_in_the_data_sets(table, delta):
         for event, c, *_ in (one, other):
             bounds.append(cautious_lower_bound(c[event.direction], c[1 - event.direction], runs, objective, penalty))
         assert bounds[0] == bounds[1]
-    one, other = (select_paper_cell(partition, side, 0.0, np.random.default_rng(0)) for side in both)
+    codes = occupied_codes(*counts)
+    one, other = (select_paper_cell(partition, side, codes, 0.0, np.random.default_rng(0)) for side in both)
     assert one.codes == other.codes
     assert one.direction == 1 - other.direction or len(set(table[:, one.codes[0]])) == 1

@@ -161,7 +161,7 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
         "entries": ", ".join(entries),
         **{name: document.get(name) for name in ("seeds", "epsilon", "delta")},
         **({} if text is None else {"claim": fingerprint(to_plain(claim))}),
-        "set of settings": fingerprint(settings),
+        "set of settings": fingerprint(settings.identity),
         **{name: fingerprint(table) for name, table in entries.items()},
     }
     for variant in pairs + mechanisms:
