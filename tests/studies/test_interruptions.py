@@ -115,7 +115,7 @@ def test_a_combination_that_reaches_the_time_limit_has_failed(place, capsys, wor
 
 
 def test_a_combination_that_does_not_react_to_the_time_limit_is_ended(place):
-    write_study(place, ["hang in C"], top="timeout = 2")
+    write_study(place, ["hang in C"], top="timeout = 6")
     status, _, err = run("--quiet")
     reason = "the time limit was reached, and the mechanism did not react; the process was ended"
     assert status == 2
