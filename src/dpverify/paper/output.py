@@ -62,8 +62,12 @@ def write_outputs(folder: Path, plan: Plan, effort: Effort, results: Results) ->
     groups = figure_groups(results, readings, plan.matched)
     rule = rule_text(plan, results.draws)
     command = "dpverify reproduce" + (" --quick" if effort == plan.quick else "")
-    seeds = max(row.epsilon_c.seeds for row in readings.best.rows)
-    extent = f"{seeds} seeds per row and reading, {len(results.draws)} draws of sensors"
+    seeds = effort.readings
+    ranked = (seeds.blend, seeds.gibbs, seeds.input, seeds.ekf)
+    extent = (
+        f"{min(ranked)} to {max(ranked)} seeds per row and reading in the ranking, {seeds.best} seeds per row of the "
+        f"best reading ({seeds.best_input} for input perturbation), {len(results.draws)} draws of sensors"
+    )
     lead = findings.lead(readings, claims)
     tables = reading_page_tables(readings)
     write_numbers(folder, results.calibrated, readings, claims, constants)
