@@ -141,15 +141,14 @@ def verify(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
     call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
-    if not isinstance(tested, (Approximate, NoneType)):  # the selection depends on it
-        call["claim"] = fingerprint(to_plain(tested))
     settings, not_stopping = check_stop_early(settings, tested)
-    if settings.stop_early:  # the bets depend on the claim
+    # The bets depend on the claim, and so does the selection for a claim that is a curve.
+    if settings.stop_early or not isinstance(tested, (Approximate, NoneType)):
         call["claim"] = fingerprint(to_plain(tested))
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
         diagnostics = check_mechanism(run) + not_stopping
         proceed = stop_early if settings.stop_early else follow_plan
-        report = proceed(run, Question(tested, delta), diagnostics, error, log_lipschitz)
+        report = proceed(run, Question(tested, delta, error, log_lipschitz), diagnostics)
     report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
@@ -163,13 +162,7 @@ def check_stop_early(settings: Settings, claim: Claim | None) -> tuple[Settings,
     return settings, ()
 
 
-def follow_plan(
-    run: RunContext,
-    question: Question,
-    diagnostics: tuple[Diagnostic, ...],
-    error: Callable[[Array], Array] | None,
-    log_lipschitz: float | tuple[float, float] | None,
-) -> Report:
+def follow_plan(run: RunContext, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Verify with fixed numbers of runs (Algorithm 1)."""
     if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
         run = shorten_run(run)
@@ -181,23 +174,17 @@ def follow_plan(
     # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
     event, partition, _, eta = freeze_event(run, region, points, question.delta, claim=question.claim)
     # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
-    smooth, not_smooth = smooth_grid(log_lipschitz, run.source.mechanism, run.source.data, region, points)
+    smooth, not_smooth = smooth_grid(question.log_lipschitz, run.source.mechanism, run.source.data, region, points)
     findings = Findings(region, points, pilot, event, partition, eta, smooth, diagnostics + not_smooth)
-    counts = count_test_runs(run, findings, error)
+    counts = count_test_runs(run, findings, question.error)
     return assemble_report(run, findings, counts, question.claim, question.delta)
 
 
-def stop_early(
-    run: RunContext,
-    question: Question,
-    diagnostics: tuple[Diagnostic, ...],
-    error: Callable[[Array], Array] | None,
-    log_lipschitz: float | tuple[float, float] | None,
-) -> Report:
+def stop_early(run: RunContext, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Verify until the claim is refuted or bounded, or the budget is spent (docs/method.md, section 5.8)."""
-    grid = partial(smooth_grid, log_lipschitz, run.source.mechanism, run.source.data)
+    grid = partial(smooth_grid, question.log_lipschitz, run.source.mechanism, run.source.data)
     is_void = any(diagnostic.voids for diagnostic in diagnostics)
-    decision = run_until_decided(run, question, error, grid, is_void)
+    decision = run_until_decided(run, question, grid, is_void)
     return conclude(run, decision, question, diagnostics)
 
 

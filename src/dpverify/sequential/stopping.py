@@ -55,10 +55,16 @@ class Question(NamedTuple):
         The claim; None states no claim.
     delta : float
         The delta at which epsilon is bounded.
+    error : callable or None
+        The user's error function.
+    log_lipschitz : float, pair of float, or None
+        The Lipschitz constant of the log-density that the user states.
     """
 
     claim: Claim | None
     delta: float
+    error: Callable[[Any], Any] | None = None
+    log_lipschitz: float | tuple[float, float] | None = None
 
 
 class Frozen:
@@ -112,7 +118,6 @@ class Decision(NamedTuple):
 def run_until_decided(
     run: RunContext,
     question: Question,
-    error: Callable[[Any], Any] | None,
     make_grid: MakeGrid,
     is_void: bool = False,
 ) -> Decision:
@@ -123,15 +128,13 @@ def run_until_decided(
     run : RunContext
         The verification.
     question : Question
-        The claim.
-    error : callable or None
-        The user's error function.
+        The claim, and what else is asked.
     make_grid : callable
         Makes the grid for a bound over all events from a region and its points.
     is_void : bool
         Whether a diagnostic voids the test, so that few runs are enough.
     """
-    claim, settings, batches = question.claim, run.settings, Batches(run, error)
+    claim, settings, batches = question.claim, run.settings, Batches(run, question.error)
     assert claim is not None
     score = settings.events if callable(settings.events) else None
     portfolio = Portfolio(wealth_boundary(claim), batches.samples[0].shape[1:], score)
@@ -191,7 +194,7 @@ def run_until_decided(
                 latest = bounding.look(share)
                 look = tighter(look, latest, lambda statement: statement.epsilon_upper(question.delta))
                 stopped = StoppedBy.BOUNDED if latest.on_partition.meets_claim(claim) else None
-            if portfolio.runs == schedule.ends[-1]:
+            if stopped is None and portfolio.runs == schedule.ends[-1]:
                 stopped = StoppedBy.BUDGET
     region, points = region_of(run, batches.samples)
     run.clock.lap("test")
