@@ -223,3 +223,10 @@ def test_a_true_claim_is_refuted_at_most_as_often_as_the_level_allows():
 
     assert refuted(1.0) <= most(trials, 0.2)
     assert refuted(0.3) > most(trials, 0.2)
+
+
+def test_a_claim_that_is_bounded_at_the_end_of_the_budget_stopped_as_bounded():
+    report = dpv.verify(laplace, 0.0, 1.0, 1.5, stop_early=True, select_runs=2000, test_runs=4000)
+    assert report.verdict is dpv.Verdict.BOUNDED
+    assert report.runs_used == 6000
+    assert report.stopped == "bounded"
