@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import hypergeom
 
 import dpverify as dpv
-from dpverify.paper.reading_fit import ceiling_by_runs, ceiling_sweep
+from dpverify.paper.readings.fit import ceiling_by_runs, ceiling_sweep
 from dpverify.settings import Settings
 from dpverify.stats.paper_test import critical_epsilon
 
@@ -36,7 +36,7 @@ class UniformCells:
 
 def test_disjoint_distributions_reach_the_ceiling():
     """Inside R only the first data set has runs; the critical epsilons are those of the model, far below infinity."""
-    (model,) = ceiling_by_runs([3000], [], 4000)
+    (model,) = ceiling_by_runs([Settings.paper().test_runs], [], 4000)
     epsilons, second_counts = [], []
     for seed in range(12):
         report = dpv.verify(UniformCells(), 0.0, 50.0, settings=Settings.paper(seed=seed))

@@ -1,8 +1,8 @@
 """The sentences about a claim agree with its comparisons."""
 
-from dpverify.paper.claim_words import answer_sentence, yardstick_sentence
-from dpverify.paper.decision_rule import Answer, Claim, compare, deciding_assumptions
-from dpverify.paper.tables import show_claim
+from dpverify.paper.claims.decision_rule import Answer, Claim, compare, deciding_assumptions
+from dpverify.paper.claims.words import answer_sentence, yardstick_sentence
+from dpverify.paper.page.tables import show_claim
 
 
 def made_claim(signs, outside=0.0):

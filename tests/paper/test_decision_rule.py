@@ -7,7 +7,7 @@ import pytest
 from limits import most
 from scipy.stats import binom
 
-from dpverify.paper.decision_rule import Answer, Claim, compare, median_interval
+from dpverify.paper.claims.decision_rule import Answer, Claim, compare, median_interval
 
 
 @pytest.mark.parametrize("n", [10, 20, 21, 40, 100])

@@ -11,16 +11,16 @@ from made_draws import make_draw
 from made_readings import make_reading_results, make_row
 
 from dpverify.events.partition import OUTSIDE
-from dpverify.paper import figure_groups, findings, output, reading_tables
-from dpverify.paper.choice_table import choice_table
-from dpverify.paper.claim_words import CLAIM_WORDS
-from dpverify.paper.claims import judge_claims
+from dpverify.paper.claims.judgement import judge_claims
+from dpverify.paper.claims.words import CLAIM_WORDS
 from dpverify.paper.constants import computed_constants, eta_sentence
-from dpverify.paper.discussion import impossible_statements
 from dpverify.paper.measurements import CalibratedNumbers, PassingPairs, Results, StudyRow
+from dpverify.paper.page import figure_groups, findings, output, reading_tables
+from dpverify.paper.page.choice_table import choice_table
+from dpverify.paper.page.discussion import impossible_statements
 from dpverify.paper.plan import PARAMETER_NAMES, read_plan, study_tasks
 from dpverify.paper.printed import read_printed
-from dpverify.paper.reading_results import Reading
+from dpverify.paper.readings.results import Reading
 from dpverify.paper.study_results import typed_rows
 
 CALIBRATED = CalibratedNumbers(tau=1.4e-5, s_hat=0.993, says="tau <script>alert(1)</script>")

@@ -7,8 +7,8 @@ import pytest
 from limits import most
 from made_draws import make_draw
 
-from dpverify.paper.claims import epsilon_at_error, error_at_epsilon, judge_claims, subtract
-from dpverify.paper.decision_rule import Answer
+from dpverify.paper.claims.decision_rule import Answer
+from dpverify.paper.claims.judgement import epsilon_at_error, error_at_epsilon, judge_claims, subtract
 from dpverify.paper.measurements import CurvePoint
 from dpverify.paper.plan import read_plan
 

@@ -6,7 +6,7 @@ import pytest
 from pages import PROJECT
 from test_output import make_results
 
-from dpverify.paper import output
+from dpverify.paper.page import output
 from dpverify.paper.plan import read_plan
 
 sys.path.append(str(PROJECT / "tests" / "render"))

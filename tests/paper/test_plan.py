@@ -4,7 +4,7 @@ import math
 import tomllib
 
 from dpverify.paper.measurements import CalibratedNumbers
-from dpverify.paper.output import computed_constants
+from dpverify.paper.page.output import computed_constants
 from dpverify.paper.plan import read_plan, study_tasks, to_toml
 from dpverify.paper.printed import is_calibration_cell, is_on_sweep, read_printed
 from dpverify.paper.sensor_draws import FAMILY_READINGS

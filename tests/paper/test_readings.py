@@ -8,10 +8,20 @@ from scipy.stats import ks_2samp
 
 from dpverify import Settings, verify
 from dpverify.mechanisms.accuracy import rmse
-from dpverify.paper import reading_fit
 from dpverify.paper.plan import read_plan
 from dpverify.paper.printed import read_printed
-from dpverify.paper.reading_fit import (
+from dpverify.paper.readings import fit as reading_fit
+from dpverify.paper.readings.definitions import (
+    BASE,
+    CANDIDATE,
+    FIELDS,
+    RUNS,
+    all_readings,
+    best_joint,
+    difference,
+    relevant,
+)
+from dpverify.paper.readings.fit import (
     ceiling_by_runs,
     ceiling_sweep,
     cell_probability,
@@ -21,8 +31,8 @@ from dpverify.paper.reading_fit import (
     log_probability_of_eta,
     log_probability_of_fitted_error,
 )
-from dpverify.paper.reading_results import ReadingFit
-from dpverify.paper.reading_runs import (
+from dpverify.paper.readings.results import ReadingFit
+from dpverify.paper.readings.runs import (
     BLOCK,
     FittedParameter,
     SeedResult,
@@ -31,8 +41,7 @@ from dpverify.paper.reading_runs import (
     run_seed,
     sweep_with_ceiling,
 )
-from dpverify.paper.reading_study import ReadingTask, ranking_tasks
-from dpverify.paper.readings import BASE, CANDIDATE, FIELDS, RUNS, all_readings, best_joint, difference, relevant
+from dpverify.paper.readings.study import ReadingTask, ranking_tasks
 from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP, critical_epsilon
 
 ROWS = {cell.key: cell for cell in read_printed().cells}

@@ -12,9 +12,9 @@ from dpverify.errors import FolderError
 from dpverify.paper.measurements import SensorDraw
 from dpverify.paper.parts import read_value, write_value
 from dpverify.paper.plan import ReadingSeeds, RunSizes, read_plan
-from dpverify.paper.reading_runs import FittedParameter, SeedResult
-from dpverify.paper.reading_study import ReadingTask, TaskResult
-from dpverify.paper.readings import BASE
+from dpverify.paper.readings.definitions import BASE
+from dpverify.paper.readings.runs import FittedParameter, SeedResult
+from dpverify.paper.readings.study import ReadingTask, TaskResult
 from dpverify.paper.reproduce import reproduce
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dpverify.paper.printed import read_printed
-from dpverify.paper.reading_results import (
+from dpverify.paper.readings.results import (
     CeilingByRuns,
     FinerFit,
     NumberFit,

@@ -1,6 +1,6 @@
 """The values that the reproduction measures: rows of studies, and measurements on draws of the sensor positions.
 
-The measurements of the printed rows under each reading are in `reading_results.py`.
+The measurements of the printed rows under each reading are in `readings/results.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dpverify.paper.reading_results import ReadingResults
+from dpverify.paper.readings.results import ReadingResults
 
 
 class CalibratedNumbers(NamedTuple):

@@ -16,7 +16,7 @@ from dpverify.paper import experiment
 from dpverify.paper.measurements import CalibratedNumbers, PassingPairs, SensorDraw, StudyRow
 from dpverify.paper.plan import Effort, StudyTask, read_plan, to_toml
 from dpverify.paper.printed import read_printed
-from dpverify.paper.reading_study import ReadingTask, TaskResult
+from dpverify.paper.readings.study import ReadingTask, TaskResult
 from dpverify.paper.study_results import TABLE_FILE, read_study_table, typed_rows
 from dpverify.studies.study import Study, run_study
 from dpverify.util.files import replace_file, write_text
@@ -107,7 +107,7 @@ class ReadingGroup(NamedTuple):
 
 def run_readings(folder: Path, tasks: Sequence[ReadingTask]) -> ReadingGroup:
     """Measure rows under readings, and store each of them; what an earlier start stored is read."""
-    from dpverify.paper.reading_study import run_task
+    from dpverify.paper.readings.study import run_task
 
     before = time.process_time()
     results = []
@@ -134,8 +134,8 @@ class PairsResult(NamedTuple):
 def run_pairs(folder: Path, number: int) -> PairsResult:
     """Measure the share of adjacent pairs that pass at a printed critical epsilon, for the W2-MHE on Q1."""
     from dpverify.paper.passing_pairs import measure_passing_pairs
-    from dpverify.paper.reading_runs import build
-    from dpverify.paper.readings import BASE
+    from dpverify.paper.readings.definitions import BASE
+    from dpverify.paper.readings.runs import build
 
     path = folder / "pairs.json"
     if path.exists():

@@ -46,9 +46,9 @@ SOURCE_FILES = (
     "experiment.py",
     "sensor_draws.py",
     "calibration.py",
-    "readings.py",
-    "reading_runs.py",
-    "reading_study.py",
+    "readings/definitions.py",
+    "readings/runs.py",
+    "readings/study.py",
 )
 
 
@@ -103,8 +103,8 @@ def _measure(executor: Executor, folder: Path, plan: Plan, effort: Effort, print
     """Submit every part to the workers, and collect the results in memory."""
     # These need JAX; a missing package was reported before.
     from dpverify.paper import parts
-    from dpverify.paper.reading_study import best_tasks, make_rankings, make_results, ranking_tasks
-    from dpverify.paper.readings import best_joint
+    from dpverify.paper.readings.definitions import best_joint
+    from dpverify.paper.readings.study import best_tasks, make_rankings, make_results, ranking_tasks
 
     ranking_jobs: dict[Future[ReadingGroup], str] = {
         executor.submit(parts.run_readings, folder, group): f"readings of {group[0].row}, group {number}"
@@ -153,7 +153,7 @@ def _load_output_writer() -> Callable[[Path, Plan, Effort, Results], Path]:
     try:
         import jax  # noqa: F401
 
-        from dpverify.paper.output import write_outputs
+        from dpverify.paper.page.output import write_outputs
     except ImportError as problem:
         raise InputError(f"reproduce: {problem}; expected JAX, matplotlib, Jinja2; {how_to_install('all')}") from None
     return write_outputs
@@ -162,7 +162,7 @@ def _load_output_writer() -> Callable[[Path, Plan, Effort, Results], Path]:
 def _source_hashes() -> dict[str, str]:
     """Hash the files that the numbers depend on: one folder must not mix measurements of two versions."""
     files = [*(FOLDER / name for name in SOURCE_FILES), *sorted((FOLDER.parent / "estimation").glob("*.py"))]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {path.relative_to(FOLDER.parent).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 class ProgressPrinter:

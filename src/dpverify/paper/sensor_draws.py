@@ -14,9 +14,9 @@ from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper import experiment
 from dpverify.paper.measurements import CalibratedNumbers, CurvePoint, PaperMeasurement, SensorDraw, TheoremBounds
 from dpverify.paper.plan import Effort, Plan
-from dpverify.paper.reading_results import Reading
-from dpverify.paper.reading_runs import PaperMechanism, SetUp, build, paper_settings, run_seed
-from dpverify.paper.readings import BASE, CANDIDATE, GIBBS
+from dpverify.paper.readings.definitions import BASE, CANDIDATE, GIBBS
+from dpverify.paper.readings.results import Reading
+from dpverify.paper.readings.runs import PaperMechanism, SetUp, build, paper_settings, run_seed
 from dpverify.studies.tradeoff import Tradeoff, tradeoff
 
 REPEATED_DATA_SEED_OFFSET = 10**6

@@ -7,17 +7,15 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpverify.paper import findings, reading_tables
-from dpverify.paper.choice_table import choice_table
-from dpverify.paper.claims import judge_claims
+from dpverify.paper.claims.decision_rule import MIN_DRAWS, Claim
+from dpverify.paper.claims.judgement import judge_claims
 from dpverify.paper.constants import ComputedConstant, computed_constants, eta_sentence
-from dpverify.paper.decision_rule import MIN_DRAWS, Claim
-from dpverify.paper.discussion import impossible_statements
-from dpverify.paper.figure_groups import FigureGroup, figure_groups
 from dpverify.paper.measurements import CalibratedNumbers, Results, SensorDraw
-from dpverify.paper.plan import Effort, Plan
-from dpverify.paper.reading_results import ReadingResults
-from dpverify.paper.tables import (
+from dpverify.paper.page import findings, reading_tables
+from dpverify.paper.page.choice_table import choice_table
+from dpverify.paper.page.discussion import impossible_statements
+from dpverify.paper.page.figure_groups import FigureGroup, figure_groups
+from dpverify.paper.page.tables import (
     Table,
     certified_table,
     claim_records,
@@ -26,6 +24,8 @@ from dpverify.paper.tables import (
     pairs_table,
     show_claim,
 )
+from dpverify.paper.plan import Effort, Plan
+from dpverify.paper.readings.results import ReadingResults
 from dpverify.render.page import render, shown
 from dpverify.studies.tables import write_csv
 from dpverify.util.files import write_text

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dpverify.paper.decision_rule import Answer, Claim, Comparison
+from dpverify.paper.claims.decision_rule import Answer, Claim, Comparison
 
 
 class ClaimWords(NamedTuple):

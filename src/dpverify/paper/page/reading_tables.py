@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dpverify.paper.page.tables import Cell, Table
 from dpverify.paper.printed import PrintedCell, read_printed
-from dpverify.paper.reading_results import FinerFit, NumberFit, ReadingFit, ReadingResults, RowFit, Summary
-from dpverify.paper.readings import describe, difference
-from dpverify.paper.tables import Cell, Table
+from dpverify.paper.readings.definitions import describe, difference
+from dpverify.paper.readings.results import FinerFit, NumberFit, ReadingFit, ReadingResults, RowFit, Summary
 from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP
 
 INSIDE, OUTSIDE = "✓", "✗"

@@ -16,8 +16,8 @@ from scipy.special import ndtr
 from scipy.stats import hypergeom
 
 from dpverify.paper.printed import PrintedCell
-from dpverify.paper.reading_results import CeilingByRuns, FinerFit, NumberFit, Reading, RowFit, Summary
-from dpverify.paper.reading_runs import FittedParameter, SeedResult
+from dpverify.paper.readings.results import CeilingByRuns, FinerFit, NumberFit, Reading, RowFit, Summary
+from dpverify.paper.readings.runs import FittedParameter, SeedResult
 from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP
 
 SMOOTHING = 0.01  # weight of the broad distribution

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dpverify.paper.claim_words import CLAIM_WORDS
-from dpverify.paper.decision_rule import Answer, Claim
+from dpverify.paper.claims.decision_rule import Answer, Claim
+from dpverify.paper.claims.words import CLAIM_WORDS
+from dpverify.paper.page.reading_tables import CHOICES, cells_by_key, is_fixed_by_own_error, printed_text, summary_text
 from dpverify.paper.printed import read_printed
-from dpverify.paper.reading_results import CeilingByRuns, NumberFit, ReadingResults, RowFit
-from dpverify.paper.reading_tables import CHOICES, cells_by_key, is_fixed_by_own_error, printed_text, summary_text
-from dpverify.paper.readings import describe
+from dpverify.paper.readings.definitions import describe
+from dpverify.paper.readings.results import CeilingByRuns, NumberFit, ReadingResults, RowFit
 
 SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
 TYPICAL_EPSILON = 0.4  # the printed critical epsilon of the W2-MHE on Q1 is 0.39947

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.estimation.system import STEPS
-from dpverify.paper import experiment, figures, reading_figures
+from dpverify.paper import experiment
 from dpverify.paper.measurements import Results, StudyTables
+from dpverify.paper.page import figures, reading_figures
 from dpverify.paper.plan import SETUPS, MatchedValues
 from dpverify.paper.printed import read_printed
-from dpverify.paper.reading_results import ReadingResults
+from dpverify.paper.readings.results import ReadingResults
 from dpverify.render.figures import privacy_map
 from dpverify.render.style import Drawing
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from dpverify.paper.reading_results import Reading, ReadingFit
+from dpverify.paper.readings.results import Reading, ReadingFit
 
 BASE = Reading()
 RUNS = (1000, 2000, 3000, 5000, 10_000)  # m: not printed

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpverify.paper.decision_rule import Claim, Comparison, compare, deciding_assumptions
+from dpverify.paper.claims.decision_rule import Claim, Comparison, compare, deciding_assumptions
 from dpverify.paper.measurements import CurvePoint, SensorDraw
 from dpverify.paper.plan import MatchedValues
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from dpverify.estimation.system import STEPS
 from dpverify.paper.plan import ReadingSeeds
 from dpverify.paper.printed import PrintedCell, read_printed
-from dpverify.paper.reading_fit import ceiling_by_runs, fit_grid, fit_row
-from dpverify.paper.reading_results import FinerFit, Reading, ReadingFit, ReadingResults, RowFit
-from dpverify.paper.reading_runs import FittedParameter, SeedResult, fit_parameter, measure_row
-from dpverify.paper.readings import BASE, FIELDS, RUNS, all_readings, difference, rank, relevant
+from dpverify.paper.readings.definitions import BASE, FIELDS, RUNS, all_readings, difference, rank, relevant
+from dpverify.paper.readings.fit import ceiling_by_runs, fit_grid, fit_row
+from dpverify.paper.readings.results import FinerFit, Reading, ReadingFit, ReadingResults, RowFit
+from dpverify.paper.readings.runs import FittedParameter, SeedResult, fit_parameter, measure_row
 
 FIT_SEEDS = range(4)  # data on which an unprinted parameter is fitted
 BEST_FIRST_SEED = 1000  # the seeds of the best reading are not those of the ranking

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dpverify.paper.reading_results import ReadingResults, Summary
-from dpverify.paper.reading_tables import summary_text
-from dpverify.paper.tables import Cell, Table
+from dpverify.paper.page.reading_tables import summary_text
+from dpverify.paper.page.tables import Cell, Table
+from dpverify.paper.readings.results import ReadingResults, Summary
 
 
 class PrintedChoice(NamedTuple):

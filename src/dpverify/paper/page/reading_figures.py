@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from dpverify.paper.figures import label_at_right, p_values_of_row, plain_ticks
-from dpverify.paper.reading_results import CeilingByRuns, ReadingResults, RowFit, Summary
-from dpverify.paper.reading_tables import cells_by_key
+from dpverify.paper.page.figures import label_at_right, p_values_of_row, plain_ticks
+from dpverify.paper.page.reading_tables import cells_by_key
+from dpverify.paper.readings.results import CeilingByRuns, ReadingResults, RowFit, Summary
 from dpverify.render.figures import separate_boxes
 from dpverify.render.style import BOUNDED, FIRST, INK, MUTED, RULE, SECOND, Drawing, Key, canvas, label, styled
 

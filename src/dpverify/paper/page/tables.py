@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dpverify.paper.claim_words import CLAIM_WORDS, answer_sentence, yardstick_sentence
-from dpverify.paper.claims import DISTRIBUTION_NAMES
+from dpverify.paper.claims.decision_rule import Answer, Claim, Comparison
+from dpverify.paper.claims.judgement import DISTRIBUTION_NAMES
+from dpverify.paper.claims.words import CLAIM_WORDS, answer_sentence, yardstick_sentence
 from dpverify.paper.constants import ComputedConstant
-from dpverify.paper.decision_rule import Answer, Claim, Comparison
 from dpverify.paper.measurements import PassingPairs, StudyTables, select_rows
 from dpverify.paper.printed import CELL_MECHANISMS, read_printed
 from dpverify.util.formatting import format_lower, format_upper

@@ -21,7 +21,7 @@ from dpverify.estimation.system import STEPS, System
 from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper.experiment import DISTANCE, SENSORS, WINDOW
 from dpverify.paper.printed import PrintedCell, read_printed
-from dpverify.paper.reading_results import Reading
+from dpverify.paper.readings.results import Reading
 from dpverify.pipeline import count_test_runs, find_region, freeze_event
 from dpverify.report.assemble import Findings
 from dpverify.report.evaluate import sweep_epsilon

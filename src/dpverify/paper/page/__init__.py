@@ -1,0 +1,1 @@
+"""The output of the reproduction: tables, figures, sentences and the page."""
