@@ -306,3 +306,15 @@ def test_arrays_that_raise_when_they_are_converted_exit_2():
 
     with pytest.raises(dpv.MechanismError, match="GeneratorExit"):
         dpv.verify(lambda data, runs, rng: Output(), np.zeros(1), np.ones(1))
+
+
+def test_the_keyboard_during_imports_ends_with_one_line(tmp_path):
+    package = tmp_path / "dpverify"
+    package.mkdir()
+    (package / "__init__.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    code = "from dpverify_command import entry; entry()"
+    source = Path(dpv.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(source)])}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert result.returncode == 3
+    assert result.stderr == "dpverify: stopped by the keyboard\n"

@@ -7,6 +7,7 @@ traceback).
 """
 
 import os
+import signal
 import sys
 from typing import NoReturn
 
@@ -17,6 +18,7 @@ from dpverify.cli.commands import main_in_child
 def entry() -> NoReturn:
     """Run the command, and exit with its status. On systems with `os.fork` a child process does the work."""
     if not hasattr(os, "fork"):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.exit(main())
     status = main_in_child(sys.argv[1:])
     os._exit(status)  # the child has written everything, and a second orderly exit takes time

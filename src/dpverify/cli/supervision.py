@@ -123,7 +123,7 @@ def _forward_signals(child: int) -> Iterator[list[int]]:
 
 def _merge_interrupts() -> None:
     """Raise KeyboardInterrupt once if an interrupt arrives from the terminal and from the parent process."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a command in the background
         return
     last = -SAME_INTERRUPT_SECONDS
 
