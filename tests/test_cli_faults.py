@@ -311,7 +311,9 @@ def test_arrays_that_raise_when_they_are_converted_exit_2():
 def test_the_keyboard_during_imports_ends_with_one_line(tmp_path):
     package = tmp_path / "dpverify"
     package.mkdir()
-    (package / "__init__.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    (package / "__init__.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    )
     code = "from dpverify_command import entry; entry()"
     source = Path(dpv.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(source)])}

@@ -25,7 +25,7 @@ def test_readings_that_agree_confirm_a_claim():
     claim = made_claim([1, 1, 1])
     assert claim.answer is Answer.CONFIRMED
     assert answer_sentence(claim) == "3 comparisons under 3 readings: 3 confirmed."
-    assert "right in 75% of the draws" in yardstick_sentence(claim)
+    assert "true in 75% of the draws" in yardstick_sentence(claim)
 
 
 def test_readings_that_disagree_name_the_assumption():
@@ -38,5 +38,5 @@ def test_readings_that_disagree_name_the_assumption():
     assert "40% of the draws" in sentence
     shown = show_claim(claim)
     assert len(shown.table.rows) == 3
-    assert "right in 100%, wrong in 0% of 30 draws" in str(shown.table.rows[0][1])
-    assert "right in 0%, wrong in 100% of 30 draws" in str(shown.table.rows[1][1])
+    assert "claim true in 100%, false in 0% of 30 draws" in str(shown.table.rows[0][1])
+    assert "claim true in 0%, false in 100% of 30 draws" in str(shown.table.rows[1][1])

@@ -66,6 +66,8 @@ class Comparison(NamedTuple):
         5% and 95% quantile of the differences over draws.
     wins, loses : float
         Share of draws whose difference is above, and below, the required one.
+    every_draw : bool
+        Whether `interval` holds the smallest and the largest difference, because the claim must hold on every draw.
     outside_range : float
         Share of draws whose matched parameter lies outside the range that the paper allows, such as s_bar below 0.
     """
@@ -82,6 +84,7 @@ class Comparison(NamedTuple):
     spread: tuple[float, float] = (math.nan, math.nan)
     wins: float = math.nan
     loses: float = math.nan
+    every_draw: bool = False
     outside_range: float = 0.0
 
     @property
@@ -135,6 +138,7 @@ def compare(
         spread,
         wins,
         loses,
+        every_draw,
         outside_range,
     )
 

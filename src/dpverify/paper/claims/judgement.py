@@ -172,6 +172,7 @@ def _mechanism_comparisons(
         own, others = draw.at_paper_value(law), draw.at_paper_value(other)
         yardstick.append(math.log(others.epsilon_c) - math.log(own.epsilon_c))
     at_error = f"error {matched.error:g}, δ {matched.delta:g}"
+    name = "private EKF" if other in FILTER_FAMILIES else "input perturbation"
     reading = _in_words(assumptions)
 
     def comparison(what: str, ratios: list[float], outside: list[bool], compared_at: str, decides: bool) -> Comparison:
@@ -186,21 +187,21 @@ def _mechanism_comparisons(
 
     return [
         comparison(
-            f"error of the other mechanism / error of the W2-MHE, at {_privacy_text(matched)}",
+            f"error of the {name} / error of the W2-MHE, at {_privacy_text(matched)}",
             error_ratios,
             outside_at_epsilon,
             "equal privacy",
             decides=True,
         ),
         comparison(
-            f"ε of the other mechanism / ε of the W2-MHE, at {at_error}",
+            f"ε of the {name} / ε of the W2-MHE, at {at_error}",
             epsilon_ratios,
             outside_at_error,
             "equal accuracy",
             decides=True,
         ),
         comparison(
-            "the paper's yardstick: ε_c of the other mechanism / ε_c of the W2-MHE, at errors near 0.005",
+            f"the paper's yardstick: ε_c of the {name} / ε_c of the W2-MHE, at errors near 0.005",
             yardstick,
             [],
             "the paper's yardstick",

@@ -92,6 +92,11 @@ def answer_sentence(claim: Claim) -> str:
     answers = [comparison.answer for comparison in deciding]
     told = [f"{answers.count(answer)} {answer.value}" for answer in Answer if answer in answers]
     text = f"{_count(len(deciding), 'comparison')} under {_count(len(readings), 'reading')}: {', '.join(told)}."
+    if claim.name == "theory":
+        text += (
+            " The theorem is compared under this reading only: the estimator's definition in the paper has a prior that is "
+            "carried from window to window, and the theorem's factor s/(1 - s) belongs to a Gibbs distribution."
+        )
     if claim.answer is Answer.DEPENDS:
         parts = [ASSUMPTION_WORDS.get(name, f"the {name}") for name in claim.depends_on]
         text += f" The answer depends on {'; on '.join(parts)}."
@@ -123,6 +128,6 @@ def yardstick_sentence(claim: Claim) -> str:
         return f"The paper's own yardstick is {words.yardstick}."
     share = f"{min(wins):.0%}" if len(wins) == 1 else f"{min(wins):.0%} to {max(wins):.0%}"
     return (
-        f"The paper's own yardstick is {words.yardstick}. By it, the claim is right in {share} of the draws, "
+        f"The paper's own yardstick is {words.yardstick}. By it, the claim is true in {share} of the draws, "
         "depending on the reading."
     )

@@ -63,7 +63,14 @@ def privacy_maps(tables: StudyTables) -> list[Drawing]:
         if rows:
             positions = experiment.sensor_positions(setup)
             lower = [row.epsilon_lower for row in rows]
-            maps.append(privacy_map(positions, lower, target=path, title=f"Proved ε of each sensor: {setup}"))
+            maps.append(
+                privacy_map(
+                    positions,
+                    lower,
+                    target=path,
+                    title=f"Proved ε when one sensor moves: {setup}, W2-MHE, Gibbs distribution, s 0.8",
+                )
+            )
     return maps
 
 

@@ -9,7 +9,7 @@ from dpverify.paper.claims.decision_rule import Answer, Claim
 from dpverify.paper.claims.words import CLAIM_WORDS
 from dpverify.paper.page.reading_tables import CHOICES, cells_by_key, is_fixed_by_own_error, printed_text, summary_text
 from dpverify.paper.printed import read_printed
-from dpverify.paper.readings.definitions import describe
+from dpverify.paper.readings.definitions import BASE, describe
 from dpverify.paper.readings.results import CeilingByRuns, NumberFit, ReadingResults, RowFit
 
 SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
@@ -27,26 +27,52 @@ def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
     """Return three sentences: what was reproduced, what was not, and why."""
     best = readings.best
     rows = finite_rows(readings)
-    inside = [row for row in rows if _fit(row, "epsilon_c").inside]
     outside = [row for row in rows if not _fit(row, "epsilon_c").inside]
     saturated = [row for row in rows if row.saturated]
-    fitted = sum(_fit(row, "error").inside for row in best.rows if is_fixed_by_own_error(row))
-    by_answer = {
-        answer: [str(CLAIM_WORDS[claim.name].number) for claim in claims if claim.answer is answer] for answer in Answer
-    }
+    unknown = [row for row in best.rows if _outside(row) and not _explaining(readings, row)]
+    by_answer = {answer: [_claim_number(claim) for claim in claims if claim.answer is answer] for answer in Answer}
     confirmed = by_answer.pop(Answer.CONFIRMED)
     others = [_claims_text(numbers, answer) for answer, numbers in by_answer.items() if numbers]
     agree = f"; {_claims_text(confirmed, Answer.CONFIRMED)}" if confirmed else ""
-    missed = f"the ε_c of {'; '.join(map(_place, outside))}" if outside else "no ε_c"
+    missed = f"{len(outside)} of the {len(rows)} ε_c ({'; '.join(map(_place, outside))})" if outside else "no ε_c"
+    no_reading = (
+        f" For {listed([_place(row) for row in unknown])}, no measured reading has every number in range, and we do "
+        "not know why."
+        if unknown
+        else ""
+    )
     return [
-        f"Reproduced: under one reading of what the paper does not print, {best.inside} of the {best.printed} printed "
-        f"numbers lie in our 5% to 95% range, {len(inside)} of {len(rows)} critical epsilons and {fitted} errors that "
-        f"fixed a parameter among them{agree}.",
-        f"Not reproduced: {'; '.join([missed, *others])}.",
-        "Why the numbers differ: sensors, distributions, covariances and m are not printed, every ε_c is random, and "
-        f"in {len(saturated)} of {len(rows)} rows our ε_c is at the ceiling of the procedure, where it measures the "
-        "counts and no longer the difference between the two data sets.",
+        "Reproduced: a reading is one choice for everything that the paper does not print. Under the best single "
+        f"reading, {best.inside} of the {best.printed} numbers lie in our 5% to 95% ranges: "
+        f"{_inside_by_kind(best.rows)}{agree}.",
+        f"Not reproduced: {missed}.{''.join(f' {text[0].upper()}{text[1:]}.' for text in others)}",
+        "Why the numbers differ: sensors, distributions, covariances and m are not printed; every ε_c is random; and "
+        f"in {len(saturated)} of {len(rows)} rows our ε_c is at the ceiling of the procedure in at least half of the "
+        "seeds, where it measures the counts and no longer the difference between the two data "
+        f"sets.{no_reading}",
     ]
+
+
+def _inside_by_kind(rows: Sequence[RowFit]) -> str:
+    """Return how many numbers of each kind lie in their ranges, and which of them are no predictions."""
+    parts = []
+    for name, symbol in SYMBOLS.items():
+        fits = [(row, fit) for row in rows for fit in row.fits if fit.name == name]
+        if not fits:
+            continue
+        text = f"{symbol} {sum(fit.inside for _, fit in fits)} of {len(fits)}"
+        solved = sum(name == "eta" and cells_by_key()[row.row].eta is None for row, _ in fits)
+        fixed = sum(name == "error" and is_fixed_by_own_error(row) for row, _ in fits)
+        notes = [f"{solved} not printed, but solved from λ"] if solved else []
+        notes += [f"{fixed} fixed a parameter"] if fixed else []
+        parts.append(f"{text} ({'; '.join(notes)})" if notes else text)
+    return ", ".join(parts)
+
+
+def _claim_number(claim: Claim) -> str:
+    """Return the number of a claim, with a note if a single reading answers it."""
+    readings = {comparison.reading for comparison in claim.comparisons if comparison.decides}
+    return f"{CLAIM_WORDS[claim.name].number}{' (under one reading)' if len(readings) == 1 else ''}"
 
 
 def _claims_text(numbers: Sequence[str], answer: Answer) -> str:
@@ -93,7 +119,7 @@ def ceiling_findings(readings: ReadingResults) -> list[str]:
     worse = worse.replace("-", "−")
     values = listed([f"{value:g}" for value in printed])
     return [
-        "The test looks at one cell of 256. If the mass is spread evenly, a cell holds about 4 of n = 1000 runs, and "
+        "The test looks at one cell of 256. If the mass is spread evenly, a cell holds about 4 of 1000 runs, and "
         "the counts of the tested cell stay small even if the second data set never produces it. A small first count "
         "and a second count of 0 give a small ε_c. This is the ceiling of the procedure.",
         "Two distributions that share no output, on 256 equally likely cells, have an infinite ε. The procedure "
@@ -158,28 +184,37 @@ def unexplained(readings: ReadingResults) -> list[str]:
                 f"{summary_text(fit.measured, fit.name)}"
                 for fit in outside
             )
-            sentences.append(f"{_place(row)} ({row.row}): {numbers}. {_other_readings(readings, row, outside)}")
+            cell = cells_by_key()[row.row]
+            label = f"{_place(row)} ({cell.setup}, {cell.mechanism}, {cell.parameter} {row.parameter:.3g})"
+            sentences.append(f"{label}: {numbers}. {_other_readings(readings, row, outside)}")
     return sentences
 
 
 def _other_readings(readings: ReadingResults, row: RowFit, outside: Sequence[NumberFit]) -> str:
     """Return a sentence about measured readings that have all numbers of this row in range."""
-    mechanism = cells_by_key()[row.row].mechanism
-    explaining, partial = [], []
-    wanted = {fit.name for fit in outside}
-    for ranked in readings.rankings.get(mechanism, ()):
-        for other in ranked.rows:
-            if other.row == row.row:
-                inside = {fit.name for fit in other.fits if fit.inside}
-                if len(inside) == len(other.fits):
-                    explaining.append(ranked.varies)
-                elif wanted & inside:
-                    partial.append(ranked.varies)
+    explaining = _explaining(readings, row)
     if explaining:
-        return f"A reading with every number of this row in range: {explaining[0]}."
-    if partial:
-        return f"No measured reading has every number of this row in range; the best one for these: {partial[0]}."
+        return f"Another reading has every number of this row in range: {explaining[0]}."
+    wanted = {fit.name for fit in outside}
+    for varies, other in _same_row(readings, row):
+        if wanted & {fit.name for fit in other.fits if fit.inside}:
+            return f"No measured reading has every number of this row in range; the best one for these: {varies}."
     return "No measured reading has any of these in range."
+
+
+def _outside(row: RowFit) -> bool:
+    return any(not fit.inside for fit in row.fits)
+
+
+def _explaining(readings: ReadingResults, row: RowFit) -> list[str]:
+    """Return the measured readings, best first, under which every number of this row is in range."""
+    return [varies for varies, other in _same_row(readings, row) if not _outside(other)]
+
+
+def _same_row(readings: ReadingResults, row: RowFit) -> list[tuple[str, RowFit]]:
+    """Return this row under every ranked reading, with the reading in words."""
+    ranking = readings.rankings.get(cells_by_key()[row.row].mechanism, ())
+    return [(fit.varies, other) for fit in ranking for other in fit.rows if other.row == row.row]
 
 
 def ranking_findings(readings: ReadingResults) -> list[str]:
@@ -191,7 +226,8 @@ def ranking_findings(readings: ReadingResults) -> list[str]:
         "is that of the cell under a kernel estimate of the simulated values, mixed with a broad distribution of "
         "weight 0.01. A vague reading spreads its probability over many cells, so it is not rewarded for containing "
         "the printed value somewhere. λ does not count, because it follows from η and ε_c. For each row only what "
-        "the row depends on is varied.",
+        "the row depends on is varied. A reading is named by what distinguishes it from the base reading, which is: "
+        f"{'; '.join(describe(name, getattr(BASE, name)) for name in CHOICES)}.",
     ]
     for mechanism, ranking in readings.rankings.items():
         first = ranking[0]

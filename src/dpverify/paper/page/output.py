@@ -27,6 +27,7 @@ from dpverify.paper.page.tables import (
 from dpverify.paper.plan import Effort, Plan
 from dpverify.paper.readings.results import ReadingResults
 from dpverify.render.page import render, shown
+from dpverify.render.style import Drawing
 from dpverify.studies.tables import write_csv
 from dpverify.util.files import write_text
 from dpverify.util.serialization import to_plain
@@ -34,23 +35,22 @@ from dpverify.util.timing import versions
 
 TITLE = "A numerical verification framework for differential privacy in estimation, run again"
 RULE = (
-    "The rule: for every reading and over at least {min_draws} draws of sensors and seeds, the median difference "
-    "gets a 95% confidence interval (that of the sign test, exact for any distribution; each interval is valid by "
-    "itself). If the interval excludes zero, the comparison is confirmed or contradicted under this reading; "
-    "otherwise it is undecided. A claim is confirmed or contradicted only where all plausible readings agree; "
-    "otherwise it depends on the assumption that changes the answer. The shares say in how many draws each side "
-    "wins, and the spread how much draws differ. The theorem must hold on every draw; “very” conservative means a "
-    "factor of ten. All comparisons use one delta, {delta:g}. Comparisons at the paper's own values are its own "
-    "yardstick; they are shown and decide nothing, because neither privacy nor accuracy is equal there. Values at "
-    "equal privacy or accuracy are interpolated between neighbouring parameters, or extrapolated from the last two; "
-    "epsilon there is an estimate."
+    "The rule: for every reading and over at least {min_draws} draws of sensors and seeds, the median difference gets"
+    " a 95% confidence interval (that of the sign test, exact for any distribution; each interval is valid by "
+    "itself). If the interval excludes a ratio of 1, or a difference of 0, the comparison is confirmed or "
+    "contradicted under this reading; otherwise it is undecided. A claim is confirmed or contradicted only where all "
+    "measured readings agree; otherwise it depends on the assumption that changes the answer. In a cell of a table "
+    "the first line is the median over draws, with the 5% and 95% quantiles in parentheses. An ε above e^7 counts as "
+    "infinite; a ratio of two infinite values counts as 1, and a difference of two infinite differences is left out. "
+    "The theorem must hold on every draw; “very” conservative means a factor of ten. All comparisons use the epsilon "
+    "at one delta, {delta:g}: the β of the paper's region, which is smaller than every printed λ. Comparisons at the "
+    "paper's own values are its own yardstick; they are shown and decide nothing, because neither privacy nor "
+    "accuracy is equal there. Values at equal privacy or accuracy are interpolated between neighbouring parameters, "
+    "or extrapolated from the last two; epsilon there is an estimate."
 )
 FIGURE_FORMATS = ("png", "svg", "pdf")
-MARKDOWN_FIGURES = {
-    "figures/beside-0.png": "Critical epsilons: printed, ours, and the ceiling",
-    "figures/runs-0.png": "Critical epsilon against the number of test runs",
-    "figures/map-1.png": "Proved epsilon for each of ten sensors when it moves",
-}
+MARKDOWN_FIGURES = (("beside", 0), ("runs", 0), ("map", 1))  # group of figures, and number in the group
+COLOUR_WORDS = {"ink": "black", "first": "blue", "second": "orange", "muted": "grey"}
 
 
 def write_outputs(folder: Path, plan: Plan, effort: Effort, results: Results) -> Path:
@@ -72,7 +72,7 @@ def write_outputs(folder: Path, plan: Plan, effort: Effort, results: Results) ->
     tables = reading_page_tables(readings)
     write_numbers(folder, results.calibrated, readings, claims, constants)
     made_by = f"Made by `{command}`, version {versions()['dpverify']}: {extent}."
-    write_text(folder / "table.md", markdown_page(made_by, lead, rule, readings, tables, claims))
+    write_text(folder / "table.md", markdown_page(made_by, lead, rule, readings, tables, claims, groups))
     write_figures(folder / "figures", groups)
     page = folder / "index.html"
     text = render(
@@ -122,6 +122,7 @@ def markdown_page(
     readings: ReadingResults,
     tables: dict[str, Table],
     claims: Sequence[Claim],
+    groups: Sequence[FigureGroup],
 ) -> str:
     """Return the main tables and some of the figures as one Markdown page."""
     parts = ["# The paper's numbers and ours", made_by, *lead, "## The ceiling", *findings.ceiling_findings(readings)]
@@ -134,7 +135,7 @@ def markdown_page(
         parts.append(f"### {table.caption}\n\n{markdown_table(table)}")
     parts += [f"### {tables[name].caption}\n\n{markdown_table(tables[name])}" for name in ("runs", "finer")]
     parts += [
-        "## What stays unexplained",
+        "## Numbers outside their ranges, and what stays unexplained",
         "\n".join(f"- {text}" for text in findings.unexplained(readings)) or "Nothing.",
     ]
     parts += ["## The four claims", rule]
@@ -144,8 +145,20 @@ def markdown_page(
             f"**Claim {claim.number}. {claim.text}** ({claim.place}. The paper's restrictions: {hedges}.)\n\n"
             f"Answer: {claim.answer}. {claim.says} {claim.yardstick}\n\n{markdown_table(claim.table)}"
         )
-    parts += [f"![{name}]({path})" for path, name in MARKDOWN_FIGURES.items()]
+    for group in groups:
+        parts += [
+            _markdown_figure(drawing, f"figures/{group.key}-{number}.png")
+            for number, drawing in enumerate(group.drawings)
+            if (group.key, number) in MARKDOWN_FIGURES
+        ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _markdown_figure(drawing: Drawing, path: str) -> str:
+    """Return an image with its title, its legend in words and its caption."""
+    keys = "; ".join(f"{COLOUR_WORDS.get(key.colour, key.colour)} {key.mark}: {key.text}" for key in drawing.keys)
+    legend = f"{keys[0].upper()}{keys[1:]}. " if keys else ""
+    return f"**{drawing.title}**\n\n![{drawing.description}]({path})\n\n{legend}{drawing.caption}"
 
 
 def write_numbers(

@@ -147,10 +147,13 @@ def _comparison_cell(comparison: Comparison) -> Cell:
     low, high = (_difference_text(comparison, value) for value in comparison.interval)
     spread = [_difference_text(comparison, value) for value in comparison.spread]
     median = _difference_text(comparison, comparison.median)
+    what = "smallest and largest" if comparison.every_draw else "95% interval of the median"
     bounded = all(map(math.isfinite, comparison.interval))
-    parts = [f"median in {low} to {high}" if bounded else "interval of the median unbounded"]
+    parts = [f"{what}: {low} to {high}" if bounded else f"{what}: unbounded, because some ε are infinite"]
     if not math.isnan(comparison.wins):
-        parts.append(f"right in {comparison.wins:.0%}, wrong in {comparison.loses:.0%} of {comparison.draws} draws")
+        parts.append(
+            f"claim true in {comparison.wins:.0%}, false in {comparison.loses:.0%} of {comparison.draws} draws"
+        )
     if comparison.outside_range > 0:
         parts.append(f"parameter outside [0, 1] in {comparison.outside_range:.0%}")
     parts.append(comparison.answer.value if comparison.decides else f"{comparison.answer.value} (does not decide)")

@@ -68,11 +68,14 @@ def describe(field: str, value: object) -> str:
     return WORDS[field, value]
 
 
-def difference(reading: Reading, base: Reading, mechanism: str | None = None) -> str:
-    """Return what distinguishes a reading from the base, in words, among the choices that the mechanism depends on."""
+def difference(reading: Reading, base: Reading, mechanism: str | None = None, none: str = "base") -> str:
+    """Return what distinguishes a reading from the base, in words, among the choices that the mechanism depends on.
+
+    `none` is the answer if they are equal.
+    """
     fields = Reading._fields if mechanism is None else FIELDS[mechanism]
     changed = [name for name in fields if getattr(reading, name) != getattr(base, name)]
-    return ", ".join(describe(name, getattr(reading, name)) for name in changed) or "base"
+    return ", ".join(describe(name, getattr(reading, name)) for name in changed) or none
 
 
 def relevant(reading: Reading, mechanism: str) -> Reading:
