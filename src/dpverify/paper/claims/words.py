@@ -94,7 +94,7 @@ def answer_sentence(claim: Claim) -> str:
     text = f"{_count(len(deciding), 'comparison')} under {_count(len(readings), 'reading')}: {', '.join(told)}."
     if claim.name == "theory":
         text += (
-            " The theorem is compared under this reading only: the estimator's definition in the paper has a prior that is "
+            " The theorem is compared under this reading only: in the paper the estimator has a prior that is "
             "carried from window to window, and the theorem's factor s/(1 - s) belongs to a Gibbs distribution."
         )
     if claim.answer is Answer.DEPENDS:
