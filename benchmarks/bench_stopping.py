@@ -23,7 +23,8 @@ from dpverify.sampling.blocks import FIRST_RUNS
 from dpverify.sampling.counts import count_cells
 from dpverify.sequential.portfolio import MAX_FITTED_RUNS, Portfolio
 from dpverify.sequential.schedule import batch_size
-from dpverify.stats.anytime import Boundary, line_boundary, log_wealth
+from dpverify.stats.anytime import log_wealth
+from dpverify.stats.boundaries import Boundary, line_boundary
 
 ALPHA = 0.05
 HORIZON = 100_000  # runs per data set

@@ -1,9 +1,10 @@
-"""Settings of all tests: how many examples a property is checked with, and imports that do not leak between tests."""
+"""Settings of all tests: how many examples a property is checked with, and what a test must not leave behind."""
 
 import sys
 
 import pytest
 from hypothesis import settings
+from leaks import left_behind, resources
 
 # `make test` uses few examples, `make test-all` thousands; they are always the same.
 settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
@@ -20,3 +21,12 @@ def _no_leaked_imports():
     for name in set(sys.modules) - modules:
         if "pytest-of-" in (getattr(sys.modules[name], "__file__", None) or ""):
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_leaked_resources():
+    """Fail if a test module leaves open files, sockets, threads or child processes behind."""
+    before = resources()
+    yield
+    left = left_behind(before)
+    assert not left, f"left behind: {left}"

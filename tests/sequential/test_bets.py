@@ -7,7 +7,8 @@ from dpverify.sampling.counts import count_cells
 from dpverify.sequential.bets import choose_bets
 from dpverify.sequential.portfolio import SHARES, Portfolio, quantile_edges
 from dpverify.sequential.schedule import BUDGET_LOOK_SHARE, Schedule, block_size, look_share
-from dpverify.stats.anytime import line_boundary, log_wealth
+from dpverify.stats.anytime import log_wealth
+from dpverify.stats.boundaries import line_boundary
 
 
 def test_a_two_sided_event_is_found():

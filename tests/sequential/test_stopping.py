@@ -30,6 +30,18 @@ def test_a_false_claim_is_refuted_after_few_runs():
     assert "the claim was refuted after" in str(report)
 
 
+def test_a_false_claim_with_a_large_delta_is_refuted_before_the_budget_is_spent():
+    """The event never occurs with one data set, so the boundary is much larger than its argument there."""
+
+    def leak(data, runs, rng):
+        return (data * (rng.random(runs) < 0.56)).astype(float)
+
+    report = dpv.verify(leak, 0.0, 1.0, 1.0, 0.5, stop_early=True, select_runs=2000, test_runs=20_000)
+    assert report.stopped == "refuted"
+    assert report.runs_used < 6000
+    assert report.e_value >= 1 / (0.2 * 0.05)
+
+
 def test_a_weak_true_claim_is_bounded_before_the_budget_is_spent():
     report = dpv.verify(scalar, 0.0, 1.0, 3.0, stop_early=True, select_runs=800, test_runs=100_000)
     assert report.verdict is dpv.Verdict.BOUNDED

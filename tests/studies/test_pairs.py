@@ -9,6 +9,7 @@ import dpverify as dpv
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.stats.binomial import clopper_pearson_lower
 from dpverify.studies.pairs import share_lower_bound
+from mechanisms import laplace
 
 ALPHA = 0.05
 COINS = {"partition": "atoms", "events": "union", "select_runs": 100, "test_runs": 200, "block": 400}
@@ -22,6 +23,15 @@ def drawn_pairs(number, share, seed):
     """A share of the pairs violates (1, 0.05) clearly; the others have equal distributions."""
     breaks = np.random.default_rng(seed).random(number) < share
     return [(0.5, 0.98 if broken else 0.5) for broken in breaks]
+
+
+@pytest.mark.parametrize(("claim", "stopped"), [(0.2, "refuted"), (1.0, "budget")])
+def test_the_bound_of_a_single_pair_is_that_of_its_report(claim, stopped):
+    """After an early stop, the runs in which the witness was counted have selected it, so they prove nothing."""
+    settings = {"stop_early": True, "select_runs": 300, "test_runs": 500}
+    many = dpv.verify_pairs(laplace, [(0.0, 1.0)], claim, **settings)
+    assert many.reports[0].stopped == stopped
+    assert many.epsilon_lower == many.reports[0].epsilon_lower
 
 
 @pytest.mark.parametrize("number", [5, 40, 200])

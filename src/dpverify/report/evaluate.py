@@ -94,9 +94,7 @@ def evaluate_claim(
     runs, alpha = witness.runs, settings.alpha
     level = alpha if sequence is None else sequence.exact_alpha(alpha)
     is_tested = sequence is None or sequence.exact_runs > 0
-    lower = epsilon_lower_bound(*witness.ordered, runs, delta, level) if is_tested else 0.0
-    if sequence is not None:
-        lower = max(lower, sequence.parameter_lower(Approximate(epsilon or 0.0, delta), alpha) or 0.0)
+    lower = bound_epsilon(witness, sequence, delta, alpha)
     critical, p_value, thinned = lower, None, None
     if epsilon is not None:
         thinned = thinned_p_values(witness, settings, epsilon)
@@ -135,6 +133,20 @@ def evaluate_claim(
         "paper": Paper(thinned, etas.eta, paper_lambda(settings.beta, etas.eta, critical), etas.eta_upper),
         "next_step": next_step(verdict, witness, claim, delta, alpha, detectable),
     }
+
+
+def bound_epsilon(witness: Witness, sequence: Sequence | None, delta: float, alpha: float) -> float:
+    """Return the lower bound on epsilon at this delta and level.
+
+    The counts of the witness prove a bound only if it was fixed before these runs. After an early stop they are the
+    runs that selected it, and the bound comes from the bets alone.
+    """
+    level = alpha if sequence is None else sequence.exact_alpha(alpha)
+    is_tested = sequence is None or sequence.exact_runs > 0
+    lower = epsilon_lower_bound(*witness.ordered, witness.runs, delta, level) if is_tested else 0.0
+    if sequence is None:
+        return lower
+    return max(lower, sequence.parameter_lower(Approximate(0.0, delta), alpha) or 0.0)
 
 
 def sweep_epsilon(counts: tuple[int, int], runs: int, settings: Settings) -> float:

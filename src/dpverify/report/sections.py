@@ -91,7 +91,8 @@ def _lower_track(report: ReportFields) -> BoundTrack:
         detail = f"too few runs, or no difference between the data sets; {confidence_text(report)}"
         return BoundTrack("proved", "no positive lower bound on ε", detail)
     lower = format_lower(report.epsilon_lower)
-    detail = f"every smaller ε is refuted by the tested event; for this pair of data sets; {confidence_text(report)}"
+    source = "the tested event" if report.is_tested else "all events that were tested"
+    detail = f"every smaller ε is refuted by {source}; for this pair of data sets; {confidence_text(report)}"
     return BoundTrack("proved", f"ε is at least {lower}", detail, 0.0, report.epsilon_lower, lower)
 
 

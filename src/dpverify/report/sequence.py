@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpverify.stats.anytime import Bets, Boundary, line_boundary, log_wealth
+from dpverify.stats.anytime import Bets, log_wealth
+from dpverify.stats.boundaries import Boundary, BoundaryStack, GaussianBoundary, LinesBoundary, line_boundary
 from dpverify.stats.claim_kinds import ZCDP, Approximate, Claim, Gaussian, Profile, Renyi
 from dpverify.stats.supporting_lines import lines_above
 
@@ -174,7 +175,11 @@ def wealth_p_value(bets: Bets, claim: Claim, claimed: float | None) -> float:
 @functools.lru_cache(maxsize=256)
 def wealth_boundary(claim: Claim) -> Boundary:
     """Return the boundary that the wealth uses; a boundary that takes long to compute is replaced by lines above it."""
-    return lines_above(claim.boundary).lowest if isinstance(claim, (Renyi, ZCDP)) else claim.boundary
+    if isinstance(claim, Approximate):
+        return line_boundary(claim.epsilon, claim.delta)
+    if isinstance(claim, Gaussian):
+        return GaussianBoundary(claim.mu)
+    return LinesBoundary(claim.lines if isinstance(claim, Profile) else lines_above(claim.boundary))
 
 
 def _grid(claim: Claim, claimed: float | None) -> np.ndarray:
@@ -209,12 +214,6 @@ def _boundaries(claim: Approximate | Gaussian | Renyi | ZCDP) -> BoundaryOf:
         return lambda epsilons: line_boundary(epsilons[:, None], delta)
 
     def boundary_of(parameters: np.ndarray) -> Boundary:
-        boundaries = [wealth_boundary(claim.with_parameter(parameter)) for parameter in parameters.tolist()]
-
-        def boundary(q: np.ndarray) -> np.ndarray:
-            rows = np.broadcast_to(q, (len(boundaries), *np.shape(q)[-1:]))
-            return np.stack([one(row) for one, row in zip(boundaries, rows, strict=True)])
-
-        return boundary
+        return BoundaryStack([wealth_boundary(claim.with_parameter(parameter)) for parameter in parameters.tolist()])
 
     return boundary_of

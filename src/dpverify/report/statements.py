@@ -19,7 +19,7 @@ from dpverify.errors import InputError
 from dpverify.events.event import Event
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.claim_kinds import Approximate, Claim
+from dpverify.stats.claim_kinds import ZCDP, Approximate, Claim, Renyi
 from dpverify.stats.curve_bound import holds_on_partition
 from dpverify.stats.profile import delta_lower_curve, delta_upper_curve
 from dpverify.stats.upper_bound import (
@@ -206,8 +206,12 @@ class OnPartition:
         return self.delta_upper(epsilon) <= delta if delta > 0 else self.epsilon_upper() <= epsilon
 
     def meets_claim(self, claim: Claim) -> bool:
-        """Return whether the claim holds for all unions of the cells, with confidence 1 - alpha."""
-        if not self.runs:
+        """Return whether the claim holds for all unions of the cells, with confidence 1 - alpha.
+
+        A Renyi divergence is a sum over cells, so bounds on single events do not bound it. The result is False for
+        claims about divergences.
+        """
+        if not self.runs or isinstance(claim, (Renyi, ZCDP)):
             return False
         if isinstance(claim, Approximate):
             return self.meets(claim.epsilon, claim.delta)

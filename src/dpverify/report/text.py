@@ -128,7 +128,7 @@ def _describe_parameter_bound(report: ReportFields, lower: float) -> str:
     name = report.claim.parameter_name if report.claim else ""
     if lower <= 0:
         return f"no positive lower bound on {name}"
-    text = f"{name} >= {format_lower(lower)}; for this pair of data sets, by the witness, {_confidence(report)}"
+    text = f"{name} >= {format_lower(lower)}; for this pair of data sets, {_source(report)}, {_confidence(report)}"
     return f"{text}; {UNDERSTATED}" if isinstance(report.claim, (Renyi, ZCDP)) else text
 
 
@@ -137,8 +137,12 @@ def _describe_lower_bound(report: ReportFields) -> str:
     if report.epsilon_lower <= 0:
         return f"no positive lower bound on epsilon {at_delta}"
     bound = f"epsilon >= {format_lower(report.epsilon_lower)} {at_delta}"
-    source = "by the witness" if report.is_tested else "by all events that were tested"
-    return f"{bound}; for this pair of data sets, {source}, {_confidence(report)}"
+    return f"{bound}; for this pair of data sets, {_source(report)}, {_confidence(report)}"
+
+
+def _source(report: ReportFields) -> str:
+    """Return what a lower bound comes from."""
+    return "by the witness" if report.is_tested else "by all events that were tested"
 
 
 def _describe_partition_bound(report: ReportFields) -> str:

@@ -17,7 +17,8 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Counts, count_cells
-from dpverify.stats.anytime import Boundary, expected_growth
+from dpverify.stats.anytime import expected_growth
+from dpverify.stats.boundaries import Boundary
 
 PRIOR_RUNS = 6.0  # runs per data set that predict equal probabilities
 PRIOR_COUNT = 0.5  # added to the counts of an event and of its complement
@@ -102,7 +103,7 @@ def choose_bets(first: np.ndarray, second: np.ndarray, boundary: Boundary, one_s
 
     Examples
     --------
-    >>> from dpverify.stats.anytime import line_boundary
+    >>> from dpverify.stats.boundaries import line_boundary
     >>> best, *others = choose_bets(np.array([10, 40]), np.array([30, 20]), line_boundary(0.5))
     >>> best.cells.tolist(), best.direction, round(best.a, 2), round(best.b, 2)
     ([True, False], 1, 0.58, 0.22)

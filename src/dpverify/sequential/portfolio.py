@@ -17,7 +17,8 @@ from dpverify.sampling.counts import Counts
 from dpverify.selection.histograms import midpoints, score_values
 from dpverify.selection.select import SelectedEvent
 from dpverify.sequential.bets import Bet, Family, choose_bets
-from dpverify.stats.anytime import Bets, Boundary, log_factors
+from dpverify.stats.anytime import Bets, log_factors
+from dpverify.stats.boundaries import Boundary
 from dpverify.util.arrays import Array
 
 SIMPLE_CELLS = 12  # of about equal probability

@@ -192,8 +192,10 @@ def run_until_decided(
                 share = look_share(number)
             if share > 0 and bounding is not None:
                 latest = bounding.look(share)
-                look = tighter(look, latest, lambda statement: statement.epsilon_upper(question.delta))
-                stopped = StoppedBy.BOUNDED if latest.on_partition.meets_claim(claim) else None
+                if latest.on_partition.meets_claim(claim):
+                    look, stopped = latest, StoppedBy.BOUNDED
+                else:
+                    look = tighter(look, latest, lambda statement: statement.epsilon_upper(question.delta))
             if stopped is None and portfolio.runs == schedule.ends[-1]:
                 stopped = StoppedBy.BUDGET
     region, points = region_of(run, batches.samples)

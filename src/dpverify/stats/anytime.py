@@ -11,19 +11,18 @@ allows if the other data set has probability q. It is concave, nondecreasing, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-Boundary = Callable[[np.ndarray], np.ndarray]
+from dpverify.stats.boundaries import Boundary
 
-BISECTION_STEPS = 34  # the error of log q is at most this power of a half of log(a / b)
+BISECTION_STEPS = 40  # the error of log q is at most this power of a half of log(a / b)
 GROWTH_STEPS = 10
-SLOPE_STEP = 1e-9  # relative, of the difference that gives the slope of the boundary
-FIRST_CHECK_WIDTH, MAX_CHECK_WIDTH = 1e-7, 8.0  # relative distance at which the maximum is enclosed
+SMALLEST_WIDTH, LARGEST_WIDTH = 1e-14, 100.0  # relative distances at which the maximum is enclosed
+SLOPE_ROUNDING = 1e-14  # relative; about fifty rounding errors
 ROUNDING = 1e-14  # per run; several hundred rounding errors
 
 
@@ -80,18 +79,6 @@ class Projection(NamedTuple):
     log_excess: np.ndarray
 
 
-def line_boundary(epsilon: ArrayLike, delta: ArrayLike = 0.0) -> Boundary:
-    """Return the boundary of (epsilon, delta)-privacy.
-
-    Examples
-    --------
-    >>> float(line_boundary(0.0, 0.1)(np.array(0.5)))
-    0.6
-    """
-    slope = np.exp(epsilon)
-    return lambda q: np.minimum(1.0, slope * q + delta)
-
-
 def divergence(p: ArrayLike, q: ArrayLike) -> np.ndarray:
     """Return the Kullback-Leibler divergence between two Bernoulli distributions."""
     p, q = np.asarray(p, float), np.asarray(q, float)
@@ -115,13 +102,15 @@ def project(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> Projection:
 
     Examples
     --------
+    >>> from dpverify.stats.boundaries import line_boundary
     >>> nearest = project(0.5, 0.1, line_boundary(0.0))
     >>> round(float(nearest.q1), 6), round(float(nearest.q2), 6)
     (0.3, 0.3)
     """
-    a, b, q1, q2, growth = _nearest(a, b, boundary, BISECTION_STEPS)
-    log_excess = _log_excess(a, b, q1, q2, boundary) if growth.any() else np.zeros(growth.shape)
-    return Projection(q1, q2, growth, np.where(growth > 0, log_excess, 0.0))
+    nearest = _nearest(a, b, boundary, BISECTION_STEPS)
+    growth = nearest.growth
+    log_excess = _log_excess(nearest, boundary) if growth.any() else np.zeros(growth.shape)
+    return Projection(nearest.q1, nearest.q2, growth, np.where(growth > 0, log_excess, 0.0))
 
 
 def expected_growth(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> np.ndarray:
@@ -131,65 +120,77 @@ def expected_growth(a: ArrayLike, b: ArrayLike, boundary: Boundary) -> np.ndarra
 
     Examples
     --------
+    >>> from dpverify.stats.boundaries import line_boundary
     >>> expected_growth([0.5, 0.2], 0.1, line_boundary(1.0)).round(3).tolist()
     [0.023, 0.0]
     """
-    return _nearest(a, b, boundary, GROWTH_STEPS)[-1]
+    return _nearest(a, b, boundary, GROWTH_STEPS).growth
 
 
-def _nearest(
-    a: ArrayLike, b: ArrayLike, boundary: Boundary, steps: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the predictions, their projection, and the divergence, all of the same shape."""
+class _Nearest(NamedTuple):
+    """Predictions, their projections (q1, q2), the divergence, and half the length of the bracket around ln q2."""
+
+    a: np.ndarray
+    b: np.ndarray
+    q1: np.ndarray
+    q2: np.ndarray
+    growth: np.ndarray
+    half_bracket: np.ndarray
+
+
+def _nearest(a: ArrayLike, b: ArrayLike, boundary: Boundary, steps: int) -> _Nearest:
+    """Return the projection of predictions; all columns have the same shape."""
     a, b = np.asarray(a, float), np.asarray(b, float)
     allowed = boundary(b)
     a, b, allowed = np.broadcast_arrays(a, b, allowed)
     is_violation = a > allowed
     if not is_violation.any():
-        return a, b, a, b, np.zeros(a.shape)
+        return _Nearest(a, b, a, b, np.zeros(a.shape), np.zeros(a.shape))
     low, high = np.log(b), np.log(np.where(is_violation, a, b))
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(steps):
             middle = (low + high) / 2
             q = np.exp(middle)
-            value, low_q = boundary(q), q * (1 - SLOPE_STEP)
-            slope = (value - boundary(low_q)) / (q - low_q)
-            derivative = slope * (value - a) / (value * (1 - value)) + (q - b) / (q * (1 - q))
+            value = boundary(q)
+            derivative = boundary.slope(q) * (value - a) / (value * (1 - value)) + (q - b) / (q * (1 - q))
             is_beyond = (derivative > 0) | (value >= a)
             low, high = np.where(is_beyond, low, middle), np.where(is_beyond, middle, high)
     q2 = np.where(is_violation, np.exp((low + high) / 2), b)
     q1 = np.where(is_violation, boundary(q2), a)
-    return a, b, q1, q2, np.where(is_violation, divergence(a, q1) + divergence(b, q2), 0.0)
+    growth = np.where(is_violation, divergence(a, q1) + divergence(b, q2), 0.0)
+    return _Nearest(a, b, q1, q2, growth, (high - low) / 2)
 
 
-def _log_excess(a: np.ndarray, b: np.ndarray, q1: np.ndarray, q2: np.ndarray, boundary: Boundary) -> np.ndarray:
-    """Return an upper limit of ln E[factor] over the claim, for pairs (q1, q2) on its boundary.
+def _log_excess(nearest: _Nearest, boundary: Boundary) -> np.ndarray:
+    """Return an upper limit of ln E[factor] over the claim.
 
     Let f and g be the expected factors of the two data sets. f increases with p1, so the worst p1 is boundary(p2), and
-    ln f + ln g is a concave function of p2 that is 0 at q2. If it is not positive at two points around q2, its maximum
-    lies between them, and the two chords from these points through q2 enclose it.
+    ln f + ln g is a concave function of p2 that is 0 at q2. Its maximum lies between a point at which it rises and a
+    point at which it falls, and between them it is below its tangent at q2. Both points are moved away from q2 until
+    rounding cannot change the sign of the slopes there.
     """
-    slope1 = a / q1 - (1 - a) / (1 - q1)
-    slope2 = b / q2 - (1 - b) / (1 - q2)
+    a, b, q1, q2, growth, half_bracket = nearest
+    slope1, slope2 = (a - q1) / (q1 * (1 - q1)), (b - q2) / (q2 * (1 - q2))
 
-    def log_factor(p2: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log1p(slope1 * (boundary(p2) - q1)) + np.log1p(slope2 * (p2 - q2))
+    def slope(p2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slope of ln f + ln g, and a limit of its rounding error."""
+        term1 = slope1 * boundary.slope(p2) / (1 + slope1 * (boundary(p2) - q1))
+        term2 = slope2 / (1 + slope2 * (p2 - q2))
+        return term1 + term2, SLOPE_ROUNDING * (np.abs(term1) + np.abs(term2))
 
-    width = np.full(np.shape(q2), FIRST_CHECK_WIDTH)
+    width = np.maximum(half_bracket, SMALLEST_WIDTH)
     while True:
         below, above = q2 * np.exp(-width), np.minimum(q2 * np.exp(width), 1.0)
-        at_below, at_above = log_factor(below), log_factor(above)
-        too_narrow = ((at_below > 0) | ((at_above > 0) & (above < 1))) & (width < MAX_CHECK_WIDTH)
-        if not too_narrow.any():
+        (rise, rise_error), (fall, fall_error) = slope(below), slope(above)
+        is_enclosed = (rise > rise_error) & ((fall < -fall_error) | (above == 1.0))
+        is_done = is_enclosed | (growth == 0) | (width > LARGEST_WIDTH)
+        if is_done.all():
             break
-        width = np.where(too_narrow, 4 * width, width)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        right = -at_below * (above - q2) / (q2 - below)
-        left = -at_above * (q2 - below) / (above - q2)
-    enclosed = (at_below <= 0) & (at_above <= 0)
-    limit = np.where(enclosed, np.maximum(np.maximum(left, right), 0.0), np.inf)  # infinite: the bet is worthless
-    return limit + ROUNDING
+        width = np.where(is_done, width, 4 * width)
+    below = np.where(is_enclosed, below, 0.0)
+    above = np.where(is_enclosed, above, 1.0)
+    tangent, error = slope(q2)
+    return np.maximum(tangent + error, 0.0) * (above - q2) + np.maximum(error - tangent, 0.0) * (q2 - below) + ROUNDING
 
 
 def log_factors(
@@ -199,6 +200,7 @@ def log_factors(
 
     Examples
     --------
+    >>> from dpverify.stats.boundaries import line_boundary
     >>> round(float(log_factors(9, 1, 10, 0.8, 0.2, line_boundary(0.0))), 3)
     6.627
     """
@@ -230,6 +232,7 @@ def log_wealth(bets: Bets, boundary: Boundary) -> np.ndarray:
 
     Examples
     --------
+    >>> from dpverify.stats.boundaries import line_boundary
     >>> columns = [0, 1], [0, 0], [0, 0], [1.0, 1.0], [1.0, 1.0], [5, 5], [5, 1], [1, 3], [0.8, 0.8], [0.2, 0.2]
     >>> np.exp(log_wealth(Bets(*map(np.array, columns)), line_boundary(0.0))).round(2).tolist()
     [27.49, 0.18]

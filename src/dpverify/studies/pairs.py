@@ -15,12 +15,12 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
+from dpverify.report.evaluate import bound_epsilon
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.settings import VerifyOptions
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.claims import resolve_claim
-from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.stats.multiple import benjamini_hochberg, holm
 from dpverify.studies.options import RunOptions, type_one_error_factor
 from dpverify.studies.plots import plot_bounds
@@ -107,8 +107,7 @@ class ManyPairs:
         Each pair is tested at level alpha divided by the number of pairs.
         """
         report = self.reports[self.worst]
-        witness, level = report.witness, self.alpha / len(self.reports)
-        return epsilon_lower_bound(*witness.ordered, witness.runs, report.delta, level)
+        return bound_epsilon(report.witness, report.sequence, report.delta, self.alpha / len(self.reports))
 
     @property
     def p_values(self) -> tuple[float, ...]:
