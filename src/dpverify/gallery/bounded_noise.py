@@ -83,19 +83,19 @@ THREE = approximate(0.9, 0.0735)
 TRUNCATED = Entry(
     name="truncated",
     title="Set-based estimation with truncated noise",
-    source="Dawoud, Chen, Alanwar and Johansson, Differentially private set-based estimation using zonotopes, 2023",
+    source=("Dawoud, Chen, Alanwar and Johansson, Differentially private set-based estimation using zonotopes, 2023"),
     what=(
         "A measurement receives noise between -7 and 7 whose density is a staircase: it falls by exp(-0.3) from one "
-        "interval of length 1 to the next. The claim per measurement is epsilon 0.3 and delta 0.0244 at sensitivity 1. "
-        "It is tested with delta 0.0245, because the printed delta is rounded: the staircase here has 0.02441."
+        "interval of length 1 to the next. The claim per measurement is epsilon 0.3 and delta 0.0244 at sensitivity "
+        "1. It is tested with delta 0.0245, because the printed delta is rounded: the staircase here has 0.02441."
     ),
     neighbours="Each measurement changes by at most 1; here by 1.",
     why=(
         "Where both densities are positive their ratio is at most exp(0.3). The outermost interval of length 1 has "
-        "probability 0.0244 and is impossible under the other data set, so bounded noise cannot have delta 0. Read as a "
-        "density the claim stands. If the noise takes only multiples of 0.0014, a measurement that moves by 1, which is "
-        "no such multiple, gives outputs that are all different: one output names the data set. Three measurements "
-        "compose: the claim of one fails, and three times the numbers of one hold."
+        "probability 0.0244 and is impossible under the other data set, so bounded noise cannot have delta 0. Read "
+        "as a density the claim stands. If the noise takes only multiples of 0.0014, a measurement that moves by 1, "
+        "which is no such multiple, gives outputs that are all different: one output names the data set. Three "
+        "measurements compose: the claim of one fails, and three times the numbers of one hold."
     ),
     cases=(
         Case(
@@ -229,17 +229,19 @@ def bounded_case(name: str, title: str, scale: float, corrected: bool) -> Case:
 BOUNDED_LAPLACE = Entry(
     name="bounded-laplace",
     title="Bounded Laplace mechanism",
-    source="Holohan, Antonatos, Braghin and Mac Aonghusa, The bounded Laplace mechanism in differential privacy, 2020",
+    source=(
+        "Holohan, Antonatos, Braghin and Mac Aonghusa, The bounded Laplace mechanism in differential privacy, 2020"
+    ),
     what=(
-        "Laplace noise around a number is drawn again until the output lies between 0 and 20. The naive version keeps "
-        "the scale 1/eps of the unbounded mechanism; the source derives a larger scale."
+        "Laplace noise around a number is drawn again until the output lies between 0 and 20. The naive version "
+        "keeps the scale 1/eps of the unbounded mechanism; the source derives a larger scale."
     ),
     neighbours="The number changes by at most 1; here from 0, the edge of the range, to 1.",
     why=(
-        "Drawing again divides the density by the probability of the range, which depends on the data: one half at the "
-        "edge and 1 - exp(-eps)/2 at distance 1. The ratio of these probabilities adds log(2 - exp(-eps)) to the loss, "
-        "so the naive scale gives 1.49 at the claim 1. The scale of the source solves 1/b + log(C(1)/C(0)) = eps and "
-        "stands."
+        "Drawing again divides the density by the probability of the range, which depends on the data: one half at "
+        "the edge and 1 - exp(-eps)/2 at distance 1. The ratio of these probabilities adds log(2 - exp(-eps)) to the "
+        "loss, so the naive scale gives 1.49 at the claim 1. The scale of the source solves 1/b + log(C(1)/C(0)) = "
+        "eps and stands."
     ),
     cases=(
         bounded_case("bounded-laplace-naive", "scale 1/eps", 1.0, False),

@@ -6,8 +6,21 @@ import difflib
 from collections.abc import Sequence
 
 from dpverify.errors import InputError
-from dpverify.gallery import bounded_noise, consensus, counting, fast, grouping, kalman, location, output_noise
-from dpverify.gallery import posterior, programs, quantiser, triggered, windows
+from dpverify.gallery import (
+    bounded_noise,
+    consensus,
+    counting,
+    fast,
+    grouping,
+    kalman,
+    location,
+    output_noise,
+    posterior,
+    programs,
+    quantiser,
+    triggered,
+    windows,
+)
 from dpverify.gallery.entry import Case, Entry
 
 ENTRIES: tuple[Entry, ...] = (

@@ -74,8 +74,8 @@ ENTRY = Entry(
     title="Average consensus with decaying Laplace noise",
     source="Nozari, Tallapragada and Cortés, Differentially private average consensus, 2017",
     what=(
-        "Three agents on a path exchange messages x = theta + eta during 5 steps, with Laplace noise eta of scale q^k "
-        "and states theta(k+1) = theta(k) - h L x(k) + s eta(k). All messages are public."
+        "Three agents on a path exchange messages x = theta + eta during 5 steps, with Laplace noise eta of scale "
+        "q^k and states theta(k+1) = theta(k) - h L x(k) + s eta(k). All messages are public."
     ),
     neighbours="The initial state of one agent moves by at most 1.",
     why=(

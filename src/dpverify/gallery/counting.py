@@ -62,19 +62,21 @@ def binary_case(steps: int, correct: bool) -> Case:
 BINARY = Entry(
     name="binary",
     title="Binary mechanism for running sums",
-    source="Chan, Shi and Song, Private and continual release of statistics, 2011; control: Dwork, Naor, Pitassi and "
-    "Rothblum, Differential privacy under continual observation, 2010",
+    source=(
+        "Chan, Shi and Song, Private and continual release of statistics, 2011; control: Dwork, Naor, Pitassi and "
+        "Rothblum, Differential privacy under continual observation, 2010"
+    ),
     what=(
-        "Each running sum of a stream of T numbers is composed of sums over dyadic intervals, each with Laplace noise of "
-        "scale log2(T)/eps, as in common implementations. Whether the source rounds log2(T), or excludes the last step, "
-        "is not settled here; T is a power of two."
+        "Each running sum of a stream of T numbers is composed of sums over dyadic intervals, each with Laplace "
+        "noise of scale log2(T)/eps, as in common implementations. Whether the source rounds log2(T), or excludes "
+        "the last step, is not settled here; T is a power of two."
     ),
     neighbours="One item of the stream changes by 1; here the first one.",
     why=(
-        "For T = 2^m the first item is in m + 1 intervals: those of length 1, 2, 4, and so on up to T. Every interval "
-        "has noise of scale m/eps and costs eps/m, so the sum is eps (m + 1)/m: 2 for T 2, 1.5 for T 4, 4/3 for T 8 at "
-        "the claim 1. If the last step is not released, the item is in m intervals and the claim holds. Noise of scale "
-        "(1 + log2 T)/eps counts all intervals, and then the claim stands."
+        "For T = 2^m the first item is in m + 1 intervals: those of length 1, 2, 4, and so on up to T. Every "
+        "interval has noise of scale m/eps and costs eps/m, so the sum is eps (m + 1)/m: 2 for T 2, 1.5 for T 4, 4/3 "
+        "for T 8 at the claim 1. If the last step is not released, the item is in m intervals and the claim holds. "
+        "Noise of scale (1 + log2 T)/eps counts all intervals, and then the claim stands."
     ),
     cases=tuple(binary_case(steps, correct) for steps in (4, 2, 8) for correct in (False, True)),
 )
@@ -182,20 +184,22 @@ def matrix_case(name: str, title: str, change: np.ndarray, norm: float, role: Ro
 MATRIX = Entry(
     name="matrix",
     title="Matrix mechanism for prefix sums, and Honaker's tree",
-    source="Kairouz, McMahan, Song, Thakkar, Thakurta and Xu, Practical and private (deep) learning without sampling or "
-    "shuffling (DP-FTRL), 2021; Fichtenberger, Henzinger and Upadhyay, Constant matters, 2023; Honaker, "
-    "Efficient use of differentially private binary trees, 2015",
+    source=(
+        "Kairouz, McMahan, Song, Thakkar, Thakurta and Xu, Practical and private (deep) learning without sampling or "
+        "shuffling (DP-FTRL), 2021; Fichtenberger, Henzinger and Upadhyay, Constant matters, 2023; Honaker, "
+        "Efficient use of differentially private binary trees, 2015"
+    ),
     what=(
-        "The 8 prefix sums of a stream are released as B (C x + z) with Gaussian noise z, where B = C is the square root "
-        "of the matrix of prefix sums. Honaker's tree adds noise to all 15 nodes of a binary tree and releases the "
-        "least-squares estimate. The noise is chosen for the claim mu = 1 of Gaussian differential privacy."
+        "The 8 prefix sums of a stream are released as B (C x + z) with Gaussian noise z, where B = C is the square "
+        "root of the matrix of prefix sums. Honaker's tree adds noise to all 15 nodes of a binary tree and releases "
+        "the least-squares estimate. The noise is chosen for the claim mu = 1 of Gaussian differential privacy."
     ),
     neighbours="One person contributes 1 in one step; in the control, in two steps.",
     why=(
-        "Both releases are invertible or sufficient functions of Gaussian noise, so mu is exactly the norm of the change "
-        "divided by the standard deviation. The noise fits a person who contributes once. A person who contributes "
-        "twice changes C x by the norm of the sum of two columns, which is larger, and the claim fails. With the norm "
-        "of the whole pattern of contributions it stands."
+        "Both releases are invertible or sufficient functions of Gaussian noise, so mu is exactly the norm of the "
+        "change divided by the standard deviation. The noise fits a person who contributes once. A person who "
+        "contributes twice changes C x by the norm of the sum of two columns, which is larger, and the claim fails. "
+        "With the norm of the whole pattern of contributions it stands."
     ),
     cases=(
         matrix_case("matrix", "one contribution", np.eye(STEPS)[0], ONE_NORM, "published"),

@@ -75,6 +75,8 @@ class Case:
         "control": a use outside the conditions of the source, which must be refuted.
     events : str or callable
         The setting `events` of the verification; a score where the library's own events cannot see the difference.
+    measures_delta : bool
+        Whether the bounds are shown for delta at the claimed epsilon instead of epsilon at the claimed delta.
     full, quick : Runs
         Numbers of runs of the full and of the quick form.
     """
@@ -90,6 +92,7 @@ class Case:
     events: str | Callable[[Array], Array] = "auto"
     full: Runs = FULL
     quick: Runs = QUICK
+    measures_delta: bool = False
 
 
 @dataclass(frozen=True)

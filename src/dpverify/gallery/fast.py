@@ -91,9 +91,10 @@ ENTRY = Entry(
     ),
     neighbours="One user is present in every step or in none, so that every count changes by 1.",
     why=(
-        "Only the noisy samples touch the data; filter and controller use released values. With these gains an interval "
-        "grows by at most 1, so all four samples are used in every run, and the losses of four Laplace variables of "
-        "eps/4 add up to exactly eps: the claim stands and is tight. With the noise of three samples it fails."
+        "Only the noisy samples touch the data; filter and controller use released values. With these gains an "
+        "interval grows by at most 1, so all four samples are used in every run, and the losses of four Laplace "
+        "variables of eps/4 add up to exactly eps: the claim stands and is tight. With the noise of three samples it "
+        "fails."
     ),
     cases=(
         Case(

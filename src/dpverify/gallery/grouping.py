@@ -71,18 +71,19 @@ SECOND = FIRST + (np.arange(6) == 3)
 ENTRY = Entry(
     name="pegasus",
     title="PeGaSus: perturb, group, smooth",
-    source="Chen, Machanavajjhala, Hay and Miklau, PeGaSus: data-adaptive differentially private stream processing, "
-    "2017",
+    source=(
+        "Chen, Machanavajjhala, Hay and Miklau, PeGaSus: data-adaptive differentially private stream processing, 2017"
+    ),
     what=(
-        "Every count receives Laplace noise with 0.8 eps. A group of steps is extended while its noisy deviation stays "
-        "below a noisy threshold, 5/eps_g + Lap(4/eps_g), with noise of scale 8/eps_g and eps_g = 0.2 eps. The median of "
-        "the noisy counts of the current group is released. Six steps, eps 1."
+        "Every count receives Laplace noise with 0.8 eps. A group of steps is extended while its noisy deviation "
+        "stays below a noisy threshold, 5/eps_g + Lap(4/eps_g), with noise of scale 8/eps_g and eps_g = 0.2 eps. The "
+        "median of the noisy counts of the current group is released. Six steps, eps 1."
     ),
     neighbours="One count changes by 1.",
     why=(
         "The budgets of the perturber and of the grouper add up to the claim, which stands. It is not tight: the "
-        "released medians hide most of the noisy counts, and the groups reveal little with a fifth of the budget. With "
-        "twice the budget the same claim fails."
+        "released medians hide most of the noisy counts, and the groups reveal little with a fifth of the budget. "
+        "With twice the budget the same claim fails."
     ),
     cases=(
         Case("pegasus", "epsilon 1", Pegasus(), FIRST, SECOND, pure(1.0), claimed_bound),

@@ -90,17 +90,17 @@ def make_case(name: str, title: str, aggregation: tuple[tuple[float, ...], ...],
 ENTRY = Entry(
     name="kalman",
     title="Private Kalman filter with noise at the input",
-    source="Le Ny and Pappas, Differentially private filtering, 2014; Degue and Le Ny, on two-stage mechanisms, 2017",
+    source=("Le Ny and Pappas, Differentially private filtering, 2014; Degue and Le Ny, on two-stage mechanisms, 2017"),
     what=(
         "Two agents measure scalar states during 4 steps. The measurements y, or an aggregate D y, receive Gaussian "
-        "noise of standard deviation kappa times the sensitivity; a Kalman filter that knows this noise estimates both "
-        "states. D is the identity (input perturbation) or a row of ones (two-stage)."
+        "noise of standard deviation kappa times the sensitivity; a Kalman filter that knows this noise estimates "
+        "both states. D is the identity (input perturbation) or a row of ones (two-stage)."
     ),
     neighbours="The measurements of one agent change by at most 1 in the Euclidean norm over the whole trajectory.",
     why=(
-        "The factor kappa comes from a tail bound and is larger than necessary. At the claim (1, 0.01) the exact delta "
-        "is 0.00119, so the claim holds with room. The estimates determine the noisy input, so the filter neither adds "
-        "nor removes privacy."
+        "The factor kappa comes from a tail bound and is larger than necessary. At the claim (1, 0.01) the exact "
+        "delta is 0.00119, so the claim holds with room. The estimates determine the noisy input, so the filter "
+        "neither adds nor removes privacy."
     ),
     cases=(
         make_case("kalman-input", "input perturbation, claim (1, 0.01)", IDENTITY, 1.0, 0.01),

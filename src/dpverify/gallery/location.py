@@ -99,10 +99,11 @@ ENTRY = Entry(
     why=(
         "The loss reaches eps d only on the ray that points away from the other position, so no event of positive "
         "probability shows exactly 1. With W rounded to six decimals the reported position lies on one of many rings "
-        "around the true position, 0.25 mm apart. An adversary who considers a candidate position measures the distance "
-        "to it: for the true position it is a multiple of the ring spacing in every run, for another position hardly "
-        "ever. The event needs the candidate position; a score that knows it is passed to the verification. Drawing the "
-        "radius without rounding restores the claim up to floating-point effects, which are far smaller."
+        "around the true position, 0.25 mm apart. An adversary who considers a candidate position measures the "
+        "distance to it: for the true position it is a multiple of the ring spacing in every run, for another "
+        "position hardly ever. The event needs the candidate position; a score that knows it is passed to the "
+        "verification. Drawing the radius without rounding restores the claim up to floating-point effects, which "
+        "are far smaller."
     ),
     cases=(
         Case(

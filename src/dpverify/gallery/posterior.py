@@ -80,18 +80,20 @@ def truth() -> Truth:
 ENTRY = Entry(
     name="posterior",
     title="One posterior sample of a Kalman filter",
-    source="Dimitrakakis, Nelson, Mitrokotsa and Rubinstein, Robust and private Bayesian inference, 2014; Wang, Fienberg "
-    "and Smola, Privacy for free, 2015",
+    source=(
+        "Dimitrakakis, Nelson, Mitrokotsa and Rubinstein, Robust and private Bayesian inference, 2014; Wang, "
+        "Fienberg and Smola, Privacy for free, 2015"
+    ),
     what=(
-        "A Kalman filter tracks position and velocity from 6 measured positions. Instead of its estimate it releases one "
-        "sample of the posterior distribution N(x, P). The claim is Gaussian privacy with mu = |dx| in the norm of P, for "
-        "the measurement that moves the estimate most."
+        "A Kalman filter tracks position and velocity from 6 measured positions. Instead of its estimate it releases "
+        "one sample of the posterior distribution N(x, P). The claim is Gaussian privacy with mu = |dx| in the norm "
+        "of P, for the measurement that moves the estimate most."
     ),
     neighbours="One measurement changes by at most 0.5.",
     why=(
-        "The covariance P does not depend on the measurements, so a sample is the estimate with Gaussian noise, and mu is "
-        "exactly the length of the shift in units of P. A sample from a posterior with a quarter of the covariance has "
-        "twice this mu."
+        "The covariance P does not depend on the measurements, so a sample is the estimate with Gaussian noise, and "
+        "mu is exactly the length of the shift in units of P. A sample from a posterior with a quarter of the "
+        "covariance has twice this mu."
     ),
     cases=(
         Case("posterior", f"claim mu {MU:.4g}", PosteriorSample(), FIRST, SECOND, gaussian(MU), truth),

@@ -72,14 +72,16 @@ GUARD = Entry(
     title="Location Guard, the browser extension, as it is",
     source="Location Guard (github.com/chatziko/location-guard), which implements Andrés et al., 2013",
     what=(
-        "The file laplace.js of the extension runs in Node.js. Its function addNoise reports a position near Paris with "
-        "epsilon 0.004 per metre. It uses Math.random and cannot be seeded, so the numbers differ from run to run."
+        "The file laplace.js of the extension runs in Node.js. Its function addNoise reports a position near Paris "
+        "with epsilon 0.004 per metre. It uses Math.random and cannot be seeded, so the numbers differ from run to "
+        "run."
     ),
     neighbours="Two positions at 250 m; the claim is eps d = 1.",
     why=(
-        "The function LambertW returns its result rounded to six decimals. The reported positions lie on rings around "
-        "the true position, as explained under the planar Laplace mechanism, and the distance to a candidate position "
-        "tells whether it is the true one. With events that do not know the candidate the claim is not refuted."
+        "The function LambertW returns its result rounded to six decimals. The reported positions lie on rings "
+        "around the true position, as explained under the planar Laplace mechanism, and the distance to a candidate "
+        "position tells whether it is the true one. With events that do not know the candidate the claim is not "
+        "refuted."
     ),
     cases=(
         Case(
@@ -116,8 +118,8 @@ TREE = Entry(
     ),
     neighbours="One count changes by 1. OpenDP's own map states epsilon 1 for it.",
     why=(
-        "A count is in the nodes of 4 levels, and each costs 1/4. The consistent counts are a weighted average of the "
-        "nodes and hide a part of their noise, so the loss of the release is below the claim, which stands."
+        "A count is in the nodes of 4 levels, and each costs 1/4. The consistent counts are a weighted average of "
+        "the nodes and hide a part of their noise, so the loss of the release is below the claim, which stands."
     ),
     cases=(
         Case(

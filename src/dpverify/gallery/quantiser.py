@@ -50,35 +50,48 @@ def truth(first: np.ndarray, second: np.ndarray, claim: Approximate) -> Truth:
 def make_case(name: str, title: str, first: np.ndarray, change: float, claim: Approximate, role: Role) -> Case:
     """Return a case in which every number grows by the same amount."""
     second = first + change
-    return Case(name, title, RandomQuantiser(1.0), first, second, claim, partial(truth, first, second, claim), role)
+    return Case(
+        name,
+        title,
+        RandomQuantiser(1.0),
+        first,
+        second,
+        claim,
+        partial(truth, first, second, claim),
+        role,
+        measures_delta=True,
+    )
 
 
-FOUR = np.array([0.3, 0.4, 0.5, 0.4])
+ONE, FOUR, LEVEL = np.array([0.3]), np.zeros(4), np.zeros(1)
+COMPOSED = 1 - 0.8**4  # the probability that at least one of four numbers is rounded up
 ENTRY = Entry(
     name="quantiser",
     title="Random quantisation",
-    source="Liu, Kawano and Cao, on random quantisers, 2024; Wang and Başar, Quantization enabled privacy protection in "
-    "decentralized stochastic optimization, 2022 (the ternary quantiser is the case of three levels)",
+    source=(
+        "Liu, Kawano and Cao, on random quantisers, 2024; Wang and Başar, Quantization enabled privacy protection in "
+        "decentralized stochastic optimization, 2022 (the ternary quantiser is the case of three levels)"
+    ),
     what=(
-        "A number between two levels at distance d is rounded up with the probability of its fractional part, otherwise "
-        "down. The claims have the form (0, delta) with delta = |v - v'|/d, here 0.2 per number."
+        "A number between two levels at distance d is rounded up with the probability of its fractional part, "
+        "otherwise down. The claims have the form (0, delta) with delta = |v - v'|/d, here 0.2 per number."
     ),
     neighbours="Every number of the trajectory changes by at most 0.2 d within its cell; here all of them do.",
     why=(
-        "For one number the total variation is exactly |v - v'|/d, so the claim for one step is tight. A trajectory of "
-        "four numbers is observed through four independent roundings; its total variation is larger than that of one "
-        "step, and the delta of one step is no delta of the trajectory. The sum of the deltas holds. At a level itself "
-        "one outcome is impossible, so that no finite epsilon holds with delta 0: quantisation alone gives no pure "
-        "differential privacy."
+        "For one number the total variation is exactly |v - v'|/d, so the claim for one step is tight. A trajectory "
+        "of four numbers is observed through four independent roundings; its total variation is larger than that of "
+        "one step, and the delta of one step is no delta of the trajectory. The composed delta, 1 - (1 - 0.2)^4, "
+        "holds, and it is attained if the numbers are levels themselves. At a level one outcome is impossible, so "
+        "that no finite epsilon holds with delta 0: quantisation alone gives no pure differential privacy."
     ),
     cases=(
-        make_case("quantiser-one", "one number, claim (0, 0.2)", FOUR[:1], 0.2, approximate(0.0, 0.2), "published"),
+        make_case("quantiser-one", "one number, claim (0, 0.2)", ONE, 0.2, approximate(0.0, 0.2), "published"),
         make_case(
             "quantiser-trajectory", "four numbers at the delta of one", FOUR, 0.2, approximate(0.0, 0.2), "control"
         ),
         make_case(
-            "quantiser-composed", "four numbers, claim (0, 0.8)", FOUR, 0.2, approximate(0.0, 0.8), "corrected"
+            "quantiser-composed", "four numbers, composed delta", FOUR, 0.2, approximate(0.0, COMPOSED), "corrected"
         ),
-        make_case("quantiser-level", "at a level, claim (1, 0)", np.zeros(1), 0.2, pure(1.0), "control"),
+        make_case("quantiser-level", "one number at a level, claim (1, 0)", LEVEL, 0.2, pure(1.0), "control"),
     ),
 )

@@ -110,19 +110,20 @@ ENTRY = Entry(
     title="Event-triggered release: DSFT and DSAT",
     source="Li, Xiong and Jiang, Differentially private histogram publication for dynamic datasets, 2015",
     what=(
-        "A count is released with Laplace noise when its distance from the last release exceeds a noisy threshold; at "
-        "most C = 2 of 12 steps are released, the first always, and what is left at the end is released too. "
-        "DSFT keeps the threshold. DSAT moves it by theta |E - delta| / delta, where E is the distance between the rate "
+        "A count is released with Laplace noise when its distance from the last release exceeds a noisy threshold; "
+        "at most C = 2 of 12 steps are released, the first always, and what is left at the end is released too. DSFT "
+        "keeps the threshold. DSAT moves it by theta |E - delta| / delta, where E is the distance between the rate "
         "of releases and its target, and keeps it between 0 and 2. Epsilon is 1, of which 0.8 is for the decisions. "
-        "The scales of the threshold noise, 2/eps1, and of the decision noise, 2C/eps1, are our reading of the source."
+        "The scales of the threshold noise, 2/eps1, and of the decision noise, 2C/eps1, are our reading of the "
+        "source."
     ),
     neighbours="One user is present in every step or in none, so that every count changes by 1.",
     why=(
         "The proof of DSFT hides the shift of all silent steps behind one noisy threshold. DSAT moves this threshold "
         "and then clips it to at most 2. From most starting values the clipped threshold is exactly 2, so that its "
-        "noise is gone. Every further silent step then compares a fresh noisy distance with a known number, and each of "
-        "them can cost eps1/(2C) = 0.2. The loss grows with the number of silent steps and exceeds the claim. Without "
-        "the clipping the noise of the threshold stays, and the claim is not refuted."
+        "noise is gone. Every further silent step then compares a fresh noisy distance with a known number, and each "
+        "of them can cost eps1/(2C) = 0.2. The loss grows with the number of silent steps and exceeds the claim. "
+        "Without the clipping the noise of the threshold stays, and the claim is not refuted."
     ),
     cases=(
         Case(

@@ -148,19 +148,20 @@ DISTRIBUTION, ABSORPTION = WindowedRelease(absorbs=False), WindowedRelease(absor
 ENTRY = Entry(
     name="w-event",
     title="w-event privacy: budget distribution and budget absorption",
-    source="Kellaris, Papadopoulos, Xiao and Papadias, Differentially private event sequences over infinite streams, "
-    "2014",
+    source=(
+        "Kellaris, Papadopoulos, Xiao and Papadias, Differentially private event sequences over infinite streams, 2014"
+    ),
     what=(
         "In each step a noisy distance between the count and the last publication decides whether a new count is "
         "published with Laplace noise or the last one is repeated. BD gives a publication half of what is left of "
-        "eps/2 in the window; BA gives it the unused shares of the steps before and skips as many steps after it. The "
-        "window has 3 steps, as long as the stream; eps is 1."
+        "eps/2 in the window; BA gives it the unused shares of the steps before and skips as many steps after it. "
+        "The window has 3 steps, as long as the stream; eps is 1."
     ),
     neighbours="One user within a window of w steps: every count of the window changes by at most 1.",
     why=(
-        "Decisions and publications each use at most eps/2 in a window. A decision costs its full share only where its "
-        "noise is in a tail, and the parts cannot all be as large as possible together; the exact loss is below the "
-        "claim, which stands. Repeated values are atoms of the output."
+        "Decisions and publications each use at most eps/2 in a window. A decision costs its full share only where "
+        "its noise is in a tail, and the parts cannot all be as large as possible together; the exact loss is below "
+        "the claim, which stands. Repeated values are atoms of the output."
     ),
     cases=(
         Case(

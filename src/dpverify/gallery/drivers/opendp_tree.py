@@ -1,6 +1,7 @@
 """Reads requests of dpverify and answers with the consistent tree of OpenDP: counts, binary tree, Laplace noise.
 
-A request is two lines: "runs seed n", and the n counts. OpenDP cannot be seeded. The argument is the scale of the noise.
+A request is two lines: "runs seed n", and the n counts. OpenDP cannot be seeded. The argument is the
+scale of the noise.
 """
 
 import sys
