@@ -222,7 +222,7 @@ def bounded_case(name: str, title: str, scale: float, corrected: bool) -> Case:
         partial(bounded_truth, mechanism),
         "corrected" if corrected else "control",
         full=Runs(500_000, 4_000_000),
-        quick=Runs(50_000, 200_000),
+        quick=Runs(20_000, 100_000),
     )
 
 

@@ -12,6 +12,7 @@ from dpverify.stats.claims import Approximate, Claim
 from dpverify.util.arrays import Array
 
 Role = Literal["published", "corrected", "control"]
+ROUNDING = 1e-12  # errors of sums of probabilities
 LARGEST_EPSILON = 50.0  # of the search for the epsilon at a delta; larger values count as infinite
 
 
@@ -160,17 +161,17 @@ def approximate_truth(
     >>> approximate_truth(lambda epsilon: max(0.0, 0.2 - epsilon), approximate(1.0, 0.1), "example").parameter
     0.1
     """
-    low, high = 0.0, min(supremum, LARGEST_EPSILON)
+    low, high, allowed = 0.0, min(supremum, LARGEST_EPSILON), claim.delta + ROUNDING
     if claim.delta == 0:
         epsilon = supremum
-    elif delta_at(0.0) <= claim.delta:
+    elif delta_at(0.0) <= allowed:
         epsilon = 0.0
-    elif high < supremum and delta_at(high) > claim.delta:
+    elif high < supremum and delta_at(high) > allowed:
         epsilon = math.inf
     else:
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (middle, high) if delta_at(middle) > claim.delta else (low, middle)
+            low, high = (middle, high) if delta_at(middle) > allowed else (low, middle)
         epsilon = round(high, 12)
     delta = 0.0 if claim.epsilon >= supremum else float(delta_at(claim.epsilon))
     return Truth(epsilon, delta, how, mass, is_exact)

@@ -4,6 +4,7 @@ A request is two lines: "runs seed n", and the n counts. OpenDP cannot be seeded
 scale of the noise.
 """
 
+# pyright: reportPrivateImportUsage=false, reportOperatorIssue=false
 import sys
 
 import opendp.prelude as dp
