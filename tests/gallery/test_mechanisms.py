@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from gallery import second
 
 import dpverify as dpv
 from dpverify.gallery import (
@@ -22,6 +21,7 @@ from dpverify.gallery import (
 )
 from dpverify.gallery.bounded_noise import BoundedLaplace, StaircaseNoise, corrected_scale, edge_loss
 from dpverify.gallery.catalogue import ENTRIES
+from gallery import second
 
 
 class Fixed:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpverify.gallery import windows
+from dpverify.gallery import triggered, windows
 from dpverify.gallery.bounded_noise import BoundedLaplace, bounded_truth, staircase_truth
 from dpverify.gallery.catalogue import ENTRIES
 from dpverify.gallery.counting import BinaryMechanism, binary_truth
@@ -13,6 +13,8 @@ from dpverify.gallery.laws import gaussian_delta, gaussian_truth, laplace_curve,
 from dpverify.gallery.location import planar_delta
 from dpverify.gallery.quantiser import outcome_law
 from dpverify.stats.claims import Approximate, approximate, pure
+
+RNG = np.random.default_rng
 
 
 def test_one_laplace_variable_has_its_closed_form():
@@ -70,6 +72,23 @@ def test_the_loss_of_w_event_mechanisms_is_a_likelihood_ratio(mechanism):
     supremum = windows.supremum(mechanism, first, second)
     assert 0.5 * supremum < largest <= supremum
     assert supremum <= mechanism.epsilon + 1e-9
+
+
+def test_the_likelihood_ratio_of_triggered_release():
+    """Its mean under the second data set is 1, its distribution gives delta, and clipping alone exceeds the claim."""
+    runs = 100_000
+    ratio = np.exp(triggered.log_likelihood_ratio(triggered.DSAT(triggered.SECOND, runs, RNG(4))[:, None]))
+    assert ratio.mean() == pytest.approx(1, abs=4 * ratio.std() / math.sqrt(runs))
+    loss = triggered.log_likelihood_ratio(triggered.DSAT(triggered.FIRST, runs, RNG(5))[:, None])
+    measured = np.maximum(-np.expm1(0.5 - loss), 0)
+    truth = triggered.exact_truth(triggered.DSAT, approximate(0.5, 0.0))
+    assert truth.delta == pytest.approx(measured.mean(), abs=4 * measured.std() / math.sqrt(runs))
+    assert truth.parameter == pytest.approx(2.2)
+    assert np.abs(loss).max() <= truth.parameter
+    wrong = np.exp(triggered.log_likelihood_ratio(triggered.UNCLIPPED(triggered.SECOND, runs, RNG(4))[:, None]))
+    assert abs(wrong.mean() - 1) > 4 * wrong.std() / math.sqrt(runs)  # the ratio of another mechanism is noticed
+    for mechanism in (triggered.UNCLIPPED, triggered.DSFT):
+        assert triggered.exact_truth(mechanism).parameter < 1
 
 
 def test_every_truth_is_consistent_with_its_role():
