@@ -42,7 +42,21 @@ LEGEND = (
     "confidence 99.9%.",
     "Proved is a lower bound over all events, bounded an upper bound over unions of cells only. Exact is the smallest "
     "true value for this pair of data sets, at the claimed delta, where it is known. Runs are test runs per data set; "
-    "seconds are those of one process.",
+    "seconds are wall-clock seconds of one process.",
+)
+HOW_TO_RUN = (
+    "```sh\n"
+    "dpverify gallery --quick --out quick    # some minutes, with fewer runs\n"
+    "dpverify gallery --out gallery          # about half an hour on two cores\n"
+    "dpverify gallery binary triggered       # two of the mechanisms\n"
+    "```",
+    "The same command resumes an interrupted run. The folder contains the report of every case, the table as CSV and "
+    "JSON, a figure per mechanism and the page. `examples/gallery` has a short script for every mechanism, and "
+    "`dpverify gallery --list` prints the names.",
+    "Two entries run public programs as they are, through `dpverify.program`; nothing of them is part of dpverify. "
+    "They are skipped where they are not installed. Location Guard: install Node.js, run `git clone "
+    "https://github.com/chatziko/location-guard`, and set the environment variable `LOCATION_GUARD` to the folder of "
+    "the clone. OpenDP: `pip install opendp`. A driver of some 20 lines reads the requests and calls the program.",
 )
 COLUMNS = ("case", "claim", "verdict", "proved", "bounded", "exact", "runs", "seconds")
 NUMBERS = ("proved", "bounded", "runs", "seconds")
@@ -161,7 +175,8 @@ def page_entry(result: Result, found: Sequence[CaseResult], drawings: dict[str, 
 def markdown_page(results: Sequence[Result], found: dict[str, tuple[CaseResult, ...]], quick: bool) -> str:
     """Return the page as Markdown, with one section per mechanism."""
     command = f"dpverify gallery{' --quick' if quick else ''}"
-    parts = ["# The gallery", *LEAD, f"This page was made by `{command}`, version {versions()['dpverify']}.", *LEGEND]
+    made_by = f"This page was made by `{command}`, version {versions()['dpverify']}."
+    parts = ["# The gallery", *LEAD, made_by, *HOW_TO_RUN, "## All mechanisms", *LEGEND]
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     for result in results:
         lines.append(f"| **[{result.entry.title}](#{result.entry.name})** |{' |' * (len(COLUMNS) - 1)}")
@@ -177,7 +192,7 @@ def markdown_page(results: Sequence[Result], found: dict[str, tuple[CaseResult, 
 def _markdown_entry(result: Result, found: Sequence[CaseResult]) -> list[str]:
     """Return the paragraphs of one entry."""
     entry = result.entry
-    parts = [f"## {entry.title} {{ #{entry.name} }}", f"*{entry.source}*", entry.what]
+    parts = [f'<a id="{entry.name}"></a>', f"## {entry.title}", f"*{entry.source}*", entry.what]
     parts.append(f"**Neighbours:** {entry.neighbours}")
     if result.missing is not None:
         return [*parts, f"Skipped: {result.missing}.", f"**Why:** {entry.why}"]
