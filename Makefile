@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all doctest coverage check bench calibration reproduced docs dist fuzz pins lowest pythons clean
+.PHONY: help demo test test-all doctest coverage check bench calibration reproduced gallery docs dist fuzz pins lowest pythons clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -89,6 +89,12 @@ reproduced: $(VENV)/estimation.stamp  ## repeat the source paper's experiments (
 	$(BIN)/dpverify reproduce --out build/reproduced
 	cp build/reproduced/table.md docs/reproduced/README.md
 	cp $(addprefix build/reproduced/figures/,beside-0.png runs-0.png map-1.png) docs/reproduced/figures
+
+gallery: $(VENV)/test.stamp  ## verify the gallery of published mechanisms (half an hour, resumable); writes docs/gallery.md
+	$(BIN)/dpverify gallery --out build/gallery
+	mkdir -p docs/figures/gallery
+	cp build/gallery/gallery.md docs/gallery.md
+	cp build/gallery/figures/*.png docs/figures/gallery
 
 docs: $(VENV)/docs.stamp  ## build the documentation into site/, which opens from disk
 	$(BIN)/python docs/site/build.py

@@ -19,6 +19,18 @@ def test_an_example_with_its_own_system(name):
     assert len(path.read_text().splitlines()) <= 30
 
 
+GALLERY = sorted(EXAMPLES.glob("gallery/*.py"))
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=() if path.stem == "quantiser" else pytest.mark.slow) for path in GALLERY]
+)
+def test_an_example_of_the_gallery(path):
+    done = subprocess.run([sys.executable, path], check=True, capture_output=True, text=True)
+    assert "REFUTED" in done.stdout or "BOUNDED" in done.stdout
+    assert len(path.read_text().splitlines()) <= 25
+
+
 @pytest.mark.slow
 def test_the_nile_example_prints_what_its_page_shows():
     done = subprocess.run([sys.executable, EXAMPLES / "nile.py"], check=True, capture_output=True, text=True)

@@ -22,7 +22,7 @@ PACKAGES = [
     {"sequential"},
     {"pipeline"},
     {"studies"},
-    {"paper", "demo"},
+    {"gallery", "paper", "demo"},
     {"__init__"},
     {"cli"},
     {"__main__"},

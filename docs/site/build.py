@@ -51,7 +51,7 @@ def resolve_links(text: str, pages: set[str]) -> str:
     Some pages are written by measurements and may be missing. A link to a missing page becomes plain text.
     """
     text = re.sub(r"<!-- from README: (.+?) -->", lambda match: readme_section(match[1]), text)
-    text = re.sub(r"\]\(\.\./examples/([\w.]+)\)", lambda match: f"](examples.md#{anchor(match[1])})", text)
+    text = re.sub(r"\]\(\.\./examples/([\w./]+)\)", lambda match: f"](examples.md#{anchor(match[1])})", text)
     return re.sub(r"\[([^\]]+)\]\(([\w/]+\.md)\)", lambda match: match[0] if match[2] in pages else match[1], text)
 
 
@@ -62,14 +62,15 @@ def readme_section(title: str) -> str:
 
 def anchor(name: str) -> str:
     """Return the anchor of an example file."""
-    return name.replace(".", "-")
+    return name.replace(".", "-").replace("/", "-")
 
 
 def examples_page() -> str:
     """Return a page with every file of examples/."""
     parts = ["# Examples\n\nThese files are in the folder `examples`; the tests run all of them.\n"]
-    for path in sorted(PROJECT.glob("examples/*.*")):
-        heading = f"## {path.name} {{ #{anchor(path.name)} }}"
+    for path in [*sorted(PROJECT.glob("examples/*.*")), *sorted(PROJECT.glob("examples/gallery/*.py"))]:
+        name = path.relative_to(PROJECT / "examples").as_posix()
+        heading = f"## {name} {{ #{anchor(name)} }}"
         parts.append(f"{heading}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text().strip()}\n```\n")
     return "\n".join(parts)
 

@@ -74,6 +74,23 @@ def parser() -> Parser:
     )
     reproduce.add_argument("--workers", type=int, default=2, metavar="N", help="Use N processes (default 2).")
     reproduce.add_argument("--quiet", action="store_true", help="Print nothing.")
+    gallery = add_command(
+        "gallery",
+        "Verify published private mechanisms for dynamic data, each at its own claim.",
+        "dpverify gallery --quick --out gallery binary triggered",
+    )
+    gallery.add_argument(
+        "names", metavar="NAME", nargs="*", help="Verify these mechanisms only (default: all); --list names them."
+    )
+    gallery.add_argument("--list", action="store_true", help="Print the names of the mechanisms and stop.")
+    gallery.add_argument(
+        "--quick", action="store_true", help="Use fewer runs, so that it takes minutes instead of half an hour."
+    )
+    gallery.add_argument(
+        "--out", metavar="DIR", help="Write everything to this folder; the same command resumes a stopped run."
+    )
+    gallery.add_argument("--workers", type=int, default=2, metavar="N", help="Use N processes (default 2).")
+    gallery.add_argument("--quiet", action="store_true", help="Print nothing.")
     report = add_command(
         "report",
         "Print a report that was written as JSON, or write its page.",

@@ -18,6 +18,7 @@ from typing import cast
 
 from dpverify import Mechanism, Report, Settings, program, run_study, verify
 from dpverify.cli.arguments import parser
+from dpverify.cli.gallery import run_gallery_command
 from dpverify.cli.output import (
     BAD_INPUT,
     NO_ANSWER,
@@ -255,6 +256,8 @@ def _run_command(arguments: argparse.Namespace) -> int:
             return _study(arguments)
         case "reproduce":
             return _reproduce(arguments)
+        case "gallery":
+            return run_gallery_command(arguments)
         case "report":
             return _report(arguments)
         case "verify-folder":
