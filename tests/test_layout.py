@@ -22,7 +22,7 @@ PACKAGES = [
     {"sequential"},
     {"pipeline"},
     {"studies"},
-    {"paper", "demo"},
+    {"paper", "demo", "pytest_plugin"},
     {"__init__"},
     {"cli"},
     {"__main__"},

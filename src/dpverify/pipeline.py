@@ -140,18 +140,36 @@ def verify(
         raise InputError(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
-    call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
-    settings, not_stopping = check_stop_early(settings, tested)
+    question = Question(tested, delta, error, log_lipschitz)
+    report = answer(mechanism, first, second, question, settings, executor, folder, progress, trust_results)
+    if not report.seeded:
+        warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
+    return report
+
+
+def answer(
+    mechanism: Mechanism,
+    first: object,
+    second: object,
+    question: Question,
+    settings: Settings,
+    executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    trust_results: bool = False,
+) -> Report:
+    """Answer a question about a mechanism; the arguments are those of `verify`."""
+    claim, error = question.claim, question.error
+    call = {"delta": question.delta, "log_lipschitz": fingerprint(question.log_lipschitz)}
+    settings, not_stopping = check_stop_early(settings, claim)
     # The bets depend on the claim, and so does the selection for a claim that is a curve.
-    if settings.stop_early or not isinstance(tested, (Approximate, NoneType)):
-        call["claim"] = fingerprint(to_plain(tested))
+    if settings.stop_early or not isinstance(claim, (Approximate, NoneType)):
+        call["claim"] = fingerprint(to_plain(claim))
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
         diagnostics = check_mechanism(run) + not_stopping
         proceed = stop_early if settings.stop_early else follow_plan
-        report = proceed(run, Question(tested, delta, error, log_lipschitz), diagnostics)
+        report = proceed(run, question, diagnostics)
     report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
-    if not report.seeded:
-        warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
     return report
 
 

@@ -59,16 +59,23 @@ class Question(NamedTuple):
         The user's error function.
     log_lipschitz : float, pair of float, or None
         The Lipschitz constant of the log-density that the user states.
+    watched : Event or None
+        An event of an earlier verification that is counted in all batches of a verification that may stop early. It is
+        left out if the outputs have another shape than `watched_shape`.
+    watched_shape : tuple of int or None
+        The steps and dimensions of the outputs for which the event was made.
     """
 
     claim: Claim | None
     delta: float
     error: Callable[[Any], Any] | None = None
     log_lipschitz: float | tuple[float, float] | None = None
+    watched: Event | None = None
+    watched_shape: tuple[int, int] | None = None
 
 
 class Frozen:
-    """The event of the exact test, and its counts in the runs after it was frozen."""
+    """An event that does not change any more, and its counts in the runs after it was frozen."""
 
     def __init__(self, event: Event) -> None:
         self.event, self.runs = event, 0
@@ -102,6 +109,8 @@ class Decision(NamedTuple):
         The region of likely outputs, and the finite runs from which it was made.
     diagnostics : tuple of Diagnostic
         Findings during the runs.
+    watched : Frozen or None
+        The counts of the watched event in all batches; None if there is no such event.
     """
 
     stopped: StoppedBy
@@ -113,6 +122,7 @@ class Decision(NamedTuple):
     region: Region
     points: np.ndarray
     diagnostics: tuple[Diagnostic, ...]
+    watched: Frozen | None = None
 
 
 def run_until_decided(
@@ -142,6 +152,7 @@ def run_until_decided(
     bounding: Bounding | None = None
     frozen: Frozen | None = None
     exact: Frozen | None = None
+    watched = watched_event(question, batches.samples)
     look: Look | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     stopped: StoppedBy | None = None
@@ -169,10 +180,13 @@ def run_until_decided(
         partitions = [family.partition for family in portfolio.families]
         partitions += [] if bounding is None else bounding.counted
         partitions += [] if frozen is None else [frozen.event.partition]
+        partitions += [] if watched is None else [watched.event.partition]
         counts = batches.draw(size, partitions, record=runs < schedule.frozen)
         portfolio.settle(counts[: len(bets)], size)
         if bounding is not None:
             bounding.add(counts[len(bets) : len(bets) + len(bounding.counted)], size)
+        if watched is not None:
+            watched.add(counts.pop(), size)
         if frozen is not None and exact is None:
             frozen.add(counts[-1], size)
         show_wealth(run, portfolio.log_wealth)
@@ -198,7 +212,14 @@ def run_until_decided(
                 stopped = StoppedBy.BUDGET
     region, points = region_of(run, batches.samples)
     run.clock.lap("test")
-    return Decision(stopped, portfolio, batches, exact, look, bounding, region, points, diagnostics)
+    return Decision(stopped, portfolio, batches, exact, look, bounding, region, points, diagnostics, watched)
+
+
+def watched_event(question: Question, samples: list[np.ndarray]) -> Frozen | None:
+    """Return the watched event without counts; None if there is none that fits the outputs."""
+    if question.watched is None or samples[0].shape[1:] != question.watched_shape:
+        return None
+    return Frozen(question.watched)
 
 
 def log_threshold(alpha: float) -> float:
