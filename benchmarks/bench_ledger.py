@@ -26,14 +26,17 @@ from scipy.stats import binom
 from dpverify.pipeline import answer
 from dpverify.report.report import Report
 from dpverify.report.sequence import wealth_boundary
+from dpverify.sequential.bets import Family
 from dpverify.sequential.conclusion import WATCHED_KEY
 from dpverify.sequential.stopping import Question
 from dpverify.settings import Settings
+from dpverify.stats.anytime import Boundary
 from dpverify.stats.claims import Approximate
 from dpverify.stats.version_mixture import (
     STRATEGY_WEIGHTS,
+    CarriedBet,
     carried_log_e_values,
-    predict_faults,
+    carry_bet,
     start_weight,
 )
 from dpverify.studies.ledger import read_ledger
@@ -43,7 +46,16 @@ ALPHA = 0.05
 CLAIMS = 10
 SELECT_RUNS, TEST_RUNS = 5_000, 15_000
 NOISE = {"healthy": 1.0, "30% less noise": 0.7, "5% less noise": 0.95, "2% less noise": 0.98}
-SHARES = ("healthy", "2% less noise", "healthy", "5% less noise", "healthy", "2% less noise", "healthy", "30% less noise")
+SHARES = (
+    "healthy",
+    "2% less noise",
+    "healthy",
+    "5% less noise",
+    "healthy",
+    "2% less noise",
+    "healthy",
+    "30% less noise",
+)
 BASE_VERSIONS = 10  # healthy verifications that the predictions use; they are in no life
 HEALTHY_VERSIONS = 200  # before a fault
 SURE = 0.999  # of the binomial limit
@@ -74,10 +86,8 @@ def verification(kind: str, noise: float, seed: int, first: Report | None) -> Re
     """Verify one version as `verify_version` does in the middle of a life."""
     make, claim = KINDS[kind]
     level = ALPHA * start_weight(CLAIMS // 2) / 2 * start_weight(HEALTHY_VERSIONS)
-    settings = Settings(
-        select_runs=SELECT_RUNS, test_runs=TEST_RUNS, stop_early=True, alpha=level, seed=seed
-    )
-    watched = (None, None) if first is None else (first.witness.event, first.witness.shape)
+    settings = Settings(select_runs=SELECT_RUNS, test_runs=TEST_RUNS, stop_early=True, alpha=level, seed=seed)
+    watched = (None, None) if first is None else (Family(first.witness.event.partition), first.witness.shape)
     return answer(make(noise), 0.0, 1.0, Question(claim, claim.delta, None, None, *watched), settings, progress=False)
 
 
@@ -97,10 +107,7 @@ def fill_pool(path: Path, seconds: float) -> None:
                 report = verification(kind, NOISE[fault], seed, firsts[kind])
                 assert report.sequence is not None
                 own = float(report.sequence.log_wealth(report.claim)[-1])
-                c1, c2, runs = report.run[WATCHED_KEY]
-                if firsts[kind].witness.event.direction == 1:
-                    c1, c2 = c2, c1
-                row = {"kind": kind, "fault": fault, "seed": seed, "own": own, "watched": [c1, c2, runs]}
+                row = {"kind": kind, "fault": fault, "seed": seed, "own": own, "watched": report.run[WATCHED_KEY]}
                 file.write(json.dumps(row) + "\n")
                 file.flush()
 
@@ -110,20 +117,25 @@ def read_pool(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def carried(watched: dict, bet: CarriedBet, boundary: Boundary) -> list[float]:
+    """Return the logarithms of the e-values of the carried bet."""
+    return carried_log_e_values(np.array(watched["cells"]), watched["runs"], bet, boundary)
+
+
 def e_value_tables(rows: list[dict]) -> dict[tuple[str, str], np.ndarray]:
-    """Return for each mechanism and fault a table of log e-values: one line per verification, one column per strategy."""
+    """Return for each mechanism and fault a table of log e-values: a line per verification, a column per strategy."""
     tables = {}
     for kind, (_, claim) in KINDS.items():
         boundary = wealth_boundary(claim)
         healthy = [row for row in rows if (row["kind"], row["fault"]) == (kind, "healthy")]
-        base = np.sum([row["watched"] for row in healthy[:BASE_VERSIONS]], axis=0)
-        predictions = predict_faults(*map(int, base), SELECT_RUNS + TEST_RUNS, boundary)
+        base = [row["watched"] for row in healthy[:BASE_VERSIONS]]
+        cells, runs = np.sum([row["cells"] for row in base], axis=0), sum(row["runs"] for row in base)
+        bet = carry_bet(cells, runs, SELECT_RUNS + TEST_RUNS, boundary)
+        assert bet is not None
         for fault in NOISE:
             chosen = [row for row in rows if (row["kind"], row["fault"]) == (kind, fault)]
             chosen = chosen[BASE_VERSIONS:] if fault == "healthy" else chosen
-            tables[kind, fault] = np.array(
-                [[row["own"], *carried_log_e_values(*row["watched"], predictions, boundary)] for row in chosen]
-            )
+            tables[kind, fault] = np.array([[row["own"], *carried(row["watched"], bet, boundary)] for row in chosen])
     return tables
 
 
@@ -138,7 +150,7 @@ class Lives:
         """Add one version to each life, and return which lives raise an alarm."""
         self.versions += 1
         self.terms += start_weight(self.versions) * np.array(STRATEGY_WEIGHTS)
-        self.terms *= np.exp(np.minimum(log_e, 300.0))
+        self.terms = np.minimum(self.terms * np.exp(np.minimum(log_e, 300.0)), 1e300)
         return self.terms.sum(axis=1) + 1 / (self.versions + 1) >= 1 / self.level
 
 
@@ -198,7 +210,8 @@ def main() -> None:
     for kind in KINDS:
         means = np.exp(tables[kind, "healthy"]).mean(axis=0)
         logs = tables[kind, "healthy"].mean(axis=0)
-        print(f"  {kind}, healthy: {len(tables[kind, 'healthy'])} e-values, means {means.round(2)}, mean logs {logs.round(2)}")
+        number = len(tables[kind, "healthy"])
+        print(f"  {kind}, healthy: {number} e-values, means {means.round(2)}, mean logs {logs.round(2)}")
     alarms = false_alarms(tables, options.lives, options.versions, rng)
     limit = int(binom.ppf(SURE, options.lives, ALPHA))
     print(f"false alarms: {alarms} of {options.lives} lives of {options.versions} versions (limit {limit} at {ALPHA})")

@@ -60,8 +60,7 @@ def test_the_life_of_a_project(project):
     assert "test_mine.py::test_laplace: evidence" in output
     first = properties()
     assert set(first) == {
-        f"dpverify_{name}"
-        for name in ("e_value", "evidence", "epsilon_lower", "epsilon_detectable", "seed", "version")
+        f"dpverify_{name}" for name in ("e_value", "evidence", "epsilon_lower", "epsilon_detectable", "seed", "version")
     }
     # A pull request reads the ledger.
     status, output = project(*ledger, "--dpverify-version", "two", scale="0.95")

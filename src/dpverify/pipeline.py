@@ -6,6 +6,7 @@ and HypothesisTest (Algorithm 5, test runs). The event and its direction are fix
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.region import Region, RegionIndicator
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.mechanisms.protocol import Mechanism
+from dpverify.mechanisms.protocol import Mechanism, mechanism_name
 from dpverify.report.all_events import smooth_grid
 from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems
 from dpverify.report.report import Report
@@ -40,9 +41,11 @@ from dpverify.sequential.stopping import Question, run_until_decided
 from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.claims import Approximate, Claim, resolve_claim
 from dpverify.util.arrays import Array, is_pytree
+from dpverify.util.formatting import format_lower
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
 
+LOGGER = logging.getLogger(__name__)
 SELECTION_KEY = 102  # spawn key of the paper's randomised selection
 
 
@@ -167,9 +170,11 @@ def answer(
         call["claim"] = fingerprint(to_plain(claim))
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
         diagnostics = check_mechanism(run) + not_stopping
+        LOGGER.info("%s: verification with seed %d begins", mechanism_name(mechanism), settings.seed)
         proceed = stop_early if settings.stop_early else follow_plan
         report = proceed(run, question, diagnostics)
     report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
+    LOGGER.info("%s: %s, epsilon >= %s", report.name, report.verdict.name, format_lower(report.epsilon_lower))
     return report
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,9 +18,12 @@ import pytest
 if TYPE_CHECKING:
     from dpverify.report.report import Report
 
-PULL_REQUEST_VARIABLES = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_IID", "BITBUCKET_PR_ID", "CHANGE_ID")  # set and not empty
-VERSION_VARIABLES = ("GITHUB_SHA", "CI_COMMIT_SHA", "BITBUCKET_COMMIT", "GIT_COMMIT")
-VERSION_LENGTH = 12  # of a commit
+PULL_REQUEST_VARIABLES = (
+    "GITHUB_BASE_REF",
+    "CI_MERGE_REQUEST_IID",
+    "BITBUCKET_PR_ID",
+    "CHANGE_ID",
+)  # set and not empty
 SECTION = "dpverify"  # of the report of a test
 
 
@@ -72,27 +74,6 @@ def ledger_path(config: pytest.Config) -> str | None:
     return os.path.join(str(config.rootpath), str(entry)) if entry else None
 
 
-def version_name(config: pytest.Config) -> str:
-    """Return the name of this version: the option, a variable of the CI service, or the commit of git."""
-    stated = config.getoption("dpverify_version")
-    if stated:
-        return stated
-    for name in VERSION_VARIABLES:
-        if os.environ.get(name):
-            return os.environ[name][:VERSION_LENGTH]
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", f"--short={VERSION_LENGTH}", "HEAD"],
-            capture_output=True,
-            text=True,
-            cwd=config.rootpath,
-            check=True,
-        )
-        return done.stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unnamed"
-
-
 class AssertPrivate:
     """The fixture `assert_private`: it is called like `dpverify.assert_private`."""
 
@@ -120,8 +101,8 @@ class AssertPrivate:
             The name of the claim in the ledger. The default is the name of the test, and a number from its second claim
             on.
         **options
-            As in `dpverify.assert_private`. With a ledger, `alpha` and `detects` are not used: the ledger has the level,
-            and its evidence grows with every version.
+            As in `dpverify.assert_private`. With a ledger, `alpha` and `detects` are not used: the ledger has the
+            level, and its evidence grows with every version.
 
         Raises
         ------
@@ -142,6 +123,7 @@ class AssertPrivate:
             self._record({"seed": report.settings.seed})
             return report
         from dpverify.studies.version_check import verify_version
+        from dpverify.util.commits import current_commit
 
         number = f" #{self._calls}" if self._calls > 1 else ""
         result = verify_version(
@@ -151,7 +133,7 @@ class AssertPrivate:
             epsilon,
             delta,
             name=name or f"{self._node.nodeid}{number}",
-            version=version_name(config),
+            version=config.getoption("dpverify_version") or current_commit(config.rootpath),
             ledger=path,
             write=config.getoption("dpverify_write") and seed is None,
             lifetime_alpha=config.getoption("dpverify_alpha"),

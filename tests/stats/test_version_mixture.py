@@ -8,7 +8,9 @@ from dpverify.stats.anytime import line_boundary, project
 from dpverify.stats.claims import gaussian
 from dpverify.stats.version_mixture import (
     STRATEGY_WEIGHTS,
+    CarriedBet,
     carried_log_e_values,
+    carry_bet,
     combine_versions,
     predict_faults,
     start_weight,
@@ -93,10 +95,30 @@ def _log_mean(a, b, q1, q2, p1, p2):
 def test_carried_bets_collect_evidence_of_a_small_fault():
     """2% less noise gives less than one nat per version of 20 000 runs; the bets of one version alone lose more."""
     rng, boundary = np.random.default_rng(3), line_boundary(1.0)
-    predictions = predict_faults(100_000, 36_800, 200_000, 20_000, boundary)
-    faulty = 0.5, 0.5 * np.exp(-1 / 0.98)
-    table = []
-    for _ in range(60):
-        c1, c2 = rng.binomial(20_000, faulty)
-        table.append([0.0, *carried_log_e_values(c1, c2, 20_000, predictions, boundary)])
+
+    def version(noise):
+        """Counts in the cells of Laplace noise around 0 and 1."""
+        edges = np.array([-1.0, 0.0, 0.5, 1.0, 2.0])
+        draws = [centre + rng.laplace(scale=noise, size=20_000) for centre in (0.0, 1.0)]
+        return np.array([np.bincount(np.searchsorted(edges, side), minlength=6) for side in draws])
+
+    cells = sum(version(1.0) for _ in range(10))
+    bet = carry_bet(cells, 200_000, 20_000, boundary)
+    assert set(bet.cells) <= ({0, 1, 2}, {3, 4, 5})[bet.direction]
+    table = [[0.0, *carried_log_e_values(version(0.98), 20_000, bet, boundary)] for _ in range(60)]
     assert combine_versions(table).log_value > np.log(1 / ALPHA)
+    healthy = [[0.0, *carried_log_e_values(version(1.0), 20_000, bet, boundary)] for _ in range(60)]
+    assert combine_versions(healthy).log_value < np.log(1 / ALPHA)
+
+
+def test_cells_without_runs_give_no_bet():
+    assert carry_bet(np.array([[10], [10]]), 10, 100, line_boundary(1.0)) is None
+    assert carry_bet(np.array([[10, 0], [0, 10]]), 10, 100, line_boundary(1.0)) is None
+
+
+def test_a_bet_counts_its_own_direction():
+    bet, swapped = CarriedBet((0,), 0, ((0.6, 0.15),)), CarriedBet((0,), 1, ((0.6, 0.15),))
+    cells = np.array([[300, 200], [80, 420]])
+    values = carried_log_e_values(cells, 500, bet, line_boundary(1.0))
+    assert values == carried_log_e_values(cells[::-1], 500, swapped, line_boundary(1.0))
+    assert values[0] > 4

@@ -18,7 +18,7 @@ SMALL = {"select_runs": 200, "test_runs": 1800, "progress": False}
 
 
 def run(number, log_e=0.0):
-    return VersionRun(f"v{number}", number, (log_e,) * len(STRATEGY_WEIGHTS), (0, 0, 0))
+    return VersionRun(f"v{number}", number, (log_e,) * len(STRATEGY_WEIGHTS))
 
 
 def with_versions(ledger, name, *log_e):
@@ -119,8 +119,9 @@ def test_versions_are_verified_and_a_fault_is_found_and_dated(tmp_path):
     path = tmp_path / "ledger.json"
     results = [version(path, laplace, number) for number in range(3)]
     assert not any(result.failed for result in results)
-    assert results[0].run.watched[2] > 0
-    assert results[1].run.log_e_values[1:] != (0.0,) * 4  # the event of the first version is watched
+    assert results[1].run.bet is None  # its counts are the first ones of the cells
+    assert results[2].run.bet is not None
+    assert results[2].run.log_e_values[1:] != (0.0,) * 4
     read = version(path, laplace_half_noise, 3, write=False)
     assert len(read_ledger(path).records[0].runs) == 3
     assert read.failed == (read.log_e_value >= math.log(1e6))

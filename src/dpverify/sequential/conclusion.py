@@ -13,7 +13,7 @@ from dpverify.sampling.counts import count_cells
 from dpverify.sequential.bounding import nothing_bounded
 from dpverify.sequential.stopping import Decision, Question
 
-WATCHED_KEY = "watched"  # the entry of `report.run` with the counts of the watched event and the runs
+WATCHED_KEY = "watched"  # the entry of `report.run` with the counts of the watched cells
 
 
 def conclude(run: RunContext, decision: Decision, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
@@ -60,5 +60,5 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
     )
     report = complete_report(run, findings, statements, claim, question.delta)
     if decision.watched is not None:
-        report.run[WATCHED_KEY] = [*decision.watched.counts, decision.watched.runs]
+        report.run[WATCHED_KEY] = {"runs": decision.watched.runs, "cells": decision.watched.counts.tolist()}
     return report

@@ -5,8 +5,9 @@ most 1 if the claim is true. Their product goes blind: while the claim holds, it
 and later evidence cannot lift it again. The mixture keeps one product for every version in which a fault may have
 begun (docs/method.md, section 5.11).
 
-Some bets carry over: an event that an earlier version selected is counted in every later version. Its probabilities
-under a fault are predicted from the earlier counts, for several sizes of the fault.
+Some bets carry over: cells that an earlier version made are counted in every later version. From all earlier counts,
+the union of cells is chosen that would show a fault best, and its probabilities under faults of several sizes are
+predicted.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from dpverify.stats.anytime import Boundary, log_factors
 
+EXPECTED_FAULT = 0.05  # growth of the larger probability p, relative to p (1 - p), by which events are compared
 SHIFTS = (0.5, 1.0, 2.0, 4.0)  # excess of a predicted fault, in standard errors of one version
 STRATEGY_WEIGHTS = (0.5, *(0.5 / len(SHIFTS) for _ in SHIFTS))  # of the bets of the version itself, and of each shift
 BISECTION_STEPS = 60
@@ -82,8 +83,8 @@ def combine_versions(log_e_values: ArrayLike, weights: Sequence[float] = STRATEG
     number = len(table)
     products = np.cumsum(table[::-1], axis=0)[::-1]  # row s: the product from version s on
     starts = np.arange(1, number + 1)
-    terms = logsumexp(products + np.log(weights), axis=1) - np.log(starts * (starts + 1.0))
-    value = logsumexp(np.append(terms, -math.log(number + 1)))
+    terms = np.logaddexp.reduce(products + np.log(weights), axis=1) - np.log(starts * (starts + 1.0))
+    value = np.logaddexp.reduce(np.append(terms, -math.log(number + 1)))
     return Evidence(float(value), int(np.argmax(terms)))
 
 
@@ -132,16 +133,78 @@ def predict_faults(
     return predictions
 
 
-def carried_log_e_values(
-    c1: int, c2: int, runs: int, predictions: Sequence[tuple[float, float]], boundary: Boundary
-) -> list[float]:
-    """Return the logarithm of the e-value of each prediction, from the counts of a version.
+class CarriedBet(NamedTuple):
+    """What earlier versions predict about a union of cells.
+
+    Attributes
+    ----------
+    cells : tuple of int
+        The numbers of the cells.
+    direction : int
+        0 if the first data set is expected to exceed the claim, 1 if the second is.
+    predictions : tuple of (float, float)
+        The probabilities under the exceeding data set and under the other one, for faults of several sizes.
+    """
+
+    cells: tuple[int, ...]
+    direction: int
+    predictions: tuple[tuple[float, float], ...]
+
+
+def carry_bet(cells: np.ndarray, runs: int, planned_runs: int, boundary: Boundary) -> CarriedBet | None:
+    """Return the bet that earlier counts suggest; None if no union of cells has runs of both data sets.
+
+    The cells are sorted by the ratio of their counts. The unions of the first cells in this order are compared by how
+    many standard errors a fault of `EXPECTED_FAULT` would lie above the claim.
+
+    Parameters
+    ----------
+    cells : ndarray of shape (2, cells)
+        The earlier counts of both data sets in every cell.
+    runs : int
+        The number of earlier runs per data set.
+    planned_runs : int
+        The runs per data set of a version.
+    boundary : callable
+        The boundary of the claim.
 
     Examples
     --------
     >>> from dpverify.stats.anytime import line_boundary
-    >>> [round(x, 1) for x in carried_log_e_values(300, 80, 500, [(0.6, 0.15), (0.5, 0.4)], line_boundary(1.0))]
+    >>> bet = carry_bet(np.array([[500, 300, 200], [185, 115, 700]]), 1000, 20_000, line_boundary(1.0))
+    >>> bet.cells, bet.direction
+    ((0, 1), 0)
+    """
+    best: tuple[float, int, np.ndarray, tuple[int, int]] | None = None
+    for direction in (0, 1):
+        exceeding, other = cells[direction], cells[1 - direction]
+        order = np.argsort(-(exceeding + 0.5) / (other + 0.5), kind="stable")
+        c1, c2 = np.cumsum(exceeding[order])[:-1], np.cumsum(other[order])[:-1]
+        p1, p2 = (c1 + 0.5) / (runs + 1), (c2 + 0.5) / (runs + 1)
+        allowed = boundary(p2)
+        slope = (allowed - boundary(np.zeros(1))) / p2
+        errors = np.sqrt((p1 * (1 - p1) + slope**2 * p2 * (1 - p2)) / planned_runs)
+        promise = np.where((c1 > 0) & (c2 > 0), (p1 + EXPECTED_FAULT * p1 * (1 - p1) - allowed) / errors, -np.inf)
+        number = int(np.argmax(promise)) if promise.size else 0
+        if promise.size and np.isfinite(promise[number]) and (best is None or promise[number] > best[0]):
+            best = float(promise[number]), direction, order[: number + 1], (int(c1[number]), int(c2[number]))
+    if best is None:
+        return None
+    _, direction, chosen, (c1, c2) = best
+    predictions = predict_faults(c1, c2, runs, planned_runs, boundary)
+    return CarriedBet(tuple(sorted(chosen.tolist())), direction, tuple(predictions))
+
+
+def carried_log_e_values(cells: np.ndarray, runs: int, bet: CarriedBet, boundary: Boundary) -> list[float]:
+    """Return the logarithm of the e-value of each prediction of a bet, from the counts of a version in every cell.
+
+    Examples
+    --------
+    >>> from dpverify.stats.anytime import line_boundary
+    >>> bet = CarriedBet((1,), 0, ((0.6, 0.15), (0.5, 0.4)))
+    >>> [round(x, 1) for x in carried_log_e_values(np.array([[200, 300], [420, 80]]), 500, bet, line_boundary(1.0))]
     [4.7, 0.0]
     """
-    a, b = np.array(predictions).T
-    return log_factors(c1, c2, runs, a, b, boundary).tolist()
+    inside = cells[:, list(bet.cells)].sum(axis=1)
+    a, b = np.array(bet.predictions).T
+    return log_factors(inside[bet.direction], inside[1 - bet.direction], runs, a, b, boundary).tolist()

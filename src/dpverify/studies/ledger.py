@@ -22,9 +22,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from dpverify.errors import InputError
-from dpverify.events.event import EVENT_KINDS, Event
-from dpverify.stats.version_mixture import Evidence, combine_versions, start_weight
+from dpverify.events.event import EVENT_KINDS
+from dpverify.sequential.bets import Family
+from dpverify.stats.version_mixture import CarriedBet, Evidence, combine_versions, start_weight
 from dpverify.util.checks import check_probability
 from dpverify.util.files import write_text
 from dpverify.util.formatting import format_number, one_line
@@ -49,15 +52,14 @@ class VersionRun:
         The seed of the verification.
     log_e_values : tuple of float
         The logarithms of the e-values: of the bets of this version itself, and of each carried prediction.
-    watched : tuple of int
-        The runs in the watched event under the exceeding data set and under the other one, and the runs per data set.
-        All are 0 in the first version.
+    bet : CarriedBet or None
+        What the earlier versions predicted; None in the first versions.
     """
 
     version: str
     seed: int
     log_e_values: tuple[float, ...]
-    watched: tuple[int, int, int]
+    bet: CarriedBet | None = None
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,14 @@ class ClaimRecord:
         The claim in words.
     runs : tuple of VersionRun
         The versions so far.
-    event : Event or None
-        The event that is watched in all later versions.
+    watched : Family or None
+        The cells that are counted in all later versions; they are those of the first version's witness.
     shape : tuple of int or None
-        The steps and dimensions of the outputs for which the event was made.
+        The steps and dimensions of the outputs for which the cells were made.
+    cells : ndarray or None
+        The counts of both data sets in these cells, over all versions; an array of shape (2, cells).
+    cell_runs : int
+        The number of these runs per data set.
     alarm : str or None
         The version that raised an alarm; None if there is none. The alarm stays until it is confirmed.
     confirmed : int
@@ -87,8 +93,10 @@ class ClaimRecord:
     name: str
     claim: str
     runs: tuple[VersionRun, ...] = ()
-    event: Event | None = None
+    watched: Family | None = None
     shape: tuple[int, int] | None = None
+    cells: np.ndarray | None = None
+    cell_runs: int = 0
     alarm: str | None = None
     confirmed: int = 0
     earlier_seeds: tuple[int, ...] = ()
@@ -97,12 +105,6 @@ class ClaimRecord:
     def seeds(self) -> set[int]:
         """All seeds that were used."""
         return {*self.earlier_seeds, *(run.seed for run in self.runs)}
-
-    @property
-    def watched(self) -> tuple[int, int, int]:
-        """The counts of the watched event in all versions, and the runs per data set."""
-        c1, c2, runs = (sum(column) for column in zip(*(run.watched for run in self.runs), strict=True))
-        return c1, c2, runs
 
     @property
     def evidence(self) -> Evidence:
@@ -175,7 +177,9 @@ class Ledger:
         chosen = [record for record in alarms if name in (record.name, f"{record.name} [{record.claim}]")]
         if not chosen:
             names = ", ".join(repr(record.name) for record in alarms) or "none"
-            raise InputError(f"confirm: found {one_line(repr(name))}; expected a claim with an alarm; these are: {names}")
+            raise InputError(
+                f"confirm: found {one_line(repr(name))}; expected a claim with an alarm; these are: {names}"
+            )
         ledger = self
         for record in chosen:
             restarted = ClaimRecord(
@@ -191,7 +195,7 @@ class Ledger:
         return "\n".join(lines)
 
 
-LEDGER_KINDS = (Ledger, ClaimRecord, VersionRun, *EVENT_KINDS)
+LEDGER_KINDS = (Ledger, ClaimRecord, VersionRun, CarriedBet, Family, *EVENT_KINDS)
 
 
 def describe_record(ledger: Ledger, record: ClaimRecord) -> str:
@@ -254,7 +258,8 @@ def read_ledger(path: str | os.PathLike[str], alpha: float = 0.05) -> Ledger:
         raise _damaged(path, f"no ledger ({type(problem).__name__})") from None
     if file_format != FORMAT:
         raise InputError(
-            f"{path}: found format {one_line(repr(file_format))}; expected {FORMAT}; a newer version of dpverify wrote it"
+            f"{path}: found format {one_line(repr(file_format))}; expected {FORMAT}; a newer version of dpverify wrote "
+            "it; update dpverify"
         )
     if fingerprint(content) != checksum:
         raise _damaged(path, "another checksum")
@@ -296,7 +301,9 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
                 ) from None
             time.sleep(POLL_SECONDS)
         except OSError as problem:
-            raise InputError(f"{lock}: found {problem.strerror or problem}; expected a folder that can be written") from None
+            raise InputError(
+                f"{lock}: found {problem.strerror or problem}; expected a folder that can be written"
+            ) from None
     try:
         yield
     finally:

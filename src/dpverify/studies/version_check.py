@@ -7,7 +7,7 @@ import math
 import os
 import secrets
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import answer
 from dpverify.report.report import Report
 from dpverify.report.sequence import wealth_boundary
+from dpverify.sequential.bets import Family
 from dpverify.sequential.conclusion import WATCHED_KEY
 from dpverify.sequential.stopping import Question
 from dpverify.settings import SEED_BITS, VerifyOptions
@@ -23,9 +24,10 @@ from dpverify.stats.claims import Claim, resolve_claim
 from dpverify.stats.version_mixture import (
     SHIFTS,
     STRATEGY_WEIGHTS,
+    CarriedBet,
     Evidence,
     carried_log_e_values,
-    predict_faults,
+    carry_bet,
     start_weight,
 )
 from dpverify.studies.ledger import (
@@ -41,6 +43,7 @@ from dpverify.studies.options import RunOptions
 from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import format_lower
 
+MAX_CELLS = 256  # that are watched one by one; of more, only the witness is watched
 READER_LEVEL = 1e-6  # of a run that only reads the ledger, for example of a pull request
 
 
@@ -176,24 +179,30 @@ def verify_version(
     repeats = not write and seed in {run.seed for run in record.runs}
     if write:
         check_seed(record, seed)
-    if repeats:
-        record = _before(record, seed)
     chosen = RunOptions.from_keywords(**options)
+    planned = chosen.settings.select_runs + chosen.settings.test_runs
+    bet = None
+    if repeats:
+        record, bet = _before(record, seed)
+    elif record.cells is not None:
+        bet = carry_bet(record.cells, record.cell_runs, planned, wealth_boundary(tested))
     # A wealth that ends the verification also raises the alarm, whichever version a fault began in.
     level = before.level(record) * start_weight(len(record.runs) + 1)
     settings = chosen.settings.change(seed=seed, stop_early=True, alpha=level)
-    question = Question(tested, delta, chosen.error, chosen.log_lipschitz, record.event, record.shape)
+    question = Question(tested, delta, chosen.error, chosen.log_lipschitz, record.watched, record.shape)
     report = answer(mechanism, first, second, question, settings, chosen.executor, None, chosen.progress)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")
-    run = VersionRun(version, seed, *_evidence(report, tested, record))
+    counted = report.run.get(WATCHED_KEY)
+    if counted is None:
+        bet = None
+    run = VersionRun(version, seed, _log_e_values(report, tested, counted, bet), bet)
     if write:
         with locked(ledger):  # another test may have written meanwhile
             latest = read_ledger(ledger, lifetime_alpha).with_claim(name, text)
             record = latest.find(name, text)
             assert record is not None
-            if record.shape != report.witness.shape:
-                record = _watch(record, report)
+            record = _watch(record, report, counted)
             after, record = latest.add(record, run)
             write_ledger(ledger, after)
     else:
@@ -204,39 +213,38 @@ def verify_version(
     )
 
 
-def _before(record: ClaimRecord, seed: int) -> ClaimRecord:
-    """Return the record as it was before the version with this seed."""
+def _before(record: ClaimRecord, seed: int) -> tuple[ClaimRecord, CarriedBet | None]:
+    """Return the record as it was before the version with this seed, and the bet of this version."""
     number = [run.seed for run in record.runs].index(seed)
-    event, shape = (record.event, record.shape) if number else (None, None)
-    return dataclasses.replace(record, runs=record.runs[:number], event=event, shape=shape, alarm=None)
+    watched, shape = (record.watched, record.shape) if number else (None, None)
+    record_before = dataclasses.replace(record, runs=record.runs[:number], watched=watched, shape=shape, alarm=None)
+    return record_before, record.runs[number].bet
 
 
-def _evidence(
-    report: Report, claim: Claim, record: ClaimRecord
-) -> tuple[tuple[float, ...], tuple[int, int, int]]:
-    """Return the logarithms of the e-values of a version, and the counts of the watched event."""
+def _log_e_values(
+    report: Report, claim: Claim, counted: dict[str, Any] | None, bet: CarriedBet | None
+) -> tuple[float, ...]:
+    """Return the logarithms of the e-values of a version: of its own bets, and of each carried prediction."""
     assert report.sequence is not None
     own = float(report.sequence.log_wealth(claim)[-1])
-    counts = report.run.get(WATCHED_KEY)
-    if counts is None:  # later versions watch the witness of this one
-        return (own, *(0.0 for _ in SHIFTS)), (*report.witness.ordered, report.witness.runs)
-    assert record.event is not None
-    c1, c2, runs = counts
-    if record.event.direction == 1:
-        c1, c2 = c2, c1
-    boundary = wealth_boundary(claim)
-    planned = report.settings.select_runs + report.settings.test_runs
-    predictions = predict_faults(*record.watched, planned, boundary)
-    return (own, *carried_log_e_values(c1, c2, runs, predictions, boundary)), (c1, c2, runs)
+    if counted is None or bet is None:
+        return own, *(0.0 for _ in SHIFTS)
+    return own, *carried_log_e_values(np.array(counted["cells"]), counted["runs"], bet, wealth_boundary(claim))
 
 
-def _watch(record: ClaimRecord, report: Report) -> ClaimRecord:
-    """Return the record with the witness of a report as the event that later versions watch; earlier counts are void.
+def _watch(record: ClaimRecord, report: Report, counted: dict[str, Any] | None) -> ClaimRecord:
+    """Return the record with the counts of a version, or with the cells that later versions count.
 
-    A score function of the user cannot be stored, so its events are not watched.
+    A score function of the user cannot be stored, so its cells are not watched.
     """
+    if record.shape == report.witness.shape:
+        if counted is None:
+            return record
+        cells = np.array(counted["cells"]) + (0 if record.cells is None else record.cells)
+        return dataclasses.replace(record, cells=cells, cell_runs=record.cell_runs + counted["runs"])
     event, shape = report.witness.event, report.witness.shape
     if not is_pytree(event.partition):
         return record
-    runs = tuple(dataclasses.replace(run, watched=(0, 0, 0)) for run in record.runs)
-    return dataclasses.replace(record, runs=runs, event=event, shape=shape)
+    all_cells = event.partition.size <= MAX_CELLS
+    watched = Family(event.partition, None if all_cells else event.codes)
+    return dataclasses.replace(record, watched=watched, shape=shape, cells=None, cell_runs=0)
