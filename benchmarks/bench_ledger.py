@@ -56,7 +56,7 @@ SHARES = (
     "healthy",
     "30% less noise",
 )
-BASE_VERSIONS = 10  # healthy verifications that the predictions use; they are in no life
+BASE_VERSIONS = 5  # healthy verifications that the predictions use; they are in no life
 HEALTHY_VERSIONS = 200  # before a fault
 SURE = 0.999  # of the binomial limit
 

@@ -116,9 +116,9 @@ class AssertPrivate:
         if seed is not None:
             options["seed"] = seed
         if path is None:
-            import dpverify
+            from dpverify.studies.assertion import assert_private
 
-            report = dpverify.assert_private(mechanism, first, second, epsilon, delta, **options)
+            report = assert_private(mechanism, first, second, epsilon, delta, **options)
             self._record({"epsilon_lower": report.epsilon_lower, "epsilon_detectable": report.epsilon_detectable})
             self._record({"seed": report.settings.seed})
             return report

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import warnings
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from dataclasses import dataclass
@@ -35,6 +33,7 @@ from dpverify.studies.history import (
     with_release,
     write_history,
 )
+from dpverify.studies.junit import FAILED, TOO_WEAK, junit_xml
 from dpverify.studies.manifest import ManifestClaim, read_manifest
 from dpverify.studies.study import run_plan
 from dpverify.studies.table_page import ResultTable, render_table
@@ -48,12 +47,9 @@ from dpverify.util.serialization import to_plain
 if TYPE_CHECKING:
     import pandas
 
-FAILED, TOO_WEAK = "FAILED", "TOO_WEAK"  # states besides the names of the verdicts
 GOOD_STATES = (Verdict.BOUNDED.name, Verdict.NOT_REFUTED.name)
 WORST_FIRST = (Verdict.REFUTED.name, FAILED, Verdict.NO_ANSWER.name, TOO_WEAK, *GOOD_STATES)
 PAGES_FOLDER = "pages"
-NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-PROPERTIES = ("claim", "epsilon_lower", "epsilon_upper_on_partition", "epsilon_detectable", "p_value", "alpha", "seed")
 
 Notify = Callable[[str], None]
 
@@ -145,7 +141,7 @@ def run_check(
     trust_results : bool
         As in `run_study`.
     notify : callable
-        Is called with one line whenever a claim is finished.
+        Is called with one line whenever a claim is finished, and with every warning.
 
     Returns
     -------
@@ -200,7 +196,7 @@ def run_check(
     for number, row, found in _verified(tasks, claims, workers):
         rows[number] = row
         for line in found:
-            warnings.warn(line, DPVerifyWarning, stacklevel=2)
+            notify(line)
         notify(f"{len(rows)} of {len(claims)}: {_row_line(row)}")
     ordered = tuple(rows[number] for number in range(len(claims)))
     latest = make_release(release or current_commit(path.resolve().parent), ordered)
@@ -334,31 +330,3 @@ def _write_results(check: Check, title: str, pages: bool) -> None:
     if pages:
         table = ResultTable(title, check.summary, check.rows, check.release, check.previous, check.changes)
         write_text(folder / "page.html", render_table(table))
-
-
-def junit_xml(title: str, rows: Sequence[Row]) -> str:
-    """Return the results as JUnit XML: refuted and weak claims are failures, missing answers are errors."""
-    failures = [row for row in rows if row["state"] in (Verdict.REFUTED.name, TOO_WEAK)]
-    errors = [row for row in rows if row["state"] in (FAILED, Verdict.NO_ANSWER.name)]
-    counts = {"tests": str(len(rows)), "failures": str(len(failures)), "errors": str(len(errors))}
-    suite = ElementTree.Element("testsuite", {"name": _xml_text(title), **counts})
-    for row in rows:
-        case = ElementTree.SubElement(
-            suite, "testcase", {"classname": _xml_text(title), "name": _xml_text(row["name"])}
-        )
-        properties = ElementTree.SubElement(case, "properties")
-        for name in PROPERTIES:
-            if row.get(name) is not None:
-                ElementTree.SubElement(properties, "property", {"name": name, "value": _xml_text(row[name])})
-        if row in failures or row in errors:
-            refuted = f"{row.get('claim')} is refuted: epsilon is at least {row.get('epsilon_lower')}"
-            message = _xml_text(row.get("problem") or refuted)
-            kind = "failure" if row in failures else "error"
-            ElementTree.SubElement(case, kind, {"type": row["state"], "message": message})
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
-
-
-def _xml_text(value: object) -> str:
-    """Return a value as text without the characters that XML cannot contain."""
-    return NOT_IN_XML.sub("?", str(value))
