@@ -10,6 +10,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from pages import PROJECT, blocks
 
 import dpverify as dpv
 from dpverify.cli import main
@@ -218,3 +219,16 @@ def test_junit_xml_is_valid_for_every_character():
     text = junit_xml("a<b>\x00", [{"name": "\x1b[0m & \ud800", "state": "FAILED", "problem": 'no "answer"\x07'}])
     case = ElementTree.fromstring(text.encode()).find("testcase")
     assert case.find("error").get("message") == 'no "answer"?'
+
+
+def test_the_manifest_of_the_documentation(tmp_path, monkeypatch):
+    toml = next(block.code for block in blocks(PROJECT / "docs" / "checks.md") if block.language == "toml")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "claims.toml").write_text(toml)
+    (tmp_path / "mine.py").write_text("NoisySum = tracker = pair_at = print")
+    for name in ("first.csv", "second.csv"):
+        (tmp_path / name).write_text("1,2")
+    first, second = read_manifest("claims.toml")
+    assert (first.name, first.detects, second.name) == ("sum-one_person", 1.25, "tracker-step-3")
+    assert first.plan.settings.alpha == 0.025
+    assert second.plan.claim == dpv.claims.approximate(0.8, 1e-6)
