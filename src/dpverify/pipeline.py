@@ -20,10 +20,11 @@ import numpy as np
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.region import Region, RegionIndicator
+from dpverify.events.wording import labelled_outputs
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, mechanism_name
 from dpverify.report.all_events import smooth_grid
-from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems
+from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems, read_labels
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
@@ -172,7 +173,9 @@ def answer(
         diagnostics = check_mechanism(run) + not_stopping
         LOGGER.info("%s: verification with seed %d begins", mechanism_name(mechanism), settings.seed)
         proceed = stop_early if settings.stop_early else follow_plan
-        report = proceed(run, question, diagnostics)
+        assert run.source.shape is not None
+        with labelled_outputs(read_labels(mechanism, run.source.shape, run.notes)):
+            report = proceed(run, question, diagnostics)
     report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
     LOGGER.info("%s: %s, epsilon >= %s", report.name, report.verdict.name, format_lower(report.epsilon_lower))
     return report

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.events.scores import Levels
-from dpverify.events.wording import coordinate_names
-from dpverify.render.planes import EVENT_KEY, MAX_PANELS, OWN_UNIT, REGION_TEXT, draw_planes, legend
-from dpverify.render.scene import Scene, axis_limits, coordinate_differences, largest_indices
-from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
+from dpverify.events.wording import coordinate_names, labelled_outputs
+from dpverify.render.planes import EVENT_KEY, MAX_PANELS, REGION_TEXT, draw_planes, legend
+from dpverify.render.scene import OWN_UNIT, Scene, axis_limits, coordinate_differences, largest_indices
+from dpverify.render.style import FIRST, MUTED, SECOND, WIDTH, WITNESS, Drawing, Key, canvas, label, styled
 from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import format_cell_count, format_number
 
@@ -26,6 +26,7 @@ MAX_PATHS = 60  # runs per data set that are drawn as single lines
 MAX_BAR_VALUES = 24  # different values of a coordinate that is drawn as bars
 MAX_VALUE_LABELS = 9  # labels below the bars of one coordinate
 HISTOGRAM_BINS = 36
+BROAD = 6.2  # inches; of a figure that stands alone
 GOLDEN_RATIO = 0.618034  # its multiples modulo 1 are evenly spread
 
 
@@ -55,12 +56,13 @@ def _draw_two_histograms(
     edges: np.ndarray,
     in_event: Callable[[np.ndarray], np.ndarray] | None,
     region: tuple[float, float] | None,
+    width: float = WIDTH,
 ) -> tuple[Figure, Axes]:
     """Draw one number per run: histograms above, runs and cells below, the tested event as background."""
     both = np.concatenate(sides)
     ends = np.array([both.min(), both.max(), *(region or ())])
     low, high = (float(limit) for limit in axis_limits(both, ends.min(), ends.max()))
-    picture = canvas(3.6)
+    picture = canvas(3.6, width)
     above, below = picture.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
     above.set_xlim(low, high)
     if in_event is not None:
@@ -119,8 +121,8 @@ def _draw_histograms(scene: Scene) -> Drawing:
     codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if is_pytree(scene.partition) else np.zeros(mesh.size)
     edges = (mesh[1:] + mesh[:-1])[codes[1:] != codes[:-1]] / 2
     contains = (lambda x: scene.event.contains(x.reshape(-1, 1, 1))) if scene.event_known else None
-    picture, below = _draw_two_histograms((first, second), edges, contains, region)
-    below.set_xlabel(f"output {OWN_UNIT}", loc="right")
+    picture, below = _draw_two_histograms((first, second), edges, contains, region, BROAD)
+    below.set_xlabel(f"{scene.name(0)} {scene.unit(0)}", loc="right")
     return Drawing(
         picture,
         "Distribution of the output",
@@ -157,7 +159,9 @@ def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
 
 def _draw_bars(scene: Scene) -> Drawing:
     """Draw how often each value was observed, for outputs with few different values."""
-    names, differences = coordinate_names(*scene.shape), coordinate_differences(scene).ravel()
+    with labelled_outputs(scene.labels):
+        names = coordinate_names(*scene.shape)
+    differences = coordinate_differences(scene).ravel()
     coordinates = largest_indices(differences, MAX_PANELS)
     columns = 1 if len(coordinates) == 1 else 2
     rows = -(-len(coordinates) // columns)
@@ -166,7 +170,7 @@ def _draw_bars(scene: Scene) -> Drawing:
     for axes, coordinate in zip(panels, coordinates, strict=False):
         _draw_bar_panel(axes, scene, coordinate)
         if len(coordinates) == 1:
-            label(axes, f"{names[coordinate]} {OWN_UNIT}", "runs (%)")
+            label(axes, f"{names[coordinate]} {scene.unit(coordinate % scene.shape[1])}", "runs (%)")
         else:
             axes.set_title(names[coordinate], loc="left", fontsize=9)
     for axes in panels[len(coordinates) :]:
@@ -226,15 +230,20 @@ def _draw_paths(scene: Scene) -> Drawing:
         for runs, colour in zip(scene.sides, (FIRST, SECOND), strict=True):
             if len(runs):
                 axes.plot(numbers, runs[:, :, j].mean(0), color=colour, lw=2.4, marker="o", ms=3.5, zorder=4)
-        label(axes, "", f"{'output' if dimension == 1 else f'x[{j}]'} {OWN_UNIT}")
-    panels[-1].set_xlabel("step (number)", loc="right")
-    panels[-1].xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
+        label(axes, "", f"{scene.name(j)} {scene.unit(j)}")
+    if scene.labels.times is None:
+        panels[-1].set_xlabel("step (number)", loc="right")
+        panels[-1].xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
+    else:
+        panels[-1].set_xlabel("time", loc="right")
+        shown = numbers[:: -(-steps // MAX_VALUE_LABELS)]
+        panels[-1].set_xticks(shown, [format_number(scene.labels.times[k]) for k in shown])
     largest_step = int(differences.max(1).argmax())
     return Drawing(
         picture,
         "Outputs over the steps",
-        f"Outputs against the step, for {scene.runs} over {steps} steps. The data sets differ most at step "
-        f"{largest_step}.",
+        f"Outputs against the step, for {scene.runs} over {steps} steps. The data sets differ most at "
+        f"{scene.step_name(largest_step)}.",
         (*legend(scene), Key("muted", "area", REGION_TEXT)),
         f"Thick lines: means of {scene.runs}. Thin lines: {MAX_PATHS} single runs per data set.",
     )

@@ -10,6 +10,7 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.events.wording import NO_LABELS, OutputLabels, current_labels
 from dpverify.mechanisms.data_difference import describe_difference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
@@ -25,6 +26,7 @@ from dpverify.sampling.pilot import picture_runs
 from dpverify.stats.claim_kinds import Claim
 from dpverify.stats.paper_test import eta_upper_bound
 from dpverify.util.arrays import is_pytree
+from dpverify.util.formatting import one_line
 from dpverify.util.timing import versions
 
 MAX_PICTURE_RUNS = 400  # per data set
@@ -233,6 +235,26 @@ def mechanism_remarks(mechanism: Mechanism, data: tuple[object, object], notes: 
     return try_optional_method("remarks", collect, notes) or ()
 
 
+def read_labels(mechanism: Mechanism, shape: tuple[int, int], notes: list[str]) -> OutputLabels:
+    """Return the names, units and times that a mechanism states; one of a wrong length is left out, with a note."""
+    steps, dimension = shape
+    labels: dict[str, tuple[Any, ...] | None] = {}
+    kinds = (("names", "output_names", dimension, str), ("units", "output_units", dimension, str))
+    for field, attribute, length, kind in (*kinds, ("times", "times", steps, float)):
+        stated = getattr(mechanism, attribute, None)
+        if stated is None:
+            continue
+        try:
+            values = tuple(kind(value) for value in ([stated] if isinstance(stated, str) else stated))
+        except (TypeError, ValueError):
+            values = ()
+        if len(values) == length:
+            labels[field] = values
+        else:
+            notes.append(f"{attribute}: found {one_line(repr(stated))}; expected {length} entries; they are not used")
+    return OutputLabels(**labels)
+
+
 def make_picture(
     run: RunContext, pilot: list[np.ndarray], region: Region, partition: Partition | Levels | None
 ) -> dict[str, Any]:
@@ -252,7 +274,9 @@ def make_picture(
     number = max(1, min(MAX_PICTURE_RUNS, MAX_PICTURE_NUMBERS // pilot[0][0].size))
     first, second = picture_runs(run, pilot, number)
     small = region.A.size <= MAX_PICTURE_NUMBERS
+    labels = current_labels()
     return {
+        **({} if labels == NO_LABELS else {"labels": labels._asdict()}),
         "first": first,
         "second": second,
         "region": region if small else None,
