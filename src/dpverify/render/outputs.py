@@ -8,6 +8,8 @@ score, the score of every run is drawn too. Runs in the tested event are solid, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -57,8 +59,12 @@ def _draw_two_histograms(
     in_event: Callable[[np.ndarray], np.ndarray] | None,
     region: tuple[float, float] | None,
     width: float = WIDTH,
+    densities: Callable[[float, float], Densities] | None = None,
 ) -> tuple[Figure, Axes]:
-    """Draw one number per run: histograms above, runs and cells below, the tested event as background."""
+    """Draw one number per run: histograms above, runs and cells below, the tested event as background.
+
+    `densities(low, high)` returns densities of all test runs, which are drawn in place of histograms of the runs.
+    """
     both = np.concatenate(sides)
     ends = np.array([both.min(), both.max(), *(region or ())])
     low, high = (float(limit) for limit in axis_limits(both, ends.min(), ends.max()))
@@ -70,8 +76,12 @@ def _draw_two_histograms(
             for axes in (above, below):
                 axes.axvspan(start, stop, color=WITNESS, alpha=0.28, lw=0)
     bins = np.linspace(low, high, HISTOGRAM_BINS + 1)
+    exact = None if densities is None else densities(low, high)
     for row, (values, colour) in enumerate(zip(sides, (FIRST, SECOND), strict=True)):
-        if len(values):
+        if exact is not None:
+            above.stairs(exact.heights[row], exact.edges, color=colour, alpha=0.16, fill=True, lw=0)
+            above.stairs(exact.heights[row], exact.edges, color=colour, lw=1.5)
+        elif len(values):
             weights = np.full(len(values), 100 / len(values))
             above.hist(values, bins, weights=weights, color=colour, alpha=0.16, histtype="stepfilled", lw=0)
             above.hist(values, bins, weights=weights, color=colour, histtype="step", lw=1.5)
@@ -87,8 +97,29 @@ def _draw_two_histograms(
     below.spines["left"].set_visible(False)
     above.tick_params(axis="x", labelbottom=False)
     above.set_ylim(0, None)
-    label(above, "", "runs in each bin (%)")
+    label(above, "", "runs in each bin (%)" if exact is None else "density of the test runs (% per unit)")
     return picture, below
+
+
+class Densities(NamedTuple):
+    """Densities of both data sets that are constant between edges."""
+
+    edges: np.ndarray
+    heights: np.ndarray
+
+
+def _cell_densities(scene: Scene, low: float, high: float) -> Densities:
+    """Return the densities of all test runs, in per cent per unit; the outer cells end with the axis."""
+    assert scene.cell_counts is not None
+    mesh = np.linspace(low, high, 20_001)
+    codes = scene.partition.codes(((mesh[1:] + mesh[:-1]) / 2).reshape(-1, 1, 1))
+    changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    widths = np.bincount(codes, minlength=scene.cell_counts.shape[1]) * (mesh[1] - mesh[0])
+    shares = 100 * scene.cell_counts / scene.cell_counts.sum(axis=1, keepdims=True)
+    pieces = codes[np.append(0, changes)]
+    return Densities(
+        mesh[np.concatenate([[0], changes, [mesh.size - 1]])], (shares / np.maximum(widths, 1e-300))[:, pieces]
+    )
 
 
 def _intervals(
@@ -121,15 +152,18 @@ def _draw_histograms(scene: Scene) -> Drawing:
     codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if is_pytree(scene.partition) else np.zeros(mesh.size)
     edges = (mesh[1:] + mesh[:-1])[codes[1:] != codes[:-1]] / 2
     contains = (lambda x: scene.event.contains(x.reshape(-1, 1, 1))) if scene.event_known else None
-    picture, below = _draw_two_histograms((first, second), edges, contains, region, BROAD)
+    densities = None if scene.cell_counts is None else partial(_cell_densities, scene)
+    picture, below = _draw_two_histograms((first, second), edges, contains, region, BROAD, densities)
+    shown = "all test runs" if densities else scene.runs
+    above = "densities of all test runs in the cells" if densities else f"histograms of {scene.runs}"
     below.set_xlabel(f"{scene.name(0)} {scene.unit(0)}", loc="right")
     return Drawing(
         picture,
         "Distribution of the output",
-        f"Histograms of {scene.runs}. Median of the first data set: {_median_text(first)}; of the second: "
+        f"The distribution of {shown}. Median of the first data set: {_median_text(first)}; of the second: "
         f"{_median_text(second)}. The tested event is: {scene.event_text}.",
         (*legend(scene)[:2], *([EVENT_KEY] if scene.event_known else []), Key("muted", "bar", REGION_TEXT)),
-        f"{scene.runs}. Below the histograms: single runs, and the edges of the partition's "
+        f"Above: {above}. Below: {scene.runs}, and the edges of the partition's "
         f"{format_cell_count(scene.cells)} cells.",
     )
 

@@ -44,6 +44,8 @@ class Scene(NamedTuple):
         Whether the event can be evaluated. False for a score function of the user, which no report stores.
     labels : OutputLabels
         The names, units and times of the mechanism.
+    cell_counts : ndarray or None
+        The test runs of both data sets in every cell, for outputs with one coordinate; None if they are not stored.
     """
 
     sides: tuple[np.ndarray, np.ndarray]
@@ -55,6 +57,7 @@ class Scene(NamedTuple):
     cells: int
     event_known: bool
     labels: OutputLabels = NO_LABELS
+    cell_counts: np.ndarray | None = None
 
     def name(self, coordinate: int) -> str:
         """Return the name of a coordinate of a step."""
@@ -134,7 +137,14 @@ def make_scene(
         cells,
         event_known,
         _read_labels(picture.get("labels")),
+        _read_counts(picture.get("cells"), partition),
     )
+
+
+def _read_counts(stored: object, partition: Partition | Levels) -> np.ndarray | None:
+    """Return the test runs in every cell of a partition; None if the report has none."""
+    fits = isinstance(stored, np.ndarray) and stored.shape == (2, partition.size) and stored.sum(axis=1).all()
+    return np.asarray(stored, float) if fits else None
 
 
 def _read_labels(stored: object) -> OutputLabels:

@@ -29,6 +29,7 @@ from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import one_line
 from dpverify.util.timing import versions
 
+MAX_PICTURE_CELLS = 1024  # of an output with one coordinate, whose densities are drawn from all test runs
 MAX_PICTURE_RUNS = 400  # per data set
 MAX_PICTURE_NUMBERS = 20_000  # per data set
 
@@ -141,7 +142,12 @@ def assemble_report(
     eta_upper = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
     etas = Etas(eta_upper if findings.eta is None else findings.eta, eta_upper)
     checks = counts.inside, counts.blocks, counts.error, counts.threads_agree
-    return complete_report(run, findings, Statements(witness, on_partition, on_all_events, etas, *checks), claim, delta)
+    statements = Statements(witness, on_partition, on_all_events, etas, *checks)
+    report = complete_report(run, findings, statements, claim, delta)
+    size = findings.partition.size
+    if witness.shape == (1, 1) and size <= MAX_PICTURE_CELLS and is_pytree(findings.partition):
+        report.picture["cells"] = np.array([side.of(np.arange(size)) for side in counts.cells])
+    return report
 
 
 def make_witness(findings: Findings, counts: tuple[int, int], runs: int, alpha: float) -> Witness:
