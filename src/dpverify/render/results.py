@@ -140,7 +140,7 @@ def heat_map(
         for side in ("left", "bottom"):
             axes.spines[side].set_visible(False)
         label(axes, *names)
-    keys = [Key("proved", "area", "lower bound on ε over all events; darker is larger")]
+    keys = [Key("proved", "area", "lower bound on ε over all events; a stronger colour is larger")]
     if claim is not None:
         keys.append(Key("ink", "line", f"frame: above the claimed ε = {claim:.4g}"))
     numbers = f"{len(x)} values of {names[0]} and {len(y)} of {names[1]}"

@@ -56,24 +56,25 @@ def render_table(table: ResultTable) -> str:
     rows = table.rows
     worst = min((row["state"] for row in rows), key=STATES.index)
     columns = [
-        results.Column("claim"),
         results.Column("verdict"),
+        results.Column("claim"),
         results.Column("claimed"),
         results.Column("ε at least", True),
         results.Column("ε at most (unions of cells)", True),
         results.Column("detectable ε", True),
-        results.Column("problem"),
     ]
+    has_problem = any(row.get("problem") for row in rows)
+    columns += [results.Column("problem")] if has_problem else []
     cells = []
     for row in rows:
         numbers = (row.get("epsilon_lower"), row.get("epsilon_upper_on_partition"), row.get("epsilon_detectable"))
         cells.append(
             (
-                results.Cell(row["name"], row["name"], row.get("page") or row.get("report") or ""),
                 _verdict_cell(row["state"]),
-                results.Cell(row.get("claim") or "", row.get("claim") or ""),
+                results.Cell(row["name"], row["name"], row.get("page") or row.get("report") or ""),
+                _text_cell(row.get("claim")),
                 *(_number_cell(value, shown) for value, shown in zip(numbers, ROUNDINGS, strict=True)),
-                results.Cell(row.get("problem") or "", row.get("problem") or ""),
+                *([_text_cell(row.get("problem"))] if has_problem else []),
             )
         )
     lead = [f"{table.summary[0].upper()}{table.summary[1:]}."]
@@ -183,7 +184,7 @@ def study_headline(rows: Sequence[Row]) -> str:
     --------
     >>> rows = [{"mechanism.scale": s, "verdict": v} for s, v in ((0.5, "REFUTED"), (1.0, "BOUNDED"), (2.0, "BOUNDED"))]
     >>> study_headline(rows)
-    '1 of 3 refuted: at scale 0.5 all, at scale 1, 2 none.'
+    '1 of 3 refuted; none at scale 1, 2.'
     """
     answered = [row for row in rows if row.get("problem") is None]
     refuted = [row for row in answered if row["verdict"] == Verdict.REFUTED.name]
@@ -194,22 +195,17 @@ def study_headline(rows: Sequence[Row]) -> str:
         return f"ε is at least {format_lower(largest)} in the worst of {len(rows)} verifications."
     text = f"{len(refuted)} of {len(rows)} refuted"
     varied = [name for name in parameter_names(answered) if len({str(row.get(name)) for row in answered}) > 1]
-    if len(varied) == 1 and 0 < len(refuted) < len(answered):
-        name = varied[0]
-        groups: dict[str, list[bool]] = {}
-        for row in answered:
-            groups.setdefault(format_value(row.get(name)), []).append(row["verdict"] == Verdict.REFUTED.name)
-        short, parts = name.partition(".")[2], []
-        for words, test in (
-            ("all", all),
-            ("some", lambda group: any(group) and not all(group)),
-            ("none", lambda group: not any(group)),
-        ):
-            values = [value for value, group in groups.items() if test(group)]
-            if values:
-                parts.append(f"at {short} {', '.join(values)} {words}")
-        text += f": {', '.join(parts)}"
+    if 0 < len(refuted) < len(answered):
+        for name in varied:
+            values = _all_good(answered, name)
+            text += f"; none at {name.partition('.')[2]} {values}" if values else ""
     return f"{text}."
+
+
+def _all_good(rows: Sequence[Row], name: str) -> str:
+    """Return the values of a parameter at which no verification is refuted, as text."""
+    refuted = {format_value(row.get(name)) for row in rows if row["verdict"] == Verdict.REFUTED.name}
+    return ", ".join(dict.fromkeys(value for row in rows if (value := format_value(row.get(name))) not in refuted))
 
 
 def _study_lead(rows: Sequence[Row]) -> tuple[str, ...]:
