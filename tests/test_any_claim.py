@@ -77,7 +77,7 @@ def test_an_epsilon_and_a_claim_of_it_give_the_same_report():
 def test_divergences_are_said_to_be_understated(report):
     for claim in (claims.zcdp(0.8), claims.renyi(2.0, 2.0)):
         other = report.against(claim)
-        for text in (str(other), " ".join(page_content(other).lead)):
+        for text in (str(other), str(page_content(other).summary)):
             assert "a single event shows only a part of a divergence" in text
 
 

@@ -22,7 +22,7 @@ PACKAGES = [
     {"sequential"},
     {"pipeline"},
     {"studies"},
-    {"gallery", "paper", "demo"},
+    {"gallery", "paper", "demo", "pytest_plugin"},
     {"__init__"},
     {"cli"},
     {"__main__"},

@@ -25,7 +25,7 @@ GROUPS = {
     "Verify": "verify Settings Report Verdict Diagnostic Witness assert_private",
     "Mechanisms": "Mechanism per_run jax_run jax_key factory program rmse",
     "Many verifications": "verify_pairs ManyPairs search_pairs Search calibrate Calibration tradeoff Tradeoff run_study"
-    " Study",
+    " Study run_check Check compare_reports Comparison",
     "Counts": "epsilon_lower_bound delta_lower_bound epsilon_upper_bound delta_upper_bound critical_epsilon p_values"
     " paper_lambda plan_runs",
     "Geometry": "scenario_size high_likely_set Region minimum_volume_ellipsoid Ellipsoid",

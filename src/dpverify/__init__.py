@@ -5,6 +5,8 @@ events, upper bounds over a partition of the outputs, and the test of a claim. S
 `help(dpverify.Settings)` and `help(dpverify.Report)`.
 """
 
+import logging
+
 from dpverify.adapters.program import program
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
@@ -24,14 +26,20 @@ from dpverify.stats.power import plan_runs
 from dpverify.stats.upper_bound import delta_upper_bound, epsilon_upper_bound
 from dpverify.studies.assertion import assert_private
 from dpverify.studies.calibrate import Calibration, calibrate
+from dpverify.studies.check import Check, run_check
+from dpverify.studies.comparison import Comparison, compare_reports
 from dpverify.studies.pairs import ManyPairs, verify_pairs
 from dpverify.studies.search import Search, search_pairs
 from dpverify.studies.study import Study, run_study
 from dpverify.studies.tradeoff import Tradeoff, tradeoff
 from dpverify.version import __version__ as __version__
 
+logging.getLogger("dpverify").addHandler(logging.NullHandler())  # an application decides what is shown
+
 __all__ = [
     "Calibration",
+    "Check",
+    "Comparison",
     "DPVerifyWarning",
     "Diagnostic",
     "Ellipsoid",
@@ -54,6 +62,7 @@ __all__ = [
     "assert_private",
     "calibrate",
     "claims",
+    "compare_reports",
     "critical_epsilon",
     "delta_lower_bound",
     "delta_upper_bound",
@@ -70,6 +79,7 @@ __all__ = [
     "plan_runs",
     "program",
     "rmse",
+    "run_check",
     "run_study",
     "scenario_size",
     "search_pairs",

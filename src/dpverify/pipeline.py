@@ -6,6 +6,7 @@ and HypothesisTest (Algorithm 5, test runs). The event and its direction are fix
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable
@@ -19,10 +20,11 @@ import numpy as np
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.region import Region, RegionIndicator
+from dpverify.events.wording import labelled_outputs
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.mechanisms.protocol import Mechanism
+from dpverify.mechanisms.protocol import Mechanism, mechanism_name
 from dpverify.report.all_events import smooth_grid
-from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems
+from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems, read_labels
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.accumulators import CellCounter, Statistics
@@ -40,9 +42,11 @@ from dpverify.sequential.stopping import Question, run_until_decided
 from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.claims import Approximate, Claim, resolve_claim
 from dpverify.util.arrays import Array, is_pytree
+from dpverify.util.formatting import format_lower
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
 
+LOGGER = logging.getLogger(__name__)
 SELECTION_KEY = 102  # spawn key of the paper's randomised selection
 
 
@@ -140,18 +144,40 @@ def verify(
         raise InputError(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
-    call = {"delta": delta, "log_lipschitz": fingerprint(log_lipschitz)}
-    settings, not_stopping = check_stop_early(settings, tested)
-    # The bets depend on the claim, and so does the selection for a claim that is a curve.
-    if settings.stop_early or not isinstance(tested, (Approximate, NoneType)):
-        call["claim"] = fingerprint(to_plain(tested))
-    with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
-        diagnostics = check_mechanism(run) + not_stopping
-        proceed = stop_early if settings.stop_early else follow_plan
-        report = proceed(run, Question(tested, delta, error, log_lipschitz), diagnostics)
-    report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
+    question = Question(tested, delta, error, log_lipschitz)
+    report = answer(mechanism, first, second, question, settings, executor, folder, progress, trust_results)
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
+    return report
+
+
+def answer(
+    mechanism: Mechanism,
+    first: object,
+    second: object,
+    question: Question,
+    settings: Settings,
+    executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    trust_results: bool = False,
+) -> Report:
+    """Answer a question about a mechanism; the arguments are those of `verify`."""
+    claim, error = question.claim, question.error
+    call = {"delta": question.delta, "log_lipschitz": fingerprint(question.log_lipschitz)}
+    settings, not_stopping = check_stop_early(settings, claim)
+    # The bets depend on the claim, and so does the selection for a claim that is a curve.
+    if settings.stop_early or not isinstance(claim, (Approximate, NoneType)):
+        call["claim"] = fingerprint(to_plain(claim))
+    with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
+        diagnostics = check_mechanism(run) + not_stopping
+        LOGGER.info("%s: verification with seed %d begins", mechanism_name(mechanism), settings.seed)
+        proceed = stop_early if settings.stop_early else follow_plan
+        assert run.source.shape is not None
+        with labelled_outputs(read_labels(mechanism, run.source.shape, run.notes)):
+            report = proceed(run, question, diagnostics)
+    report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
+    LOGGER.info("%s: %s, epsilon >= %s", report.name, report.verdict.name, format_lower(report.epsilon_lower))
     return report
 
 

@@ -15,9 +15,10 @@ from matplotlib.text import Text
 import dpverify as dpv
 from dpverify import Report
 from dpverify.cli import main
+from dpverify.render.content import BoundTrack
 from dpverify.render.figures import privacy_map, tradeoff
-from dpverify.render.page import SCRIPT, comparison
-from dpverify.report.page import page
+from dpverify.render.page import NUMBER_WIDTH, SCRIPT, _place_track, comparison, mark_terms
+from dpverify.report.page import page, page_content
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
@@ -147,7 +148,9 @@ def test_a_page_is_complete_and_loads_nothing(name):
     scripts = [attrs for tag, attrs in found.tags if tag == "script"]
     assert scripts == [{"type": "application/json", "id": "numbers"}, {}]
     assert "events that are not unions of these cells: not bounded" in found.text
-    assert found.text.lower().count(report.verdict.value) == 1
+    assert text.count("<h1>") == 1
+    for name in ("Claimed", "Found", "This means", "What to do"):
+        assert f"<dt>{name}</dt>" in text
     assert " ".join(report.witness.text.split()) in found.text
 
 
@@ -221,7 +224,7 @@ def test_a_bound_over_all_events_states_its_condition():
 def test_a_small_p_value_is_an_upper_bound_everywhere():
     report, text = report_and_page("line")
     assert "p-value <= 5e-11 " in str(report)
-    assert "The p-value of this claim is at most 5e\u201111." in text
+    assert "of the claim is at most 5e\u201111." in text
     assert ">≤ 5e-11</output>" in text
     assert "p-values below 0.0001 are drawn at 0.0001." in text
 
@@ -323,3 +326,55 @@ def test_a_map_of_one_position_with_epsilon_zero():
 def test_the_script_is_small_and_loads_nothing():
     assert len(SCRIPT) < 4000
     assert not re.search(r"fetch|XMLHttp|import|eval|innerHTML|https?:", SCRIPT)
+
+
+def test_the_headline_has_a_number():
+    """A reader who sees nothing else knows what was found."""
+    report = dpv.verify(laplace, ZERO, ONE, 1.0, select_runs=2000, test_runs=20_000)
+    for claim, words in {
+        0.5: r"The claim is false: ε is at least 0\.9\d+, not 0\.5\.",
+        2.0: r"ε is at most 1\.\d+ on the tested cells, within the claim\.",
+        1.0: r"Not refuted: ε is at least 0\.9\d+, which the claim allows\.",
+        None: r"Measured: ε is at least 0\.9\d+\.",
+    }.items():
+        assert re.fullmatch(words, page_content(report.against(claim)).headline)
+
+
+@pytest.mark.parametrize("claim", [None, 0.3, 0.79, 0.8, 0.81, 0.95, 1.5])
+@pytest.mark.parametrize("bound", [0.02, 0.5, 0.8, 0.99])
+def test_the_claim_never_crosses_the_number_of_a_bar(claim, bound):
+    at = None if claim is None else min(100 * claim, 100.0)
+    for track in (
+        BoundTrack("proved", "", "", 0.0, bound, "0.1234"),
+        BoundTrack("bounded", "", "", bound, None, "0.1"),
+    ):
+        style = _place_track(track, 1.0, at).number_style
+        position = float(re.match(r"(?:left|right): ([\d.]+)", style)[1])
+        start = position if style.startswith("left") else 100 - position - NUMBER_WIDTH
+        assert start >= 0
+        assert at is None or not start < at < start + NUMBER_WIDTH, style
+
+
+def test_terms_are_defined_on_hover():
+    text = str(mark_terms("unions of <cells>, cells & cells"))
+    assert text.count("<abbr") == 1
+    assert "&lt;<abbr title" in text
+
+
+def test_names_and_units_of_the_mechanism_are_used():
+    class Tracker:
+        output_names, output_units, times = ("position", "speed"), ("m", "m/s"), (0.0, 0.5, 1.0)
+
+        def __call__(self, data, runs, rng):
+            return data + rng.laplace(size=(runs, 3, 2))
+
+    data = np.zeros((3, 2)), 2.0 * (np.arange(6).reshape(3, 2) == 2)
+    report = dpv.verify(Tracker(), *data, 0.5, select_runs=1000, test_runs=4000)
+    assert "position at time 0.5" in report.witness.text
+    text = page(report)
+    assert "position (m)" in text
+    assert "time 0.5" in text
+    Tracker.times = (1.0,)
+    wrong = dpv.verify(Tracker(), *data, 0.5, select_runs=1000, test_runs=4000)
+    assert "times: found (1.0,); expected 3 entries; they are not used" in wrong.notes
+    assert "step 1 position" in wrong.witness.text

@@ -7,7 +7,8 @@ import numpy as np
 import dpverify as dpv
 from dpverify.report.page import page_content
 from dpverify.report.reproduction import reproduction_command
-from dpverify.report.sections import as_sentence, event_note
+from dpverify.report.sections import event_note
+from dpverify.report.summary import as_sentence
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
@@ -27,9 +28,11 @@ def test_a_report_without_an_answer_gives_the_reason_first():
     content = page_content(report)
     assert content.verdict == "NO_ANSWER"
     assert content.dimmed
-    assert content.lead[0].lower().startswith(report.voiding[0].value)
-    assert "Do not rely on them" in content.lead[-1]
-    assert content.notes == (as_sentence(dpv.Diagnostic.SHORTENED.value), as_sentence(report.next_step))
+    assert content.headline == "No answer: this test is not valid."
+    found = dict(content.summary)["Found"]
+    assert found.lower().startswith(report.voiding[0].value)
+    assert "Do not rely on them" in found
+    assert content.notes == (as_sentence(dpv.Diagnostic.SHORTENED.value),)
     answered = page_content(dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL))
     assert not answered.dimmed
 

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import argparse
 import functools
-from typing import NoReturn
 
 from dpverify import __version__
-from dpverify.cli.output import BAD_INPUT, print_error
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that reports wrong usage in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and exit with status 2."""
-        self.exit(print_error(f"{message}; see {self.prog} --help", BAD_INPUT))
+from dpverify.cli import calibrate, check, compare, ledger, plan, search, tradeoff, watch
+from dpverify.cli.options import Parser, add_pair, add_settings, add_trust, add_workers
 
 
 @functools.cache
@@ -54,8 +46,8 @@ def parser() -> Parser:
     study.add_argument(
         "--folder", metavar="DIR", help="Write reports and table.csv to this folder (default: beside the study file)."
     )
-    _add_trust(study)
-    _add_workers(study)
+    add_trust(study)
+    add_workers(study)
     study.add_argument(
         "--timeout", type=float, metavar="S", help="Record a combination as failed after S seconds (default: no limit)."
     )
@@ -105,6 +97,8 @@ def parser() -> Parser:
     )
     folder.add_argument("directory", metavar="DIR", help="The folder.")
     folder.add_argument("--quiet", action="store_true", help="Print only what is wrong.")
+    for module in (check, ledger, watch, plan, calibrate, search, tradeoff, compare):
+        module.add_to(add_command)
     add_command("demo", "Show a false claim that is refuted and a true one that is not.", "dpverify demo")
     return top
 
@@ -119,8 +113,7 @@ def _add_verify_arguments(command: Parser) -> None:
         help="The mechanism, module:name or path/file.py:name. Add () to call a function that makes it. "
         "A program is named at the end of the command instead: -- PROGRAM ARG...",
     )
-    add("--first", required=True, metavar="F", help="Read the first data set from this file (.npy, .csv, .txt, .json).")
-    add("--second", required=True, metavar="F", help="Read the neighbouring data set from this file.")
+    add_pair(command)
     add("--epsilon", type=float, metavar="E", help="Test the claim that epsilon is E. Without it, epsilon is measured.")
     add("--delta", type=float, default=0.0, metavar="D", help="Use this delta in the claim (default 0).")
     add(
@@ -136,13 +129,7 @@ def _add_verify_arguments(command: Parser) -> None:
         metavar="X",
         help="Exit with status 3 if the runs are too few to detect a true epsilon of X times E, for example 1.25.",
     )
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="Change one setting, for example test_runs=1000000. It can be repeated.",
-    )
+    add_settings(command)
     add(
         "--stop-early",
         action="store_true",
@@ -153,9 +140,9 @@ def _add_verify_arguments(command: Parser) -> None:
     add("--json", metavar="FILE", help="Write the report as JSON to this file; - writes it to standard output.")
     add("--html", metavar="FILE", help="Write the report as a page to this file.")
     add("--folder", metavar="DIR", help="Store checkpoints in this folder; the same command resumes a stopped run.")
-    _add_trust(command)
+    add_trust(command)
     executors = command.add_mutually_exclusive_group()
-    _add_workers(executors)
+    add_workers(executors)
     executors.add_argument("--dask", metavar="ADDRESS", help="Draw runs on the Dask cluster of this scheduler.")
     add("--quiet", action="store_true", help="Print nothing; the exit status is the result.")
     programs = command.add_argument_group("arguments for -- PROGRAM ARG...")
@@ -174,20 +161,6 @@ def _add_verify_arguments(command: Parser) -> None:
     )
     programs.add_argument(
         "--unseeded", action="store_true", help="State that the program ignores the seed, so runs cannot be repeated."
-    )
-
-
-def _add_workers(command: argparse._ActionsContainer) -> None:
-    """Add the argument --workers."""
-    command.add_argument("--workers", type=int, metavar="N", help="Draw runs in N processes (default: in this one).")
-
-
-def _add_trust(command: Parser) -> None:
-    """Add the argument --trust-results."""
-    command.add_argument(
-        "--trust-results",
-        action="store_true",
-        help="Use the results in the folder although source files have changed, unless the runs have changed too.",
     )
 
 

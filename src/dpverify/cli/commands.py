@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import ast
-import contextlib
-import logging
 import os
 import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from dpverify import Mechanism, Report, Settings, program, run_study, verify
+from dpverify import Report, Settings, run_study, verify
 from dpverify.cli.arguments import parser
 from dpverify.cli.gallery import run_gallery_command
+from dpverify.cli.inputs import absolute, choose_mechanism, open_executor, read_changes
 from dpverify.cli.output import (
     BAD_INPUT,
     NO_ANSWER,
@@ -41,7 +38,6 @@ from dpverify.errors import (
     Stopped,
     StopReason,
     describe_exception,
-    how_to_install,
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.stats.claims import resolve_claim
@@ -49,38 +45,8 @@ from dpverify.studies.assertion import check_detects, describe_weakness
 from dpverify.studies.claim_text import load_claim
 from dpverify.studies.folder_check import check_folder
 from dpverify.studies.interruptions import describe_end, read_start, set_supervised
-from dpverify.studies.loading import load_data, load_object
+from dpverify.studies.loading import load_data
 from dpverify.studies.study import TABLE_FILE, study_folder
-
-
-def choose_mechanism(arguments: argparse.Namespace) -> Mechanism:
-    """Return the mechanism that MECHANISM names, or the program after --."""
-    if (arguments.mechanism is None) == (not arguments.program):
-        found = "neither" if arguments.mechanism is None else "both"
-        raise InputError(f"mechanism: found {found} of MECHANISM and -- PROGRAM ARG...; expected one of them")
-    if arguments.program:
-        return program(arguments.program, arguments.shape, arguments.timeout, seeded=not arguments.unseeded)
-    mechanism = load_object(arguments.mechanism)
-    if isinstance(mechanism, type):
-        raise InputError(
-            f"mechanism: found the class {mechanism.__name__}; expected a function or an object; add () to create an "
-            f"object: {arguments.mechanism}()"
-        )
-    return mechanism
-
-
-def read_changes(pairs: Sequence[str]) -> dict[str, object]:
-    """Return the settings of all --set NAME=VALUE; a value that is no Python literal is text."""
-    changes: dict[str, object] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"--set: found {pair!r}; expected NAME=VALUE")
-        try:
-            changes[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            changes[name] = value
-    return changes
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -121,11 +87,6 @@ def _verify(arguments: argparse.Namespace) -> int:
     return print_error(weakness, NO_ANSWER) if weakness else 0
 
 
-def absolute(path: str | None) -> str | None:
-    """Return the absolute form of a path, because a mechanism can change the working directory; "-" stays."""
-    return path if path is None or path == "-" else os.path.abspath(path)
-
-
 def write_results(report: Report, json: str | None, html: str | None, quiet: bool) -> None:
     """Write a report in all forms, JSON first. A form that cannot be written does not prevent the others."""
     steps: list[Callable[[], None]] = []
@@ -145,36 +106,6 @@ def write_results(report: Report, json: str | None, html: str | None, quiet: boo
             problems.append(problem)
     if problems:
         raise problems[0]
-
-
-@contextlib.contextmanager
-def open_executor(arguments: argparse.Namespace) -> Iterator[int | Executor | None]:
-    """Yield a number of processes, or the executor of a running Dask cluster.
-
-    The file of the mechanism is sent to the workers of the cluster.
-    """
-    if arguments.dask is None:
-        yield arguments.workers
-        return
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InputError(f"--dask: distributed is not installed; {how_to_install('dask')}") from None
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # a failure is reported below, in one line
-    try:
-        client = Client(arguments.dask, set_as_default=False)
-    except (OSError, ValueError) as problem:
-        raise Stopped(
-            f"--dask: found no scheduler at {arguments.dask} ({problem}); expected a running one; start it and repeat "
-            "the command",
-            reason=StopReason.NO_SCHEDULER,
-        ) from None
-    with client:
-        source = (arguments.mechanism or "").rpartition(":")[0]
-        if source.endswith(".py"):
-            client.upload_file(source)
-        yield client.get_executor()
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -249,6 +180,8 @@ def _verify_folder(arguments: argparse.Namespace) -> int:
 
 def _run_command(arguments: argparse.Namespace) -> int:
     """Run the command that the arguments name, and return its exit status."""
+    if hasattr(arguments, "run"):  # a command with a module of its own
+        return arguments.run(arguments)
     match arguments.command:
         case "verify":
             return _verify(arguments)

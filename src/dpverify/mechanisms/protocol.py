@@ -1,7 +1,8 @@
 """The interface of a mechanism: a callable that maps a data set to random outputs.
 
 A mechanism is called as `mechanism(data, runs, rng)` and returns one output per run, with the runs on the first axis.
-It may carry optional attributes (`name`, `block`, `seeded`, `log_lipschitz`, `remarks`, `finish`). The functions of
+It may carry optional attributes (`name`, `block`, `seeded`, `log_lipschitz`, `remarks`, `finish`, `output_names`,
+`output_units`, `times`). The functions of
 this module read these attributes and protect the data set that a mechanism receives.
 """
 
@@ -62,6 +63,11 @@ class Mechanism(Protocol):
         `remarks(data)` returns a tuple of sentences for the notes of the report.
     finish : callable, optional
         `finish()` is called once when a verification ends, also after an error. It releases processes or connections.
+    output_names, output_units : sequence of str, optional
+        The name and the unit of each coordinate of a step, for example ("position", "speed") and ("m", "m/s"). Reports
+        use them.
+    times : sequence of float, optional
+        The times of the steps. Reports name a step by its time.
 
     Examples
     --------
@@ -78,7 +84,16 @@ class Mechanism(Protocol):
     def __call__(self, data: Any, runs: int, rng: np.random.Generator, /) -> ArrayLike: ...
 
 
-OPTIONAL_ATTRIBUTES = ("block", "seeded", "log_lipschitz", "remarks", "finish")
+OPTIONAL_ATTRIBUTES = (
+    "block",
+    "seeded",
+    "log_lipschitz",
+    "remarks",
+    "finish",
+    "output_names",
+    "output_units",
+    "times",
+)
 
 
 def mechanism_name(mechanism: object) -> str:

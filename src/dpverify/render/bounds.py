@@ -34,12 +34,15 @@ class Bounds(NamedTuple):
         The lower bound over all events, and the upper bound over unions of cells (may be infinite).
     position : float or None
         The value on the axis, for example a parameter; None puts the verifications one below the other.
+    claim : float or None
+        The claimed epsilon of this verification, if the verifications have different claims.
     """
 
     name: str
     lower: float
     upper: float
     position: float | None = None
+    claim: float | None = None
 
 
 def complete_figure(drawing: Drawing) -> Figure:
@@ -97,6 +100,8 @@ def draw_bounds(rows: Sequence[Bounds], title: str, axis: str = "", claim: float
     ]
     if claim is not None:
         keys.append(Key("ink", "dash", f"claimed ε = {claim:.4g}"))
+    if any(row.claim is not None for row in rows):
+        keys.append(Key("ink", "diamond", "claimed ε"))
     largest = max((row.lower for row in rows), default=0.0)
     return Drawing(figure, title, f"{title}. The largest lower bound on epsilon is {largest:.4g}.", tuple(keys))
 
@@ -109,6 +114,8 @@ def _draw_rows(rows: Sequence[Bounds], axis: str, claim: float | None) -> Figure
     for number, row in enumerate(rows):
         if math.isfinite(row.upper):
             axes.plot(row.upper, number, "|", color=BOUNDED, markersize=8)
+        if row.claim is not None:
+            axes.plot(row.claim, number, "D", color=INK, markersize=4, fillstyle="none")
         axes.plot(row.lower, number, "o", color=PROVED, markersize=4)
     axes.set_yticks(range(len(rows)) if shown else [], [row.name for row in rows] if shown else [])
     axes.grid(axis="y", color=RULE, linewidth=0.5)  # no line from bound to bound: their scopes differ

@@ -226,6 +226,13 @@ class Table(NamedTuple):
     rows: tuple[TableRow, ...]
 
 
+class SummaryLine(NamedTuple):
+    """A line of the first screen: its name, for example "Found", and its text."""
+
+    name: str
+    text: str
+
+
 class PageContent(NamedTuple):
     """Everything that the page of one report shows.
 
@@ -236,11 +243,11 @@ class PageContent(NamedTuple):
     verdict : str
         The name of the verdict, for example "NOT_REFUTED".
     headline : str
-        The verdict as a sentence.
-    lead : tuple of str
-        The paragraphs below the headline.
+        The finding as a sentence.
+    summary : tuple of SummaryLine
+        What was claimed, what was found, what it means, and what to do.
     dimmed : bool
-        Whether the numbers answer no question, so that the page dims everything below the lead.
+        Whether the numbers answer no question, so that the page dims everything below the summary.
     bounds : EpsilonBounds
         The statements about epsilon.
     event : str
@@ -262,7 +269,7 @@ class PageContent(NamedTuple):
     tables : tuple of Table
         Numbers of runs, confidence levels and further results.
     notes : tuple of str
-        What the result means and what to do next.
+        Further findings about the mechanism and the run.
     command : str
         The command or the Python call that reproduces the result.
     run_tables : tuple of Table
@@ -276,7 +283,7 @@ class PageContent(NamedTuple):
     name: str
     verdict: str
     headline: str
-    lead: tuple[str, ...]
+    summary: tuple[SummaryLine, ...]
     dimmed: bool
     bounds: EpsilonBounds
     event: str

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,26 +15,43 @@ from dpverify.util.formatting import format_count, format_lower, format_number, 
 
 MIN_DRAWN_P_VALUE = 1e-6  # the p-values of the paper's test have no other lower limit
 MIN_DRAWN_DECADES = -6  # smaller wealth is drawn at this power of ten
+ROW_SHARE = 0.085  # height of a name, as a share of the axes
 EPSILON_LABEL = "ε (logarithm of a probability ratio)"
 HYPOTHESES = ("P₁ ≤ exp(ε) P₂ + δ", "P₂ ≤ exp(ε) P₁ + δ")
 
 
-def _mark_epsilon(axes: Axes, epsilon: float, row: int, text: str, colour: str) -> None:
-    """Draw a vertical line and its name at the top. Different rows keep the names from overlapping."""
+class Mark(NamedTuple):
+    """A vertical line at an epsilon, with its name."""
+
+    epsilon: float
+    text: str
+    colour: str
+    dashed: bool
+
+
+def _mark_epsilons(axes: Axes, marks: Sequence[Mark]) -> None:
+    """Draw vertical lines with their names at the top, so that no line crosses a name.
+
+    All names stand on the same side of their lines. The line over which the other name would extend is shorter, and its
+    name stands lower.
+    """
     left, right = axes.get_xlim()
-    in_right_part = (epsilon - left) / (right - left) > 0.6
-    axes.axvline(epsilon, color=colour, lw=1, ls=(0, (4, 2)) if row else "-", zorder=1)
-    axes.annotate(
-        text,
-        (epsilon, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(-3 if in_right_part else 3, -9 - 12 * row),
-        textcoords="offset points",
-        ha="right" if in_right_part else "left",
-        fontsize=8.5,
-        color=colour,
-        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
-    )
+    marks = sorted(marks, key=lambda mark: mark.epsilon)
+    to_left = bool(marks) and (marks[-1].epsilon - left) / (right - left) > 0.6
+    for row, mark in enumerate(reversed(marks) if to_left else marks):
+        top = 1 - ROW_SHARE * row
+        axes.axvline(mark.epsilon, ymax=top, color=mark.colour, lw=1, ls=(0, (4, 2)) if mark.dashed else "-", zorder=1)
+        axes.annotate(
+            mark.text,
+            (mark.epsilon, top),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3 if to_left else 3, -9),
+            textcoords="offset points",
+            ha="right" if to_left else "left",
+            fontsize=8.5,
+            color=mark.colour,
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+        )
 
 
 def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
@@ -72,10 +91,12 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         axes.axhline(result.alpha, color=MUTED, lw=0.8)
         at_end = {"xytext": (-2, -3), "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8.5}
         axes.annotate(f"α = {format_number(result.alpha)}", (last, result.alpha), color=MUTED, **at_end)
+        marks = []
         if critical < math.inf:
-            _mark_epsilon(axes, critical, 0, f"critical ε = {format_number(critical)}", PROVED)
+            marks.append(Mark(critical, f"critical ε = {format_number(critical)}", PROVED, False))
         if result.epsilon is not None:
-            _mark_epsilon(axes, result.epsilon, 1, f"claimed ε = {format_number(result.epsilon)}", INK)
+            marks.append(Mark(result.epsilon, f"claimed ε = {format_number(result.epsilon)}", INK, True))
+        _mark_epsilons(axes, marks)
         label(axes, EPSILON_LABEL, "p-value")
     kind, suffixes = "p-values", (" (tested direction)", "") if first_tested else ("", " (tested direction)")
     decisive = f"In the tested direction, {HYPOTHESES[result.direction - 1]}, they are"
@@ -129,7 +150,7 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         axes.set_ylim(0, top)
         axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= min(top, 1.0)])
         if result.epsilon is not None:
-            _mark_epsilon(axes, result.epsilon, 1, f"claimed ε = {format_number(result.epsilon)}", INK)
+            _mark_epsilons(axes, [Mark(result.epsilon, f"claimed ε = {format_number(result.epsilon)}", INK, True)])
             axes.plot(result.epsilon, result.delta, "D", color=INK, ms=5, clip_on=False, zorder=5)
         label(axes, EPSILON_LABEL, "δ (probability)")
     return Drawing(

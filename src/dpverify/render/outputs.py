@@ -8,6 +8,8 @@ score, the score of every run is drawn too. Runs in the tested event are solid, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,10 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.events.scores import Levels
-from dpverify.events.wording import coordinate_names
-from dpverify.render.planes import EVENT_KEY, MAX_PANELS, OWN_UNIT, REGION_TEXT, draw_planes, legend
-from dpverify.render.scene import Scene, axis_limits, coordinate_differences, largest_indices
-from dpverify.render.style import FIRST, MUTED, SECOND, WITNESS, Drawing, Key, canvas, label, styled
+from dpverify.events.wording import coordinate_names, labelled_outputs
+from dpverify.render.planes import EVENT_KEY, MAX_PANELS, REGION_TEXT, draw_planes, legend
+from dpverify.render.scene import OWN_UNIT, Scene, axis_limits, coordinate_differences, largest_indices
+from dpverify.render.style import FIRST, MUTED, SECOND, WIDTH, WITNESS, Drawing, Key, canvas, label, styled
 from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import format_cell_count, format_number
 
@@ -26,6 +28,7 @@ MAX_PATHS = 60  # runs per data set that are drawn as single lines
 MAX_BAR_VALUES = 24  # different values of a coordinate that is drawn as bars
 MAX_VALUE_LABELS = 9  # labels below the bars of one coordinate
 HISTOGRAM_BINS = 36
+BROAD = 6.2  # inches; of a figure that stands alone
 GOLDEN_RATIO = 0.618034  # its multiples modulo 1 are evenly spread
 
 
@@ -55,12 +58,17 @@ def _draw_two_histograms(
     edges: np.ndarray,
     in_event: Callable[[np.ndarray], np.ndarray] | None,
     region: tuple[float, float] | None,
+    width: float = WIDTH,
+    densities: Callable[[float, float], Densities] | None = None,
 ) -> tuple[Figure, Axes]:
-    """Draw one number per run: histograms above, runs and cells below, the tested event as background."""
+    """Draw one number per run: histograms above, runs and cells below, the tested event as background.
+
+    `densities(low, high)` returns densities of all test runs, which are drawn in place of histograms of the runs.
+    """
     both = np.concatenate(sides)
     ends = np.array([both.min(), both.max(), *(region or ())])
     low, high = (float(limit) for limit in axis_limits(both, ends.min(), ends.max()))
-    picture = canvas(3.6)
+    picture = canvas(3.6, width)
     above, below = picture.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
     above.set_xlim(low, high)
     if in_event is not None:
@@ -68,8 +76,12 @@ def _draw_two_histograms(
             for axes in (above, below):
                 axes.axvspan(start, stop, color=WITNESS, alpha=0.28, lw=0)
     bins = np.linspace(low, high, HISTOGRAM_BINS + 1)
+    exact = None if densities is None else densities(low, high)
     for row, (values, colour) in enumerate(zip(sides, (FIRST, SECOND), strict=True)):
-        if len(values):
+        if exact is not None:
+            above.stairs(exact.heights[row], exact.edges, color=colour, alpha=0.16, fill=True, lw=0)
+            above.stairs(exact.heights[row], exact.edges, color=colour, lw=1.5)
+        elif len(values):
             weights = np.full(len(values), 100 / len(values))
             above.hist(values, bins, weights=weights, color=colour, alpha=0.16, histtype="stepfilled", lw=0)
             above.hist(values, bins, weights=weights, color=colour, histtype="step", lw=1.5)
@@ -85,8 +97,29 @@ def _draw_two_histograms(
     below.spines["left"].set_visible(False)
     above.tick_params(axis="x", labelbottom=False)
     above.set_ylim(0, None)
-    label(above, "", "runs in each bin (%)")
+    label(above, "", "runs in each bin (%)" if exact is None else "density of the test runs (% per unit)")
     return picture, below
+
+
+class Densities(NamedTuple):
+    """Densities of both data sets that are constant between edges."""
+
+    edges: np.ndarray
+    heights: np.ndarray
+
+
+def _cell_densities(scene: Scene, low: float, high: float) -> Densities:
+    """Return the densities of all test runs, in per cent per unit; the outer cells end with the axis."""
+    assert scene.cell_counts is not None
+    mesh = np.linspace(low, high, 20_001)
+    codes = scene.partition.codes(((mesh[1:] + mesh[:-1]) / 2).reshape(-1, 1, 1))
+    changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    widths = np.bincount(codes, minlength=scene.cell_counts.shape[1]) * (mesh[1] - mesh[0])
+    shares = 100 * scene.cell_counts / scene.cell_counts.sum(axis=1, keepdims=True)
+    pieces = codes[np.append(0, changes)]
+    return Densities(
+        mesh[np.concatenate([[0], changes, [mesh.size - 1]])], (shares / np.maximum(widths, 1e-300))[:, pieces]
+    )
 
 
 def _intervals(
@@ -119,15 +152,18 @@ def _draw_histograms(scene: Scene) -> Drawing:
     codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if is_pytree(scene.partition) else np.zeros(mesh.size)
     edges = (mesh[1:] + mesh[:-1])[codes[1:] != codes[:-1]] / 2
     contains = (lambda x: scene.event.contains(x.reshape(-1, 1, 1))) if scene.event_known else None
-    picture, below = _draw_two_histograms((first, second), edges, contains, region)
-    below.set_xlabel(f"output {OWN_UNIT}", loc="right")
+    densities = None if scene.cell_counts is None else partial(_cell_densities, scene)
+    picture, below = _draw_two_histograms((first, second), edges, contains, region, BROAD, densities)
+    shown = "all test runs" if densities else scene.runs
+    above = "densities of all test runs in the cells" if densities else f"histograms of {scene.runs}"
+    below.set_xlabel(f"{scene.name(0)} {scene.unit(0)}", loc="right")
     return Drawing(
         picture,
         "Distribution of the output",
-        f"Histograms of {scene.runs}. Median of the first data set: {_median_text(first)}; of the second: "
+        f"The distribution of {shown}. Median of the first data set: {_median_text(first)}; of the second: "
         f"{_median_text(second)}. The tested event is: {scene.event_text}.",
         (*legend(scene)[:2], *([EVENT_KEY] if scene.event_known else []), Key("muted", "bar", REGION_TEXT)),
-        f"{scene.runs}. Below the histograms: single runs, and the edges of the partition's "
+        f"Above: {above}. Below: {scene.runs}, and the edges of the partition's "
         f"{format_cell_count(scene.cells)} cells.",
     )
 
@@ -157,7 +193,9 @@ def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
 
 def _draw_bars(scene: Scene) -> Drawing:
     """Draw how often each value was observed, for outputs with few different values."""
-    names, differences = coordinate_names(*scene.shape), coordinate_differences(scene).ravel()
+    with labelled_outputs(scene.labels):
+        names = coordinate_names(*scene.shape)
+    differences = coordinate_differences(scene).ravel()
     coordinates = largest_indices(differences, MAX_PANELS)
     columns = 1 if len(coordinates) == 1 else 2
     rows = -(-len(coordinates) // columns)
@@ -166,7 +204,7 @@ def _draw_bars(scene: Scene) -> Drawing:
     for axes, coordinate in zip(panels, coordinates, strict=False):
         _draw_bar_panel(axes, scene, coordinate)
         if len(coordinates) == 1:
-            label(axes, f"{names[coordinate]} {OWN_UNIT}", "runs (%)")
+            label(axes, f"{names[coordinate]} {scene.unit(coordinate % scene.shape[1])}", "runs (%)")
         else:
             axes.set_title(names[coordinate], loc="left", fontsize=9)
     for axes in panels[len(coordinates) :]:
@@ -226,15 +264,20 @@ def _draw_paths(scene: Scene) -> Drawing:
         for runs, colour in zip(scene.sides, (FIRST, SECOND), strict=True):
             if len(runs):
                 axes.plot(numbers, runs[:, :, j].mean(0), color=colour, lw=2.4, marker="o", ms=3.5, zorder=4)
-        label(axes, "", f"{'output' if dimension == 1 else f'x[{j}]'} {OWN_UNIT}")
-    panels[-1].set_xlabel("step (number)", loc="right")
-    panels[-1].xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
+        label(axes, "", f"{scene.name(j)} {scene.unit(j)}")
+    if scene.labels.times is None:
+        panels[-1].set_xlabel("step (number)", loc="right")
+        panels[-1].xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
+    else:
+        panels[-1].set_xlabel("time", loc="right")
+        shown = numbers[:: -(-steps // MAX_VALUE_LABELS)]
+        panels[-1].set_xticks(shown, [format_number(scene.labels.times[k]) for k in shown])
     largest_step = int(differences.max(1).argmax())
     return Drawing(
         picture,
         "Outputs over the steps",
-        f"Outputs against the step, for {scene.runs} over {steps} steps. The data sets differ most at step "
-        f"{largest_step}.",
+        f"Outputs against the step, for {scene.runs} over {steps} steps. The data sets differ most at "
+        f"{scene.step_name(largest_step)}.",
         (*legend(scene), Key("muted", "area", REGION_TEXT)),
         f"Thick lines: means of {scene.runs}. Thin lines: {MAX_PATHS} single runs per data set.",
     )

@@ -10,12 +10,13 @@ import base64
 import functools
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.errors import InputError
@@ -28,6 +29,8 @@ from dpverify.util.formatting import format_count, format_lower, format_number, 
 
 TEMPLATE_FOLDER = Path(__file__).parent
 SCRIPT = (TEMPLATE_FOLDER / "page.js").read_text(encoding="utf-8")
+NUMBER_WIDTH = 15.0  # of a number in a bar, in per cent of the axis
+SHARE_TICKS = 4  # about as many numbers below the bars of the witness
 AXIS_TICKS = 6  # about as many numbers below the axis of epsilon
 
 
@@ -75,9 +78,11 @@ def report_page(content: PageContent) -> str:
         SCRIPT,
         title=f"{content.name}: {content.verdict.replace('_', ' ')}",
         content=content,
-        lead=[_without_breaks(paragraph) for paragraph in content.lead],
+        summary=[(line.name, mark_terms(_without_breaks(line.text))) for line in content.summary],
+        terms=TERMS,
         axis=_place_bounds(content.bounds),
         shares=_scale_shares(content.shares),
+        share_ticks=_share_ticks(content.shares),
         slider=content.slider._asdict(),
         start=_first_values(content.slider),
         curves=shown([figure(content.result, content.curves) for figure in (p_value_figure, delta_figure)], "curve"),
@@ -85,6 +90,38 @@ def report_page(content: PageContent) -> str:
         errors=shown([error_figure(content.errors)], "errors"),
         outputs=shown(draw_outputs(content.scene), "outputs"),
     )
+
+
+TERMS = {
+    "ε": "The privacy loss, the natural logarithm of a probability ratio. Smaller is more private.",
+    "δ": "An extra probability by which a claim may be exceeded.",
+    "p-value": "The probability of such counts, at most, if the claim is true. A small one refutes the claim.",
+    "confidence": "The probability with which a statement like this one is true.",
+    "event": "A set of outputs, for example all outputs above 2.",
+    "witness": "The event that was tested: it tells the two data sets apart best.",
+    "cells": "The parts into which all outputs are divided. They do not overlap.",
+    "partition": "All cells together.",
+    "unions of cells": "Events that consist of whole cells. The upper bound is about these events only.",
+    "region of likely outputs": "The set that contains most outputs. Pilot runs determine it.",
+    "wealth": "The evidence against the claim. It rarely becomes large if the claim is true.",
+    "η": "The source paper's number: the largest share of selection runs in an event.",
+    "λ": "The source paper's number for δ. It is not a guarantee.",
+}
+MARKED = re.compile(r"\b(unions of cells|cells|partition|region of likely outputs|p-value|witness|wealth)\b")
+
+
+def mark_terms(text: str) -> Markup:
+    """Escape a text, and put the definition of a term where the term occurs first; a browser shows it on hover."""
+    seen: set[str] = set()
+
+    def mark(match: re.Match[str]) -> str:
+        term = match[0]
+        if term in seen:
+            return term
+        seen.add(term)
+        return f'<abbr title="{escape(TERMS[term])}">{term}</abbr>'
+
+    return Markup(MARKED.sub(mark, str(escape(text))))
 
 
 def _without_breaks(text: str) -> str:
@@ -118,31 +155,48 @@ class PlacedBounds(NamedTuple):
 def _place_bounds(bounds: EpsilonBounds) -> PlacedBounds:
     """Compute the positions on the axis."""
     end = bounds.axis_end
+    claim = None if bounds.claimed is None else _percent_of_axis(bounds.claimed, end)
     ticks = [tick for tick in MaxNLocator(AXIS_TICKS).tick_values(0, end) if 0 <= tick <= end * (1 + 1e-9)]
     return PlacedBounds(
         format_number(bounds.delta),
-        None if bounds.claimed is None else _percent_of_axis(bounds.claimed, end),
+        claim,
         "" if bounds.claimed is None else f"ε = {format_number(bounds.claimed)}",
-        [_place_track(track, end) for track in bounds.tracks],
+        [_place_track(track, end, claim) for track in bounds.tracks],
         [(_percent_of_axis(float(tick), end), f"{tick:g}") for tick in ticks],
         bounds.description,
     )
 
 
-def _place_track(track: BoundTrack, axis_end: float) -> PlacedTrack:
-    """Compute the position of one bar, and put its number where it does not leave the axis."""
+def _place_track(track: BoundTrack, axis_end: float, claim: float | None) -> PlacedTrack:
+    """Compute the position of one bar, and put its number where the claim does not cross it."""
     left = right = None
     if track.start is not None and track.start < axis_end:
         left = _percent_of_axis(track.start, axis_end)
-    if track.end is not None:  # a lower bound: the number stands right of the bar, or inside a long bar
+    if track.end is not None:  # a lower bound: right of the bar, at the end of the bar, or at its start
         end = _percent_of_axis(track.end, axis_end)
-        right = 100 - end
-        inside = f"right: {right}%; color: var(--paper); background: none"
-        number_style = f"left: {end}%" if end < 75 else inside
-    else:  # an upper bound: the number stands left of the bar, or right of its start
+        right, inside = 100 - end, "color: var(--paper); background: none"
+        places = [
+            (end, f"left: {end}%"),
+            (end - NUMBER_WIDTH, f"right: {right}%; {inside}"),
+            (0.0, f"left: 0; {inside}"),
+        ]
+    else:  # an upper bound: left of the bar, at its start, or at its end
         start = left or 0.0
-        number_style = f"right: {100 - start}%" if start > 25 else f"left: {start}%"
+        places = [
+            (start - NUMBER_WIDTH, f"right: {100 - start}%"),
+            (start, f"left: {start}%"),
+            (100 - NUMBER_WIDTH, "right: 0"),
+        ]
+    if claim is not None:  # beside the claim, if nothing else is free
+        places += [(claim - NUMBER_WIDTH - 0.5, f"right: {100.5 - claim}%"), (claim + 0.5, f"left: {claim + 0.5}%")]
+    number_style = next((style for at, style in places if _is_free(at, claim)), places[0][1])
     return PlacedTrack(track.kind, track.statement, track.detail, left, right or 0, track.number, number_style)
+
+
+def _is_free(start: float, claim: float | None) -> bool:
+    """Return whether a number that starts here lies on the axis and is not crossed by the claim."""
+    stop = start + NUMBER_WIDTH
+    return start >= 0 and stop <= 100 and (claim is None or not start - 0.5 < claim < stop)
 
 
 def _percent_of_axis(epsilon: float, axis_end: float) -> float:
@@ -161,10 +215,21 @@ class ScaledShare(NamedTuple):
     description: str
 
 
+def _largest_share(shares: Sequence[EventShare]) -> float:
+    """Return the share at the end of the axis."""
+    return max(min(1.0, 1.15 * max(share.high for share in shares)), 1e-12)
+
+
+def _share_ticks(shares: Sequence[EventShare]) -> list[tuple[float, str]]:
+    """Return the positions and texts of the axis below the bars."""
+    end = _largest_share(shares)
+    ticks = [tick for tick in MaxNLocator(SHARE_TICKS).tick_values(0, end) if 0 <= tick <= end * (1 + 1e-9)]
+    return [(round(100 * float(tick) / end, 3), f"{100 * tick:g}%") for tick in ticks]
+
+
 def _scale_shares(shares: Sequence[EventShare]) -> list[ScaledShare]:
     """Scale the bars so that the largest upper limit is nearly as long as the row."""
-    largest = max(share.high for share in shares)
-    scale = 100 / max(min(1.0, 1.15 * largest), 1e-12)
+    scale = 100 / _largest_share(shares)
     return [
         ScaledShare(
             share.name,

@@ -17,7 +17,6 @@ from dpverify.util.formatting import format_cell_count
 MAX_PANELS = 6  # steps, or coordinates, that are drawn in panels of their own
 MAX_DOTS = 4000  # in all panels together
 MESH_POINTS = 161  # per axis
-OWN_UNIT = "(in its own unit)"
 REGION_TEXT = "region of likely outputs"
 DATA_SET_KEYS = (Key("first", "dot", "first data set"), Key("second", "dot", "second data set"))
 EVENT_KEY = Key("witness", "area", "tested event")
@@ -49,8 +48,13 @@ def draw_planes(scene: Scene) -> Drawing:
     for axes, panel in zip(grid, panels, strict=False):
         _draw_panel(axes, scene, panel, dots_per_side)
         axes.set_title(panel.title, loc="left", fontsize=9)
-        axes.set_xlabel(f"x[{panel.pair[0]}] {OWN_UNIT if len(panels) == 1 else ''}", loc="right")
-        axes.set_ylabel(f"x[{panel.pair[1]}]", rotation=0, ha="right", va="top", y=1.0)
+        horizontal, vertical = panel.pair
+        shows_unit = len(panels) == 1 or scene.labels.units is not None
+        axes.set_xlabel(f"{scene.name(horizontal)} {scene.unit(horizontal) if shows_unit else ''}", loc="right")
+        if scene.labels.names is None:
+            axes.set_ylabel(scene.name(vertical), rotation=0, ha="right", va="top", y=1.0)
+        else:
+            axes.set_ylabel(f"{scene.name(vertical)} {scene.unit(vertical) if shows_unit else ''}")
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     if len(panels) < steps:
@@ -70,7 +74,7 @@ def draw_planes(scene: Scene) -> Drawing:
         "Outputs, step by step" if steps > 1 else "Outputs, two coordinates at a time",
         f"Dots for {scene.runs}, {selection}, with the outline of the region of likely outputs.",
         (*legend(scene), *event_key, Key("muted", "line", REGION_TEXT)),
-        f"{scene.runs}; {selection}. Each coordinate is in its own unit. {cells}",
+        f"{scene.runs}; {selection}. {'' if scene.labels.units else 'Each coordinate is in its own unit. '}{cells}",
     )
 
 
@@ -85,7 +89,7 @@ def _select_panels(scene: Scene) -> list[Panel]:
     differences = coordinate_differences(scene)
     if steps > 1:
         i, j = largest_indices(differences.max(0), 2)
-        return [Panel(step, (i, j), f"step {step}") for step in largest_indices(differences.max(1), MAX_PANELS)]
+        return [Panel(step, (i, j), scene.step_name(step)) for step in largest_indices(differences.max(1), MAX_PANELS)]
     coordinates = largest_indices(differences[0], 3)
     return [Panel(0, (i, j), "") for number, i in enumerate(coordinates) for j in coordinates[number + 1 :]]
 

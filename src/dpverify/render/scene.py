@@ -13,8 +13,11 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.events.wording import NO_LABELS, OutputLabels
 from dpverify.util.arrays import is_pytree
+from dpverify.util.formatting import format_number
 
+OWN_UNIT = "(in its own unit)"
 AXIS_LIMIT_IN_IQR = 6  # interquartile ranges from the quartiles: values farther away are not drawn
 
 
@@ -39,6 +42,10 @@ class Scene(NamedTuple):
         The number of cells of the partition.
     event_known : bool
         Whether the event can be evaluated. False for a score function of the user, which no report stores.
+    labels : OutputLabels
+        The names, units and times of the mechanism.
+    cell_counts : ndarray or None
+        The test runs of both data sets in every cell, for outputs with one coordinate; None if they are not stored.
     """
 
     sides: tuple[np.ndarray, np.ndarray]
@@ -49,6 +56,22 @@ class Scene(NamedTuple):
     event_text: str
     cells: int
     event_known: bool
+    labels: OutputLabels = NO_LABELS
+    cell_counts: np.ndarray | None = None
+
+    def name(self, coordinate: int) -> str:
+        """Return the name of a coordinate of a step."""
+        if self.labels.names:
+            return self.labels.names[coordinate]
+        return "output" if self.shape[1] == 1 else f"x[{coordinate}]"
+
+    def unit(self, coordinate: int) -> str:
+        """Return the unit of a coordinate in parentheses."""
+        return f"({self.labels.units[coordinate]})" if self.labels.units else OWN_UNIT
+
+    def step_name(self, step: int) -> str:
+        """Return the name of a step."""
+        return f"step {step}" if self.labels.times is None else f"time {format_number(self.labels.times[step])}"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -105,8 +128,31 @@ def make_scene(
     partition = cast("Partition | Levels", picture.get("partition") or event.partition)
     region = cast("Region | None", picture.get("region"))
     return Scene(
-        (first, second), (inside_first, inside_second), region, partition, event, event_text, cells, event_known
+        (first, second),
+        (inside_first, inside_second),
+        region,
+        partition,
+        event,
+        event_text,
+        cells,
+        event_known,
+        _read_labels(picture.get("labels")),
+        _read_counts(picture.get("cells"), partition),
     )
+
+
+def _read_counts(stored: object, partition: Partition | Levels) -> np.ndarray | None:
+    """Return the test runs in every cell of a partition; None if the report has none."""
+    fits = isinstance(stored, np.ndarray) and stored.shape == (2, partition.size) and stored.sum(axis=1).all()
+    return np.asarray(stored, float) if fits else None
+
+
+def _read_labels(stored: object) -> OutputLabels:
+    """Return the labels of a report; a report that was read from a file has lists."""
+    if not isinstance(stored, Mapping):
+        return NO_LABELS
+    parts = {name: stored.get(name) for name in OutputLabels._fields}
+    return OutputLabels(**{name: None if values is None else tuple(values) for name, values in parts.items()})
 
 
 def _as_runs(values: object, shape: tuple[int, int]) -> np.ndarray:

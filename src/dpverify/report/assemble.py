@@ -10,6 +10,7 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.events.wording import NO_LABELS, OutputLabels, current_labels
 from dpverify.mechanisms.data_difference import describe_difference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
@@ -25,8 +26,10 @@ from dpverify.sampling.pilot import picture_runs
 from dpverify.stats.claim_kinds import Claim
 from dpverify.stats.paper_test import eta_upper_bound
 from dpverify.util.arrays import is_pytree
+from dpverify.util.formatting import one_line
 from dpverify.util.timing import versions
 
+MAX_PICTURE_CELLS = 1024  # of an output with one coordinate, whose densities are drawn from all test runs
 MAX_PICTURE_RUNS = 400  # per data set
 MAX_PICTURE_NUMBERS = 20_000  # per data set
 
@@ -139,7 +142,12 @@ def assemble_report(
     eta_upper = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
     etas = Etas(eta_upper if findings.eta is None else findings.eta, eta_upper)
     checks = counts.inside, counts.blocks, counts.error, counts.threads_agree
-    return complete_report(run, findings, Statements(witness, on_partition, on_all_events, etas, *checks), claim, delta)
+    statements = Statements(witness, on_partition, on_all_events, etas, *checks)
+    report = complete_report(run, findings, statements, claim, delta)
+    size = findings.partition.size
+    if witness.shape == (1, 1) and size <= MAX_PICTURE_CELLS and is_pytree(findings.partition):
+        report.picture["cells"] = np.array([side.of(np.arange(size)) for side in counts.cells])
+    return report
 
 
 def make_witness(findings: Findings, counts: tuple[int, int], runs: int, alpha: float) -> Witness:
@@ -233,6 +241,26 @@ def mechanism_remarks(mechanism: Mechanism, data: tuple[object, object], notes: 
     return try_optional_method("remarks", collect, notes) or ()
 
 
+def read_labels(mechanism: Mechanism, shape: tuple[int, int], notes: list[str]) -> OutputLabels:
+    """Return the names, units and times that a mechanism states; one of a wrong length is left out, with a note."""
+    steps, dimension = shape
+    labels: dict[str, tuple[Any, ...] | None] = {}
+    kinds = (("names", "output_names", dimension, str), ("units", "output_units", dimension, str))
+    for field, attribute, length, kind in (*kinds, ("times", "times", steps, float)):
+        stated = getattr(mechanism, attribute, None)
+        if stated is None:
+            continue
+        try:
+            values = tuple(kind(value) for value in ([stated] if isinstance(stated, str) else stated))
+        except (TypeError, ValueError):
+            values = ()
+        if len(values) == length:
+            labels[field] = values
+        else:
+            notes.append(f"{attribute}: found {one_line(repr(stated))}; expected {length} entries; they are not used")
+    return OutputLabels(**labels)
+
+
 def make_picture(
     run: RunContext, pilot: list[np.ndarray], region: Region, partition: Partition | Levels | None
 ) -> dict[str, Any]:
@@ -252,7 +280,9 @@ def make_picture(
     number = max(1, min(MAX_PICTURE_RUNS, MAX_PICTURE_NUMBERS // pilot[0][0].size))
     first, second = picture_runs(run, pilot, number)
     small = region.A.size <= MAX_PICTURE_NUMBERS
+    labels = current_labels()
     return {
+        **({} if labels == NO_LABELS else {"labels": labels._asdict()}),
         "first": first,
         "second": second,
         "region": region if small else None,

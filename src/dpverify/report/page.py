@@ -21,6 +21,7 @@ from dpverify.report.curves import compute_curves, error_tradeoff, slider_data, 
 from dpverify.report.document import report_digest
 from dpverify.report.fields import ReportFields
 from dpverify.report.reproduction import reproduction_command
+from dpverify.report.summary import headline, summary
 
 PLOT_KINDS = ("outputs", "delta", "p-value", "errors")
 
@@ -63,8 +64,8 @@ def page_content(report: ReportFields) -> PageContent:
     return PageContent(
         name=report.name,
         verdict=report.verdict.name,
-        headline=sections.as_sentence(report.verdict.value),
-        lead=sections.lead(report, epsilon_upper),
+        headline=headline(report, epsilon_upper),
+        summary=summary(report, epsilon_upper),
         dimmed=bool(report.voiding),
         bounds=sections.epsilon_bounds(report, epsilon_upper, float(curves.epsilon[-1])),
         event=witness.text,

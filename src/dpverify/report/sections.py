@@ -10,9 +10,8 @@ from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table, TableRow
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence
-from dpverify.report.statements import Verdict
-from dpverify.report.text import UNDERSTATED, describe_data, p_value_text
-from dpverify.stats.claim_kinds import ZCDP, Renyi
+from dpverify.report.summary import as_sentence
+from dpverify.report.text import describe_data
 from dpverify.util.formatting import (
     format_cell_count,
     format_count,
@@ -28,40 +27,6 @@ DATA_SETS = ("first", "second")
 
 def confidence_text(report: ReportFields) -> str:
     return f"confidence {format_percent(1 - report.alpha)}"
-
-
-def lead(report: ReportFields, epsilon_upper: float) -> tuple[str, ...]:
-    """Return the paragraphs below the headline: the claim, its p-value and the bounds, or why there is no answer."""
-    if report.voiding:
-        reasons = [as_sentence(diagnostic.value) for diagnostic in report.voiding]
-        return *reasons, "The results below are computed as if this problem did not exist. Do not rely on them."
-    confidence, at_delta = confidence_text(report), f"at δ = {format_number(report.delta)}"
-    lower = f"For this pair of data sets, ε is at least {format_lower(report.epsilon_lower)} {at_delta} ({confidence})."
-    if report.epsilon_lower == 0:
-        lower = f"These runs give no positive lower bound on ε {at_delta}."
-    if report.verdict is Verdict.MEASURED:
-        return (lower,)
-    claim = f"Claimed: ε = {format_number(report.epsilon or 0.0)}, δ = {format_number(report.delta)}."
-    if report.claim is not None and report.epsilon is None:
-        claim, lower = f"Claimed: {report.claim.describe()}.", f"{_parameter_sentence(report, confidence)}{lower}"
-        if report.verdict is Verdict.BOUNDED:
-            cells = format_cell_count(report.on_partition.cells)
-            return (f"{claim} It holds over unions of {cells} cells ({confidence}). {lower}",)
-    if report.verdict is Verdict.BOUNDED:
-        cells = format_cell_count(report.on_partition.cells)
-        upper = f"Over unions of {cells} cells, ε is at most {format_upper(epsilon_upper)} ({confidence})."
-        return (f"{claim} {upper} {lower}",)
-    p_value = f"The p-value of this claim is {p_value_text(report.p_value or 0.0, report.settings, 'at most ')}."
-    return (f"{claim} {p_value} {lower}",)
-
-
-def _parameter_sentence(report: ReportFields, confidence: str) -> str:
-    """Return the lower bound on the parameter of a claim that is a curve, as a sentence; empty without one."""
-    if report.claim is None or not report.claim_lower:
-        return ""
-    bound = f"{report.claim.parameter_name} is at least {format_lower(report.claim_lower)} ({confidence})"
-    understated = f"; {UNDERSTATED}" if isinstance(report.claim, (Renyi, ZCDP)) else ""
-    return f"For this pair of data sets, {bound}{understated}. "
 
 
 def epsilon_bounds(report: ReportFields, epsilon_upper: float, axis_end: float) -> EpsilonBounds:
@@ -266,30 +231,9 @@ def _paper_rows(report: ReportFields) -> tuple[TableRow, ...]:
 
 
 def notes(report: ReportFields) -> tuple[str, ...]:
-    """Return what the result means and what to do next."""
+    """Return further findings; what the result means and what to do next stands at the top of the page."""
     findings = [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
-    sentences = map(as_sentence, (*findings, *report.remarks, *report.run.get("notes", ()), report.next_step))
-    return tuple(sentences) if report.voiding else (*sentences, limitation(report))
-
-
-def limitation(report: ReportFields) -> str:
-    """Return what the verdict does not mean."""
-    if report.verdict is Verdict.REFUTED:
-        kind = " about neighbours of this kind" if report.data_difference is not None else ""
-        return f"The refutation is based on this pair of data sets. One pair is enough to refute a claim{kind}."
-    measured = report.verdict is Verdict.MEASURED
-    return (
-        f"{'The lower bound is no proof of privacy' if measured else 'The claim is not proved'}: there may be too few "
-        "runs, another pair of data sets may have a larger privacy loss, and so may an event that is not a union of "
-        "the cells."
-    )
-
-
-def as_sentence(text: str) -> str:
-    """Return the text with a full stop and, unless it starts with a name from code, with a capital letter."""
-    first_word = text.partition(" ")[0]
-    start = text[:1].upper() if first_word.isalpha() else text[:1]
-    return start + text[1:] + ("" if text.endswith(".") else ".")
+    return tuple(map(as_sentence, (*findings, *report.remarks, *report.run.get("notes", ()))))
 
 
 def run_tables(report: ReportFields) -> tuple[Table, ...]:

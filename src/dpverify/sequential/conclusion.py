@@ -13,6 +13,8 @@ from dpverify.sampling.counts import count_cells
 from dpverify.sequential.bounding import nothing_bounded
 from dpverify.sequential.stopping import Decision, Question
 
+WATCHED_KEY = "watched"  # the entry of `report.run` with the counts of the watched cells
+
 
 def conclude(run: RunContext, decision: Decision, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Return the report.
@@ -56,4 +58,7 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
         threads_agree=batches.threads_agree(),
         sequence=sequence,
     )
-    return complete_report(run, findings, statements, claim, question.delta)
+    report = complete_report(run, findings, statements, claim, question.delta)
+    if decision.watched is not None:
+        report.run[WATCHED_KEY] = {"runs": decision.watched.runs, "cells": decision.watched.counts.tolist()}
+    return report

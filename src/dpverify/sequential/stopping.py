@@ -12,6 +12,7 @@ verification:
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from dpverify.selection.context import QUICK_SEARCH, THOROUGH_SEARCH, SearchBudg
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import SelectedEvent, select_event
 from dpverify.sequential.batches import Batches, read_budgets, recordable_runs
+from dpverify.sequential.bets import Family
 from dpverify.sequential.bounding import Bounding, Look, bounded_partition, tighter
 from dpverify.sequential.portfolio import Portfolio
 from dpverify.sequential.schedule import (
@@ -41,8 +43,9 @@ from dpverify.sequential.schedule import (
     look_share,
 )
 from dpverify.stats.claim_kinds import Claim
-from dpverify.util.formatting import format_number
+from dpverify.util.formatting import format_count, format_number
 
+LOGGER = logging.getLogger(__name__)
 MakeGrid = Callable[[Region, np.ndarray], tuple[SmoothGrid | None, tuple[Diagnostic, ...]]]
 
 
@@ -59,12 +62,32 @@ class Question(NamedTuple):
         The user's error function.
     log_lipschitz : float, pair of float, or None
         The Lipschitz constant of the log-density that the user states.
+    watched : Family or None
+        Cells of an earlier verification that are counted in all batches of a verification that may stop early. They are
+        left out if the outputs have another shape than `watched_shape`.
+    watched_shape : tuple of int or None
+        The steps and dimensions of the outputs for which the cells were made.
     """
 
     claim: Claim | None
     delta: float
     error: Callable[[Any], Any] | None = None
     log_lipschitz: float | tuple[float, float] | None = None
+    watched: Family | None = None
+    watched_shape: tuple[int, int] | None = None
+
+
+class WatchedCells:
+    """Cells of an earlier verification, and their counts in all batches; an array of shape (data sets, cells)."""
+
+    def __init__(self, family: Family) -> None:
+        self.family, self.runs = family, 0
+        self.counts = np.zeros((2, family.partition.size if family.codes is None else 2), np.int64)
+
+    def add(self, pair: tuple[Counts, Counts], runs: int) -> None:
+        """Add the counts of a batch in the cells of the partition."""
+        self.counts += [self.family.columns(side) for side in pair]
+        self.runs += runs
 
 
 class Frozen:
@@ -102,6 +125,8 @@ class Decision(NamedTuple):
         The region of likely outputs, and the finite runs from which it was made.
     diagnostics : tuple of Diagnostic
         Findings during the runs.
+    watched : WatchedCells or None
+        The counts of the watched cells in all batches; None if there are none.
     """
 
     stopped: StoppedBy
@@ -113,6 +138,7 @@ class Decision(NamedTuple):
     region: Region
     points: np.ndarray
     diagnostics: tuple[Diagnostic, ...]
+    watched: WatchedCells | None = None
 
 
 def run_until_decided(
@@ -142,6 +168,7 @@ def run_until_decided(
     bounding: Bounding | None = None
     frozen: Frozen | None = None
     exact: Frozen | None = None
+    watched = watched_cells(question, batches.samples)
     look: Look | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     stopped: StoppedBy | None = None
@@ -169,13 +196,16 @@ def run_until_decided(
         partitions = [family.partition for family in portfolio.families]
         partitions += [] if bounding is None else bounding.counted
         partitions += [] if frozen is None else [frozen.event.partition]
+        partitions += [] if watched is None else [watched.family.partition]
         counts = batches.draw(size, partitions, record=runs < schedule.frozen)
         portfolio.settle(counts[: len(bets)], size)
         if bounding is not None:
             bounding.add(counts[len(bets) : len(bets) + len(bounding.counted)], size)
+        if watched is not None:
+            watched.add(counts.pop(), size)
         if frozen is not None and exact is None:
             frozen.add(counts[-1], size)
-        show_wealth(run, portfolio.log_wealth)
+        show_wealth(run, portfolio.runs, portfolio.log_wealth)
 
         repeats = batches.repeat()
         if repeats:
@@ -200,7 +230,14 @@ def run_until_decided(
                 stopped = StoppedBy.BUDGET
     region, points = region_of(run, batches.samples)
     run.clock.lap("test")
-    return Decision(stopped, portfolio, batches, exact, look, bounding, region, points, diagnostics)
+    return Decision(stopped, portfolio, batches, exact, look, bounding, region, points, diagnostics, watched)
+
+
+def watched_cells(question: Question, samples: list[np.ndarray]) -> WatchedCells | None:
+    """Return the watched cells without counts; None if there are none that fit the outputs."""
+    if question.watched is None or samples[0].shape[1:] != question.watched_shape:
+        return None
+    return WatchedCells(question.watched)
 
 
 def log_threshold(alpha: float) -> float:
@@ -215,12 +252,13 @@ def is_refuted(portfolio: Portfolio, claim: Claim, alpha: float) -> bool:
     return wealth_p_value(portfolio.all_bets(), claim, getattr(claim, "parameter", None)) <= EARLY_SHARE * alpha
 
 
-def show_wealth(run: RunContext, log_wealth: float) -> None:
+def show_wealth(run: RunContext, runs: int, log_wealth: float) -> None:
     """Show the wealth beside its threshold."""
     wealth, threshold = (
         format_number(math.exp(min(x, 700.0))) for x in (log_wealth, log_threshold(run.settings.alpha))
     )
     run.progress.note(f"wealth {wealth}, refuted at {threshold}")
+    LOGGER.info("%s runs per data set: wealth %s, refuted at %s", format_count(runs), wealth, threshold)
 
 
 def region_of(run: RunContext, samples: list[np.ndarray]) -> tuple[Region, np.ndarray]:

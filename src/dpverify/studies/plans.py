@@ -131,17 +131,17 @@ class StudyPlan:
 def read_study(path: str | os.PathLike[str]) -> StudyPlan:
     """Return the plan in a study file; raise InputError, with one line, if the file cannot be used."""
     path = Path(path)
-    document = _read_document(path)
+    document = read_document(path, TOP_LEVEL_KEYS, "a study", "docs/studies.md")
     base = path.resolve().parent
-    pair_tables = _named_tables(path, document, "pairs")
-    mechanism_tables = _named_tables(path, document, "mechanisms")
-    pairs = [variant for name, table in pair_tables.items() for variant in _pair_variants(base, name, table)]
+    pair_tables = named_tables(path, document, "pairs")
+    mechanism_tables = named_tables(path, document, "mechanisms")
+    pairs = [variant for name, table in pair_tables.items() for variant in pair_variants(base, name, table)]
     mechanisms = [
         variant
         for name, table in mechanism_tables.items()
-        for variant in _combine_parameters(f"mechanisms.{name}", name, table)
+        for variant in combine_parameters(f"mechanisms.{name}", name, table)
     ]
-    settings = _read_settings(path, document.get("settings", {}))
+    settings = read_settings(path, document.get("settings", {}))
     text = document.get("claim")
     claim = None if text is None else load_claim(text, base)
     claim, delta = resolve_claim(document.get("epsilon"), document.get("delta", 0.0), claim)  # type: ignore[arg-type]
@@ -180,23 +180,23 @@ def check_timeout(seconds: object) -> float | None:
     return float(seconds)
 
 
-def _read_document(path: Path) -> Table:
-    """Return the TOML document; raise InputError if it has a key that no study has."""
+def read_document(path: Path, keys: tuple[str, ...], what: str, page: str) -> Table:
+    """Return a TOML document; raise InputError if it has another key. `page` documents the format."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise InputError(f"{path}: {problem.strerror or problem}; expected a study, a TOML file") from None
+        raise InputError(f"{path}: {problem.strerror or problem}; expected {what}, a TOML file") from None
     except (ValueError, RecursionError) as problem:
-        raise InputError(f"{path}: not TOML ({one_line(problem)}); expected a study; see docs/studies.md") from None
+        raise InputError(f"{path}: not TOML ({one_line(problem)}); expected {what}; see {page}") from None
     for name in document:
-        if name not in TOP_LEVEL_KEYS:
-            nearest = difflib.get_close_matches(name, TOP_LEVEL_KEYS, 1)
+        if name not in keys:
+            nearest = difflib.get_close_matches(name, keys, 1)
             hint = f"the nearest is {nearest[0]}; " if nearest else ""
-            raise InputError(f"{path}: found {name!r}; {hint}expected {', '.join(TOP_LEVEL_KEYS)}")
+            raise InputError(f"{path}: found {name!r}; {hint}expected {', '.join(keys)}")
     return document
 
 
-def _named_tables(path: Path, document: Table, kind: str) -> dict[str, Table]:
+def named_tables(path: Path, document: Table, kind: str) -> dict[str, Table]:
     """Return the tables [kind.NAME]."""
     tables = document.get(kind)
     if not isinstance(tables, dict) or not tables:
@@ -214,7 +214,7 @@ def _named_tables(path: Path, document: Table, kind: str) -> dict[str, Table]:
     return tables
 
 
-def _combine_parameters(entry: str, name: str, table: Table) -> list[Variant]:
+def combine_parameters(entry: str, name: str, table: Table) -> list[Variant]:
     """Return a variant for every combination of the parameters of a table; a list means several values."""
     source = table.get("use")
     if not isinstance(source, str):
@@ -231,10 +231,10 @@ def _combine_parameters(entry: str, name: str, table: Table) -> list[Variant]:
     ]
 
 
-def _pair_variants(base: Path, name: str, table: Table) -> list[Variant]:
+def pair_variants(base: Path, name: str, table: Table) -> list[Variant]:
     """Return the variants of a table [pairs.NAME]: from a function, or from files."""
     if "use" in table:
-        return _combine_parameters(f"pairs.{name}", name, table)
+        return combine_parameters(f"pairs.{name}", name, table)
     complete = {"first", "second"} <= set(table) <= set(PairFiles._fields)
     files = {key: value for key, value in table.items() if isinstance(value, str)}
     if not complete or files != table:
@@ -247,7 +247,7 @@ def _pair_variants(base: Path, name: str, table: Table) -> list[Variant]:
     return [Variant(name, PairFiles(**files), {})]
 
 
-def _read_settings(path: Path, table: object) -> Settings:
+def read_settings(path: Path, table: object) -> Settings:
     """Return the settings of the table [settings]."""
     if not isinstance(table, dict):
         raise InputError(f"{path}: found settings {table!r}; expected a table, [settings]")

@@ -34,9 +34,10 @@ from dpverify.studies.options import RunOptions
 from dpverify.studies.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
 from dpverify.studies.plots import plot_bounds
 from dpverify.studies.runner import StudyRunner, failed_row, report_row
-from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value, write_comparison
+from dpverify.studies.table_page import render_study
+from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value
 from dpverify.util.dataframes import make_dataframe
-from dpverify.util.files import replace_file
+from dpverify.util.files import replace_file, write_text
 from dpverify.util.formatting import format_lower, format_upper
 from dpverify.util.progress import Progress
 from dpverify.util.timing import versions
@@ -93,8 +94,8 @@ class Study:
         return Report.from_json(self.folder / row["report"])
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that shows privacy against accuracy, for the pairs with a truth (needs `dpverify[report]`)."""
-        write_comparison(path, f"{self.folder.name}: privacy against accuracy", self.rows)
+        """Write a page: the finding, all answers with links to the reports, and figures (needs `dpverify[report]`)."""
+        write_text(path, render_study(self.folder.name, self.rows, self.folder, Path(path)))
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame (needs pandas)."""
@@ -202,12 +203,25 @@ def run_study(
         plan = dataclasses.replace(plan, timeout=check_timeout(timeout))
     if target == path:
         raise InputError(f"{path}: found no .toml at the end of the name; expected it, or another folder; set folder=")
+    return run_plan(plan, target, path.name, executor=executor, progress=progress, trust_results=trust_results)
+
+
+def run_plan(
+    plan: StudyPlan,
+    target: Path,
+    name: str,
+    *,
+    executor: int | Executor | None = None,
+    progress: bool | None = None,
+    trust_results: bool = False,
+) -> Study:
+    """Verify every combination of a plan in a folder; the same call resumes it. `name` is the file of the plan."""
     runs = 2 * (plan.settings.select_runs + plan.settings.test_runs)
     show = Progress(progress, True)
     show.plan(len(plan.combinations) * runs)
     rows: list[Row] = []
     with open_checkpoint(target) as checkpoint:
-        checkpoint.acquire(plan.identity, {"study": path.name, **versions()})
+        checkpoint.acquire(plan.identity, {"study": name, **versions()})
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
             runner = StudyRunner(plan, target, isinstance(executor, int))

@@ -1,0 +1,71 @@
+"""`dpverify search`: the worst pair of data sets."""
+
+from __future__ import annotations
+
+import argparse
+
+from dpverify import search_pairs
+from dpverify.cli.inputs import absolute, read_settings
+from dpverify.cli.options import AddCommand, add_quiet, add_settings, add_workers
+from dpverify.cli.output import NO_ANSWER, REFUTED, print_error, print_output, stdout_to_stderr
+from dpverify.errors import InputError
+from dpverify.studies.claim_text import load_claim
+from dpverify.studies.loading import load_object
+
+
+def add_to(add_command: AddCommand) -> None:
+    """Add the command."""
+    command = add_command(
+        "search",
+        "Find the pair of data sets with the largest privacy loss, and verify it.",
+        "dpverify search mine.py:mechanism mine.py:pairs --runs 80000 --epsilon 1",
+    )
+    add = command.add_argument
+    add("mechanism", metavar="MECHANISM", help="The mechanism, module:name or path/file.py:name; add () to call it.")
+    add(
+        "pairs",
+        metavar="PAIRS",
+        help="A list of pairs (first, second), or, with --box, a function from a point to such a pair; named in the "
+        "same way.",
+    )
+    add("--box", type=_interval, nargs="+", metavar="LOW,HIGH", help="The intervals of a box that is searched.")
+    add("--runs", type=int, default=100_000, metavar="N", help="Selection runs of the search (default 100000).")
+    add("--epsilon", type=float, metavar="E", help="Test the claim that epsilon is E on the worst pair.")
+    add("--delta", type=float, default=0.0, metavar="D", help="Use this delta (default 0).")
+    add("--claim", metavar="CLAIM", help="Test another claim, as in dpverify verify.")
+    add_settings(command)
+    add("--folder", metavar="DIR", help="Store checkpoints in this folder; the same command resumes a stopped run.")
+    add_workers(command)
+    add_quiet(command)
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `dpverify search`; the exit status is that of the worst pair."""
+    with stdout_to_stderr():
+        pairs = load_object(arguments.pairs, what="pairs")
+        if callable(pairs) and arguments.box is None:
+            raise InputError("--box: found none for a function of pairs; expected an interval for each coordinate")
+        found = search_pairs(
+            load_object(arguments.mechanism),
+            pairs,
+            arguments.epsilon,
+            arguments.delta,
+            claim=None if arguments.claim is None else load_claim(arguments.claim),
+            runs=arguments.runs,
+            bounds=arguments.box,
+            settings=read_settings(arguments),
+            executor=arguments.workers,
+            folder=absolute(arguments.folder),
+            progress=not arguments.quiet,
+        )
+    print_output(found)
+    if found.report.voiding:
+        return print_error(found.report.voiding[0].value, NO_ANSWER)
+    return REFUTED if found.report.refuted else 0
+
+
+def _interval(text: str) -> tuple[float, float]:
+    """Return the interval in a text such as 0,3."""
+    low, high = text.split(",")
+    return float(low), float(high)

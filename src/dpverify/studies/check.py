@@ -1,0 +1,332 @@
+"""Checks: all claims of a project, verified from one manifest (docs/checks.md).
+
+claims/results.json, results.csv    one row per claim
+claims/junit.xml                    the same for CI services
+claims/page.html                    the same for people, with a page for each claim in claims/pages
+claims/history.json                 the answers of all releases
+claims/NAME-HASH/                   the study of one claim, from which a stopped check continues
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.report import Report
+from dpverify.report.statements import Verdict
+from dpverify.sampling.executors import open_pool
+from dpverify.studies.assertion import describe_weakness
+from dpverify.studies.history import (
+    Change,
+    Release,
+    compare_releases,
+    make_release,
+    read_history,
+    with_release,
+    write_history,
+)
+from dpverify.studies.junit import FAILED, TOO_WEAK, junit_xml
+from dpverify.studies.manifest import ManifestClaim, read_manifest
+from dpverify.studies.study import run_plan
+from dpverify.studies.table_page import ResultTable, render_table
+from dpverify.studies.tables import Row, column_names, csv_text, format_table
+from dpverify.util.commits import current_commit
+from dpverify.util.dataframes import make_dataframe
+from dpverify.util.files import write_text
+from dpverify.util.formatting import format_lower, format_upper, one_line
+from dpverify.util.serialization import to_plain
+
+if TYPE_CHECKING:
+    import pandas
+
+GOOD_STATES = (Verdict.BOUNDED.name, Verdict.NOT_REFUTED.name)
+WORST_FIRST = (Verdict.REFUTED.name, FAILED, Verdict.NO_ANSWER.name, TOO_WEAK, *GOOD_STATES)
+PAGES_FOLDER = "pages"
+
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of `run_check`. `print` shows a short table.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        The folder with all results.
+    rows : tuple of dict
+        One row per claim, in the order of the manifest: `name`, `state` (a verdict, FAILED or TOO_WEAK), the columns of
+        `Report.row`, `problem` (why it failed, has no answer or is too weak), and the paths of its report and page.
+    release : str
+        The name of this release.
+    previous : Release or None
+        The release before it.
+    changes : tuple of Change
+        What changed since the previous release.
+    """
+
+    folder: Path
+    rows: tuple[Row, ...]
+    release: str
+    previous: Release | None
+    changes: tuple[Change, ...]
+
+    def in_state(self, *states: str) -> tuple[Row, ...]:
+        """Return the rows in one of these states."""
+        return tuple(row for row in self.rows if row["state"] in states)
+
+    @property
+    def summary(self) -> str:
+        """How many claims there are in each state, the worst first."""
+        number = len(self.rows)
+        counts = [(len(self.in_state(state)), state) for state in WORST_FIRST]
+        parts = [f"{count} {state.replace('_', ' ').lower()}" for count, state in counts if count]
+        return f"{number} claim{'s' * (number != 1)}: {', '.join(parts)}"
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return the rows as a pandas DataFrame (needs pandas)."""
+        return make_dataframe(self.rows)
+
+    def __str__(self) -> str:
+        lines = []
+        for row in self.rows:
+            bounds = ["", ""]
+            if row.get("epsilon_lower") is not None:
+                bounds = [format_lower(row["epsilon_lower"]), format_upper(row["epsilon_upper_on_partition"])]
+            lines.append([row["name"], row["state"].replace("_", " "), row.get("claim") or "", *bounds])
+        table = format_table(("name", "verdict", "claim", "epsilon >=", "epsilon <= (cells)"), lines)
+        changed = [] if self.previous is None else [f"since {self.previous.release}: {len(self.changes)} changed"]
+        changed += [f"  {change.name}: {change.text}" for change in self.changes]
+        return "\n".join([self.summary, *table, *changed])
+
+
+def run_check(
+    path: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    workers: int | None = None,
+    release: str | None = None,
+    history: str | os.PathLike[str] | None = None,
+    pages: bool = True,
+    trust_results: bool = False,
+    notify: Notify = lambda line: None,
+) -> Check:
+    """Verify all claims of a manifest.
+
+    The same call continues a check that was stopped. Claims that are finished and unchanged are not verified again.
+
+    Parameters
+    ----------
+    path : path
+        The manifest, a TOML file (docs/checks.md).
+    folder : path, optional
+        The folder for the results. The default is beside the file, with its name without `.toml`.
+    workers : int, optional
+        The number of claims that are verified at the same time, each in a process of its own. None verifies them one
+        after the other in this process.
+    release : str, optional
+        The name of this release in the history. The default is the current commit.
+    history : path, optional
+        The file with the answers of all releases. The default is `history.json` in the folder.
+    pages : bool
+        Whether pages are written (needs `dpverify[report]`).
+    trust_results : bool
+        As in `run_study`.
+    notify : callable
+        Is called with one line whenever a claim is finished, and with every warning.
+
+    Returns
+    -------
+    Check
+        One row per claim; everything is in the folder, too.
+
+    Raises
+    ------
+    InputError
+        If the manifest, or a file that it names, cannot be used.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> temporary = tempfile.TemporaryDirectory()
+    >>> manifest = pathlib.Path(temporary.name) / "claims.toml"
+    >>> _ = (pathlib.Path(temporary.name) / "first.csv").write_text("1, 2")
+    >>> _ = (pathlib.Path(temporary.name) / "second.csv").write_text("1, 3")
+    >>> _ = manifest.write_text('''
+    ... claims = [{mechanism = "sum", pair = "one", epsilon = 0.5}]
+    ... [mechanisms.sum]
+    ... use = "dpverify.demo:laplace_sum"
+    ... [pairs.one]
+    ... first = "first.csv"
+    ... second = "second.csv"
+    ... [settings]
+    ... select_runs = 500
+    ... test_runs = 2000
+    ... ''')
+    >>> check = run_check(manifest, release="1.0", pages=False)
+    >>> check.summary
+    '1 claim: 1 refuted'
+    >>> temporary.cleanup()
+    """
+    path = Path(path)
+    target = path.with_suffix("") if folder is None else Path(folder)
+    if target == path:
+        raise InputError(f"{path}: found no .toml at the end of the name; expected it, or another folder; set folder=")
+    claims = read_manifest(path)
+    past = read_history(target / "history.json" if history is None else history)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(
+            f"{target}: found {problem.strerror or problem}; expected a folder that can be written"
+        ) from None
+    tasks = [
+        ClaimTask(str(path.resolve()), number, str(target.resolve()), pages, trust_results)
+        for number in range(len(claims))
+    ]
+    rows: dict[int, Row] = {}
+    for number, row, found in _verified(tasks, claims, workers):
+        rows[number] = row
+        for line in found:
+            notify(line)
+        notify(f"{len(rows)} of {len(claims)}: {_row_line(row)}")
+    ordered = tuple(rows[number] for number in range(len(claims)))
+    latest = make_release(release or current_commit(path.resolve().parent), ordered)
+    previous = next((entry for entry in reversed(past) if entry.release != latest.release), None)
+    changes = () if previous is None else compare_releases(previous, latest)
+    check = Check(target, ordered, latest.release, previous, changes)
+    write_history(target / "history.json" if history is None else history, with_release(past, latest))
+    _write_results(check, path.stem, pages)
+    return check
+
+
+@dataclass(frozen=True)
+class ClaimTask:
+    """The verification of one claim, in a process of its own. The process reads the manifest again."""
+
+    path: str
+    number: int
+    folder: str
+    pages: bool
+    trust_results: bool
+
+    def __call__(self) -> tuple[Row, list[str]]:
+        """Return the row of the claim, and the warnings."""
+        claim = read_manifest(self.path)[self.number]
+        folder = Path(self.folder)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DPVerifyWarning)
+            row = _verify_claim(claim, folder, self.trust_results)
+            if self.pages and row.get("report") is not None:
+                row["page"] = _write_page(folder, claim.name, row)
+        if row["state"] == FAILED:  # the row has the reason
+            return row, []
+        return row, [str(each.message) for each in caught if issubclass(each.category, DPVerifyWarning)]
+
+
+def _verified(
+    tasks: Sequence[ClaimTask], claims: Sequence[ManifestClaim], workers: int | None
+) -> Iterator[tuple[int, Row, list[str]]]:
+    """Yield number, row and warnings of every claim, in the order of completion.
+
+    A mechanism can end its process. The claims that were lost with it are verified again, each with a new process.
+    """
+    if workers is None:
+        for task in tasks:
+            yield task.number, *task()
+        return
+    left = list(tasks)
+    try:
+        with open_pool(workers) as pool:
+            assert pool.executor is not None
+            futures = {pool.executor.submit(task): task for task in tasks}
+            for future in as_completed(futures):
+                row, found = future.result()
+                left.remove(futures[future])
+                yield futures[future].number, row, found
+    except BrokenExecutor:
+        pass
+    for task in left:
+        try:
+            with open_pool(1) as pool:
+                assert pool.executor is not None
+                row, found = pool.executor.submit(task).result()
+        except BrokenExecutor:
+            claim = claims[task.number]
+            row, found = _failed(claim, "the process ended; the mechanism, or a library, ended it"), []
+        yield task.number, row, found
+
+
+def _verify_claim(claim: ManifestClaim, folder: Path, trust_results: bool) -> Row:
+    """Verify one claim, or read its finished report, and return its row."""
+    place = folder / claim.folder
+    try:
+        study = run_plan(claim.plan, place, claim.name, progress=False, trust_results=trust_results)
+    except (FolderError, Stopped) as problem:
+        return _failed(claim, str(problem))
+    result = study.rows[0]
+    if result["problem"] is not None:
+        return _failed(claim, result["problem"])
+    row: Row = {
+        "name": claim.name,
+        "state": result["verdict"],
+        **result,
+        "report": f"{claim.folder}/{result['report']}",
+    }
+    if result["diagnostic"] is not None:
+        return {**row, "problem": Diagnostic[result["diagnostic"]].value}
+    if claim.detects is not None and result["verdict"] == Verdict.NOT_REFUTED.name:
+        weakness = describe_weakness(study.report(result), claim.detects)
+        if weakness is not None:
+            return {**row, "state": TOO_WEAK, "problem": weakness}
+    return row
+
+
+def _failed(claim: ManifestClaim, problem: str) -> Row:
+    """Return the row of a claim that could not be verified."""
+    described = None if claim.plan.claim is None else claim.plan.claim.describe()
+    return {"name": claim.name, "state": FAILED, "claim": described, "problem": one_line(problem, 2000)}
+
+
+def _write_page(folder: Path, name: str, row: Row) -> str:
+    """Write the page of a report unless it exists for this digest, and return its path in the folder."""
+    page = f"{PAGES_FOLDER}/{name}-{row['digest'][:12]}.html"
+    if not (folder / page).exists():
+        (folder / PAGES_FOLDER).mkdir(exist_ok=True)
+        Report.from_json(folder / row["report"]).to_html(folder / page)
+    return page
+
+
+def _row_line(row: Row) -> str:
+    """Return one line about a finished claim."""
+    text = f"{row['name']} {row['state'].replace('_', ' ')}"
+    if row["state"] in (FAILED, TOO_WEAK, Verdict.NO_ANSWER.name):
+        return f"{text} ({one_line(row['problem'])})"
+    return f"{text}, epsilon >= {format_lower(row['epsilon_lower'])}"
+
+
+def _write_results(check: Check, title: str, pages: bool) -> None:
+    """Write the results in all forms."""
+    folder, columns = check.folder, column_names(check.rows)
+    rows = [{name: row.get(name) for name in columns} for row in check.rows]
+    document = {
+        "format": 1,
+        "release": check.release,
+        "previous": None if check.previous is None else check.previous.release,
+        "claims": to_plain(rows),
+        "changes": [change._asdict() for change in check.changes],
+    }
+    write_text(folder / "results.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
+    write_text(folder / "results.csv", csv_text(rows, columns))
+    write_text(folder / "junit.xml", junit_xml(title, check.rows))
+    if pages:
+        table = ResultTable(title, check.summary, check.rows, check.release, check.previous, check.changes)
+        write_text(folder / "page.html", render_table(table))

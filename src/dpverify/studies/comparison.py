@@ -1,0 +1,113 @@
+"""The comparison of two reports: before and after a change of a mechanism, its data or its claim."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from dpverify.report.report import Report
+from dpverify.studies.table_page import render_pair
+from dpverify.studies.tables import Row, format_table, format_value
+from dpverify.util.files import write_text
+from dpverify.util.formatting import format_lower, format_percent, format_upper
+
+COMPARED = (
+    "name",
+    "verdict",
+    "claim",
+    "epsilon_lower",
+    "epsilon_upper_on_partition",
+    "epsilon_detectable",
+    "p_value",
+    "delta",
+    "alpha",
+    "witness",
+    "test_runs",
+    "error_first",
+    "seed",
+    "digest",
+)
+ROUNDED = {"epsilon_lower": format_lower, "epsilon_upper_on_partition": format_upper}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two reports side by side. `print` shows the finding and what differs.
+
+    Attributes
+    ----------
+    before, after : Report
+        The reports.
+    """
+
+    before: Report
+    after: Report
+
+    @property
+    def finding(self) -> str:
+        """What can be said about the difference of the privacy losses, in one sentence.
+
+        The privacy loss is larger if its lower bound lies above the upper bound of the other report. Such a comparison
+        is about unions of cells, because upper bounds are.
+        """
+        before, after = self.before, self.after
+        if before.digest == after.digest:
+            return "Both reports have the same result."
+        if before.voiding or after.voiding:
+            return "One report has no answer, so the two cannot be compared."
+        if before.delta != after.delta:
+            return "The reports have different deltas, so their bounds on epsilon cannot be compared."
+        old_high, high = (report.on_partition.epsilon_upper(report.delta) for report in (before, after))
+        confidence = format_percent(1 - before.alpha - after.alpha)
+        if after.epsilon_lower > old_high:
+            return (
+                f"The privacy loss is larger: ε was at most {format_upper(old_high)} over unions of cells, and is at "
+                f"least {format_lower(after.epsilon_lower)} (confidence {confidence})."
+            )
+        if high < before.epsilon_lower:
+            return (
+                "The privacy loss is smaller over unions of cells: ε was at least "
+                f"{format_lower(before.epsilon_lower)}, and is at most {format_upper(high)} (confidence {confidence})."
+            )
+        return "The bounds of the two reports overlap: these runs show no change of the privacy loss."
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Return the entries that differ: name, before, after."""
+        old, new = self.before.row(), self.after.row()
+        return [(name, _text(name, old), _text(name, new)) for name in COMPARED if old[name] != new[name]]
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the comparison as a page (needs `dpverify[report]`)."""
+        rows: list[Row] = [{"label": "before", **self.before.row()}, {"label": "after", **self.after.row()}]
+        write_text(path, render_pair(self.finding, rows, self.rows()))
+
+    def __str__(self) -> str:
+        return "\n".join([self.finding, *format_table(("", "before", "after"), self.rows())])
+
+
+def _text(name: str, row: dict) -> str:
+    """Return an entry of a report as text; bounds are rounded so that they stay bounds."""
+    value = row[name]
+    if name in ROUNDED and isinstance(value, float):
+        return ROUNDED[name](value)
+    return str(value)[:12] if name == "digest" else format_value(value)
+
+
+def compare_reports(before: Report, after: Report) -> Comparison:
+    """Compare two reports.
+
+    Parameters
+    ----------
+    before, after : Report
+        The reports.
+
+    Examples
+    --------
+    >>> import dpverify as dpv
+    >>> def noisy(scale):
+    ...     return lambda data, runs, rng: data + rng.laplace(scale=scale, size=runs)
+    >>> one, two = (dpv.verify(noisy(s), 0.0, 1.0, 1.0, select_runs=1000, test_runs=9000) for s in (1.0, 0.5))
+    >>> compare_reports(one, two).finding.startswith("The privacy loss is larger")
+    True
+    """
+    return Comparison(before, after)

@@ -1,0 +1,149 @@
+"""The history of a project's claims: the answers of every release, and what changed between two of them.
+
+{"format": 1, "releases": [{"release": "1.2", "claims": {"sum": {"verdict": "BOUNDED", ...}}}], "checksum": "..."}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpverify.errors import InputError
+from dpverify.util.files import write_text
+from dpverify.util.formatting import format_lower, format_upper, one_line
+from dpverify.util.hashing import fingerprint
+from dpverify.util.serialization import to_plain
+
+FORMAT = 1
+KEPT_COLUMNS = ("state", "claim", "epsilon_lower", "epsilon_upper_on_partition", "alpha", "digest")
+
+Answer = dict[str, Any]  # the kept columns of one claim
+
+
+class Release(NamedTuple):
+    """The answers of one release.
+
+    Attributes
+    ----------
+    release : str
+        Its name, for example a version or a commit.
+    claims : dict
+        For each claim its kept columns; infinities are texts, as in JSON.
+    """
+
+    release: str
+    claims: dict[str, Answer]
+
+
+class Change(NamedTuple):
+    """What changed for one claim between two releases, in words.
+
+    Attributes
+    ----------
+    name : str
+        The claim.
+    text : str
+        What changed.
+    is_worse : bool
+        Whether the newer answer is worse: refuted, or a larger privacy loss.
+    """
+
+    name: str
+    text: str
+    is_worse: bool
+
+
+def make_release(name: str, rows: Sequence[Mapping[str, Any]]) -> Release:
+    """Return the answers that the history keeps; each row has a name and the kept columns."""
+    return Release(name, {row["name"]: to_plain({key: row.get(key) for key in KEPT_COLUMNS}) for row in rows})
+
+
+def read_history(path: str | os.PathLike[str]) -> tuple[Release, ...]:
+    """Read a history; a file that does not exist has no release. A damaged file is an InputError."""
+    path = Path(path)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        releases, checksum, file_format = document["releases"], document["checksum"], document["format"]
+    except FileNotFoundError:
+        return ()
+    except OSError as problem:
+        raise InputError(f"{path}: found {problem.strerror or problem}; expected a history that can be read") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise InputError(
+            f"{path}: found no history ({type(problem).__name__}); expected one; choose another file"
+        ) from None
+    if file_format != FORMAT:
+        raise InputError(
+            f"{path}: found format {one_line(repr(file_format))}; expected {FORMAT}; a newer version of dpverify wrote "
+            "it; update dpverify"
+        )
+    if fingerprint(releases) != checksum:
+        raise InputError(f"{path}: found another checksum; expected the history as dpverify wrote it; restore it")
+    return tuple(Release(entry["release"], entry["claims"]) for entry in releases)
+
+
+def write_history(path: str | os.PathLike[str], releases: Sequence[Release]) -> None:
+    """Write a history; an existing file is replaced as a whole."""
+    plain = [release._asdict() for release in releases]
+    document = {"format": FORMAT, "releases": plain, "checksum": fingerprint(plain)}
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+
+def with_release(releases: Sequence[Release], latest: Release) -> tuple[Release, ...]:
+    """Return the history with the latest release; an earlier check of the same release is replaced."""
+    return *(release for release in releases if release.release != latest.release), latest
+
+
+def compare_releases(before: Release, after: Release) -> tuple[Change, ...]:
+    """Return what changed, the worse changes first. Bounds count as changed if they contradict each other.
+
+    Examples
+    --------
+    >>> old = Release("1.0", {"sum": {"state": "BOUNDED", "epsilon_lower": 0.9, "epsilon_upper_on_partition": 1.1}})
+    >>> new = Release("1.1", {"sum": {"state": "REFUTED", "epsilon_lower": 1.4, "epsilon_upper_on_partition": 1.6}})
+    >>> [change.text for change in compare_releases(old, new)]
+    ['BOUNDED before, REFUTED now; the privacy loss is larger: epsilon was at most 1.1, and is at least 1.4']
+    """
+    changes = []
+    for name, answer in after.claims.items():
+        old = before.claims.get(name)
+        if old is None:
+            changes.append(
+                Change(name, f"new: {_words(answer['state'])}", answer["state"] not in ("BOUNDED", "NOT_REFUTED"))
+            )
+            continue
+        parts, is_worse = [], False
+        if old["state"] != answer["state"]:
+            parts.append(f"{_words(old['state'])} before, {_words(answer['state'])} now")
+            is_worse = answer["state"] not in ("BOUNDED", "NOT_REFUTED")
+        if old.get("claim") != answer.get("claim"):
+            parts.append(f"the claim was {old.get('claim')}, and is {answer.get('claim')}")
+        (old_low, old_high), (low, high) = _bounds(old), _bounds(answer)
+        if low > old_high:
+            parts.append(
+                f"the privacy loss is larger: epsilon was at most {format_upper(old_high)}, and is at least "
+                f"{format_lower(low)}"
+            )
+            is_worse = True
+        elif high < old_low:
+            parts.append(
+                f"the privacy loss is smaller: epsilon was at least {format_lower(old_low)}, and is at most "
+                f"{format_upper(high)}"
+            )
+        if parts:
+            changes.append(Change(name, "; ".join(parts), is_worse))
+    changes += [Change(name, "no longer claimed", False) for name in before.claims if name not in after.claims]
+    return tuple(sorted(changes, key=lambda change: not change.is_worse))
+
+
+def _bounds(answer: Answer) -> tuple[float, float]:
+    """Return the bounds on epsilon; 0 and infinity without an answer."""
+    low, high = answer.get("epsilon_lower"), answer.get("epsilon_upper_on_partition")
+    return float(0.0 if low is None else low), float("inf" if high is None else high)
+
+
+def _words(state: str) -> str:
+    return state.replace("_", " ")

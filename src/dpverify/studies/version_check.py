@@ -1,0 +1,250 @@
+"""The test of one version of a mechanism against a claim, with the evidence of all earlier versions in a ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import secrets
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+
+from dpverify.errors import InputError
+from dpverify.mechanisms.protocol import Mechanism
+from dpverify.pipeline import answer
+from dpverify.report.report import Report
+from dpverify.report.sequence import wealth_boundary
+from dpverify.sequential.bets import Family
+from dpverify.sequential.conclusion import WATCHED_KEY
+from dpverify.sequential.stopping import Question
+from dpverify.settings import SEED_BITS, VerifyOptions
+from dpverify.stats.claims import Claim, resolve_claim
+from dpverify.stats.version_mixture import (
+    SHIFTS,
+    STRATEGY_WEIGHTS,
+    CarriedBet,
+    Evidence,
+    carried_log_e_values,
+    carry_bet,
+    start_weight,
+)
+from dpverify.studies.ledger import (
+    ClaimRecord,
+    VersionRun,
+    check_seed,
+    format_e_value,
+    locked,
+    read_ledger,
+    write_ledger,
+)
+from dpverify.studies.options import RunOptions
+from dpverify.util.arrays import is_pytree
+from dpverify.util.formatting import format_lower
+
+MAX_CELLS = 256  # that are watched one by one; of more, only the witness is watched
+READER_LEVEL = 1e-6  # of a run that only reads the ledger, for example of a pull request
+
+
+@dataclass(frozen=True)
+class VersionResult:
+    """The result of one version.
+
+    Attributes
+    ----------
+    report : Report
+        The verification of this version alone.
+    name : str
+        The name of the test.
+    run : VersionRun
+        What this version adds to the ledger.
+    evidence : Evidence
+        The evidence of all versions together, this one included.
+    level : float
+        The alarm is raised if the evidence reaches 1 / level.
+    versions : tuple of str
+        The versions since the last confirmed alarm, this one included.
+    decided_by_ledger : bool
+        Whether all versions together decide: the version is written to the ledger, or a version of the ledger is
+        repeated. Otherwise this version alone decides.
+    alarm : str or None
+        The version that raised an alarm, or None.
+    """
+
+    report: Report
+    name: str
+    run: VersionRun
+    evidence: Evidence
+    level: float
+    versions: tuple[str, ...]
+    decided_by_ledger: bool
+    alarm: str | None
+
+    @property
+    def log_e_value(self) -> float:
+        """The logarithm of the e-value of this version alone."""
+        return float(np.logaddexp.reduce(np.array(self.run.log_e_values) + np.log(STRATEGY_WEIGHTS)))
+
+    @property
+    def failed(self) -> bool:
+        """Whether the claim is refuted: by all versions together, or, if the ledger is only read, by this one alone."""
+        if self.decided_by_ledger:
+            return self.alarm is not None
+        return self.log_e_value >= -math.log(READER_LEVEL)
+
+    @property
+    def start(self) -> str:
+        """The version in which a fault most likely began."""
+        return self.versions[self.evidence.start]
+
+    def describe(self) -> str:
+        """Return the result in one line."""
+        number = len(self.versions)
+        together = f"evidence {format_e_value(self.evidence.log_value)} over {number} version{'s' * (number > 1)}"
+        text = f"{together}, alarm at {format_e_value(-math.log(self.level))}"
+        text += f"; this version alone {format_e_value(self.log_e_value)}"
+        if self.decided_by_ledger:
+            return text
+        return f"{text}, refuted at {format_e_value(-math.log(READER_LEVEL))} (the ledger is only read)"
+
+    def properties(self) -> dict[str, str]:
+        """Return what a test record stores: e-value, evidence, epsilon_lower, detectable epsilon, seed and version."""
+        return {
+            "e_value": format_e_value(self.log_e_value),
+            "evidence": format_e_value(self.evidence.log_value),
+            "epsilon_lower": format_lower(self.report.epsilon_lower),
+            "epsilon_detectable": f"{self.report.epsilon_detectable:.6g}",
+            "seed": str(self.run.seed),
+            "version": self.run.version,
+        }
+
+
+def verify_version(
+    mechanism: Mechanism,
+    first: object,
+    second: object,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    *,
+    claim: object = None,
+    name: str,
+    version: str,
+    ledger: str | os.PathLike[str],
+    write: bool = True,
+    lifetime_alpha: float = 0.05,
+    **options: Unpack[VerifyOptions],
+) -> VersionResult:
+    """Test one version of a mechanism, and add its evidence to a ledger.
+
+    Parameters
+    ----------
+    mechanism, first, second, epsilon, delta, claim
+        As in `verify`.
+    name : str
+        The name of the test. The name and the claim identify a record of the ledger.
+    version : str
+        The version, for example a commit.
+    ledger : path
+        The ledger. It is made if it does not exist.
+    write : bool
+        Whether this version is added. Otherwise the ledger is read, and the version is judged by its own e-value, at a
+        level of 1e-6. If the ledger has a version with this seed, that version is repeated.
+    lifetime_alpha : float
+        The probability of a false alarm over the life of a new ledger.
+    **options
+        Keyword arguments of `verify`. Without `seed`, the seed is new in every call. `folder` cannot be used.
+
+    Returns
+    -------
+    VersionResult
+        The report of this version, and the evidence of all versions.
+
+    Raises
+    ------
+    InputError
+        If the seed was used before, or the ledger is damaged.
+    """
+    tested, delta = resolve_claim(epsilon, delta, claim)
+    if tested is None:
+        raise InputError("claim: found none; expected epsilon or claim, because a ledger collects evidence against it")
+    if options.get("folder") is not None:
+        raise InputError("folder: found it with a ledger; expected none, because every version draws new runs")
+    seed = options.pop("seed", None)
+    seed = secrets.randbits(SEED_BITS) if seed is None else seed
+    text = tested.describe()
+    before = read_ledger(ledger, lifetime_alpha).with_claim(name, text)
+    record = before.find(name, text)
+    assert record is not None
+    repeats = not write and seed in {run.seed for run in record.runs}
+    if write:
+        check_seed(record, seed)
+    chosen = RunOptions.from_keywords(**options)
+    planned = chosen.settings.select_runs + chosen.settings.test_runs
+    bet = None
+    if repeats:
+        record, bet = _before(record, seed)
+    elif record.cells is not None:
+        bet = carry_bet(record.cells, record.cell_runs, planned, wealth_boundary(tested))
+    # A wealth that ends the verification also raises the alarm, whichever version a fault began in.
+    level = before.level(record) * start_weight(len(record.runs) + 1)
+    settings = chosen.settings.change(seed=seed, stop_early=True, alpha=level)
+    question = Question(tested, delta, chosen.error, chosen.log_lipschitz, record.watched, record.shape)
+    report = answer(mechanism, first, second, question, settings, chosen.executor, None, chosen.progress)
+    if report.voiding:
+        raise AssertionError(f"{report.voiding[0].value}\n{report}")
+    counted = report.run.get(WATCHED_KEY)
+    if counted is None:
+        bet = None
+    run = VersionRun(version, seed, _log_e_values(report, tested, counted, bet), bet)
+    if write:
+        with locked(ledger):  # another test may have written meanwhile
+            latest = read_ledger(ledger, lifetime_alpha).with_claim(name, text)
+            record = latest.find(name, text)
+            assert record is not None
+            record = _watch(record, report, counted)
+            after, record = latest.add(record, run)
+            write_ledger(ledger, after)
+    else:
+        after, record = before.add(dataclasses.replace(record, earlier_seeds=()), run)
+    versions = tuple(each.version for each in record.runs)
+    return VersionResult(
+        report, name, run, record.evidence, after.level(record), versions, write or repeats, record.alarm
+    )
+
+
+def _before(record: ClaimRecord, seed: int) -> tuple[ClaimRecord, CarriedBet | None]:
+    """Return the record as it was before the version with this seed, and the bet of this version."""
+    number = [run.seed for run in record.runs].index(seed)
+    watched, shape = (record.watched, record.shape) if number else (None, None)
+    record_before = dataclasses.replace(record, runs=record.runs[:number], watched=watched, shape=shape, alarm=None)
+    return record_before, record.runs[number].bet
+
+
+def _log_e_values(
+    report: Report, claim: Claim, counted: dict[str, Any] | None, bet: CarriedBet | None
+) -> tuple[float, ...]:
+    """Return the logarithms of the e-values of a version: of its own bets, and of each carried prediction."""
+    assert report.sequence is not None
+    own = float(report.sequence.log_wealth(claim)[-1])
+    if counted is None or bet is None:
+        return own, *(0.0 for _ in SHIFTS)
+    return own, *carried_log_e_values(np.array(counted["cells"]), counted["runs"], bet, wealth_boundary(claim))
+
+
+def _watch(record: ClaimRecord, report: Report, counted: dict[str, Any] | None) -> ClaimRecord:
+    """Return the record with the counts of a version, or with the cells that later versions count.
+
+    A score function of the user cannot be stored, so its cells are not watched.
+    """
+    if record.shape == report.witness.shape:
+        if counted is None:
+            return record
+        cells = np.array(counted["cells"]) + (0 if record.cells is None else record.cells)
+        return dataclasses.replace(record, cells=cells, cell_runs=record.cell_runs + counted["runs"])
+    event, shape = report.witness.event, report.witness.shape
+    if not is_pytree(event.partition):
+        return record
+    all_cells = event.partition.size <= MAX_CELLS
+    watched = Family(event.partition, None if all_cells else event.codes)
+    return dataclasses.replace(record, watched=watched, shape=shape, cells=None, cell_runs=0)

@@ -1,0 +1,124 @@
+"""The commands watch, plan, calibrate, search, tradeoff, compare and ledger, each on a small example."""
+
+import argparse
+import re
+
+import pytest
+
+import dpverify as dpv
+from dpverify.cli import main
+from dpverify.cli.arguments import parser
+from dpverify.studies.ledger import Ledger, VersionRun, read_ledger, write_ledger
+
+MODULE = """
+import numpy as np
+
+
+class Sum:
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def __call__(self, data, runs, rng):
+        return np.sum(data) + rng.laplace(scale=self.scale, size=runs)
+
+
+pairs = [(0.0, 0.2), (0.0, 1.5), (0.0, 0.5)]
+
+
+def pair_at(point):
+    return 0.0, float(point[0])
+"""
+FEW = ["--set", "select_runs=500", "--set", "test_runs=3000", "--quiet"]
+PAIR = ["--first", "a.csv", "--second", "b.csv"]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "a.csv").write_text("1,2")
+    (tmp_path / "b.csv").write_text("1,3")
+    (tmp_path / "truth.csv").write_text("3")
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    status = main(list(arguments))
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_watch_shows_the_evidence_and_stops(capsys, place):
+    few = [*FEW[:4], "--json", "report.json"]
+    status, out, err = run(capsys, "watch", "mine.py:Sum()", *PAIR, "--epsilon", "0.3", *few)
+    assert status == 1
+    assert "REFUTED" in out
+    assert re.search(r"dpverify: \d+ runs per data set: wealth \S+, refuted at 100", err)
+    assert dpv.Report.from_json("report.json").stopped == "refuted"
+    status, _, err = run(capsys, "watch", "mine.py:Sum()", *PAIR, "--epsilon", "3", *FEW)
+    assert (status, err) == (0, "")
+
+
+def test_plan(capsys):
+    status, out, _ = run(capsys, "plan", "--epsilon", "0.5", "--margin", "2", "--event-mass", "0.3")
+    assert status == 0
+    assert out.startswith("234 test runs per data set refute epsilon 0.5 with probability 0.8")
+    assert run(capsys, "plan", "--epsilon", "0.5", "--margin", "1")[0] == 2
+
+
+def test_calibrate(capsys):
+    few = ["--set", "select_runs=500", "--set", "test_runs=2000", "--quiet"]
+    required = ["--range", "0.2", "10", "--epsilon", "1", "--delta", "0.01"]
+    status, out, _ = run(capsys, "calibrate", "mine.py:Sum", *required, *PAIR, *few)
+    assert status == 0
+    assert "parameter" in out
+
+
+def test_search(capsys):
+    status, out, _ = run(capsys, "search", "mine.py:Sum()", "mine.py:pairs", "--runs", "2000", "--epsilon", "1", *FEW)
+    assert status == 1
+    assert "REFUTED" in out
+    status, _, err = run(capsys, "search", "mine.py:Sum()", "mine.py:pair_at", *FEW)
+    assert status == 2
+    assert "--box: found none for a function of pairs" in err
+
+
+def test_tradeoff(capsys, place):
+    values = ["--values", "0.5", "1", "--truth", "truth.csv", "--csv", "table.csv"]
+    status, out, _ = run(capsys, "tradeoff", "mine.py:Sum", *values, *PAIR, *FEW)
+    assert status == 0
+    assert "Sum" in out
+    assert (place / "table.csv").read_text().count("\n") == 3
+
+
+def test_compare(capsys, place):
+    for number, scale in enumerate((1.0, 0.2)):
+        report = dpv.verify(laplace(scale), 0.0, 1.0, 1.0, select_runs=500, test_runs=5000)
+        report.to_json(place / f"{number}.json")
+    status, out, _ = run(capsys, "compare", "0.json", "1.json", "--html", "change.html")
+    assert status == 0
+    assert out.startswith("The privacy loss is larger: ")
+    assert "<h1>The privacy loss is larger" in (place / "change.html").read_text()
+    assert run(capsys, "compare", "0.json", "0.json")[1].startswith("Both reports have the same result.")
+
+
+def laplace(scale):
+    return lambda data, runs, rng: data + rng.laplace(scale=scale, size=runs)
+
+
+def test_ledger(capsys, place):
+    assert run(capsys, "ledger", "ledger.json")[0] == 2
+    ledger = Ledger(0.05).with_claim("a", "epsilon 1")
+    ledger, _ = ledger.add(ledger.records[0], VersionRun("v1", 1, (50.0,) * 5))
+    write_ledger(place / "ledger.json", ledger)
+    status, out, _ = run(capsys, "ledger", "ledger.json")
+    assert status == 1
+    assert "ALARM at version v1" in out
+    assert run(capsys, "ledger", "ledger.json", "--confirm", "a")[0] == 0
+    assert read_ledger("ledger.json").records[0].confirmed == 1
+
+
+def test_every_command_has_an_example_in_its_help():
+    commands = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    for name, command in commands.choices.items():
+        assert f"dpverify {name}" in (command.epilog or ""), name
