@@ -22,6 +22,7 @@ PACKAGES = [
     {"sequential"},
     {"pipeline"},
     {"studies"},
+    {"timeline"},
     {"paper", "demo"},
     {"__init__"},
     {"cli"},
