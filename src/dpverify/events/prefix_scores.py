@@ -267,10 +267,12 @@ def gaussian_prefixes(training: TrainingData, shape: tuple[int, int]) -> list[An
     enough = min(len(z1), len(z2)) > MIN_RUNS_PER_COORDINATE * dimension
     if features.whiten is None or dimension > MAX_QUADRATIC_COORDINATES or not enough:
         return []
-    sides = []
-    for z in (z1, z2):
+
+    def fit(z: np.ndarray) -> Features:
         factor = np.linalg.cholesky(covariance(z) + RIDGE * np.eye(dimension))
         whiten = scipy.linalg.solve_triangular(factor, features.whiten, lower=True)
         centre = features.mean + scipy.linalg.solve_triangular(features.whiten, z.mean(0), lower=True)
-        sides.append(Features(centre, whiten))
-    return [GaussianPrefixes(*sides, prefix_membership(np.arange(dimension), shape))]
+        return Features(centre, whiten)
+
+    assert features.whiten is not None
+    return [GaussianPrefixes(fit(z1), fit(z2), prefix_membership(np.arange(dimension), shape))]

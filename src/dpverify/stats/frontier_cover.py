@@ -2,7 +2,7 @@
 
 `epsilon_upper_bound` refines the frontier at every epsilon that its search tries. Here the unions are covered by
 stretches of the frontier, and the limits of the stretches, which do not depend on epsilon, are kept. A cover bounds
-delta at every epsilon, and it is tight near the epsilons at which it was refined. Two refinements are sufficient.
+delta at every epsilon, and it is tight near the epsilons at which it was refined.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.stats.binomial import FloatArray
 from dpverify.stats.excess_limit import ExcessLimit, excess_limit
 from dpverify.stats.upper_bound import (
     MAX_EXPONENT,
@@ -25,7 +24,9 @@ from dpverify.stats.upper_bound import (
 from dpverify.util.checks import Runs, check_delta, check_probability
 
 TOLERANCE = 0.05  # standard errors of the first count by which the bound of a stretch may be too large
-REFINEMENTS = 2
+RELATIVE_INCREMENT = 5e-4  # of epsilon between two trials, at first
+MAX_TRIALS = 30
+BISECTIONS = 4
 
 
 def quick_epsilon_upper_bound(
@@ -78,10 +79,35 @@ class _FrontierCover:
         return max(self._bound_of_points(epsilon), float(inside.max(initial=-np.inf)))
 
     def smallest_epsilon(self, delta: float, least: float) -> float:
-        """Return the smallest epsilon, from `least` up, at which the bound is at most delta."""
-        for _ in range(REFINEMENTS):  # the points alone give an epsilon just below the result; refine the cover there
-            self.refine(smallest_epsilon(self._bound_of_points, delta, least))
-        return smallest_epsilon(self.bound, delta, least)
+        """Return an epsilon, from `least` up, at which the bound is at most delta; it is hardly larger than needed.
+
+        The largest limit of all unions falls in epsilon, and the bound of the cover is never below it. So every epsilon
+        at which the cover confirms delta is an upper bound, although the cover itself need not fall.
+        """
+        result = smallest_epsilon(self._bound_of_points, delta, least)  # not larger than the result
+        if result == math.inf:
+            return result
+        self.refine(result)
+        result = smallest_epsilon(self._bound_of_points, delta, least)
+        low, increment = result, RELATIVE_INCREMENT * max(result, 0.05)
+        for _ in range(MAX_TRIALS):
+            if self._confirms(result, delta):
+                return self._narrow(low, result, delta)
+            low, result = result, result + increment
+            increment *= 2
+        return math.inf
+
+    def _confirms(self, epsilon: float, delta: float) -> bool:
+        """Return whether the cover, refined at this epsilon, bounds delta."""
+        self.refine(epsilon)
+        return self.bound(epsilon) <= delta
+
+    def _narrow(self, low: float, high: float, delta: float) -> float:
+        """Return an epsilon that the cover confirms, by bisection; it confirms `high`, and `low` at most by chance."""
+        for _ in range(BISECTIONS if high - low > RELATIVE_INCREMENT * high else 0):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._confirms(middle, delta) else (middle, high)
+        return high
 
     def _bound_of_points(self, epsilon: float) -> float:
         """Return the largest limit of the evaluated unions at this epsilon."""
@@ -110,7 +136,7 @@ class _FrontierCover:
             self._right = np.concatenate([self._right[~split], right])
 
 
-def _select(limits: ExcessLimit, chosen: FloatArray) -> ExcessLimit:
+def _select(limits: ExcessLimit, chosen: np.ndarray) -> ExcessLimit:
     """Return some of the limits."""
     return ExcessLimit(*(column[chosen] for column in limits))
 

@@ -203,11 +203,11 @@ def measure_pair(
         call["claim"] = fingerprint(to_plain(claim))
     about = f" ({record})" if record else ""
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, None, trust_results) as run:
-        diagnostics = check_mechanism(run)
-        assert run.source.shape is not None
-        if run.source.shape[0] < 2:
+        diagnostics, shape = check_mechanism(run), run.source.shape
+        assert shape is not None
+        if shape[0] < 2:
             raise InputError(
-                f"mechanism: found outputs of one step with {run.source.shape[1]} coordinates; expected at least two "
+                f"mechanism: found outputs of one step with {shape[1]} coordinates; expected at least two "
                 "steps; return an array of shape (runs, steps, coordinates), or use verify"
             )
         if Diagnostic.SAME_DATA in diagnostics:
@@ -226,7 +226,7 @@ def measure_pair(
             claim=claim,
             events=events,
             counts=counts,
-            shape=run.source.shape,
+            shape=shape,
             settings=run.settings,
             seeded=is_seeded(mechanism),
             diagnostics=diagnostics + (() if is_seeded(mechanism) else (Diagnostic.UNSEEDED,)),

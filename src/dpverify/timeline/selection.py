@@ -33,10 +33,12 @@ from dpverify.selection.proposals import (
 )
 from dpverify.stats.claim_kinds import Approximate, Claim
 from dpverify.timeline.events import PrefixEvents, ScoreTable
+from dpverify.timeline.tails import refine_threshold
 
 MAX_EDGE_RUNS = 1 << 15  # training runs per data set that place the edges of the scores
 MAX_LEVELS = 256  # of each score during the selection; the tails have further ones
 RANKING_RUNS = 1 << 15  # proposal runs per data set that all scores are counted on; the best few are counted on all
+RANKED_STEPS = 6  # prefixes that rank the scores
 MAX_FINALISTS = 4  # scores that are counted on all proposal runs
 NO_EXTREMES = Extremes(np.zeros(0), np.zeros(0))
 
@@ -149,10 +151,10 @@ def _count_proposal_runs(
     ranking_runs = min(runs, max(RANKING_RUNS // block, 1) * block)
     pairs = _count(run, "cut", ranking_runs, tables)
     counted = [CountedScore(table, *pair) for table, pair in zip(tables, pairs, strict=True)]
-    if ranking_runs == runs:
-        return counted
     ranks = [_rank(one, ranking_runs, objective) for one in counted]
     finalists = sorted(np.argsort(ranks, kind="stable")[-MAX_FINALISTS:].tolist())
+    if ranking_runs == runs:
+        return [counted[i] for i in finalists]
     counted_blocks = {(side, b) for side in (0, 1) for b in range(ranking_runs // block)}
     further = _count(run, "cut", runs, [tables[i] for i in finalists], counted_blocks)
     return [
@@ -162,8 +164,9 @@ def _count_proposal_runs(
 
 
 def _rank(one: CountedScore, runs: int, objective: SelectionObjective) -> float:
-    """Return the sum over the prefixes of the expected lower bounds."""
-    steps = range(len(one.table.edges))
+    """Return the sum of the expected lower bounds over some prefixes, the longest one included."""
+    last = len(one.table.edges) - 1
+    steps = np.unique(np.linspace(last, 0, RANKED_STEPS, endpoint=False).round().astype(int)).tolist()
     return sum(max(propose_levels(one.candidate(step, runs), objective).rank, 0.0) for step in steps)
 
 
@@ -192,6 +195,7 @@ def _select_at(
     """Return the best event of one prefix; the decision runs that judge it were not used to propose it."""
     judged: list[JudgedProposal] = []
     counts_of: dict[int, SelectionCounts] = {}
+    candidates: dict[int, Candidate] = {}
     # A score without weights has one level, and nothing can be bounded with it.
     varying = [pair for pair in zip(counted, decided, strict=True) if np.isfinite(pair[0].table.edges[step]).sum() > 1]
     for one, tables in varying or zip(counted, decided, strict=True):
@@ -203,10 +207,22 @@ def _select_at(
         first, second = (
             counts_from_table(np.bincount(group, table[step, : edges.size + 1]).astype(np.int64)) for table in tables
         )
+        candidates[id(levels)] = _join(candidate, [table[step, : edges.size + 1] for table in tables], runs.decide)
         counts_of[id(levels)] = SelectionCounts(first, second, runs.cut + runs.decide)
         judged += [judge(proposal, counts_of[id(levels)], objective) for proposal in proposals]
     winner = prefer_simpler(judged)
-    return Winner(winner, _may_prove(winner, counts_of[id(winner.proposal.event.partition)], objective))
+    may_prove = _may_prove(winner, counts_of[id(winner.proposal.event.partition)], objective)
+    if isinstance(objective.claim, (Approximate, NoneType)):
+        candidate = candidates[id(winner.proposal.event.partition)]
+        winner = winner._replace(proposal=refine_threshold(winner.proposal, candidate, objective))
+    return Winner(winner, may_prove)
+
+
+def _join(candidate: Candidate, tables: list[np.ndarray], runs: int) -> Candidate:
+    """Return a candidate with further runs in its histograms."""
+    first, second = (old + new for old, new in zip(candidate.histogram.table, tables, strict=True))
+    histogram = candidate.histogram._replace(table=(first, second), runs=candidate.histogram.runs + runs)
+    return candidate._replace(histogram=histogram)
 
 
 def _may_prove(winner: JudgedProposal, decision: SelectionCounts, objective: SelectionObjective) -> bool:

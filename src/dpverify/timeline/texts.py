@@ -27,14 +27,14 @@ def budget_text(budget: StreamBudget) -> str:
     """Return for how many steps an output may be released, in words."""
     lines = [f"budget epsilon {format_number(budget.epsilon)}, delta {format_number(budget.delta)}:"]
     if budget.bounded:
-        scope = "over unions of cells; other events are not bounded"
-        lines.append(f"  the first {budget.bounded} steps stay within it, {scope}")
+        steps = "the first step stays" if budget.bounded == 1 else f"the first {budget.bounded} steps stay"
+        lines.append(f"  {steps} within it, over unions of cells; other events are not bounded")
     if budget.exceeded is not None:
-        lines.append(f"  {budget.exceeded} or more steps exceed it; this is proved")
+        lines.append(f"  {budget.exceeded} steps or more exceed it; this is proved")
     if budget.unknown:
         first, last = budget.unknown[0], budget.unknown[-1]
-        span = str(first) if first == last else f"{first} to {last}"
-        lines.append(f"  unknown for {span} steps; more test_runs narrow this down")
+        span = f"{first} steps" if first == last else f"{first} to {last} steps"
+        lines.append(f"  unknown for {span}; more test_runs narrow this down")
     return "\n".join(lines)
 
 
@@ -103,8 +103,11 @@ def table_scope(table: PrivacyTable) -> str:
     """Return whether the table holds jointly or record by record, in one sentence."""
     confidence = format_confidence(table.alpha)
     if table.jointly:
-        return f"all records and all steps hold together with confidence {confidence}"
-    return f"each record holds for all its steps together with confidence {confidence}; the records do not hold jointly"
+        return f"the bounds of all records and all steps hold together with confidence {confidence}"
+    return (
+        f"the bounds of each record hold for all its steps together with confidence {confidence}; the bounds of "
+        "different records do not hold jointly"
+    )
 
 
 def table_text(table: PrivacyTable) -> str:
