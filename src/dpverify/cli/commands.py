@@ -22,7 +22,6 @@ from dpverify.cli.output import (
     BAD_INPUT,
     NO_ANSWER,
     REFUTED,
-    Result,
     check_outputs,
     discard_stdout,
     escape_unencodable_characters,
@@ -126,9 +125,7 @@ def absolute(path: str | None) -> str | None:
     return path if path is None or path == "-" else os.path.abspath(path)
 
 
-def write_results(
-    report: Report | PrivacyOverTime | PrivacyTable, json: str | None, html: str | None, quiet: bool
-) -> None:
+def write_results(report: Result, json: str | None, html: str | None, quiet: bool) -> None:
     """Write a report in all forms, JSON first. A form that cannot be written does not prevent the others."""
     steps: list[Callable[[], None]] = []
     if json == "-":

@@ -33,7 +33,7 @@ from dpverify.selection.proposals import (
 )
 from dpverify.stats.claim_kinds import Approximate, Claim
 from dpverify.timeline.events import PrefixEvents, ScoreTable
-from dpverify.timeline.tails import refine_threshold
+from dpverify.timeline.tails import median_event, refine_threshold
 
 MAX_EDGE_RUNS = 1 << 15  # training runs per data set that place the edges of the scores
 MAX_LEVELS = 256  # of each score during the selection; the tails have further ones
@@ -152,7 +152,10 @@ def _count_proposal_runs(
     pairs = _count(run, "cut", ranking_runs, tables)
     counted = [CountedScore(table, *pair) for table, pair in zip(tables, pairs, strict=True)]
     ranks = [_rank(one, ranking_runs, objective) for one in counted]
-    finalists = sorted(np.argsort(ranks, kind="stable")[-MAX_FINALISTS:].tolist())
+    best = np.argsort(ranks, kind="stable")[-MAX_FINALISTS:].tolist()
+    # A score that varies for every prefix gives cells also where no difference was found.
+    varying = [i for i, table in enumerate(tables) if (np.isfinite(table.edges).sum(1) > 1).all()]
+    finalists = sorted({*best, *varying[:1]})
     if ranking_runs == runs:
         return [counted[i] for i in finalists]
     counted_blocks = {(side, b) for side in (0, 1) for b in range(ranking_runs // block)}
@@ -212,8 +215,10 @@ def _select_at(
         judged += [judge(proposal, counts_of[id(levels)], objective) for proposal in proposals]
     winner = prefer_simpler(judged)
     may_prove = _may_prove(winner, counts_of[id(winner.proposal.event.partition)], objective)
-    if isinstance(objective.claim, (Approximate, NoneType)):
-        candidate = candidates[id(winner.proposal.event.partition)]
+    candidate = candidates[id(winner.proposal.event.partition)]
+    if not may_prove:
+        winner = winner._replace(proposal=median_event(winner.proposal, candidate))
+    elif isinstance(objective.claim, (Approximate, NoneType)):
         winner = winner._replace(proposal=refine_threshold(winner.proposal, candidate, objective))
     return Winner(winner, may_prove)
 

@@ -61,8 +61,24 @@ def refine_threshold(proposal: Proposal, candidate: Candidate, objective: Select
     best, current = int(np.argmax(bound)), int(np.searchsorted(edges, proposal.threshold))
     if not bound[best] > bound[min(current, edges.size - 1)]:
         return proposal
-    levels = Levels(candidate.binned.score, edges[[best]])
-    return proposal._replace(event=level_event(levels, edges[best], direction), threshold=float(edges[best]))
+    return _event_at(proposal, candidate, best)
+
+
+def median_event(proposal: Proposal, candidate: Candidate) -> Proposal:
+    """Return the event of the same score with about half of the runs, for a prefix that proves nothing.
+
+    A rare event would be a cell of its own, and would make the upper bound of the prefix too large.
+    """
+    pooled = candidate.histogram.table[0] + candidate.histogram.table[1]
+    below = np.cumsum(pooled)[:-1]
+    return _event_at(proposal, candidate, int(np.argmin(np.abs(below - pooled.sum() / 2))))
+
+
+def _event_at(proposal: Proposal, candidate: Candidate, index: int) -> Proposal:
+    """Return the event whose threshold is one of the edges of the score."""
+    threshold = float(candidate.binned.edges[index])
+    event = level_event(Levels(candidate.binned.score, np.array([threshold])), threshold, proposal.event.direction)
+    return proposal._replace(event=event, threshold=threshold)
 
 
 def _predict(candidate: Candidate, direction: int) -> TailModel | None:
