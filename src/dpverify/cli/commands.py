@@ -22,6 +22,7 @@ from dpverify.cli.output import (
     BAD_INPUT,
     NO_ANSWER,
     REFUTED,
+    Result,
     check_outputs,
     discard_stdout,
     escape_unencodable_characters,
