@@ -22,6 +22,7 @@ PACKAGES = [
     {"sequential"},
     {"pipeline"},
     {"studies"},
+    {"timeline"},
     {"gallery", "paper", "demo", "pytest_plugin"},
     {"__init__"},
     {"cli"},

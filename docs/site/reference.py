@@ -26,6 +26,7 @@ GROUPS = {
     "Mechanisms": "Mechanism per_run jax_run jax_key factory program rmse",
     "Many verifications": "verify_pairs ManyPairs search_pairs Search calibrate Calibration tradeoff Tradeoff run_study"
     " Study run_check Check compare_reports Comparison",
+    "Privacy over time": "privacy_over_time PrivacyOverTime PrivacyTable",
     "Counts": "epsilon_lower_bound delta_lower_bound epsilon_upper_bound delta_upper_bound critical_epsilon p_values"
     " paper_lambda plan_runs",
     "Geometry": "scenario_size high_likely_set Region minimum_volume_ellipsoid Ellipsoid",
@@ -34,6 +35,7 @@ GROUPS = {
 REPORT_PARTS = (OnPartition, OnAllEvents, Paper)  # types of the fields of a report; they have no public name
 MODULES = {
     "dpverify.claims": dpverify.claims,
+    "dpverify.neighbours": dpverify.neighbours,
     "dpverify.estimation": dpverify.estimation,
     "dpverify.estimation.theory": theory,
     "dpverify.adapters": dpverify.adapters,

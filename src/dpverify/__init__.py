@@ -11,6 +11,7 @@ from dpverify.adapters.program import program
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.events.region import Region, high_likely_set, scenario_size
+from dpverify.mechanisms import neighbours
 from dpverify.mechanisms.accuracy import rmse
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
@@ -32,6 +33,9 @@ from dpverify.studies.pairs import ManyPairs, verify_pairs
 from dpverify.studies.search import Search, search_pairs
 from dpverify.studies.study import Study, run_study
 from dpverify.studies.tradeoff import Tradeoff, tradeoff
+from dpverify.timeline.over_time import privacy_over_time
+from dpverify.timeline.result import PrivacyOverTime
+from dpverify.timeline.table import PrivacyTable
 from dpverify.version import __version__ as __version__
 
 logging.getLogger("dpverify").addHandler(logging.NullHandler())  # an application decides what is shown
@@ -48,6 +52,8 @@ __all__ = [
     "ManyPairs",
     "Mechanism",
     "MechanismError",
+    "PrivacyOverTime",
+    "PrivacyTable",
     "Region",
     "Report",
     "Search",
@@ -73,10 +79,12 @@ __all__ = [
     "jax_key",
     "jax_run",
     "minimum_volume_ellipsoid",
+    "neighbours",
     "p_values",
     "paper_lambda",
     "per_run",
     "plan_runs",
+    "privacy_over_time",
     "program",
     "rmse",
     "run_check",

@@ -259,3 +259,19 @@ def test_bounds_beside_the_closed_form_over_many_seeds(where, window):
     print(where, window, "mu", truth.mu, "lower", lower, "upper", upper, "allowed", most(200, 0.05))
     assert lower.max() <= most(200, 0.05)
     assert upper.max() <= most(200, 0.05)
+
+
+@pytest.mark.parametrize("where", ["output", "input"])
+def test_the_closed_form_of_a_prefix_is_that_of_a_shorter_output(where):
+    """A causal filter of the first steps releases the prefix, so its own closed form must agree."""
+    system = System(
+        A=[[1.0, 0.1], [0.0, 0.9]], C=[[1.0, 0.0]], start=(0.0, 0.0), noise=Normal(0.5), initial=Normal(1.0)
+    )
+    mechanism = PrivateKalman(system, scale=0.7, where=where)
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(size=(2, 6, 1))
+    whole = mechanism.truth(first, second)
+    for steps in (1, 3, 6):
+        assert whole.prefix(steps).mu == pytest.approx(mechanism.truth(first[:steps], second[:steps]).mu, rel=1e-9)
+    assert whole._replace(factor=None).prefix(3).mu == pytest.approx(whole.prefix(3).mu, rel=1e-6)
+    assert mechanism.truth(first, first).prefix(2).epsilon(0.0) == 0.0

@@ -37,6 +37,13 @@ def parser() -> Parser:
             "dpverify verify mine.py:mechanism --first a.csv --second b.csv --epsilon 1 --delta 1e-6",
         )
     )
+    _add_over_time_arguments(
+        add_command(
+            "over-time",
+            "Measure how much every prefix of an output reveals: when a record leaks, and how much.",
+            "dpverify over-time mine.py:filter --data readings.csv --hide reading --change 1 --delta 1e-3",
+        )
+    )
     study = add_command(
         "study",
         "Verify every combination of a study file.",
@@ -103,16 +110,51 @@ def parser() -> Parser:
     return top
 
 
-def _add_verify_arguments(command: Parser) -> None:
-    """Add the arguments of `dpverify verify`."""
+def _add_over_time_arguments(command: Parser) -> None:
+    """Add the arguments of `dpverify over-time`."""
     add = command.add_argument
-    add(
+    _add_mechanism(command)
+    add("--first", metavar="F", help="Read the first data set from this file (.npy, .csv, .txt, .json).")
+    add("--second", metavar="F", help="Read the neighbouring data set from this file.")
+    records = command.add_argument_group("many records, instead of --first and --second")
+    records.add_argument("--data", metavar="F", help="Read a stream from this file: one row per step.")
+    records.add_argument(
+        "--hide",
+        metavar="WHAT",
+        default="reading",
+        help="What must stay hidden: reading, sensor, stream, or window:W for W consecutive rows (default reading).",
+    )
+    records.add_argument("--change", type=float, metavar="X", help="Add X to the readings that must stay hidden.")
+    records.add_argument("--steps", type=_numbers, metavar="K,...", help="Hide readings, or windows from, these steps.")
+    records.add_argument("--sensors", type=_numbers, metavar="J,...", help="Hide these sensors (default: all).")
+    records.add_argument(
+        "--jointly", action="store_true", help="Let the bounds of all records hold together, not record by record."
+    )
+    add("--epsilon", type=float, metavar="E", help="Test the claim that epsilon is E. Without it, epsilon is measured.")
+    add("--delta", type=float, default=0.0, metavar="D", help="Bound epsilon at this delta (default 0).")
+    add("--claim", metavar="CLAIM", help="Test another claim instead of --epsilon, as for the command verify.")
+    add("--until", type=float, metavar="E", help="Print for how many steps the output stays within the budget E.")
+    add_settings(command)
+    add("--json", metavar="FILE", help="Write the result as JSON to this file; - writes it to standard output.")
+    add("--html", metavar="FILE", help="Write the result as a page to this file.")
+    _add_execution(command)
+
+
+def _add_mechanism(command: Parser) -> None:
+    """Add the argument MECHANISM."""
+    command.add_argument(
         "mechanism",
         metavar="MECHANISM",
         nargs="?",
         help="The mechanism, module:name or path/file.py:name. Add () to call a function that makes it. "
         "A program is named at the end of the command instead: -- PROGRAM ARG...",
     )
+
+
+def _add_verify_arguments(command: Parser) -> None:
+    """Add the arguments of `dpverify verify`."""
+    add = command.add_argument
+    _add_mechanism(command)
     add_pair(command)
     add("--epsilon", type=float, metavar="E", help="Test the claim that epsilon is E. Without it, epsilon is measured.")
     add("--delta", type=float, default=0.0, metavar="D", help="Use this delta in the claim (default 0).")
@@ -139,6 +181,12 @@ def _add_verify_arguments(command: Parser) -> None:
     add("--paper", action="store_true", help="Start from the settings of the source paper.")
     add("--json", metavar="FILE", help="Write the report as JSON to this file; - writes it to standard output.")
     add("--html", metavar="FILE", help="Write the report as a page to this file.")
+    _add_execution(command)
+
+
+def _add_execution(command: Parser) -> None:
+    """Add the arguments that state where and how runs are drawn."""
+    add = command.add_argument
     add("--folder", metavar="DIR", help="Store checkpoints in this folder; the same command resumes a stopped run.")
     add_trust(command)
     executors = command.add_mutually_exclusive_group()
@@ -162,6 +210,11 @@ def _add_verify_arguments(command: Parser) -> None:
     programs.add_argument(
         "--unseeded", action="store_true", help="State that the program ignores the seed, so runs cannot be repeated."
     )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return the whole numbers in a text such as 0,3,5."""
+    return tuple(int(part) for part in text.split(","))
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from dpverify.cli.output import (
     BAD_INPUT,
     NO_ANSWER,
     REFUTED,
+    Result,
     check_outputs,
     discard_stdout,
     escape_unencodable_characters,
@@ -87,7 +88,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     return print_error(weakness, NO_ANSWER) if weakness else 0
 
 
-def write_results(report: Report, json: str | None, html: str | None, quiet: bool) -> None:
+def write_results(report: Result, json: str | None, html: str | None, quiet: bool) -> None:
     """Write a report in all forms, JSON first. A form that cannot be written does not prevent the others."""
     steps: list[Callable[[], None]] = []
     if json == "-":
@@ -185,6 +186,10 @@ def _run_command(arguments: argparse.Namespace) -> int:
     match arguments.command:
         case "verify":
             return _verify(arguments)
+        case "over-time":
+            from dpverify.cli.over_time import over_time
+
+            return over_time(arguments)
         case "study":
             return _study(arguments)
         case "reproduce":
@@ -202,7 +207,7 @@ def _run_command(arguments: argparse.Namespace) -> int:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a command line; wrong usage ends the process with status 2."""
     argv = list(argv)
-    end = argv.index("--") if argv[:1] == ["verify"] and "--" in argv else len(argv)
+    end = argv.index("--") if argv[:1] in (["verify"], ["over-time"]) and "--" in argv else len(argv)
     arguments = parser().parse_args(argv[:end])
     arguments.program, arguments.line = argv[end + 1 :], shlex.join(["dpverify", *argv])
     arguments.shorten = relative_paths()

@@ -13,12 +13,16 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from dpverify.errors import DPVerifyWarning, InputError
-from dpverify.report.report import load_page_renderer
+from dpverify.report.report import Report, load_page_renderer
+from dpverify.timeline.result import PrivacyOverTime
+from dpverify.timeline.table import PrivacyTable
 from dpverify.util.formatting import one_line
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3  # exit statuses; 0 means not refuted
 STDOUT_DESCRIPTOR, STDERR_DESCRIPTOR = 1, 2
 MAX_ERROR_LENGTH = 2000
+
+Result = Report | PrivacyOverTime | PrivacyTable
 
 
 @contextlib.contextmanager

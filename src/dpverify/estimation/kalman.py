@@ -176,6 +176,8 @@ class GaussianTruth(NamedTuple):
         The covariance of the flattened output, of shape (K d, K d).
     mu : float
         The Mahalanobis distance of the means.
+    factor : np.ndarray or None
+        A matrix F with covariance F F', of shape (K d, n); None: a factor of the covariance is computed.
 
     Examples
     --------
@@ -190,6 +192,27 @@ class GaussianTruth(NamedTuple):
     second: np.ndarray
     covariance: np.ndarray
     mu: float
+    factor: np.ndarray | None = None
+
+    def prefix(self, steps: int) -> GaussianTruth:
+        """Return the exact privacy of the first steps of the output.
+
+        Examples
+        --------
+        >>> truth = GaussianTruth(np.zeros((2, 1)), np.ones((2, 1)), np.eye(2), mu=2**0.5)
+        >>> float(truth.prefix(1).mu)
+        1.0
+        """
+        first, second = self.first[:steps], self.second[:steps]
+        covariance = self.covariance[: first.size, : first.size]
+        if self.factor is None:
+            values, vectors = np.linalg.eigh(self.covariance)
+            factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        else:
+            factor = self.factor
+        factor, shift = factor[: first.size], (first - second).ravel()
+        mu = float(np.linalg.norm(np.linalg.lstsq(factor, shift)[0])) if shift.any() else 0.0
+        return GaussianTruth(first, second, covariance, mu if factor.any() or not mu else np.inf, factor)
 
     def delta(self, epsilon: float) -> float:
         """Return the exact delta at this epsilon, over all events; it is the same for both orders."""
@@ -300,15 +323,15 @@ class PrivateKalman:
             raise InputError(f"data: found shapes {sides[0].shape} and {sides[1].shape}; expected two equal ones")
         shift = (means[0] - means[1]).ravel()
         if self.where == "output":
-            covariance, length = np.eye(shift.size), float(np.linalg.norm(shift))
+            covariance, length, factor = np.eye(shift.size), float(np.linalg.norm(shift)), np.eye(shift.size)
         else:
-            G = self.gain(len(sides[0]))
+            factor = G = self.gain(len(sides[0]))
             # G may have fewer columns than rows. The distribution is then supported on its range, which also contains
             # the shift.
             covariance, length = G @ G.T, float(np.linalg.norm(np.linalg.lstsq(G, shift)[0]))
         with np.errstate(divide="ignore"):
             mu = float(np.divide(length, self.scale)) if length else 0.0
-        return GaussianTruth(means[0], means[1], self.scale**2 * covariance, mu)
+        return GaussianTruth(means[0], means[1], self.scale**2 * covariance, mu, self.scale * factor)
 
 
 @functools.lru_cache(maxsize=64)

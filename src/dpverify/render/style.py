@@ -149,7 +149,8 @@ def svg(drawing: Drawing, name: str) -> str:
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = text.replace("xlink:href", "href")
     text = re.sub(r"(font: )([^;\"]*?)(\d+(?:\.\d+)?px)[^;\"]*", r"\1\2\3 var(--sans)", text)
-    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(?<=\d\.\d)\d+", "", tag[0]), text)  # one decimal, to save space
+    # One decimal saves space; an opacity keeps two, because a heat map shows its values by opacity.
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(opacity: \d\.\d\d|\d\.\d)\d+", r"\1", tag[0]), text)
     for colour, variable in VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
     view_box = re.search(r'viewBox="([^"]*)"', text)

@@ -192,9 +192,12 @@ def bounding_levels(judged: JudgedProposal, objective: SelectionObjective, resol
     share = np.cumsum(pooled)[:-1] / (2 * histogram.runs)
     planned_per_run = objective.planned / histogram.runs
     smallest, selected = np.inf, None
-    for number in (resolution,) if resolution else BOUNDING_LEVEL_COUNTS:
+    numbers = (resolution,) if resolution else BOUNDING_LEVEL_COUNTS
+    for number in numbers:
         ranks = np.unique(np.clip(np.searchsorted(share, np.arange(1, number) / number), 0, edges.size - 1))
         level_edges = np.unique(np.append(edges[ranks], judged.proposal.threshold))
+        if len(numbers) == 1:
+            return Levels(score, level_edges)
         group = np.searchsorted(level_edges, np.append(edges, np.inf))
         first, second = (
             np.floor(np.bincount(group, table, level_edges.size + 1) * planned_per_run) for table in histogram.table

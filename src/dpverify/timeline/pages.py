@@ -1,0 +1,133 @@
+"""Pages and figures of results over time. This module needs matplotlib and Jinja2; it is imported when it is used."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from dpverify.render.bounds import complete_figure
+from dpverify.render.over_time import StepBounds, heat_map, step_figure
+from dpverify.render.page import render, shown
+from dpverify.render.style import Drawing
+from dpverify.stats.claim_kinds import Approximate
+from dpverify.timeline.result import PrivacyOverTime
+from dpverify.timeline.table import PrivacyTable
+from dpverify.timeline.texts import claim_sentence, loss_sentence, table_scope
+from dpverify.util.formatting import (
+    format_confidence,
+    format_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
+
+COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (unions of cells)", "added", "spent")
+TABLE_COLUMNS = ("record", "visible from step", "ε at the end, lower bound", "upper bound (unions of cells)")
+
+
+def curve_drawing(curve: PrivacyOverTime) -> Drawing:
+    """Draw the bounds of every step."""
+    claim = curve.claim.epsilon if isinstance(curve.claim, Approximate) else None
+    bounds = StepBounds(curve.epsilon_lower, curve.epsilon_upper, curve.truth, curve.start, claim)
+    subject = f": {curve.record}" if curve.record else ""
+    return step_figure(bounds, f"{curve.name}{subject}, δ = {format_number(curve.delta)}")
+
+
+def curve_plot(curve: PrivacyOverTime) -> Figure:
+    """Return the figure of one pair with its title and legend inside."""
+    return complete_figure(curve_drawing(curve))
+
+
+def curve_page(curve: PrivacyOverTime) -> str:
+    """Return the page of one pair as HTML."""
+    confidence = format_confidence(curve.alpha)
+    lead = [_sentence(loss_sentence(curve))]
+    if curve.claim is not None:
+        lead.append(_sentence(f"claim: {claim_sentence(curve)}"))
+    if curve.voiding:
+        lead = [_sentence(diagnostic.value) for diagnostic in curve.voiding]
+    exact = () if curve.truth is None else ("ε, exact",)
+    return render(
+        "over_time.html.j2",
+        over=f"{curve.steps} steps, {format_count(curve.runs)} test runs per data set",
+        title=f"{curve.name}: privacy over time",
+        lead=lead,
+        figures=shown([curve_drawing(curve)], "step"),
+        sentences=[],
+        scope=f"The lower bounds hold over all events and for all steps together, with confidence {confidence}; so do "
+        "the upper bounds.",
+        columns=(*COLUMNS, *exact),
+        rows=[_step_cells(curve, step) for step in range(curve.steps)],
+        notes=[_sentence(diagnostic.value) for diagnostic in curve.diagnostics],
+    )
+
+
+def _step_cells(curve: PrivacyOverTime, step: int) -> list[str]:
+    """Return the cells of one step."""
+    cells = [
+        str(step),
+        format_lower(float(curve.epsilon_lower[step])),
+        _upper(float(curve.epsilon_upper[step])),
+        format_number(float(curve.increments[step])),
+        format_percent(float(curve.spent[step])),
+    ]
+    return cells + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
+
+
+def _upper(value: float) -> str:
+    return format_upper(value) if np.isfinite(value) else "none"
+
+
+def table_drawings(table: PrivacyTable) -> list[Drawing]:
+    """Draw the heat map of the lower bounds and, where it is known, that of the exact epsilons beside it."""
+    truth = table.truth
+    known = truth is not None and np.isfinite(truth).all()
+    scale = float(max(table.epsilon_lower.max(), truth.max() if known and truth is not None else 0.0))
+    meaning = "lower bound on ε of the steps up to this one, over all events"
+    drawings = [heat_map(table.records, table.epsilon_lower, table.start, "Proved", meaning, scale)]
+    if known and truth is not None:
+        starts = [int(np.argmax(row > 0)) if (row > 0).any() else None for row in truth]
+        exact = "exact ε of the steps up to this one"
+        drawings.append(heat_map(table.records, truth, starts, "Exact, from the closed form", exact, scale))
+    return drawings
+
+
+def table_plot(table: PrivacyTable) -> Figure:
+    """Return the heat map of the lower bounds with its title and legend inside."""
+    return complete_figure(table_drawings(table)[0])
+
+
+def table_page(table: PrivacyTable) -> str:
+    """Return the page of many records as HTML."""
+    first, truth = table.curves[0], table.truth
+    lead = [_sentence(table_scope(table))]
+    if truth is not None and np.isfinite(truth).all():
+        largest = float((truth - table.epsilon_lower).max())
+        lead.append(f"The exact ε exceeds the lower bound by at most {format_number(largest)}.")
+    diagnostics = dict.fromkeys(diagnostic for curve in table.curves for diagnostic in curve.diagnostics)
+    steps = [str(step) for step in range(table.steps)]
+    return render(
+        "over_time.html.j2",
+        over=f"{len(table.curves)} records, {table.steps} steps, {format_count(first.runs)} test runs per data set",
+        title=f"{first.name}: privacy over time, δ = {format_number(first.delta)}",
+        lead=lead,
+        figures=shown(table_drawings(table), "map"),
+        sentences=[_sentence(sentence) for sentence in table.sentences],
+        scope="The table has the lower bounds on ε, over all events, of each record and step.",
+        columns=(*TABLE_COLUMNS, *steps),
+        rows=[_record_cells(curve) for curve in table.curves],
+        notes=[_sentence(diagnostic.value) for diagnostic in diagnostics],
+    )
+
+
+def _record_cells(curve: PrivacyOverTime) -> list[str]:
+    """Return the cells of one record."""
+    start = "" if curve.start is None else str(curve.start)
+    ends = [curve.record, start, format_lower(curve.final), _upper(float(curve.epsilon_upper[-1]))]
+    return ends + [format_lower(float(value)) for value in curve.epsilon_lower]
+
+
+def _sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

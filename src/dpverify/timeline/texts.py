@@ -1,0 +1,138 @@
+"""Results over time in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dpverify.report.statements import Verdict
+from dpverify.studies.tables import format_table
+from dpverify.util.formatting import (
+    format_confidence,
+    format_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
+
+if TYPE_CHECKING:
+    from dpverify.timeline.result import PrivacyOverTime, StreamBudget
+    from dpverify.timeline.table import PrivacyTable
+
+MAX_PRINTED_STEPS = 40  # of a table in text; of a longer output evenly spaced steps are printed
+
+
+def budget_text(budget: StreamBudget) -> str:
+    """Return for how many steps an output may be released, in words."""
+    lines = [f"budget epsilon {format_number(budget.epsilon)}, delta {format_number(budget.delta)}:"]
+    if budget.bounded:
+        steps = "the first step stays" if budget.bounded == 1 else f"the first {budget.bounded} steps stay"
+        lines.append(f"  {steps} within it, over unions of cells; other events are not bounded")
+    if budget.exceeded is not None:
+        lines.append(f"  {budget.exceeded} steps or more exceed it; this is proved")
+    if budget.unknown:
+        first, last = budget.unknown[0], budget.unknown[-1]
+        span = f"{first} steps" if first == last else f"{first} to {last} steps"
+        lines.append(f"  unknown for {span}; more test_runs narrow this down")
+    return "\n".join(lines)
+
+
+def loss_sentence(curve: PrivacyOverTime) -> str:
+    """Return when a record becomes visible and what it costs in the end, in one sentence."""
+    subject = curve.record or "the difference of the data sets"
+    if curve.start is None:
+        return f"{subject} does not become visible in {curve.steps} steps"
+    cost = f"costs at least {format_lower(curve.final)} in the end"
+    return f"{subject} becomes visible at step {curve.start} and {cost}"
+
+
+def claim_sentence(curve: PrivacyOverTime) -> str:
+    """Return what is known about the claim, in one sentence."""
+    assert curve.claim is not None
+    claim = curve.claim.describe()
+    if curve.verdict is Verdict.NO_ANSWER:
+        return f"{claim}: no conclusion is possible"
+    if curve.refuted_from is not None:
+        return f"{claim}: refuted from step {curve.refuted_from} on"
+    if curve.verdict is Verdict.BOUNDED:
+        return f"{claim}: no union of the cells of any prefix violates it; other events are not bounded"
+    return f"{claim}: no event was found that violates it; this does not prove that it holds"
+
+
+def curve_text(curve: PrivacyOverTime) -> str:
+    """Return the result of one pair as plain text."""
+    together = f"confidence {format_confidence(curve.alpha)} for all steps together"
+    label = f" ({curve.record})" if curve.record else ""
+    lines = [f"{curve.name}{label}: privacy over {curve.steps} steps at delta {format_number(curve.delta)}"]
+    if curve.voiding:
+        lines += [f"  no answer   {diagnostic.value}" for diagnostic in curve.voiding]
+        return "\n".join(lines)
+    header = ["step", "epsilon >=", "epsilon <= (cells)", "added", "spent"]
+    header += ["exact"] if curve.truth is not None else []
+    lines += format_table(header, [_step_row(curve, step) for step in printed_steps(curve.steps)])
+    lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
+    upper = f"epsilon <= {format_upper(float(curve.epsilon_upper[-1]))}"
+    lines.append(f"  bounded     {upper} at the last step, over unions of cells only; {together}")
+    if curve.claim is not None:
+        lines.append(f"  claim       {claim_sentence(curve)}; confidence {format_confidence(curve.alpha)}")
+    lines.append(f"  runs        {format_count(curve.runs)} test runs per data set, the same for all steps")
+    lines += [f"  note        {diagnostic.value}" for diagnostic in curve.diagnostics]
+    return "\n".join(lines)
+
+
+def printed_steps(steps: int) -> Sequence[int]:
+    """Return the steps that a table in text shows, the last one included."""
+    every = -(-steps // MAX_PRINTED_STEPS)
+    return sorted({*range(0, steps, every), steps - 1})
+
+
+def _step_row(curve: PrivacyOverTime, step: int) -> list[str]:
+    """Return the cells of one step."""
+    row = [
+        str(step),
+        format_lower(float(curve.epsilon_lower[step])),
+        format_upper(float(curve.epsilon_upper[step])),
+        format_number(float(curve.increments[step])),
+        format_percent(float(curve.spent[step])),
+    ]
+    return row + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
+
+
+def table_scope(table: PrivacyTable) -> str:
+    """Return whether the table holds jointly or record by record, in one sentence."""
+    confidence = format_confidence(table.alpha)
+    if table.jointly:
+        return f"the bounds of all records and all steps hold together with confidence {confidence}"
+    return (
+        f"the bounds of each record hold for all its steps together with confidence {confidence}; the bounds of "
+        "different records do not hold jointly"
+    )
+
+
+def table_text(table: PrivacyTable) -> str:
+    """Return the results of many records as plain text."""
+    first = table.curves[0]
+    title = f"{first.name}: privacy of {len(table.curves)} records over {first.steps} steps"
+    header = ("record", "visible from step", "half spent at step", "epsilon >= at the end", "epsilon <= (cells)")
+    rows = []
+    for curve in table.curves:
+        if curve.voiding:
+            rows.append((curve.record, "no answer", "", "", ""))
+            continue
+        half = "" if curve.start is None else str(int((curve.spent >= 0.5).argmax()))
+        rows.append(
+            (
+                curve.record,
+                "-" if curve.start is None else str(curve.start),
+                half,
+                format_lower(curve.final),
+                format_upper(float(curve.epsilon_upper[-1])),
+            )
+        )
+    lines = [f"{title} at delta {format_number(first.delta)}", *format_table(header, rows)]
+    lines.append(f"  scope       {table_scope(table)}")
+    lines += [f"  claim       {curve.record}: {claim_sentence(curve)}" for curve in table.curves if curve.refuted]
+    diagnostics = dict.fromkeys(diagnostic for curve in table.curves for diagnostic in curve.diagnostics)
+    lines += [f"  note        {diagnostic.value}" for diagnostic in diagnostics]
+    return "\n".join(lines)

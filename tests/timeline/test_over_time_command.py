@@ -1,0 +1,60 @@
+"""The command `dpverify over-time`: records, output files, exit statuses, errors in one line."""
+
+import json
+
+import pytest
+
+import dpverify as dpv
+from dpverify.cli import main
+
+STREAM = """
+import numpy as np
+
+def stream(data, runs, rng):
+    data = np.asarray(data).reshape(len(data), -1)
+    return data + rng.laplace(size=(runs, *data.shape))
+"""
+FEW = ["--set", "select_runs=1000", "--set", "test_runs=4000"]
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_stream.py").write_text(STREAM)
+    (tmp_path / "data.csv").write_text("0,0\n0,0\n0,0\n")
+    (tmp_path / "other.csv").write_text("0,0\n3,0\n0,0\n")
+
+
+def test_one_pair_is_measured_and_written(capsys, tmp_path):
+    files = ["--json", "result.json", "--html", "page.html"]
+    pair = ["--first", "data.csv", "--second", "other.csv", "--until", "1"]
+    assert main(["over-time", "own_stream.py:stream", *pair, *FEW, *files]) == 0
+    printed = capsys.readouterr().out
+    assert "becomes visible at step 1" in printed
+    assert "2 steps or more exceed it" in printed
+    assert dpv.PrivacyOverTime.from_json(tmp_path / "result.json").start == 1
+    assert "<svg" in (tmp_path / "page.html").read_text()
+
+
+def test_records_are_made_from_one_stream(capsys, tmp_path):
+    records = ["--data", "data.csv", "--hide", "window:2", "--change", "2", "--epsilon", "1", "--json", "-"]
+    assert main(["over-time", "own_stream.py:stream", *records, *FEW]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [curve["record"] for curve in document["result"]["curves"]] == ["readings 0 to 1", "readings 1 to 2"]
+
+
+ERRORS = {
+    "--change 1 --data data.csv --hide all": "--hide: found 'all'; expected reading, sensor, stream or window:W",
+    "--data data.csv": "--change: found none",
+    "--data data.csv --change 1 --steps 3": "steps: found 3; expected at most 2",
+    "--data data.csv --change 1 --first data.csv": "--data: found it with --first or --second",
+    "--first data.csv": "found neither --first and --second nor --data",
+}
+
+
+@pytest.mark.parametrize("options", ERRORS)
+def test_a_wrong_command_gives_one_line(capsys, options):
+    assert main(["over-time", "own_stream.py:stream", *options.split()]) == 2
+    complaint = capsys.readouterr().err
+    assert ERRORS[options] in complaint
+    assert complaint.count("\n") == 1

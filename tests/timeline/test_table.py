@@ -1,0 +1,234 @@
+"""Many records: the table of records and steps, neighbours of a stream, files, folders, pages, and bad input."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from streams import KnownStream, laplace_stream
+
+import dpverify as dpv
+from dpverify.timeline import documents
+from mechanisms import laplace as one_number
+
+RUNS = {"select_runs": 1000, "test_runs": 4000}
+DATA = np.zeros((3, 2))
+
+
+@pytest.fixture(scope="module")
+def table():
+    pairs = dpv.neighbours.one_reading(DATA, 3.0, steps=[0, 2], sensors=[1])
+    return dpv.privacy_over_time(KnownStream(), pairs=pairs, delta=0.01, **RUNS)
+
+
+def test_each_record_becomes_visible_at_its_step(table):
+    assert table.records == ("reading 0 of sensor 1", "reading 2 of sensor 1")
+    assert table.start == (0, 2)
+    assert table.epsilon_lower.shape == table.epsilon_upper.shape == table.spent.shape == (2, 3)
+    assert (table.epsilon_lower <= table.truth).all()
+    assert table["reading 2 of sensor 1"] is table.curves[1]
+    assert table.sentences[1].startswith("reading 2 of sensor 1 becomes visible at step 2 and costs at least ")
+
+
+def test_the_table_states_its_scope(table):
+    assert "the bounds of different records do not hold jointly" in str(table)
+    pairs = dict(zip(table.records, [(DATA, DATA + 3.0)] * 2, strict=True))
+    joint = dpv.privacy_over_time(KnownStream(), pairs=pairs, delta=0.01, jointly=True, **RUNS)
+    assert joint.alpha == pytest.approx(0.05)
+    assert joint.curves[0].alpha == pytest.approx(0.025)
+    assert "all records and all steps hold together with confidence 95%" in str(joint)
+
+
+def test_a_table_survives_a_file(table, tmp_path):
+    table.to_json(tmp_path / "table.json")
+    again = dpv.PrivacyTable.from_json(tmp_path / "table.json")
+    assert again == table
+    assert np.array_equal(again.epsilon_lower, table.epsilon_lower)
+    curve = table.curves[0]
+    curve.to_json(tmp_path / "curve.json")
+    assert dpv.PrivacyOverTime.from_json(tmp_path / "curve.json") == curve
+    assert str(dpv.PrivacyOverTime.from_json(tmp_path / "curve.json")) == str(curve)
+    with pytest.raises(dpv.InputError, match="found a PrivacyTable; expected a PrivacyOverTime"):
+        dpv.PrivacyOverTime.from_json(tmp_path / "table.json")
+
+
+def damage_counts(result):
+    result["counts"]["values"][0] += 1
+
+
+def damage_threshold(result):
+    result["events"]["threshold"]["values"][0] += 0.5
+
+
+def damage_direction(result):
+    result["events"]["direction"]["values"][0] = 7
+
+
+def damage_claim(result):
+    result["claim"] = {"kind": "os.system"}
+
+
+@pytest.mark.parametrize("damage", [damage_counts, damage_threshold, damage_direction, damage_claim])
+def test_a_damaged_file_is_refused(table, tmp_path, damage):
+    path = tmp_path / "curve.json"
+    table.curves[0].to_json(path)
+    document = json.loads(path.read_text())
+    damage(document["result"])
+    path.write_text(json.dumps(document))
+    with pytest.raises(dpv.InputError, match="a damaged result"):
+        dpv.PrivacyOverTime.from_json(path)
+
+
+def test_files_that_are_no_results_are_refused(tmp_path):
+    path = tmp_path / "file.json"
+    for text, message in (("[]", "not a result"), ('{"schema": 9, "result": {"kind": "x"}}', "found schema 9")):
+        path.write_text(text)
+        with pytest.raises(dpv.InputError, match=message):
+            dpv.PrivacyTable.from_json(path)
+    with pytest.raises(dpv.InputError, match="No such file"):
+        dpv.PrivacyTable.from_json(tmp_path / "none.json")
+
+
+def test_rows_and_dataframes_have_one_row_per_record_and_step(table):
+    frame = table.to_dataframe()
+    assert len(frame) == 6
+    assert frame["epsilon_lower"].tolist() == table.epsilon_lower.ravel().tolist()
+    assert table.curves[0].to_dataframe()["step"].tolist() == [0, 1, 2]
+
+
+def test_pages_name_records_scopes_and_the_closed_form(table, tmp_path):
+    table.to_html(tmp_path / "table.html")
+    page = (tmp_path / "table.html").read_text()
+    assert "Reading 2 of sensor 1 becomes visible at step 2" in page
+    assert "Exact, from the closed form" in page
+    assert "do not hold jointly" in page
+    table.curves[0].to_html(tmp_path / "curve.html")
+    page = (tmp_path / "curve.html").read_text()
+    assert "they do not form a confidence interval" in page
+    assert "ε, exact" in page
+    assert len(table.plot().axes) == len(table.curves[0].plot().axes) == 1
+
+
+class Interrupting:
+    """A stream that is interrupted once, after so many calls."""
+
+    name = "a stream"
+
+    def __init__(self, calls):
+        self.calls_left = calls
+
+    def __call__(self, data, runs, rng):
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            raise KeyboardInterrupt
+        return laplace_stream(data, runs, rng)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    pairs = dpv.neighbours.one_reading(DATA, 2.0, steps=[0, 2], sensors=[0])
+    return pairs, dpv.privacy_over_time(Interrupting(-1), pairs=pairs, **RUNS, block=64)
+
+
+@pytest.mark.parametrize("calls", [20, 90, 180, 300])
+def test_a_resumed_run_gives_the_same_table(tmp_path, uninterrupted, calls):
+    pairs, table = uninterrupted
+    with pytest.raises(dpv.Stopped, match="saved in"):
+        dpv.privacy_over_time(Interrupting(calls), pairs=pairs, folder=tmp_path, **RUNS, block=64)
+    assert dpv.privacy_over_time(Interrupting(-1), pairs=pairs, folder=tmp_path, **RUNS, block=64) == table
+
+
+def test_threads_give_the_same_result():
+    alone = dpv.privacy_over_time(laplace_stream, DATA, DATA + 1.0, **RUNS)
+    with ThreadPoolExecutor(2) as executor:
+        assert dpv.privacy_over_time(laplace_stream, DATA, DATA + 1.0, executor=executor, **RUNS) == alone
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_result():
+    alone = dpv.privacy_over_time(laplace_stream, DATA, DATA + 1.0, **RUNS)
+    assert dpv.privacy_over_time(laplace_stream, DATA, DATA + 1.0, executor=2, **RUNS) == alone
+
+
+def unequal(data, runs, rng):
+    return rng.laplace(size=(runs, len(data), 1))
+
+
+def vector(data, runs, rng):
+    return data + rng.laplace(size=(runs, 2))
+
+
+BAD_INPUT = {
+    "one number per run": (lambda: dpv.privacy_over_time(one_number, 0.0, 1.0), "expected at least two steps"),
+    "one step": (lambda: dpv.privacy_over_time(vector, 0.0, 1.0), "found outputs of one step with 2 coordinates"),
+    "no difference": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA.copy()), "both data sets are equal"),
+    "unequal lengths": (lambda: dpv.privacy_over_time(unequal, DATA, np.zeros((4, 2)), **RUNS), "found"),
+    "unequal records": (
+        lambda: dpv.privacy_over_time(
+            unequal, pairs={"a": (DATA, DATA + 1), "b": (np.zeros((4, 2)), np.ones((4, 2)))}, **RUNS
+        ),
+        "found outputs of 3 and 4 steps",
+    ),
+    "no pairs": (lambda: dpv.privacy_over_time(laplace_stream, pairs={}), "expected a mapping"),
+    "no pair": (lambda: dpv.privacy_over_time(laplace_stream, pairs={"a": 1}), "expected a pair"),
+    "both": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA, pairs={"a": (0, 1)}), "expected one of them"),
+    "record outside": (lambda: dpv.neighbours.one_reading(DATA, 1.0, steps=[3]), "steps: found 3; expected at most 2"),
+    "sensor outside": (lambda: dpv.neighbours.one_sensor(DATA, 1.0, sensors=[2]), "sensors: found 2"),
+    "wide window": (lambda: dpv.neighbours.window(DATA, 4, 1.0), "width: found 4; expected at most the 3 steps"),
+    "no change": (lambda: dpv.neighbours.whole_stream(DATA, 0.0), "change: found a change of 0"),
+    "bad change": (lambda: dpv.neighbours.one_reading(DATA, np.ones(7)), "change: found shape"),
+    "no stream": (lambda: dpv.neighbours.one_reading("text", 1.0), "found no arrays of numbers"),
+    "one column": (lambda: dpv.neighbours.one_sensor(np.zeros(3), 1.0), "found one column"),
+    "stop early": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA + 1, stop_early=True), "stop_early"),
+    "paper": (lambda: dpv.privacy_over_time(laplace_stream, 0, 1, settings=dpv.Settings.paper()), "partition"),
+    "unknown setting": (lambda: dpv.privacy_over_time(laplace_stream, 0, 1, test_run=1), "unknown setting"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_bad_input_gets_one_clear_line(name):
+    call, message = BAD_INPUT[name]
+    with pytest.raises((dpv.InputError, dpv.MechanismError), match=message) as problem:
+        call()
+    assert "\n" not in str(problem.value)
+
+
+def test_neighbours_differ_in_what_must_stay_hidden():
+    data = np.arange(6.0).reshape(3, 2)
+    for pairs, changed in (
+        (dpv.neighbours.one_reading(data, 1.0), 1),
+        (dpv.neighbours.one_sensor(data, 1.0), 3),
+        (dpv.neighbours.window(data, 2, 1.0), 4),
+        (dpv.neighbours.whole_stream(data, 1.0), 6),
+    ):
+        for first, second in pairs.values():
+            assert np.array_equal(first, data)
+            assert (first != second).sum() == changed
+    assert len(dpv.neighbours.one_reading(data, 1.0)) == 6
+    assert [*dpv.neighbours.one_reading(np.zeros((2, 1)), 1.0)] == ["reading 0", "reading 1"]
+
+
+def test_a_mechanism_that_ignores_its_generator_gives_no_answer():
+    def constant(data, runs, rng):
+        return data + np.random.default_rng(0).laplace(size=(runs, *data.shape))
+
+    with pytest.warns(dpv.DPVerifyWarning):
+        result = dpv.privacy_over_time(constant, DATA, DATA + 1.0, **RUNS)
+    assert result.verdict is dpv.Verdict.NO_ANSWER
+    assert "no answer" in str(result)
+    assert repr(result).endswith("no answer>")
+
+
+def test_pages_need_their_packages(monkeypatch, table):
+    import builtins
+
+    load = builtins.__import__
+
+    def refuse(name, *arguments, **options):
+        if name == "dpverify.timeline" and "pages" in (arguments[2] if len(arguments) > 2 else ()):
+            raise ImportError("no matplotlib")
+        return load(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(dpv.InputError, match="expected matplotlib and Jinja2"):
+        documents.load_pages()
