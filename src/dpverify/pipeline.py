@@ -18,8 +18,8 @@ from typing import Unpack
 import numpy as np
 
 from dpverify.errors import DPVerifyWarning, InputError
-from dpverify.events.event import EVENT_KINDS
 from dpverify.events.region import Region, RegionIndicator
+from dpverify.events.selected import SELECTION_KINDS, SelectedEvents, read_selected, store_selected
 from dpverify.events.wording import labelled_outputs
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, mechanism_name
@@ -31,12 +31,13 @@ from dpverify.sampling.accumulators import CellCounter, Statistics
 from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record, shorten_run
+from dpverify.sampling.joint_counts import count_together
 from dpverify.sampling.pilot import make_region
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.sampling.threads import threads_agree
 from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext, named_partition
 from dpverify.selection.objective import SelectionObjective
-from dpverify.selection.select import SelectedEvent, select_cell, select_event
+from dpverify.selection.select import select_cell, select_events
 from dpverify.sequential.conclusion import conclude
 from dpverify.sequential.stopping import Question, run_until_decided
 from dpverify.settings import Settings, SettingsChanges
@@ -198,10 +199,10 @@ def follow_plan(run: RunContext, question: Question, diagnostics: tuple[Diagnost
     # HighLikelySet (Algorithm 3), from pilot runs.
     region, points, pilot = find_region(run)
     # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
-    event, partition, _, eta = freeze_event(run, region, points, question.delta, claim=question.claim)
+    selected = freeze_events(run, region, points, question.delta, claim=question.claim)
     # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
     smooth, not_smooth = smooth_grid(question.log_lipschitz, run.source.mechanism, run.source.data, region, points)
-    findings = Findings(region, points, pilot, event, partition, eta, smooth, diagnostics + not_smooth)
+    findings = Findings(region, points, pilot, selected, smooth, diagnostics + not_smooth)
     counts = count_test_runs(run, findings, question.error)
     return assemble_report(run, findings, counts, question.claim, question.delta)
 
@@ -244,24 +245,23 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     return region, points, pilot
 
 
-def freeze_event(
+def freeze_events(
     run: RunContext,
     region: Region,
     points: np.ndarray,
     delta: float,
     budget: SearchBudget = THOROUGH_SEARCH,
     claim: Claim | None = None,
-) -> SelectedEvent:
-    """EventList and WorstEvent (Algorithms 2 and 4): select an event with the selection runs and store it.
+) -> SelectedEvents:
+    """EventList and WorstEvent (Algorithms 2 and 4): select events with the selection runs and store them.
 
-    A resumed run reads the event from its folder, so that the event cannot change after test runs were drawn.
+    A resumed run reads the events from its folder, so that they cannot change after test runs were drawn.
     """
     settings, checkpoint = run.settings, run.checkpoint
-    record = read_record(checkpoint, "event", EVENT_KINDS)
+    record = read_record(checkpoint, "events", SELECTION_KINDS)
     if record is not None:
         run.progress.skip(2 * settings.select_runs)
-        partition = record["partition"] or record["event"].partition
-        return SelectedEvent(record["event"], partition, eta=record["eta"])
+        return read_selected(record)
     done_before = run.progress.done
     partition = named_partition(settings, region, points)
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty, claim)
@@ -270,14 +270,12 @@ def freeze_event(
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))
         selected = select_cell(context, partition, rng)
     else:
-        selected = select_event(context, partition)
+        selected = select_events(context, partition)
     # Not every selection needs all of its training runs.
     run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
     # A score function of the user cannot be stored; then the selection runs stay in the folder instead.
     if is_pytree(selected.event.partition):
-        other = None if selected.partition is selected.event.partition else selected.partition
-        frozen = {"event": selected.event, "partition": other, "eta": selected.eta}
-        checkpoint.write("event", Record(to_plain(frozen)))
+        checkpoint.write("events", Record(to_plain(store_selected(selected))))
         if checkpoint.problem is None:
             checkpoint.forget("train", "cut", "decide")
     run.clock.lap("selection")
@@ -286,22 +284,25 @@ def freeze_event(
 
 def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array], Array] | None) -> HypothesisCounts:
     """HypothesisTest (Algorithm 5): draw the test runs and count them. The event and its direction are fixed now."""
-    event, partition = findings.event, findings.partition
-    counters = {"cells": CellCounter(partition), "inside": CellCounter(RegionIndicator(findings.region))}
-    if event.partition is not partition:
-        counters["event"] = CellCounter(event.partition)
+    selected = findings.selected
+    aims = [] if selected.aims is None else [selected.aims.levels]
+    joint = count_together([selected.partition, *(event.partition for event in selected.events), *aims])
+    counters = {"inside": CellCounter(RegionIndicator(findings.region))}
     if findings.smooth is not None:
         counters["smooth"] = CellCounter(findings.smooth.grid)
-    block_checker = BlockChecker.make(event, findings.points)
+    counters |= {f"partition {number}": CellCounter(one) for number, one in enumerate(joint.counted)}
+    block_checker = BlockChecker.make(selected.event, findings.points)
     statistics = Statistics((*counters.values(), block_checker), error)
     result = collect_statistics(run.source, "test", run.settings.test_runs, statistics, run.pool, run.progress)
     names = (*counters, "blocks")
     counts = {name: (first, second) for name, first, second in zip(names, *result.parts, strict=True)}
     agree = threads_agree(run.source, run.settings.test_runs, block_checker, counts["blocks"], run.pool)
     run.clock.lap("test")
+    cells, *events = joint.split([counts[name] for name in counters if name.startswith("partition")])
     return HypothesisCounts(
-        event=counts.get("event", counts["cells"]),
-        cells=counts["cells"],
+        events=tuple(events[: len(selected.events)]),
+        aims=events[-1] if aims else None,
+        cells=cells,
         inside=counts["inside"],
         smooth=counts.get("smooth"),
         blocks=counts["blocks"],

@@ -10,11 +10,13 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
+from dpverify.events.selected import SelectedEvents
 from dpverify.events.wording import NO_LABELS, OutputLabels, current_labels
 from dpverify.mechanisms.data_difference import describe_difference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.all_events import SmoothGrid, bound_all_events
+from dpverify.report.delta_bounds import DeltaEvents
 from dpverify.report.evaluate import Etas, bound_partition, evaluate_claim
 from dpverify.report.report import Report
 from dpverify.report.sequence import Sequence
@@ -41,8 +43,10 @@ class HypothesisCounts(NamedTuple):
 
     Attributes
     ----------
-    event : pair of Counts
-        Counts of the cells of the event's partition.
+    events : tuple of pairs of Counts
+        For each tested event, counts of the cells of its partition.
+    aims : pair of Counts or None
+        Counts of the level sets that are used for bounds on delta.
     cells : pair of Counts
         Counts of the cells of the partition that is bounded.
     inside : pair of Counts
@@ -57,7 +61,8 @@ class HypothesisCounts(NamedTuple):
         False if blocks that threads drew differ from the same blocks drawn alone.
     """
 
-    event: CountsPair
+    events: tuple[CountsPair, ...]
+    aims: CountsPair | None
     cells: CountsPair
     inside: CountsPair
     smooth: CountsPair | None
@@ -77,12 +82,8 @@ class Findings(NamedTuple):
         The finite pilot runs from which the region was made.
     pilot : list of array
         All pilot runs, for one or both data sets.
-    event : Event
-        The selected event.
-    partition : Partition or Levels
-        The partition that is bounded.
-    eta : float or None
-        The paper's eta, from the selection runs; None without the paper's selector.
+    selected : SelectedEvents
+        The tested events, the partition that is bounded, and the events for delta.
     smooth : SmoothGrid or None
         The fine grid for the bound over all events.
     diagnostics : tuple of Diagnostic
@@ -92,9 +93,7 @@ class Findings(NamedTuple):
     region: Region
     points: np.ndarray
     pilot: list[np.ndarray]
-    event: Event
-    partition: Partition | Levels
-    eta: float | None
+    selected: SelectedEvents
     smooth: SmoothGrid | None
     diagnostics: tuple[Diagnostic, ...]
 
@@ -104,7 +103,9 @@ class Statements(NamedTuple):
 
     Attributes
     ----------
-    witness, on_partition, on_all_events
+    tested : tuple of Witness
+        The tested events.
+    on_partition, on_all_events, delta_events
         As in `Report`.
     etas : Etas
         The probability of the most frequent cell.
@@ -116,7 +117,7 @@ class Statements(NamedTuple):
         The bets of a verification that may stop early.
     """
 
-    witness: Witness
+    tested: tuple[Witness, ...]
     on_partition: OnPartition
     on_all_events: OnAllEvents | None
     etas: Etas
@@ -125,36 +126,51 @@ class Statements(NamedTuple):
     error: tuple[tuple[float, float], tuple[float, float]] | None
     threads_agree: bool
     sequence: Sequence | None = None
+    delta_events: DeltaEvents | None = None
 
 
 def assemble_report(
     run: RunContext, findings: Findings, counts: HypothesisCounts, claim: Claim | None, delta: float
 ) -> Report:
     """Return the report of a verification whose test runs have been counted."""
-    settings = run.settings
-    first, second = (int(side.of(findings.event.codes).sum()) for side in counts.event)
-    witness = make_witness(findings, (first, second), settings.test_runs, settings.alpha)
-    on_partition = bound_partition(findings.partition, counts.cells, counts.inside, settings)
+    settings, selected = run.settings, findings.selected
+    tested = tuple(
+        make_witness(findings, event, _count_event(event, pair), settings.test_runs, settings.alpha, share)
+        for event, pair, share in zip(selected.events, counts.events, selected.shares, strict=True)
+    )
+    delta_events = None
+    if selected.aims is not None and counts.aims is not None:
+        tables = np.stack([side.of(np.arange(selected.aims.levels.size)) for side in counts.aims])
+        ordered = selected.aims.ordered_counts(tables, tested[0].ordered)
+        delta_events = DeltaEvents(selected.aims, *ordered, settings.test_runs)
+    on_partition = bound_partition(selected.partition, counts.cells, counts.inside, settings)
     on_all_events = None
     if findings.smooth is not None and counts.smooth is not None:
         on_all_events = bound_all_events(findings.smooth, counts.smooth, settings)
     all_counts = np.concatenate([side.counts for side in counts.cells])
     eta_upper = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
-    etas = Etas(eta_upper if findings.eta is None else findings.eta, eta_upper)
+    etas = Etas(eta_upper if selected.eta is None else selected.eta, eta_upper)
     checks = counts.inside, counts.blocks, counts.error, counts.threads_agree
-    statements = Statements(witness, on_partition, on_all_events, etas, *checks)
+    statements = Statements(tested, on_partition, on_all_events, etas, *checks, delta_events=delta_events)
     report = complete_report(run, findings, statements, claim, delta)
-    size = findings.partition.size
-    if witness.shape == (1, 1) and size <= MAX_PICTURE_CELLS and is_pytree(findings.partition):
+    size = selected.partition.size
+    if tested[0].shape == (1, 1) and size <= MAX_PICTURE_CELLS and is_pytree(selected.partition):
         report.picture["cells"] = np.array([side.of(np.arange(size)) for side in counts.cells])
     return report
 
 
-def make_witness(findings: Findings, counts: tuple[int, int], runs: int, alpha: float) -> Witness:
-    """Return the witness with its description."""
+def _count_event(event: Event, pair: CountsPair) -> tuple[int, int]:
+    """Return how many runs of each data set are in an event."""
+    first, second = (int(side.of(event.codes).sum()) for side in pair)
+    return first, second
+
+
+def make_witness(
+    findings: Findings, event: Event, counts: tuple[int, int], runs: int, alpha: float, share: float = 1.0
+) -> Witness:
+    """Return a tested event with its description."""
     steps, dimension = findings.points.shape[1:]
-    text = findings.event.describe(findings.points)
-    return Witness(findings.event, counts, runs, alpha, text, (steps, dimension))
+    return Witness(event, counts, runs, alpha, event.describe(findings.points), (steps, dimension), share)
 
 
 def complete_report(
@@ -162,21 +178,25 @@ def complete_report(
 ) -> Report:
     """Return the report: the evaluation of the claim, the diagnostics, and everything else that a reader needs."""
     settings, source = run.settings, run.source
-    witness, on_partition, sequence = statements.witness, statements.on_partition, statements.sequence
+    on_partition, sequence = statements.on_partition, statements.sequence
     diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, findings.pilot, statements.inside)
     if not statements.threads_agree:
         diagnostics += (Diagnostic.NOT_THREAD_SAFE,)
     if runs_are_dependent(*statements.blocks) and not any(diagnostic.voids for diagnostic in diagnostics):
         diagnostics += (Diagnostic.DEPENDENT_RUNS,)
-    other = None if findings.partition is findings.event.partition else findings.partition
+    evaluation = evaluate_claim(
+        statements.tested, on_partition, statements.etas, settings, claim, delta, diagnostics, sequence
+    )
+    partition = findings.selected.partition
+    other = None if partition is evaluation["witness"].event.partition else partition
     report = Report(
-        **evaluate_claim(witness, on_partition, statements.etas, settings, claim, delta, diagnostics, sequence),
+        **evaluation,
         alpha=settings.alpha,
         on_partition=on_partition,
         on_all_events=statements.on_all_events,
-        witness=witness,
         error=statements.error,
         sequence=sequence,
+        delta_events=statements.delta_events,
         picture=make_picture(run, findings.pilot, findings.region, other),
         settings=settings,
         name=mechanism_name(source.mechanism),

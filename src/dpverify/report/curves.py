@@ -1,7 +1,7 @@
 """The numbers of a report along a grid of epsilons: p-values of claims, and bounds on delta.
 
 The reader of a page may choose any epsilon after seeing the results. All numbers here allow this: the p-values belong
-to one event that was fixed before the test runs, and each bound on delta holds at all epsilons simultaneously.
+to events that were fixed before the test runs, and each bound on delta holds at all epsilons simultaneously.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
         pairs = np.array([thinned_p_values(witness, settings, float(epsilon)) for epsilon in epsilons])
         p_first, p_second, p_floor = pairs[:, 0], pairs[:, 1], 0.0
     else:
-        first, second = witness.counts
-        p_first = _exact_p_values(report, first, second, epsilons)
-        p_second = _exact_p_values(report, second, first, epsilons)
+        decisive = _combined_p_values(report, report.alpha, epsilons)
+        other = _exact_p_values(report, witness.ordered[::-1], witness.share, report.alpha, epsilons)
+        p_first, p_second = (decisive, other) if witness.direction == (1, 2) else (other, decisive)
         p_floor = P_VALUE_FLOOR * report.alpha
     upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
-    lower = witness.delta_lower_curve(epsilons) if report.is_tested else np.zeros(epsilons.size)
+    lower = report.delta_lower_curve(epsilons)
     claimed = None
     if report.claim is not None and report.epsilon is None:
         claimed = claimed_delta(report.claim, epsilons)
@@ -125,7 +125,7 @@ def _sequential_p_values(report: ReportFields, sequence: Sequence, epsilons: np.
     """Return the p-values of a verification that may stop early: of the wealth and the exact test together."""
     p_values = sequence.p_values(epsilons, report.delta) / sequence.early_share
     if report.is_tested:
-        exact = _exact_p_values(report, *report.witness.ordered, epsilons)
+        exact = _combined_p_values(report, report.alpha, epsilons)
         p_values = np.minimum(p_values, exact / (1 - sequence.early_share))
     return np.minimum(p_values, 1.0)
 
@@ -146,11 +146,20 @@ def wealth_course(report: ReportFields) -> WealthCourse | None:
     return WealthCourse(runs, course, threshold, claim.describe(), ends[sequence.stopped])
 
 
-def _exact_p_values(report: ReportFields, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:
-    """Return the p-values of the claims that the count `larger` contradicts if it exceeds `smaller` by too much."""
+def _combined_p_values(report: ReportFields, level: float, epsilons: np.ndarray) -> np.ndarray:
+    """Return the p-values by all tested events together: the smallest one, divided by the event's share of alpha."""
+    by_event = [_exact_p_values(report, one.ordered, one.share, level, epsilons) for one in report.tested]
+    return np.min(by_event, axis=0)
+
+
+def _exact_p_values(
+    report: ReportFields, counts: tuple[int, int], share: float, level: float, epsilons: np.ndarray
+) -> np.ndarray:
+    """Return the p-values of the claims that the first count contradicts if it exceeds the second by too much."""
 
     def p_value(epsilon: float) -> float:
-        return small_p_value(larger, smaller, report.witness.runs, epsilon, report.delta, report.alpha)
+        p = small_p_value(*counts, report.witness.runs, epsilon, report.delta, share * level)
+        return min(1.0, p / share)
 
     return evaluate_increasing(p_value, epsilons)
 

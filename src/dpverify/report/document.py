@@ -19,8 +19,10 @@ from typing import Any, TextIO, TypeVar
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.events.scores import SCORE_KINDS, Score
+from dpverify.events.selected import DeltaAims
 from dpverify.mechanisms.data_difference import DataDifference, Relation
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.delta_bounds import DeltaEvents
 from dpverify.report.evaluate import next_step
 from dpverify.report.fields import ReportFields
 from dpverify.report.recomputation import find_difference, is_recomputable
@@ -53,6 +55,8 @@ KINDS = (
     Sequence,
     StoppedBy,
     Bets,
+    DeltaEvents,
+    DeltaAims,
     DataDifference,
     Relation,
     *CLAIM_KINDS,

@@ -47,6 +47,8 @@ class Evaluation(TypedDict):
     """The fields of a report that depend on the claim."""
 
     verdict: Verdict
+    witness: Witness
+    others: tuple[Witness, ...]
     claim: Claim | None
     claim_lower: float | None
     epsilon: float | None
@@ -60,7 +62,7 @@ class Evaluation(TypedDict):
 
 
 def evaluate_claim(
-    witness: Witness,
+    tested: tuple[Witness, ...],
     on_partition: OnPartition,
     etas: Etas,
     settings: Settings,
@@ -69,12 +71,17 @@ def evaluate_claim(
     diagnostics: tuple[Diagnostic, ...] = (),
     sequence: Sequence | None = None,
 ) -> Evaluation:
-    """Evaluate a claim on the counts of the selected event.
+    """Evaluate a claim on the counts of the tested events.
+
+    Each event is tested with its share of alpha, so that all of them together have level alpha. The p-value is the
+    smallest p-value of an event divided by its share, and the bounds are the largest ones.
 
     Parameters
     ----------
-    witness, on_partition
-        The counts of the test runs.
+    tested : tuple of Witness
+        The tested events. The one that proves most becomes the witness.
+    on_partition : OnPartition
+        The counts of the partition.
     etas : Etas
         The probability of the most frequent cell, from which the paper's lambda is computed.
     settings : Settings
@@ -91,19 +98,24 @@ def evaluate_claim(
     """
     epsilon = claim.epsilon if isinstance(claim, Approximate) else None
     check_claim(settings, epsilon, delta, claim)
-    runs, alpha = witness.runs, settings.alpha
+    alpha = settings.alpha
     level = alpha if sequence is None else sequence.exact_alpha(alpha)
     is_tested = sequence is None or sequence.exact_runs > 0
-    lower = bound_epsilon(witness, sequence, delta, alpha)
-    critical, p_value, thinned = lower, None, None
+    bounds = bound_by_event(tested, sequence, delta, alpha)
+    lower = max(bounds)
+    proof, p_value = tested[int(np.argmax(bounds[: len(tested)]))], None
+    if settings.test == "exact" and claim is not None:
+        by_event = [_event_p_value(one, claim, level) if is_tested else 1.0 for one in tested]
+        p_value = min(by_event) if sequence is None else sequence.combine(claim, min(by_event))
+        if not isinstance(claim, Approximate):
+            proof = tested[int(np.argmin(by_event))]
+    witness, others = proof, tuple(one for one in tested if one is not proof)
+    runs, critical, thinned = witness.runs, lower, None
     if epsilon is not None:
         thinned = thinned_p_values(witness, settings, epsilon)
     if settings.test == "thinned":
         critical = sweep_epsilon(witness.counts, runs, settings)
         p_value = min(thinned) if thinned else None
-    elif claim is not None:
-        p_value = small_curve_p_value(*witness.ordered, runs, claim, level) if is_tested else 1.0
-        p_value = p_value if sequence is None else sequence.combine(claim, p_value)
     if any(diagnostic.voids for diagnostic in diagnostics):
         verdict = Verdict.NO_ANSWER
     elif claim is None or p_value is None:
@@ -114,14 +126,19 @@ def evaluate_claim(
         verdict = Verdict.BOUNDED
     else:
         verdict = Verdict.NOT_REFUTED
-    detectable = _detectable_epsilon(witness, claim, delta, alpha)
+    detectable = _detectable_epsilon(witness, claim, delta, witness.share * alpha)
     claim_lower = lower if epsilon is not None else None
     if claim is not None and epsilon is None:
-        bounds = [parameter_lower_bound(*witness.ordered, (runs, runs), claim, level)] if is_tested else []
-        bounds += [] if sequence is None else [sequence.parameter_lower(claim, alpha)]
-        claim_lower = max((bound for bound in bounds if bound is not None), default=None)
+        lowers = [
+            parameter_lower_bound(*one.ordered, (runs, runs), claim, one.share * level)
+            for one in (tested if is_tested else ())
+        ]
+        lowers += [] if sequence is None else [sequence.parameter_lower(claim, alpha)]
+        claim_lower = max((bound for bound in lowers if bound is not None), default=None)
     return {
         "verdict": verdict,
+        "witness": witness,
+        "others": others,
         "claim": claim,
         "claim_lower": claim_lower,
         "epsilon": epsilon,
@@ -131,22 +148,32 @@ def evaluate_claim(
         "epsilon_critical": critical,
         "epsilon_detectable": detectable,
         "paper": Paper(thinned, etas.eta, paper_lambda(settings.beta, etas.eta, critical), etas.eta_upper),
-        "next_step": next_step(verdict, witness, claim, delta, alpha, detectable),
+        "next_step": next_step(verdict, witness, claim, delta, witness.share * alpha, detectable),
     }
 
 
-def bound_epsilon(witness: Witness, sequence: Sequence | None, delta: float, alpha: float) -> float:
-    """Return the lower bound on epsilon at this delta and level.
+def bound_by_event(
+    tested: tuple[Witness, ...], sequence: Sequence | None, delta: float, alpha: float
+) -> list[float]:
+    """Return the lower bounds on epsilon at this delta by each tested event, and by the bets if there are any.
 
-    The counts of the witness prove a bound only if it was fixed before these runs. After an early stop they are the
-    runs that selected it, and the bound comes from the bets alone.
+    The largest of them holds with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed
+    before these runs. After an early stop they are the runs that selected it, and its own bound is 0.
     """
-    level = alpha if sequence is None else sequence.exact_alpha(alpha)
-    is_tested = sequence is None or sequence.exact_runs > 0
-    lower = epsilon_lower_bound(*witness.ordered, witness.runs, delta, level) if is_tested else 0.0
-    if sequence is None:
-        return lower
-    return max(lower, sequence.parameter_lower(Approximate(0.0, delta), alpha) or 0.0)
+    if sequence is not None and not sequence.exact_runs:
+        bounds = [0.0] * len(tested)
+    else:
+        level = alpha if sequence is None else sequence.exact_alpha(alpha)
+        bounds = [epsilon_lower_bound(*one.ordered, one.runs, delta, one.share * level) for one in tested]
+    if sequence is not None:
+        bounds.append(sequence.parameter_lower(Approximate(0.0, delta), alpha) or 0.0)
+    return bounds
+
+
+def _event_p_value(witness: Witness, claim: Claim, level: float) -> float:
+    """Return the p-value of a claim by one event, divided by its share of the level of all events together."""
+    p_value = small_curve_p_value(*witness.ordered, witness.runs, claim, witness.share * level)
+    return min(1.0, p_value / witness.share)
 
 
 def sweep_epsilon(counts: tuple[int, int], runs: int, settings: Settings) -> float:

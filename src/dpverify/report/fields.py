@@ -15,6 +15,7 @@ import numpy as np
 
 from dpverify.mechanisms.data_difference import DataDifference
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.delta_bounds import DeltaEvents
 from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Verdict, Witness
 from dpverify.settings import Settings
@@ -54,6 +55,13 @@ class ReportFields:
     claim: Claim | None = None
     claim_lower: float | None = None
     sequence: Sequence | None = None
+    others: tuple[Witness, ...] = ()
+    delta_events: DeltaEvents | None = None
+
+    @property
+    def tested(self) -> tuple[Witness, ...]:
+        """All events that were frozen together: the witness and the others. Their shares of alpha add up to 1."""
+        return self.witness, *self.others
 
     @property
     def refuted(self) -> bool:
@@ -102,18 +110,28 @@ class ReportFields:
     @functools.cached_property
     def profile(self) -> dict[str, np.ndarray]:
         """Columns "eps", "delta_lower" and "delta_upper" (on the partition); each bound holds as a whole curve."""
-        lower = np.zeros(PROFILE_EPSILONS.size)
-        if self.is_tested:
-            lower = self.witness.delta_lower_curve(PROFILE_EPSILONS)
+        lower = self.delta_lower_curve(PROFILE_EPSILONS)
         upper = self.on_partition.curve(PROFILE_EPSILONS)
         return {"eps": PROFILE_EPSILONS.copy(), "delta_lower": lower, "delta_upper": upper}
 
+    def delta_lower_curve(self, epsilons: np.ndarray) -> np.ndarray:
+        """Return lower bounds on delta that hold at all given epsilons together, with confidence 1 - alpha."""
+        if self.delta_events is not None:
+            return self.delta_events.curve(epsilons, self.alpha)
+        if not self.is_tested:
+            return np.zeros(epsilons.size)
+        return np.max([one.delta_lower_curve(epsilons) for one in self.tested], axis=0)
+
     def delta_lower(self, epsilon: float) -> float:
-        """Return a lower bound on delta at this epsilon, from the counts of the witness or from all bets.
+        """Return a lower bound on delta at this epsilon, from events that were chosen for it, or from all bets.
 
         Each value holds with confidence 1 - alpha on its own. `profile` has a curve that holds as a whole.
         """
-        witness, sequence = self.witness, self.sequence
+        sequence = self.sequence
+        if self.delta_events is not None:
+            return self.delta_events.lower(epsilon, self.alpha)
         level = self.alpha if sequence is None else sequence.exact_alpha(self.alpha)
-        lower = delta_lower_bound(*witness.ordered, witness.runs, epsilon, level) if self.is_tested else 0.0
+        tested = self.tested if self.is_tested else ()
+        bounds = [delta_lower_bound(*one.ordered, one.runs, epsilon, one.share * level) for one in tested]
+        lower = max(bounds, default=0.0)
         return lower if sequence is None else max(lower, sequence.delta_lower(epsilon, self.alpha))

@@ -55,7 +55,7 @@ def find_difference(report: ReportFields) -> str | None:
         return difference
     etas = Etas(report.paper.eta, report.paper.eta_upper)
     evaluation = evaluate_claim(
-        report.witness,
+        report.tested,
         partition,
         etas,
         settings,

@@ -103,6 +103,11 @@ class Report(ReportFields):
         The bets of a verification with `stop_early`, from which `stopped`, `runs_used` and `e_value` follow; None
         without it. The witness of a verification that stopped before its exact test (`is_tested` is False) is counted
         in all runs, and the bounds come from the bets.
+    others : tuple of Witness
+        Events that were frozen and tested together with the witness. Each has a `share` of alpha, and the shares of all
+        tested events add up to 1. The witness is the one that proves most.
+    delta_events : DeltaEvents or None
+        Events that were chosen for bounds on delta, which `delta_lower` and `profile` use. None if the witness is used.
 
     Examples
     --------
@@ -149,7 +154,7 @@ class Report(ReportFields):
             claim, delta = resolve_claim(None, delta, epsilon)
         etas = Etas(self.paper.eta, self.paper.eta_upper)
         evaluation = evaluate_claim(
-            self.witness,
+            self.tested,
             self.on_partition,
             etas,
             self.settings,

@@ -75,6 +75,8 @@ class Witness:
         The event in words.
     shape : tuple of int
         Number of steps and of dimensions of one output.
+    share : float
+        The share of alpha that this event is tested with; 1 if it is the only one.
     """
 
     event: Event
@@ -83,6 +85,7 @@ class Witness:
     alpha: float
     text: str
     shape: tuple[int, int]
+    share: float = 1.0
 
     @property
     def direction(self) -> tuple[int, int]:
@@ -119,8 +122,8 @@ class Witness:
         return 0 if self.shape[0] == 1 else None
 
     def delta_lower_curve(self, epsilons: np.ndarray) -> np.ndarray:
-        """Return lower bounds on delta that hold at all given epsilons together, with confidence 1 - alpha."""
-        return delta_lower_curve(*self.ordered, self.runs, epsilons, self.alpha)
+        """Return lower bounds on delta that hold at all epsilons together, with this event's share of alpha."""
+        return delta_lower_curve(*self.ordered, self.runs, epsilons, self.share * self.alpha)
 
     def contains(self, samples: ArrayLike) -> np.ndarray:
         """Return which runs are in the event.

@@ -55,6 +55,8 @@ def report_text(report: ReportFields) -> str:
         lines.append(_line("certified", f"{bound}; {scope}, {_confidence(report)}"))
     lines.append(_line("witness", report.witness.text))
     lines.append(_line("", describe_shares(report.witness) + ("" if report.is_tested else f"; {UNTESTED}")))
+    if report.others:
+        lines.append(_line("", describe_events(report)))
     if report.error is not None:
         (mean1, error1), (mean2, error2) = (map(format_number, pair) for pair in report.error)
         with_first = f"{mean1} (standard error {error1}) with the first data set"
@@ -101,6 +103,12 @@ def describe_shares(witness: Witness) -> str:
     """Return the share of test runs in the event, for both data sets."""
     first, second = (format_percent(share) for share, _, _ in witness.probabilities)
     return f"{first} of runs with the first data set, {second} with the second"
+
+
+def describe_events(report: ReportFields) -> str:
+    """Return how many events were tested together, and the witness's share of alpha."""
+    share = format_percent(report.witness.share)
+    return f"the best of {len(report.tested)} events that were tested together, with {share} of alpha"
 
 
 def _line(label: str, text: str) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from dpverify.events.selected import WITNESS
+from dpverify.report.delta_bounds import DeltaEvents
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence
 from dpverify.report.statements import Verdict, check_claim
@@ -21,6 +23,7 @@ from dpverify.util.arrays import is_pytree
 MAX_RUNS = 1 << 53  # per data set; larger whole numbers are not exact in JSON
 MAX_OCCUPIED_CELLS = 10**8
 MAX_BETS = 10**5
+SHARE_TOLERANCE = 1e-9  # rounding of a sum of shares
 MAX_CLAIM_EPSILON = 700.0  # of a point of a privacy profile; exp of more overflows
 MAX_GROUP_SIZE = 1000  # of a claim in a file; a larger one takes long to evaluate
 
@@ -29,6 +32,7 @@ AT_LEAST_0: Limits = {"minimum": 0}
 AT_LEAST_1: Limits = {"minimum": 1}
 PROBABILITY: Limits = {"minimum": 0, "maximum": 1}
 LEVEL: Limits = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
+SHARE: Limits = {"exclusiveMinimum": 0, "maximum": 1}
 RUNS_OR_NONE: Limits = {"minimum": 0, "maximum": MAX_RUNS}
 RUNS: Limits = {"minimum": 1, "maximum": MAX_RUNS}
 
@@ -43,7 +47,8 @@ FIELD_LIMITS: dict[str, dict[str, Limits]] = {
         "epsilon_detectable": AT_LEAST_0,
         "claim_lower": AT_LEAST_0,
     },
-    "Witness": {"counts": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL, "shape": AT_LEAST_1},
+    "Witness": {"counts": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL, "shape": AT_LEAST_1, "share": SHARE},
+    "DeltaEvents": {"runs": RUNS},
     "Event": {"direction": PROBABILITY},
     "OnPartition": {"runs": RUNS_OR_NONE, "alpha": LEVEL, "cells": AT_LEAST_0, "region_mass": PROBABILITY},
     "OnAllEvents": {"rest": AT_LEAST_0, "variation": AT_LEAST_0, "runs": RUNS, "alpha": LEVEL},
@@ -55,14 +60,20 @@ FIELD_LIMITS: dict[str, dict[str, Limits]] = {
 def check_consistent(report: ReportFields) -> None:
     """Raise ValueError if the fields of a report, each of the annotated type, do not fit together."""
     partition, witness, all_events = report.on_partition, report.witness, report.on_all_events
-    for part in (report, witness, witness.event, partition, report.paper, all_events, report.sequence):
+    parts = [report, *report.tested, *(one.event for one in report.tested), partition, report.paper]
+    for part in (*parts, all_events, report.sequence, report.delta_events):
         if part is not None:
             _check_limits(part)
     check_claim(report.settings, report.epsilon, report.delta, report.claim)
     _check_claim_fields(report)
     runs = partition.runs
-    _require("counts", all(count <= witness.runs for count in witness.counts))
-    _require("event", witness.event.codes.ndim == 1)
+    for one in report.tested:
+        _require("counts", all(count <= one.runs for count in one.counts))
+        _require("event", one.event.codes.ndim == 1)
+        _require("others", (one.runs, one.alpha, one.shape) == (witness.runs, witness.alpha, witness.shape))
+    _require("share", sum(one.share for one in report.tested) <= 1 + SHARE_TOLERANCE)
+    if report.delta_events is not None:
+        _check_delta_events(report.delta_events, witness.runs)
     if report.sequence is None:
         _require("runs", runs == witness.runs)
     else:
@@ -75,6 +86,20 @@ def check_consistent(report: ReportFields) -> None:
         _check_cell_counts(runs, all_events.c1, all_events.c2, np.ones_like(all_events.c1), all_events.rest)
     _check_verdict(report)
     _check_picture(report)
+
+
+def _check_delta_events(events: DeltaEvents, runs: int) -> None:
+    """Raise ValueError if the events for bounds on delta are damaged."""
+    aims, counts = events.aims, (events.c1, events.c2)
+    _require("delta_events", events.runs == runs)
+    size = aims.epsilons.size
+    _require("delta_events", size > 0 and all(column.shape == (size,) for column in (*aims[1:], *counts)))
+    _require("delta_events", aims.epsilons.dtype == np.float64 and bool((np.diff(aims.epsilons) > 0).all()))
+    for column in (*aims[2:], *counts):
+        _require("delta_events", column.dtype == np.int64)
+    _require("delta_events", bool(((aims.edges >= WITNESS) & (aims.edges < aims.levels.edges.size)).all()))
+    _require("delta_events", bool(np.isin(aims.directions, (0, 1)).all()))
+    _require("delta_events", all(bool(((column >= 0) & (column <= runs)).all()) for column in counts))
 
 
 def _check_sequence(sequence: Sequence, report: ReportFields) -> None:

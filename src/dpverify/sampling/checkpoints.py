@@ -38,7 +38,7 @@ try:
 except ImportError:  # Windows: there a second run in the same folder is not refused
     fcntl = None
 
-FORMAT = 2
+FORMAT = 3
 OWNER_FILE, LOCK_FILE = "dpverify.json", "lock"
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 MIN_SECONDS_BETWEEN_SAVES = 1.0
@@ -280,9 +280,9 @@ def _check_format(path: Path, found: object) -> None:
         return
     if isinstance(found, int) and found > FORMAT:
         raise FolderError(f"{path}: found format {found}; expected {FORMAT}; update dpverify to resume this run")
-    if found == 1:
+    if isinstance(found, int) and 1 <= found < FORMAT:
         raise FolderError(
-            f"{path}: found format 1, written by an earlier version of dpverify; expected format {FORMAT}; "
+            f"{path}: found format {found}, written by an earlier version of dpverify; expected format {FORMAT}; "
             "finish it with that version or start in a new folder"
         )
     raise FolderError(f"{path}: found format {one_line(found)}; expected {FORMAT}; start in a new folder")

@@ -36,15 +36,19 @@ class SearchBudget(NamedTuple):
         Whether partitions by equal mass and by a tree compete.
     decision_penalty : float
         The penalty of the final comparison in standard errors.
+    max_events : int
+        The largest number of events that are tested together.
     """
 
     max_kept_runs: int
     max_cost: LearnerCost
     partitions: bool
     decision_penalty: float
+    max_events: int = 1
 
 
-THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.JOINT_FIT, True, 1.85)
+THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.JOINT_FIT, True, 1.85, 3)
+SINGLE_EVENT_SEARCH = THOROUGH_SEARCH._replace(max_events=1)
 # For comparing many pairs. Rare events become visible late, so the penalty is smaller.
 QUICK_SEARCH = SearchBudget(1 << 16, LearnerCost.PATTERNS, False, 1.0)
 
@@ -66,6 +70,11 @@ class SelectionContext(NamedTuple):
         """Steps and dimensions of one output."""
         assert self.source.shape is not None
         return self.source.shape
+
+    @property
+    def max_events(self) -> int:
+        """The largest number of events that are tested together. The paper's test has one event."""
+        return self.budget.max_events if self.settings.test == "exact" else 1
 
     @property
     def nonfinite_event(self) -> bool:

@@ -15,6 +15,9 @@ from dpverify.stats.claim_kinds import Approximate, Claim
 BOUNDARY_TABLE_RANGE, BOUNDARY_TABLE_SIZE = (-9.0, 8.0), 1701  # in standard normal quantiles
 MIN_APPROXIMATED_COUNT = 50
 PENALTY_PER_DOUBLING = 0.15  # standard errors per doubling of the number of fitted parameters
+PRIOR_COUNT = 0.5  # of the Gamma distribution that describes a probability before any run was counted
+QUANTILES = (np.arange(8) + 0.5) / 8  # of the distribution of a probability, given its count
+VARIANCE_STEPS = 3  # fixed-point steps of the variance of a frequent event
 
 
 class SelectionObjective(NamedTuple):
@@ -74,7 +77,8 @@ def cautious_lower_bound(
     low = p1 - np.sqrt(1 - p1) * (p1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (runs + 1))
     high = p2 + np.sqrt(1 - p2) * (_gamma_quantile(c2 + 1, 1 - level) / (runs + 1) - p2)
     if not isinstance(objective.claim, (Approximate, NoneType)):
-        return _distance_from_curve(p1, p2, low, high, objective, objective.claim)
+        z = -scipy.special.ndtri(objective.alpha)
+        return _distance_from_curve(p1, p2, low, high, objective, objective.claim, z)
     excess = p1 - objective.delta
     with np.errstate(divide="ignore", invalid="ignore"):
         uncertainty = np.hypot(np.log(excess / (low - objective.delta)), np.log(high / p2))
@@ -84,14 +88,82 @@ def cautious_lower_bound(
         return np.where(low > objective.delta, bound, -np.inf)
 
 
+def approximate_bound(
+    p1: ArrayLike, p2: ArrayLike, objective: SelectionObjective, share: float | np.ndarray = 1.0
+) -> np.ndarray:
+    """Return about the lower bound that the planned test runs prove for an event with these probabilities.
+
+    Parameters
+    ----------
+    p1, p2 : array_like
+        The probabilities of the event under the data set that is expected to exceed, and under the other one.
+    objective : SelectionObjective
+        The planned test.
+    share : float or ndarray
+        The share of alpha that the event is tested with.
+
+    Returns
+    -------
+    ndarray
+        For a claimed epsilon, or without a claim: the epsilon at which the score statistic of the expected counts is
+        the normal quantile of the level. For a claim that is a curve: the distance from the curve on the probit scale,
+        less the error of the test. Never below 0.
+    """
+    p1, p2 = np.asarray(p1, float), np.asarray(p2, float)
+    z = -scipy.special.ndtri(objective.alpha * np.asarray(share))
+    if not isinstance(objective.claim, (Approximate, NoneType)):
+        return np.maximum(_distance_from_curve(p1, p2, p1, p2, objective, objective.claim, z), 0.0)
+    runs = objective.planned
+    k2, rest = p2 * runs, objective.delta * runs
+    excess = np.maximum(p1 * runs - rest, 0.0)
+    ratio, factor = np.ones(np.broadcast_shapes(p1.shape, p2.shape, np.shape(z))), 1.0
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for _ in range(VARIANCE_STEPS):
+            # The statistic (excess - R k2)^2 = z^2 (rest + R (excess + k2)) is a quadratic equation for R = e^epsilon.
+            # Its variance is that of Poisson counts; the factor corrects it for probabilities that are not small.
+            square = z * z * factor
+            linear = 2 * excess * k2 + square * (excess + k2)
+            constant = np.maximum(excess**2 - square * rest, 0.0)
+            ratio = 2 * constant / (linear + np.sqrt(np.maximum(linear**2 - 4 * k2**2 * constant, 0.0)))
+            q2 = np.minimum((excess + k2) / (1 + ratio) / runs, 1.0)
+            q1 = np.minimum(ratio * q2 + objective.delta, 1.0)
+            variance = q1 + ratio**2 * q2
+            factor = np.where(variance > 0, 1 - (q1**2 + ratio**2 * q2**2) / np.maximum(variance, 1e-300), 1.0)
+        bound = np.where(constant > 0, np.log(np.maximum(ratio, 1e-300)), 0.0)
+    return np.maximum(np.nan_to_num(bound, nan=0.0), 0.0)
+
+
+def posterior_quantiles(counts: ArrayLike, runs: int, prior: ArrayLike = PRIOR_COUNT, prior_runs: ArrayLike = 0.0):
+    """Return quantiles of an unknown probability, given its count; the quantiles are the last axis.
+
+    Parameters
+    ----------
+    counts : array_like
+        Runs in the event.
+    runs : int
+        All runs.
+    prior, prior_runs : array_like
+        A count and a number of runs that express what is known without these runs.
+    """
+    shape = np.asarray(counts, float) + prior
+    quantiles = np.stack([_gamma_quantile(shape, float(level)) for level in QUANTILES], axis=-1)
+    return np.minimum(quantiles / (runs + np.asarray(prior_runs, float))[..., None], 1.0)
+
+
 def _distance_from_curve(
-    p1: np.ndarray, p2: np.ndarray, low: np.ndarray, high: np.ndarray, objective: SelectionObjective, claim: Claim
+    p1: np.ndarray,
+    p2: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    objective: SelectionObjective,
+    claim: Claim,
+    z: float | np.ndarray,
 ) -> np.ndarray:
     """Return how far above the boundary of the claim an event is expected to be, on the probit scale, less penalties.
 
-    `low` and `high` are the pessimistic values of p1 and p2 that the selection runs allow.
+    `low` and `high` are the pessimistic values of p1 and p2 that the selection runs allow, and `z` is the normal
+    quantile of the test.
     """
-    z = -scipy.special.ndtri(objective.alpha)
     tested1 = np.maximum(p1 - z * np.sqrt(p1 * (1 - p1) / objective.planned), 1e-300)
     tested2 = np.minimum(p2 + z * np.sqrt(p2 * (1 - p2) / objective.planned), 1.0)
     highest = 1 - 1e-16

@@ -14,24 +14,27 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Counts, occupied_codes
-from dpverify.selection.histograms import BinnedScore, PairedHistogram, threshold_counts
+from dpverify.selection.histograms import BinnedScore, PairedHistogram
 from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
 from dpverify.stats.paper_test import p_values
 from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_bound
 
 MAX_UNION_CELLS = 4096  # a union of more cells is mostly noise and makes a report too long
 PROPOSAL_PENALTIES = (0.75, 1.5, 2.5, 4.0)  # standard errors; each penalty proposes one event per direction
-RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 SIMPLER_WITHIN = 0.25  # standard errors within which a simpler event is preferred
 BOUNDING_LEVEL_COUNTS = (16, 32, 64, 128, 256)  # candidate numbers of level sets for the upper bound
 
 
 class SelectionCounts(NamedTuple):
-    """The cell counts of both data sets in some selection runs, and the number of these runs per data set."""
+    """The cell counts of both data sets in some selection runs, and the number of these runs per data set.
+
+    `proposal_runs` is the number of earlier runs that proposed the events, if these runs decide between them.
+    """
 
     first: Counts
     second: Counts
     runs: int
+    proposal_runs: int = 0
 
 
 class Candidate(NamedTuple):
@@ -54,27 +57,50 @@ class Proposal(NamedTuple):
         The score behind the event; None for cells of a given partition.
     threshold : float
         The threshold of the score; NaN for cells.
+    is_solid : bool
+        Whether the cautious rule proposed the event. Other events are judged by decision runs alone.
+    predicted : float
+        The smaller probability as a model of the tails predicts it; NaN without a prediction.
     """
 
     event: Event
     counts: tuple[int, int]
     candidate: Candidate | None = None
     threshold: float = np.nan
+    is_solid: bool = True
+    predicted: float = np.nan
+
+    @property
+    def above(self) -> bool:
+        """Whether the event of a score is `score > threshold`."""
+        return bool(self.event.codes[0] > 0)
 
 
 class JudgedProposal(NamedTuple):
-    """A proposal with its expected lower bound on runs that did not propose it, and the standard error of the bound."""
+    """A proposal with its expected lower bound on runs that did not propose it.
+
+    Attributes
+    ----------
+    proposal : Proposal
+        The proposal.
+    bound : float
+        The bound of the cautious rule, from the proposal runs and the decision runs.
+    safe_bound : float
+        The same with a large penalty.
+    standard_error : float
+        The standard error of the bound.
+    decided : tuple of int
+        Decision runs in the event: of the data set that is expected to exceed, and of the other one.
+    decision_runs : int
+        The decision runs per data set.
+    """
 
     proposal: Proposal
     bound: float
+    safe_bound: float
     standard_error: float
-
-
-class ScoreProposals(NamedTuple):
-    """The proposals of one score, and the largest expected lower bound at the ranking penalty."""
-
-    rank: float
-    proposals: list[Proposal]
+    decided: tuple[int, int]
+    decision_runs: int
 
 
 def select_paper_cell(
@@ -123,53 +149,35 @@ def propose_unions(
     return proposals
 
 
-def propose_levels(candidate: Candidate, objective: SelectionObjective) -> ScoreProposals:
-    """Return the best events {score > t} and {score <= t}, for every penalty.
+def level_event(levels: Levels, threshold: float, direction: int, above: bool | None = None) -> Event:
+    """Return {score > threshold} or {score <= threshold}; by default the former for direction 0, the latter for 1.
 
-    All events of a score share one partition, whose edges are the chosen thresholds. The direction is 0 for
-    {score > t} and 1 for {score <= t}.
+    The threshold must be an edge.
     """
-    binned, histogram = candidate
-    runs = histogram.runs
-    thresholds, above1, above2 = threshold_counts(histogram, binned.edges)
-    exceeding_counts = ((above1, above2), (runs - above2, runs - above1))
-    chosen: dict[tuple[float, int], tuple[int, int]] = {}
-    rank = -np.inf
-    for penalty in PROPOSAL_PENALTIES:
-        for direction, (exceeding, other) in enumerate(exceeding_counts):
-            bounds = cautious_lower_bound(exceeding, other, runs, objective, penalty, binned.score.n_parameters)
-            best = int(np.argmax(bounds))
-            pair = int(exceeding[best]), int(other[best])
-            chosen[float(thresholds[best]), direction] = pair if direction == 0 else (pair[1], pair[0])
-            if penalty == RANKING_PENALTY:
-                rank = max(rank, float(bounds[best]))
-    levels = Levels(binned.score, np.array(sorted({threshold for threshold, _ in chosen})))
-    proposals = [
-        Proposal(level_event(levels, threshold, direction), counts, candidate, threshold)
-        for (threshold, direction), counts in sorted(chosen.items())
-    ]
-    return ScoreProposals(rank, proposals)
-
-
-def level_event(levels: Levels, threshold: float, direction: int) -> Event:
-    """Return {score > threshold} for direction 0, or {score <= threshold} for 1. The threshold must be an edge."""
     index = int(np.searchsorted(levels.edges, threshold))
-    codes = np.arange(index + 1, levels.size) if direction == 0 else np.arange(index + 1)
+    above = direction == 0 if above is None else above
+    codes = np.arange(index + 1, levels.size) if above else np.arange(index + 1)
     return Event(levels, codes, direction)
 
 
 def judge(proposal: Proposal, decision: SelectionCounts, objective: SelectionObjective) -> JudgedProposal:
-    """Return the expected lower bound of an event, from its proposal runs and an equal number of decision runs.
+    """Return a proposal with its bound by the cautious rule; `decision` has the counts of the decision runs.
 
-    `decision.runs` is the number of both together, per data set.
+    Events that the cautious rule did not propose get no bound.
     """
-    event = proposal.event
-    c1 = proposal.counts[0] + int(decision.first.of(event.codes).sum())
-    c2 = proposal.counts[1] + int(decision.second.of(event.codes).sum())
-    exceeding, other = (c1, c2) if event.direction == 0 else (c2, c1)
-    penalty, n_parameters = objective.decision_penalty, event.partition.n_parameters
-    bound = cautious_lower_bound(exceeding, other, decision.runs, objective, penalty, n_parameters)
-    return JudgedProposal(proposal, float(bound), float(np.sqrt(1 / (c1 + 0.5) + 1 / (c2 + 0.5))))
+    event, side = proposal.event, proposal.event.direction
+    counts = int(decision.first.of(event.codes).sum()), int(decision.second.of(event.codes).sum())
+    runs = decision.runs + decision.proposal_runs
+    c = proposal.counts[0] + counts[0], proposal.counts[1] + counts[1]
+    bound = safe_bound = -np.inf
+    if proposal.is_solid:
+        size = event.partition.n_parameters
+        bound, safe_bound = (
+            float(cautious_lower_bound(c[side], c[1 - side], runs, objective, penalty, size))
+            for penalty in (objective.decision_penalty, PROPOSAL_PENALTIES[-1])
+        )
+    error = float(np.sqrt(1 / (c[0] + 0.5) + 1 / (c[1] + 0.5)))
+    return JudgedProposal(proposal, bound, safe_bound, error, (counts[side], counts[1 - side]), decision.runs)
 
 
 def prefer_simpler(judged: list[JudgedProposal]) -> JudgedProposal:

@@ -7,19 +7,21 @@ is not biased by the maximisation over thousands of thresholds.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, Partition
 from dpverify.events.scores import Levels, ScoreGroup, summarise
+from dpverify.events.selected import SelectedEvents
 from dpverify.sampling.accumulators import CellCounter, merge_results
 from dpverify.sampling.counts import Counts, counts_from_table, occupied_codes
 from dpverify.selection.candidates import train_candidates, tree_partition
 from dpverify.selection.context import SelectionContext
+from dpverify.selection.delta_aims import AimOptions, aim_options, choose_aims
 from dpverify.selection.histograms import BinnedScore, BinnedScores, PairedHistogram, ScoreHistogram, fine_edges
+from dpverify.selection.level_proposals import propose_all_levels, propose_levels
+from dpverify.selection.portfolio import choose_portfolio
 from dpverify.selection.proposals import (
     Candidate,
     JudgedProposal,
@@ -30,39 +32,17 @@ from dpverify.selection.proposals import (
     level_event,
     prefer_simpler,
     propose_cells,
-    propose_levels,
     propose_unions,
     select_paper_cell,
 )
+from dpverify.selection.tails import predict_events
 
 RANKING_RUNS = 1 << 18  # proposal runs per data set that all scores are counted on; the best few are counted on all
 MAX_FINALISTS = 4  # scores that are counted on all proposal runs
 MAX_EDGE_RUNS = 1 << 13  # runs per data set that place the edges of a score
 
 
-class SelectedEvent(NamedTuple):
-    """What is frozen before the first test run.
-
-    Attributes
-    ----------
-    event : Event
-        The event that is tested.
-    partition : Partition or Levels
-        The partition whose unions are bounded from above.
-    expected_bound : float
-        The lower bound of epsilon that the test runs are expected to prove; NaN for the paper's selector.
-    eta : float or None
-        The paper's eta: the largest share of the first data set's selection runs in an event. None without the paper's
-        selector.
-    """
-
-    event: Event
-    partition: Partition | Levels
-    expected_bound: float = math.nan
-    eta: float | None = None
-
-
-def select_cell(context: SelectionContext, partition: Partition, rng: np.random.Generator) -> SelectedEvent:
+def select_cell(context: SelectionContext, partition: Partition, rng: np.random.Generator) -> SelectedEvents:
     """Return the paper's choice: the worst cell of a given partition, from all selection runs."""
     settings = context.settings
     assert settings.selection_epsilon is not None
@@ -74,11 +54,11 @@ def select_cell(context: SelectionContext, partition: Partition, rng: np.random.
         inside = codes[codes >= FIRST_CELL]
         codes = inside if inside.size else np.array([FIRST_CELL])  # an empty cell, where every run is outside
     event = select_paper_cell(partition, counts, codes, settings.selection_epsilon, rng)
-    return SelectedEvent(event, partition, eta=float(first.of(codes).max()) / counts.runs)
+    return SelectedEvents((event,), (1.0,), partition, eta=float(first.of(codes).max()) / counts.runs)
 
 
-def select_event(context: SelectionContext, given: Partition | None) -> SelectedEvent:
-    """Return the event with the largest expected lower bound among unions of cells and level sets of scores.
+def select_events(context: SelectionContext, given: Partition | None) -> SelectedEvents:
+    """Return the events with the largest expected lower bounds among unions of cells and level sets of scores.
 
     Parameters
     ----------
@@ -97,20 +77,40 @@ def select_event(context: SelectionContext, given: Partition | None) -> Selected
     cells = given if trained.partition_counts is not None else None
     counted = _count_candidates(context, cells, scores, group)
 
-    proposals: list[Proposal] = []
-    for candidate in counted.candidates:
-        proposals += propose_levels(candidate, context.objective).proposals
+    proposals, options = _propose(context, counted.candidates)
     if cells is not None and counted.cells is not None and trained.partition_counts is not None:
         if context.settings.events == "cell":
             proposals += propose_cells(cells, counted.cells, context.objective)
         else:
             proposals += propose_unions(cells, trained.partition_counts, counted.cells, context.objective)
-    winner = _decide(context, proposals, group)
-    event = winner.proposal.event
+    judged = _judge(context, proposals, group)
+    winner = prefer_simpler(judged)
+    members = choose_portfolio(winner, judged, context.objective, context.max_events)
+    expected = max(winner.bound, members[0].judged.bound)
+    aims = choose_aims(options, members[0].judged, context.objective) if options else None
+    events, shares = zip(*((one.judged.proposal.event, one.share) for one in members), strict=True)
     if given is not None:
-        return SelectedEvent(event, given, winner.bound)
+        return SelectedEvents(events, shares, given, expected, aims=aims)
     levels = bounding_levels(winner, context.objective, context.settings.resolution)
-    return SelectedEvent(level_event(levels, winner.proposal.threshold, event.direction), levels, winner.bound)
+    # The first event is a union of the bounded level sets if it belongs to the same score.
+    main = members[0].judged.proposal
+    if members[0].judged is winner:
+        events = (level_event(levels, main.threshold, main.event.direction, main.above), *events[1:])
+    return SelectedEvents(events, shares, levels, expected, aims=aims)
+
+
+def _propose(context: SelectionContext, candidates: list[Candidate]) -> tuple[list[Proposal], list[AimOptions]]:
+    """Return the proposed level sets of all scores, and the options for bounds on delta if these are wanted."""
+    proposals: list[Proposal] = []
+    if context.max_events == 1:
+        for candidate in candidates:
+            proposals += propose_levels(candidate, context.objective).proposals
+        return proposals, []
+    options = [] if callable(context.settings.events) else [aim_options(one, context.objective) for one in candidates]
+    for candidate in candidates:
+        predicted = predict_events(candidate, context.objective)
+        proposals += propose_all_levels(candidate, context.objective, predicted).proposals
+    return proposals, options
 
 
 def _place_edges(group: ScoreGroup, samples: list[np.ndarray]) -> list[BinnedScore]:
@@ -158,8 +158,8 @@ def _as_candidates(
     return [Candidate(score, PairedHistogram.of(*two, runs)) for score, two in zip(scores, histograms, strict=True)]
 
 
-def _decide(context: SelectionContext, proposals: list[Proposal], group: ScoreGroup) -> JudgedProposal:
-    """Return the best proposal. The decision runs that judge the proposals were not used to propose them."""
+def _judge(context: SelectionContext, proposals: list[Proposal], group: ScoreGroup) -> list[JudgedProposal]:
+    """Return the judged proposals. The decision runs that judge the proposals were not used to propose them."""
     partitions = list({id(p.event.partition): p.event.partition for p in proposals}.values())
     levels = [partition for partition in partitions if isinstance(partition, Levels)]
     others = [partition for partition in partitions if not isinstance(partition, Levels)]
@@ -167,10 +167,8 @@ def _decide(context: SelectionContext, proposals: list[Proposal], group: ScoreGr
     pairs = context.count("decide", [binned, *(CellCounter(partition) for partition in others)])
     histograms = zip(*pairs[0], strict=True)
     level_pairs = [(counts_from_table(one.table), counts_from_table(two.table)) for one, two in histograms]
-    runs = context.runs["cut"] + context.runs["decide"]
     counts_of = {
-        id(partition): SelectionCounts(first, second, runs)
+        id(partition): SelectionCounts(first, second, context.runs["decide"], context.runs["cut"])
         for partition, (first, second) in zip([*levels, *others], [*level_pairs, *pairs[1:]], strict=True)
     }
-    judged = [judge(proposal, counts_of[id(proposal.event.partition)], context.objective) for proposal in proposals]
-    return prefer_simpler(judged)
+    return [judge(proposal, counts_of[id(proposal.event.partition)], context.objective) for proposal in proposals]

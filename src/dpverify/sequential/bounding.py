@@ -10,12 +10,12 @@ import numpy as np
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region, RegionIndicator
 from dpverify.events.scores import Levels
+from dpverify.events.selected import SelectedEvents
 from dpverify.report.all_events import SmoothGrid, bound_all_events
 from dpverify.report.evaluate import bound_partition
 from dpverify.report.statements import OnAllEvents, OnPartition
 from dpverify.sampling.counts import Cells, Counts
 from dpverify.selection.histograms import score_values
-from dpverify.selection.select import SelectedEvent
 from dpverify.sequential.portfolio import quantile_edges
 from dpverify.settings import Settings
 
@@ -72,7 +72,7 @@ class Bounding:
         return Look(on_partition, on_all_events, inside)
 
 
-def bounded_partition(selected: SelectedEvent, samples: Sequence[np.ndarray], delta: float) -> Partition | Levels:
+def bounded_partition(selected: SelectedEvents, samples: Sequence[np.ndarray], delta: float) -> Partition | Levels:
     """Return the partition that is bounded: level sets of the selected score with equal shares of the runs so far.
 
     A partition that the settings name is used as it is. At delta 0 the cell with the fewest runs determines the bound,

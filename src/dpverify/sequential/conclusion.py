@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpverify.events.region import RegionIndicator
+from dpverify.events.selected import SelectedEvents
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.assemble import Findings, Statements, complete_report, make_witness
 from dpverify.report.evaluate import Etas
@@ -41,14 +42,13 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
     region, points, bounding = decision.region, decision.points, decision.bounding
     partition = event.partition if bounding is None else bounding.partition
     smooth = None if bounding is None else bounding.smooth
-    findings = Findings(
-        region, points, batches.samples, event, partition, None, smooth, diagnostics + decision.diagnostics
-    )
+    selected = SelectedEvents((event,), (1.0,), partition)
+    findings = Findings(region, points, batches.samples, selected, smooth, diagnostics + decision.diagnostics)
     level = sequence.exact_alpha(run.settings.alpha)
     indicator = RegionIndicator(region)
     inside = count_cells(indicator, batches.samples[0]), count_cells(indicator, batches.samples[1])
     statements = Statements(
-        witness=make_witness(findings, counts, runs, level),
+        tested=(make_witness(findings, event, counts, runs, level),),
         on_partition=nothing_bounded(run.settings.alpha) if look is None else look.on_partition,
         on_all_events=None if look is None else look.on_all_events,
         etas=Etas(1.0, None),

@@ -13,9 +13,9 @@ import numpy as np
 
 from dpverify.events.event import Event
 from dpverify.events.scores import Levels, Linear, Score, UserScore
+from dpverify.events.selected import SelectedEvents
 from dpverify.sampling.counts import Counts
 from dpverify.selection.histograms import midpoints, score_values
-from dpverify.selection.select import SelectedEvent
 from dpverify.sequential.bets import Bet, Family, choose_bets
 from dpverify.stats.anytime import Bets, log_factors
 from dpverify.stats.boundaries import Boundary
@@ -88,7 +88,7 @@ class Portfolio:
         if self._log_slots.size == 0:
             self._log_slots = np.zeros(1)
 
-    def hold(self, selected: SelectedEvent, samples: Sequence[np.ndarray]) -> None:
+    def hold(self, selected: SelectedEvents, samples: Sequence[np.ndarray]) -> None:
         """Begin a season with a selected event in the second slot; `samples` are all runs so far."""
         levels = selected.event.partition
         family = Family(levels, None if isinstance(levels, Levels) else selected.event.codes, one_sided=True)

@@ -21,6 +21,7 @@ import numpy as np
 
 from dpverify.events.event import Event
 from dpverify.events.region import Region
+from dpverify.events.selected import SelectedEvents
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.all_events import SmoothGrid
 from dpverify.report.sequence import EARLY_SHARE, StoppedBy, wealth_boundary, wealth_p_value
@@ -28,9 +29,9 @@ from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.counts import Counts
 from dpverify.sampling.pilot import make_region
-from dpverify.selection.context import QUICK_SEARCH, THOROUGH_SEARCH, SearchBudget, SelectionContext, named_partition
+from dpverify.selection.context import QUICK_SEARCH, SINGLE_EVENT_SEARCH, SearchBudget, SelectionContext, named_partition
 from dpverify.selection.objective import SelectionObjective
-from dpverify.selection.select import SelectedEvent, select_event
+from dpverify.selection.select import select_events
 from dpverify.sequential.batches import Batches, read_budgets, recordable_runs
 from dpverify.sequential.bets import Family
 from dpverify.sequential.bounding import Bounding, Look, bounded_partition, tighter
@@ -177,7 +178,7 @@ def run_until_decided(
         portfolio.fit_simple(batches.samples)
         if portfolio.runs in schedule.selections:
             region, points = region_of(run, batches.samples)
-            budget = THOROUGH_SEARCH if portfolio.runs >= schedule.fixed else QUICK_SEARCH
+            budget = SINGLE_EVENT_SEARCH if portfolio.runs >= schedule.fixed else QUICK_SEARCH
             selected = select(run, question, region, points, batches.samples, budget)
             portfolio.hold(selected, batches.samples)
             if portfolio.runs == schedule.fixed:
@@ -281,7 +282,7 @@ def select(
     points: np.ndarray,
     samples: list[np.ndarray],
     budget: SearchBudget,
-) -> SelectedEvent:
+) -> SelectedEvents:
     """Select an event from all recorded runs."""
     runs = len(samples[0])
     settings = run.settings.change(select_runs=runs)
@@ -290,4 +291,4 @@ def select(
     )
     recorded = samples[0], samples[1]
     context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget, recorded)
-    return select_event(context, named_partition(settings, region, points))
+    return select_events(context, named_partition(settings, region, points))

@@ -15,7 +15,7 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.report.evaluate import bound_epsilon
+from dpverify.report.evaluate import bound_by_event
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.settings import VerifyOptions
@@ -107,7 +107,7 @@ class ManyPairs:
         Each pair is tested at level alpha divided by the number of pairs.
         """
         report = self.reports[self.worst]
-        return bound_epsilon(report.witness, report.sequence, report.delta, self.alpha / len(self.reports))
+        return max(bound_by_event(report.tested, report.sequence, report.delta, self.alpha / len(self.reports)))
 
     @property
     def p_values(self) -> tuple[float, ...]:

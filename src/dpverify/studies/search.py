@@ -15,7 +15,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.pipeline import find_region, freeze_event
+from dpverify.pipeline import find_region, freeze_events
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.sampling.context import open_run
@@ -201,7 +201,7 @@ def expected_lower_bound(mechanism: Mechanism, pair: DataPair, aim: SearchAim, r
     settings = options.settings.change(select_runs=runs, stop_early=False)  # nothing is claimed about a single pair
     with open_run(mechanism, *pair, settings, options.executor, False) as run:
         region, points, _ = find_region(run)
-        return freeze_event(run, region, points, aim.delta, QUICK_SEARCH, aim.claim).expected_bound
+        return freeze_events(run, region, points, aim.delta, QUICK_SEARCH, aim.claim).expected_bound
 
 
 def _search_list(

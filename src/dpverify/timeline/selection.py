@@ -21,6 +21,7 @@ from dpverify.sampling.counts import Extremes, counts_from_table
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.context import MAX_KEPT_NUMBERS, THOROUGH_SEARCH
 from dpverify.selection.histograms import BinnedScore, PairedHistogram, fine_edges
+from dpverify.selection.level_proposals import propose_levels
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.proposals import (
     Candidate,
@@ -29,7 +30,6 @@ from dpverify.selection.proposals import (
     bounding_levels,
     judge,
     prefer_simpler,
-    propose_levels,
 )
 from dpverify.stats.claim_kinds import Approximate, Claim
 from dpverify.timeline.events import PrefixEvents, ScoreTable
@@ -211,7 +211,7 @@ def _select_at(
             counts_from_table(np.bincount(group, table[step, : edges.size + 1]).astype(np.int64)) for table in tables
         )
         candidates[id(levels)] = _join(candidate, [table[step, : edges.size + 1] for table in tables], runs.decide)
-        counts_of[id(levels)] = SelectionCounts(first, second, runs.cut + runs.decide)
+        counts_of[id(levels)] = SelectionCounts(first, second, runs.decide, runs.cut)
         judged += [judge(proposal, counts_of[id(levels)], objective) for proposal in proposals]
     winner = prefer_simpler(judged)
     may_prove = _may_prove(winner, counts_of[id(winner.proposal.event.partition)], objective)
@@ -236,7 +236,7 @@ def _may_prove(winner: JudgedProposal, decision: SelectionCounts, objective: Sel
         return True
     event, before = winner.proposal.event, winner.proposal.counts
     c1, c2 = (
-        (count + int(side.of(event.codes).sum()) + 0.5) / (decision.runs + 1)
+        (count + int(side.of(event.codes).sum()) + 0.5) / (decision.runs + decision.proposal_runs + 1)
         for count, side in zip(before, (decision.first, decision.second), strict=True)
     )
     p1, p2 = (c1, c2) if event.direction == 0 else (c2, c1)

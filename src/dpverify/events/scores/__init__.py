@@ -9,17 +9,19 @@ from dpverify.events.scores.cell_score import CellScore
 from dpverify.events.scores.group import ScoreGroup
 from dpverify.events.scores.levels import Levels
 from dpverify.events.scores.moments import Linear, Quadratic, gaussian_learners
+from dpverify.events.scores.outliers import Extreme, outlier_learners
 from dpverify.events.scores.patterned import Patterned, pattern_learners
 from dpverify.events.scores.piecewise import Piecewise, piecewise_learners
 from dpverify.events.scores.user_score import UserScore
 
 # Every kind that a report can hold.
-SCORE_KINDS = (Linear, Quadratic, Additive, Piecewise, Patterned, CellScore, UserScore)
+SCORE_KINDS = (Linear, Quadratic, Additive, Piecewise, Patterned, CellScore, UserScore, Extreme)
 
 # What competes during selection, in this order. A learner is used if its cost is within the budget of the search.
 SCORE_FAMILIES = (
     ScoreFamily(gaussian_learners, LearnerCost.CHEAP),
     ScoreFamily(additive_learners, LearnerCost.CHEAP),
+    ScoreFamily(outlier_learners, LearnerCost.PATTERNS),
     ScoreFamily(piecewise_learners, LearnerCost.JOINT_FIT),
     ScoreFamily(pattern_learners, LearnerCost.PATTERNS),
 )
@@ -29,6 +31,7 @@ __all__ = [
     "SCORE_KINDS",
     "Additive",
     "CellScore",
+    "Extreme",
     "Features",
     "Learner",
     "LearnerCost",

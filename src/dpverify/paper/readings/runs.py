@@ -22,7 +22,7 @@ from dpverify.mechanisms.accuracy import rmse
 from dpverify.paper.experiment import DISTANCE, SENSORS, WINDOW
 from dpverify.paper.printed import PrintedCell, read_printed
 from dpverify.paper.readings.results import Reading
-from dpverify.pipeline import count_test_runs, find_region, freeze_event
+from dpverify.pipeline import count_test_runs, find_region, freeze_events
 from dpverify.report.assemble import Findings
 from dpverify.report.evaluate import sweep_epsilon
 from dpverify.sampling.context import open_run
@@ -153,10 +153,11 @@ def run_seed(mechanism: PaperMechanism, data: SetUp, settings: Settings) -> Seed
     call = {"delta": 0.0, "log_lipschitz": fingerprint(None)}  # as in `verify`: the random numbers depend on it
     with open_run(mechanism, data.first, data.second, settings, None, False, None, call, error) as run:
         region, points, pilot = find_region(run)
-        event, partition, _, eta = freeze_event(run, region, points, 0.0)
-        counts = count_test_runs(run, Findings(region, points, pilot, event, partition, eta, None, ()), error)
+        selected = freeze_events(run, region, points, 0.0)
+        counts = count_test_runs(run, Findings(region, points, pilot, selected, None, ()), error)
         settings = run.settings
-    c1, c2 = (int(side.of(event.codes).sum()) for side in counts.event)
+    event, eta = selected.event, selected.eta
+    c1, c2 = (int(side.of(event.codes).sum()) for side in counts.events[0])
     critical, ceiling = sweep_with_ceiling((c1, c2), settings)
     assert eta is not None
     assert counts.error is not None

@@ -1,0 +1,62 @@
+"""Several partitions that are counted in one pass: level sets of one score need one evaluation of the score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.events.partition import Partition
+from dpverify.events.scores import Levels
+from dpverify.sampling.counts import Counts, counts_from_table
+
+
+class JointCounting(NamedTuple):
+    """Partitions that are counted together: level sets of one score are found with a single evaluation of the score.
+
+    Attributes
+    ----------
+    counted : tuple of partitions
+        What is counted.
+    source : tuple of int
+        For each given partition, the number of the counted one.
+    groups : tuple of ndarray or None
+        For each given partition, its code for every code of the counted one; None if both are the same.
+    """
+
+    counted: tuple[Partition | Levels, ...]
+    source: tuple[int, ...]
+    groups: tuple[np.ndarray | None, ...]
+
+    def split(self, results: Sequence[tuple[Counts, Counts]]) -> list[tuple[Counts, Counts]]:
+        """Return the counts of both data sets for each given partition, from those of the counted ones."""
+        pairs = []
+        for number, group in zip(self.source, self.groups, strict=True):
+            pair = results[number]
+            pairs.append(pair if group is None else (regroup(pair[0], group), regroup(pair[1], group)))
+        return pairs
+
+
+def count_together(partitions: Sequence[Partition | Levels]) -> JointCounting:
+    """Return how partitions are counted together; level sets with the same score object are joined."""
+    keys = [id(one.score) if isinstance(one, Levels) else id(one) for one in partitions]
+    counted: dict[int, Partition | Levels] = {}
+    for key, one in zip(keys, partitions, strict=True):
+        joined = counted.setdefault(key, one)
+        if isinstance(one, Levels) and isinstance(joined, Levels) and one is not joined:
+            counted[key] = Levels(joined.score, np.union1d(joined.edges, one.edges))
+    numbers = {key: number for number, key in enumerate(counted)}
+    groups = [
+        np.searchsorted(one.edges, np.append(joined.edges, np.inf))
+        if isinstance(one, Levels) and isinstance(joined, Levels) and one is not joined
+        else None
+        for one, joined in zip(partitions, (counted[key] for key in keys), strict=True)
+    ]
+    return JointCounting(tuple(counted.values()), tuple(numbers[key] for key in keys), tuple(groups))
+
+
+def regroup(counts: Counts, group: np.ndarray) -> Counts:
+    """Return the counts of coarser cells; `group` has the coarser code of every code."""
+    table = np.bincount(group[counts.codes], counts.counts).astype(np.int64)
+    return counts_from_table(table)

@@ -1,0 +1,160 @@
+"""Proposed level sets of a score: which thresholds compete, in which tail and in which direction."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.events.scores import Levels
+from dpverify.selection.histograms import PairedHistogram, threshold_counts
+from dpverify.selection.objective import PRIOR_COUNT, SelectionObjective, approximate_bound, cautious_lower_bound
+from dpverify.selection.proposals import PROPOSAL_PENALTIES, Candidate, Proposal, level_event
+
+RANKING_PENALTY = 1.5  # standard errors; ranks the scores
+MIN_RARE_COUNT = 2  # proposal runs of the exceeding data set in a proposed rare event
+TAIL_VALUES = 64  # extreme values to which an exponential tail is fitted
+MIN_PREDICTED_COUNT = 0.02  # proposal runs; a smaller prediction is not believed
+MAX_RARE_EVENTS = 6  # rare events that are proposed per score, tail and direction
+
+
+class ScoreProposals(NamedTuple):
+    """The proposals of one score, and the largest expected lower bound at the ranking penalty."""
+
+    rank: float
+    proposals: list[Proposal]
+
+
+class LevelKey(NamedTuple):
+    """An event of a score: `score > threshold` or `score <= threshold`, with the direction of the test."""
+
+    threshold: float
+    above: bool
+    direction: int
+
+
+class ChosenLevel(NamedTuple):
+    """The counts of a proposed event in the proposal runs, and how it was proposed (see `Proposal`)."""
+
+    counts: tuple[int, int]
+    is_solid: bool = True
+    predicted: float = np.nan
+
+
+class PredictedEvent(NamedTuple):
+    """An event that a model of the tails proposes, its counts, and the predicted smaller probability."""
+
+    key: LevelKey
+    counts: tuple[int, int]
+    probability: float
+
+
+def predict_rare(histogram: PairedHistogram, thresholds: np.ndarray, above: bool, side: int) -> np.ndarray:
+    """Return the probabilities of {score > t} or {score <= t} under one data set, from an exponential tail.
+
+    The tail begins at one of the kept extreme values and has their mean excess. It separates an event beyond all likely
+    outputs from one that has no runs by chance. Before the tail begins the result is the probability at its beginning.
+    """
+    extremes = histogram.extremes[side]
+    values = extremes.high if above else -extremes.low[::-1]
+    start = values[-min(TAIL_VALUES, values.size)]
+    tail = values[values >= start]
+    excess = np.maximum((thresholds if above else -thresholds) - start, 0.0)
+    mean = max(float((tail - start).mean()), np.finfo(float).tiny)
+    return np.maximum(tail.size * np.exp(-np.minimum(excess / mean, 700.0)), MIN_PREDICTED_COUNT) / histogram.runs
+
+
+def propose_levels(candidate: Candidate, objective: SelectionObjective) -> ScoreProposals:
+    """Return the best events {score > t} for the first and {score <= t} for the second data set, for every penalty.
+
+    All events of a score share one partition, whose edges are the chosen thresholds. The direction is 0 for
+    {score > t} and 1 for {score <= t}.
+    """
+    return _collect(candidate, *_solid_events(candidate, objective))
+
+
+def propose_all_levels(
+    candidate: Candidate, objective: SelectionObjective, predicted: list[PredictedEvent]
+) -> ScoreProposals:
+    """Return the proposals of `propose_levels`, rare events in both tails and both directions, and predicted events.
+
+    A score can have the wrong sign in a tail that few training runs reached, so that {score > t} is proposed for the
+    second data set too, and {score <= t} for the first. For each doubling of the count, the event with the largest
+    expected lower bound is proposed.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The score.
+    objective : SelectionObjective
+        The planned test.
+    predicted : list of PredictedEvent
+        Events that a model of the tails proposes.
+    """
+    chosen, rank = _solid_events(candidate, objective)
+    binned, histogram = candidate
+    runs = histogram.runs
+    thresholds, *above = threshold_counts(histogram, binned.edges)
+    scale = 1 / runs
+    for is_above in (True, False):
+        counts = above if is_above else [runs - count for count in above]
+        for direction in (0, 1):
+            exceeding, other = counts[direction], counts[1 - direction]
+            expected = predict_rare(histogram, thresholds, is_above, 1 - direction)
+            likely = np.where(other > 0, np.maximum(other + PRIOR_COUNT, expected * runs), expected * runs)
+            bounds = approximate_bound(exceeding * scale, likely * scale, objective)
+            bounds[exceeding < MIN_RARE_COUNT] = 0.0
+            for best in _best_per_doubling(exceeding, bounds):
+                key = LevelKey(float(thresholds[best]), is_above, direction)
+                pair = int(counts[0][best]), int(counts[1][best])
+                chosen.setdefault(key, ChosenLevel(pair, False, float(expected[best])))
+    for one in predicted:
+        chosen[one.key] = ChosenLevel(one.counts, False, one.probability)
+    return _collect(candidate, chosen, rank)
+
+
+def _solid_events(candidate: Candidate, objective: SelectionObjective) -> tuple[dict[LevelKey, ChosenLevel], float]:
+    """Return the events that the cautious rule proposes, and the largest bound at the ranking penalty."""
+    binned, histogram = candidate
+    runs = histogram.runs
+    thresholds, above1, above2 = threshold_counts(histogram, binned.edges)
+    exceeding_counts = ((above1, above2), (runs - above2, runs - above1))
+    chosen: dict[LevelKey, ChosenLevel] = {}
+    rank = -np.inf
+    for penalty in PROPOSAL_PENALTIES:
+        for direction, (exceeding, other) in enumerate(exceeding_counts):
+            bounds = cautious_lower_bound(exceeding, other, runs, objective, penalty, binned.score.n_parameters)
+            best = int(np.argmax(bounds))
+            pair = int(exceeding[best]), int(other[best])
+            key = LevelKey(float(thresholds[best]), direction == 0, direction)
+            chosen[key] = ChosenLevel(pair if direction == 0 else (pair[1], pair[0]))
+            if penalty == RANKING_PENALTY:
+                rank = max(rank, float(bounds[best]))
+    return chosen, rank
+
+
+def _best_per_doubling(counts: np.ndarray, bounds: np.ndarray) -> list[int]:
+    """Return the index of the largest bound for each doubling of the count; the largest few of them above 0."""
+    groups = np.frexp(np.maximum(counts, 1))[1]
+    order = np.lexsort((counts, -bounds, groups))
+    _, firsts = np.unique(groups[order], return_index=True)
+    best = order[firsts]
+    best = best[bounds[best] > 0]
+    return best[np.argsort(-bounds[best], kind="stable")][:MAX_RARE_EVENTS].tolist()
+
+
+def _collect(candidate: Candidate, chosen: dict[LevelKey, ChosenLevel], rank: float) -> ScoreProposals:
+    """Return the proposals of one score. They share one partition, whose edges are their thresholds."""
+    levels = Levels(candidate.binned.score, np.array(sorted({key.threshold for key in chosen})))
+    proposals = [
+        Proposal(
+            level_event(levels, key.threshold, key.direction, key.above),
+            level.counts,
+            candidate,
+            key.threshold,
+            level.is_solid,
+            level.predicted,
+        )
+        for key, level in sorted(chosen.items())
+    ]
+    return ScoreProposals(rank, proposals)

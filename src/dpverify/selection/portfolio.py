@@ -1,0 +1,123 @@
+"""Which events are tested together, and how they share the level alpha.
+
+Two rules judge the proposals (docs/method.md, section 5.3). The cautious rule takes the event whose bound is large even
+if the selection runs overestimated it. The expected rule takes the event with the largest mean of the bound, given the
+decision runs alone. The cautious rule misses events that are too rare to be certain about, and the expected rule alone
+prefers rare events that looked good by chance. Up to three events are therefore frozen together. The test of event i
+has level `share_i * alpha` and the shares add up to 1, so that all statements together hold at level alpha.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.selection.objective import (
+    PRIOR_COUNT,
+    QUANTILES,
+    SelectionObjective,
+    approximate_bound,
+    posterior_quantiles,
+)
+from dpverify.selection.proposals import JudgedProposal
+
+# The shares that are compared for a further event. The rest of alpha is divided as before.
+FURTHER_SHARES = (0.1, 0.3, 0.5)
+LARGE_SHARE = 0.9  # of an event whose expected bound is many times as large as that of the events before it
+LARGE_RATIO = 2.0
+SAFE_SHARE = 0.1  # of the event that is chosen with a large penalty
+RARE_ERROR = 0.1  # standard error of the log-ratio above which the cautious event needs a safer one beside it
+SIZE_RATIO = 4.0  # counts within this ratio belong to events of about the same size
+MIN_GAIN = 0.01  # relative gain of the expected bound that justifies a further event
+MIN_CONFIRMED_COUNT = 0.5  # decision runs
+PRIOR_STRENGTH = 2.0  # how many counts a predicted probability is worth
+PERMUTATION_SEED = 0  # pairs the quantiles of different events
+
+
+class Allotted(NamedTuple):
+    """A proposal that is tested, and its share of alpha."""
+
+    judged: JudgedProposal
+    share: float
+
+
+def choose_portfolio(
+    cautious: JudgedProposal, judged: list[JudgedProposal], objective: SelectionObjective, max_events: int
+) -> list[Allotted]:
+    """Return the events that are tested, with their shares of alpha.
+
+    Parameters
+    ----------
+    cautious : JudgedProposal
+        The event of the cautious rule.
+    judged : list of JudgedProposal
+        All proposals.
+    objective : SelectionObjective
+        The planned test.
+    max_events : int
+        The largest number of events.
+    """
+    if max_events == 1:
+        return [Allotted(cautious, 1.0)]
+    quantiles = _draw_probabilities(judged)
+    expected = approximate_bound(*quantiles, objective).mean(-1)
+    compared = _best_of_each_size(judged, expected)
+    is_certain = cautious.bound > 0
+    first = next(i for i, one in enumerate(judged) if one is cautious) if is_certain else compared[0]
+    rng = np.random.default_rng(PERMUTATION_SEED)
+    orders = [rng.permutation(QUANTILES.size**2) for _ in range(max_events)]
+
+    def bounds(number: int, share: float, place: int) -> np.ndarray:
+        pair = (quantiles[0][number], quantiles[1][number])
+        return approximate_bound(*pair, objective, share)[orders[place]]
+
+    members, shares = [first], [1.0]
+    if is_certain and cautious.standard_error > RARE_ERROR:
+        safe = max(range(len(judged)), key=lambda number: judged[number].safe_bound)
+        if safe != first and judged[safe].safe_bound > 0:
+            members, shares = [first, safe], [1 - SAFE_SHARE, SAFE_SHARE]
+    while len(members) < max_events:
+        kept = np.max([bounds(n, s, k) for k, (n, s) in enumerate(zip(members, shares, strict=True))], axis=0).mean()
+        before, best, chosen = kept, kept * (1 + MIN_GAIN), None
+        for share in (*FURTHER_SHARES, LARGE_SHARE):
+            rest = [(1 - share) * one for one in shares]
+            kept = np.max([bounds(n, s, k) for k, (n, s) in enumerate(zip(members, rest, strict=True))], axis=0)
+            for number in compared:
+                value = np.maximum(kept, bounds(number, share, len(members))).mean()
+                is_allowed = share < LARGE_SHARE or expected[number] > LARGE_RATIO * before
+                if number not in members and is_allowed and value > best:
+                    best, chosen = value, (number, [*rest, share])
+        if chosen is None:
+            break
+        members, shares = [*members, chosen[0]], chosen[1]
+    return [Allotted(judged[number], share) for number, share in zip(members, shares, strict=True)]
+
+
+def _best_of_each_size(judged: list[JudgedProposal], expected: np.ndarray) -> list[int]:
+    """Return the proposal with the largest expected bound for each direction and size, the best ones first.
+
+    Events of one size in one direction are often nearly the same event, of which one is enough.
+    """
+    best: dict[tuple[int, int], int] = {}
+    for number in np.argsort(-expected, kind="stable").tolist():
+        one = judged[number]
+        size = int(np.log(one.decided[0] + 1.0) / np.log(SIZE_RATIO))
+        best.setdefault((one.proposal.event.direction, size), number)
+    return list(best.values())
+
+
+def _draw_probabilities(judged: list[JudgedProposal]) -> tuple[np.ndarray, np.ndarray]:
+    """Return all pairs of quantiles of the two probabilities of every proposal, given the decision runs alone."""
+    exceeding, other = np.array([one.decided for one in judged]).T
+    runs = judged[0].decision_runs
+    predicted = np.array([one.proposal.predicted for one in judged])
+    # A prediction that is smaller than the runs can confirm is used only if they do not contradict it.
+    is_used = (predicted * runs >= MIN_CONFIRMED_COUNT) | (np.isfinite(predicted) & (other == 0))
+    prior = np.where(is_used, PRIOR_STRENGTH, PRIOR_COUNT)
+    p1 = posterior_quantiles(exceeding, runs)
+    p2 = posterior_quantiles(other, runs, prior, np.where(is_used, prior / np.nan_to_num(predicted, nan=1.0), 0.0))
+    shape = len(judged), QUANTILES.size, QUANTILES.size
+    first = np.broadcast_to(p1[:, :, None], shape).reshape(len(judged), -1)
+    second = np.broadcast_to(p2[:, None, :], shape).reshape(len(judged), -1)
+    return first, second
