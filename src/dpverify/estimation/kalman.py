@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from dpverify.errors import InputError
+from dpverify.estimation.extended_filter import MAX_UNROLLED_STATES, filter_columns
 from dpverify.estimation.small_linalg import posterior_covariance
 from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
@@ -158,8 +159,14 @@ def _ekf_runs(
     template: PrivateEKF, parameters: Any, scale: float, data: jax.Array, key: jax.Array, runs: int
 ) -> jax.Array:
     noise_free = bind_parameters(template, parameters)
-    shape = (runs, data.shape[0] - noise_free.window, noise_free.system.states)
-    return jax.vmap(noise_free.filtered, (None, 0))(data, scale * jax.random.uniform(key, shape))
+    system = noise_free.system
+    shape = (runs, data.shape[0] - noise_free.window, system.states)
+    shocks = scale * jax.random.uniform(key, shape)
+    if system.states > MAX_UNROLLED_STATES:
+        return jax.vmap(noise_free.filtered, (None, 0))(data, shocks)
+    whiten, shocks = _whitener(noise_free.measurement), jnp.transpose(shocks, (1, 2, 0))
+    covariances = np.asarray(noise_free.process), np.asarray(noise_free.initial)
+    return jnp.transpose(filter_columns(system, whiten, *covariances, data, shocks), (2, 0, 1))
 
 
 class GaussianTruth(NamedTuple):

@@ -57,8 +57,12 @@ def log_abs_determinant(jacobian: jax.Array) -> jax.Array:
 
 def multiply_columns(matrix: jax.Array, x: jax.Array) -> jax.Array:
     """Return `matrix @ x` for a small matrix (rows, n) and many columns x (n, runs)."""
-    terms = [matrix[:, j, None] * x[j] for j in range(x.shape[0])]
-    return sum(terms[1:], terms[0])
+
+    def unrolled(matrix: jax.Array, x: jax.Array) -> jax.Array:
+        terms = [matrix[:, j, None] * x[j] for j in range(x.shape[0])]
+        return sum(terms[1:], terms[0])
+
+    return jax.lax.platform_dependent(matrix, x, cpu=jnp.matmul, default=unrolled)
 
 
 def multiply_entries(a: Entries, b: Entries) -> Entries:
