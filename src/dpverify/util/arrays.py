@@ -59,6 +59,12 @@ def enable_x64(x: object = None) -> contextlib.AbstractContextManager[object]:
     return jax.enable_x64(True)
 
 
+def equal_arrays(a: Array, b: Array) -> bool:
+    """Return whether two arrays are equal, where NaN equals NaN; arrays on a device are compared there."""
+    with enable_x64(a):
+        return bool(array_namespace(a).array_equal(a, b, equal_nan=True))
+
+
 def evaluate_method(plain: object, name: str, x: Array) -> Any:
     """Return `plain.name(x)` as NumPy arrays, computed on the device that holds x."""
     if not is_jax(x):
@@ -101,8 +107,11 @@ def digitize(edges: Array, x: Array) -> Array:
     [0, 0, 1, 2]
     """
     xp = array_namespace(x)
-    if xp is not np or x.size < MIN_SEARCHED_VALUES:
-        return xp.searchsorted(edges, x)
+    if xp is not np:
+        # One fused pass over x; the default method of JAX makes one pass for each comparison.
+        return xp.searchsorted(edges, x, method="scan_unrolled")
+    if x.size < MIN_SEARCHED_VALUES:
+        return np.searchsorted(edges, x)
     if np.isnan(x.min()):  # rare; NaN is sorted last, whatever the number of values
         return np.searchsorted(edges, x)
     if edges.size <= MAX_COMPARED_EDGES:
