@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpverify.estimation.small_linalg import (
     Entries,
@@ -68,6 +69,16 @@ def filter_columns(
     start = [jnp.full(runs, value) for value in system.start]
     lower = [jnp.full(runs, initial[i, j]) for i in range(n) for j in range(i + 1)]
     return jax.lax.scan(update_and_predict, (start, lower), (data[: len(shocks)], shocks))[1]
+
+
+def whitener(measurement: ArrayLike | None) -> Callable[[jax.Array], jax.Array]:
+    """Return the map that turns residuals with this covariance into residuals with covariance I."""
+    R = np.asarray(measurement)
+    if np.array_equal(R, np.diag(np.diag(R))):
+        deviations = np.sqrt(np.diag(R))
+        return lambda r: r / deviations
+    inverse: Any = np.linalg.inv(np.linalg.cholesky(R))
+    return lambda r: inverse @ r
 
 
 def _prediction(system: System) -> Callable[[list[jax.Array]], tuple[list[jax.Array], Entries]]:

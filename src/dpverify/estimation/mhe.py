@@ -278,7 +278,7 @@ def _cached_plan(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> Sampl
 
 @functools.lru_cache(maxsize=64)
 def _sampler_arguments(
-    mechanism: W2MHE, shape: tuple[int, ...], data: bytes, device: jax.Device
+    mechanism: W2MHE, shape: tuple[int, ...], data: bytes, device: Any
 ) -> tuple[jax.Array, Ball, Envelope]:
     """Return the arrays of a plan on the device that samples, so that they are not copied with every block."""
     plan = _cached_plan(mechanism, shape, data)

@@ -45,7 +45,7 @@ class Estimator(Protocol):
         ...
 
 
-def current_device() -> jax.Device:
+def current_device() -> Any:
     """Return the device on which JAX computes in the current context (`jax.default_device`)."""
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
     return device if isinstance(device, jax.Device) else jax.local_devices(backend=device)[0]

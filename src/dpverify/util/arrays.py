@@ -146,7 +146,7 @@ def digitize(edges: Array, x: Array) -> Array:
     return result
 
 
-def first_true(mask: Array, size: int) -> Array:
+def first_true(mask: Any, size: int) -> Any:
     """Return the positions of the first `size` true values of a JAX array, padded with its length.
 
     It replaces `jax.numpy.nonzero(mask, size=size)`, which adds one number per value to shared memory and is slow on a
@@ -179,7 +179,7 @@ def first_true(mask: Array, size: int) -> Array:
         bit += jnp.where(above, width, 0)
         rank_in_word -= jnp.where(above, below, 0)
         word = jnp.where(above, word >> jnp.uint32(width), word)
-    return jnp.where(rank < ends[-1], last * WORD_BITS + bit, mask.shape[0])  # type: ignore[return-value]
+    return jnp.where(rank < ends[-1], last * WORD_BITS + bit, mask.shape[0])
 
 
 @functools.cache
