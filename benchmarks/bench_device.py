@@ -1,38 +1,95 @@
-"""Measures a verification of the paper's W2-MHE on the device that JAX uses: time, device memory, equality of cells.
+"""Measures the estimators and a long verification on the device that JAX uses, as rates and ratios.
 
-A verification with few runs goes first, so that compilation is not measured. The time is compared with drawing the same
-number of runs in the same process.
+The parts are: draws of the paper's W2-MHE compared with a bare skeleton (the same random numbers, affine maps and
+squeeze test, but no second draws), of the EKF and of the KL-MHE; a verification with 10^9 test runs per data set from a
+cold process and after compilation; runs that lie in another cell than on the CPU; and the tests of the samplers.
 
-Run: python benchmarks/bench_device.py (10^9 test runs per data set; about a minute on an H200).
-Fewer runs: --runs 1e7.
+Run: python benchmarks/bench_device.py (some minutes on an H200).
+Fewer runs: --runs 1e7. Without the tests of the samplers: --no-tests. On a CPU use both.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import dpverify as dpv
-from dpverify.estimation import W2MHE, adjacent_recordings, oscillator
+from dpverify.estimation import KLMHE, W2MHE, PrivateEKF, adjacent_recordings, oscillator
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.sampling.blocks import SampleSource, call_mechanism
 from dpverify.util.arrays import cell_codes, enable_x64
 
 COMPARISON_BLOCK = 1 << 16
+MEASURED_SECONDS = 2.0
+SAMPLER_TESTS = ("test_gibbs_sampler.py", "test_particle.py", "test_kalman.py")
+FOLDER = Path(__file__).resolve().parent
 
 
-def drawing_seconds(mechanism, pair, runs, block):
-    """Estimate the time to draw `runs` runs per data set in blocks, from at least eight blocks."""
-    blocks = max(8, int(2e7) // block)
-    source = SampleSource(mechanism, pair, 0, block)
-    jax.block_until_ready(call_mechanism(source, "test", 0, 0))
+def paper_pair():
+    """Return the paper's system and a pair of data sets."""
+    system = oscillator()
+    first, second, _ = adjacent_recordings(system, system.h, 0, 10.0, np.random.default_rng(0))
+    return system, first, second
+
+
+def runs_per_second(draw, block):
+    """Return the rate of `draw(number)`, which draws a block; the first call, which compiles, is not measured."""
+    jax.block_until_ready(draw(0))
+    number, start = 0, time.perf_counter()
+    while time.perf_counter() - start < MEASURED_SECONDS:
+        outputs = [draw(number + i) for i in range(4)]
+        jax.block_until_ready(outputs)
+        number += 4
+    return number * block / (time.perf_counter() - start)
+
+
+def mechanism_rate(mechanism, pair):
+    """Return the rate at which the library draws the test blocks of both data sets."""
+    source = SampleSource(mechanism, pair, 0, mechanism.block)
+    return runs_per_second(lambda number: call_mechanism(source, "test", number % 2, number), mechanism.block)
+
+
+def skeleton_rate(block, steps=4, states=4):
+    """Return the rate of the skeleton: normals, uniforms, affine maps and a squeeze test at each step."""
+    rng = np.random.default_rng(0)
+    gains, roots, step_maps = (rng.standard_normal((3, states, states)) / 10).tolist()
+
+    def affine(matrix, rows):
+        return [sum(a * x for a, x in zip(row, rows, strict=True)) for row in matrix]
+
+    @jax.jit
+    def draw(key):
+        rows = [jnp.full(block, 0.1 * i) for i in range(states)]
+        released = []
+        for step_key in jax.random.split(key, steps):
+            noise_key, uniform_key = jax.random.split(step_key)
+            noise = list(jax.random.normal(noise_key, (states, block)))
+            d = [a + b for a, b in zip(affine(gains, rows), affine(roots, noise), strict=True)]
+            square = sum(x * x for x in d)
+            accepted = jax.random.uniform(uniform_key, (block,)) < 1 - 1e-3 * square * (1 + jnp.sqrt(square))
+            released.append(jnp.stack([jnp.where(accepted, x, jnp.nan) for x in d[:2]]))
+            rows = affine(step_maps, d)
+        return jnp.transpose(jnp.stack(released), (2, 0, 1))
+
+    with enable_x64():
+        return runs_per_second(lambda number: draw(jax_key(np.random.default_rng(number))), block)
+
+
+def long_verification(runs):
+    """Verify the W2-MHE with the default settings; return the report and the seconds."""
+    system, first, second = paper_pair()
+    mechanism = W2MHE(system, 5, 0.8, 1.4e-5)
     start = time.perf_counter()
-    for number in range(blocks):
-        last = call_mechanism(source, "test", number % 2, number)
-    jax.block_until_ready(last)
-    return (time.perf_counter() - start) / (blocks * block) * 2 * runs
+    report = dpv.verify(mechanism, first, second, test_runs=runs)
+    return report, time.perf_counter() - start
 
 
 def share_in_other_cells(mechanism, data, partition, runs=10**6):
@@ -50,33 +107,58 @@ def share_in_other_cells(mechanism, data, partition, runs=10**6):
     return different / (COMPARISON_BLOCK * blocks)
 
 
-def main():
-    """Print the times, the memory and the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=float, default=1e9, help="test runs per data set")
-    parser.add_argument("--block", type=int, help="block size")
-    options = parser.parse_args()
-    runs, device = int(options.runs), jax.devices()[0]
-    system = oscillator()
-    first, second, _ = adjacent_recordings(system, system.h, 0, 10.0, np.random.default_rng(0))
-    mechanism = W2MHE(system, 5, 0.8, 1.4e-5)
-    settings = dpv.Settings(block=options.block)
-    dpv.verify(mechanism, first, second, settings=settings, test_runs=1 << 21)  # compiles
+def print_rates(system, pair):
+    """Print the rates of the skeleton and of the estimators."""
+    w2mhe = W2MHE(system, 5, 0.8, 1.4e-5)
+    skeleton, rate = skeleton_rate(w2mhe.block), mechanism_rate(w2mhe, pair)
+    print(f"skeleton {skeleton:.3g} runs/s", flush=True)
+    print(f"W2-MHE {rate:.3g} runs/s in blocks of {w2mhe.block}, {rate / skeleton:.0%} of the skeleton", flush=True)
+    for mechanism in (PrivateEKF(system, 0.99), KLMHE(system, 5, 0.8)):
+        rate = mechanism_rate(mechanism, pair)
+        print(f"{mechanism.name} {rate:.3g} runs/s in blocks of {mechanism.block}", flush=True)
+
+
+def print_verifications(runs):
+    """Print the time of a verification in a new process, and after compilation; return the last report."""
     start = time.perf_counter()
-    report = dpv.verify(mechanism, first, second, settings=settings, test_runs=runs)
-    seconds = time.perf_counter() - start
-    drawing = drawing_seconds(mechanism, (first, second), runs, report.settings.block)
+    command = [sys.executable, str(FOLDER / "bench_device.py"), "--cold", "--runs", str(runs)]
+    cold = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    print(f"2 x {runs:.0e} test runs, cold process: {time.perf_counter() - start:.1f} s ({cold})", flush=True)
+    long_verification(min(runs, 1 << 21))  # compiles
+    report, seconds = long_verification(runs)
     stages = ", ".join(f"{name} {value:.2f}" for name, value in report.run["seconds"].items())
-    print(f"{device.device_kind}: 2 x {runs:.0e} test runs in blocks of {report.settings.block}")
-    print(f"{seconds:.1f} s ({stages})")
-    print(f"{seconds / drawing:.3f} times the time to draw as many runs ({2 * runs / drawing:.3g} runs/s)")
-    memory = device.memory_stats() or {}
+    print(f"2 x {runs:.0e} test runs, compiled: {seconds:.1f} s ({stages}), blocks of {report.settings.block}")
+    memory = jax.devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in memory:
         print(f"peak device memory {memory['peak_bytes_in_use'] / 1e9:.2f} GB")
-    print(report)
-    if device.platform != "cpu":
+    print(report, flush=True)
+    return report
+
+
+def main():
+    """Print all parts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=float, default=1e9, help="test runs per data set")
+    parser.add_argument("--no-tests", action="store_true", help="leave out the tests of the samplers")
+    parser.add_argument("--cold", action="store_true", help="only verify, and print the stages")
+    options = parser.parse_args()
+    runs = int(options.runs)
+    if options.cold:
+        report, seconds = long_verification(runs)
+        print(f"verify {seconds:.1f}: " + ", ".join(f"{k} {v:.2f}" for k, v in report.run["seconds"].items()))
+        return
+    system, first, second = paper_pair()
+    print(f"{jax.devices()[0].device_kind}, {jax.local_device_count()} device(s), JAX {jax.__version__}")
+    print_rates(system, (first, second))
+    report = print_verifications(runs)
+    if jax.devices()[0].platform != "cpu":
+        mechanism = W2MHE(system, 5, 0.8, 1.4e-5)
         share = share_in_other_cells(mechanism, first, report.witness.event.partition)
         print(f"10^6 runs with the same keys on the device and on the CPU: {share:.2g} of them in different cells")
+    if not options.no_tests:
+        tests = [str(FOLDER.parent / "tests" / "estimation" / name) for name in SAMPLER_TESTS]
+        command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "not slow", *tests]
+        print(f"tests of the samplers: exit status {subprocess.run(command, env=os.environ).returncode}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from dpverify.estimation import (
     PrivateEKF,
     PrivateKalman,
     System,
+    kalman,
     oscillator,
     simulate,
 )
@@ -275,3 +276,21 @@ def test_the_closed_form_of_a_prefix_is_that_of_a_shorter_output(where):
         assert whole.prefix(steps).mu == pytest.approx(mechanism.truth(first[:steps], second[:steps]).mu, rel=1e-9)
     assert whole._replace(factor=None).prefix(3).mu == pytest.approx(whole.prefix(3).mu, rel=1e-6)
     assert mechanism.truth(first, first).prefix(2).epsilon(0.0) == 0.0
+
+
+def turning_step(x):
+    return jnp.stack([x[0] + 0.1 * x[1], x[1] - 0.1 * jnp.sin(x[0])])
+
+
+@pytest.mark.parametrize("system", [TRACK, replace(TRACK, f=turning_step, A=None, C=None)], ids=["linear", "nonlinear"])
+def test_runs_together_agree_with_one_run_after_the_other(system, monkeypatch):
+    """Many runs are computed entry by entry; one run is computed with matrices."""
+    mechanism = PrivateEKF(system, 0.7)
+    together = np.asarray(mechanism(FIRST, 20, np.random.default_rng(0)))
+    monkeypatch.setattr(kalman, "MAX_UNROLLED_STATES", 0)
+    kalman._ekf_runs.clear_cache()
+    alone = np.asarray(mechanism(FIRST, 20, np.random.default_rng(0)))
+    kalman._ekf_runs.clear_cache()
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+    other = np.asarray(PrivateEKF(system, 0.7, process=0.1)(FIRST, 20, np.random.default_rng(0)))
+    assert np.abs(together - other).max() > 1e-3

@@ -13,7 +13,7 @@ from dpverify.events.scores import Linear
 from dpverify.events.scores.additive import make_binning
 from dpverify.events.scores.base import fit_innovations
 from dpverify.mechanisms import validation
-from dpverify.sampling import blocks
+from dpverify.sampling import blocks, probe
 from dpverify.selection.histograms import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 
@@ -34,7 +34,8 @@ class Walk:
 
 @pytest.fixture
 def accelerator(monkeypatch):
-    for module in (validation, blocks):
+    monkeypatch.setattr(blocks, "MAX_COPIED_RUNS", 0)
+    for module in (validation, blocks, probe):
         monkeypatch.setattr(module, "on_accelerator", is_jax)
 
 
@@ -58,6 +59,7 @@ def test_the_report_is_the_same_as_from_the_host(name, monkeypatch):
     keywords = {**SMALL, **CASES[name]}
     host = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
     asked = []
+    monkeypatch.setattr(blocks, "MAX_COPIED_RUNS", 0)
     for module in (validation, blocks):
         monkeypatch.setattr(module, "on_accelerator", lambda x: asked.append(is_jax(x)) or asked[-1])
     device = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)

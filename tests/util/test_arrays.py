@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dpverify.sampling.accumulators import CellCounter, ResultSum
 from dpverify.sampling.counts import Counts, count_cells, occupied_codes
-from dpverify.util.arrays import array_namespace, digitize, enable_x64, is_jax, sum_outer_products
+from dpverify.util.arrays import array_namespace, digitize, enable_x64, first_true, is_jax, sum_outer_products
 from dpverify.util.column_bins import ColumnBins
 
 
@@ -108,3 +108,13 @@ def test_jax_arrays_are_counted_on_their_device_without_changing_settings():
         np.testing.assert_array_equal(on_device.codes, on_host.codes)
         np.testing.assert_array_equal(on_device.counts, on_host.counts)
     assert jax.numpy.arange(3.0).dtype == np.float32
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 1000])
+@pytest.mark.parametrize("share", [0.0, 0.05, 1.0])
+def test_the_first_true_values_are_found_in_order(length, share):
+    jax = pytest.importorskip("jax")
+    mask = np.random.default_rng(length).random(length) < share
+    for size in (1, 40):
+        expected = np.append(np.flatnonzero(mask), np.full(size, length))[:size]
+        np.testing.assert_array_equal(first_true(jax.numpy.asarray(mask), size), expected)

@@ -21,6 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import chi2
 
+from dpverify.estimation.small_linalg import multiply_columns
+from dpverify.util.arrays import first_true
+
 MAX_TESTS_PER_STEP = 1 << 15  # tested draws after which a run is abandoned, as NaN
 MAX_ABANDONED_SHARE = 1e-6  # share of runs
 MAX_DRAWS_PER_RUN = MAX_TESTS_PER_STEP / math.log(1 / MAX_ABANDONED_SHARE)  # M above which more runs are abandoned
@@ -84,11 +87,13 @@ class Taylor(NamedTuple):
 
     def draw(self, m: jax.Array, key: jax.Array, kappa: float, tau: float) -> Draw:
         """Return one draw for each column of m, with its lower bound and slack."""
-        noise = jax.random.normal(key, m.shape, m.dtype)
-        d = self.mean_gain @ (m - self.point[:, None]) + self.covariance_root @ noise + self.mean_shift[:, None]
+        # The barrier prevents a compiler from drawing the same noise once more for each row of the product.
+        noise = jax.lax.optimization_barrier(jax.random.normal(key, m.shape, m.dtype))
+        mean = multiply_columns(self.mean_gain, m - self.point[:, None]) + self.mean_shift[:, None]
+        d = mean + multiply_columns(self.covariance_root, noise)
         square = jnp.sum(d * d, 0)
-        quadratic = jnp.sum(d * (self.hessian @ d), 0) - self.curvature_bound * square
-        lower = self.value + self.gradient @ d + quadratic / 2
+        quadratic = jnp.sum(d * multiply_columns(self.hessian, d), 0) - self.curvature_bound * square
+        lower = self.value + jnp.sum(self.gradient[:, None] * d, 0) + quadratic / 2
         slack = square * (jnp.sqrt(square) * self.third / 6 + self.curvature_bound / 2)
         return Draw(self.point[:, None] + d, lower, slack)
 
@@ -180,7 +185,7 @@ def rejection_sample(
 
     def test_batch(state: RejectionState) -> RejectionState:
         z, lower, u, pending, tests, key = state
-        batch = jnp.nonzero(pending & (tests < MAX_TESTS_PER_STEP), size=size, fill_value=runs)[0]
+        batch = first_true(pending & (tests < MAX_TESTS_PER_STEP), size)
         batch_key, key = jax.random.split(key)
         new, new_u = draw_with_uniform(m.at[:, batch].get(mode="clip"), batch_key)
         waiting = (v.at[..., batch].get(mode="clip") for v in (z, lower, u))

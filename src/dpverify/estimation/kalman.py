@@ -6,7 +6,6 @@ docs/method.md, sections 7.6 and 7.7.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from dpverify.errors import InputError
+from dpverify.estimation.extended_filter import MAX_UNROLLED_STATES, filter_columns, whitener
 from dpverify.estimation.small_linalg import posterior_covariance
 from dpverify.estimation.system import System
 from dpverify.estimation.validation import (
@@ -116,7 +116,7 @@ class PrivateEKF:
     def filtered(self, data: jax.Array, shocks: jax.Array) -> jax.Array:
         """Return the released estimates of one run in which update k adds shocks[k] to the state."""
         system, Q = self.system, jnp.asarray(self.process)
-        whiten = _whitener(self.measurement)
+        whiten = whitener(self.measurement)
         released = jnp.asarray(system.released)
 
         def update_and_predict(
@@ -143,23 +143,19 @@ class PrivateEKF:
             return _ekf_runs(template, parameters, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
 
 
-def _whitener(measurement: ArrayLike | None) -> Callable[[jax.Array], jax.Array]:
-    """Return the map that turns residuals with this covariance into residuals with covariance I."""
-    R = np.asarray(measurement)
-    if np.array_equal(R, np.diag(np.diag(R))):
-        deviations = np.sqrt(np.diag(R))
-        return lambda r: r / deviations
-    inverse: Any = np.linalg.inv(np.linalg.cholesky(R))
-    return lambda r: inverse @ r
-
-
 @functools.partial(jax.jit, static_argnums=(0, 5))
 def _ekf_runs(
     template: PrivateEKF, parameters: Any, scale: float, data: jax.Array, key: jax.Array, runs: int
 ) -> jax.Array:
     noise_free = bind_parameters(template, parameters)
-    shape = (runs, data.shape[0] - noise_free.window, noise_free.system.states)
-    return jax.vmap(noise_free.filtered, (None, 0))(data, scale * jax.random.uniform(key, shape))
+    system = noise_free.system
+    shape = (runs, data.shape[0] - noise_free.window, system.states)
+    shocks = scale * jax.random.uniform(key, shape)
+    if system.states > MAX_UNROLLED_STATES:
+        return jax.vmap(noise_free.filtered, (None, 0))(data, shocks)
+    whiten, shocks = whitener(noise_free.measurement), jnp.transpose(shocks, (1, 2, 0))
+    covariances = np.asarray(noise_free.process), np.asarray(noise_free.initial)
+    return jnp.transpose(filter_columns(system, whiten, *covariances, data, shocks), (2, 0, 1))
 
 
 class GaussianTruth(NamedTuple):

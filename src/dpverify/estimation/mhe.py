@@ -41,7 +41,9 @@ from dpverify.estimation.validation import (
     check_integer,
     check_noise_parameter,
     check_positive,
+    current_device,
     default_block,
+    host_device,
     measurement_weights,
 )
 from dpverify.estimation.warm_start import make_warm_started_solver
@@ -216,7 +218,7 @@ class W2MHE:
     def faithfulness(self, data: object) -> Faithfulness:
         """Return what is proved about the sampler for this data set, and what is only expected."""
         plan = self._plan(data)
-        with enable_x64():
+        with enable_x64(), host_device():
             return plan.faithfulness._replace(modes=count_modes(self.problem, plan, self.tau))
 
     def remarks(self, data: object) -> tuple[str, ...]:
@@ -232,11 +234,16 @@ class W2MHE:
         return *plan.remarks, BOUNDARY_REMARK
 
     def _plan(self, data: object) -> SamplerPlan:
+        return _cached_plan(*self._plan_key(data))
+
+    def _plan_key(self, data: object) -> tuple[W2MHE, tuple[int, ...], bytes]:
+        """Return the key of the caches: the mechanism and the data set, whose array is given as bytes."""
         array = np.ascontiguousarray(check_data(self.system, data, self.window + 1))
-        return _cached_plan(self, array.shape, array.tobytes())
+        return self, array.shape, array.tobytes()
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
-        plan = self._plan(data)
+        plan_key = self._plan_key(data)
+        plan = _cached_plan(*plan_key)
         with enable_x64():
             key, released = jax_key(rng), tuple(self.system.released)
             if self.s == 1:
@@ -250,23 +257,32 @@ class W2MHE:
             if not plan.faithfulness.feasible:
                 raise InputError(infeasible_message(plan.faithfulness))
             sample = _gibbs_sampler(self.problem)
-            return sample(key, runs, plan.windows, plan.support, plan.envelope, self.kappa, self.tau)
+            return sample(key, runs, *_sampler_arguments(*plan_key, current_device()), self.kappa, self.tau)
 
 
 @functools.lru_cache(maxsize=64)
 def _cached_plan(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> SamplerPlan:
-    """Return the plan for a data set, given as bytes so that it can be the key of a cache."""
+    """Return the plan for a data set."""
     y = np.frombuffer(data).reshape(shape)
-    support = mechanism.sets(len(y) - mechanism.window)
-    if mechanism.law == "gibbs" and 0 < mechanism.s < 1:
-        return plan_sampler(mechanism.problem, y, support, mechanism.kappa, mechanism.tau)
-    with enable_x64():
+    with enable_x64(), host_device():
+        support = mechanism.sets(len(y) - mechanism.window)
+        if mechanism.law == "gibbs" and 0 < mechanism.s < 1:
+            return plan_sampler(mechanism.problem, y, support, mechanism.kappa, mechanism.tau)
         rows = np.stack([y[k : k + mechanism.window + 1] for k in range(len(support.radius))])
         solve = jitted_trajectory_solver(mechanism.problem, mechanism._shape)
         trajectory = np.asarray(solve(rows, mechanism.tau, *support))
     if not np.isfinite(trajectory).all():
         raise InputError("f: found NaN or infinity in f or h near an estimate; expected finite numbers; fix f or h")
     return SamplerPlan(rows, support, None, trajectory, Faithfulness("direct", True, (1.0,) * len(rows)))
+
+
+@functools.lru_cache(maxsize=64)
+def _sampler_arguments(
+    mechanism: W2MHE, shape: tuple[int, ...], data: bytes, device: Any
+) -> tuple[jax.Array, Ball, Envelope]:
+    """Return the arrays of a plan on the device that samples, so that they are not copied with every block."""
+    plan = _cached_plan(mechanism, shape, data)
+    return jax.device_put((plan.windows, plan.support, plan.envelope), device)
 
 
 @functools.partial(jax.jit, static_argnames=("runs", "states", "released"))

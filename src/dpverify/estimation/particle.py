@@ -25,7 +25,9 @@ from dpverify.estimation.validation import (
     check_integer,
     check_noise_parameter,
     check_positive,
+    compiles_for_cpu,
     default_block,
+    host_device,
     measurement_weights,
 )
 from dpverify.mechanisms.wrappers import jax_key
@@ -33,6 +35,7 @@ from dpverify.util.arrays import enable_x64
 from dpverify.util.checks import check_choice
 
 PARTICLES_PER_BATCH = 1 << 14  # particles that are evaluated together: what fits into the cache of a CPU
+PARTICLES_PER_DEVICE_BATCH = 1 << 22  # what fills an accelerator; about a gigabyte
 
 
 @dataclass(frozen=True)
@@ -100,25 +103,25 @@ class KLMHE:
     @property
     def block(self) -> int:
         """The number of runs per block; smaller than for other mechanisms, as a run has hundreds of particles."""
-        return default_block() >> 3
+        return default_block() >> (3 if compiles_for_cpu() else 6)
 
     def log_weights(self, starts: jax.Array, data: jax.Array, s: float) -> tuple[jax.Array, jax.Array]:
-        """Return trajectories (T + 1, M, n) of particles from `starts` (M, n), and their log weights (K, M) for mu_k.
+        """Return released states (K, d, M) of particles from `starts` (n, M), and their log weights (K, M) for mu_k.
 
         With f0 invertible, a particle carries the density of its distribution exactly, up to a constant:
         mu_k(z_k) = (e^{-J_k(z_k)} mu_{k-1}(z_{k-1}) / D_{k-1})^s, D = |det Df0|. There is no resampling: f0 has no
         noise, so that resampling would only lose points. As the starts are uniform on K_0, the weight is
-        mu_k(z_k) D_0 .. D_{k-1}.
+        mu_k(z_k) D_0 .. D_{k-1}. The particles are on the last axis, which is the faster layout.
         """
-        system, first = self.system, int(self.span == "open")
+        system, first, weights = self.system, int(self.span == "open"), jnp.asarray(self.weights)[:, None]
+        h, f = (jax.vmap(function, in_axes=-1, out_axes=-1) for function in (system.h, system.f))
 
         def step(z: jax.Array, y: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-            residual = y - jax.vmap(system.h)(z)
-            cost = jnp.square(residual) @ jnp.asarray(self.weights) / 2
-            log_volume = jnp.zeros(len(z))  # it is constant where f is linear, and constants cancel
+            cost = jnp.sum(weights * jnp.square(y[:, None] - h(z)), 0) / 2
+            log_volume = jnp.zeros(z.shape[1])  # it is constant where f is linear, and constants cancel
             if system.A is None:
-                log_volume = jax.vmap(lambda x: log_abs_determinant(jax.jacfwd(system.f)(x)))(z)
-            return jax.vmap(system.f)(z), (z, cost, log_volume)
+                log_volume = jax.vmap(lambda x: log_abs_determinant(jax.jacfwd(system.f)(x)), in_axes=-1)(z)
+            return f(z), (z[jnp.asarray(system.released)], cost, log_volume)
 
         _, (paths, costs, log_volumes) = jax.lax.scan(step, starts, data)
         log_density, log_growth, rows = 0.0, 0.0, []
@@ -127,7 +130,7 @@ class KLMHE:
             log_density = s * (log_density - (log_volumes[k - 1] if k else 0.0) - J)
             log_growth = log_growth + (log_volumes[k - 1] if k else 0.0)
             rows.append(log_density + log_growth)
-        return paths, jnp.stack(rows)
+        return paths[: len(rows)], jnp.stack(rows)
 
     def effective(self, data: object, rng: np.random.Generator) -> np.ndarray:
         """Return the effective sample size of one run's particles at each step; below about 20, use more particles."""
@@ -139,12 +142,13 @@ class KLMHE:
         with enable_x64():
             y = check_data(self.system, data, self.window + 1)
             static = replace(self, s=1.0, name="")  # one compilation for all s
-            if not bool(_is_finite(static, y)):
+            if not _is_finite(static, y.shape, y.tobytes()):
                 raise InputError(
                     "data: found NaN or infinity in f or h along the trajectory from start; expected finite numbers "
                     "around it; fix f or h, or compare data and start with the model"
                 )
-            return _particle_runs(static, self.s, y, jax_key(rng), runs)
+            batch = PARTICLES_PER_BATCH if compiles_for_cpu() else PARTICLES_PER_DEVICE_BATCH
+            return _particle_runs(static, self.s, y, jax_key(rng), runs, batch)
 
 
 def _uniform_starts(mhe: KLMHE, key: jax.Array) -> jax.Array:
@@ -159,26 +163,42 @@ def _uniform_starts(mhe: KLMHE, key: jax.Array) -> jax.Array:
     return jnp.asarray(mhe.system.start) + mhe.diameter / 2 * radius * direction
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _is_finite(mhe: KLMHE, data: jax.Array) -> jax.Array:
-    return jnp.isfinite(mhe.log_weights(jnp.asarray(mhe.system.start)[None], data, 1.0)[1]).all()
+@functools.lru_cache(maxsize=64)
+def _is_finite(mhe: KLMHE, shape: tuple[int, ...], data: bytes) -> bool:
+    """Return whether the weight of the start is finite for a data set, given as bytes: the key of a cache."""
+    with host_device():
+        start, y = jnp.asarray(mhe.system.start)[:, None], jnp.asarray(np.frombuffer(data).reshape(shape))
+        return bool(jnp.isfinite(jax.jit(mhe.log_weights)(start, y, 1.0)[1]).all())
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _effective_sample_size(mhe: KLMHE, s: float, data: jax.Array, key: jax.Array) -> jax.Array:
-    weights = jax.nn.softmax(mhe.log_weights(_uniform_starts(mhe, key), data, s)[1], axis=1)
+    weights = jax.nn.softmax(mhe.log_weights(_uniform_starts(mhe, key).T, data, s)[1], axis=1)
     return 1 / jnp.square(weights).sum(1)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4))
-def _particle_runs(mhe: KLMHE, s: float, data: jax.Array, key: jax.Array, runs: int) -> jax.Array:
-    def draw_run(key: jax.Array) -> jax.Array:
-        start_key, index_key = jax.random.split(key)
-        paths, log_weights = mhe.log_weights(_uniform_starts(mhe, start_key), data, s)
-        index = jax.random.categorical(index_key, log_weights, axis=1)
-        drawn = paths[jnp.arange(len(log_weights)), index][:, jnp.asarray(mhe.system.released)]
-        # NaN in any weight makes the output NaN, which the validation of outputs then reports.
-        return jnp.where(jnp.isnan(log_weights).any(1, keepdims=True), jnp.nan, drawn)
+@functools.partial(jax.jit, static_argnums=(0, 4, 5))
+def _particle_runs(
+    mhe: KLMHE, s: float, data: jax.Array, key: jax.Array, runs: int, particles_per_batch: int
+) -> jax.Array:
+    """Draw the runs in batches: each run has its own key, and the particles of a batch are evaluated together."""
 
-    batch_size = max(1, PARTICLES_PER_BATCH // mhe.particles)
-    return jax.lax.map(draw_run, jax.random.split(key, runs), batch_size=batch_size)
+    def draw_batch(keys: jax.Array) -> jax.Array:
+        start_keys, index_keys = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+        starts = jax.vmap(functools.partial(_uniform_starts, mhe))(start_keys)  # (batch, particles, n)
+        # The barrier prevents a compiler from drawing the same particles once more for each measurement.
+        columns = jax.lax.optimization_barrier(jnp.moveaxis(starts, 2, 0).reshape(starts.shape[2], -1))
+        paths, log_weights = mhe.log_weights(columns, data, s)
+        shape = (log_weights.shape[0], keys.shape[0], mhe.particles)
+        log_weights = jnp.moveaxis(log_weights.reshape(shape), 1, 0)  # (batch, K, particles)
+        index = jax.vmap(lambda key, logits: jax.random.categorical(key, logits, axis=1))(index_keys, log_weights)
+        column = index + mhe.particles * jnp.arange(keys.shape[0])[:, None]
+        drawn = jnp.stack([path[:, column[:, k]].T for k, path in enumerate(paths)], axis=1)
+        # NaN in any weight makes the output NaN, which the validation of outputs then reports.
+        return jnp.where(jnp.isnan(log_weights).any(2)[..., None], jnp.nan, drawn)
+
+    keys = jax.random.split(key, runs)
+    batch = min(runs, max(1, particles_per_batch // mhe.particles))
+    whole = runs // batch * batch
+    drawn = jax.lax.map(draw_batch, keys[:whole].reshape(-1, batch)).reshape(whole, -1, len(mhe.system.released))
+    return drawn if whole == runs else jnp.concatenate([drawn, draw_batch(keys[whole:])])

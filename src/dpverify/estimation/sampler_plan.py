@@ -136,7 +136,7 @@ def plan_sampler(problem: Problem, data: np.ndarray, support: Ball, kappa: float
         priors = prior_means(problem, support, trajectory)
         third, reason = _third_derivative_bounds(problem, y, support)
         choice = _choose_envelope(problem, y, support, trajectory, expansion, priors, third, kappa, tau)
-        stacked = jax.tree.map(lambda *v: jnp.asarray(np.stack(v)), *choice.envelopes)
+        stacked = jax.tree.map(lambda *v: np.stack(v), *choice.envelopes)
     faithfulness = Faithfulness(choice.method, choice.certified, tuple(float(v) for v in choice.draws_per_run))
     remarks = _sampler_remarks(faithfulness, reason)
     for remark in remarks:

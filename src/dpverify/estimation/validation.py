@@ -5,6 +5,7 @@ Every error message is one line of the form `name: found X; expected Y; do Z`.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -16,7 +17,10 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.estimation.system import System
+from dpverify.util.arrays import enable_x64
 from dpverify.util.checks import is_real_number
+
+LOG2_CPU_BLOCK, LOG2_ACCELERATOR_BLOCK = 13, 22
 
 Matrix = tuple[tuple[float, ...], ...]  # hashable, so that it can be part of a static argument
 
@@ -41,9 +45,34 @@ class Estimator(Protocol):
         ...
 
 
+def current_device() -> Any:
+    """Return the device on which JAX computes in the current context (`jax.default_device`)."""
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return device if isinstance(device, jax.Device) else jax.local_devices(backend=device)[0]
+
+
+def compiles_for_cpu() -> bool:
+    """Return whether JAX computes on a CPU in the current context."""
+    return current_device().platform == "cpu"
+
+
 def default_block() -> int:
-    """Return the number of runs per block: what fits into the caches of a CPU, or what fills a GPU."""
-    return 1 << (13 if jax.default_backend() == "cpu" else 18)
+    """Return the number of runs per block: what fits into the caches of a CPU, or what fills an accelerator.
+
+    It depends on the platform only, so that results on one kind of device are reproducible.
+    """
+    return 1 << (LOG2_CPU_BLOCK if compiles_for_cpu() else LOG2_ACCELERATOR_BLOCK)
+
+
+def host_device() -> contextlib.AbstractContextManager[object]:
+    """Return a context in which JAX computes on the CPU, for small sequential problems such as one data set.
+
+    An accelerator would need longer to start the operations than the CPU to finish them, and longer to compile them.
+    """
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:  # the user has disabled the CPU of JAX
+        return contextlib.nullcontext()
 
 
 def check_data(system: System, data: object, min_steps: int = 1) -> np.ndarray:
@@ -155,10 +184,18 @@ def _estimate(template: Estimator, parameters: Any, data: jax.Array) -> jax.Arra
     return bind_parameters(template, parameters).estimate(data)
 
 
-def finite_estimate(estimator: Estimator, data: np.ndarray | jax.Array) -> jax.Array:
+@functools.lru_cache(maxsize=64)
+def _cached_estimate(estimator: Estimator, shape: tuple[int, ...], data: bytes) -> np.ndarray:
+    """Return the estimate for a data set, given as bytes so that it can be the key of a cache."""
+    with enable_x64(), host_device():
+        return np.asarray(_estimate(*split_parameters(estimator), np.frombuffer(data).reshape(shape)))
+
+
+def finite_estimate(estimator: Estimator, data: np.ndarray | jax.Array) -> np.ndarray:
     """Return the noise-free `estimator.estimate(data)`; raise an InputError that names the first step with NaN."""
-    estimate = _estimate(*split_parameters(estimator), data)
-    finite = np.isfinite(np.asarray(estimate)).reshape(len(estimate), -1).all(1)
+    array = np.ascontiguousarray(data, float)
+    estimate = _cached_estimate(estimator, array.shape, array.tobytes())
+    finite = np.isfinite(estimate).reshape(len(estimate), -1).all(1)
     if not finite.all():
         raise InputError(
             f"data: found NaN or infinity in the noise-free estimate at step {int(np.argmin(finite))}; expected f and "

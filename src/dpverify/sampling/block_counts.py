@@ -96,9 +96,9 @@ class BlockChecker(NamedTuple):
         number = 1 + self.coordinates.size
         if block >= MAX_CHECKED_BLOCKS:
             return BlockCounts(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, number), np.int64))
-        checked = samples[:MAX_CHECKED_RUNS]
+        checked = np.asarray(samples[:MAX_CHECKED_RUNS])
         inside = self.event.contains(checked)
-        flat = np.asarray(checked).reshape(len(checked), -1)
+        flat = checked.reshape(len(checked), -1)
         above = flat[:, self.coordinates] > self.medians
         counts = np.append(np.count_nonzero(inside), np.count_nonzero(above, axis=0))
         return BlockCounts(np.array([block]), np.array([len(checked)]), counts[None].astype(np.int64))

@@ -44,8 +44,10 @@ STAGE_WORDS = {
 SIDES = ("first", "second")
 MIN_LOG2_BLOCK, MAX_LOG2_BLOCK = 6, 16  # of the default block size
 FIRST_RUNS, FIRST_BLOCK, FIRST_COMPILED_BLOCK = 16, 4, 64  # of a verification that may stop early
+MAX_STOPPING_BLOCK = 1 << 18  # of a verification that may stop early, where a batch has at least one block
 BLOCKS_PER_TEST = 64  # at least, with the default block size
-MAX_BLOCK_BYTES = 64 << 20  # bytes of the output of one block
+MAX_BLOCK_BYTES, MAX_DEVICE_BLOCK_BYTES = 64 << 20, 1 << 30  # bytes of the output of one block
+MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per data set is counted on the host
 
 A = TypeVar("A", bound=Accumulator)
 
@@ -95,15 +97,16 @@ def default_block_size(test_runs: int) -> int:
     return 1 << min(max(exponent, MIN_LOG2_BLOCK), MAX_LOG2_BLOCK)
 
 
-def fitting_block_size(block: int, run_bytes: int) -> int:
-    """Return the block size, halved until the output of a block has at most 64 MB.
+def fitting_block_size(block: int, run_bytes: int, on_device: bool = False) -> int:
+    """Return the block size, halved until the output of a block has at most 64 MB, or 1 GB on an accelerator.
 
     Examples
     --------
     >>> fitting_block_size(2048, 80_000)
     512
     """
-    while block > 1 and block * run_bytes > MAX_BLOCK_BYTES:
+    most = MAX_DEVICE_BLOCK_BYTES if on_device else MAX_BLOCK_BYTES
+    while block > 1 and block * run_bytes > most:
         block //= 2
     return block
 
@@ -276,7 +279,9 @@ def draw_ranges(source: SampleSource, stage: str, runs: int, sums: BlockSums[A],
             if source.nonfinite == "error" and type(samples) is not np.ndarray:
                 finite_flags.append(all_finite(samples))
             runs_left = runs - block * source.block
-            sums.add(side, block, samples if runs_left >= source.block else samples[:runs_left])
+            samples = samples if runs_left >= source.block else samples[:runs_left]
+            # Few runs are copied faster than the programs that count them on a device are compiled.
+            sums.add(side, block, np.asarray(samples) if runs <= MAX_COPIED_RUNS else samples)
             if following is not None:
                 output = next_output if ahead else call_mechanism(source, stage, *following)
         sums.finish()

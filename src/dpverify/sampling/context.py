@@ -33,6 +33,7 @@ from dpverify.sampling.blocks import (
     FIRST_BLOCK,
     FIRST_COMPILED_BLOCK,
     FIRST_RUNS,
+    MAX_STOPPING_BLOCK,
     SampleSource,
     default_block_size,
     fitting_block_size,
@@ -50,7 +51,7 @@ from dpverify.sampling.budget import (
     shorten_settings,
 )
 from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
-from dpverify.sampling.executors import WorkerPool, check_picklable, open_pool
+from dpverify.sampling.executors import WorkerPool, all_devices, check_picklable, open_pool
 from dpverify.sampling.identity import check_sources, run_identity, run_sources
 from dpverify.sampling.probe import (
     PROBE_RUNS,
@@ -61,6 +62,7 @@ from dpverify.sampling.probe import (
     probe_mechanism,
 )
 from dpverify.settings import Settings
+from dpverify.util.arrays import equal_arrays
 from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
@@ -159,15 +161,16 @@ def open_run(
     clock, display = StageClock(), Progress(progress, folder is not None)
     block = settings.block or getattr(mechanism, "block", None)
     is_fixed = block is not None
-    if block is None and settings.stop_early:
-        block = FIRST_COMPILED_BLOCK if has_fixed_block(mechanism) else FIRST_BLOCK
+    if settings.block is None and settings.stop_early:
+        first_block = FIRST_COMPILED_BLOCK if has_fixed_block(mechanism) else FIRST_BLOCK
+        block = first_block if block is None else min(block, MAX_STOPPING_BLOCK)
     block = block or default_block_size(settings.test_runs)
     data = read_only_view(first), read_only_view(second)
     source = SampleSource(mechanism, data, settings.seed, int(block), settings.nonfinite)
     notes: list[str] = []
     with open_checkpoint(folder) as checkpoint:
         try:
-            with open_pool(executor, checkpoint) as pool:
+            with open_pool(executor, checkpoint) as pool, contextlib.ExitStack() as devices:
                 check_picklable(source, pool)
                 if settings.stop_early:  # the first runs are training runs, and no others are drawn before them
                     source, pilot_blocks = probe_mechanism(source, True, display, FIRST_RUNS)
@@ -175,6 +178,7 @@ def open_run(
                     source = announce(source, settings, pool.number, display)
                     source, pilot_blocks = probe_mechanism(source, folder is not None, display)
                 assert source.shape is not None
+                pool = devices.enter_context(all_devices(pool, source.device))
                 settings = settings.change(block=source.block)
                 plan = plan_and_announce(display, settings, source.shape, source.block)
                 source = source._replace(look=look_key(settings, call or {}))
@@ -272,11 +276,11 @@ def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
     found = []
     if data_after != data_before:
         found.append(Diagnostic.CHANGED_DATA)
-    elif is_seeded(source.mechanism) and not np.array_equal(first_runs, repeated_runs, equal_nan=True):
+    elif is_seeded(source.mechanism) and not equal_arrays(first_runs, repeated_runs):
         found.append(Diagnostic.UNREPEATABLE_BLOCK)
     if not stop_early:  # otherwise the first batches are compared
         other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks), context.pilot_blocks, keep=True)
-        if blocks_repeat(first_runs[:PROBE_RUNS], other_runs[:PROBE_RUNS]):
+        if blocks_repeat(np.asarray(first_runs[:PROBE_RUNS]), np.asarray(other_runs[:PROBE_RUNS])):
             found.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in found:
         warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)

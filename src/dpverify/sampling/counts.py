@@ -16,6 +16,7 @@ import numpy as np
 from dpverify.util.arrays import Array, cell_codes, enable_x64, is_pytree
 
 EXTREMES_KEPT = 128  # number of values that are stored at either end
+MAX_COMPARED_CELLS = 1024  # up to this number of cells, a device compares each code with all of them
 MAX_DENSE_CELLS = 1 << 18  # for fewer cells, a table of all cells is faster than sorting the codes
 
 R = TypeVar("R")
@@ -193,8 +194,16 @@ def _compiled_table_sums() -> Callable[[Any, Any, Array], Any]:
     import jax
     import jax.numpy as jnp
 
+    def count(codes: Any, size: int) -> Any:
+        if size > MAX_COMPARED_CELLS:
+            return jnp.bincount(codes, length=size)
+        # Runs that add to the same few numbers wait for each other. The barrier keeps the codes from being computed
+        # once more for each cell.
+        codes = jax.lax.optimization_barrier(codes.astype(np.int32))
+        return (codes[:, None] == jnp.arange(size, dtype=np.int32)).sum(0, dtype=np.int32)
+
     def add(partitions: Any, tables: Any, samples: Any) -> Any:
         pairs = zip(partitions, tables, strict=True)
-        return tuple(table + jnp.bincount(p.codes(samples), length=table.size) for p, table in pairs)
+        return tuple(table + count(partition.codes(samples), table.size) for partition, table in pairs)
 
     return jax.jit(add, donate_argnums=1)

@@ -24,7 +24,8 @@ from concurrent.futures import (
     wait,
 )
 from dataclasses import dataclass, field
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from dpverify.errors import InputError
 from dpverify.sampling.checkpoints import Checkpoint
@@ -91,6 +92,48 @@ def open_pool(executor: int | Executor | None, checkpoint: Checkpoint | None = N
         raise InputError(
             f"executor: found {executor!r}; expected None, a number of processes, or a concurrent.futures.Executor"
         )
+
+
+@contextlib.contextmanager
+def all_devices(pool: WorkerPool, device: str) -> Iterator[WorkerPool]:
+    """Use all local devices of one kind: one thread draws blocks on each of them, and their counts are added.
+
+    A pool with an executor stays as it is. So does the pool of a mechanism without JAX, and of a process in which the
+    user has selected one device (`jax_default_device`).
+
+    Parameters
+    ----------
+    pool : WorkerPool
+        The workers that the user has selected.
+    device : str
+        Where the first block was computed, for example "gpu:0"; "cpu" if it was not computed by JAX.
+    """
+    devices = _free_devices(device) if pool.executor is None and ":" in device else []
+    if len(devices) < 2:
+        yield pool
+        return
+    import jax
+
+    unused: SimpleQueue[Any] = SimpleQueue()
+    for one in devices:
+        unused.put(one)
+    contexts = []  # they are never left: the setting belongs to the thread, and ends with it
+
+    def use_one_device() -> None:
+        contexts.append(jax.default_device(unused.get()))
+        contexts[-1].__enter__()
+
+    with ThreadPoolExecutor(len(devices), initializer=use_one_device) as executor:
+        yield WorkerPool(executor, pool.checkpoint)
+
+
+def _free_devices(device: str) -> list[Any]:
+    """Return the local devices of the same kind; none if the user has selected one."""
+    import jax
+
+    if jax.config.jax_default_device is not None:  # type: ignore[attr-defined]
+        return []
+    return jax.local_devices(backend=device.split(":")[0])
 
 
 def _end_with_parent() -> None:

@@ -59,7 +59,7 @@ def picture_runs(context: RunContext, pilot: list[np.ndarray], number: int) -> t
         second = pilot[1]
     else:
         blocks = range(-(-number // context.source.block))
-        second = pilot_runs(context.source, 1, blocks, context.pilot_blocks)
+        second = np.asarray(pilot_runs(context.source, 1, blocks, context.pilot_blocks))
     return _finite_runs(first)[:number], _finite_runs(second)[:number]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from dpverify.errors import MechanismError
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import SampleSource, call_mechanism, draw_block, fitting_block_size, validate_block
-from dpverify.util.arrays import is_jax
+from dpverify.util.arrays import Array, array_namespace, enable_x64, is_jax, on_accelerator
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, Progress
 
@@ -29,7 +29,7 @@ MAX_FIRST_PROBE_SECONDS = 30.0  # after a longer first call there is no second o
 PROBE_RUNS = 64  # runs per data set that identify a mechanism
 FALSE_REPEAT_PROBABILITY = 1e-9  # that two independent blocks are taken for one block that was drawn twice
 
-PilotBlocks = dict[tuple[int, int], np.ndarray]  # the samples of pilot blocks, by (side, block)
+PilotBlocks = dict[tuple[int, int], Array]  # the samples of pilot blocks, by (side, block)
 
 
 class Pace(NamedTuple):
@@ -114,16 +114,17 @@ def probe_mechanism(
     samples = validate_block(source, "pilot", 0, 0, output)
     if progress is not None:
         progress.report_first_block(source.block, time.perf_counter() - start)
-    block = fitting_block_size(source.block, samples[0].nbytes)
+    steps, dimension = samples.shape[1:]
+    block = fitting_block_size(source.block, steps * dimension * samples.dtype.itemsize, on_accelerator(samples))
     drawn: PilotBlocks = {}
     if block == source.block:
-        drawn[0, 0] = np.array(samples)
-    source = source._replace(block=block, shape=(samples.shape[1], samples.shape[2]), device=_device_name(output))
+        drawn[0, 0] = _kept(samples)
+    source = source._replace(block=block, shape=(steps, dimension), device=_device_name(output))
     if both_sides:
         for side in (0, 1):
             for number in range(-(-runs // block)):
                 if (side, number) not in drawn:
-                    drawn[side, number] = np.array(draw_block(source, "pilot", side, number))
+                    drawn[side, number] = _kept(draw_block(source, "pilot", side, number))
     return source, drawn
 
 
@@ -147,18 +148,26 @@ def pilot_runs(
         if drawn is not None and (side, block) in drawn:
             samples = drawn[side, block]
         else:
-            samples = np.array(draw_block(source, "pilot", side, block))
+            samples = _kept(draw_block(source, "pilot", side, block))
             if keep and drawn is not None:
                 drawn[side, block] = samples
         runs.append(samples)
-    return np.concatenate(runs)
+    if len(runs) == 1:
+        return runs[0]
+    with enable_x64(runs[0]):
+        return array_namespace(runs[0]).concatenate(runs)
+
+
+def _kept(samples: Array) -> Array:
+    """Return samples that stay the same: a copy, or a JAX array, which nothing can change and which stays in place."""
+    return samples if is_jax(samples) else np.array(samples)
 
 
 def behaviour_hash(drawn: PilotBlocks) -> str:
     """Return a hash of the first 64 pilot runs of each data set."""
     first_runs = []
     for wanted in (0, 1):
-        samples = [drawn[side, block] for side, block in sorted(drawn) if side == wanted]
+        samples = [np.asarray(drawn[side, block][:PROBE_RUNS]) for side, block in sorted(drawn) if side == wanted]
         first_runs.append(np.concatenate(samples)[:PROBE_RUNS])
     return fingerprint(first_runs)
 

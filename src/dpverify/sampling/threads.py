@@ -24,7 +24,7 @@ from dpverify.sampling.executors import WorkerPool
 EXTREME_BLOCKS = 2  # test blocks with the smallest, and with the largest counts, that are drawn again
 CONCURRENT_BLOCKS = 4  # per data set, that are drawn by two threads at the same time
 CONCURRENT_SECONDS = 0.3  # fast mechanisms draw these blocks repeatedly for so long
-MAX_CONCURRENT_RUNS = 512  # per such block
+MAX_CONCURRENT_RUNS = 512  # per such block, and compared of larger ones
 FIRST_CONCURRENT_BLOCK = 1 << 20  # of the stage "probe", whose first blocks show the speed of a mechanism
 BARRIER_SECONDS = 0.05  # a thread waits at most this long for the other one
 SWITCH_SECONDS = 1e-5  # interval in which Python switches threads during the check
@@ -111,5 +111,5 @@ def concurrent_blocks_repeat(source: SampleSource, executor: Executor) -> bool:
 
 
 def _draw(source: SampleSource, side: int, block: int) -> np.ndarray:
-    """Draw a block of the stage "probe" whose stream no other part uses."""
-    return np.array(draw_block(source, "probe", side, FIRST_CONCURRENT_BLOCK + block))
+    """Draw a block of the stage "probe" whose stream no other part uses; return some of its runs on the host."""
+    return np.array(draw_block(source, "probe", side, FIRST_CONCURRENT_BLOCK + block)[:MAX_CONCURRENT_RUNS])

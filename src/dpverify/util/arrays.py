@@ -26,6 +26,7 @@ MAX_STEP_EDGES = 3  # edges near one step of the guide table; binary search is u
 MAX_STEPS = 8192  # of the guide table
 SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
 TILE_COLUMNS = 48  # columns of a matrix that are multiplied together
+WORD_BITS = 32  # values of a mask that are stored in one word
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
 
@@ -56,6 +57,12 @@ def enable_x64(x: object = None) -> contextlib.AbstractContextManager[object]:
     import jax
 
     return jax.enable_x64(True)
+
+
+def equal_arrays(a: Array, b: Array) -> bool:
+    """Return whether two arrays are equal, where NaN equals NaN; arrays on a device are compared there."""
+    with enable_x64(a):
+        return bool(array_namespace(a).array_equal(a, b, equal_nan=True))
 
 
 def evaluate_method(plain: object, name: str, x: Array) -> Any:
@@ -100,8 +107,11 @@ def digitize(edges: Array, x: Array) -> Array:
     [0, 0, 1, 2]
     """
     xp = array_namespace(x)
-    if xp is not np or x.size < MIN_SEARCHED_VALUES:
-        return xp.searchsorted(edges, x)
+    if xp is not np:
+        # One fused pass over x; the default method of JAX makes one pass for each comparison.
+        return xp.searchsorted(edges, x, method="scan_unrolled")
+    if x.size < MIN_SEARCHED_VALUES:
+        return np.searchsorted(edges, x)
     if np.isnan(x.min()):  # rare; NaN is sorted last, whatever the number of values
         return np.searchsorted(edges, x)
     if edges.size <= MAX_COMPARED_EDGES:
@@ -134,6 +144,42 @@ def digitize(edges: Array, x: Array) -> Array:
             index += piece > padded[index]
         result[begin : begin + VALUES_PER_PIECE] = index
     return result
+
+
+def first_true(mask: Any, size: int) -> Any:
+    """Return the positions of the first `size` true values of a JAX array, padded with its length.
+
+    It replaces `jax.numpy.nonzero(mask, size=size)`, which adds one number per value to shared memory and is slow on a
+    GPU. Here 32 values form one word. The words are located by their cumulative numbers of true values, and the bits
+    in a word by bisection.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> first_true(jnp.array([False, True, True, False, True]), 2).tolist()
+    [1, 2]
+    >>> first_true(jnp.array([False, True]), 3).tolist()
+    [1, 2, 2]
+    """
+    import jax
+    import jax.numpy as jnp
+
+    bits = jnp.pad(mask, (0, -mask.shape[0] % WORD_BITS)).reshape(-1, WORD_BITS).astype(jnp.uint32)
+    words = (bits << jnp.arange(WORD_BITS, dtype=jnp.uint32)).sum(1, dtype=jnp.uint32)
+    counts = jax.lax.population_count(words).astype(jnp.int32)
+    ends = jnp.cumsum(counts, dtype=jnp.int32)
+    rank = jnp.arange(size, dtype=jnp.int32)
+    index = jnp.searchsorted(ends, rank, side="right", method="scan_unrolled").astype(jnp.int32)
+    last = jnp.minimum(index, words.shape[0] - 1)
+    word, rank_in_word = words[last], rank - (ends - counts)[last]
+    bit = jnp.zeros_like(rank)
+    for width in (16, 8, 4, 2, 1):
+        below = jax.lax.population_count(word & jnp.uint32((1 << width) - 1)).astype(jnp.int32)
+        above = rank_in_word >= below
+        bit += jnp.where(above, width, 0)
+        rank_in_word -= jnp.where(above, below, 0)
+        word = jnp.where(above, word >> jnp.uint32(width), word)
+    return jnp.where(rank < ends[-1], last * WORD_BITS + bit, mask.shape[0])
 
 
 @functools.cache
