@@ -58,7 +58,9 @@ def test_any_report_is_read_as_it_was_written(
         remarks=tuple(remarks),
         diagnostics=tuple(diagnostics),
         error=error,
-        witness=dataclasses.replace(report.witness, counts=cells[0], runs=runs, text=name),
+        witness=dataclasses.replace(report.witness, counts=cells[0], runs=runs, text=name, share=0.75),
+        others=(dataclasses.replace(report.witness, counts=cells[-1], runs=runs, text=name, share=0.25),),
+        delta_events=None,
         on_partition=OnPartition(*distinct_pairs(c1, c2, runs), runs, 0.045, len(c1) + 1, 0.9),
         on_all_events=OnAllEvents(c1[:-1], c2[:-1], rest, 0.25, runs, 0.045) if certified else None,
         run=run,
@@ -70,6 +72,7 @@ def test_any_report_is_read_as_it_was_written(
     for field in dataclasses.fields(Report):
         if field.name not in (
             "witness",
+            "others",
             "picture",
             "on_partition",
             "on_all_events",

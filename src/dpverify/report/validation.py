@@ -70,7 +70,7 @@ def check_consistent(report: ReportFields) -> None:
     for one in report.tested:
         _require("counts", all(count <= one.runs for count in one.counts))
         _require("event", one.event.codes.ndim == 1)
-        _require("others", (one.runs, one.alpha, one.shape) == (witness.runs, witness.alpha, witness.shape))
+        _require("others", (one.runs, one.shape) == (witness.runs, witness.shape))
     _require("share", sum(one.share for one in report.tested) <= 1 + SHARE_TOLERANCE)
     if report.delta_events is not None:
         _check_delta_events(report.delta_events, witness.runs)

@@ -15,6 +15,7 @@ RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 MIN_RARE_COUNT = 2  # proposal runs of the exceeding data set in a proposed rare event
 TAIL_VALUES = 64  # extreme values to which an exponential tail is fitted
 MIN_PREDICTED_COUNT = 0.02  # proposal runs; a smaller prediction is not believed
+MAX_EXPONENT = 700.0
 MAX_RARE_EVENTS = 6  # rare events that are proposed per score, tail and direction
 
 
@@ -61,7 +62,9 @@ def predict_rare(histogram: PairedHistogram, thresholds: np.ndarray, above: bool
     tail = values[values >= start]
     excess = np.maximum((thresholds if above else -thresholds) - start, 0.0)
     mean = max(float((tail - start).mean()), np.finfo(float).tiny)
-    return np.maximum(tail.size * np.exp(-np.minimum(excess / mean, 700.0)), MIN_PREDICTED_COUNT) / histogram.runs
+    with np.errstate(over="ignore"):
+        exponent = np.minimum(excess / mean, MAX_EXPONENT)
+    return np.maximum(tail.size * np.exp(-exponent), MIN_PREDICTED_COUNT) / histogram.runs
 
 
 def propose_levels(candidate: Candidate, objective: SelectionObjective) -> ScoreProposals:
