@@ -14,6 +14,7 @@ from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.proposals import Candidate, JudgedProposal
 
 AIM_EPSILONS = np.array([0.0, 0.05, 0.2, 0.4, 0.75, 1.25, 2.0, 3.0, 4.5, 6.5, 9.0])
+SAME_SCORE_BONUS = 0.1  # in units of one epsilon's share
 
 
 class AimOptions(NamedTuple):
@@ -76,6 +77,9 @@ def choose_aims(options: list[AimOptions], first: JudgedProposal, objective: Sel
     deltas = np.stack([one.deltas for one in options])
     best = deltas.max(0)
     shares = np.divide(deltas, best, out=np.zeros_like(deltas), where=best > 0).sum(1)
+    # The score of the first tested event is evaluated anyway.
+    own_score = getattr(first.proposal.event.partition, "score", None)
+    shares += [SAME_SCORE_BONUS * (one.candidate.binned.score is own_score) for one in options]
     chosen = options[int(shares.argmax())]
     side = first.proposal.event.direction
     c1, c2 = (np.array([first.proposal.counts[k] + first.decided[k ^ side]]) for k in (side, 1 - side))

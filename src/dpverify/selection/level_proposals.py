@@ -13,6 +13,7 @@ from dpverify.selection.proposals import PROPOSAL_PENALTIES, Candidate, Proposal
 
 RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 MIN_RARE_COUNT = 2  # proposal runs of the exceeding data set in a proposed rare event
+MAX_RARE_SHARE = 0.1  # of the runs of the exceeding data set
 TAIL_VALUES = 64  # extreme values to which an exponential tail is fitted
 MIN_PREDICTED_COUNT = 0.02  # proposal runs; a smaller prediction is not believed
 MAX_EXPONENT = 700.0
@@ -102,15 +103,18 @@ def propose_all_levels(
     for is_above in (True, False):
         counts = above if is_above else [runs - count for count in above]
         for direction in (0, 1):
-            exceeding, other = counts[direction], counts[1 - direction]
-            expected = predict_rare(histogram, thresholds, is_above, 1 - direction)
+            is_rare = (counts[direction] >= MIN_RARE_COUNT) & (counts[direction] <= MAX_RARE_SHARE * runs)
+            if not is_rare.any():
+                continue
+            pair, rare = [count[is_rare] for count in counts], thresholds[is_rare]
+            exceeding, other = pair[direction], pair[1 - direction]
+            expected = predict_rare(histogram, rare, is_above, 1 - direction)
             likely = np.where(other > 0, np.maximum(other + PRIOR_COUNT, expected * runs), expected * runs)
-            bounds = approximate_bound(exceeding * scale, likely * scale, objective)
-            bounds[exceeding < MIN_RARE_COUNT] = 0.0
+            bounds = approximate_bound(exceeding * scale, likely * scale, objective, is_rare=True)
             for best in _best_per_doubling(exceeding, bounds):
-                key = LevelKey(float(thresholds[best]), is_above, direction)
-                pair = int(counts[0][best]), int(counts[1][best])
-                chosen.setdefault(key, ChosenLevel(pair, False, float(expected[best])))
+                key = LevelKey(float(rare[best]), is_above, direction)
+                both = int(pair[0][best]), int(pair[1][best])
+                chosen.setdefault(key, ChosenLevel(both, False, float(expected[best])))
     for one in predicted:
         chosen[one.key] = ChosenLevel(one.counts, False, one.probability)
     return _collect(candidate, chosen, rank)

@@ -89,7 +89,7 @@ def cautious_lower_bound(
 
 
 def approximate_bound(
-    p1: ArrayLike, p2: ArrayLike, objective: SelectionObjective, share: float | np.ndarray = 1.0
+    p1: ArrayLike, p2: ArrayLike, objective: SelectionObjective, share: float | np.ndarray = 1.0, is_rare: bool = False
 ) -> np.ndarray:
     """Return about the lower bound that the planned test runs prove for an event with these probabilities.
 
@@ -101,6 +101,8 @@ def approximate_bound(
         The planned test.
     share : float or ndarray
         The share of alpha that the event is tested with.
+    is_rare : bool
+        Whether both probabilities are small, so that counts are Poisson distributed.
 
     Returns
     -------
@@ -118,7 +120,7 @@ def approximate_bound(
     excess = np.maximum(p1 * runs - rest, 0.0)
     ratio, factor = np.ones(np.broadcast_shapes(p1.shape, p2.shape, np.shape(z))), 1.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for _ in range(VARIANCE_STEPS):
+        for _ in range(1 if is_rare else VARIANCE_STEPS):
             # The statistic (excess - R k2)^2 = z^2 (rest + R (excess + k2)) is a quadratic equation for R = e^epsilon.
             # Its variance is that of Poisson counts; the factor corrects it for probabilities that are not small.
             square = z * z * factor

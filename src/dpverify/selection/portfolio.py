@@ -30,6 +30,7 @@ SAFE_SHARE = 0.1  # of the event that is chosen with a large penalty
 RARE_ERROR = 0.1  # standard error of the log-ratio above which the cautious event needs a safer one beside it
 SIZE_RATIO = 4.0  # counts within this ratio belong to events of about the same size
 MIN_GAIN = 0.01  # relative gain of the expected bound that justifies a further event
+NEW_SCORE_COST = 0.02  # relative; the test runs need longer for every further score
 MIN_CONFIRMED_COUNT = 0.5  # decision runs
 PRIOR_STRENGTH = 2.0  # how many counts a predicted probability is worth
 PERMUTATION_SEED = 0  # pairs the quantiles of different events
@@ -72,6 +73,7 @@ def choose_portfolio(
         pair = (quantiles[0][number], quantiles[1][number])
         return approximate_bound(*pair, objective, share)[orders[place]]
 
+    scores = [id(getattr(one.proposal.event.partition, "score", None)) for one in judged]
     members, shares = [first], [1.0]
     if is_certain and cautious.standard_error > RARE_ERROR:
         safe = max(range(len(judged)), key=lambda number: judged[number].safe_bound)
@@ -85,6 +87,7 @@ def choose_portfolio(
             kept = np.max([bounds(n, s, k) for k, (n, s) in enumerate(zip(members, rest, strict=True))], axis=0)
             for number in compared:
                 value = np.maximum(kept, bounds(number, share, len(members))).mean()
+                value *= 1.0 if scores[number] in {scores[n] for n in members} else 1 - NEW_SCORE_COST
                 is_allowed = share < LARGE_SHARE or expected[number] > LARGE_RATIO * before
                 if number not in members and is_allowed and value > best:
                     best, chosen = value, (number, [*rest, share])
