@@ -18,6 +18,8 @@ from dpverify.stats.binomial import FloatArray
 from dpverify.stats.claim_kinds import Gaussian
 from dpverify.stats.supporting_lines import Lines
 
+MAX_QUANTILE = 40.0  # beyond those of all numbers strictly between 0 and 1
+
 
 class Boundary(Protocol):
     """The boundary of a claim."""
@@ -68,7 +70,7 @@ class GaussianBoundary(NamedTuple):
 
     def slope(self, q: FloatArray, /) -> FloatArray:
         """Return the slope at q: the ratio of two normal densities."""
-        quantile = scipy.special.ndtri(q)
+        quantile = np.clip(scipy.special.ndtri(q), -MAX_QUANTILE, MAX_QUANTILE)
         return np.where(self(q) < 1.0, np.exp(-self.mu * quantile - self.mu**2 / 2), 0.0)
 
 
