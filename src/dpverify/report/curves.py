@@ -148,9 +148,10 @@ def wealth_course(report: ReportFields) -> WealthCourse | None:
 
 def _exact_p_values(report: ReportFields, larger: int, smaller: int, epsilons: np.ndarray) -> np.ndarray:
     """Return the p-values of the claims that the count `larger` contradicts if it exceeds `smaller` by too much."""
+    level = report.alpha if report.sequence is None else report.sequence.exact_alpha(report.alpha)
 
     def p_value(epsilon: float) -> float:
-        return small_p_value(larger, smaller, report.witness.runs, epsilon, report.delta, report.alpha)
+        return small_p_value(larger, smaller, report.witness.runs, epsilon, report.delta, level)
 
     return evaluate_increasing(p_value, epsilons)
 

@@ -15,7 +15,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from dpverify.stats.binomial import FloatArray
-from dpverify.stats.claim_kinds import Gaussian
+from dpverify.stats.claim_kinds import MAX_EXPONENT, Gaussian
 from dpverify.stats.supporting_lines import Lines
 
 MAX_QUANTILE = 40.0  # beyond those of all numbers strictly between 0 and 1
@@ -56,7 +56,7 @@ def line_boundary(epsilon: ArrayLike, delta: ArrayLike = 0.0) -> LineBoundary:
     >>> float(line_boundary(0.0, 0.1)(np.array(0.5)))
     0.6
     """
-    return LineBoundary(np.exp(np.asarray(epsilon, float)), np.asarray(delta, float))
+    return LineBoundary(np.exp(np.minimum(epsilon, MAX_EXPONENT)), np.asarray(delta, float))
 
 
 class GaussianBoundary(NamedTuple):
