@@ -1,8 +1,8 @@
 """Measures the check that runs are independent: dependent mechanisms that it finds, and independent ones that it voids.
 
 The first part verifies two mechanisms whose runs share noise within a block, with the default numbers of runs. The
-second part draws independent runs of the mechanisms of tests/support/known.py: it calls the check alone, on as many
-blocks as a verification of the default size has, and makes some small verifications.
+second part calls the check alone on counts of independent runs, which are binomial whatever the mechanism is, and makes
+small verifications of the mechanisms of tests/support/known.py.
 
 Run: python benchmarks/bench_dependence.py [--part NAME] [--seeds N] (the parts take minutes each on one core).
 """
@@ -15,20 +15,26 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 import dpverify as dpv
-from dpverify.events.event import Event
-from dpverify.events.scores import Levels, Linear
-from dpverify.mechanisms.protocol import Mechanism
-from dpverify.sampling.block_counts import MAX_CHECKED_RUNS, BlockChecker, BlockCounts, runs_are_dependent
-from dpverify.sampling.blocks import default_block_size
+from dpverify.sampling.block_counts import (
+    MAX_CHECKED_COORDINATES,
+    MAX_CHECKED_RUNS,
+    BlockCounts,
+    runs_are_dependent,
+)
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "support"))
 from known import KNOWN
 
 SHARED = 0.05  # of the standard deviation
 DELTA = 0.12693  # of Gaussian noise with shift 1 at epsilon 1: nothing is decided before the budget is spent
+# Blocks of the default size, of few runs, and of the growing batches of a verification that may stop early.
+BLOCK_SIZES = (
+    np.full(98, MAX_CHECKED_RUNS),
+    np.full(25, 64),
+    np.repeat(2 ** np.arange(2, 11), 12),
+)
 SMALL = {"fixed": {"select_runs": 200, "test_runs": 1600}, "stop_early": {"select_runs": 128, "test_runs": 600}}
 
 
@@ -59,47 +65,33 @@ def dependent(seeds: int) -> None:
             print(f"  {mechanism.__name__:<20} {kind:<11} {void:4d} of {number:4d} {runs:9.0f}", flush=True)
 
 
-def checked_blocks(mechanism: Mechanism, side: int, checker: BlockChecker, rng: np.random.Generator) -> BlockCounts:
-    """Return the counts of the blocks that a verification with the default number of test runs checks."""
-    block = default_block_size(dpv.Settings().test_runs)
-    blocks = range(dpv.Settings().test_runs // block)
-    samples = (as_runs(mechanism(float(side), min(block, MAX_CHECKED_RUNS), rng)) for _ in blocks)
-    return BlockCounts.merge(
-        [checker.measure_block(number, runs) for number, runs in zip(blocks, samples, strict=True)]
-    )
-
-
-def as_runs(output: ArrayLike) -> np.ndarray:
-    """Return an output with steps and dimensions."""
-    runs = np.asarray(output, float)
-    return runs.reshape(len(runs), -1, 1)
+def checked_blocks(sizes: np.ndarray, probabilities: np.ndarray, rng: np.random.Generator) -> BlockCounts:
+    """Return what the check counts in blocks of independent runs; the counts of an event are binomial."""
+    return BlockCounts(np.arange(sizes.size), sizes, rng.binomial(sizes[:, None], probabilities))
 
 
 def independent(seeds: int) -> None:
     """Print how often independent runs are called dependent: by the check alone, and by small verifications."""
-    total = void = 0
-    for number, (name, case) in enumerate(KNOWN.items()):
-        for seed in range(seeds):
-            rng = np.random.default_rng((seed, number))
-            pilot = as_runs(case.mechanism(0.0, 1000, rng))
-            score = Linear(np.eye(1, pilot[0].size)[0])
-            edge = np.quantile(pilot[:, 0, 0], rng.choice([0.005, 0.1, 0.5, 0.9, 0.995]))
-            checker = BlockChecker.make(Event(Levels(score, np.array([edge])), np.array([1]), 0), pilot)
-            void += runs_are_dependent(*(checked_blocks(case.mechanism, side, checker, rng) for side in (0, 1)))
-            total += 1
-        print(f"  the check at default size: {void} of {total} after {name}", flush=True)
+    rng, void = np.random.default_rng(1), 0
+    for seed in range(seeds):
+        sizes = BLOCK_SIZES[seed % len(BLOCK_SIZES)]
+        tested = rng.choice([0.001, 0.005, 0.05, 0.3, 0.9, 0.995])
+        simple = rng.uniform(0.3, 0.7, MAX_CHECKED_COORDINATES)  # medians of few first runs are not exact
+        sides = (checked_blocks(sizes, np.append(tested, simple), rng) for _ in range(2))
+        void += runs_are_dependent(*sides)
+    print(f"independent runs, the check on binomial block counts: {void} of {seeds} called dependent", flush=True)
     total = void = 0
     for kind, runs in SMALL.items():
         for name, case in KNOWN.items():
-            for seed in range(max(seeds // 50, 1)):
+            for seed in range(max(seeds // 400, 1)):
                 epsilon, stops = 0.0 if name == "deaf" else 0.5, kind == "stop_early"
                 report = dpv.verify(case.mechanism, 0.0, 1.0, epsilon, seed=seed, stop_early=stops, **runs)
                 void += is_called_dependent(report)
                 total += 1
-        print(f"  small verifications: {void} of {total} after {kind}", flush=True)
+        print(f"  small verifications: {void} of {total} called dependent after {kind}", flush=True)
 
 
-PARTS = {"dependent": (dependent, 100), "independent": (independent, 1250)}
+PARTS = {"dependent": (dependent, 100), "independent": (independent, 10_000)}
 
 
 def main() -> None:
