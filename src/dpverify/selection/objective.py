@@ -41,6 +41,11 @@ class SelectionObjective(NamedTuple):
     decision_penalty: float
     claim: Claim | None = None
 
+    @property
+    def is_curve(self) -> bool:
+        """Whether the claim is a curve."""
+        return not isinstance(self.claim, (Approximate, NoneType))
+
 
 def cautious_lower_bound(
     c1: ArrayLike, c2: ArrayLike, runs: int, objective: SelectionObjective, penalty: float, n_parameters: int = 0

@@ -21,6 +21,8 @@ from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_b
 
 MAX_UNION_CELLS = 4096  # a union of more cells is mostly noise and makes a report too long
 PROPOSAL_PENALTIES = (0.75, 1.5, 2.5, 4.0)  # standard errors; each penalty proposes one event per direction
+# Added to the penalty of the final comparison: at the claimed curve all events are equally good, so more of them compete.
+CURVE_PENALTY = 0.65
 RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 SIMPLER_WITHIN = 0.25  # standard errors within which a simpler event is preferred
 BOUNDING_LEVEL_COUNTS = (16, 32, 64, 128, 256)  # candidate numbers of level sets for the upper bound
@@ -167,7 +169,8 @@ def judge(proposal: Proposal, decision: SelectionCounts, objective: SelectionObj
     c1 = proposal.counts[0] + int(decision.first.of(event.codes).sum())
     c2 = proposal.counts[1] + int(decision.second.of(event.codes).sum())
     exceeding, other = (c1, c2) if event.direction == 0 else (c2, c1)
-    penalty, n_parameters = objective.decision_penalty, event.partition.n_parameters
+    penalty = objective.decision_penalty + (CURVE_PENALTY if objective.is_curve else 0.0)
+    n_parameters = event.partition.n_parameters
     bound = cautious_lower_bound(exceeding, other, decision.runs, objective, penalty, n_parameters)
     return JudgedProposal(proposal, float(bound), float(np.sqrt(1 / (c1 + 0.5) + 1 / (c2 + 0.5))))
 
