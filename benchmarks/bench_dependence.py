@@ -35,7 +35,10 @@ BLOCK_SIZES = (
     np.full(25, 64),
     np.repeat(2 ** np.arange(2, 11), 12),
 )
-SMALL = {"fixed": {"select_runs": 200, "test_runs": 1600}, "stop_early": {"select_runs": 128, "test_runs": 600}}
+SMALL = {
+    "fixed": dpv.Settings(select_runs=200, test_runs=1600),
+    "stop_early": dpv.Settings(select_runs=128, test_runs=600, stop_early=True),
+}
 
 
 def one_noise_per_call(data: float, runs: int, rng: np.random.Generator) -> np.ndarray:
@@ -57,11 +60,13 @@ def dependent(seeds: int) -> None:
     """Print in how many seeds mechanisms with dependent runs have no answer, with the default numbers of runs."""
     print("dependent runs, default numbers of runs: voided as dependent, of seeds, mean runs per data set")
     for mechanism in (one_noise_per_call, shared_noise):
-        for options, number in (({}, seeds), ({"stop_early": True}, max(seeds // 5, 1))):
-            reports = [dpv.verify(mechanism, 0.0, 1.0, 1.0, DELTA, seed=seed, **options) for seed in range(number)]
+        for stop_early, number in ((False, seeds), (True, max(seeds // 5, 1))):
+            reports = [
+                dpv.verify(mechanism, 0.0, 1.0, 1.0, DELTA, seed=seed, stop_early=stop_early) for seed in range(number)
+            ]
             void = sum(map(is_called_dependent, reports))
             runs = np.mean([report.runs_used or report.witness.runs for report in reports])
-            kind = "stop_early" if options else "fixed"
+            kind = "stop_early" if stop_early else "fixed"
             print(f"  {mechanism.__name__:<20} {kind:<11} {void:4d} of {number:4d} {runs:9.0f}", flush=True)
 
 
@@ -81,11 +86,11 @@ def independent(seeds: int) -> None:
         void += runs_are_dependent(*sides)
     print(f"independent runs, the check on binomial block counts: {void} of {seeds} called dependent", flush=True)
     total = void = 0
-    for kind, runs in SMALL.items():
+    for kind, settings in SMALL.items():
         for name, case in KNOWN.items():
             for seed in range(max(seeds // 400, 1)):
-                epsilon, stops = 0.0 if name == "deaf" else 0.5, kind == "stop_early"
-                report = dpv.verify(case.mechanism, 0.0, 1.0, epsilon, seed=seed, stop_early=stops, **runs)
+                epsilon = 0.0 if name == "deaf" else 0.5
+                report = dpv.verify(case.mechanism, 0.0, 1.0, epsilon, settings=settings, seed=seed)
                 void += is_called_dependent(report)
                 total += 1
         print(f"  small verifications: {void} of {total} called dependent after {kind}", flush=True)

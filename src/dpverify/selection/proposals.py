@@ -21,7 +21,7 @@ from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_b
 
 MAX_UNION_CELLS = 4096  # a union of more cells is mostly noise and makes a report too long
 PROPOSAL_PENALTIES = (0.75, 1.5, 2.5, 4.0)  # standard errors; each penalty proposes one event per direction
-# Added to the penalty of the final comparison: at the claimed curve all events are equally good, so more of them compete.
+# Added to the penalty of the final comparison: on the claimed curve all events are equally good, so more compete.
 CURVE_PENALTY = 0.65
 RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 SIMPLER_WITHIN = 0.25  # standard errors within which a simpler event is preferred
