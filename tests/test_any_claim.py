@@ -225,6 +225,19 @@ def test_a_claim_that_fails_on_the_partition_is_not_bounded(control):
     assert (bounded > most(trials, 0.05)) is control
 
 
+def test_an_uneven_trade_off_function_is_bounded_only_if_it_lies_above_all_corners():
+    """Its boundary starts above 0 and is flat at 1, so only likely events can violate it."""
+    claim, runs = claims.tradeoff(lambda q: 0.8 * (1 - q) ** 1.5), 2000
+
+    def holds(p1, p2, all_occupied):
+        c1, c2 = round(p1 * runs), round(p2 * runs)
+        return holds_on_partition(claim, [c1, runs - c1], [c2, runs - c2], runs, 0.05, all_occupied)
+
+    likely = float(claim.boundary(0.93))
+    assert not holds(likely - 0.001, 0.93, False)  # half a standard error below the boundary
+    assert holds(0.5, 0.5, True)
+
+
 @pytest.fixture(scope="module")
 def accountant():
     return profile_of(subsampled_gaussian())

@@ -33,6 +33,15 @@ def test_the_numbers_of_the_slider_hold(report):
         assert numbers["delta_upper"][i] >= report.on_partition.delta_upper(epsilon[i]) - 1e-9
 
 
+def test_the_p_values_of_the_page_are_those_of_the_report_if_it_may_stop_early():
+    report = dpv.verify(laplace, ZERO, ONE, 1.0, stop_early=True, select_runs=300, test_runs=500)
+    curves = compute_curves(report, report.on_partition.epsilon_upper())
+    assert report.is_tested
+    for i in np.flatnonzero((curves.p_first > 1e-3) & (curves.p_first < 1))[::5]:
+        expected = report.against(float(curves.epsilon[i])).p_value
+        assert curves.p_first[i] == curves.p_second[i] == pytest.approx(expected, rel=1e-5)
+
+
 def test_skipping_constant_intervals_changes_no_value():
     grid = np.linspace(0, 2, 41)
 

@@ -42,6 +42,13 @@ def test_a_false_claim_with_a_large_delta_is_refuted_before_the_budget_is_spent(
     assert report.e_value >= 1 / (0.2 * 0.05)
 
 
+@pytest.mark.parametrize(
+    "claim", [dpv.claims.pure(800.0), dpv.claims.approximate(0.0, 1 - 1e-9)], ids=["pure", "delta"]
+)
+def test_a_claim_that_allows_everything_is_not_refuted(claim):
+    assert not dpv.verify(scalar, 0.0, 1.0, claim=claim, **SMALL).refuted
+
+
 def test_a_weak_true_claim_is_bounded_before_the_budget_is_spent():
     report = dpv.verify(scalar, 0.0, 1.0, 3.0, stop_early=True, select_runs=800, test_runs=100_000)
     assert report.verdict is dpv.Verdict.BOUNDED

@@ -38,6 +38,25 @@ def test_a_boundary_is_concave_does_not_fall_and_is_at_least_q(claim):
     assert (middle >= (p[1:] + p[:-1]) / 2 - 1e-9).all()
 
 
+def jump(q):
+    """A total variation of 0.3, and the value 1 at 0 that every test with type I error 0 may have."""
+    return 0.7 * (1.0 - q) if q > 0.0 else 1.0
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda q: 0.8 * (1.0 - q), jump, lambda q: (1.0 - 1e-9) * (1.0 - q), lambda q: (1.0 - q) ** 1.1],
+    ids=["straight", "jump", "nearly 1 - q", "power"],
+)
+def test_a_table_of_a_nearly_straight_function_is_not_below_it(f):
+    """Over a short interval rounding changes the slope of a chord, which matters at the other end of [0, 1]."""
+    table = claims.tradeoff(f)
+    q = Q[1:]
+    p = np.array([1.0 - f(x) for x in q])
+    assert (table.boundary(q) >= p - 1e-15).all()
+    assert (table.boundary(q) - p <= 2e-5 * np.sqrt(p * (1 - p)) + 2e-9).all()
+
+
 @pytest.mark.parametrize("claim", [*EXAMPLES, EXAMPLES[2].group(3)], ids=lambda c: c.describe())
 def test_a_claim_is_plain_data(claim):
     again = from_plain(json.loads(json.dumps(to_plain(claim))), CLAIM_KINDS)

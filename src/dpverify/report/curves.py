@@ -86,8 +86,8 @@ def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
         pairs = np.array([thinned_p_values(witness, settings, float(epsilon)) for epsilon in epsilons])
         p_first, p_second, p_floor = pairs[:, 0], pairs[:, 1], 0.0
     else:
-        decisive = _combined_p_values(report, report.alpha, epsilons)
-        other = _exact_p_values(report, witness.ordered[::-1], witness.share, report.alpha, epsilons)
+        decisive = _combined_p_values(report, epsilons)
+        other = _exact_p_values(report, witness.ordered[::-1], witness.share, epsilons)
         p_first, p_second = (decisive, other) if witness.direction == (1, 2) else (other, decisive)
         p_floor = P_VALUE_FLOOR * report.alpha
     upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
@@ -125,7 +125,7 @@ def _sequential_p_values(report: ReportFields, sequence: Sequence, epsilons: np.
     """Return the p-values of a verification that may stop early: of the wealth and the exact test together."""
     p_values = sequence.p_values(epsilons, report.delta) / sequence.early_share
     if report.is_tested:
-        exact = _combined_p_values(report, report.alpha, epsilons)
+        exact = _combined_p_values(report, epsilons)
         p_values = np.minimum(p_values, exact / (1 - sequence.early_share))
     return np.minimum(p_values, 1.0)
 
@@ -146,16 +146,15 @@ def wealth_course(report: ReportFields) -> WealthCourse | None:
     return WealthCourse(runs, course, threshold, claim.describe(), ends[sequence.stopped])
 
 
-def _combined_p_values(report: ReportFields, level: float, epsilons: np.ndarray) -> np.ndarray:
+def _combined_p_values(report: ReportFields, epsilons: np.ndarray) -> np.ndarray:
     """Return the p-values by all tested events together: the smallest one, divided by the event's share of alpha."""
-    by_event = [_exact_p_values(report, one.ordered, one.share, level, epsilons) for one in report.tested]
+    by_event = [_exact_p_values(report, one.ordered, one.share, epsilons) for one in report.tested]
     return np.min(by_event, axis=0)
 
 
-def _exact_p_values(
-    report: ReportFields, counts: tuple[int, int], share: float, level: float, epsilons: np.ndarray
-) -> np.ndarray:
+def _exact_p_values(report: ReportFields, counts: tuple[int, int], share: float, epsilons: np.ndarray) -> np.ndarray:
     """Return the p-values of the claims that the first count contradicts if it exceeds the second by too much."""
+    level = report.alpha if report.sequence is None else report.sequence.exact_alpha(report.alpha)
 
     def p_value(epsilon: float) -> float:
         p = small_p_value(*counts, report.witness.runs, epsilon, report.delta, share * level)

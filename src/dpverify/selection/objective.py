@@ -44,6 +44,11 @@ class SelectionObjective(NamedTuple):
     decision_penalty: float
     claim: Claim | None = None
 
+    @property
+    def is_curve(self) -> bool:
+        """Whether the claim is a curve."""
+        return not isinstance(self.claim, (Approximate, NoneType))
+
 
 def cautious_lower_bound(
     c1: ArrayLike, c2: ArrayLike, runs: int, objective: SelectionObjective, penalty: float, n_parameters: int = 0
@@ -76,7 +81,7 @@ def cautious_lower_bound(
     # Poisson limits: close to normal standard errors for large counts, and adequate for small counts.
     low = p1 - np.sqrt(1 - p1) * (p1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (runs + 1))
     high = p2 + np.sqrt(1 - p2) * (_gamma_quantile(c2 + 1, 1 - level) / (runs + 1) - p2)
-    if not isinstance(objective.claim, (Approximate, NoneType)):
+    if objective.is_curve and objective.claim is not None:
         z = -scipy.special.ndtri(objective.alpha)
         return _distance_from_curve(p1, p2, low, high, objective, objective.claim, z)
     excess = p1 - objective.delta
@@ -113,7 +118,7 @@ def approximate_bound(
     """
     p1, p2 = np.asarray(p1, float), np.asarray(p2, float)
     z = -scipy.special.ndtri(objective.alpha * np.asarray(share))
-    if not isinstance(objective.claim, (Approximate, NoneType)):
+    if objective.is_curve and objective.claim is not None:
         return np.maximum(_distance_from_curve(p1, p2, p1, p2, objective, objective.claim, z), 0.0)
     runs = objective.planned
     k2, rest = p2 * runs, objective.delta * runs

@@ -21,6 +21,8 @@ from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_b
 
 MAX_UNION_CELLS = 4096  # a union of more cells is mostly noise and makes a report too long
 PROPOSAL_PENALTIES = (0.75, 1.5, 2.5, 4.0)  # standard errors; each penalty proposes one event per direction
+# Added to the penalty of the final comparison: on the claimed curve all events are equally good, so more compete.
+CURVE_PENALTY = 0.65
 SIMPLER_WITHIN = 0.25  # standard errors within which a simpler event is preferred
 BOUNDING_LEVEL_COUNTS = (16, 32, 64, 128, 256)  # candidate numbers of level sets for the upper bound
 
@@ -171,10 +173,10 @@ def judge(proposal: Proposal, decision: SelectionCounts, objective: SelectionObj
     c = proposal.counts[0] + counts[0], proposal.counts[1] + counts[1]
     bound = safe_bound = -np.inf
     if proposal.is_solid:
-        size = event.partition.n_parameters
+        size, extra = event.partition.n_parameters, CURVE_PENALTY if objective.is_curve else 0.0
         bound, safe_bound = (
             float(cautious_lower_bound(c[side], c[1 - side], runs, objective, penalty, size))
-            for penalty in (objective.decision_penalty, PROPOSAL_PENALTIES[-1])
+            for penalty in (objective.decision_penalty + extra, PROPOSAL_PENALTIES[-1])
         )
     error = float(np.sqrt(1 / (c[0] + 0.5) + 1 / (c[1] + 0.5)))
     return JudgedProposal(proposal, bound, safe_bound, error, (counts[side], counts[1 - side]), decision.runs)

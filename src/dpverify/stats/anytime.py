@@ -157,7 +157,8 @@ def _nearest(a: ArrayLike, b: ArrayLike, boundary: Boundary, steps: int) -> _Nea
             low, high = np.where(is_beyond, low, middle), np.where(is_beyond, middle, high)
     q2 = np.where(is_violation, np.exp((low + high) / 2), b)
     q1 = np.where(is_violation, boundary(q2), a)
-    growth = np.where(is_violation, divergence(a, q1) + divergence(b, q2), 0.0)
+    # Where rounding moves the boundary above a prediction, the factor would no longer rise with p1.
+    growth = np.where(is_violation & (q1 < a), divergence(a, q1) + divergence(b, q2), 0.0)
     return _Nearest(a, b, q1, q2, growth, (high - low) / 2)
 
 

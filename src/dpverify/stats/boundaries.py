@@ -15,8 +15,10 @@ import scipy
 from numpy.typing import ArrayLike
 
 from dpverify.stats.binomial import FloatArray
-from dpverify.stats.claim_kinds import Gaussian
+from dpverify.stats.claim_kinds import MAX_EXPONENT, Gaussian
 from dpverify.stats.supporting_lines import Lines
+
+MAX_QUANTILE = 40.0  # beyond those of all numbers strictly between 0 and 1
 
 
 class Boundary(Protocol):
@@ -54,7 +56,7 @@ def line_boundary(epsilon: ArrayLike, delta: ArrayLike = 0.0) -> LineBoundary:
     >>> float(line_boundary(0.0, 0.1)(np.array(0.5)))
     0.6
     """
-    return LineBoundary(np.exp(np.asarray(epsilon, float)), np.asarray(delta, float))
+    return LineBoundary(np.exp(np.minimum(epsilon, MAX_EXPONENT)), np.asarray(delta, float))
 
 
 class GaussianBoundary(NamedTuple):
@@ -68,7 +70,7 @@ class GaussianBoundary(NamedTuple):
 
     def slope(self, q: FloatArray, /) -> FloatArray:
         """Return the slope at q: the ratio of two normal densities."""
-        quantile = scipy.special.ndtri(q)
+        quantile = np.clip(scipy.special.ndtri(q), -MAX_QUANTILE, MAX_QUANTILE)
         return np.where(self(q) < 1.0, np.exp(-self.mu * quantile - self.mu**2 / 2), 0.0)
 
 

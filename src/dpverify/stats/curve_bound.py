@@ -93,7 +93,9 @@ def holds_on_partition(
         if (p > claim.boundary(q)).any():  # not even the observed shares satisfy the claim
             return False
     lines = enclosing_lines(counts1, counts2, runs, alpha, supporting_epsilons(claim), all_occupied)
-    corners = np.r_[0.0, lines.corners, 1.0]
+    # The lines are cut off at 1, which makes one more corner where the flattest of them reaches it.
+    full = (1.0 - lines.deltas[-1]) / math.exp(lines.epsilons[-1])
+    corners = np.r_[0.0, lines.corners, min(max(full, 0.0), 1.0), 1.0]
     # A corner is the end of two lines; both are evaluated, so that the rounding of its position does no harm.
     shifted = np.clip(np.r_[corners * (1.0 - CORNER_ROUNDING), corners * (1.0 + CORNER_ROUNDING)], 0.0, 1.0)
     lowest = np.r_[lines.lowest(shifted), lines.lowest(corners)]

@@ -25,10 +25,10 @@ SMALL_DELTA = 1e-14  # a profile is not followed to larger epsilons than where i
 # of one run. With 10^6 runs this is a fiftieth of a standard error.
 TABLE_TOLERANCE = 2e-5
 TABLE_NODES = np.r_[np.geomspace(1e-12, 0.5, 40), 1.0 - np.geomspace(0.5, 1e-12, 40)[1:]]
-CURVATURE_TOLERANCE = 1e-9  # by which a function may fail to be concave through rounding
+VALUE_ERROR = 1e-10  # absolute; by which the values of a function may be wrong through rounding
+CURVATURE_TOLERANCE = 2 * VALUE_ERROR  # by which a function may then fail to be concave
 SMALL_PROBABILITY = 1e-11  # no number of runs shows an excess of this size
 QUICK_NODES = np.unique(np.r_[np.linspace(0.0, 1.0, 301), 1.0 / (1.0 + np.exp(np.linspace(-20.0, 20.0, 400)))])
-ROUNDING = 1e-13  # added to the intercepts of lines that come from differences
 
 
 class Lines(NamedTuple):
@@ -136,11 +136,7 @@ def tabulate_profile(delta_at: Callable[[float], float]) -> tuple[FloatArray, Fl
 
 
 def tabulate_concave(boundary_at: Callable[[float], float]) -> tuple[FloatArray, FloatArray]:
-    """Return lines `e^epsilon q + delta` that lie above a concave, nondecreasing function on [0, 1], close to it.
-
-    The chord over an interval lies above the function outside the interval. Inside, the function exceeds the chord by
-    at most twice as much as in the middle. So each chord, raised by twice the excess in the middle, is such a line.
-    """
+    """Return lines `e^epsilon q + delta` that lie above a concave, nondecreasing function on [0, 1], close to it."""
     values: dict[float, float] = {}
 
     def evaluate(q: float) -> float:
@@ -170,13 +166,43 @@ def tabulate_concave(boundary_at: Callable[[float], float]) -> tuple[FloatArray,
             smallest = TABLE_TOLERANCE * np.sqrt(p * (1.0 - p)) / 2.0 + SMALL_PROBABILITY
             if excess > smallest and len(values) < MAX_EVALUATIONS:
                 refined += [(left, middle), (middle, right)]
-            elif high > low:
-                slope = (high - low) / (right - left)
-                lines.append((np.log(slope), low - slope * left + 2.0 * max(excess, 0.0) + ROUNDING))
+            else:
+                lines.append((left, right, low, p, high))
         pending = refined
-    lines.append((0.0, 1.0))
-    epsilons, deltas = np.array(lines).T
-    return epsilons, deltas
+    return raised_chords(*np.array(lines).T)
+
+
+def raised_chords(
+    left: FloatArray, right: FloatArray, low: FloatArray, middle: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return lines `e^epsilon q + delta` above a concave function, one for each interval on which it rises.
+
+    The chord over an interval lies above the function outside the interval. Inside, the function exceeds the chord by
+    at most twice as much as in the middle. So each chord, raised by twice the excess in the middle, is such a line. The
+    values may be wrong by `VALUE_ERROR`, which changes the slope over a short interval. A line over the left half of
+    [0, 1] is therefore steeper than the chord, one over the right half is flatter, and both are raised by what the
+    shorter way to 0 or 1 then costs.
+
+    Parameters
+    ----------
+    left, right : numpy.ndarray
+        The ends of the intervals.
+    low, middle, high : numpy.ndarray
+        The values of the function at the left end, in the middle and at the right end.
+
+    Returns
+    -------
+    epsilons, deltas : numpy.ndarray
+        The lines, and the line `q + 1` that is above every boundary.
+    """
+    slope_error = 2.0 * VALUE_ERROR / (right - left)
+    is_left = left + right < 1.0
+    slope = (high - low) / (right - left) + np.where(is_left, slope_error, -slope_error)
+    lift = 2.0 * np.maximum(middle - (low + high) / 2.0, 0.0) + 5.0 * VALUE_ERROR
+    lift += 2.0 * slope_error * np.where(is_left, left, 1.0 - right)
+    deltas = np.where(is_left, low - slope * left, high - slope * right) + lift
+    rising = slope > 0.0
+    return np.append(np.log(slope[rising]), 0.0), np.append(deltas[rising], 1.0)
 
 
 def lines_above(boundary: Callable[[FloatArray], FloatArray]) -> Lines:
@@ -192,9 +218,5 @@ def lines_above(boundary: Callable[[FloatArray], FloatArray]) -> Lines:
     True
     """
     left, right = QUICK_NODES[:-1], QUICK_NODES[1:]
-    low, high, middle = (boundary(q) for q in (left, right, (left + right) / 2))
-    rising = high > low
-    slope = ((high - low) / (right - left))[rising]
-    excess = np.maximum(middle - (low + high) / 2, 0.0)[rising]
-    deltas = low[rising] - slope * left[rising] + 2.0 * excess + ROUNDING
-    return lower_envelope(np.append(np.log(slope), 0.0), np.append(deltas, 1.0))
+    low, middle, high = (boundary(q) for q in (left, (left + right) / 2, right))
+    return lower_envelope(*raised_chords(left, right, low, middle, high))
