@@ -20,6 +20,7 @@ from dpverify.sampling.counts import count_cells, occupied_codes
 from dpverify.selection.context import SelectionContext
 from dpverify.selection.histograms import fine_edges, score_values
 from dpverify.selection.proposals import SelectionCounts
+from dpverify.selection.structured import promising_scores
 from dpverify.selection.trees import grow_tree
 
 EQUAL_MASS_CELL_COUNTS = (64, 512)
@@ -96,6 +97,9 @@ def train_candidates(
     scores: list[Score] = []
     for learner in learners:
         scores += learner.fit(*((None, None) if learner.statistic is None else next(results)))
+    if learners and not as_cells:
+        cost, runs = context.budget.max_cost, context.runs["train"]
+        scores += promising_scores(training, scores, runs, context.objective.delta, cost)
     if as_cells:
         number = context.settings.resolution or DEFAULT_LEVEL_CELLS
         scores = [level_cell_score(score, samples, number) for score in scores]
@@ -126,7 +130,7 @@ def _check_row_by_row(score: UserScore, samples: np.ndarray) -> None:
 
 def _choose_learners(context: SelectionContext, training: TrainingData, as_cells: bool) -> list[Learner]:
     """Return the learners within the search budget. Level sets of the cheapest scores serve as cells."""
-    most = LearnerCost.CHEAP if as_cells else context.budget.max_cost
+    most = LearnerCost.CHEAP if as_cells else min(context.budget.max_cost, LearnerCost.JOINT_FIT)
     return [learner for family in SCORE_FAMILIES if family.cost <= most for learner in family.learners(training)]
 
 

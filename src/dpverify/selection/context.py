@@ -44,7 +44,7 @@ class SearchBudget(NamedTuple):
     decision_penalty: float
 
 
-THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.JOINT_FIT, True, 1.85)
+THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.STRUCTURED, True, 1.85)
 # For comparing many pairs. Rare events become visible late, so the penalty is smaller.
 QUICK_SEARCH = SearchBudget(1 << 16, LearnerCost.PATTERNS, False, 1.0)
 

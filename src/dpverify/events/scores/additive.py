@@ -162,7 +162,7 @@ class AdditiveLearner(NamedTuple):
         total = first[0].sum()
         most = MAX_BINS_SINGLE_COORDINATE if len(first) == 1 else MAX_BINS
         tables = [
-            np.stack([_shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(first, second, strict=True)])
+            np.stack([shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(first, second, strict=True)])
             for bins in POOLED_BIN_COUNTS
             if bins <= most
         ]
@@ -200,7 +200,7 @@ def suitable_features(training: TrainingData) -> list[Features]:
     return features
 
 
-def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:
+def shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:
     """Return log(c1/c2) with neighbouring bins pooled to shares of 1/bins, shrunken by the estimated noise."""
     both = c1 + c2
     middle = (np.cumsum(both) - both / 2) / (2 * total)

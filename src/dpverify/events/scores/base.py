@@ -66,8 +66,9 @@ class Features(NamedTuple):
     ----------
     mean : ndarray of shape (J,)
         Subtracted before whitening.
-    whiten : ndarray of shape (J, J) or None
-        A lower triangular matrix; None for the coordinates themselves.
+    whiten : ndarray of shape (F, J) or None
+        The coefficients of F features: a lower triangular matrix for innovations, or a few projections. None for the
+        coordinates themselves.
     """
 
     mean: np.ndarray
@@ -108,6 +109,7 @@ class LearnerCost(enum.IntEnum):
     CHEAP = 0
     PATTERNS = 1
     JOINT_FIT = 2
+    STRUCTURED = 3  # fitted to some of the kept runs, and judged on others before they compete
 
 
 class ScoreFamily(NamedTuple):
@@ -131,6 +133,8 @@ class TrainingData:
         The values with positive probability, for each coordinate.
     edges : list of ndarray
         The edges of the bins of each coordinate.
+    shape : tuple of int
+        Steps and dimensions of one output.
     """
 
     first: np.ndarray
@@ -138,6 +142,7 @@ class TrainingData:
     pooled: np.ndarray
     atoms: list[np.ndarray]
     edges: list[np.ndarray]
+    shape: tuple[int, int]
 
     @property
     def dimension(self) -> int:
@@ -181,6 +186,13 @@ class TrainingData:
         """The innovations of the runs of both data sets."""
         return self.innovations.values(self.pooled)
 
+    def head(self, runs: int) -> TrainingData:
+        """Return the first runs of both data sets, with the same innovations."""
+        first, second = self.first[:runs], self.second[:runs]
+        part = TrainingData(first, second, np.concatenate([first, second]), self.atoms, self.edges, self.shape)
+        part.__dict__["innovations"] = self.innovations  # the cached property
+        return part
+
     def features_of_pooled(self, features: Features) -> np.ndarray:
         """Return the features of the runs of both data sets."""
         return self.pooled_innovations if features is self.innovations else features.values(self.pooled)
@@ -193,13 +205,14 @@ class TrainingData:
 
 def summarise(samples: list[np.ndarray]) -> TrainingData:
     """Return the finite ones of the kept training runs of both data sets."""
+    shape = (1, *samples[0].shape[1:])[-2:]
     sides = [x.reshape(len(x), -1) for x in samples]
     sides = [x[np.isfinite(x).all(1)] for x in sides]
     pooled, runs = np.concatenate(sides), len(sides[0])
     if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
         pooled = np.zeros((1, pooled.shape[1]))
-        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled))
-    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled))
+        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled), shape)
+    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled), shape)
 
 
 def _divide_coordinates(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
