@@ -15,6 +15,7 @@ from dpverify.events.scores import SCORE_FAMILIES, LearnerCost, Score, ScoreGrou
 MIN_STRUCTURED_RUNS = 2000  # kept training runs per data set
 HELD_OUT_SHARE = 4  # one of so many kept runs judges the scores
 MANY_RUNS = 50_000  # training runs from which more time is spent
+STANDARD_ERRORS = 2.0  # subtracted from a log-ratio of counts
 
 
 class Effort(NamedTuple):
@@ -22,27 +23,30 @@ class Effort(NamedTuple):
 
     Attributes
     ----------
-    fit_runs, held_out_runs : int
-        The largest numbers of runs per data set that fit and that judge the scores.
+    screening_runs, fit_runs, held_out_runs : int
+        The largest numbers of runs per data set that fit all scores, that fit the promising ones, and that judge them.
     kept : int
         The number of scores that compete on the proposal runs.
+    least : tuple of two float
+        The separation that a score needs after the first and after the second fit, as a share of the largest one of
+        the usual scores.
     """
 
+    screening_runs: int
     fit_runs: int
     held_out_runs: int
     kept: int
+    least: tuple[float, float]
 
 
-USUAL_EFFORT = Effort(1 << 14, 1 << 11, 2)
-LARGE_EFFORT = Effort(1 << 16, 1 << 14, 4)
-CLOSE = 0.9  # of the largest separation of the usual scores
-STANDARD_ERRORS = 2.0  # subtracted from a log-ratio of counts
+USUAL_EFFORT = Effort(1 << 11, 1 << 15, 1 << 10, 2, (1.05, 1.0))
+LARGE_EFFORT = Effort(1 << 14, 1 << 16, 1 << 13, 4, (0.8, 0.9))
 
 
-def promising_scores(
-    training: TrainingData, usual: list[Score], train_runs: int, delta: float, cost: LearnerCost
-) -> list[Score]:
+def promising_scores(training: TrainingData, usual: list[Score], train_runs: int, delta: float) -> list[Score]:
     """Return the structured scores that separate held-out runs about as well as the usual scores, or better.
+
+    All learners are fitted to few runs. Those with promising scores are fitted again to more runs.
 
     Parameters
     ----------
@@ -55,27 +59,38 @@ def promising_scores(
         The training runs per data set, including those that are not kept.
     delta : float
         The claimed delta.
-    cost : LearnerCost
-        The most expensive learners that are used.
     """
     runs = min(len(training.first), len(training.second))
-    if cost < LearnerCost.STRUCTURED or runs < MIN_STRUCTURED_RUNS:
+    families = [family for family in SCORE_FAMILIES if family.cost == LearnerCost.STRUCTURED]
+    if training.dimension == 1 or runs < MIN_STRUCTURED_RUNS:
         return []
     effort = LARGE_EFFORT if train_runs >= MANY_RUNS else USUAL_EFFORT
     held_out = min(effort.held_out_runs, runs // HELD_OUT_SHARE)
-    fitted = training.head(min(effort.fit_runs, runs - held_out))
-    families = [family for family in SCORE_FAMILIES if family.cost == LearnerCost.STRUCTURED]
-    learners = [learner for family in families for learner in family.learners(fitted)]
-    scores = [score for learner in learners for score in learner.fit(None, None)]
-    if not scores:
-        return []
-    group = ScoreGroup.of([*usual, *scores])
-    values = zip(group.values(training.first[-held_out:]), group.values(training.second[-held_out:]), strict=True)
-    separations = np.array([separation(first, second, delta) for first, second in values])
-    least = CLOSE * separations[: len(usual)].max(initial=0.0)
-    own = separations[len(usual) :]
-    best = np.argsort(-own, kind="stable")[: effort.kept]
-    return [scores[i] for i in sorted(best.tolist()) if own[i] > max(least, 0.0)]
+    judging = training.first[-held_out:], training.second[-held_out:]
+    largest = max(separations(usual, judging, delta), default=0.0)
+    chosen: list[tuple[int, int]] | None = None  # the promising learners, as numbers of family and learner
+    scores: list[Score] = []
+    for limit, least in zip((effort.screening_runs, effort.fit_runs), effort.least, strict=True):
+        part = training.head(min(limit, runs - held_out))
+        fitted: list[tuple[Score, tuple[int, int]]] = []
+        for f, family in enumerate(families):
+            if chosen is None or any(one[0] == f for one in chosen):
+                for n, learner in enumerate(family.learners(part)):
+                    if chosen is None or (f, n) in chosen:
+                        fitted += [(score, (f, n)) for score in learner.fit(None, None)]
+        own = separations([score for score, _ in fitted], judging, delta)
+        best = [i for i in np.argsort(-own, kind="stable")[: effort.kept].tolist() if own[i] > least * largest]
+        chosen, scores = [fitted[i][1] for i in best], [fitted[i][0] for i in sorted(best)]
+        if not scores or runs - held_out <= limit:
+            break
+    return scores
+
+
+def separations(scores: list[Score], runs: tuple[np.ndarray, np.ndarray], delta: float) -> np.ndarray:
+    """Return the separation of the runs of both data sets by each score."""
+    group = ScoreGroup.of(scores)
+    values = zip(*(group.values(side) for side in runs), strict=True)
+    return np.array([separation(first, second, delta) for first, second in values])
 
 
 def separation(first: np.ndarray, second: np.ndarray, delta: float) -> float:

@@ -205,14 +205,14 @@ class TrainingData:
 
 def summarise(samples: list[np.ndarray]) -> TrainingData:
     """Return the finite ones of the kept training runs of both data sets."""
-    shape = (1, *samples[0].shape[1:])[-2:]
+    *_, steps, dimension = (1, *samples[0].shape[1:])
     sides = [x.reshape(len(x), -1) for x in samples]
     sides = [x[np.isfinite(x).all(1)] for x in sides]
     pooled, runs = np.concatenate(sides), len(sides[0])
     if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
         pooled = np.zeros((1, pooled.shape[1]))
-        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled), shape)
-    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled), shape)
+        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled), (steps, dimension))
+    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled), (steps, dimension))
 
 
 def _divide_coordinates(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -7,17 +7,19 @@ result.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from dpverify.events.scores.additive import AdditiveLearner, additive_learners
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData, summarise
+from dpverify.events.scores.base import Learner, Score, TrainingData, summarise
 from dpverify.events.scores.moments import gaussian_learners
 from dpverify.events.scores.piecewise import piecewise_learners
-from dpverify.util.arrays import Array, array_namespace
+from dpverify.events.scores.transforms import Circular, Distances, Folded, LowBits, OrderStatistics
+from dpverify.util.arrays import Array
 
 MAX_TRANSFORM_RUNS = 1 << 15  # training runs per data set
+MIN_BINNED_RUNS = 1 << 12  # training runs per data set; with fewer runs only moments are used
 MAX_SORTED_COORDINATES = 64
 PERIODS = (2 * np.pi, 360.0, 1.0, 24.0)  # radians, degrees, turns, hours
 WRAPPED_SHARE = 0.02  # of the period at either end, where an angle has values if it is wrapped
@@ -25,111 +27,18 @@ UNIT_TOLERANCE = 1e-6  # of the norm of a unit quaternion
 EXCHANGEABLE_TOLERANCE = 6.0  # standard errors between the means of exchangeable coordinates
 
 
-class Transform(Protocol):
-    """A function of the output that is plain data."""
-
-    def values(self, flat: Array, /) -> Array:
-        """Return the transformed outputs, one row per run."""
-        ...
-
-
-class OrderStatistics(NamedTuple):
-    """The sorted coordinates.
-
-    Attributes
-    ----------
-    coordinates : ndarray of shape (J,)
-        The coordinates.
-    """
-
-    coordinates: np.ndarray
-
-    def values(self, flat: Array) -> Array:
-        """Return the sorted coordinates of every run."""
-        return array_namespace(flat).sort(flat[:, self.coordinates], axis=1)
-
-
-class Distances(NamedTuple):
-    """Logarithms of one plus the squared distances from some centres.
-
-    Attributes
-    ----------
-    features : Features
-        The features in which distances are measured.
-    centres : ndarray of shape (C, F)
-        The centres.
-    """
-
-    features: Features
-    centres: np.ndarray
-
-    def values(self, flat: Array) -> Array:
-        """Return one number per run and centre."""
-        xp, z = array_namespace(flat), self.features.values(flat)
-        return xp.stack([xp.log1p(((z - centre) ** 2).sum(1)) for centre in self.centres], axis=1)
-
-
-class Circular(NamedTuple):
-    """The cosines and sines of angles, and all other coordinates as they are.
-
-    Attributes
-    ----------
-    angles, others : ndarray of int
-        The coordinates that are angles, and the others.
-    frequencies : ndarray
-        The factor that converts each angle to radians.
-    """
-
-    angles: np.ndarray
-    others: np.ndarray
-    frequencies: np.ndarray
-
-    def values(self, flat: Array) -> Array:
-        """Return cosines, sines and the other coordinates."""
-        xp = array_namespace(flat)
-        turned = flat[:, self.angles] * self.frequencies
-        return xp.concatenate([xp.cos(turned), xp.sin(turned), flat[:, self.others]], axis=1)
-
-
-class Folded(NamedTuple):
-    """Unit quaternions with the sign for which they are close to an axis, and all other coordinates as they are.
-
-    Attributes
-    ----------
-    quaternions : ndarray of shape (Q, 4)
-        The coordinates of each quaternion.
-    axes : ndarray of shape (Q, 4)
-        The axis of each quaternion.
-    others : ndarray of int
-        The other coordinates.
-    """
-
-    quaternions: np.ndarray
-    axes: np.ndarray
-    others: np.ndarray
-
-    def values(self, flat: Array) -> Array:
-        """Return the quaternions with a sign that does not depend on the run, and the other coordinates."""
-        xp = array_namespace(flat)
-        parts = []
-        for row in range(self.quaternions.shape[0]):
-            q = flat[:, self.quaternions[row]]
-            parts.append(q * xp.where(q @ self.axes[row] < 0, -1.0, 1.0)[:, None])
-        return xp.concatenate([*parts, flat[:, self.others]], axis=1)
-
-
 class Transformed(NamedTuple):
     """A score of a transformed output.
 
     Attributes
     ----------
-    transform : OrderStatistics, Distances, Circular or Folded
+    transform : OrderStatistics, Distances, Circular, Folded or LowBits
         The transform.
     score : Score
         The score of the result.
     """
 
-    transform: OrderStatistics | Distances | Circular | Folded
+    transform: OrderStatistics | Distances | Circular | Folded | LowBits
     score: Score
 
     @property
@@ -143,13 +52,7 @@ class Transformed(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and the transform."""
-        words = {
-            OrderStatistics: "the sorted coordinates",
-            Distances: "distances from the centres of the data sets",
-            Circular: "cosines and sines of angles",
-            Folded: "quaternions up to their sign",
-        }
-        return f"a score of {words[type(self.transform)]} of {len(names)} coordinates"
+        return f"a score of {self.transform.describe()} of {len(names)} coordinates"
 
 
 class TransformedLearner(NamedTuple):
@@ -168,7 +71,9 @@ class TransformedLearner(NamedTuple):
         kept = [side[:MAX_TRANSFORM_RUNS] for side in (self.training.first, self.training.second)]
         sides = [self.transform.values(side) for side in kept]
         training = summarise([side[:, None] for side in sides])
-        learners = [*gaussian_learners(training), *additive_learners(training), *piecewise_learners(training)]
+        learners = gaussian_learners(training)
+        if len(sides[0]) >= MIN_BINNED_RUNS:
+            learners += [*additive_learners(training), *piecewise_learners(training)]
         scores: list[Score] = []
         for learner in learners:
             tables = (None, None)
