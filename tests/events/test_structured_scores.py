@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dpverify.events.scores import Levels, summarise
+from dpverify.events.scores.additive import segmented_ratio
+from dpverify.events.scores.base import quantile_edges
 from dpverify.events.scores.covariances import Banded, banded_precision, covariance_learners, fit_banded
 from dpverify.events.scores.interactions import Interaction, interaction_learners
 from dpverify.events.scores.moments import GaussianLearner, Quadratic
@@ -176,6 +178,25 @@ def test_transforms_are_used_where_they_suit():
     assert isinstance(make_order(summarise(two_sides(permuted))), OrderStatistics)
     (learner,) = (one for one in transformed_learners(plain) if isinstance(one.transform, Distances))
     assert learner.statistic is None
+
+
+def test_segments_find_a_rare_interval_in_the_middle_of_an_axis():
+    rng = np.random.default_rng(0)
+
+    def modes(share):
+        x = rng.normal(0.0, 0.5, 40_000) + rng.choice([-4.0, 4.0], 40_000)
+        x[: int(share * 40_000)] = rng.normal(0.0, 0.3, int(share * 40_000))
+        return np.sort(x)
+
+    first, second = modes(0.004), modes(0.0001)
+    edges = quantile_edges(np.sort(np.concatenate([first, second])), 64)
+    assert (np.abs(edges) < 1).sum() > 2  # a gap between frequent values has bins of its own
+    c1, c2 = (np.bincount(np.searchsorted(edges, x), minlength=edges.size + 1) for x in (first, second))
+    ratio = segmented_ratio(c1, c2)
+    assert ratio[np.searchsorted(edges, 0.0)] > 2
+    assert np.abs(ratio[np.searchsorted(edges, [-4.0, 4.0])]).max() < 0.1
+    same = segmented_ratio(*(rng.multinomial(40_000, np.full(64, 1 / 64)) for _ in range(2)))
+    assert np.ptp(same) == 0  # equal distributions are not divided
 
 
 def test_low_bits_are_exact():

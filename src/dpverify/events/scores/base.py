@@ -27,6 +27,7 @@ CLIPPED_SHARE = 0.005  # of the runs at either end: heavy tails have no moments
 MAX_BINS = 64  # per coordinate
 MAX_BINS_SINGLE_COORDINATE = 512
 TAIL_RUNS = 32  # runs in the outermost bins
+GAP_WIDTH, MAX_GAPS = 8.0, 8  # bins that are so many times wider than the median bin on either side are divided
 MAX_QUANTILE_RUNS = 1 << 14  # runs that place the limits of clipping
 
 
@@ -235,13 +236,27 @@ def bin_edges(column: np.ndarray, atoms: np.ndarray, n_features: int) -> np.ndar
 
 
 def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
-    """Return edges between order statistics of sorted values: at equal shares, and at doubling shares from the ends."""
+    """Return edges between order statistics of sorted values: at equal shares, at doubling shares from the ends, and
+    at small shares in wide gaps between the frequent values.
+    """
     if not x.size:
         return x
     doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))
-    ranks = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
+    equal = np.arange(number + 1) * x.size // number
+    ranks = np.concatenate([equal, doubling, x.size - doubling, _ranks_in_gaps(x, equal)])
     ranks = ranks[(ranks > 0) & (ranks < x.size)]
     return np.unique(x[ranks - 1] + (x[ranks] - x[ranks - 1]) / 2)
+
+
+def _ranks_in_gaps(x: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Return ranks that divide the bins that are much wider than others, except the outermost ones."""
+    if x.size // len(ranks) < 2 * TAIL_RUNS:
+        return np.zeros(0, np.intp)
+    widths = np.diff(x[np.minimum(ranks, x.size - 1)])
+    wide = np.flatnonzero(widths[1:-1] > GAP_WIDTH * np.median(widths)) + 1
+    # A bin in the tail of a distribution has neighbours of similar width on one side.
+    gaps = [i for i in wide if widths[i] > GAP_WIDTH * max(np.median(widths[:i]), np.median(widths[i + 1 :]))]
+    return np.concatenate([np.arange(ranks[i], ranks[i + 1], TAIL_RUNS) for i in gaps[:MAX_GAPS]] or [ranks[:0]])
 
 
 def clip_tails(flat: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ MIN_RATIO = 0.02  # of the densities of one record, where the estimate may be ne
 RIDGE = 1e-6  # added to the variances, relative to their mean
 MIN_VARIANCE_SHARE = 0.05  # smaller variances of a record that differs are not trusted
 WINDOWS = (1, 4)  # consecutive steps whose innovations are added up
+WIDTHS = (2, 3)  # numbers of consecutive coordinates that may form a record
 MIN_WINDOW_RUNS = 1 << 12  # kept runs per data set; with fewer runs only single steps are used
 
 
@@ -167,10 +168,14 @@ def shared_learners(training: TrainingData) -> list[Learner]:
         return []
     learners: list[Learner] = [SharedLearner(training, training.coordinates, records)]
     if training.can_be_whitened:
-        many = len(records) > 4 * max(WINDOWS) and len(training.first) >= MIN_WINDOW_RUNS
-        for window in WINDOWS if many else WINDOWS[:1]:
+        many = len(training.first) >= MIN_WINDOW_RUNS
+        for window in WINDOWS if many and len(records) > 4 * max(WINDOWS) else WINDOWS[:1]:
             features = add_neighbours(training.innovations, records, window)
             learners.append(SharedLearner(training, features, records[: len(records) - window + 1]))
+        for width in WIDTHS if many and records.shape[1] == 1 else ():
+            if training.dimension % width == 0 and training.dimension >= MIN_RECORDS * width:
+                wide = np.arange(training.dimension).reshape(-1, width)
+                learners.append(SharedLearner(training, training.coordinates, wide))
     return learners
 
 
