@@ -39,7 +39,7 @@ class Effort(NamedTuple):
     least: tuple[float, float]
 
 
-USUAL_EFFORT = Effort(1 << 11, 1 << 15, 1 << 10, 2, (1.05, 1.0))
+USUAL_EFFORT = Effort(1 << 11, 1 << 15, 1 << 10, 2, (0.85, 0.9))
 LARGE_EFFORT = Effort(1 << 14, 1 << 16, 1 << 13, 4, (0.8, 0.9))
 
 
