@@ -24,6 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from laws import Law, laws
+from structured_laws import structured_laws
 
 import dpverify as dpv
 
@@ -129,7 +130,7 @@ def main() -> None:
     columns = ("bound", "true ratio", "best", "share", "seconds")
     print(f"{'law':<32}" + "".join(f"{column:>12}" for column in columns), flush=True)
     rows = {}
-    for law in laws():
+    for law in [*laws(), *structured_laws()]:
         if arguments.only in law.name:
             rows[law.name] = measure(law, arguments.select, arguments.test, arguments.seeds)
             print(f"{law.name:<32}" + "".join(f"{rows[law.name][column]:12.3f}" for column in columns), flush=True)

@@ -18,7 +18,21 @@ from dpverify.adapters.program import IdleChildren, Program
 from dpverify.events.cells import Atoms
 from dpverify.events.event import EVENT_KINDS, Event
 from dpverify.events.region import Region
-from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Patterned, Piecewise, Quadratic
+from dpverify.events.scores import (
+    Additive,
+    Banded,
+    CellScore,
+    Features,
+    Interaction,
+    Levels,
+    Linear,
+    Patterned,
+    Piecewise,
+    Quadratic,
+    Shared,
+    Transformed,
+)
+from dpverify.events.scores.transforms import Circular, Distances, Folded, LowBits, OrderStatistics
 from dpverify.mechanisms.validation import validate_output
 from dpverify.sampling.accumulators import SampleBuffer
 from dpverify.sampling.blocks import BlockSums
@@ -209,6 +223,19 @@ def scores():
             *(np.array([[0.0]]), np.array([[0.0, 1.0]])),
         ),
         CellScore(Levels(linear, np.zeros(1)), np.arange(2), np.arange(2.0), np.zeros(())),
+        Banded(np.zeros(4), np.ones(4), np.ones((2, 4))),
+        Shared(coordinates, np.arange(4)[:, None], Linear(np.ones(1)), np.ones(())),
+        Interaction(coordinates, np.array([[0, 2]]), np.zeros((1, 2, 1)), np.arange(4.0)[None]),
+        *(
+            Transformed(transform, Linear(np.arange(float(columns))))
+            for transform, columns in (
+                (OrderStatistics(np.arange(4)), 4),
+                (Distances(coordinates, np.zeros((2, 4))), 2),
+                (Circular(np.arange(2), np.arange(2, 4), np.ones(2)), 6),
+                (Folded(np.arange(4)[None], np.ones((1, 4)), np.zeros(0, int)), 4),
+                (LowBits(np.array([1]), np.zeros(1)), 2),
+            )
+        ),
     )
 
 

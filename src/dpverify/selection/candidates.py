@@ -12,7 +12,16 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.events.cells import Edges
 from dpverify.events.partition import Partition, equal_mass, make_partition_of
-from dpverify.events.scores import SCORE_FAMILIES, Learner, LearnerCost, Levels, Score, TrainingData, UserScore
+from dpverify.events.scores import (
+    SCORE_FAMILIES,
+    SCORE_KINDS,
+    Learner,
+    LearnerCost,
+    Levels,
+    Score,
+    TrainingData,
+    UserScore,
+)
 from dpverify.events.scores.additive import coordinate_binning, monotone_ratio
 from dpverify.events.scores.cell_score import CellScore, fit_cell_score
 from dpverify.sampling.accumulators import CellCounter, Statistic, TableCounter, merge_results
@@ -20,6 +29,7 @@ from dpverify.sampling.counts import count_cells, occupied_codes
 from dpverify.selection.context import SelectionContext
 from dpverify.selection.histograms import fine_edges, score_values
 from dpverify.selection.proposals import SelectionCounts
+from dpverify.selection.structured import promising_scores
 from dpverify.selection.trees import grow_tree
 
 EQUAL_MASS_CELL_COUNTS = (64, 512)
@@ -96,6 +106,10 @@ def train_candidates(
     scores: list[Score] = []
     for learner in learners:
         scores += learner.fit(*((None, None) if learner.statistic is None else next(results)))
+    if learners and not as_cells and context.budget.max_cost >= LearnerCost.STRUCTURED:
+        scores += promising_scores(training, scores, context.runs["train"], context.objective.delta)
+    if context.learn is not None and events != "cell":
+        scores.append(learned_score(context, training, samples[0]))
     if as_cells:
         number = context.settings.resolution or DEFAULT_LEVEL_CELLS
         scores = [level_cell_score(score, samples, number) for score in scores]
@@ -109,6 +123,31 @@ def train_candidates(
     return TrainedCandidates(partition_counts, scores)
 
 
+def learned_score(context: SelectionContext, training: TrainingData, samples: np.ndarray) -> Score:
+    """Return the score that the user's learner fits to the finite ones of the kept training runs.
+
+    A score of a kind that a report can hold is used as it is. It survives files and other processes. Any other callable
+    is used like a score function of the user: a resumed run fits it again to the same training runs.
+    """
+    assert context.learn is not None
+    if context.nonfinite_event:
+        raise InputError('learn: found nonfinite="event"; a learned score needs finite runs; use nonfinite="error"')
+    sides = [side.reshape(-1, *context.shape) for side in (training.first, training.second)]
+    for side in sides:
+        side.flags.writeable = False
+    fitted = context.learn(*sides)
+    if isinstance(fitted, SCORE_KINDS):
+        return fitted
+    if isinstance(fitted, Score) or not callable(fitted):
+        raise InputError(
+            f"learn: found {type(fitted).__name__} as the result; expected a score: a callable from samples of shape "
+            "(runs, steps, dimensions) to one number per run; return, for example, a method of the fitted model"
+        )
+    score = UserScore(fitted, context.shape, "learn")
+    _check_row_by_row(score, samples)
+    return score
+
+
 def _check_row_by_row(score: UserScore, samples: np.ndarray) -> None:
     """Refuse a user's score whose value for one run depends on the other runs of the same call.
 
@@ -119,14 +158,14 @@ def _check_row_by_row(score: UserScore, samples: np.ndarray) -> None:
     parts = np.concatenate([score_values(score, part) for part in (samples[:half], samples[half:]) if len(part)])
     if not np.allclose(whole, parts, rtol=1e-6, atol=1e-9 * np.abs(whole).max(initial=0.0)):
         raise InputError(
-            "events: found a score whose values for the same runs differ between one call and two calls; "
+            f"{score.argument}: found a score whose values for the same runs differ between one call and two calls; "
             "expected a score that maps each run on its own; do not centre, rank or normalise over the runs of a call"
         )
 
 
 def _choose_learners(context: SelectionContext, training: TrainingData, as_cells: bool) -> list[Learner]:
     """Return the learners within the search budget. Level sets of the cheapest scores serve as cells."""
-    most = LearnerCost.CHEAP if as_cells else context.budget.max_cost
+    most = LearnerCost.CHEAP if as_cells else min(context.budget.max_cost, LearnerCost.JOINT_FIT)
     return [learner for family in SCORE_FAMILIES if family.cost <= most for learner in family.learners(training)]
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region
-from dpverify.events.scores import LearnerCost
+from dpverify.events.scores import LearnerCost, Score
 from dpverify.sampling.accumulators import Statistic, Statistics
 from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.executors import WorkerPool
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.objective import SelectionObjective
 from dpverify.settings import Settings
+from dpverify.util.arrays import Array
 from dpverify.util.progress import Progress
 
+ScoreLearner = Callable[[np.ndarray, np.ndarray], Score | Callable[[Array], Array]]  # the argument `learn=`
 KnownBlocks = Collection[tuple[int, int]]  # (data set, block)
 
 MAX_KEPT_NUMBERS = 1 << 22  # per data set: 32 MB
@@ -47,7 +49,7 @@ class SearchBudget(NamedTuple):
     max_events: int = 1
 
 
-THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.JOINT_FIT, True, 1.85, 3)
+THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.STRUCTURED, True, 1.85, 3)
 SINGLE_EVENT_SEARCH = THOROUGH_SEARCH._replace(max_events=1)
 # For comparing many pairs. Rare events become visible late, so the penalty is smaller.
 QUICK_SEARCH = SearchBudget(1 << 16, LearnerCost.PATTERNS, False, 1.0)
@@ -64,6 +66,7 @@ class SelectionContext(NamedTuple):
     progress: Progress
     budget: SearchBudget = THOROUGH_SEARCH
     recorded: tuple[np.ndarray, np.ndarray] | None = None  # runs to select from; None: the selection draws its own
+    learn: ScoreLearner | None = None  # fits a score of the user to training runs
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -5,6 +5,8 @@ They are fitted by counting. The counts add up over blocks, so the score can use
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from typing import NamedTuple
 
@@ -28,6 +30,7 @@ from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, d
 from dpverify.util.column_bins import ColumnBins
 
 MIN_TABLE_RUNS = 1 << 13  # for fewer runs the bins of each feature are found separately
+MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
 POOLED_BIN_COUNTS = (2, 8, 32, 64, 512)  # resolutions of the candidates
 
 
@@ -152,21 +155,23 @@ class AdditiveLearner(NamedTuple):
     statistic: Binning
 
     def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return log-ratios of counts with bins pooled to several resolutions, and monotone log-ratios.
+        """Return log-ratios of counts with bins pooled to several resolutions, monotone ones, and those of segments.
 
         Few bins cannot resolve the shape of the log-ratio and many bins are noisy, so held-out runs decide. Many
-        log-ratios are monotone; a monotone fit then removes most of the noise.
+        log-ratios are monotone; a monotone fit then removes most of the noise. Segments find a short interval in which
+        the log-ratio is extreme although few runs lie there.
         """
         assert first is not None
         assert second is not None
         total = first[0].sum()
         most = MAX_BINS_SINGLE_COORDINATE if len(first) == 1 else MAX_BINS
         tables = [
-            np.stack([_shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(first, second, strict=True)])
+            np.stack([shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(first, second, strict=True)])
             for bins in POOLED_BIN_COUNTS
             if bins <= most
         ]
-        tables.append(np.stack([monotone_ratio(c1, c2) for c1, c2 in zip(first, second, strict=True)]))
+        for fit in (monotone_ratio, segmented_ratio):
+            tables.append(np.stack([fit(c1, c2) for c1, c2 in zip(first, second, strict=True)]))
         scores: list[Score] = []
         for i, steps in enumerate(tables):
             if any(np.array_equal(steps, earlier) for earlier in tables[:i]):
@@ -200,7 +205,7 @@ def suitable_features(training: TrainingData) -> list[Features]:
     return features
 
 
-def _shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:
+def shrunken_ratio(c1: np.ndarray, c2: np.ndarray, bins: int, total: int) -> np.ndarray:
     """Return log(c1/c2) with neighbouring bins pooled to shares of 1/bins, shrunken by the estimated noise."""
     both = c1 + c2
     middle = (np.cumsum(both) - both / 2) / (2 * total)
@@ -224,6 +229,48 @@ def monotone_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
     gain = float((weight * (ratio - flat) ** 2).sum()) - residuals[best]
     # Under equal distributions the gain is about the logarithm of the number of bins.
     return fits[best] if gain > 2 * np.log(len(ratio)) + 6 else flat
+
+
+def segmented_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
+    """Return the log-ratio on segments of bins.
+
+    A segment is divided where the gain in log-likelihood is significant, at one bin or on both sides of an interval. A
+    short interval in the middle gains nothing from a division at one bin.
+    """
+    below1, below2 = (np.concatenate([[0], np.cumsum(c)]) for c in (c1, c2))
+    ratio = np.empty(len(c1))
+    segments = [(0, len(c1))]
+    while segments:
+        low, high = segments.pop()
+        start, stop = _intervals(high - low)
+        inside1 = below1[low + stop] - below1[low + start]
+        inside2 = below2[low + stop] - below2[low + start]
+        total1, total2 = below1[high] - below1[low], below2[high] - below2[low]
+        likelihood = _log_likelihood(inside1, inside2) + _log_likelihood(total1 - inside1, total2 - inside2)
+        best = int(np.argmax(likelihood))
+        if likelihood[best] - likelihood[0] > MIN_SEGMENT_GAIN:  # the first interval is the whole segment
+            ends = np.unique([low, low + start[best], low + stop[best], high]).tolist()
+            segments += itertools.pairwise(ends)
+        else:
+            ratio[low:high] = np.log((total1 + 0.5) / (total2 + 0.5))
+    return ratio
+
+
+@functools.lru_cache(maxsize=256)
+def _intervals(number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and last edge of intervals of bins: all of them, those from the left, and of lengths 2^k."""
+    starts, stops = [np.zeros(number, np.intp)], [np.arange(number, 0, -1)]
+    length = 1
+    while length < number:
+        starts.append(np.arange(number - length + 1))
+        stops.append(starts[-1] + length)
+        length *= 2
+    return np.concatenate(starts), np.concatenate(stops)
+
+
+def _log_likelihood(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
+    """Return the largest log-likelihood of these numbers of runs of both data sets."""
+    return scipy.special.xlogy(c1, c1) + scipy.special.xlogy(c2, c2) - scipy.special.xlogy(c1 + c2, c1 + c2)
 
 
 def drop_idle_edges(all_edges: np.ndarray, all_steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -27,6 +27,7 @@ CLIPPED_SHARE = 0.005  # of the runs at either end: heavy tails have no moments
 MAX_BINS = 64  # per coordinate
 MAX_BINS_SINGLE_COORDINATE = 512
 TAIL_RUNS = 32  # runs in the outermost bins
+GAP_WIDTH, MAX_GAPS = 8.0, 8  # bins that are so many times wider than the median bin on either side are divided
 MAX_QUANTILE_RUNS = 1 << 14  # runs that place the limits of clipping
 
 
@@ -66,8 +67,9 @@ class Features(NamedTuple):
     ----------
     mean : ndarray of shape (J,)
         Subtracted before whitening.
-    whiten : ndarray of shape (J, J) or None
-        A lower triangular matrix; None for the coordinates themselves.
+    whiten : ndarray of shape (F, J) or None
+        The coefficients of F features: a lower triangular matrix for innovations, or a few projections. None for the
+        coordinates themselves.
     """
 
     mean: np.ndarray
@@ -108,6 +110,7 @@ class LearnerCost(enum.IntEnum):
     CHEAP = 0
     PATTERNS = 1
     JOINT_FIT = 2
+    STRUCTURED = 3  # fitted to some of the kept runs, and judged on others before they compete
 
 
 class ScoreFamily(NamedTuple):
@@ -131,6 +134,8 @@ class TrainingData:
         The values with positive probability, for each coordinate.
     edges : list of ndarray
         The edges of the bins of each coordinate.
+    shape : tuple of int
+        Steps and dimensions of one output.
     """
 
     first: np.ndarray
@@ -138,6 +143,7 @@ class TrainingData:
     pooled: np.ndarray
     atoms: list[np.ndarray]
     edges: list[np.ndarray]
+    shape: tuple[int, int]
 
     @property
     def dimension(self) -> int:
@@ -181,6 +187,13 @@ class TrainingData:
         """The innovations of the runs of both data sets."""
         return self.innovations.values(self.pooled)
 
+    def head(self, runs: int) -> TrainingData:
+        """Return the first runs of both data sets, with the same innovations."""
+        first, second = self.first[:runs], self.second[:runs]
+        part = TrainingData(first, second, np.concatenate([first, second]), self.atoms, self.edges, self.shape)
+        part.__dict__["innovations"] = self.innovations  # the cached property
+        return part
+
     def features_of_pooled(self, features: Features) -> np.ndarray:
         """Return the features of the runs of both data sets."""
         return self.pooled_innovations if features is self.innovations else features.values(self.pooled)
@@ -193,13 +206,14 @@ class TrainingData:
 
 def summarise(samples: list[np.ndarray]) -> TrainingData:
     """Return the finite ones of the kept training runs of both data sets."""
+    *_, steps, dimension = (1, *samples[0].shape[1:])
     sides = [x.reshape(len(x), -1) for x in samples]
     sides = [x[np.isfinite(x).all(1)] for x in sides]
     pooled, runs = np.concatenate(sides), len(sides[0])
     if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
         pooled = np.zeros((1, pooled.shape[1]))
-        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled))
-    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled))
+        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled), (steps, dimension))
+    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled), (steps, dimension))
 
 
 def _divide_coordinates(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -222,13 +236,27 @@ def bin_edges(column: np.ndarray, atoms: np.ndarray, n_features: int) -> np.ndar
 
 
 def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
-    """Return edges between order statistics of sorted values: at equal shares, and at doubling shares from the ends."""
+    """Return edges between order statistics of sorted values: at equal shares, at doubling shares from the ends, and
+    at small shares in wide gaps between the frequent values.
+    """
     if not x.size:
         return x
     doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))
-    ranks = np.concatenate([np.arange(1, number) * x.size // number, doubling, x.size - doubling])
+    equal = np.arange(number + 1) * x.size // number
+    ranks = np.concatenate([equal, doubling, x.size - doubling, _ranks_in_gaps(x, equal)])
     ranks = ranks[(ranks > 0) & (ranks < x.size)]
     return np.unique(x[ranks - 1] + (x[ranks] - x[ranks - 1]) / 2)
+
+
+def _ranks_in_gaps(x: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Return ranks that divide the bins that are much wider than others, except the outermost ones."""
+    if x.size // len(ranks) < 2 * TAIL_RUNS:
+        return np.zeros(0, np.intp)
+    widths = np.diff(x[np.minimum(ranks, x.size - 1)])
+    wide = np.flatnonzero(widths[1:-1] > GAP_WIDTH * np.median(widths)) + 1
+    # A bin in the tail of a distribution has neighbours of similar width on one side.
+    gaps = [i for i in wide if widths[i] > GAP_WIDTH * max(np.median(widths[:i]), np.median(widths[i + 1 :]))]
+    return np.concatenate([np.arange(ranks[i], ranks[i + 1], TAIL_RUNS) for i in gaps[:MAX_GAPS]] or [ranks[:0]])
 
 
 def clip_tails(flat: np.ndarray) -> np.ndarray:

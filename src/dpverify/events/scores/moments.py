@@ -111,11 +111,16 @@ class GaussianLearner(NamedTuple):
         scores: list[Score] = [Linear(features.whiten.T @ difference)]
         dimension = z1.shape[1]
         if dimension <= MAX_QUADRATIC_COORDINATES and min(len(z1), len(z2)) > MIN_RUNS_PER_COORDINATE * dimension:
-            ridge = RIDGE * np.eye(dimension)
-            precision1, precision2 = (np.linalg.inv(covariance(z) + ridge) for z in (z1, z2))
-            weights = precision1 @ z1.mean(0) - precision2 @ z2.mean(0)
-            scores.append(Quadratic(features, weights, (precision2 - precision1) / 2))
+            scores.append(fit_quadratic(features, z1, z2))
         return scores
+
+
+def fit_quadratic(features: Features, z1: np.ndarray, z2: np.ndarray) -> Quadratic:
+    """Return the log-ratio of two Gaussians with the moments of the features of both data sets."""
+    ridge = RIDGE * np.eye(z1.shape[1])
+    precision1, precision2 = (np.linalg.inv(covariance(z) + ridge) for z in (z1, z2))
+    weights = precision1 @ z1.mean(0) - precision2 @ z2.mean(0)
+    return Quadratic(features, weights, (precision2 - precision1) / 2)
 
 
 def gaussian_learners(training: TrainingData) -> list[Learner]:

@@ -1,4 +1,4 @@
-"""A score function of the user, passed as `events=`."""
+"""A score function of the user, passed as `events=` or fitted by a function that is passed as `learn=`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ class UserScore(NamedTuple):
         Maps outputs of shape (runs, steps, dimensions) to one number per run.
     shape : tuple of int
         Steps and dimensions of one output.
+    argument : str
+        The argument that the function came from.
     """
 
     function: Callable[[Array], Array]
     shape: tuple[int, int]
+    argument: str = "events"
 
     @property
     def n_parameters(self) -> int:
@@ -37,17 +40,18 @@ class UserScore(NamedTuple):
         """Return one number per run."""
         if not callable(self.function):
             raise InputError(
-                f"events: found only the name of the score, {self.function}; a report file does not hold the function; "
-                "expected the function itself; verify again"
+                f"{self.argument}: found only the name of the score, {self.function}; a report file does not hold the "
+                "function; expected the function itself; verify again"
             )
         values = self.function(flat.reshape(flat.shape[0], *self.shape))
         if values.shape != flat.shape[:1] or bool(array_namespace(values).isnan(values).any()):
             found = "NaN" if values.shape == flat.shape[:1] else f"shape {values.shape}"
             raise InputError(
-                f"events: found {found} as values of the score; expected one number per run, shape {flat.shape[:1]}"
+                f"{self.argument}: found {found} as values of the score; expected one number per run, "
+                f"shape {flat.shape[:1]}"
             )
         return values
 
     def describe(self, names: list[str]) -> str:
         """Name the score."""
-        return "the given score"
+        return "the given score" if self.argument == "events" else "the score of the given learner"

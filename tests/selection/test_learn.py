@@ -1,0 +1,102 @@
+"""A score that the user fits to the training runs: it competes, and it survives folders, processes and JSON."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify import pipeline
+from dpverify.events.scores import Linear
+from dpverify.events.scores.rounding import rounding_score
+from dpverify.selection.context import SelectionContext
+
+SMALL = {"select_runs": 8000, "test_runs": 10_000}
+
+
+def spiral(side, runs, rng):
+    """Two interleaved arms: no coordinate, no moment and no distance shows the data set, but the phase does."""
+    radius = rng.uniform(1, 6, runs)
+    phase = 4 * radius + np.pi * side + 0.6 * rng.standard_normal(runs)
+    return np.stack([radius * np.cos(phase), radius * np.sin(phase)], axis=1)
+
+
+def phase_of(samples):
+    x, y = samples[:, 0, 0], samples[:, 0, 1]
+    return np.cos(np.arctan2(y, x) - 4 * np.hypot(x, y))
+
+
+def learn_phase(first, second):
+    assert first.shape[1:] == (1, 2)
+    assert not first.flags.writeable
+    return phase_of if phase_of(first).mean() > phase_of(second).mean() else lambda samples: -phase_of(samples)
+
+
+def verify_with(monkeypatch, learn, mechanism, *data, **arguments):
+    monkeypatch.setattr(pipeline, "SelectionContext", functools.partial(SelectionContext, learn=learn))
+    return dpv.verify(mechanism, *data, **SMALL | arguments)
+
+
+def test_a_learned_score_competes_with_the_others(monkeypatch):
+    usual = dpv.verify(spiral, 0, 1, **SMALL)
+    learned = verify_with(monkeypatch, learn_phase, spiral, 0, 1)
+    assert learned.epsilon_lower > usual.epsilon_lower + 0.5
+    assert "given learner" in learned.witness.text
+    useless = verify_with(monkeypatch, lambda first, second: lambda samples: samples[:, 0, 0] * 0, spiral, 0, 1)
+    assert useless.epsilon_lower == usual.epsilon_lower
+
+
+def test_a_resumed_run_fits_the_same_score_again(monkeypatch, tmp_path):
+    once = verify_with(monkeypatch, learn_phase, spiral, 0, 1)
+    stored = verify_with(monkeypatch, learn_phase, spiral, 0, 1, folder=tmp_path)
+    resumed = verify_with(monkeypatch, learn_phase, spiral, 0, 1, folder=tmp_path)
+    assert once.digest == stored.digest == resumed.digest
+    path = tmp_path / "report.json"
+    stored.to_json(path)
+    back = dpv.Report.from_json(path)
+    assert back.epsilon_lower == stored.epsilon_lower
+    with pytest.raises(dpv.InputError, match="does not hold the function"):
+        back.witness.contains(np.zeros((1, 1, 2)))
+
+
+def test_a_learned_score_that_is_plain_data_is_part_of_the_report(monkeypatch, tmp_path):
+    def shifted(side, runs, rng):
+        return side + rng.standard_normal((runs, 1))
+
+    def learn(first, second):
+        return Linear(np.array([first.mean() - second.mean()]))
+
+    report = verify_with(monkeypatch, learn, shifted, 0.0, 1.0)
+    path = tmp_path / "report.json"
+    report.to_json(path)
+    samples = shifted(0.0, 100, np.random.default_rng(0))[:, None]
+    np.testing.assert_array_equal(
+        dpv.Report.from_json(path).witness.contains(samples), report.witness.contains(samples)
+    )
+
+
+def test_the_rounding_score_finds_what_the_noise_hides(monkeypatch, tmp_path):
+    def plain_laplace(answer, runs, rng):
+        return answer + rng.laplace(size=runs)
+
+    def on_a_lattice(answer, runs, rng):
+        return np.round((answer + rng.laplace(size=runs)) * 4096) / 4096
+
+    report = verify_with(monkeypatch, rounding_score(), plain_laplace, 0.0, 1.0)
+    assert report.epsilon_lower > 3
+    report.to_json(tmp_path / "report.json")
+    assert "low bits" in dpv.Report.from_json(tmp_path / "report.json").witness.text
+    assert verify_with(monkeypatch, rounding_score(), on_a_lattice, 0.0, 1.0).epsilon_lower < 1
+
+
+def centred(samples):
+    return samples[:, 0, 0] - samples[:, 0, 0].mean()
+
+
+def test_results_of_a_learner_that_are_no_scores_are_refused(monkeypatch):
+    with pytest.raises(dpv.InputError, match="learn: found float as the result"):
+        verify_with(monkeypatch, lambda first, second: 1.5, spiral, 0, 1)
+    with pytest.raises(dpv.InputError, match="learn: found a score whose values"):
+        verify_with(monkeypatch, lambda first, second: centred, spiral, 0, 1)
+    with pytest.raises(dpv.InputError, match="learn: found nonfinite"):
+        verify_with(monkeypatch, learn_phase, spiral, 0, 1, nonfinite="event")
