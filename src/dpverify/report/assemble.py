@@ -29,7 +29,7 @@ from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import one_line
 from dpverify.util.timing import versions
 
-MAX_PICTURE_CELLS = 1024  # of an output with one coordinate, whose densities are drawn from all test runs
+MAX_PICTURE_CELLS = 1024  # whose densities are drawn from all test runs
 MAX_PICTURE_RUNS = 400  # per data set
 MAX_PICTURE_NUMBERS = 20_000  # per data set
 
@@ -144,10 +144,21 @@ def assemble_report(
     checks = counts.inside, counts.blocks, counts.error, counts.threads_agree
     statements = Statements(witness, on_partition, on_all_events, etas, *checks)
     report = complete_report(run, findings, statements, claim, delta)
-    size = findings.partition.size
-    if witness.shape == (1, 1) and size <= MAX_PICTURE_CELLS and is_pytree(findings.partition):
-        report.picture["cells"] = np.array([side.of(np.arange(size)) for side in counts.cells])
+    report.picture.update(pictured_counts(findings, counts, witness.shape))
     return report
+
+
+def pictured_counts(findings: Findings, counts: HypothesisCounts, shape: tuple[int, int]) -> dict[str, np.ndarray]:
+    """Return the test runs in every cell, for densities of one number: the only coordinate, or a score of all."""
+    if shape == (1, 1):
+        name, partition, pair = "cells", findings.partition, counts.cells
+    else:
+        name, partition, pair = "event_cells", findings.event.partition, counts.event
+        if partition.has_boxes:
+            return {}
+    if partition.size > MAX_PICTURE_CELLS or not is_pytree(partition):
+        return {}
+    return {name: np.array([side.of(np.arange(partition.size)) for side in pair])}
 
 
 def make_witness(findings: Findings, counts: tuple[int, int], runs: int, alpha: float) -> Witness:
