@@ -39,8 +39,8 @@ from dpverify.stats.version_mixture import (
     carry_bet,
     start_weight,
 )
-from dpverify.studies.ledger import read_ledger
-from dpverify.studies.version_check import verify_version
+from dpverify.studies.releases.ledger import read_ledger
+from dpverify.studies.releases.version_check import verify_version
 
 ALPHA = 0.05
 CLAIMS = 10

@@ -8,7 +8,7 @@ import pytest
 import dpverify as dpv
 from dpverify.cli import main
 from dpverify.cli.arguments import parser
-from dpverify.studies.ledger import Ledger, VersionRun, read_ledger, write_ledger
+from dpverify.studies.releases.ledger import Ledger, VersionRun, read_ledger, write_ledger
 
 MODULE = """
 import numpy as np

@@ -122,7 +122,7 @@ class AssertPrivate:
             self._record({"epsilon_lower": report.epsilon_lower, "epsilon_detectable": report.epsilon_detectable})
             self._record({"seed": report.settings.seed})
             return report
-        from dpverify.studies.version_check import verify_version
+        from dpverify.studies.releases.version_check import verify_version
         from dpverify.util.commits import current_commit
 
         number = f" #{self._calls}" if self._calls > 1 else ""

@@ -9,8 +9,8 @@ from dpverify.cli.inputs import absolute, read_settings
 from dpverify.cli.options import AddCommand, add_quiet, add_settings, add_workers
 from dpverify.cli.output import NO_ANSWER, REFUTED, print_error, print_output, stdout_to_stderr
 from dpverify.errors import InputError
-from dpverify.studies.claim_text import load_claim
-from dpverify.studies.loading import load_object
+from dpverify.studies.files.claim_text import load_claim
+from dpverify.studies.files.loading import load_object
 
 
 def add_to(add_command: AddCommand) -> None:

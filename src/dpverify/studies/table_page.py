@@ -12,7 +12,7 @@ import numpy as np
 
 from dpverify.errors import InputError, how_to_install
 from dpverify.report.statements import Verdict
-from dpverify.studies.history import Change, Release
+from dpverify.studies.releases.history import Change, Release
 from dpverify.studies.tables import Row, column_names, comparison_rows, format_value
 from dpverify.util.checks import is_real_number
 from dpverify.util.formatting import format_lower, format_number, format_upper

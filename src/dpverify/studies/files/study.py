@@ -29,11 +29,11 @@ from dpverify.errors import (
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.sampling.checkpoints import open_checkpoint
-from dpverify.studies.interruptions import RUNNING_FOLDER, CombinationFailed
+from dpverify.studies.files.interruptions import RUNNING_FOLDER, CombinationFailed
+from dpverify.studies.files.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
+from dpverify.studies.files.runner import StudyRunner, failed_row, report_row
 from dpverify.studies.options import RunOptions
-from dpverify.studies.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
 from dpverify.studies.plots import plot_bounds
-from dpverify.studies.runner import StudyRunner, failed_row, report_row
 from dpverify.studies.table_page import render_study
 from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value
 from dpverify.util.dataframes import make_dataframe

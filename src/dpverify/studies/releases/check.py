@@ -24,7 +24,8 @@ from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.sampling.executors import open_pool
 from dpverify.studies.assertion import describe_weakness
-from dpverify.studies.history import (
+from dpverify.studies.files.study import run_plan
+from dpverify.studies.releases.history import (
     Change,
     Release,
     compare_releases,
@@ -33,9 +34,8 @@ from dpverify.studies.history import (
     with_release,
     write_history,
 )
-from dpverify.studies.junit import FAILED, TOO_WEAK, junit_xml
-from dpverify.studies.manifest import ManifestClaim, read_manifest
-from dpverify.studies.study import run_plan
+from dpverify.studies.releases.junit import FAILED, TOO_WEAK, junit_xml
+from dpverify.studies.releases.manifest import ManifestClaim, read_manifest
 from dpverify.studies.table_page import ResultTable, render_table
 from dpverify.studies.tables import Row, column_names, csv_text, format_table
 from dpverify.util.commits import current_commit
