@@ -15,10 +15,10 @@ from pages import PROJECT, blocks
 import dpverify as dpv
 from dpverify.cli import main
 from dpverify.studies.releases.check import run_check
+from dpverify.studies.releases.check_page import ResultTable, render_table
 from dpverify.studies.releases.history import Change, Release, compare_releases, read_history
 from dpverify.studies.releases.junit import junit_xml
 from dpverify.studies.releases.manifest import read_manifest
-from dpverify.studies.table_page import ResultTable, render_table
 
 MODULE = """
 import os

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any, cast
 
 from dpverify import search_pairs
 from dpverify.cli.inputs import absolute, read_settings
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError("--box: found none for a function of pairs; expected an interval for each coordinate")
         found = search_pairs(
             load_object(arguments.mechanism),
-            pairs,
+            cast("Any", pairs),  # search_pairs checks it
             arguments.epsilon,
             arguments.delta,
             claim=None if arguments.claim is None else load_claim(arguments.claim),

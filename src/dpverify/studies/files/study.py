@@ -32,9 +32,9 @@ from dpverify.sampling.checkpoints import open_checkpoint
 from dpverify.studies.files.interruptions import RUNNING_FOLDER, CombinationFailed
 from dpverify.studies.files.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
 from dpverify.studies.files.runner import StudyRunner, failed_row, report_row
+from dpverify.studies.files.study_page import render_study
 from dpverify.studies.options import RunOptions
 from dpverify.studies.plots import plot_bounds
-from dpverify.studies.table_page import render_study
 from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import replace_file, write_text
