@@ -177,7 +177,7 @@ def test_the_printed_study_is_an_aligned_table(place):
     assert title == "study: 24 verifications, 6 refuted (each at its own alpha), 6 failed"
     assert header.split()[:6] == ["mechanism", "pair", "mechanism.truth", "pair.value", "pair.exact", "seed"]
     assert len(lines) == 20 + 1
-    assert lines[0][header.index("verdict") :].startswith("NOT_REFUTED")
+    assert lines[0][header.index("verdict") :].startswith("NOT REFUTED")
     assert lines[12][header.index("verdict") :] == "failed"
     assert lines[-1] == f"  and 4 more rows in {place / 'study' / 'table.csv'}"
 

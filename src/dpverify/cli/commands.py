@@ -131,7 +131,8 @@ def _study(arguments: argparse.Namespace) -> int:
             trust_results=arguments.trust_results,
         )
     if not arguments.quiet:
-        print_output(arguments.shorten(f"{study.summary}; table: {study.folder / TABLE_FILE}"))
+        lines = [f"{study.summary}; table: {study.folder / TABLE_FILE}", *study.table_lines()]
+        print_output(arguments.shorten("\n".join(lines)))
     page_status = 0
     if html:
         try:
