@@ -99,14 +99,15 @@ gallery: $(VENV)/test.stamp  ## verify the gallery of published mechanisms (half
 docs: $(VENV)/docs.stamp  ## build the documentation into site/, which opens from disk
 	$(BIN)/python docs/site/build.py
 
-dist:  ## build wheel and sdist into dist/, install the wheel in an empty environment, and run its demo there
+dist:  ## build wheel and sdist into dist/, install the wheel in an empty environment, and run demo and README there
 	rm -rf dist
 	$(PYTHON) -m venv --clear .venv-dist
 	.venv-dist/bin/python -m pip install -q -c constraints.txt build
 	.venv-dist/bin/python -m build --outdir dist .
 	$(PYTHON) -m venv --clear .venv-wheel
-	.venv-wheel/bin/python -m pip install -q -c constraints.txt dist/dpverify-*.whl
+	.venv-wheel/bin/python -m pip install -q -c constraints.txt "$$(ls dist/dpverify-*.whl)[report]"
 	mkdir -p build/wheel && cd build/wheel && ../../.venv-wheel/bin/dpverify demo
+	cd build/wheel && ../../.venv-wheel/bin/python ../../tests/support/refresh.py --check ../../README.md
 
 clean:  ## delete environments and everything that was built
 	rm -rf $(VENV) .venv-* build dist site src/*.egg-info

@@ -39,8 +39,8 @@ from dpverify.stats.version_mixture import (
     carry_bet,
     start_weight,
 )
-from dpverify.studies.ledger import read_ledger
-from dpverify.studies.version_check import verify_version
+from dpverify.studies.releases.ledger import read_ledger
+from dpverify.studies.releases.version_check import verify_version
 
 ALPHA = 0.05
 CLAIMS = 10
@@ -150,7 +150,7 @@ class Lives:
         """Add one version to each life, and return which lives raise an alarm."""
         self.versions += 1
         self.terms += start_weight(self.versions) * np.array(STRATEGY_WEIGHTS)
-        self.terms = np.minimum(self.terms * np.exp(np.minimum(log_e, 300.0)), 1e300)
+        self.terms = np.minimum(self.terms, 1e150) * np.exp(np.minimum(log_e, 300.0))
         return self.terms.sum(axis=1) + 1 / (self.versions + 1) >= 1 / self.level
 
 

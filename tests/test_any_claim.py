@@ -11,7 +11,7 @@ from dpverify.cli import main
 from dpverify.report.page import page_content
 from dpverify.stats.curve_bound import holds_on_partition
 from dpverify.stats.curve_test import curve_p_value
-from dpverify.studies.claim_text import load_claim
+from dpverify.studies.files.claim_text import load_claim
 
 claims = dpv.claims
 QUICK = {"select_runs": 4000, "test_runs": 20_000}

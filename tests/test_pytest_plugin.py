@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpverify.studies.ledger import read_ledger
+from dpverify.studies.releases.ledger import read_ledger
 
 pytest_plugins = ["pytester"]
 

@@ -19,6 +19,19 @@ FOLDER = Path(__file__).parent
 PROJECT = FOLDER.parent.parent
 STAGE, SITE = PROJECT / "build" / "docs", PROJECT / "site"
 LANGUAGES = {".py": "python", ".c": "c", ".pl": "perl", ".m": "matlab"}
+AUDIENCES = {
+    "Control": (
+        "Estimators of dynamic systems, and programs in other languages. [Adapters](adapters.md) has recipes for other "
+        "packages, and [Estimators](estimators.md) the estimators that come with dpverify.",
+        ("nile.py", "pendulum.py", "tracker.py", "smoother.*"),
+    ),
+    "Privacy": (
+        "A false claim, noise in double precision, and published mechanisms for dynamic data, whose results "
+        "are in the [gallery](gallery.md).",
+        ("readme.py", "rounding.py", "gallery/*.py"),
+    ),
+    "CI": ("[The claims of a project](checks.md) has a manifest, a test and a template for a CI service.", ()),
+}
 
 
 def stage_pages() -> None:
@@ -66,12 +79,14 @@ def anchor(name: str) -> str:
 
 
 def examples_page() -> str:
-    """Return a page with every file of examples/."""
+    """Return a page with every file of examples/, by audience."""
     parts = ["# Examples\n\nThese files are in the folder `examples`; the tests run all of them.\n"]
-    for path in [*sorted(PROJECT.glob("examples/*.*")), *sorted(PROJECT.glob("examples/gallery/*.py"))]:
-        name = path.relative_to(PROJECT / "examples").as_posix()
-        heading = f"## {name} {{ #{anchor(name)} }}"
-        parts.append(f"{heading}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text().strip()}\n```\n")
+    for title, (introduction, patterns) in AUDIENCES.items():
+        parts.append(f"## {title}\n\n{introduction}\n")
+        for path in [path for pattern in patterns for path in sorted(PROJECT.glob(f"examples/{pattern}"))]:
+            name = path.relative_to(PROJECT / "examples").as_posix()
+            heading = f"### {name} {{ #{anchor(name)} }}"
+            parts.append(f"{heading}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text().strip()}\n```\n")
     return "\n".join(parts)
 
 

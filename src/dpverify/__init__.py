@@ -27,11 +27,11 @@ from dpverify.stats.power import plan_runs
 from dpverify.stats.upper_bound import delta_upper_bound, epsilon_upper_bound
 from dpverify.studies.assertion import assert_private
 from dpverify.studies.calibrate import Calibration, calibrate
-from dpverify.studies.check import Check, run_check
 from dpverify.studies.comparison import Comparison, compare_reports
+from dpverify.studies.files.study import Study, run_study
 from dpverify.studies.pairs import ManyPairs, verify_pairs
+from dpverify.studies.releases.check import Check, run_check
 from dpverify.studies.search import Search, search_pairs
-from dpverify.studies.study import Study, run_study
 from dpverify.studies.tradeoff import Tradeoff, tradeoff
 from dpverify.timeline.over_time import privacy_over_time
 from dpverify.timeline.result import PrivacyOverTime

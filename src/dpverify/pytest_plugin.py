@@ -25,6 +25,7 @@ PULL_REQUEST_VARIABLES = (
     "CHANGE_ID",
 )  # set and not empty
 SECTION = "dpverify"  # of the report of a test
+DEFAULT_ALPHA = 0.05  # of a new ledger
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--dpverify-alpha",
         type=float,
-        default=0.05,
+        default=DEFAULT_ALPHA,
         metavar="A",
         help="The probability of a false alarm over the life of a new ledger (default 0.05).",
     )
@@ -122,7 +123,7 @@ class AssertPrivate:
             self._record({"epsilon_lower": report.epsilon_lower, "epsilon_detectable": report.epsilon_detectable})
             self._record({"seed": report.settings.seed})
             return report
-        from dpverify.studies.version_check import verify_version
+        from dpverify.studies.releases.version_check import verify_version
         from dpverify.util.commits import current_commit
 
         number = f" #{self._calls}" if self._calls > 1 else ""
@@ -135,8 +136,8 @@ class AssertPrivate:
             name=name or f"{self._node.nodeid}{number}",
             version=config.getoption("dpverify_version") or current_commit(config.rootpath),
             ledger=path,
-            write=config.getoption("dpverify_write") and seed is None,
-            lifetime_alpha=config.getoption("dpverify_alpha"),
+            write=bool(config.getoption("dpverify_write")) and seed is None,
+            lifetime_alpha=float(config.getoption("dpverify_alpha") or DEFAULT_ALPHA),
             **{key: value for key, value in options.items() if key not in ("alpha", "detects")},
         )
         self._record(result.properties())

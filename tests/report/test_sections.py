@@ -29,9 +29,10 @@ def test_a_report_without_an_answer_gives_the_reason_first():
     assert content.verdict == "NO_ANSWER"
     assert content.dimmed
     assert content.headline == "No answer: this test is not valid."
-    found = dict(content.summary)["Found"]
-    assert found.lower().startswith(report.voiding[0].value)
-    assert "Do not rely on them" in found
+    summary = dict(content.summary)
+    assert summary["Found"].lower().startswith(report.voiding[0].cause)
+    assert "Do not rely on them" in summary["This means"]
+    assert summary["What to do"].lower().startswith(report.voiding[0].remedy)
     assert content.notes == (as_sentence(dpv.Diagnostic.SHORTENED.value),)
     answered = page_content(dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL))
     assert not answered.dimmed

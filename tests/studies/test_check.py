@@ -14,11 +14,11 @@ from pages import PROJECT, blocks
 
 import dpverify as dpv
 from dpverify.cli import main
-from dpverify.studies.check import run_check
-from dpverify.studies.history import Change, Release, compare_releases, read_history
-from dpverify.studies.junit import junit_xml
-from dpverify.studies.manifest import read_manifest
-from dpverify.studies.table_page import ResultTable, render_table
+from dpverify.studies.releases.check import run_check
+from dpverify.studies.releases.check_page import ResultTable, render_table
+from dpverify.studies.releases.history import Change, Release, compare_releases, read_history
+from dpverify.studies.releases.junit import junit_xml
+from dpverify.studies.releases.manifest import read_manifest
 
 MODULE = """
 import os

@@ -8,7 +8,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.cli import main
-from dpverify.studies.folder_check import check_folder
+from dpverify.studies.files.folder_check import check_folder
 from mechanisms import ONE, ZERO, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 4000, "block": 256}

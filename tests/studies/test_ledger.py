@@ -9,9 +9,9 @@ from limits import most
 
 from dpverify.errors import InputError
 from dpverify.stats.version_mixture import STRATEGY_WEIGHTS
-from dpverify.studies import ledger as ledger_module
-from dpverify.studies.ledger import Ledger, VersionRun, locked, read_ledger, write_ledger
-from dpverify.studies.version_check import verify_version
+from dpverify.studies.releases import ledger as ledger_module
+from dpverify.studies.releases.ledger import Ledger, VersionRun, locked, read_ledger, write_ledger
+from dpverify.studies.releases.version_check import verify_version
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 SMALL = {"select_runs": 200, "test_runs": 1800, "progress": False}

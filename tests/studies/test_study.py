@@ -136,7 +136,9 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
     page = Path("page.html").read_text()
     assert re.search(r"<h1>\d+ of \d+ refuted", page)
     assert ">exact</button></th>" in page
-    assert all(f'href="inner/study/{line["report"]}"' in page for line in lines if line["report"])
+    links = re.findall(r'href="(inner/study/pages/[^"]*)"', page)
+    assert len(links) == sum(line["report"] != "" for line in lines)
+    assert all("<h1>" in Path(link).read_text() for link in links)
     assert "Bars are two standard errors." in page
     assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)
 
@@ -175,7 +177,7 @@ def test_the_printed_study_is_an_aligned_table(place):
     assert title == "study: 24 verifications, 6 refuted (each at its own alpha), 6 failed"
     assert header.split()[:6] == ["mechanism", "pair", "mechanism.truth", "pair.value", "pair.exact", "seed"]
     assert len(lines) == 20 + 1
-    assert lines[0][header.index("verdict") :].startswith("NOT_REFUTED")
+    assert lines[0][header.index("verdict") :].startswith("NOT REFUTED")
     assert lines[12][header.index("verdict") :] == "failed"
     assert lines[-1] == f"  and 4 more rows in {place / 'study' / 'table.csv'}"
 
@@ -184,7 +186,7 @@ def test_a_full_disk_stops_the_study(place, capsys, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("dpverify.studies.runner.replace_file", full)
+    monkeypatch.setattr("dpverify.studies.files.runner.replace_file", full)
     assert main(["study", "inner/study.toml"]) == 3
     line = "dpverify: the disk failed (No space left on device) after 0 of 24 verifications; they are kept in "
     assert capsys.readouterr().err.startswith(line)
@@ -254,7 +256,7 @@ def test_a_damaged_table_is_replaced(text, place):
 )
 def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message):
     from dpverify.sampling.checkpoints import open_checkpoint
-    from dpverify.studies.plans import read_study
+    from dpverify.studies.files.plans import read_study
 
     with open_checkpoint(place / "study") as store:
         store.acquire(read_study(place / "study.toml").identity, {})
@@ -396,7 +398,7 @@ def test_a_page_that_cannot_be_drawn_does_not_hide_the_answer(place, capsys, mon
     def no_page(*arguments):
         raise dpv.InputError("a page: found no printer")
 
-    monkeypatch.setattr("dpverify.studies.study.render_study", no_page)
+    monkeypatch.setattr("dpverify.studies.files.study.render_study", no_page)
     (place / "one.toml").write_text(
         'epsilon = 0.1\n[pairs.one]\nuse = "mine.py:pair"\nvalue = 1.0\n[mechanisms.plain]\nuse = "mine:plain"\n'
         "[settings]\nselect_runs = 400\ntest_runs = 2000\n"

@@ -3,7 +3,8 @@
 A ```text block that follows a ```python block shows what this Python block prints. A ```text block that follows a
 ```sh block with `python examples/NAME.py` shows the output of that script. All Python blocks of a page run in order in
 one namespace, as a reader would paste them. Blocks with a comment before them (`pytest`, `needs: ...`, `not run: ...`)
-are skipped. Without arguments every page with such a block is refreshed.
+are skipped. Without arguments every page with such a block is refreshed. With --check nothing is written, and a page
+that would change is an error.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"(?:<!-- (?P<mark>.+?) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.DOTALL)
 SCRIPT = re.compile(r"python (examples/\w+\.py)")
 
@@ -53,6 +54,8 @@ def refreshed(text):
 
 
 def main(names):
+    check = "--check" in names
+    names = [name for name in names if name != "--check"]
     pages = [Path(name).resolve() for name in names] or [PROJECT / "README.md", *sorted(PROJECT.glob("docs/*.md"))]
     for page in pages:
         text = page.read_text()
@@ -66,7 +69,10 @@ def main(names):
                 new = refreshed(text)
             finally:
                 os.chdir(before)
-        page.write_text(new)
+        if not check:
+            page.write_text(new)
+        elif new != text:
+            sys.exit(f"{page.relative_to(PROJECT)}: the examples print something else than the page shows")
         print("changed" if new != text else "unchanged", page.relative_to(PROJECT))
 
 

@@ -58,7 +58,11 @@ def parser() -> Parser:
     study.add_argument(
         "--timeout", type=float, metavar="S", help="Record a combination as failed after S seconds (default: no limit)."
     )
-    study.add_argument("--html", metavar="FILE", help="Write a page that shows privacy against accuracy.")
+    study.add_argument(
+        "--html",
+        metavar="FILE",
+        help="Write a page with the finding, all answers and figures to this file, and a page for each report.",
+    )
     study.add_argument("--quiet", action="store_true", help="Print only what failed.")
     reproduce = add_command(
         "reproduce",

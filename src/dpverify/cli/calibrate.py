@@ -8,7 +8,7 @@ from dpverify import calibrate
 from dpverify.cli.inputs import absolute, read_settings
 from dpverify.cli.options import AddCommand, add_pair, add_quiet, add_settings, add_workers
 from dpverify.cli.output import print_output, stdout_to_stderr
-from dpverify.studies.loading import load_data, load_object
+from dpverify.studies.files.loading import load_data, load_object
 
 
 def add_to(add_command: AddCommand) -> None:

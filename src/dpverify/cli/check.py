@@ -10,8 +10,8 @@ from dpverify.cli.options import AddCommand, add_quiet, add_trust
 from dpverify.cli.output import BAD_INPUT, NO_ANSWER, REFUTED, print_error, print_output, stdout_to_stderr
 from dpverify.report.report import load_page_renderer
 from dpverify.report.statements import Verdict
-from dpverify.studies.check import run_check
-from dpverify.studies.junit import FAILED, TOO_WEAK
+from dpverify.studies.releases.check import run_check
+from dpverify.studies.releases.junit import FAILED, TOO_WEAK
 
 
 def add_to(add_command: AddCommand) -> None:

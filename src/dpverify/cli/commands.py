@@ -43,11 +43,11 @@ from dpverify.errors import (
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.stats.claims import resolve_claim
 from dpverify.studies.assertion import check_detects, describe_weakness
-from dpverify.studies.claim_text import load_claim
-from dpverify.studies.folder_check import check_folder
-from dpverify.studies.interruptions import describe_end, read_start, set_supervised
-from dpverify.studies.loading import load_data
-from dpverify.studies.study import TABLE_FILE, study_folder
+from dpverify.studies.files.claim_text import load_claim
+from dpverify.studies.files.folder_check import check_folder
+from dpverify.studies.files.interruptions import describe_end, read_start, set_supervised
+from dpverify.studies.files.loading import load_data
+from dpverify.studies.files.study import TABLE_FILE, study_folder
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -131,7 +131,8 @@ def _study(arguments: argparse.Namespace) -> int:
             trust_results=arguments.trust_results,
         )
     if not arguments.quiet:
-        print_output(arguments.shorten(f"{study.summary}; table: {study.folder / TABLE_FILE}"))
+        lines = [f"{study.summary}; table: {study.folder / TABLE_FILE}", *study.table_lines()]
+        print_output(arguments.shorten("\n".join(lines)))
     page_status = 0
     if html:
         try:

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 
 from dpverify import Mechanism, Settings, program
 from dpverify.errors import InputError, Stopped, StopReason, how_to_install
-from dpverify.studies.loading import load_object
+from dpverify.studies.files.loading import load_object
 
 
 def choose_mechanism(arguments: argparse.Namespace) -> Mechanism:

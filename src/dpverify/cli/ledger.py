@@ -8,7 +8,7 @@ from pathlib import Path
 from dpverify.cli.options import AddCommand
 from dpverify.cli.output import REFUTED, print_output
 from dpverify.errors import InputError
-from dpverify.studies.ledger import locked, read_ledger, write_ledger
+from dpverify.studies.releases.ledger import locked, read_ledger, write_ledger
 
 
 def add_to(add_command: AddCommand) -> None:

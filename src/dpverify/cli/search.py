@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any, cast
 
 from dpverify import search_pairs
 from dpverify.cli.inputs import absolute, read_settings
 from dpverify.cli.options import AddCommand, add_quiet, add_settings, add_workers
 from dpverify.cli.output import NO_ANSWER, REFUTED, print_error, print_output, stdout_to_stderr
 from dpverify.errors import InputError
-from dpverify.studies.claim_text import load_claim
-from dpverify.studies.loading import load_object
+from dpverify.studies.files.claim_text import load_claim
+from dpverify.studies.files.loading import load_object
 
 
 def add_to(add_command: AddCommand) -> None:
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError("--box: found none for a function of pairs; expected an interval for each coordinate")
         found = search_pairs(
             load_object(arguments.mechanism),
-            pairs,
+            cast("Any", pairs),  # search_pairs checks it
             arguments.epsilon,
             arguments.delta,
             claim=None if arguments.claim is None else load_claim(arguments.claim),

@@ -9,7 +9,7 @@ from dpverify import rmse, tradeoff
 from dpverify.cli.inputs import absolute, read_settings
 from dpverify.cli.options import AddCommand, add_pair, add_quiet, add_settings, add_workers
 from dpverify.cli.output import check_outputs, print_output, stdout_to_stderr, write_output
-from dpverify.studies.loading import load_data, load_object
+from dpverify.studies.files.loading import load_data, load_object
 
 
 def add_to(add_command: AddCommand) -> None:

@@ -19,8 +19,8 @@ from dpverify.cli.output import (
     stdout_to_stderr,
     write_output,
 )
-from dpverify.studies.claim_text import load_claim
-from dpverify.studies.loading import load_data
+from dpverify.studies.files.claim_text import load_claim
+from dpverify.studies.files.loading import load_data
 from dpverify.util.progress import is_terminal
 
 SECONDS_BETWEEN_LINES = 1.0

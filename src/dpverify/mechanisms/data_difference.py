@@ -26,8 +26,8 @@ class Relation(enum.Enum):
     ONE_ROW = "one row changed, as if one record was replaced"
     ONE_COLUMN = "one column changed, as if one sensor or one attribute was replaced"
     ONE_MORE_ROW = "one row more, as if one record was added or removed"
-    COUNT_PLUS_ONE = "one count larger by 1, as if one record was added or removed"
-    COUNT_MOVED = "one count larger and one smaller by 1, as if one record was replaced"
+    COUNT_PLUS_ONE = "one record replaced or, if these are counts, one added or removed"
+    COUNT_MOVED = "two records replaced or, if these are counts, one replaced"
     EQUAL = "equal"
     OTHER = "several values changed"
     UNKNOWN = "not comparable"
@@ -67,7 +67,7 @@ def describe_difference(first: object, second: object) -> DataDifference:
     >>> describe_difference([0.0, 0.3], [0.0, 0.8]).text
     '1 of 2 numbers: [1] 0.3 -> 0.8'
     >>> describe_difference([3, 5, 0], [3, 4, 1]).relation.value
-    'one count larger and one smaller by 1, as if one record was replaced'
+    'two records replaced or, if these are counts, one replaced'
     """
     a, b = _numbers(first), _numbers(second)
     if a is not None and b is not None:

@@ -1,7 +1,8 @@
 """Diagnostics: findings about a mechanism or a pair of data sets that a reader of the report must know.
 
 Each diagnostic is a member of an enum. Code compares members; the value of a member is the sentence that people read.
-A voiding diagnostic means that the test answers no question: the verdict of the report is then `NO_ANSWER`.
+A voiding diagnostic means that the test answers no question: the verdict of the report is then `NO_ANSWER`. Its
+sentence states the cause and, after the first semicolon, the remedy.
 """
 
 from __future__ import annotations
@@ -102,6 +103,16 @@ class Diagnostic(enum.Enum):
     def voids(self) -> bool:
         """Whether the test answers no question because of this finding."""
         return self in VOIDING
+
+    @property
+    def cause(self) -> str:
+        """What was found: the sentence up to its first semicolon."""
+        return self.value.partition("; ")[0]
+
+    @property
+    def remedy(self) -> str:
+        """What to do: the sentence after its first semicolon; empty if it has none."""
+        return self.value.partition("; ")[2]
 
 
 VOIDING = (

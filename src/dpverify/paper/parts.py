@@ -18,7 +18,7 @@ from dpverify.paper.plan import Effort, StudyTask, read_plan, to_toml
 from dpverify.paper.printed import read_printed
 from dpverify.paper.readings.study import ReadingTask, TaskResult
 from dpverify.paper.study_results import TABLE_FILE, read_study_table, typed_rows
-from dpverify.studies.study import Study, run_study
+from dpverify.studies.files.study import Study, run_study
 from dpverify.util.files import replace_file, write_text
 from dpverify.util.serialization import from_plain, nested_kinds, to_plain
 from dpverify.util.sources import hash_file

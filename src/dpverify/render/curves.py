@@ -16,6 +16,7 @@ from dpverify.util.formatting import format_count, format_lower, format_number, 
 MIN_DRAWN_P_VALUE = 1e-6  # the p-values of the paper's test have no other lower limit
 MIN_DRAWN_DECADES = -6  # smaller wealth is drawn at this power of ten
 ROW_SHARE = 0.085  # height of a name, as a share of the axes
+CHARACTER_SHARE = 0.0175  # width of a character of a name, as a share of the axes
 EPSILON_LABEL = "ε (logarithm of a probability ratio)"
 HYPOTHESES = ("P₁ ≤ exp(ε) P₂ + δ", "P₂ ≤ exp(ε) P₁ + δ")
 
@@ -32,22 +33,23 @@ class Mark(NamedTuple):
 def _mark_epsilons(axes: Axes, marks: Sequence[Mark]) -> None:
     """Draw vertical lines with their names at the top, so that no line crosses a name.
 
-    All names stand on the same side of their lines. The line over which the other name would extend is shorter, and its
-    name stands lower.
+    All names stand on the same side of their lines, except where a name has no space there. The line over which the
+    other name would extend is shorter, and its name stands lower.
     """
     left, right = axes.get_xlim()
     marks = sorted(marks, key=lambda mark: mark.epsilon)
     to_left = bool(marks) and (marks[-1].epsilon - left) / (right - left) > 0.6
     for row, mark in enumerate(reversed(marks) if to_left else marks):
         top = 1 - ROW_SHARE * row
+        name_to_left = to_left and (mark.epsilon - left) / (right - left) > CHARACTER_SHARE * len(mark.text)
         axes.axvline(mark.epsilon, ymax=top, color=mark.colour, lw=1, ls=(0, (4, 2)) if mark.dashed else "-", zorder=1)
         axes.annotate(
             mark.text,
             (mark.epsilon, top),
             xycoords=("data", "axes fraction"),
-            xytext=(-3 if to_left else 3, -9),
+            xytext=(-3 if name_to_left else 3, -9),
             textcoords="offset points",
-            ha="right" if to_left else "left",
+            ha="right" if name_to_left else "left",
             fontsize=8.5,
             color=mark.colour,
             bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},

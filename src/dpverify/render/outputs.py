@@ -108,14 +108,18 @@ class Densities(NamedTuple):
     heights: np.ndarray
 
 
-def _cell_densities(scene: Scene, low: float, high: float) -> Densities:
-    """Return the densities of all test runs, in per cent per unit; the outer cells end with the axis."""
-    assert scene.cell_counts is not None
+def _cell_densities(
+    counts: np.ndarray, find_codes: Callable[[np.ndarray], np.ndarray], low: float, high: float
+) -> Densities:
+    """Return the densities of all test runs, in per cent per unit; the outer cells end with the axis.
+
+    `counts` has the runs of both data sets in every cell, and `find_codes` maps numbers to their cells.
+    """
     mesh = np.linspace(low, high, 20_001)
-    codes = scene.partition.codes(((mesh[1:] + mesh[:-1]) / 2).reshape(-1, 1, 1))
+    codes = find_codes((mesh[1:] + mesh[:-1]) / 2)
     changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1
-    widths = np.bincount(codes, minlength=scene.cell_counts.shape[1]) * (mesh[1] - mesh[0])
-    shares = 100 * scene.cell_counts / scene.cell_counts.sum(axis=1, keepdims=True)
+    widths = np.bincount(codes, minlength=counts.shape[1]) * (mesh[1] - mesh[0])
+    shares = 100 * counts / counts.sum(axis=1, keepdims=True)
     pieces = codes[np.append(0, changes)]
     return Densities(
         mesh[np.concatenate([[0], changes, [mesh.size - 1]])], (shares / np.maximum(widths, 1e-300))[:, pieces]
@@ -152,7 +156,9 @@ def _draw_histograms(scene: Scene) -> Drawing:
     codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if is_pytree(scene.partition) else np.zeros(mesh.size)
     edges = (mesh[1:] + mesh[:-1])[codes[1:] != codes[:-1]] / 2
     contains = (lambda x: scene.event.contains(x.reshape(-1, 1, 1))) if scene.event_known else None
-    densities = None if scene.cell_counts is None else partial(_cell_densities, scene)
+    densities = None
+    if scene.cell_counts is not None:
+        densities = partial(_cell_densities, scene.cell_counts, lambda x: scene.partition.codes(x.reshape(-1, 1, 1)))
     picture, below = _draw_two_histograms((first, second), edges, contains, region, BROAD, densities)
     shown = "all test runs" if densities else scene.runs
     above = "densities of all test runs in the cells" if densities else f"histograms of {scene.runs}"
@@ -172,8 +178,12 @@ def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
     """Draw the score of every run; its level sets are the cells of the tested event."""
     first, second = (np.asarray(levels.score.values(flat), float) if len(flat) else np.zeros(0) for flat in scene.flat)
     edges, codes = levels.edges, scene.event.codes
+    densities, shown = None, f"Histograms of the score of {scene.runs}"
+    if scene.event_counts is not None:
+        densities = partial(_cell_densities, scene.event_counts, lambda x: np.searchsorted(edges, x))
+        shown = "Densities of the score of all test runs"
     picture, below = _draw_two_histograms(
-        (first, second), edges, lambda x: np.isin(np.searchsorted(edges, x), codes), None
+        (first, second), edges, lambda x: np.isin(np.searchsorted(edges, x), codes), None, densities=densities
     )
     below.set_xlabel("score of a run (no unit)", loc="right")
     if scene.partition is levels:
@@ -183,11 +193,11 @@ def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
     return Drawing(
         picture,
         "Score of every run",
-        f"Histograms of the score of {scene.runs}. Median of the first data set: {_median_text(first)}; of the second: "
-        f"{_median_text(second)}. The tested event is: {scene.event_text}.",
+        f"{shown}. Median of the first data set: {_median_text(first)}; of the second: {_median_text(second)}. The "
+        f"tested event is: {scene.event_text}.",
         (*legend(scene)[:2], EVENT_KEY),
         f"The score maps all coordinates of a run to one number: the larger it is, the more likely is the first data "
-        f"set. {cells}",
+        f"set. Above: {shown[0].lower()}{shown[1:]}. Below: {scene.runs}. {cells}",
     )
 
 
@@ -215,25 +225,45 @@ def _draw_bars(scene: Scene) -> Drawing:
     selection = ""
     if len(coordinates) < differences.size:
         selection = f"; the {len(coordinates)} of {differences.size} coordinates that differ most"
+    shown = scene.runs if _value_shares(scene, _different_values(scene, 0)) is None else "all test runs"
     return Drawing(
         picture,
         "Frequency of each output value",
-        f"Bars for {scene.runs}, by value, in {len(coordinates)} of {differences.size} coordinates. The tested event "
+        f"Bars for {shown}, by value, in {len(coordinates)} of {differences.size} coordinates. The tested event "
         f"is: {scene.event_text}.",
         legend(scene),
-        f"{scene.runs}{selection}. The partition has {format_cell_count(scene.cells)} cells.",
+        f"{shown.capitalize()}{selection}. The partition has {format_cell_count(scene.cells)} cells.",
     )
+
+
+def _different_values(scene: Scene, coordinate: int) -> np.ndarray:
+    """Return the different values of a coordinate of the stored runs, in increasing order."""
+    return np.unique(np.concatenate([flat[:, coordinate] for flat in scene.flat]))
+
+
+def _value_shares(scene: Scene, values: np.ndarray) -> np.ndarray | None:
+    """Return the share of all test runs with each value, (2, values); None if a value has no cell of its own."""
+    if scene.cell_counts is None:
+        return None
+    codes = scene.partition.codes(values.reshape(-1, 1, 1))
+    if len(np.unique(codes)) < len(values):
+        return None
+    return (scene.cell_counts / scene.cell_counts.sum(axis=1, keepdims=True))[:, codes]
 
 
 def _draw_bar_panel(axes: Axes, scene: Scene, coordinate: int) -> None:
     """Draw the bars of one coordinate; the solid part of a bar is in the tested event."""
-    values = np.unique(np.concatenate([flat[:, coordinate] for flat in scene.flat]))
+    values = _different_values(scene, coordinate)
+    shares = _value_shares(scene, values)
     for side, colour in enumerate((FIRST, SECOND)):
         column, inside = scene.flat[side][:, coordinate], scene.inside[side]
         positions = np.arange(values.size) + 0.2 * (2 * side - 1)
         percent = 100 / max(len(column), 1)
         all_runs = np.array([(column == value).sum() for value in values]) * percent
         in_event = np.array([((column == value) & inside).sum() for value in values]) * percent
+        if shares is not None:
+            all_runs = 100 * shares[side]
+            in_event = all_runs * (scene.event.contains(values.reshape(-1, 1, 1)) if scene.event_known else 1)
         axes.bar(positions, all_runs, 0.36, color=colour, alpha=0.28, lw=0)
         axes.bar(positions, in_event, 0.36, color=colour, lw=0)
     labelled = np.arange(values.size)[:: -(-values.size // MAX_VALUE_LABELS)]

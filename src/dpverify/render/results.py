@@ -80,6 +80,8 @@ class ResultsContent(NamedTuple):
         The heading of the changes; empty if there is no earlier release.
     changes : tuple of ChangeLine
         What changed.
+    table_title : str
+        The heading of the table.
     """
 
     title: str
@@ -92,6 +94,7 @@ class ResultsContent(NamedTuple):
     rows: tuple[tuple[Cell, ...], ...]
     changes_title: str = ""
     changes: tuple[ChangeLine, ...] = ()
+    table_title: str = "All answers"
 
 
 def results_page(content: ResultsContent, drawings: Sequence[Drawing] = ()) -> str:

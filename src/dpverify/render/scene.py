@@ -46,6 +46,8 @@ class Scene(NamedTuple):
         The names, units and times of the mechanism.
     cell_counts : ndarray or None
         The test runs of both data sets in every cell, for outputs with one coordinate; None if they are not stored.
+    event_counts : ndarray or None
+        The test runs of both data sets in every level set, for events that are level sets of a score; None otherwise.
     """
 
     sides: tuple[np.ndarray, np.ndarray]
@@ -58,6 +60,7 @@ class Scene(NamedTuple):
     event_known: bool
     labels: OutputLabels = NO_LABELS
     cell_counts: np.ndarray | None = None
+    event_counts: np.ndarray | None = None
 
     def name(self, coordinate: int) -> str:
         """Return the name of a coordinate of a step."""
@@ -138,6 +141,7 @@ def make_scene(
         event_known,
         _read_labels(picture.get("labels")),
         _read_counts(picture.get("cells"), partition),
+        _read_counts(picture.get("event_cells"), event.partition),
     )
 
 

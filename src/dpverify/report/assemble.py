@@ -31,7 +31,7 @@ from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import one_line
 from dpverify.util.timing import versions
 
-MAX_PICTURE_CELLS = 1024  # of an output with one coordinate, whose densities are drawn from all test runs
+MAX_PICTURE_CELLS = 1024  # whose densities are drawn from all test runs
 MAX_PICTURE_RUNS = 400  # per data set
 MAX_PICTURE_NUMBERS = 20_000  # per data set
 
@@ -153,10 +153,23 @@ def assemble_report(
     checks = counts.inside, counts.blocks, counts.error, counts.threads_agree
     statements = Statements(tested, on_partition, on_all_events, etas, *checks, delta_events=delta_events)
     report = complete_report(run, findings, statements, claim, delta)
-    size = selected.partition.size
-    if tested[0].shape == (1, 1) and size <= MAX_PICTURE_CELLS and is_pytree(selected.partition):
-        report.picture["cells"] = np.array([side.of(np.arange(size)) for side in counts.cells])
+    report.picture.update(pictured_counts(findings, counts, report.witness))
     return report
+
+
+def pictured_counts(findings: Findings, counts: HypothesisCounts, witness: Witness) -> dict[str, np.ndarray]:
+    """Return the test runs in every cell, for densities of one number: the only coordinate, or a score of all."""
+    if witness.shape == (1, 1):
+        name, partition, pair = "cells", findings.selected.partition, counts.cells
+    else:
+        events = zip(findings.selected.events, counts.events, strict=True)
+        name, partition = "event_cells", witness.event.partition
+        pair = next(pair for event, pair in events if event is witness.event)
+        if partition.has_boxes:
+            return {}
+    if partition.size > MAX_PICTURE_CELLS or not is_pytree(partition):
+        return {}
+    return {name: np.array([side.of(np.arange(partition.size)) for side in pair])}
 
 
 def _count_event(event: Event, pair: CountsPair) -> tuple[int, int]:

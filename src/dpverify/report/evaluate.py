@@ -228,10 +228,10 @@ def next_step(
     other = "to search further, use more select_runs or another pair of data sets"
     # The probability of an event is at most 1, which limits the privacy loss of a frequent event.
     if float(claim.boundary(p2)) >= 1:
-        return f"the witness is so frequent under both data sets that it cannot violate the claim; {other}"
+        return f"{other}; the witness is so frequent under both data sets that it cannot violate the claim"
     power = describe_power(verdict, p2, delta, detectable)
     if p1 <= float(claim.boundary(p2)):
-        return f"the observed frequencies of the witness are within the claim; {power}; {other}"
+        return f"{other}; the observed frequencies of the witness are within the claim; {power}"
     # A second test on the same claim shares alpha with the first one.
     if isinstance(claim, Approximate):
         observed = math.log((p1 - delta) / p2)

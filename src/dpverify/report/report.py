@@ -76,7 +76,8 @@ class Report(ReportFields):
     error : pair of (mean, standard error), or None
         The error of the estimate under the first and the second data set. None unless `error` was passed to `verify`.
     picture : dict
-        What the page draws: runs of the data sets ("first", "second"), "region" and "partition".
+        What the page draws: runs of the data sets ("first", "second"), "region", "partition", and the counts of all
+        test runs where they are drawn ("cells", "event_cells").
     settings : Settings
         The settings that were used, with the block size filled in.
     name : str

@@ -37,9 +37,9 @@ def headline(report: ReportFields, epsilon_upper: float) -> str:
         case Verdict.REFUTED:
             return f"The claim is false: {claim} does not hold."
         case Verdict.BOUNDED if report.epsilon is not None:
-            return f"ε is at most {format_upper(epsilon_upper)} on the tested cells, within the claim."
+            return f"Within the claim: ε is at most {format_upper(epsilon_upper)} on the tested cells."
         case Verdict.BOUNDED:
-            return "The claim holds on the tested cells."
+            return f"Within the claim: {claim} holds on the tested cells."
         case Verdict.NOT_REFUTED if report.epsilon_lower > 0:
             return f"Not refuted: ε is at least {lower}, which the claim allows."
         case Verdict.NOT_REFUTED:
@@ -52,22 +52,24 @@ def headline(report: ReportFields, epsilon_upper: float) -> str:
 
 def summary(report: ReportFields, epsilon_upper: float) -> tuple[SummaryLine, ...]:
     """Return what was claimed, what was found, what it means, and what to do."""
-    claimed = claim_words(report)
-    if claimed and report.data_difference is not None:
+    claimed = claim_words(report) or "Nothing; the privacy loss was measured"
+    if report.data_difference is not None:
         claimed += f", for data sets like these: {describe_data(report.data_difference, False)}"
+    advice = [as_sentence(report.next_step)]
+    if report.voiding:
+        advice = [as_sentence(diagnostic.remedy) for diagnostic in report.voiding] + ["Then verify again."]
     return (
-        SummaryLine("Claimed", f"{claimed}." if claimed else "Nothing; the privacy loss was measured."),
+        SummaryLine("Claimed", f"{claimed}."),
         SummaryLine("Found", _found(report, epsilon_upper)),
         SummaryLine("This means", _meaning(report)),
-        SummaryLine("What to do", as_sentence(report.next_step)),
+        SummaryLine("What to do", " ".join(advice)),
     )
 
 
 def _found(report: ReportFields, epsilon_upper: float) -> str:
     """Return the bounds, or why there are none, in sentences."""
     if report.voiding:
-        reasons = " ".join(as_sentence(diagnostic.value) for diagnostic in report.voiding)
-        return f"{reasons} The numbers below are computed as if this problem did not exist. Do not rely on them."
+        return " ".join(as_sentence(diagnostic.cause) for diagnostic in report.voiding)
     confidence = f"confidence {format_percent(1 - report.alpha)}"
     at_delta = f"at δ = {format_number(report.delta)}"
     parts = []
@@ -92,7 +94,10 @@ def _meaning(report: ReportFields) -> str:
     """Return what the verdict means, and what it does not mean."""
     match report.verdict:
         case Verdict.NO_ANSWER:
-            return "The mechanism or the pair of data sets is not fit for this test, so it says nothing about privacy."
+            return (
+                "This test says nothing about privacy. The numbers below are computed as if the problem did not exist. "
+                "Do not rely on them."
+            )
         case Verdict.REFUTED:
             return (
                 "Somebody who sees the output can tell the two data sets apart better than the claim allows. One pair "
@@ -109,7 +114,14 @@ def _meaning(report: ReportFields) -> str:
                 "another event, or a worse pair of data sets."
             )
         case _:
-            return (
-                "The true ε of this pair is at least this large. Another event, or another pair of data sets, may have "
-                "a larger privacy loss."
-            )
+            return f"{_measured(report)} Another event, or another pair of data sets, may have a larger privacy loss."
+
+
+def _measured(report: ReportFields) -> str:
+    """Return what a measured lower bound means for this pair of data sets."""
+    if report.epsilon_lower <= 0:
+        return "No event was found that distinguishes the two data sets with confidence."
+    if report.delta > 0:
+        return "Somebody who sees the output can tell the two data sets apart; the true ε is at least this large."
+    ratio = format_lower(math.exp(min(report.epsilon_lower, 700.0)))
+    return f"Some outputs are at least {ratio} times as likely with one data set as with the other."

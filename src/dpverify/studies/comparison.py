@@ -6,27 +6,28 @@ import os
 from dataclasses import dataclass
 
 from dpverify.report.report import Report
-from dpverify.studies.table_page import render_pair
+from dpverify.studies.result_page import bounds_drawings, load_results
 from dpverify.studies.tables import Row, format_table, format_value
 from dpverify.util.files import write_text
 from dpverify.util.formatting import format_lower, format_percent, format_upper
 
-COMPARED = (
-    "name",
-    "verdict",
-    "claim",
-    "epsilon_lower",
-    "epsilon_upper_on_partition",
-    "epsilon_detectable",
-    "p_value",
-    "delta",
-    "alpha",
-    "witness",
-    "test_runs",
-    "error_first",
-    "seed",
-    "digest",
-)
+COMPARED = {
+    "name": "mechanism",
+    "verdict": "verdict",
+    "claim": "claim",
+    "epsilon_lower": "epsilon at least",
+    "epsilon_upper_on_partition": "epsilon at most (cells)",
+    "epsilon_detectable": "detectable epsilon",
+    "p_value": "p-value",
+    "delta": "delta",
+    "alpha": "alpha",
+    "witness": "witness",
+    "test_runs": "test runs",
+    "error_first": "error, first data set",
+    "seed": "seed",
+    "digest": "digest",
+}  # columns of a row, and their names for people
+ALWAYS_SHOWN = ("verdict", "epsilon_lower", "epsilon_upper_on_partition")
 ROUNDED = {"epsilon_lower": format_lower, "epsilon_upper_on_partition": format_upper}
 
 
@@ -69,17 +70,17 @@ class Comparison:
                 "The privacy loss is smaller over unions of cells: ε was at least "
                 f"{format_lower(before.epsilon_lower)}, and is at most {format_upper(high)} (confidence {confidence})."
             )
-        return "The bounds of the two reports overlap: these runs show no change of the privacy loss."
+        return "No change of the privacy loss is shown: the bounds of the two reports overlap."
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return the entries that differ: name, before, after."""
+        """Return the verdicts, the bounds and all other entries that differ: name, before, after."""
         old, new = self.before.row(), self.after.row()
-        return [(name, _text(name, old), _text(name, new)) for name in COMPARED if old[name] != new[name]]
+        shown = [name for name in COMPARED if name in ALWAYS_SHOWN or old[name] != new[name]]
+        return [(COMPARED[name], _text(name, old), _text(name, new)) for name in shown]
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the comparison as a page (needs `dpverify[report]`)."""
-        rows: list[Row] = [{"label": "before", **self.before.row()}, {"label": "after", **self.after.row()}]
-        write_text(path, render_pair(self.finding, rows, self.rows()))
+        write_text(path, render_comparison(self))
 
     def __str__(self) -> str:
         return "\n".join([self.finding, *format_table(("", "before", "after"), self.rows())])
@@ -90,7 +91,33 @@ def _text(name: str, row: dict) -> str:
     value = row[name]
     if name in ROUNDED and isinstance(value, float):
         return ROUNDED[name](value)
+    if name == "verdict":
+        return str(value).replace("_", " ")
     return str(value)[:12] if name == "digest" else format_value(value)
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Return the page of two reports as HTML (needs `dpverify[report]`)."""
+    results = load_results()
+    rows: tuple[Row, Row] = (comparison.before.row(), comparison.after.row())
+    before, after = (str(row["verdict"]).replace("_", " ") for row in rows)
+    changed = f"The verdict was {before}, and is {after}." if before != after else f"The verdict is {after}, as before."
+    if rows[0]["claim"] != rows[1]["claim"]:
+        changed += " The claims differ."
+    content = results.ResultsContent(
+        title=f"{rows[1]['name']}: before and after",
+        over=f"Two privacy tests: {rows[0]['name']} before, {rows[1]['name']} after",
+        verdict=rows[1]["verdict"],
+        badge=after,
+        headline=comparison.finding,
+        lead=(changed,),
+        columns=(results.Column("entry"), results.Column("before"), results.Column("after")),
+        rows=tuple(tuple(results.Cell(text, text) for text in line) for line in comparison.rows()),
+        table_title="Verdict, bounds, and what else differs",
+    )
+    claims = {row["epsilon"] for row in rows}
+    claim = claims.pop() if len(claims) == 1 else None
+    return results.results_page(content, bounds_drawings(rows, ["before", "after"], claim))
 
 
 def compare_reports(before: Report, after: Report) -> Comparison:
@@ -106,7 +133,7 @@ def compare_reports(before: Report, after: Report) -> Comparison:
     >>> import dpverify as dpv
     >>> def noisy(scale):
     ...     return lambda data, runs, rng: data + rng.laplace(scale=scale, size=runs)
-    >>> one, two = (dpv.verify(noisy(s), 0.0, 1.0, 1.0, select_runs=1000, test_runs=9000) for s in (1.0, 0.5))
+    >>> one, two = (dpv.verify(noisy(s), 0.0, 1.0, 1.0, select_runs=500, test_runs=5000) for s in (1.0, 0.2))
     >>> compare_reports(one, two).finding.startswith("The privacy loss is larger")
     True
     """

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from dpverify.errors import FolderError, InputError
 from dpverify.report.report import Report
 from dpverify.sampling.checkpoints import LOCK_FILE, OWNER_FILE, Checkpoint, Record, open_checkpoint
-from dpverify.studies.finished import STUDY_KEY, combination_hash
-from dpverify.studies.interruptions import RUNNING_FOLDER
-from dpverify.studies.plans import REPORTS_FOLDER
-from dpverify.studies.study import TABLE_FILE
+from dpverify.studies.files.finished import STUDY_KEY, combination_hash
+from dpverify.studies.files.interruptions import RUNNING_FOLDER
+from dpverify.studies.files.plans import REPORTS_FOLDER
+from dpverify.studies.files.study import TABLE_FILE
 from dpverify.studies.tables import csv_text, read_csv
 from dpverify.util.files import NEW_FILE_SUFFIX
 from dpverify.util.formatting import format_count, one_line
@@ -91,7 +91,7 @@ def check_folder(folder: str | os.PathLike[str]) -> FolderCheck:
     >>> import numpy as np
     >>> import dpverify as dpv
     >>> from dpverify.demo import laplace_sum
-    >>> from dpverify.studies.folder_check import check_folder
+    >>> from dpverify.studies.files.folder_check import check_folder
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     report = dpv.verify(laplace_sum, np.zeros(1), np.ones(1), folder=folder, select_runs=500, test_runs=2000)
     ...     check_folder(folder).problems

@@ -26,8 +26,8 @@ from dpverify.sampling.identity import describe_changes, run_sources
 from dpverify.sampling.probe import behaviour_hash, probe_mechanism
 from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import CLAIM_KINDS
-from dpverify.studies.inputs import PairData
-from dpverify.studies.plans import Combination, PairFiles, StudyPlan, Variant
+from dpverify.studies.files.inputs import PairData
+from dpverify.studies.files.plans import Combination, PairFiles, StudyPlan, Variant
 from dpverify.util.files import replace_file
 from dpverify.util.hashing import fingerprint
 from dpverify.util.sources import SourceHashes, changed_sources, hash_file, source_hashes

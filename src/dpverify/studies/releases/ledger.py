@@ -189,7 +189,9 @@ class Ledger:
         return ledger
 
     def __str__(self) -> str:
-        lines = [f"ledger: {len(self.records)} claims; a false alarm ever has probability {self.alpha:g} at most"]
+        number = len(self.records)
+        claims = f"{number} claim{'s' * (number != 1)}"
+        lines = [f"ledger: {claims}; a false alarm ever has probability {self.alpha:g} at most"]
         for record in self.records:
             lines.append(f"  {record.name} [{record.claim}]: {describe_record(self, record)}")
         return "\n".join(lines)

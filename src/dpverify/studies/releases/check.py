@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.sampling.executors import open_pool
 from dpverify.studies.assertion import describe_weakness
-from dpverify.studies.history import (
+from dpverify.studies.files.study import run_plan
+from dpverify.studies.releases.check_page import ResultTable, render_table
+from dpverify.studies.releases.history import (
     Change,
     Release,
     compare_releases,
@@ -33,10 +34,9 @@ from dpverify.studies.history import (
     with_release,
     write_history,
 )
-from dpverify.studies.junit import FAILED, TOO_WEAK, junit_xml
-from dpverify.studies.manifest import ManifestClaim, read_manifest
-from dpverify.studies.study import run_plan
-from dpverify.studies.table_page import ResultTable, render_table
+from dpverify.studies.releases.junit import FAILED, TOO_WEAK, junit_xml
+from dpverify.studies.releases.manifest import ManifestClaim, read_manifest
+from dpverify.studies.result_page import write_report_page
 from dpverify.studies.tables import Row, column_names, csv_text, format_table
 from dpverify.util.commits import current_commit
 from dpverify.util.dataframes import make_dataframe
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 GOOD_STATES = (Verdict.BOUNDED.name, Verdict.NOT_REFUTED.name)
 WORST_FIRST = (Verdict.REFUTED.name, FAILED, Verdict.NO_ANSWER.name, TOO_WEAK, *GOOD_STATES)
-PAGES_FOLDER = "pages"
 
 Notify = Callable[[str], None]
 
@@ -226,7 +225,7 @@ class ClaimTask:
             warnings.simplefilter("always", DPVerifyWarning)
             row = _verify_claim(claim, folder, self.trust_results)
             if self.pages and row.get("report") is not None:
-                row["page"] = _write_page(folder, claim.name, row)
+                row["page"] = write_report_page(folder, claim.name, row)
         if row["state"] == FAILED:  # the row has the reason
             return row, []
         return row, [str(each.message) for each in caught if issubclass(each.category, DPVerifyWarning)]
@@ -294,15 +293,6 @@ def _failed(claim: ManifestClaim, problem: str) -> Row:
     """Return the row of a claim that could not be verified."""
     described = None if claim.plan.claim is None else claim.plan.claim.describe()
     return {"name": claim.name, "state": FAILED, "claim": described, "problem": one_line(problem, 2000)}
-
-
-def _write_page(folder: Path, name: str, row: Row) -> str:
-    """Write the page of a report unless it exists for this digest, and return its path in the folder."""
-    page = f"{PAGES_FOLDER}/{name}-{row['digest'][:12]}.html"
-    if not (folder / page).exists():
-        (folder / PAGES_FOLDER).mkdir(exist_ok=True)
-        Report.from_json(folder / row["report"]).to_html(folder / page)
-    return page
 
 
 def _row_line(row: Row) -> str:

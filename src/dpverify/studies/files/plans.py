@@ -20,8 +20,8 @@ from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
 from dpverify.stats.claims import Claim, resolve_claim
-from dpverify.studies.claim_text import load_claim
-from dpverify.studies.loading import load_data, load_object
+from dpverify.studies.files.claim_text import load_claim
+from dpverify.studies.files.loading import load_data, load_object
 from dpverify.util.checks import is_real_number, shorten
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint

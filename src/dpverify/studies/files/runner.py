@@ -19,7 +19,7 @@ from dpverify.errors import (
 )
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
-from dpverify.studies.finished import (
+from dpverify.studies.files.finished import (
     STUDY_KEY,
     Finished,
     Inputs,
@@ -33,10 +33,10 @@ from dpverify.studies.finished import (
     warn_of_change,
     was_started_otherwise,
 )
-from dpverify.studies.inputs import PairData, make_mechanism, make_pair
-from dpverify.studies.interruptions import RUNNING_FOLDER, WORKER_ENDED, CombinationFailed, StartLog
+from dpverify.studies.files.inputs import PairData, make_mechanism, make_pair
+from dpverify.studies.files.interruptions import RUNNING_FOLDER, WORKER_ENDED, CombinationFailed, StartLog
+from dpverify.studies.files.plans import Combination, StudyPlan, Variant
 from dpverify.studies.options import RunOptions
-from dpverify.studies.plans import Combination, StudyPlan, Variant
 from dpverify.studies.tables import Row
 from dpverify.util.files import replace_file
 from dpverify.util.formatting import format_lower

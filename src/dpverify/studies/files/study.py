@@ -29,12 +29,12 @@ from dpverify.errors import (
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.sampling.checkpoints import open_checkpoint
-from dpverify.studies.interruptions import RUNNING_FOLDER, CombinationFailed
+from dpverify.studies.files.interruptions import RUNNING_FOLDER, CombinationFailed
+from dpverify.studies.files.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
+from dpverify.studies.files.runner import StudyRunner, failed_row, report_row
+from dpverify.studies.files.study_page import render_study
 from dpverify.studies.options import RunOptions
-from dpverify.studies.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
 from dpverify.studies.plots import plot_bounds
-from dpverify.studies.runner import StudyRunner, failed_row, report_row
-from dpverify.studies.table_page import render_study
 from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import replace_file, write_text
@@ -113,6 +113,10 @@ class Study:
         return plot_bounds(rows, names, f"{self.folder.name}: {self.summary}", claim)
 
     def __str__(self) -> str:
+        return "\n".join([f"{self.folder.name}: {self.summary}", *self.table_lines()])
+
+    def table_lines(self) -> list[str]:
+        """Return the rows as aligned text; only the first rows of a long table."""
         parameters = [name for name in column_names(self.rows) if name.startswith(("mechanism.", "pair."))]
         header = ("mechanism", "pair", *parameters, "seed", "verdict", "epsilon >=", "epsilon <= (cells)")
         lines = []
@@ -120,12 +124,12 @@ class Study:
             identity = [format_value(row[name]) for name in ("mechanism", "pair", *parameters, "seed")]
             if row["problem"] is None:
                 bounds = [format_lower(row["epsilon_lower"]), format_upper(row["epsilon_upper_on_partition"])]
-                lines.append([*identity, row["verdict"], *bounds])
+                lines.append([*identity, row["verdict"].replace("_", " "), *bounds])
             else:
                 lines.append([*identity, "failed", "", ""])
         hidden = len(self.rows) - len(lines)
         more = [f"  and {hidden} more rows in {self.folder / TABLE_FILE}"] if hidden else []
-        return "\n".join([f"{self.folder.name}: {self.summary}", *format_table(header, lines), *more])
+        return [*format_table(header, lines), *more]
 
 
 def run_study(

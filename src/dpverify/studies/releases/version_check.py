@@ -30,7 +30,8 @@ from dpverify.stats.version_mixture import (
     carry_bet,
     start_weight,
 )
-from dpverify.studies.ledger import (
+from dpverify.studies.options import RunOptions
+from dpverify.studies.releases.ledger import (
     ClaimRecord,
     VersionRun,
     check_seed,
@@ -39,7 +40,6 @@ from dpverify.studies.ledger import (
     read_ledger,
     write_ledger,
 )
-from dpverify.studies.options import RunOptions
 from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import format_lower
 

@@ -16,9 +16,9 @@ from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
 from dpverify.stats.claims import resolve_claim
 from dpverify.studies.assertion import check_detects
-from dpverify.studies.claim_text import load_claim
-from dpverify.studies.loading import load_object
-from dpverify.studies.plans import (
+from dpverify.studies.files.claim_text import load_claim
+from dpverify.studies.files.loading import load_object
+from dpverify.studies.files.plans import (
     ENTRY_NAME,
     MAX_NAME_LENGTH,
     STUDY_FORMAT,

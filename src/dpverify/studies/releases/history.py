@@ -103,9 +103,9 @@ def compare_releases(before: Release, after: Release) -> tuple[Change, ...]:
     Examples
     --------
     >>> old = Release("1.0", {"sum": {"state": "BOUNDED", "epsilon_lower": 0.9, "epsilon_upper_on_partition": 1.1}})
-    >>> new = Release("1.1", {"sum": {"state": "REFUTED", "epsilon_lower": 1.4, "epsilon_upper_on_partition": 1.6}})
+    >>> new = Release("1.1", {"sum": {"state": "REFUTED", "epsilon_lower": 1.5, "epsilon_upper_on_partition": 1.6}})
     >>> [change.text for change in compare_releases(old, new)]
-    ['BOUNDED before, REFUTED now; the privacy loss is larger: epsilon was at most 1.1, and is at least 1.4']
+    ['BOUNDED before, REFUTED now; the privacy loss is larger: epsilon was at most 1.1, and is at least 1.5']
     """
     changes = []
     for name, answer in after.claims.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 from dpverify.errors import InputError
 from dpverify.stats import claims
 from dpverify.stats.claims import Claim
-from dpverify.studies.loading import load_object
+from dpverify.studies.files.loading import load_object
 from dpverify.util.checks import shorten
 
 FUNCTIONS: dict[str, Callable[..., Claim]] = {

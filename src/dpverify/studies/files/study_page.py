@@ -1,0 +1,192 @@
+"""The page of a study: the finding first, all answers, and figures of the bounds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpverify.report.statements import Verdict
+from dpverify.studies.result_page import (
+    ROUNDINGS,
+    STATES,
+    bounds_drawings,
+    load_results,
+    number_cell,
+    text_cell,
+    verdict_cell,
+    write_report_page,
+)
+from dpverify.studies.tables import Row, column_names, comparison_rows, format_value
+from dpverify.util.checks import is_real_number
+from dpverify.util.formatting import format_lower
+
+if TYPE_CHECKING:
+    from dpverify.render.style import Drawing
+
+
+def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> str:
+    """Return the page of a study as HTML, and write the page of every report (needs `dpverify[report]`).
+
+    Parameters
+    ----------
+    title : str
+        The name of the study.
+    rows : sequence of dict
+        The rows of the study.
+    folder : pathlib.Path
+        The folder of the study.
+    page : pathlib.Path
+        Where the page will be written; links to reports are relative to it.
+    """
+    results = load_results()
+    parameters = parameter_names(rows)
+    identity = ["mechanism", "pair", *parameters, "seed"]
+    columns = [results.Column("verdict")]
+    columns += [
+        results.Column(name.partition(".")[2] or name, _is_numeric(row.get(name) for row in rows)) for name in identity
+    ]
+    columns += [results.Column("ε at least", True), results.Column("ε at most (unions of cells)", True)]
+    columns += [results.Column("report")]
+    start = _relative(folder, page)
+    cells = []
+    for row in rows:
+        state = "FAILED" if row.get("problem") is not None else row["verdict"]
+        numbers = (row.get("epsilon_lower"), row.get("epsilon_upper_on_partition"))
+        report = text_cell(row.get("problem"))
+        if row.get("report") is not None:
+            name = Path(row["report"]).stem
+            report = results.Cell("report", name, f"{start}{write_report_page(folder, name, row)}")
+        parts = [
+            number_cell(row.get(name), format_value) if is_real_number(row.get(name)) else text_cell(row.get(name))
+            for name in identity
+        ]
+        bounds = [number_cell(value, shown) for value, shown in zip(numbers, ROUNDINGS[:2], strict=True)]
+        cells.append((verdict_cell(state), *parts, *bounds, report))
+    states = ["FAILED" if row.get("problem") is not None else row["verdict"] for row in rows]
+    worst = min(states, key=STATES.index)
+    content = results.ResultsContent(
+        title=f"{title}: {study_headline(rows)}",
+        over=f"Study {title}: {len(rows)} verifications",
+        verdict=worst,
+        badge=worst.replace("_", " "),
+        headline=study_headline(rows),
+        lead=_study_lead(rows),
+        columns=tuple(columns),
+        rows=tuple(cells),
+    )
+    return results.results_page(content, _study_drawings(rows, parameters))
+
+
+def study_headline(rows: Sequence[Row]) -> str:
+    """Return the finding of a study in one sentence.
+
+    Examples
+    --------
+    >>> rows = [{"mechanism.scale": s, "verdict": v} for s, v in ((0.5, "REFUTED"), (1.0, "BOUNDED"), (2.0, "BOUNDED"))]
+    >>> study_headline(rows)
+    '1 of 3 refuted; none at scale 1, 2.'
+    """
+    answered = [row for row in rows if row.get("problem") is None]
+    refuted = [row for row in answered if row["verdict"] == Verdict.REFUTED.name]
+    if all(row["verdict"] == Verdict.MEASURED.name for row in answered):
+        if not answered:
+            return f"All {len(rows)} verifications failed."
+        largest = max(row["epsilon_lower"] for row in answered)
+        return f"ε is at least {format_lower(largest)} in the worst of {len(rows)} verifications."
+    text = f"{len(refuted)} of {len(rows)} refuted"
+    varied = [name for name in parameter_names(answered) if len({str(row.get(name)) for row in answered}) > 1]
+    if 0 < len(refuted) < len(answered):
+        for name in varied:
+            values = _all_good(answered, name)
+            text += f"; none at {name.partition('.')[2]} {values}" if values else ""
+    return f"{text}."
+
+
+def _all_good(rows: Sequence[Row], name: str) -> str:
+    """Return the values of a parameter at which no verification is refuted, as text."""
+    refuted = {format_value(row.get(name)) for row in rows if row["verdict"] == Verdict.REFUTED.name}
+    values = dict.fromkeys(format_value(row.get(name)) for row in rows)
+    return ", ".join(value for value in values if value not in refuted)
+
+
+def _study_lead(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the paragraphs below the headline of a study."""
+    claims = list(dict.fromkeys(row["claim"] for row in rows if row.get("claim") is not None))
+    lead = ["No claim was stated."]
+    if claims:
+        lead = [
+            f"Claimed: {claims[0]}. Each verification is tested at its own level. A claim that is not refuted is not "
+            "proved."
+        ]
+    failed = sum(row.get("problem") is not None for row in rows)
+    if failed:
+        lead.append(f"{failed} verification{'s' * (failed > 1)} failed; the table has the reason.")
+    return tuple(lead)
+
+
+def parameter_names(rows: Iterable[Row]) -> list[str]:
+    """Return the columns of parameters."""
+    return [name for name in column_names(rows) if name.startswith(("mechanism.", "pair."))]
+
+
+def _study_drawings(rows: Sequence[Row], parameters: Sequence[str]) -> list[Drawing]:
+    """Return the figures of a study: bounds, a map for two parameters, and accuracy where it is known."""
+    from dpverify.render.figures import tradeoff
+    from dpverify.render.results import heat_map
+
+    answered = [row for row in rows if row.get("problem") is None]
+    claim = next((row["epsilon"] for row in answered if row["epsilon"] is not None), None)
+    varied = [name for name in parameters if len({str(row.get(name)) for row in answered}) > 1]
+    drawings = []
+    if len(varied) == 2:
+        values = [
+            sorted(
+                {row.get(name) for row in answered}, key=lambda v: (v is None, v if is_real_number(v) else 0, str(v))
+            )
+            for name in varied
+        ]
+        table = np.full((len(values[1]), len(values[0])), np.nan)
+        for row in answered:
+            column, line = values[0].index(row.get(varied[0])), values[1].index(row.get(varied[1]))
+            table[line, column] = np.fmax(table[line, column], row["epsilon_lower"])
+        texts = [[format_value(value) or "none" for value in axis] for axis in values]
+        short = varied[0].partition(".")[2], varied[1].partition(".")[2]
+        drawings.append(heat_map(texts[0], texts[1], table, short, claim))
+    drawings += bounds_drawings(answered, _short_names(answered, parameters), claim)
+    if any(row.get("error_first") is not None for row in answered):
+        drawings.append(tradeoff(comparison_rows(answered)))
+    return drawings
+
+
+def _short_names(rows: Sequence[Row], parameters: Sequence[str]) -> list[str]:
+    """Return a name for every row, from the entries that differ between the rows.
+
+    Examples
+    --------
+    >>> rows = [{"mechanism": "sum", "mechanism.scale": s, "pair": "near", "seed": 0} for s in (0.5, 1.0)]
+    >>> _short_names(rows, ["mechanism.scale"])
+    ['scale 0.5', 'scale 1']
+    """
+    names: list[list[str]] = [[] for _ in rows]
+    for column in ("mechanism", "pair", *parameters, "seed"):
+        values = [row.get(column) for row in rows]
+        if len({str(value) for value in values}) == 1 and len(rows) > 1:
+            continue
+        label = "" if column in ("mechanism", "pair") else f"{column.rpartition('.')[2]} "
+        for name, value in zip(names, values, strict=True):
+            name += [] if value is None else [f"{label}{format_value(value)}"]
+    return [", ".join(name) for name in names]
+
+
+def _is_numeric(values: Iterable[object]) -> bool:
+    return all(value is None or is_real_number(value) for value in values)
+
+
+def _relative(folder: Path, page: Path) -> str:
+    """Return the address of the folder relative to the page, with a slash at its end, or nothing."""
+    relative = Path(os.path.relpath(folder.resolve(), page.resolve().parent)).as_posix()
+    return "" if relative == "." else f"{relative}/"

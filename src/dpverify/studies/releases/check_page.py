@@ -1,0 +1,124 @@
+"""The page of a check: the finding first, what changed since the last release, all answers and their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dpverify.studies.releases.history import Change, Release
+from dpverify.studies.result_page import (
+    ROUNDINGS,
+    STATES,
+    bounds_drawings,
+    load_results,
+    number_cell,
+    text_cell,
+    verdict_cell,
+)
+from dpverify.studies.tables import Row
+from dpverify.util.formatting import format_number
+
+MAX_NAMED = 4  # claims that a headline names
+
+
+class ResultTable(NamedTuple):
+    """The result of a check.
+
+    Attributes
+    ----------
+    title, summary : str
+        The name of the manifest, and how many claims there are in each state.
+    rows : sequence of dict
+        One row per claim, with `name` and `state`.
+    release : str
+        The name of the release.
+    previous : Release or None
+        The release before it.
+    changes : tuple of Change
+        What changed since.
+    """
+
+    title: str
+    summary: str
+    rows: Sequence[Row]
+    release: str
+    previous: Release | None
+    changes: tuple[Change, ...]
+
+
+def render_table(table: ResultTable) -> str:
+    """Return the page of a check as HTML (needs `dpverify[report]`)."""
+    results = load_results()
+    rows = table.rows
+    worst = min((row["state"] for row in rows), key=STATES.index)
+    columns = [
+        results.Column("verdict"),
+        results.Column("claim"),
+        results.Column("claimed"),
+        results.Column("ε at least", True),
+        results.Column("ε at most (unions of cells)", True),
+        results.Column("detectable ε", True),
+    ]
+    has_problem = any(row.get("problem") for row in rows)
+    columns += [results.Column("problem")] if has_problem else []
+    cells = []
+    for row in rows:
+        numbers = (row.get("epsilon_lower"), row.get("epsilon_upper_on_partition"), row.get("epsilon_detectable"))
+        cells.append(
+            (
+                verdict_cell(row["state"]),
+                results.Cell(row["name"], row["name"], row.get("page") or row.get("report") or ""),
+                text_cell(row.get("claim")),
+                *(number_cell(value, shown) for value, shown in zip(numbers, ROUNDINGS, strict=True)),
+                *([text_cell(row.get("problem"))] if has_problem else []),
+            )
+        )
+    lead = [f"{table.summary[0].upper()}{table.summary[1:]}."]
+    alphas = {row["alpha"] for row in rows if row.get("alpha") is not None}
+    if len(alphas) == 1:
+        alpha = alphas.pop() * len(rows)
+        lead.append(
+            f"If all claims are true, none of them is refuted with probability {format_number(1 - alpha)} at least. A "
+            "claim that is not refuted is not proved."
+        )
+    content = results.ResultsContent(
+        title=f"{table.title}: {table.summary}",
+        over=f"Privacy claims of {table.title}, release {table.release}",
+        verdict=worst,
+        badge=worst.replace("_", " "),
+        headline=check_headline(rows),
+        lead=tuple(lead),
+        columns=tuple(columns),
+        rows=tuple(cells),
+        changes_title="" if table.previous is None else f"What changed since {table.previous.release}",
+        changes=tuple(results.ChangeLine(*change) for change in table.changes),
+    )
+    return results.results_page(content, bounds_drawings(rows, [row["name"] for row in rows], None))
+
+
+def check_headline(rows: Sequence[Row]) -> str:
+    """Return the finding of a check in one sentence.
+
+    Examples
+    --------
+    >>> check_headline([{"name": "sum", "state": "REFUTED"}, {"name": "mean", "state": "BOUNDED"}])
+    '1 of 2 claims is false: sum.'
+    >>> check_headline([{"name": "sum", "state": "NOT_REFUTED"}, {"name": "mean", "state": "BOUNDED"}])
+    'No claim is refuted; 1 of 2 is bounded on its cells.'
+    """
+    number = len(rows)
+    for state, words in (
+        ("REFUTED", ("is false", "are false")),
+        ("FAILED", ("could not be verified", "could not be verified")),
+        ("NO_ANSWER", ("has no answer", "have no answer")),
+        ("TOO_WEAK", ("had too few runs", "had too few runs")),
+    ):
+        names = [row["name"] for row in rows if row["state"] == state]
+        if names:
+            listed = ", ".join(names[:MAX_NAMED])
+            if len(names) > MAX_NAMED:
+                listed += f" and {len(names) - MAX_NAMED} more"
+            return f"{len(names)} of {number} claims {words[len(names) > 1]}: {listed}."
+    bounded = sum(row["state"] == "BOUNDED" for row in rows)
+    words = "is bounded on its cells" if bounded == 1 else "are bounded on their cells"
+    return f"No claim is refuted; {bounded} of {number} {words}."

@@ -1,0 +1,78 @@
+"""Parts of the pages of many verifications, which studies, checks and comparisons share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from dpverify.errors import InputError, how_to_install
+from dpverify.report.report import Report
+from dpverify.studies.tables import Row, format_value
+from dpverify.util.formatting import format_lower, format_number, format_upper
+
+if TYPE_CHECKING:
+    from dpverify.render.results import Cell
+    from dpverify.render.style import Drawing
+
+STATES = ("REFUTED", "FAILED", "NO_ANSWER", "TOO_WEAK", "NOT_REFUTED", "BOUNDED", "MEASURED")  # the worst first
+PAGES_FOLDER = "pages"
+ROUNDINGS = (format_lower, format_upper, format_number)  # of lower bounds, upper bounds and other numbers
+
+
+def load_results() -> ModuleType:
+    """Return the module that draws the page; raise InputError if a package is missing."""
+    try:
+        from dpverify.render import results
+    except ImportError as problem:
+        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
+    return results
+
+
+def write_report_page(folder: Path, name: str, row: Row) -> str:
+    """Write the page of a row's report unless it exists for this digest, and return its path in the folder."""
+    page = f"{PAGES_FOLDER}/{name}-{row['digest'][:12]}.html"
+    if not (folder / page).exists():
+        (folder / PAGES_FOLDER).mkdir(exist_ok=True)
+        Report.from_json(folder / row["report"]).to_html(folder / page)
+    return page
+
+
+def bounds_drawings(rows: Sequence[Row], names: Sequence[str], claim: float | None) -> list[Drawing]:
+    """Return the figure of all bounds; no figure without an answer. Without a common claim, each row has its own."""
+    from dpverify.render.bounds import Bounds, draw_bounds
+
+    bounds = [
+        Bounds(
+            name,
+            float(row["epsilon_lower"]),
+            float(row["epsilon_upper_on_partition"]),
+            None,
+            row.get("epsilon") if claim is None else None,
+        )
+        for row, name in zip(rows, names, strict=True)
+        if row.get("epsilon_lower") is not None
+    ]
+    return [draw_bounds(bounds, "Bounds on ε", "", claim)] if bounds else []
+
+
+def number_cell(value: float | None, shown: Callable[[float], str]) -> Cell:
+    """Return the cell of a number; a missing or infinite one is sorted last."""
+    from dpverify.render.results import Cell
+
+    if value is None:
+        return Cell("", "1e999")
+    return Cell("none" if value == float("inf") else shown(value), repr(float(value)).replace("inf", "1e999"))
+
+
+def text_cell(value: object) -> Cell:
+    from dpverify.render.results import Cell
+
+    return Cell(format_value(value), format_value(value))
+
+
+def verdict_cell(state: str) -> Cell:
+    from dpverify.render.results import Cell
+
+    return Cell(state.replace("_", " "), str(STATES.index(state)), "", state)
