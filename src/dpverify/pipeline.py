@@ -17,7 +17,7 @@ from typing import Unpack
 
 import numpy as np
 
-from dpverify.errors import DPVerifyWarning, InputError
+from dpverify.errors import DPVerifyWarning, FolderError, InputError
 from dpverify.events.region import Region, RegionIndicator
 from dpverify.events.selected import SELECTION_KINDS, SelectedEvents, read_selected, store_selected
 from dpverify.events.wording import labelled_outputs
@@ -35,7 +35,7 @@ from dpverify.sampling.joint_counts import count_together
 from dpverify.sampling.pilot import make_region
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.sampling.threads import threads_agree
-from dpverify.selection.context import THOROUGH_SEARCH, SearchBudget, SelectionContext, named_partition
+from dpverify.selection.context import THOROUGH_SEARCH, ScoreLearner, SearchBudget, SelectionContext, named_partition
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import select_cell, select_events
 from dpverify.sequential.conclusion import conclude
@@ -64,6 +64,7 @@ def verify(
     folder: str | os.PathLike[str] | None = None,
     error: Callable[[Array], Array] | None = None,
     log_lipschitz: float | tuple[float, float] | None = None,
+    learn: ScoreLearner | None = None,
     progress: bool | None = None,
     trust_results: bool = False,
     **changes: Unpack[SettingsChanges],
@@ -104,6 +105,10 @@ def verify(
         A Lipschitz constant of the log-density of the output (Euclidean norm on the flattened output), for both data
         sets or one for each. It gives upper bounds over all events. dpverify does not check it. None uses the
         mechanism's own `log_lipschitz(data)` if it exists.
+    learn : callable or None, default None
+        `learn(first_samples, second_samples)` fits a score to training runs of both data sets, each of shape (runs, K,
+        d), and returns it: a callable from samples to one number per run, large where the first data set is more
+        likely. The score competes with dpverify's own scores. It must be deterministic.
     progress : bool or None, default None
         Whether progress is shown on stderr. None shows it on a terminal and in notebooks (there as a bar of the
         notebook). Only verifications that take longer than 10 s show anything.
@@ -145,7 +150,12 @@ def verify(
         raise InputError(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
-    question = Question(tested, delta, error, log_lipschitz)
+    if learn is not None and not callable(learn):
+        raise InputError(
+            f"learn: found {type(learn).__name__}; expected a callable learn(first_samples, second_samples) that "
+            "returns a score"
+        )
+    question = Question(tested, delta, error, log_lipschitz, learn)
     report = answer(mechanism, first, second, question, settings, executor, folder, progress, trust_results)
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
@@ -166,6 +176,8 @@ def answer(
     """Answer a question about a mechanism; the arguments are those of `verify`."""
     claim, error = question.claim, question.error
     call = {"delta": question.delta, "log_lipschitz": fingerprint(question.log_lipschitz)}
+    if question.learn is not None:
+        call["learn"] = fingerprint(question.learn)
     settings, not_stopping = check_stop_early(settings, claim)
     # The bets depend on the claim, and so does the selection for a claim that is a curve.
     if settings.stop_early or not isinstance(claim, (Approximate, NoneType)):
@@ -199,7 +211,7 @@ def follow_plan(run: RunContext, question: Question, diagnostics: tuple[Diagnost
     # HighLikelySet (Algorithm 3), from pilot runs.
     region, points, pilot = find_region(run)
     # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
-    selected = freeze_events(run, region, points, question.delta, claim=question.claim)
+    selected = freeze_events(run, region, points, question.delta, claim=question.claim, learn=question.learn)
     # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
     smooth, not_smooth = smooth_grid(question.log_lipschitz, run.source.mechanism, run.source.data, region, points)
     findings = Findings(region, points, pilot, selected, smooth, diagnostics + not_smooth)
@@ -252,6 +264,7 @@ def freeze_events(
     delta: float,
     budget: SearchBudget = THOROUGH_SEARCH,
     claim: Claim | None = None,
+    learn: ScoreLearner | None = None,
 ) -> SelectedEvents:
     """EventList and WorstEvent (Algorithms 2 and 4): select events with the selection runs and store them.
 
@@ -265,7 +278,7 @@ def freeze_events(
     done_before = run.progress.done
     partition = named_partition(settings, region, points)
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty, claim)
-    context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget)
+    context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget, learn=learn)
     if partition is not None and settings.selection_epsilon is not None:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))
         selected = select_cell(context, partition, rng)
@@ -274,12 +287,31 @@ def freeze_events(
     # Not every selection needs all of its training runs.
     run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
     # A score function of the user cannot be stored; then the selection runs stay in the folder instead.
-    if is_pytree(selected.event.partition):
+    if all(is_pytree(event.partition) for event in selected.events):
         checkpoint.write("events", Record(to_plain(store_selected(selected))))
         if checkpoint.problem is None:
             checkpoint.forget("train", "cut", "decide")
+    else:
+        check_refit(run, selected, points)
     run.clock.lap("selection")
     return selected
+
+
+def check_refit(run: RunContext, selected: SelectedEvents, points: np.ndarray) -> None:
+    """Raise a FolderError if a resumed run fitted other events than before; test runs may already have been counted.
+
+    A score function of the user is fitted again from the same runs. The events are compared by the pilot runs that they
+    contain.
+    """
+    digest = fingerprint([event.contains(points) for event in selected.events])
+    record = read_record(run.checkpoint, "refit", ())
+    if record is None:
+        run.checkpoint.write("refit", Record({"digest": digest}))
+    elif record["digest"] != digest:
+        raise FolderError(
+            f"{run.checkpoint.folder}: found events that differ from those of the first start; expected the same "
+            "score; a score function must be deterministic; use a new folder"
+        )
 
 
 def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array], Array] | None) -> HypothesisCounts:

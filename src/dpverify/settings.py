@@ -30,7 +30,20 @@ PROBABILITIES = ("alpha", "beta", "gamma")
 SMALLEST_WHOLE_NUMBERS = {"select_runs": 4, "test_runs": 1, "resolution": 1, "block": 1, "seed": 0}
 OPTIONAL_WHOLE_NUMBERS = ("resolution", "block")
 # Arguments of `verify` that are not settings.
-ARGUMENTS = ("epsilon", "delta", "claim", "executor", "folder", "error", "log_lipschitz", "progress", "trust_results")
+ARGUMENTS = (
+    *(
+        "epsilon",
+        "delta",
+        "claim",
+        "executor",
+        "folder",
+        "error",
+        "log_lipschitz",
+        "learn",
+        "progress",
+        "trust_results",
+    ),
+)
 SEED_BITS = 53  # every reader of JSON represents a whole number of this size exactly
 
 
@@ -262,6 +275,7 @@ class VerifyOptions(SettingsChanges, total=False):
     folder: str | os.PathLike[str] | None
     error: Callable[[Array], Array] | None
     log_lipschitz: float | tuple[float, float] | None
+    learn: Callable[..., Callable[[Array], Array]] | None
     progress: bool | None
     trust_results: bool
 

@@ -152,9 +152,7 @@ def evaluate_claim(
     }
 
 
-def bound_by_event(
-    tested: tuple[Witness, ...], sequence: Sequence | None, delta: float, alpha: float
-) -> list[float]:
+def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta: float, alpha: float) -> list[float]:
     """Return the lower bounds on epsilon at this delta by each tested event, and by the bets if there are any.
 
     The largest of them holds with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed

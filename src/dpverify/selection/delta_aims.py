@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.events.selected import WITNESS, DeltaAims
 from dpverify.events.scores import Levels
+from dpverify.events.selected import WITNESS, DeltaAims
 from dpverify.selection.histograms import threshold_counts
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.proposals import Candidate, JudgedProposal

@@ -29,7 +29,14 @@ from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.counts import Counts
 from dpverify.sampling.pilot import make_region
-from dpverify.selection.context import QUICK_SEARCH, SINGLE_EVENT_SEARCH, SearchBudget, SelectionContext, named_partition
+from dpverify.selection.context import (
+    QUICK_SEARCH,
+    SINGLE_EVENT_SEARCH,
+    ScoreLearner,
+    SearchBudget,
+    SelectionContext,
+    named_partition,
+)
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.select import select_events
 from dpverify.sequential.batches import Batches, read_budgets, recordable_runs
@@ -63,6 +70,8 @@ class Question(NamedTuple):
         The user's error function.
     log_lipschitz : float, pair of float, or None
         The Lipschitz constant of the log-density that the user states.
+    learn : callable or None
+        The user's learner of scores.
     watched : Family or None
         Cells of an earlier verification that are counted in all batches of a verification that may stop early. They are
         left out if the outputs have another shape than `watched_shape`.
@@ -74,6 +83,7 @@ class Question(NamedTuple):
     delta: float
     error: Callable[[Any], Any] | None = None
     log_lipschitz: float | tuple[float, float] | None = None
+    learn: ScoreLearner | None = None
     watched: Family | None = None
     watched_shape: tuple[int, int] | None = None
 
@@ -290,5 +300,7 @@ def select(
         PLANNED_RATIO * runs, question.delta, settings.alpha, budget.decision_penalty, question.claim
     )
     recorded = samples[0], samples[1]
-    context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget, recorded)
+    context = SelectionContext(
+        run.source, settings, region, objective, run.pool, run.progress, budget, recorded, question.learn
+    )
     return select_events(context, named_partition(settings, region, points))

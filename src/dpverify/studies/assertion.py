@@ -53,8 +53,8 @@ def assert_private(
         that is as frequent as the witness. It must be above 1. For another claim its parameter is multiplied; for a
         privacy profile or a trade-off function, the epsilons of its points are.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, trust_results, single
-        settings.
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
+        single settings.
 
     Returns
     -------

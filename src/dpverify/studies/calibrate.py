@@ -138,8 +138,8 @@ def calibrate(
     epsilon, delta : float
         The required privacy. Epsilon must be positive.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, trust_results, single
-        settings.
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
+        single settings.
 
     Returns
     -------

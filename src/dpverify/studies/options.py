@@ -18,6 +18,7 @@ from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.sampling.executors import open_pool
+from dpverify.selection.context import ScoreLearner
 from dpverify.settings import Settings, SettingsChanges, VerifyOptions
 from dpverify.util.arrays import Array
 
@@ -38,6 +39,8 @@ class RunOptions:
         Function from samples to one error per run.
     log_lipschitz : float, pair of float or None
         Lipschitz constant of the log-density, for both data sets or one for each.
+    learn : callable or None
+        The user's learner of scores.
     progress : bool or None
         Whether progress is shown; None shows it on a terminal and in notebooks.
     trust_results : bool
@@ -49,6 +52,7 @@ class RunOptions:
     folder: Path | None = None
     error: Callable[[Array], Array] | None = None
     log_lipschitz: float | tuple[float, float] | None = None
+    learn: ScoreLearner | None = None
     progress: bool | None = None
     trust_results: bool = False
 
@@ -77,6 +81,7 @@ class RunOptions:
             folder=None if folder is None else Path(folder),
             error=options.pop("error", None),
             log_lipschitz=options.pop("log_lipschitz", None),
+            learn=options.pop("learn", None),
             progress=options.pop("progress", None),
             trust_results=options.pop("trust_results", False),
             settings=settings.change(**options),  # the keywords that are left are settings, or unknown
@@ -118,6 +123,7 @@ class RunOptions:
             folder=self.folder,
             error=self.error,
             log_lipschitz=self.log_lipschitz,
+            learn=self.learn,
             progress=self.progress,
             trust_results=self.trust_results,
         )

@@ -194,8 +194,8 @@ def verify_pairs(
     claim : claim, optional
         A claim of another kind, instead of epsilon, as in `verify`.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, progress, trust_results, single
-        settings.
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
+        single settings.
 
     Returns
     -------

@@ -123,7 +123,7 @@ def tradeoff(
     error : callable
         Function from samples to one error per run. `rmse(truth)` makes one.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, log_lipschitz, progress, trust_results, single
+        Keyword arguments of `verify`: settings, executor, folder, log_lipschitz, learn, progress, trust_results, single
         settings.
 
     Returns

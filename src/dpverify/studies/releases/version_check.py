@@ -189,7 +189,7 @@ def verify_version(
     # A wealth that ends the verification also raises the alarm, whichever version a fault began in.
     level = before.level(record) * start_weight(len(record.runs) + 1)
     settings = chosen.settings.change(seed=seed, stop_early=True, alpha=level)
-    question = Question(tested, delta, chosen.error, chosen.log_lipschitz, record.watched, record.shape)
+    question = Question(tested, delta, chosen.error, chosen.log_lipschitz, chosen.learn, record.watched, record.shape)
     report = answer(mechanism, first, second, question, settings, chosen.executor, None, chosen.progress)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")
