@@ -114,7 +114,7 @@ def propose_all_levels(
             for best in _best_per_doubling(exceeding, bounds):
                 key = LevelKey(float(rare[best]), is_above, direction)
                 both = int(pair[0][best]), int(pair[1][best])
-                chosen.setdefault(key, ChosenLevel(both, False, float(expected[best])))
+                chosen.setdefault(key, ChosenLevel(both, False, float(likely[best]) * scale))
     for one in predicted:
         chosen[one.key] = ChosenLevel(one.counts, False, one.probability)
     return _collect(candidate, chosen, rank)
