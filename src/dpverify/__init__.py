@@ -11,6 +11,7 @@ from dpverify.adapters.program import program
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.events.region import Region, high_likely_set, scenario_size
+from dpverify.events.scores.rounding import rounding_score
 from dpverify.mechanisms import neighbours
 from dpverify.mechanisms.accuracy import rmse
 from dpverify.mechanisms.diagnostics import Diagnostic
@@ -87,6 +88,7 @@ __all__ = [
     "privacy_over_time",
     "program",
     "rmse",
+    "rounding_score",
     "run_check",
     "run_study",
     "scenario_size",

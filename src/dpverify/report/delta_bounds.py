@@ -10,6 +10,8 @@ from dpverify.events.selected import DeltaAims
 from dpverify.stats.lower_bound import delta_lower_bound
 from dpverify.stats.profile import delta_lower_curve
 
+CURVE_SHARE = 0.2  # of alpha, in a bound at one epsilon
+
 
 @dataclass(frozen=True)
 class DeltaEvents:
@@ -33,10 +35,13 @@ class DeltaEvents:
     def lower(self, epsilon: float, alpha: float) -> float:
         """Return a lower bound on delta at this epsilon, with confidence 1 - alpha.
 
-        The event is that of the largest chosen epsilon that is not above this one. It does not depend on the test runs.
+        Most of alpha is for the event of the nearest chosen epsilon, which does not depend on the test runs. The rest
+        is for the curve of all events, because the event of one epsilon can be a poor choice.
         """
-        number = max(int(np.searchsorted(self.aims.epsilons, epsilon, side="right")) - 1, 0)
-        return delta_lower_bound(int(self.c1[number]), int(self.c2[number]), self.runs, epsilon, alpha)
+        number = int(np.argmin(np.abs(self.aims.epsilons - epsilon)))
+        level = (1 - CURVE_SHARE) * alpha
+        own = delta_lower_bound(int(self.c1[number]), int(self.c2[number]), self.runs, epsilon, level)
+        return max(own, float(self.curve(np.array([epsilon]), CURVE_SHARE * alpha)[0]))
 
     def curve(self, epsilons: np.ndarray, alpha: float) -> np.ndarray:
         """Return lower bounds on delta that hold at all given epsilons together, with confidence 1 - alpha.

@@ -12,8 +12,9 @@ from dpverify.events.selected import WITNESS, DeltaAims
 from dpverify.selection.histograms import threshold_counts
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.proposals import Candidate, JudgedProposal
+from dpverify.stats.profile import PROFILE_EPSILONS
 
-AIM_EPSILONS = np.array([0.0, 0.05, 0.2, 0.4, 0.75, 1.25, 2.0, 3.0, 4.5, 6.5, 9.0])
+AIM_EPSILONS = PROFILE_EPSILONS[PROFILE_EPSILONS <= 10]
 SAME_SCORE_BONUS = 0.1  # in units of one epsilon's share
 
 

@@ -1,0 +1,148 @@
+"""Several events that are tested together: rare leaks are found, shares of alpha are kept, and nothing false is stated."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from limits import most
+from scipy.special import ndtr
+
+import dpverify as dpv
+from dpverify.events.scores import Levels, Linear
+from dpverify.sampling.accumulators import CellCounter
+from dpverify.sampling.joint_counts import count_together
+from dpverify.selection.objective import SelectionObjective, approximate_bound
+from dpverify.stats.profile import small_p_value
+from mechanisms import ONE, ZERO, laplace
+
+SMALL = {"select_runs": 2000, "test_runs": 4000}
+
+
+def rare_leak(coordinates, probability):
+    """Standard normal outputs; rarely the first coordinate lies far away, on a side that shows the data set."""
+
+    def mechanism(side, runs, rng):
+        x = rng.standard_normal((runs, coordinates))
+        x[rng.random(runs) < probability, 0] = 20 * (1 - 2 * side)
+        return x
+
+    return mechanism
+
+
+def gaussian(data, runs, rng):
+    return data + rng.standard_normal((runs, 1))
+
+
+def true_delta(epsilon, shift=1.0):
+    return ndtr(shift / 2 - epsilon / shift) - math.exp(epsilon) * ndtr(-shift / 2 - epsilon / shift)
+
+
+@pytest.mark.parametrize("coordinates", [1, 6])
+def test_a_rare_leak_is_found(coordinates):
+    """One run of a thousand shows the data set; all others have the same distribution."""
+    sizes = {"select_runs": 20_000, "test_runs": 100_000}
+    for seed in range(2):
+        report = dpv.verify(rare_leak(coordinates, 1e-3), 0, 1, seed=seed, **sizes)
+        assert report.epsilon_lower > 2
+    harmless = dpv.verify(rare_leak(coordinates, 0.0), 0, 1, **sizes)
+    assert harmless.epsilon_lower < 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coordinates", [1, 6, 8])
+def test_a_leak_in_one_of_ten_thousand_runs_is_found(coordinates):
+    sizes = {"select_runs": 200_000, "test_runs": 1_000_000}
+    bounds = [dpv.verify(rare_leak(coordinates, 1e-4), 0, 1, seed=s, **sizes).epsilon_lower for s in range(20)]
+    assert sum(bound < 2 for bound in bounds) <= 1
+
+
+def several_events():
+    """A report whose selection froze more than one event."""
+    reports = (dpv.verify(laplace, ZERO, ONE, 0.9, seed=seed, **SMALL) for seed in range(20))
+    return next(report for report in reports if report.others)
+
+
+def test_each_event_is_tested_with_its_share_of_alpha(tmp_path):
+    report = several_events()
+    assert sum(one.share for one in report.tested) == pytest.approx(1)
+    bounds = [dpv.epsilon_lower_bound(*w.ordered, w.runs, 0.0, w.share * report.alpha) for w in report.tested]
+    assert report.epsilon_lower == max(bounds) == bounds[0]
+    p_values = [small_p_value(*w.ordered, w.runs, 0.9, 0.0, w.share * report.alpha) / w.share for w in report.tested]
+    assert report.p_value == min(1.0, *p_values)
+    assert "events that were tested together" in str(report)
+    path = tmp_path / "report.json"
+    report.to_json(path)
+    assert dpv.Report.from_json(path) == report
+    assert report.against(0.2).tested == report.tested
+    assert report.against(0.2).refuted
+
+
+def test_shares_that_add_up_to_more_than_one_are_refused(tmp_path):
+    report = several_events()
+    path = tmp_path / "report.json"
+    dataclasses.replace(report, witness=dataclasses.replace(report.witness, share=1.0)).to_json(path)
+    with pytest.raises(dpv.InputError, match="share"):
+        dpv.Report.from_json(path)
+
+
+@pytest.mark.slow
+def test_true_claims_are_refuted_at_most_as_often_as_alpha_allows():
+    """Without the shares, the best of three events would be refuted too often: the negative control."""
+    refuted = uncorrected = 0
+    for seed in range(150):
+        report = dpv.verify(laplace, ZERO, ONE, 1.0, seed=seed, alpha=0.2, select_runs=400, test_runs=1000)
+        refuted += report.refuted
+        full = [dpv.epsilon_lower_bound(*w.ordered, w.runs, 0.0, 0.2) for w in report.tested]
+        uncorrected += max(full) > 1.0
+    assert refuted <= most(150, 0.2)
+    assert uncorrected > refuted
+
+
+def test_approximate_bounds_are_close_to_exact_ones():
+    runs = 10**6
+    for c1, c2, delta in ((100, 0, 0.0), (100, 3, 0.0), (500_000, 184_000, 0.0), (5000, 100, 1e-3)):
+        objective = SelectionObjective(runs, delta, 0.05, 1.85)
+        exact = dpv.epsilon_lower_bound(c1, c2, runs, delta, 0.05)
+        assert float(approximate_bound(c1 / runs, c2 / runs, objective)) == pytest.approx(exact, rel=0.012)
+
+
+def test_delta_has_events_of_its_own():
+    """The bound on delta is close to the truth at small and large epsilons; one event for all is not."""
+    report = dpv.verify(gaussian, ZERO, ONE, select_runs=50_000, test_runs=200_000)
+    for epsilon in (0.0, 0.5, 1.0):
+        assert 0.9 * true_delta(epsilon) < report.delta_lower(epsilon) < true_delta(epsilon)
+    single = dataclasses.replace(report, delta_events=None)
+    assert single.delta_lower(0.0) < 0.5 * true_delta(0.0)
+
+
+@pytest.mark.slow
+def test_bounds_on_delta_miss_at_most_as_often_as_alpha_allows():
+    """Each epsilon on its own, and the curve as a whole. A curve without its correction is the negative control."""
+    alone = {0.0: 0, 0.4: 0, 1.0: 0}
+    whole = pointwise_everywhere = 0
+    for seed in range(120):
+        report = dpv.verify(gaussian, ZERO, ONE, seed=seed, alpha=0.2, select_runs=400, test_runs=600)
+        for epsilon in alone:
+            alone[epsilon] += report.delta_lower(epsilon) > true_delta(epsilon)
+        truth = np.array([true_delta(epsilon) for epsilon in report.profile["eps"]])
+        whole += bool((report.profile["delta_lower"] > truth).any())
+        pointwise_everywhere += any(report.delta_lower(e) > true_delta(e) for e in report.delta_events.aims.epsilons)
+    assert all(misses <= most(120, 0.2) for misses in alone.values())
+    assert whole <= most(120, 0.2)
+    assert pointwise_everywhere > max(alone.values())
+
+
+def test_level_sets_of_one_score_are_counted_in_one_pass():
+    rng = np.random.default_rng(0)
+    samples = [rng.standard_normal((500, 1, 2)) for _ in range(2)]
+    score, other = Linear(np.array([1.0, 2.0])), Linear(np.array([1.0, -1.0]))
+    levels = [Levels(score, np.array([0.0, 1.0])), Levels(score, np.array([-1.0, 1.0])), Levels(other, np.zeros(1))]
+    joint = count_together([*levels, levels[0]])
+    assert len(joint.counted) == 2
+    results = [tuple(CellCounter(one).measure(side) for side in samples) for one in joint.counted]
+    for one, pair in zip([*levels, levels[0]], joint.split(results), strict=True):
+        for side, counts in zip(samples, pair, strict=True):
+            expected = CellCounter(one).measure(side)
+            codes = np.arange(one.size)
+            np.testing.assert_array_equal(counts.of(codes), expected.of(codes))
