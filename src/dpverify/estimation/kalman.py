@@ -116,7 +116,7 @@ class PrivateEKF:
     def filtered(self, data: jax.Array, shocks: jax.Array) -> jax.Array:
         """Return the released estimates of one run in which update k adds shocks[k] to the state."""
         system, Q = self.system, jnp.asarray(self.process)
-        whiten = _whitener(self.measurement)
+        whiten = whitener(self.measurement)
         released = jnp.asarray(system.released)
 
         def update_and_predict(
@@ -143,7 +143,7 @@ class PrivateEKF:
             return _ekf_runs(template, parameters, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
 
 
-def _whitener(measurement: ArrayLike | None) -> Callable[[jax.Array], jax.Array]:
+def whitener(measurement: ArrayLike | None) -> Callable[[jax.Array], jax.Array]:
     """Return the map that turns residuals with this covariance into residuals with covariance I."""
     R = np.asarray(measurement)
     if np.array_equal(R, np.diag(np.diag(R))):
@@ -312,7 +312,7 @@ class PrivateKalman:
             y = check_data(self.system, data, self.window + 1)
             centre = finite_estimate(self.filter, y)
             G = jnp.asarray(self.gain(len(y))) if self.where == "input" else None
-            return _gaussian_runs(centre, self.scale, G, jax_key(rng), runs)
+            return gaussian_runs(centre, self.scale, G, jax_key(rng), runs)
 
     def truth(self, first: object, second: object) -> GaussianTruth:
         """Return the exact privacy of this pair of data sets, with which a report can be compared."""
@@ -343,7 +343,8 @@ def _gain(noise_free: PrivateEKF, steps: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=4)
-def _gaussian_runs(centre: jax.Array, scale: float, gain: jax.Array | None, key: jax.Array, runs: int) -> jax.Array:
+def gaussian_runs(centre: jax.Array, scale: float, gain: jax.Array | None, key: jax.Array, runs: int) -> jax.Array:
+    """Draw runs around a centre (K, d): with independent noise, or with noise that passes the matrix `gain`."""
     if gain is None:
         return centre + scale * jax.random.normal(key, (runs, *centre.shape))
     noise = scale * jax.random.normal(key, (runs, gain.shape[1]))
