@@ -314,7 +314,7 @@ class PosteriorKalman(GaussianStream):
         y = check_data(self.system, data)
         maps = filter_maps(_model(self), np.ones(y.shape, bool)).released(tuple(self.system.released))
         roots = [_root(self.temperature * covariance) for covariance in maps.covariances]
-        return GaussianOutput(maps.estimate(y), block_diag(*roots))
+        return GaussianOutput(maps.estimate(y), np.asarray(block_diag(*roots)))
 
 
 def _model(mechanism: object) -> LinearModel:

@@ -47,6 +47,11 @@ def gaussian_truth(mu: float, claim: Approximate) -> Truth:
     return Truth(truth.parameter, truth.delta, truth.how, mass)
 
 
+def mu_truth(mu: float) -> Truth:
+    """Return the truth of a Gaussian mechanism for a claim about mu."""
+    return Truth(mu, gaussian_delta(mu, 1.0), "closed form", 0.5)
+
+
 def laplace_truth(shifts: Sequence[float], claim: Approximate) -> Truth:
     """Return the truth of independent Laplace variables whose centres move by `shifts`, in units of their scales.
 
