@@ -13,10 +13,10 @@ except ImportError as problem:
     raise ImportError(f"dpverify.estimation: {problem}; expected JAX; {how_to_install('estimation')}") from None
 
 import dpverify.estimation.theory as theory
-from dpverify.estimation.consensus import LaplaceTruth, PrivateConsensus
+from dpverify.estimation.consensus import PrivateConsensus
 from dpverify.estimation.distributions import Law, Normal, TruncatedMixture, Uniform
 from dpverify.estimation.input_perturbation import InputPerturbed
-from dpverify.estimation.kalman import GaussianTruth, PrivateEKF, PrivateKalman
+from dpverify.estimation.kalman import PrivateEKF, PrivateKalman
 from dpverify.estimation.mhe import W2MHE
 from dpverify.estimation.paper_system import (
     SensorCircle,
@@ -35,6 +35,7 @@ from dpverify.estimation.streams import (
     TwoStageKalman,
 )
 from dpverify.estimation.system import System, simulate
+from dpverify.estimation.truths import GaussianTruth, LaplaceTruth
 
 __all__ = [
     "KLMHE",

@@ -4,56 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from dpverify.errors import InputError
+from dpverify.estimation.truths import LaplaceTruth
 from dpverify.estimation.validation import check_integer, check_positive
-from dpverify.stats.laplace_loss import LOSS_STEP, laplace_curve
 from dpverify.util.checks import is_real_number
-
-
-class LaplaceTruth(NamedTuple):
-    """The exact privacy of a pair of data sets under independent Laplace noise, step by step.
-
-    Parameters
-    ----------
-    shifts : np.ndarray
-        By how much the centre of each number moves, in units of the scale of its noise, of shape (K, d).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> truth = LaplaceTruth(np.array([[0.5], [0.25]]))
-    >>> truth.epsilon(0.0), truth.prefix(1).epsilon(0.0)
-    (0.75, 0.5)
-    """
-
-    shifts: np.ndarray
-
-    def prefix(self, steps: int) -> LaplaceTruth:
-        """Return the exact privacy of the first steps of the output."""
-        return LaplaceTruth(self.shifts[:steps])
-
-    def delta(self, epsilon: float) -> float:
-        """Return delta at this epsilon; above the exact one by at most 5e-4 for each number that moves."""
-        return self._curve(epsilon) if epsilon < self.shifts.sum() else 0.0
-
-    def epsilon(self, delta: float) -> float:
-        """Return the epsilon at this delta; exact at delta 0."""
-        if delta <= 0:
-            return float(self.shifts.sum())
-        if self.delta(0.0) <= delta:
-            return 0.0
-        largest = float(self.shifts.sum()) + LOSS_STEP * self.shifts.size  # losses are rounded up to bins
-        root: Any = brentq(lambda epsilon: self._curve(epsilon) - delta, 0.0, largest)
-        return float(root)
-
-    def _curve(self, epsilon: float) -> float:
-        """Return delta from the distribution of the sum of the privacy losses."""
-        return laplace_curve(tuple(self.shifts[self.shifts > 0].tolist()))[0](epsilon)
 
 
 @dataclass(frozen=True)
