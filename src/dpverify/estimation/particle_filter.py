@@ -84,33 +84,31 @@ def _filter_runs(mechanism: ParticleFilter, data: jax.Array, key: jax.Array, run
     system, M = mechanism.system, mechanism.particles
     whiten, released = whitener(mechanism.measurement), jnp.asarray(system.released)
 
-    def step(particles: jax.Array, y_and_key: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        y, step_key = y_and_key
-        draw_key, resample_key, move_key = jax.random.split(step_key, 3)
+    def step(particles: jax.Array, inputs: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        y, uniform, shock = inputs
         residuals = jax.vmap(lambda x: whiten(y - system.h(x)))(particles)
-        log_weights = -0.5 * jnp.square(residuals).sum(1)
+        weights = jax.nn.softmax(-0.5 * jnp.square(residuals).sum(1))
         if mechanism.release == "mean":
-            output = jax.nn.softmax(log_weights) @ particles[:, released]
+            output = weights @ particles[:, released]
         else:
-            output = particles[jax.random.categorical(draw_key, log_weights)][released]
-        chosen = particles[systematic_resampling(log_weights, resample_key)]
-        moved = jax.vmap(system.f)(chosen) + system.disturbance.sample(move_key, chosen.shape)
-        return moved, output
+            output = particles[draw_by_weight(weights, uniform[:1])[0]][released]
+        chosen = particles[draw_by_weight(weights, (jnp.arange(M) + uniform[1]) / M)]  # systematic resampling
+        return jax.vmap(system.f)(chosen) + shock, output
 
     def draw_run(run_key: jax.Array) -> jax.Array:
-        start_key, scan_key = jax.random.split(run_key)
+        start_key, uniform_key, shock_key = jax.random.split(run_key, 3)
         starts = jnp.asarray(system.start) + system.initial.sample(start_key, (M, system.states))
-        return jax.lax.scan(step, starts, (data, jax.random.split(scan_key, len(data))))[1]
+        uniforms = jax.random.uniform(uniform_key, (len(data), 2))
+        shocks = system.disturbance.sample(shock_key, (len(data), M, system.states))
+        return jax.lax.scan(step, starts, (data, uniforms, shocks))[1]
 
     return jax.lax.map(draw_run, jax.random.split(key, runs), batch_size=max(1, PARTICLES_PER_BATCH // M))
 
 
-def systematic_resampling(log_weights: jax.Array, key: jax.Array) -> jax.Array:
-    """Return the indices of as many particles as there are weights, drawn with one uniform number.
+def draw_by_weight(weights: jax.Array, positions: jax.Array) -> jax.Array:
+    """Return the index of the particle at each position between 0 and 1 of the cumulative weights.
 
-    Particle i is drawn floor(M w_i) or ceil(M w_i) times.
+    With equally spaced positions, particle i is drawn floor(M w_i) or ceil(M w_i) times.
     """
-    number = len(log_weights)
-    cumulative = jnp.cumsum(jax.nn.softmax(log_weights))
-    positions = (jnp.arange(number) + jax.random.uniform(key)) / number
-    return jnp.minimum(jnp.searchsorted(cumulative, positions * cumulative[-1]), number - 1)
+    cumulative = jnp.cumsum(weights)
+    return jnp.minimum(jnp.searchsorted(cumulative, positions * cumulative[-1]), len(weights) - 1)
