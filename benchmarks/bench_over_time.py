@@ -119,7 +119,7 @@ def measure_shares(where: str, seeds: range, runs: int, delta: float, records: s
 
 
 def count_misses(where: str, seeds: range, delta: float) -> None:
-    """Print in how many seeds any lower bound, or any upper bound on the partition, is wrong."""
+    """Print in how many seeds the lower bound of any step exceeds the exact epsilon."""
     mechanism, data = make_filter(where)
     first, second = make_pairs(data)["reading 2 of sensor 0"]
     missed = 0

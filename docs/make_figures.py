@@ -5,6 +5,8 @@ Run: python docs/make_figures.py (some minutes; needs dpverify[all], and Chromiu
 
 from __future__ import annotations
 
+import contextlib
+import re
 import runpy
 import shutil
 import subprocess
@@ -229,6 +231,18 @@ def nile():
     save(figure, "nile")
 
 
+def stream():
+    """Draw the heat map of the tutorial about streams, with its code."""
+    text = (PROJECT / "docs" / "stream.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope = {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("examples").symlink_to(PROJECT / "examples")
+        for block in blocks[:5]:  # up to the heat map
+            exec(block, scope)
+    save(scope["leaks"].plot(), "stream")
+
+
 def page():
     """Take a screenshot of the page of the README's first example, if Chromium is installed."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -252,3 +266,4 @@ if __name__ == "__main__":
     resolution()
     kalman()
     nile()
+    stream()

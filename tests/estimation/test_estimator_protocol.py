@@ -15,11 +15,17 @@ from dpverify import estimation
 from dpverify.estimation import (
     KLMHE,
     W2MHE,
+    EqualisedKalman,
     InputPerturbed,
+    IntermittentKalman,
     Normal,
+    ParticleFilter,
+    PosteriorKalman,
     PrivateEKF,
     PrivateKalman,
+    PrivateSmoother,
     System,
+    TwoStageKalman,
     adjacent_recordings,
     oscillator,
 )
@@ -47,7 +53,14 @@ MECHANISMS = {
     "private Kalman, input": (PrivateKalman(LINEAR, 0.1, "input", window=5), LINEAR_DATA, 4),
     "perturbed W2-MHE": (InputPerturbed(W2MHE(SYSTEM, 5, 1.0, 1.4e-5), 0.944), FIRST, 4),
     "perturbed Kalman": (InputPerturbed(PrivateKalman(LINEAR, 0.0), 0.944), LINEAR_DATA, 9),
+    "missing readings": (IntermittentKalman(LINEAR, 0.1), LINEAR_DATA, 9),
+    "smoother": (PrivateSmoother(LINEAR, 0.1, "input"), LINEAR_DATA, 9),
+    "two-stage": (TwoStageKalman(LINEAR, [[1.0, 1.0]], 0.1), LINEAR_DATA, 9),
+    "equalised": (EqualisedKalman(LINEAR, (1.0, 0.5), 0.1), LINEAR_DATA, 9),
+    "posterior": (PosteriorKalman(LINEAR), LINEAR_DATA, 9),
+    "particle filter": (ParticleFilter(SYSTEM, 16), FIRST, 9),
 }
+WITH_MISSING_DATA = ("missing readings", "smoother")  # NaN is a missing reading
 
 
 def test_every_public_mechanism_is_tested():
@@ -80,7 +93,9 @@ def test_a_mechanism_follows_the_protocol(name):
     assert isinstance(mechanism.block, int)
     assert mechanism.block & (mechanism.block - 1) == 0
     assert jnp.zeros(1).dtype == jnp.float32  # the global settings of JAX are unchanged
-    for wrong in (data[:, :-1], data[0], data[:0], np.where(np.arange(len(data))[:, None] == 1, np.nan, data), "data"):
+    unusable = np.inf if name in WITH_MISSING_DATA else np.nan
+    broken = np.where(np.arange(len(data))[:, None] == 1, unusable, data)
+    for wrong in (data[:, :-1], data[0], data[:0], broken, "data"):
         with pytest.raises(dpv.InputError, match=r"^data: found .*; expected .*") as error:
             mechanism(wrong, runs, np.random.default_rng(0))
         assert "\n" not in str(error.value)

@@ -1,10 +1,15 @@
-"""Second implementations of gallery mechanisms, one run at a time, written from the descriptions alone.
+"""Second implementations of gallery mechanisms, written from the descriptions alone.
 
-They use other data structures than the gallery: a dictionary of tree nodes, a list of groups, explicit budgets.
+They use other data structures and other algorithms than the gallery. Those of one run at a time have a dictionary of
+tree nodes, a list of groups, explicit budgets. Those of many runs have the inverse distribution function, rejection,
+and the solved recursion of the consensus.
 """
 
 import math
 import statistics
+
+import numpy as np
+from scipy.special import lambertw
 
 
 def laplace(rng, scale):
@@ -91,3 +96,35 @@ def absorption(data, rng, window, epsilon):
                 to_skip, available = available - 1, 0
         released.append(last)
     return released
+
+
+def planar(data, runs, rng, epsilon):
+    """Planar Laplace noise: the radius by the inverse of its distribution function, with the Lambert function."""
+    radius = -(lambertw((rng.random(runs) - 1) / np.e, -1).real + 1) / epsilon
+    direction = rng.standard_normal((runs, 2))
+    return data + radius[:, None] * direction / np.linalg.norm(direction, axis=1, keepdims=True)
+
+
+def bounded(data, runs, rng, scale, top):
+    """Laplace noise that is drawn again until the output lies in [0, top]."""
+    output = np.full(runs, -1.0)
+    while (outside := np.flatnonzero((output < 0) | (output > top))).size:
+        noise = rng.exponential(scale, (2, outside.size))
+        output[outside] = data + noise[0] - noise[1]
+    return output
+
+
+def agreed(data, runs, rng, own_weight):
+    """Consensus of three agents on a path (c 1, q 0.5, h 0.2): theta(k) is written as a sum over all earlier noise."""
+    laplacian = np.diag([1.0, 2.0, 1.0]) - np.diag([1.0, 1.0], 1) - np.diag([1.0, 1.0], -1)
+    move, steps = np.eye(3) - 0.2 * laplacian, 5  # theta(k+1) = move theta(k) + (s I - h L) eta(k)
+    enter = own_weight * np.eye(3) - 0.2 * laplacian
+    noise = rng.exponential(1.0, (2, runs, steps, 3))
+    eta = (noise[0] - noise[1]) * 0.5 ** np.arange(steps)[:, None]
+    messages = np.empty((runs, steps, 3))
+    for k in range(steps):
+        theta = np.linalg.matrix_power(move, k) @ data
+        for j in range(k):
+            theta = theta + eta[:, j] @ (np.linalg.matrix_power(move, k - 1 - j) @ enter).T
+        messages[:, k] = theta + eta[:, k]
+    return messages

@@ -114,13 +114,13 @@ def test_a_killed_gallery_resumes_to_the_same_table(finished, tmp_path):
 
 @pytest.mark.slow
 def test_the_quick_gallery_refutes_false_claims_and_proves_nothing_above_the_truth(tmp_path):
-    """DSAT is left out: its claim is refuted by the runs of the full form only."""
+    """DSAT without its likelihood ratio is left out: only the runs of the full form refute it."""
     names = [entry.name for entry in ENTRIES if entry.requirement is None]
     results = run_gallery(tmp_path, names, quick=True, workers=2)
     for row in table(tmp_path):
         if row["exact"]:
             assert float(row["proved"]) <= float(row["exact"]), row["case"]
             false = float(row["exact"]) > float(row["claimed"]) + 1e-9
-            assert false == (row["verdict"] == "REFUTED"), row["case"]
+            assert row["case"] == "dsat" or false == (row["verdict"] == "REFUTED"), row["case"]
     verdicts = {report.verdict for result in results for report in result.reports}
     assert verdicts == {Verdict.REFUTED, Verdict.BOUNDED, Verdict.NOT_REFUTED}

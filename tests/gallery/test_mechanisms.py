@@ -182,12 +182,28 @@ WRONG = {
 }
 
 
+MANY_RUNS = {
+    "planar": (
+        location.PlanarLaplace(location.EPSILON),
+        partial(second.planar, epsilon=location.EPSILON),
+        location.SECOND,
+    ),
+    "bounded": (BoundedLaplace(1.0), partial(second.bounded, scale=1.0, top=20.0), 0.7),
+    "consensus": (consensus.MECHANISM, partial(second.agreed, own_weight=0.9), consensus.FIRST),
+}
+MANY_WRONG = {
+    "planar": partial(second.planar, epsilon=1.1 * location.EPSILON),
+    "bounded": partial(second.bounded, scale=1.1, top=20.0),
+    "consensus": partial(second.agreed, own_weight=0.8),
+}
+
+
 def two_implementations(data, runs, rng, name, other):
     """Draw from the gallery for data 0 and from the other implementation for data 1."""
-    mechanism, _, stream = PAIRS[name]
+    mechanism, _, stream = (PAIRS | MANY_RUNS)[name]
     if data == 0:
         return mechanism(stream, runs, rng)
-    return np.array([other(stream, rng) for _ in range(runs)])
+    return other(stream, runs, rng) if name in MANY_RUNS else np.array([other(stream, rng) for _ in range(runs)])
 
 
 def equal_laws(name, other, select_runs, test_runs):
@@ -207,3 +223,16 @@ def test_a_second_implementation_has_the_same_law_in_a_million_runs(name):
     """With a negative control: a second implementation with other noise is refuted."""
     assert not equal_laws(name, PAIRS[name][1], 100_000, 1_000_000).refuted
     assert equal_laws(name, WRONG[name], 50_000, 200_000).refuted
+
+
+@pytest.mark.parametrize("name", MANY_RUNS)
+def test_another_algorithm_has_the_same_law(name):
+    """With a negative control: other noise is refuted with the same runs."""
+    assert not equal_laws(name, MANY_RUNS[name][1], 10_000, 50_000).refuted
+    assert equal_laws(name, MANY_WRONG[name], 10_000, 50_000).refuted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MANY_RUNS)
+def test_another_algorithm_has_the_same_law_in_a_million_runs(name):
+    assert not equal_laws(name, MANY_RUNS[name][1], 250_000, 1_000_000).refuted

@@ -9,10 +9,11 @@ from dpverify.gallery import triggered, windows
 from dpverify.gallery.bounded_noise import BoundedLaplace, bounded_truth, staircase_truth
 from dpverify.gallery.catalogue import ENTRIES
 from dpverify.gallery.counting import BinaryMechanism, binary_truth
-from dpverify.gallery.laws import gaussian_delta, gaussian_truth, laplace_curve, laplace_truth
+from dpverify.gallery.laws import gaussian_delta, gaussian_truth, laplace_truth
 from dpverify.gallery.location import planar_delta
 from dpverify.gallery.quantiser import outcome_law
 from dpverify.stats.claims import Approximate, approximate, pure
+from dpverify.stats.laplace_loss import laplace_curve
 
 RNG = np.random.default_rng
 

@@ -175,6 +175,10 @@ BAD_INPUT = {
     "record outside": (lambda: dpv.neighbours.one_reading(DATA, 1.0, steps=[3]), "steps: found 3; expected at most 2"),
     "sensor outside": (lambda: dpv.neighbours.one_sensor(DATA, 1.0, sensors=[2]), "sensors: found 2"),
     "wide window": (lambda: dpv.neighbours.window(DATA, 4, 1.0), "width: found 4; expected at most the 3 steps"),
+    "a missing reading": (
+        lambda: dpv.neighbours.one_reading(np.array([[1.0], [np.nan]]), 1.0, steps=[1]),
+        "change: found a change of 0",
+    ),
     "no change": (lambda: dpv.neighbours.whole_stream(DATA, 0.0), "change: found a change of 0"),
     "bad change": (lambda: dpv.neighbours.one_reading(DATA, np.ones(7)), "change: found shape"),
     "no stream": (lambda: dpv.neighbours.one_reading("text", 1.0), "found no arrays of numbers"),
@@ -217,6 +221,10 @@ def test_a_mechanism_that_ignores_its_generator_gives_no_answer():
     assert result.verdict is dpv.Verdict.NO_ANSWER
     assert "no answer" in str(result)
     assert repr(result).endswith("no answer>")
+    assert (result.until(1.0).bounded, result.until(1.0).exceeded) == (0, None)
+    with pytest.warns(dpv.DPVerifyWarning):
+        table = dpv.privacy_over_time(constant, pairs={"a": (DATA, DATA + 1.0)}, **RUNS)
+    assert table.sentences[0].startswith("a: no answer; ")
 
 
 def test_pages_need_their_packages(monkeypatch, table):

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
 
 from dpverify.errors import InputError
 from dpverify.estimation.extended_filter import MAX_UNROLLED_STATES, filter_columns, whitener
 from dpverify.estimation.small_linalg import posterior_covariance
 from dpverify.estimation.system import System
+from dpverify.estimation.truths import GaussianTruth
 from dpverify.estimation.validation import (
     bind_parameters,
     check_covariance,
@@ -158,76 +157,6 @@ def _ekf_runs(
     return jnp.transpose(filter_columns(system, whiten, *covariances, data, shocks), (2, 0, 1))
 
 
-class GaussianTruth(NamedTuple):
-    """The exact privacy of a pair of data sets under a linear-Gaussian mechanism.
-
-    The outputs are N(mean, covariance) with the same covariance for both data sets. The privacy depends only on `mu`,
-    the Mahalanobis distance of the two means (docs/method.md, section 6).
-
-    Parameters
-    ----------
-    first, second : np.ndarray
-        The means under the two data sets, of shape (K, d).
-    covariance : np.ndarray
-        The covariance of the flattened output, of shape (K d, K d).
-    mu : float
-        The Mahalanobis distance of the means.
-    factor : np.ndarray or None
-        A matrix F with covariance F F', of shape (K d, n); None: a factor of the covariance is computed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpverify.estimation import GaussianTruth
-    >>> truth = GaussianTruth(np.zeros((1, 1)), np.ones((1, 1)), np.eye(1), mu=1.0)
-    >>> round(truth.delta(1.0), 4), round(truth.epsilon(0.01), 4)
-    (0.1269, 2.3178)
-    """
-
-    first: np.ndarray
-    second: np.ndarray
-    covariance: np.ndarray
-    mu: float
-    factor: np.ndarray | None = None
-
-    def prefix(self, steps: int) -> GaussianTruth:
-        """Return the exact privacy of the first steps of the output.
-
-        Examples
-        --------
-        >>> truth = GaussianTruth(np.zeros((2, 1)), np.ones((2, 1)), np.eye(2), mu=2**0.5)
-        >>> float(truth.prefix(1).mu)
-        1.0
-        """
-        first, second = self.first[:steps], self.second[:steps]
-        covariance = self.covariance[: first.size, : first.size]
-        if self.factor is None:
-            values, vectors = np.linalg.eigh(self.covariance)
-            factor = vectors * np.sqrt(np.maximum(values, 0.0))
-        else:
-            factor = self.factor
-        factor, shift = factor[: first.size], (first - second).ravel()
-        mu = float(np.linalg.norm(np.linalg.lstsq(factor, shift)[0])) if shift.any() else 0.0
-        return GaussianTruth(first, second, covariance, mu if factor.any() or not mu else np.inf, factor)
-
-    def delta(self, epsilon: float) -> float:
-        """Return the exact delta at this epsilon, over all events; it is the same for both orders."""
-        if self.mu in (0.0, np.inf):
-            return float(self.mu > 0)
-        a, b = self.mu / 2, epsilon / self.mu
-        return float(ndtr(a - b) - np.exp(epsilon + log_ndtr(-a - b)))
-
-    def epsilon(self, delta: float) -> float:
-        """Return the exact epsilon at this delta; it is infinite at delta 0 if the means differ."""
-        if self.delta(0.0) <= delta:
-            return 0.0
-        if delta <= 0 or self.mu == np.inf:
-            return np.inf
-        upper = self.mu**2 / 2 + self.mu * 40
-        root: Any = brentq(lambda e: self.delta(e) - delta, 0.0, upper, xtol=1e-12)
-        return float(root)
-
-
 @dataclass(frozen=True)
 class PrivateKalman:
     """A Kalman filter with Gaussian noise N(0, scale^2) on its released estimates or on its data.
@@ -308,7 +237,7 @@ class PrivateKalman:
             y = check_data(self.system, data, self.window + 1)
             centre = finite_estimate(self.filter, y)
             G = jnp.asarray(self.gain(len(y))) if self.where == "input" else None
-            return _gaussian_runs(centre, self.scale, G, jax_key(rng), runs)
+            return gaussian_runs(centre, self.scale, G, jax_key(rng), runs)
 
     def truth(self, first: object, second: object) -> GaussianTruth:
         """Return the exact privacy of this pair of data sets, with which a report can be compared."""
@@ -339,7 +268,8 @@ def _gain(noise_free: PrivateEKF, steps: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=4)
-def _gaussian_runs(centre: jax.Array, scale: float, gain: jax.Array | None, key: jax.Array, runs: int) -> jax.Array:
+def gaussian_runs(centre: jax.Array, scale: float, gain: jax.Array | None, key: jax.Array, runs: int) -> jax.Array:
+    """Draw runs around a centre (K, d): with independent noise, or with noise that passes the matrix `gain`."""
     if gain is None:
         return centre + scale * jax.random.normal(key, (runs, *centre.shape))
     noise = scale * jax.random.normal(key, (runs, gain.shape[1]))

@@ -75,11 +75,11 @@ def host_device() -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
 
 
-def check_data(system: System, data: object, min_steps: int = 1) -> np.ndarray:
+def check_data(system: System, data: object, min_steps: int = 1, missing: bool = False) -> np.ndarray:
     """Return `data` as a NumPy array (T + 1, measurements), or raise an InputError.
 
-    `min_steps` is the number of rows that the estimator needs: window + 1 for a moving horizon. The result is a NumPy
-    array because a JAX array would be copied to the device and back with every block.
+    `min_steps` is the number of rows that the estimator needs: window + 1 for a moving horizon. `missing` allows NaN.
+    The result is a NumPy array because a JAX array would be copied to the device and back with every block.
     """
     try:
         array = np.asarray(data, float)  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -96,7 +96,7 @@ def check_data(system: System, data: object, min_steps: int = 1) -> np.ndarray:
         raise InputError(
             f"data: found {len(array)} steps; expected at least {min_steps}; record longer or shorten the window"
         )
-    if not np.isfinite(array).all():
+    if not (np.isfinite(array) | (missing & np.isnan(array))).all():
         raise InputError(
             "data: found NaN or infinity; expected finite measurements; fill in such readings, or cut the recording "
             "before the first one"

@@ -138,6 +138,7 @@ TRUNCATED = Entry(
             THREE,
             partial(staircase_truth, 3, THREE),
             role="corrected",
+            full=Runs(1_000_000, 4_000_000),
         ),
     ),
 )

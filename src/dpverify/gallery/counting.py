@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from dpverify.gallery.entry import Case, Entry, Role, Truth
-from dpverify.gallery.laws import gaussian_delta, laplace_truth
+from dpverify.gallery.laws import laplace_truth, mu_truth
 from dpverify.stats.claims import Approximate, gaussian, pure
 
 
@@ -51,7 +51,7 @@ def binary_case(steps: int, correct: bool) -> Case:
     scale = float(levels + 1 if correct else levels)
     first, second = np.zeros(steps), np.eye(steps)[0]
     title = f"T {steps}, noise scale {'(1 + log2 T)/eps' if correct else 'log2(T)/eps'}"
-    role: Role = "corrected" if correct else "published"
+    role: Role = "corrected" if correct else "implemented"
     name = f"binary-t{steps}{'-corrected' if correct else ''}"
     claim = pure(1.0)
     return Case(
@@ -167,11 +167,6 @@ STEPS = 8
 ONE_NORM = float(np.linalg.norm(square_root(STEPS)[:, 0]))
 TWICE = np.eye(STEPS)[0] + np.eye(STEPS)[4]  # the same person contributes in steps 0 and 4
 TWICE_NORM = float(np.linalg.norm(square_root(STEPS) @ TWICE))
-
-
-def mu_truth(mu: float) -> Truth:
-    """Return the truth of a Gaussian mechanism for a claim about mu."""
-    return Truth(mu, gaussian_delta(mu, 1.0), "closed form", 0.5)
 
 
 def matrix_case(name: str, title: str, change: np.ndarray, norm: float, role: Role) -> Case:

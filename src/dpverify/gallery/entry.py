@@ -11,7 +11,7 @@ from dpverify.mechanisms.protocol import Mechanism
 from dpverify.stats.claims import Approximate, Claim
 from dpverify.util.arrays import Array
 
-Role = Literal["published", "corrected", "control"]
+Role = Literal["published", "implemented", "corrected", "control"]
 ROUNDING = 1e-12  # errors of sums of probabilities
 LARGEST_EPSILON = 50.0  # of the search for the epsilon at a delta; larger values count as infinite
 
@@ -71,8 +71,9 @@ class Case:
         The claim that is tested.
     truth : callable or None
         Returns the exact privacy; None if it is not known.
-    role : {"published", "corrected", "control"}
-        "published": the claim of the source. "corrected": a version that stands where a published claim fails.
+    role : {"published", "implemented", "corrected", "control"}
+        "published": the claim of the source. "implemented": a version that implementations use, at the same claim.
+        "corrected": a version that stands where such a claim fails.
         "control": a use outside the conditions of the source, which must be refuted.
     events : str or callable
         The setting `events` of the verification; a score where the library's own events cannot see the difference.

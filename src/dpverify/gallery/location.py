@@ -124,6 +124,7 @@ ENTRY = Entry(
             SECOND,
             pure(1.0),
             rounded_truth,
+            role="implemented",
             events=closeness_to_rings,
         ),
         Case(

@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from dpverify.gallery.counting import mu_truth
 from dpverify.gallery.entry import Case, Entry, Truth
+from dpverify.gallery.laws import mu_truth
 from dpverify.stats.claims import gaussian
 
 STEPS = 6

@@ -17,7 +17,12 @@ from dpverify.util.formatting import format_lower, format_number, format_percent
 LARGEST_MULTIPLE = 4.0  # of the claimed mu, in the search for an upper bound; larger bounds count as infinite
 RELATIVE_PRECISION = 0.005  # of this search
 SHORT_VERDICTS = {Verdict.REFUTED: "refuted", Verdict.BOUNDED: "stands, bounded", Verdict.NOT_REFUTED: "stands"}
-ROLES = {"published": "as published", "corrected": "corrected version", "control": "control"}
+ROLES = {
+    "published": "as published",
+    "implemented": "as implemented",
+    "corrected": "corrected version",
+    "control": "control",
+}
 
 
 class Result(NamedTuple):

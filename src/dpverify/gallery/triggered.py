@@ -219,6 +219,15 @@ ENTRY = Entry(
             role="corrected",
             full=Runs(1_000_000, 4_000_000),
         ),
-        Case("dsft", "DSFT, C 2", DSFT, FIRST, SECOND, pure(1.0), partial(exact_truth, DSFT)),
+        Case(
+            "dsft",
+            "DSFT, C 2",
+            DSFT,
+            FIRST,
+            SECOND,
+            pure(1.0),
+            partial(exact_truth, DSFT),
+            full=Runs(1_000_000, 4_000_000),
+        ),
     ),
 )

@@ -206,6 +206,6 @@ def _pair(stream: np.ndarray, added: np.ndarray, where: tuple[object, ...]) -> t
     place = tuple(index for index in where if index != ())
     second = stream.copy()
     second[place] += added[place]  # type: ignore[index]
-    if np.array_equal(second, stream):
+    if np.array_equal(second, stream, equal_nan=True):
         raise InputError("change: found a change of 0 for a record; expected two different data sets")
     return stream.copy(), second

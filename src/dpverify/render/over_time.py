@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.render.style import BOUNDED, INK, MUTED, PROVED, RULE, SECOND, Drawing, Key, canvas, label, styled
-from dpverify.util.formatting import format_lower, format_number
+from dpverify.util.formatting import format_lower
 
 MAX_ROW_NAMES = 40  # beyond it only some rows of a heat map have names
 MAX_OPACITY = 0.9
@@ -138,9 +138,9 @@ def heat_map(
         picture,
         title,
         f"{rows} records over {columns} steps. The largest epsilon at the end is "
-        f"{format_number(float(values[worst, -1]))}, for {names[worst]}.",
+        f"{format_lower(float(values[worst, -1]))}, for {names[worst]}.",
         (
-            Key("proved", "area", f"{meaning}; the darkest colour is {format_number(largest)}"),
+            Key("proved", "area", f"{meaning}; the darkest colour is {format_lower(largest)}"),
             Key("ink", "tick", "the step at which the record becomes visible"),
         ),
         "The number at the end of a row is the value of the last step.",

@@ -12,15 +12,8 @@ from dpverify.render.style import Drawing
 from dpverify.stats.claim_kinds import Approximate
 from dpverify.timeline.result import PrivacyOverTime
 from dpverify.timeline.table import PrivacyTable
-from dpverify.timeline.texts import claim_sentence, loss_sentence, table_scope
-from dpverify.util.formatting import (
-    format_confidence,
-    format_count,
-    format_lower,
-    format_number,
-    format_percent,
-    format_upper,
-)
+from dpverify.timeline.texts import claim_sentence, loss_sentence, step_cells, table_scope
+from dpverify.util.formatting import format_confidence, format_count, format_lower, format_number, format_upper
 
 COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (unions of cells)", "added", "spent")
 TABLE_COLUMNS = ("record", "visible from step", "ε at the end, lower bound", "upper bound (unions of cells)")
@@ -58,25 +51,9 @@ def curve_page(curve: PrivacyOverTime) -> str:
         scope=f"The lower bounds hold over all events and for all steps together, with confidence {confidence}; so do "
         "the upper bounds.",
         columns=(*COLUMNS, *exact),
-        rows=[_step_cells(curve, step) for step in range(curve.steps)],
+        rows=[step_cells(curve, step) for step in range(curve.steps)],
         notes=[_sentence(diagnostic.value) for diagnostic in curve.diagnostics],
     )
-
-
-def _step_cells(curve: PrivacyOverTime, step: int) -> list[str]:
-    """Return the cells of one step."""
-    cells = [
-        str(step),
-        format_lower(float(curve.epsilon_lower[step])),
-        _upper(float(curve.epsilon_upper[step])),
-        format_number(float(curve.increments[step])),
-        format_percent(float(curve.spent[step])),
-    ]
-    return cells + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
-
-
-def _upper(value: float) -> str:
-    return format_upper(value) if np.isfinite(value) else "none"
 
 
 def table_drawings(table: PrivacyTable) -> list[Drawing]:
@@ -95,7 +72,9 @@ def table_drawings(table: PrivacyTable) -> list[Drawing]:
 
 def table_plot(table: PrivacyTable) -> Figure:
     """Return the heat map of the lower bounds with its title and legend inside."""
-    return complete_figure(table_drawings(table)[0])
+    first = table.curves[0]
+    title = f"{first.name}, proved, δ = {format_number(first.delta)}"
+    return complete_figure(table_drawings(table)[0]._replace(title=title))
 
 
 def table_page(table: PrivacyTable) -> str:
@@ -124,7 +103,7 @@ def table_page(table: PrivacyTable) -> str:
 def _record_cells(curve: PrivacyOverTime) -> list[str]:
     """Return the cells of one record."""
     start = "" if curve.start is None else str(curve.start)
-    ends = [curve.record, start, format_lower(curve.final), _upper(float(curve.epsilon_upper[-1]))]
+    ends = [curve.record, start, format_lower(curve.final), format_upper(float(curve.epsilon_upper[-1]))]
     return ends + [format_lower(float(value)) for value in curve.epsilon_lower]
 
 

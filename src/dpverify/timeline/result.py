@@ -274,9 +274,12 @@ class PrivacyOverTime:
         Returns
         -------
         StreamBudget
-            How many steps are bounded, which number of steps is proved to be too many, and what is unknown.
+            How many steps are bounded, which number of steps is proved to be too many, and what is unknown. Nothing is
+            known if a diagnostic makes the bounds meaningless.
         """
         check_epsilon(epsilon)
+        if self.voiding:
+            return StreamBudget(epsilon, self.delta, 0, None, self.steps)
         above = np.flatnonzero(self.epsilon_lower > epsilon)
         over = np.flatnonzero(self.epsilon_upper > epsilon)
         bounded = int(over[0]) if over.size else self.steps

@@ -41,6 +41,8 @@ def budget_text(budget: StreamBudget) -> str:
 def loss_sentence(curve: PrivacyOverTime) -> str:
     """Return when a record becomes visible and what it costs in the end, in one sentence."""
     subject = curve.record or "the difference of the data sets"
+    if curve.voiding:
+        return f"{subject}: no answer; {curve.voiding[0].value}"
     if curve.start is None:
         return f"{subject} does not become visible in {curve.steps} steps"
     cost = f"costs at least {format_lower(curve.final)} in the end"
@@ -70,7 +72,7 @@ def curve_text(curve: PrivacyOverTime) -> str:
         return "\n".join(lines)
     header = ["step", "epsilon >=", "epsilon <= (cells)", "added", "spent"]
     header += ["exact"] if curve.truth is not None else []
-    lines += format_table(header, [_step_row(curve, step) for step in printed_steps(curve.steps)])
+    lines += format_table(header, [step_cells(curve, step) for step in printed_steps(curve.steps)])
     lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
     upper = f"epsilon <= {format_upper(float(curve.epsilon_upper[-1]))}"
     lines.append(f"  bounded     {upper} at the last step, over unions of cells only; {together}")
@@ -87,16 +89,16 @@ def printed_steps(steps: int) -> Sequence[int]:
     return sorted({*range(0, steps, every), steps - 1})
 
 
-def _step_row(curve: PrivacyOverTime, step: int) -> list[str]:
-    """Return the cells of one step."""
-    row = [
+def step_cells(curve: PrivacyOverTime, step: int) -> list[str]:
+    """Return the cells of one step: number, lower bound, upper bound, increment, share and, where known, truth."""
+    cells = [
         str(step),
         format_lower(float(curve.epsilon_lower[step])),
         format_upper(float(curve.epsilon_upper[step])),
         format_number(float(curve.increments[step])),
         format_percent(float(curve.spent[step])),
     ]
-    return row + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
+    return cells + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
 
 
 def table_scope(table: PrivacyTable) -> str:
