@@ -1,4 +1,4 @@
-"""Several events that are tested together: rare leaks are found, shares of alpha are kept, and nothing false is stated."""
+"""Several events that are tested together: rare leaks are found, and the shares of alpha are kept."""
 
 import dataclasses
 import math

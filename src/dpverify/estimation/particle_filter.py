@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.estimation.kalman import whitener
+from dpverify.estimation.extended_filter import whitener
 from dpverify.estimation.particle import PARTICLES_PER_BATCH
 from dpverify.estimation.system import System
 from dpverify.estimation.validation import check_covariance, check_data, check_integer, default_block

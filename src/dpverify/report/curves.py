@@ -87,7 +87,8 @@ def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
         p_first, p_second, p_floor = pairs[:, 0], pairs[:, 1], 0.0
     else:
         decisive = _combined_p_values(report, epsilons)
-        other = _exact_p_values(report, witness.ordered[::-1], witness.share, epsilons)
+        larger, smaller = witness.ordered
+        other = _exact_p_values(report, (smaller, larger), witness.share, epsilons)
         p_first, p_second = (decisive, other) if witness.direction == (1, 2) else (other, decisive)
         p_floor = P_VALUE_FLOOR * report.alpha
     upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
