@@ -15,7 +15,7 @@ from dpverify.selection.proposals import Candidate, JudgedProposal
 from dpverify.stats.profile import PROFILE_EPSILONS
 
 AIM_EPSILONS = PROFILE_EPSILONS[PROFILE_EPSILONS <= 10]
-SAME_SCORE_BONUS = 0.1  # in units of one epsilon's share
+SAME_SCORE_BONUS = 0.03  # relative
 
 
 class AimOptions(NamedTuple):
@@ -80,7 +80,7 @@ def choose_aims(options: list[AimOptions], first: JudgedProposal, objective: Sel
     shares = np.divide(deltas, best, out=np.zeros_like(deltas), where=best > 0).sum(1)
     # The score of the first tested event is evaluated anyway.
     own_score = getattr(first.proposal.event.partition, "score", None)
-    shares += [SAME_SCORE_BONUS * (one.candidate.binned.score is own_score) for one in options]
+    shares *= [1 + SAME_SCORE_BONUS * (one.candidate.binned.score is own_score) for one in options]
     chosen = options[int(shares.argmax())]
     side = first.proposal.event.direction
     c1, c2 = (np.array([first.proposal.counts[k] + first.decided[k ^ side]]) for k in (side, 1 - side))

@@ -29,10 +29,11 @@ LARGE_RATIO = 2.0
 SAFE_SHARE = 0.1  # of the event that is chosen with a large penalty
 RARE_ERROR = 0.1  # standard error of the log-ratio above which the cautious event needs a safer one beside it
 SIZE_RATIO = 4.0  # counts within this ratio belong to events of about the same size
-MIN_GAIN = 0.01  # relative gain of the expected bound that justifies a further event
-NEW_SCORE_COST = 0.02  # relative; the test runs need longer for every further score
+MIN_GAIN = 0.02  # relative gain of the expected bound that justifies a further event
+NEW_SCORE_COST = 0.05  # relative; the test runs need longer for every further score
 MIN_CONFIRMED_COUNT = 0.5  # decision runs
 PRIOR_STRENGTH = 2.0  # how many counts a predicted probability is worth
+SIMILAR_RATIO = 1.5  # events whose counts are within this ratio are nearly the same event
 PERMUTATION_SEED = 0  # pairs the quantiles of different events
 
 
@@ -80,16 +81,17 @@ def choose_portfolio(
         if safe != first and judged[safe].safe_bound > 0:
             members, shares = [first, safe], [1 - SAFE_SHARE, SAFE_SHARE]
     while len(members) < max_events:
+        distinct = [n for n in compared if not any(_are_similar(judged[n], judged[member]) for member in members)]
         kept = np.max([bounds(n, s, k) for k, (n, s) in enumerate(zip(members, shares, strict=True))], axis=0).mean()
         before, best, chosen = kept, kept * (1 + MIN_GAIN), None
         for share in (*FURTHER_SHARES, LARGE_SHARE):
             rest = [(1 - share) * one for one in shares]
             kept = np.max([bounds(n, s, k) for k, (n, s) in enumerate(zip(members, rest, strict=True))], axis=0)
-            for number in compared:
+            for number in distinct:
                 value = np.maximum(kept, bounds(number, share, len(members))).mean()
                 value *= 1.0 if scores[number] in {scores[n] for n in members} else 1 - NEW_SCORE_COST
                 is_allowed = share < LARGE_SHARE or expected[number] > LARGE_RATIO * before
-                if number not in members and is_allowed and value > best:
+                if is_allowed and value > best:
                     best, chosen = value, (number, [*rest, share])
         if chosen is None:
             break
@@ -108,6 +110,14 @@ def _best_of_each_size(judged: list[JudgedProposal], expected: np.ndarray) -> li
         size = int(np.log(one.decided[0] + 1.0) / np.log(SIZE_RATIO))
         best.setdefault((one.proposal.event.direction, size), number)
     return list(best.values())
+
+
+def _are_similar(one: JudgedProposal, other: JudgedProposal) -> bool:
+    """Return whether two events have the same direction and about as many proposal runs, so that one is enough."""
+    if one.proposal.event.direction != other.proposal.event.direction:
+        return False
+    counts, others = (sum(x.proposal.counts) + sum(x.decided) for x in (one, other))
+    return max(counts, others) <= SIMILAR_RATIO * min(counts, others)
 
 
 def _draw_probabilities(judged: list[JudgedProposal]) -> tuple[np.ndarray, np.ndarray]:
