@@ -180,8 +180,10 @@ class DeviceTables:
         with enable_x64():
             if self._tables is None:
                 tables = tuple(np.zeros(partition.size, np.int64) for partition in self._partitions)
-                # once, and not with every block
-                self._tables, self._partitions = jax.device_put((tables, self._partitions))
+                # Once, and not with every block. Tables elsewhere would compile a program of their own.
+                devices = list(samples.devices())  # type: ignore[attr-defined]
+                place = devices[0] if len(devices) == 1 else None
+                self._tables, self._partitions = jax.device_put((tables, self._partitions), place)
             number = len(samples) if runs is None else runs
             self._tables = _compiled_table_sums()(self._partitions, self._tables, samples, np.int32(number))
 
