@@ -7,7 +7,9 @@ import pytest
 from quadrature import BANANA, CHAIN, QUADRATIC, TWO_MODES, chi_square, clipped, draw_runs, grid, rounded
 
 from dpverify.estimation import W2MHE, System
+from dpverify.estimation.gibbs_sampler import Ball, RejectionSampler, taylor_envelope
 from dpverify.estimation.moving_horizon import stage_cost
+from dpverify.estimation.sampler_plan import Faithfulness
 from dpverify.util.arrays import enable_x64
 
 MIN_P_VALUE = 1e-4  # over five seeds, one of them in the fast tests
@@ -117,3 +119,30 @@ def test_without_interval_bounds_the_distribution_is_still_exact():
     assert mechanism.faithfulness(data).certified
     points, probability = grid(mechanism, data, 10**5)
     assert chi_square(points, probability, draw_runs(mechanism, data, RUNS, 0)[:, 0], 64) >= MIN_P_VALUE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("runs", "finishes"), [(16, True), (4096, False)])
+def test_the_quick_sampler_has_the_draws_of_the_full_one_or_says_that_it_is_not_finished(runs, finishes):
+    zero, ball = np.zeros(1), Ball(np.zeros(1), 1.0)
+    # The third derivative of J(z) = z^2 / 2 is bounded by 1, which is far from tight: the squeeze test often fails.
+    envelope, _ = taylor_envelope(zero, 0.0, zero, np.eye(1), 1.0, ball, zero, 0.25, 1.0)
+    with enable_x64():
+        envelope, ball = jax.device_put((envelope, ball))
+        sampler = RejectionSampler(lambda z: jnp.sum(z**2) / 2, envelope, ball, 0.25, 1.0)
+        m = jnp.zeros((1, runs))
+        quick, unfinished = jax.jit(sampler.draw_quickly)(m, jax.random.key(0))
+        full = jax.jit(sampler.draw)(m, jax.random.key(0))
+    assert bool(unfinished) is not finishes
+    same = (np.asarray(quick) == np.asarray(full)).all(0)
+    assert same.all() == finishes
+    assert same.mean() > 0.5  # the runs that the quick sampler has finished stay as they are
+
+
+@pytest.mark.slow
+def test_a_block_that_the_quick_sampler_does_not_finish_is_drawn_by_the_full_one(monkeypatch):
+    mechanism, data = W2MHE(QUADRATIC, 0, 0.9, 1.0, support="wide", radius=0.3), np.array([[0.1, 0.2]])
+    full = np.asarray(mechanism(data, 4096, np.random.default_rng(0)))
+    monkeypatch.setattr(Faithfulness, "mostly_squeezed", True)
+    assert np.array_equal(np.asarray(mechanism(data, 4096, np.random.default_rng(0))), full)
+    assert not np.array_equal(np.asarray(mechanism(data, 4096, np.random.default_rng(1))), full)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.scores import Linear
+from dpverify.events.scores import Levels, Linear
 from dpverify.events.scores.additive import make_binning
 from dpverify.events.scores.base import fit_innovations
 from dpverify.mechanisms import validation
 from dpverify.sampling import blocks, probe
+from dpverify.sampling.counts import DeviceTables, count_cells
 from dpverify.selection.histograms import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 
@@ -130,3 +131,15 @@ def test_the_statistics_of_the_selection_are_the_same_on_a_device():
     assert np.abs(there.table - here.table).sum() <= 2
     np.testing.assert_allclose(there.extremes.low, here.extremes.low)
     np.testing.assert_allclose(there.extremes.high, here.extremes.high)
+
+
+def test_surplus_runs_of_a_block_are_not_counted():
+    samples = np.random.default_rng(0).normal(size=(1000, 2, 1))
+    levels = Levels(Linear(np.array([1.0, -0.5])), np.array([-1.0, 0.0, 0.7]))
+    tables = DeviceTables((levels,))
+    with jax.enable_x64(True):
+        tables.add(jax.numpy.asarray(samples), 700)
+    (counts,) = tables.read()
+    assert counts.counts.tolist() == count_cells(levels, samples[:700]).counts.tolist()
+    assert counts.total == 700
+    assert counts.counts.tolist() != count_cells(levels, samples).counts.tolist()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from limits import most
 
-from dpverify.stats.anytime import line_boundary, project
+from dpverify.stats.anytime import project
+from dpverify.stats.boundaries import line_boundary
 from dpverify.stats.claims import gaussian
 from dpverify.stats.version_mixture import (
     STRATEGY_WEIGHTS,

@@ -24,6 +24,10 @@ from scipy.stats import chi2
 from dpverify.estimation.small_linalg import multiply_columns
 from dpverify.util.arrays import first_true
 
+MIN_BATCH = 32  # runs that are tested together, at least
+QUICK_BATCH_DIVISOR = 512  # runs divided by those that are tested without a loop
+MAX_QUICK_DRAWS_PER_RUN = 1 + 1 / 4096  # M up to which the quick sampler is used; a small part of its batch is pending
+NEW_DRAWS = 3  # draws after the first one that are tested without a loop
 MAX_TESTS_PER_STEP = 1 << 15  # tested draws after which a run is abandoned, as NaN
 MAX_ABANDONED_SHARE = 1e-6  # share of runs
 MAX_DRAWS_PER_RUN = MAX_TESTS_PER_STEP / math.log(1 / MAX_ABANDONED_SHARE)  # M above which more runs are abandoned
@@ -141,69 +145,104 @@ class RejectionState(NamedTuple):
 
     z: jax.Array
     lower: jax.Array
-    u: jax.Array  # uniform number that decides about z
+    u: jax.Array  # uniform number that decides about z; infinite where z was rejected
     pending: jax.Array  # whether z is not yet accepted
     tests: jax.Array  # number of tests so far
     key: jax.Array
 
 
-def rejection_sample(
-    cost: Callable[[jax.Array], jax.Array],
-    envelope: Envelope,
-    ball: Ball,
-    m: jax.Array,
-    key: jax.Array,
-    kappa: float,
-    tau: float,
-) -> jax.Array:
-    """Return one exact draw for each prior, the columns of m; NaN where MAX_TESTS_PER_STEP tests were not enough.
+class RejectionSampler(NamedTuple):
+    """Rejection sampling of one step for many runs: `draw` is exact, and so is `draw_quickly` where it finishes."""
 
-    With a squeeze test, all runs draw once, and most draws are accepted without evaluating J, because J is at most
-    lower + slack. The remaining runs pass through the full test in small batches of a fixed size: a pending draw is
-    tested, and a rejected one is replaced by a new draw. Without a squeeze test, every batch draws and is tested at
-    once. The tests of each run are counted separately, so that an abandoned run does not affect the others.
-    """
-    runs = m.shape[1]
-    size = min(runs, max(runs // envelope.batch_divisor, 64))
-    costs = jax.vmap(cost, in_axes=1)
+    cost: Callable[[jax.Array], jax.Array]  # J
+    envelope: Envelope
+    ball: Ball
+    kappa: float
+    tau: float
 
-    def draw_with_uniform(m: jax.Array, key: jax.Array) -> tuple[Draw, jax.Array]:
-        draw_key, uniform_key = jax.random.split(key)
-        return envelope.draw(m, draw_key, kappa, tau), jax.random.uniform(uniform_key, m.shape[1:], m.dtype)
+    def draw_quickly(self, m: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return what `draw` returns and False, or anything and True if the few tests were not enough for all runs.
 
-    def passes_squeeze_test(draw: Draw, u: jax.Array) -> jax.Array:
-        assert draw.slack is not None
-        return ball.contains(draw.z) & (u < 1 - draw.slack / kappa)  # 1 - x <= exp(-x)
+        There is no loop, because a loop on a GPU waits for the host in each iteration.
+        """
+        state = self._first_state(m, key)
+        return state.z, state.pending.any()
 
-    abandoned = jnp.isnan(m[0])  # at an earlier step
-    first_key, key = jax.random.split(key)
-    if envelope.has_squeeze_test:
-        draw, u = draw_with_uniform(m, first_key)
-        z, lower, pending = draw.z, draw.lower, ~abandoned & ~passes_squeeze_test(draw, u)
-    else:
-        z, lower, u, pending = m, m[0], m[0], ~abandoned
+    def draw(self, m: jax.Array, key: jax.Array) -> jax.Array:
+        """Return one exact draw for each prior, the columns of m; NaN where MAX_TESTS_PER_STEP tests were not enough.
 
-    def test_batch(state: RejectionState) -> RejectionState:
-        z, lower, u, pending, tests, key = state
-        batch = first_true(pending & (tests < MAX_TESTS_PER_STEP), size)
-        batch_key, key = jax.random.split(key)
-        new, new_u = draw_with_uniform(m.at[:, batch].get(mode="clip"), batch_key)
-        waiting = (v.at[..., batch].get(mode="clip") for v in (z, lower, u))
-        tested_z, tested_lower, tested_u = waiting if envelope.has_squeeze_test else (new.z, new.lower, new_u)
-        accepted = ball.contains(tested_z) & (tested_u < jnp.exp((tested_lower - costs(tested_z)) / kappa))
-        finished = accepted | passes_squeeze_test(new, new_u) if envelope.has_squeeze_test else accepted
+        The pending runs pass through the full test in small batches of a fixed size. With a squeeze test, a pending
+        draw is tested, and a rejected one is replaced by a new draw. Without a squeeze test, every batch draws and is
+        tested at once. The tests of each run are counted separately, so that an abandoned run does not affect the
+        others.
+        """
+        size = self._batch_size(m, self.envelope.batch_divisor)
+
+        def unfinished(state: RejectionState) -> jax.Array:
+            return jnp.any(state.pending & (state.tests < MAX_TESTS_PER_STEP))
+
+        def test_batch(state: RejectionState) -> RejectionState:
+            z, lower, u, pending, tests, key = state
+            batch = first_true(pending & (tests < MAX_TESTS_PER_STEP), size)
+            batch_key, key = jax.random.split(key)
+            new, new_u = self._draw_with_uniform(m.at[:, batch].get(mode="clip"), batch_key)
+            waiting = (v.at[..., batch].get(mode="clip") for v in (z, lower, u))
+            tested = tuple(waiting) if self.envelope.has_squeeze_test else (new.z, new.lower, new_u)
+            accepted = self._accepts(*tested)
+            finished = accepted | self._squeezes(new, new_u) if self.envelope.has_squeeze_test else accepted
+            z, lower, u = (
+                v.at[..., batch].set(jnp.where(accepted, old, drawn), mode="drop")
+                for v, old, drawn in zip((z, lower, u), tested, (new.z, new.lower, new_u), strict=True)
+            )
+            pending, tests = pending.at[batch].set(~finished, mode="drop"), tests.at[batch].add(1, mode="drop")
+            return RejectionState(z, lower, u, pending, tests, key)
+
+        if self.envelope.has_squeeze_test:
+            state = self._first_state(m, key)
+        else:
+            state = RejectionState(m, m[0], m[0], ~jnp.isnan(m[0]), jnp.zeros(m.shape[1], jnp.int32), key)
+        last = jax.lax.while_loop(unfinished, test_batch, state)
+        return jnp.where(last.pending, jnp.nan, last.z)
+
+    def _first_state(self, m: jax.Array, key: jax.Array) -> RejectionState:
+        """Return the state after one draw for each run, and a few more for a small batch of runs.
+
+        Most draws are accepted without evaluating J, because J is at most lower + slack. The first draws that fail this
+        squeeze test are tested in one batch, and each rejected one is replaced by the first of a few new draws that is
+        accepted. A run that was abandoned at an earlier step is NaN, stays NaN and is never pending.
+        """
+        key, first_key, *more_keys = jax.random.split(key, 2 + NEW_DRAWS)
+        first, u = self._draw_with_uniform(m, first_key)
+        pending = ~self._squeezes(first, u) & ~jnp.isnan(m[0])
+        batch = first_true(pending, self._batch_size(m, QUICK_BATCH_DIVISOR))
+        own_m, z, lower, own_u = (v.at[..., batch].get(mode="clip") for v in (m, first.z, first.lower, u))
+        accepted = self._accepts(z, lower, own_u)
+        for draw_key in more_keys:
+            new, new_u = self._draw_with_uniform(own_m, draw_key)
+            z, accepted = jnp.where(accepted, z, new.z), accepted | self._accepts(new.z, new.lower, new_u)
         return RejectionState(
-            z.at[:, batch].set(jnp.where(accepted, tested_z, new.z), mode="drop"),
-            lower.at[batch].set(jnp.where(accepted, tested_lower, new.lower), mode="drop"),
-            u.at[batch].set(jnp.where(accepted, tested_u, new_u), mode="drop"),
-            pending.at[batch].set(~finished, mode="drop"),
-            tests.at[batch].add(1, mode="drop"),
+            first.z.at[:, batch].set(z, mode="drop"),
+            first.lower,
+            u.at[batch].set(jnp.inf, mode="drop"),
+            pending.at[batch].set(~accepted, mode="drop"),
+            jnp.zeros(m.shape[1], jnp.int32),
             key,
         )
 
-    def unfinished(state: RejectionState) -> jax.Array:
-        return jnp.any(state.pending & (state.tests < MAX_TESTS_PER_STEP))
+    def _batch_size(self, m: jax.Array, divisor: int) -> int:
+        return min(m.shape[1], max(m.shape[1] // divisor, MIN_BATCH))
 
-    state = RejectionState(z, lower, u, pending, jnp.zeros(runs, jnp.int32), key)
-    last = jax.lax.while_loop(unfinished, test_batch, state)
-    return jnp.where(last.pending | abandoned, jnp.nan, last.z)
+    def _draw_with_uniform(self, m: jax.Array, key: jax.Array) -> tuple[Draw, jax.Array]:
+        draw_key, uniform_key = jax.random.split(key)
+        u = jax.random.uniform(uniform_key, m.shape[1:], m.dtype)
+        return self.envelope.draw(m, draw_key, self.kappa, self.tau), u
+
+    def _squeezes(self, draw: Draw, u: jax.Array) -> jax.Array:
+        """Return which draws are accepted without evaluating J."""
+        assert draw.slack is not None
+        return self.ball.contains(draw.z) & (u < 1 - draw.slack / self.kappa)  # 1 - x <= exp(-x)
+
+    def _accepts(self, z: jax.Array, lower: jax.Array, u: jax.Array) -> jax.Array:
+        """Return which draws pass the full test."""
+        costs = jax.vmap(self.cost, in_axes=1)(z)
+        return self.ball.contains(z) & (u < jnp.exp((lower - costs) / self.kappa))

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.estimation.gibbs_sampler import Ball, Envelope, rejection_sample
+from dpverify.estimation.gibbs_sampler import Ball, Envelope
+from dpverify.estimation.gibbs_trajectories import sample_trajectories
 from dpverify.estimation.moving_horizon import (
     PRIORS,
     SPANS,
@@ -26,7 +27,6 @@ from dpverify.estimation.moving_horizon import (
     jitted_trajectory_solver,
     make_trajectory_solver,
     sliding_windows,
-    stage_cost,
 )
 from dpverify.estimation.sampler_plan import (
     Faithfulness,
@@ -41,17 +41,20 @@ from dpverify.estimation.validation import (
     check_integer,
     check_noise_parameter,
     check_positive,
+    compiles_for_cpu,
     current_device,
     default_block,
-    host_device,
     measurement_weights,
 )
 from dpverify.estimation.warm_start import make_warm_started_solver
 from dpverify.mechanisms.wrappers import jax_key
-from dpverify.util.arrays import Array, enable_x64
+from dpverify.util.arrays import Array, enable_x64, host_device
 from dpverify.util.checks import check_choice
 
 LAWS = ("gibbs", "blend")
+UNROLLED_STEPS = (
+    8  # steps of the quick sampler that are compiled together for an accelerator, so that nothing is copied
+)
 BOUNDARY_REMARK = (
     "the deterministic estimate of the W2-MHE lies on the boundary of K_k, which limits the influence of the data: the "
     'measured privacy is partly that of the set; choose a larger diameter=, or support="wide" with a radius='
@@ -156,7 +159,7 @@ class W2MHE:
     @property
     def block(self) -> int:
         """The number of runs per block."""
-        return default_block()
+        return default_block() << (0 if compiles_for_cpu() else 1)
 
     @property
     def problem(self) -> Problem:
@@ -256,8 +259,8 @@ class W2MHE:
                 return _uniform(key, runs, plan.support, released)
             if not plan.faithfulness.feasible:
                 raise InputError(infeasible_message(plan.faithfulness))
-            sample = _gibbs_sampler(self.problem)
-            return sample(key, runs, *_sampler_arguments(*plan_key, current_device()), self.kappa, self.tau)
+            arguments = key, runs, *_sampler_arguments(*plan_key, current_device()), self.kappa, self.tau
+            return sample_trajectories(self.problem, plan.faithfulness.mostly_squeezed, *arguments)
 
 
 @functools.lru_cache(maxsize=64)
@@ -305,39 +308,3 @@ def _uniform(key: jax.Array, runs: int, support: Ball, released: tuple[int, ...]
     n = support.centre.shape[1]
     inside = jax.random.ball(key, n, shape=(runs, len(support.radius)), dtype=support.centre.dtype)
     return (support.centre + jnp.asarray(support.radius)[:, None] * inside)[..., released]
-
-
-def _gibbs_sampler(problem: Problem) -> Callable[..., jax.Array]:
-    """Return the compiled sampler of all steps; only the number of runs and the kind of envelope are static."""
-    return functools.partial(_compiled_sampler(problem.template), problem.system.parameters)
-
-
-@functools.lru_cache(maxsize=64)
-def _compiled_sampler(template: Problem) -> Callable[..., jax.Array]:
-    predict = jax.vmap(template.system.f, in_axes=1, out_axes=1)
-
-    def sample(
-        parameters: Any,
-        key: jax.Array,
-        runs: int,
-        y: jax.Array,
-        support: Ball,
-        envelope: Envelope,
-        kappa: float,
-        tau: float,
-    ) -> jax.Array:
-        system = template.system.bind(parameters)
-        cost = stage_cost(system, template.residual_weights)
-
-        def step(m: jax.Array, inputs: tuple[jax.Array, Ball, Envelope, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            rows, ball, step_envelope, step_key = inputs
-            m = m if template.prior == "carried" else jnp.tile(ball.centre[:, None], runs)
-            z = rejection_sample(lambda z: cost(z, rows), step_envelope, ball, m, step_key, kappa, tau)
-            return predict(z), z[jnp.asarray(system.released)]
-
-        start = jnp.tile(jnp.asarray(system.start, y.dtype)[:, None], runs)
-        keys = jax.random.split(key, len(y))
-        _, released = jax.lax.scan(step, start, (y, support, envelope, keys))
-        return jnp.transpose(released, (2, 0, 1))
-
-    return jax.jit(sample, static_argnums=2)

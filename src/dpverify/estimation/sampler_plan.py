@@ -23,6 +23,7 @@ from dpverify.estimation.derivative_bounds import cost_bounds
 from dpverify.estimation.gibbs_sampler import (
     MAX_ABANDONED_SHARE,
     MAX_DRAWS_PER_RUN,
+    MAX_QUICK_DRAWS_PER_RUN,
     MAX_TESTS_PER_STEP,
     Ball,
     Taylor,
@@ -74,6 +75,11 @@ class Faithfulness(NamedTuple):
     def feasible(self) -> bool:
         """Whether practically all runs finish; otherwise the mechanism refuses to sample."""
         return max(self.M) <= MAX_DRAWS_PER_RUN
+
+    @property
+    def mostly_squeezed(self) -> bool:
+        """Whether the squeeze test is expected to accept so many draws that the quick sampler finishes all runs."""
+        return self.method == "taylor" and max(self.M) <= MAX_QUICK_DRAWS_PER_RUN
 
 
 class SamplerPlan(NamedTuple):

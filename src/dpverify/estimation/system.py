@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.estimation.distributions import Law, Normal
+from dpverify.estimation.small_linalg import multiply_columns
 from dpverify.mechanisms.wrappers import jax_key
-from dpverify.util.arrays import enable_x64
+from dpverify.util.arrays import enable_x64, host_device
 
 StateMap = Callable[[jax.Array], jax.Array]  # maps a state (states,) to a vector
 
@@ -154,7 +155,7 @@ class System:
     def _check_maps(self) -> None:
         """Check that f and h accept the start, and return finite vectors of the right shape."""
         states = len(self.start)
-        with enable_x64():
+        with enable_x64(), host_device():
             x = jnp.asarray(self.start, float)
             for name, function in (("f", self.f), ("h", self.h)):
                 try:
@@ -168,7 +169,7 @@ class System:
                 if len(shape) != 1 or (name == "f" and shape != (states,)):
                     expected = f"({states},), the shape of start" if name == "f" else "(measurements,)"
                     raise InputError(f"{name}: found a result of shape {shape}; expected {expected}; return one vector")
-                if not bool(jnp.isfinite(function(x)).all()):
+                if not np.isfinite(np.asarray(function(x))).all():
                     raise InputError(
                         f"{name}: found NaN or infinity in {name}(start); expected finite numbers; fix {name} or start"
                     )
@@ -228,6 +229,12 @@ class System:
         bound = copy.copy(self)
         object.__setattr__(bound, "h", self.h.bind(parameters))
         return bound
+
+    def step_columns(self, z: jax.Array) -> jax.Array:
+        """Return f of each column of z (states, runs)."""
+        if self.A is not None:  # the compiler fuses this product with the operations around it
+            return multiply_columns(jnp.asarray(self.A, z.dtype), z)
+        return jax.vmap(self.f, in_axes=1, out_axes=1)(z)
 
     @property
     def states(self) -> int:
@@ -292,7 +299,7 @@ def simulate(
     >>> simulate(system, np.random.default_rng(0), steps=2).data.tolist()
     [[1.0], [1.0], [1.0]]
     """
-    with enable_x64():
+    with enable_x64(), host_device():
         x_0 = jnp.asarray(system.start if start is None else start, float)
         states, noise = _simulated(system.template, jax_key(rng), steps, x_0, start is None)
         # Outside the compiled part, so that the rounding is the same for another h of the same states.

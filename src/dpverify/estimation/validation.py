@@ -5,7 +5,6 @@ Every error message is one line of the form `name: found X; expected Y; do Z`.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import functools
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.estimation.system import System
-from dpverify.util.arrays import enable_x64
+from dpverify.util.arrays import enable_x64, host_device
 from dpverify.util.checks import is_real_number
 
 LOG2_CPU_BLOCK, LOG2_ACCELERATOR_BLOCK = 13, 22
@@ -62,17 +61,6 @@ def default_block() -> int:
     It depends on the platform only, so that results on one kind of device are reproducible.
     """
     return 1 << (LOG2_CPU_BLOCK if compiles_for_cpu() else LOG2_ACCELERATOR_BLOCK)
-
-
-def host_device() -> contextlib.AbstractContextManager[object]:
-    """Return a context in which JAX computes on the CPU, for small sequential problems such as one data set.
-
-    An accelerator would need longer to start the operations than the CPU to finish them, and longer to compile them.
-    """
-    try:
-        return jax.default_device(jax.local_devices(backend="cpu")[0])
-    except RuntimeError:  # the user has disabled the CPU of JAX
-        return contextlib.nullcontext()
 
 
 def check_data(system: System, data: object, min_steps: int = 1, missing: bool = False) -> np.ndarray:

@@ -97,7 +97,8 @@ def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tu
 
 def all_finite(samples: Array) -> Array:
     """Return, for a JAX array, a scalar on its device: whether all values are finite. Nothing waits for the result."""
-    return _compiled_all_finite()(samples)
+    with enable_x64():  # always, so that one compilation serves all callers
+        return _compiled_all_finite()(samples)
 
 
 @functools.cache

@@ -104,6 +104,8 @@ def evaluate_claim(
     bounds = bound_by_event(tested, sequence, delta, alpha)
     lower = max(bounds)
     proof, p_value = tested[int(np.argmax(bounds[: len(tested)]))], None
+    if len(tested) > 1 and max(bounds[: len(tested)]) <= 0:  # the event that could have shown most
+        proof = min(tested, key=lambda one: _detectable_epsilon(one, claim, delta, one.share * alpha))
     if settings.test == "exact" and claim is not None:
         by_event = [_event_p_value(one, claim, level) if is_tested else 1.0 for one in tested]
         p_value = min(by_event) if sequence is None else sequence.combine(claim, min(by_event))

@@ -35,8 +35,8 @@ MIN_NUMBERS_PER_MERGE = 1 << 20  # results are merged when they hold more number
 class Accumulator(Protocol):
     """A sum over blocks of one data set."""
 
-    def add(self, block: int, samples: Any, /) -> None:
-        """Add the samples of one block."""
+    def add(self, block: int, samples: Any, runs: int | None = None, /) -> None:
+        """Add the samples of one block, or the first `runs` of them."""
         ...
 
     def finish(self) -> None:
@@ -62,8 +62,8 @@ class SampleBuffer:
     def __init__(self) -> None:
         self._blocks: dict[int, np.ndarray] = {}
 
-    def add(self, block: int, samples: Array) -> None:
-        self._blocks[block] = np.array(samples)
+    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
+        self._blocks[block] = np.array(_first_runs(samples, runs))
 
     def finish(self) -> None:
         pass
@@ -94,7 +94,8 @@ class Statistic(Protocol):
     """A function of a block of samples whose results can be merged.
 
     `result_kind` is the kind of its results: it merges them, and converts them to arrays and back. A statistic that
-    depends on the number of the block has `measure_block(block, samples)` besides.
+    depends on the number of the block has `measure_block(block, samples)` besides. A statistic with `leading_runs` only
+    uses so many runs at the beginning of a block.
     """
 
     @property
@@ -235,17 +236,23 @@ class CountAccumulator:
         self._tables = DeviceTables([cell_sum.partition for cell_sum in self._device_sums])
         self._errors = [Fraction(0), Fraction(0)]  # the sum of the errors and the sum of their squares
         self._device_errors: list[tuple[Array, Array]] = []
+        self._leading: list[tuple[ResultSum | CellSum, int, Array]] = []  # the first runs of blocks, on a device
         self._is_empty = True
 
-    def add(self, block: int, samples: Array) -> None:
+    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
         self._is_empty = False
         on_device = not isinstance(samples, np.ndarray)
         if on_device and self._device_sums:
-            self._tables.add(samples)
-        for result_sum in self._sums:
-            if not (on_device and result_sum.on_device):
-                result_sum.add(block, samples)
+            self._tables.add(samples, runs)
+        for statistic, result_sum in zip(self._statistics.statistics, self._sums, strict=True):
+            leading = getattr(statistic, "leading_runs", None)
+            if on_device and leading is not None:
+                first = _first_runs(samples, leading if runs is None else min(leading, runs))
+                self._leading.append((result_sum, block, first))
+            elif not (on_device and result_sum.on_device):
+                result_sum.add(block, _first_runs(samples, runs))
         if self._statistics.error is not None:
+            samples = _first_runs(samples, runs)
             with enable_x64(samples):
                 self._add_errors(self._statistics.error(samples), samples)
 
@@ -273,6 +280,9 @@ class CountAccumulator:
         for sums in self._device_errors:
             self._include_errors(sums)
         self._device_errors = []
+        for result_sum, block, samples in self._leading:  # reading them earlier would wait for the device
+            result_sum.add(block, np.asarray(samples))
+        self._leading = []
         for result_sum, counts in zip(self._device_sums, self._tables.read(), strict=False):
             result_sum.include(counts)
 
@@ -319,6 +329,11 @@ class CountAccumulator:
         self.finish()
         mean, mean_square = (float(total) / runs for total in self._errors)
         return mean, math.sqrt(max(mean_square - mean**2, 0.0) / max(runs - 1, 1))
+
+
+def _first_runs(samples: Array, runs: int | None) -> Array:
+    """Return the first runs. All runs are returned as they are, because JAX would copy them."""
+    return samples if runs is None or runs >= len(samples) else samples[:runs]
 
 
 def _new_sum(statistic: Statistic) -> ResultSum | CellSum:

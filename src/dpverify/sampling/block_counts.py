@@ -87,6 +87,11 @@ class BlockChecker(NamedTuple):
     def result_kind(self) -> type[BlockCounts]:
         return BlockCounts
 
+    @property
+    def leading_runs(self) -> int:
+        """How many runs at the beginning of a block are used."""
+        return MAX_CHECKED_RUNS
+
     def measure(self, samples: Array) -> BlockCounts:
         """Return the counts of samples that are the first block."""
         return self.measure_block(0, samples)

@@ -222,10 +222,13 @@ class BlockSums(Generic[A]):
     def empty(cls, sides: Sequence[int], make: Callable[[], A]) -> BlockSums[A]:
         return cls({side: make() for side in sides}, {side: [] for side in sides})
 
-    def add(self, side: int, block: int, samples: Array) -> None:
-        """Add the samples of one block."""
+    def add(self, side: int, block: int, samples: Array, runs: int | None = None) -> None:
+        """Add the samples of one block, or the first `runs` of them."""
         self.is_consistent = False
-        self.accumulators[side].add(block, samples)
+        if runs is None:
+            self.accumulators[side].add(block, samples)
+        else:
+            self.accumulators[side].add(block, samples, runs)
         self.done[side].append((block, block + 1))
         self.is_consistent = True
 
@@ -279,9 +282,12 @@ def draw_ranges(source: SampleSource, stage: str, runs: int, sums: BlockSums[A],
             if source.nonfinite == "error" and type(samples) is not np.ndarray:
                 finite_flags.append(all_finite(samples))
             runs_left = runs - block * source.block
-            samples = samples if runs_left >= source.block else samples[:runs_left]
-            # Few runs are copied faster than the programs that count them on a device are compiled.
-            sums.add(side, block, np.asarray(samples) if runs <= MAX_COPIED_RUNS else samples)
+            if type(samples) is np.ndarray or runs <= MAX_COPIED_RUNS:
+                # Few runs are copied faster than the programs that count them on a device are compiled.
+                sums.add(side, block, np.asarray(samples if runs_left >= source.block else samples[:runs_left]))
+            else:
+                # The samples are not cut, because each shape would compile a program of its own.
+                sums.add(side, block, samples, min(runs_left, source.block))
             if following is not None:
                 output = next_output if ahead else call_mechanism(source, stage, *following)
         sums.finish()
@@ -291,7 +297,7 @@ def draw_ranges(source: SampleSource, stage: str, runs: int, sums: BlockSums[A],
             sums.finish()
             sums.is_consistent = was_consistent and all(finite_flags)
         raise
-    for (side, block), finite in zip(blocks, finite_flags, strict=False):
+    for (side, block), finite in zip(blocks, map(bool, finite_flags), strict=False):
         if not finite:
             sums.is_consistent = False
             draw_block(source, stage, side, block)  # raises an error that counts the runs that are not finite

@@ -17,6 +17,7 @@ from dpverify.util.arrays import Array, cell_codes, enable_x64, is_pytree
 
 EXTREMES_KEPT = 128  # number of values that are stored at either end
 MAX_COMPARED_CELLS = 1024  # up to this number of cells, a device compares each code with all of them
+MAX_CELLS_BY_ROW = 64  # up to this number of cells, the codes are read once for each cell
 MAX_DENSE_CELLS = 1 << 18  # for fewer cells, a table of all cells is faster than sorting the codes
 
 R = TypeVar("R")
@@ -172,14 +173,19 @@ class DeviceTables:
         self._partitions = tuple(partitions)
         self._tables: Any = None
 
-    def add(self, samples: Array) -> None:
+    def add(self, samples: Array, runs: int | None = None) -> None:
+        """Add the counts of the first `runs` samples, or of all. The number of runs does not compile a new program."""
         import jax
 
         with enable_x64():
             if self._tables is None:
-                self._tables = tuple(jax.numpy.zeros(partition.size, np.int64) for partition in self._partitions)
-                self._partitions = jax.device_put(self._partitions)  # once, and not with every block
-            self._tables = _compiled_table_sums()(self._partitions, self._tables, samples)
+                tables = tuple(np.zeros(partition.size, np.int64) for partition in self._partitions)
+                # Once, and not with every block. Tables elsewhere would compile a program of their own.
+                devices = list(samples.devices())  # type: ignore[attr-defined]
+                place = devices[0] if len(devices) == 1 else None
+                self._tables, self._partitions = jax.device_put((tables, self._partitions), place)
+            number = len(samples) if runs is None else runs
+            self._tables = _compiled_table_sums()(self._partitions, self._tables, samples, np.int32(number))
 
     def read(self) -> list[Counts]:
         """Return what was added since the last call."""
@@ -189,21 +195,27 @@ class DeviceTables:
 
 
 @functools.cache
-def _compiled_table_sums() -> Callable[[Any, Any, Array], Any]:
-    """Return the compiled function that adds the counts of some samples to the tables of all partitions."""
+def _compiled_table_sums() -> Callable[[Any, Any, Array, Any], Any]:
+    """Return the compiled function that adds the counts of the first samples to the tables of all partitions."""
     import jax
     import jax.numpy as jnp
 
     def count(codes: Any, size: int) -> Any:
         if size > MAX_COMPARED_CELLS:
-            return jnp.bincount(codes, length=size)
+            return jnp.zeros(size, np.int32).at[codes].add(1, mode="drop")
         # Runs that add to the same few numbers wait for each other. The barrier keeps the codes from being computed
-        # once more for each cell.
-        codes = jax.lax.optimization_barrier(codes.astype(np.int32))
-        return (codes[:, None] == jnp.arange(size, dtype=np.int32)).sum(0, dtype=np.int32)
+        # once more for each cell. Sums along contiguous numbers are fast; for many cells one pass over the codes is.
+        codes, cells = jax.lax.optimization_barrier(codes), jnp.arange(size, dtype=np.int32)
+        if size <= MAX_CELLS_BY_ROW:
+            return (cells[:, None] == codes).sum(1, dtype=np.int32)
+        return (codes[:, None] == cells).sum(0, dtype=np.int32)
 
-    def add(partitions: Any, tables: Any, samples: Any) -> Any:
-        pairs = zip(partitions, tables, strict=True)
-        return tuple(table + count(partition.codes(samples), table.size) for partition, table in pairs)
+    def add(partitions: Any, tables: Any, samples: Any, runs: Any) -> Any:
+        counted = jnp.arange(samples.shape[0], dtype=np.int32) < runs
+        sums = []
+        for partition, table in zip(partitions, tables, strict=True):
+            codes = jnp.where(counted, partition.codes(samples).astype(np.int32), table.size)  # this size is no cell
+            sums.append(table + count(codes, table.size))
+        return tuple(sums)
 
     return jax.jit(add, donate_argnums=1)

@@ -10,6 +10,7 @@ import numpy as np
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Counts, counts_from_table
+from dpverify.util.hashing import fingerprint
 
 
 class JointCounting(NamedTuple):
@@ -39,9 +40,12 @@ class JointCounting(NamedTuple):
 
 
 def count_together(partitions: Sequence[Partition | Levels]) -> JointCounting:
-    """Return how partitions are counted together; level sets with the same score object are joined."""
-    keys = [id(one.score) if isinstance(one, Levels) else id(one) for one in partitions]
-    counted: dict[int, Partition | Levels] = {}
+    """Return how partitions are counted together; level sets of equal scores are joined.
+
+    Scores are compared by value, because the scores of a resumed run are read from its folder one by one.
+    """
+    keys = [_score_key(one) for one in partitions]
+    counted: dict[str | int, Partition | Levels] = {}
     for key, one in zip(keys, partitions, strict=True):
         joined = counted.setdefault(key, one)
         if isinstance(one, Levels) and isinstance(joined, Levels) and one is not joined:
@@ -54,6 +58,13 @@ def count_together(partitions: Sequence[Partition | Levels]) -> JointCounting:
         for one, joined in zip(partitions, (counted[key] for key in keys), strict=True)
     ]
     return JointCounting(tuple(counted.values()), tuple(numbers[key] for key in keys), tuple(groups))
+
+
+def _score_key(partition: Partition | Levels) -> str | int:
+    """Return a key that level sets of equal scores have in common; any other partition has its own key."""
+    if not isinstance(partition, Levels) or not partition.is_pytree:
+        return id(partition.score) if isinstance(partition, Levels) else id(partition)
+    return type(partition.score).__name__ + fingerprint(partition.score)
 
 
 def regroup(counts: Counts, group: np.ndarray) -> Counts:

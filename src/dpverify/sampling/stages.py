@@ -23,7 +23,7 @@ from dpverify.util.hashing import fingerprint
 from dpverify.util.intervals import merge_intervals
 from dpverify.util.progress import Progress
 
-SERIAL_TASK_SECONDS = 0.25  # target duration of a task in this process
+SERIAL_TASK_SECONDS = 0.5  # target duration of a task in this process
 
 BlockKeys = Collection[tuple[int, int]]  # blocks, as (side, block)
 

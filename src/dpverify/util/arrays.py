@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -20,6 +21,7 @@ Array = np.ndarray  # stands for a NumPy or a JAX array: both have the methods t
 State = TypeVar("State")
 
 MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared
+MAX_UNROLLED_COLUMNS = 16  # of a matrix whose product is written as a sum, in compiled code
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
 VALUES_PER_PIECE = 8192  # values that are processed together, so that they stay in the processor's caches
 MAX_STEP_EDGES = 3  # edges near one step of the guide table; binary search is used where there are more
@@ -59,10 +61,32 @@ def enable_x64(x: object = None) -> contextlib.AbstractContextManager[object]:
     return jax.enable_x64(True)
 
 
+def host_device() -> contextlib.AbstractContextManager[object]:
+    """Return a context in which JAX computes on the CPU, for small sequential problems such as one data set.
+
+    An accelerator would need longer to start the operations than the CPU to finish them, and longer to compile them.
+    """
+    import jax
+
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:  # the user has disabled the CPU of JAX
+        return contextlib.nullcontext()
+
+
 def equal_arrays(a: Array, b: Array) -> bool:
     """Return whether two arrays are equal, where NaN equals NaN; arrays on a device are compared there."""
-    with enable_x64(a):
-        return bool(array_namespace(a).array_equal(a, b, equal_nan=True))
+    if not is_jax(a):
+        return bool(np.array_equal(a, b, equal_nan=True))
+    with enable_x64():
+        return bool(_compiled_equality()(a, b))
+
+
+@functools.cache
+def _compiled_equality() -> Callable[[Array, Array], Array]:
+    import jax
+
+    return jax.jit(functools.partial(jax.numpy.array_equal, equal_nan=True))
 
 
 def evaluate_method(plain: object, name: str, x: Array) -> Any:
@@ -108,6 +132,8 @@ def digitize(edges: Array, x: Array) -> Array:
     """
     xp = array_namespace(x)
     if xp is not np:
+        if 0 < edges.shape[0] <= MAX_COMPARED_EDGES:  # fused with the operations around it; NaN is above all edges
+            return sum((~(x <= edges[i])).astype(np.int32) for i in range(edges.shape[0]))  # type: ignore[return-value]
         # One fused pass over x; the default method of JAX makes one pass for each comparison.
         return xp.searchsorted(edges, x, method="scan_unrolled")
     if x.size < MIN_SEARCHED_VALUES:
@@ -205,8 +231,13 @@ def multiply_rows(x: Array, matrix: Array) -> Array:
     """
     if x.shape[1] == 1:
         return x * matrix
-    if array_namespace(x) is not np:
-        return x @ matrix
+    xp = array_namespace(x)
+    if xp is not np:
+        if max(matrix.shape) > MAX_UNROLLED_COLUMNS:
+            return x @ matrix
+        # Sums of few terms are fused with the operations around them.
+        columns = [x[:, i, None] * matrix[i] for i in range(x.shape[1])]
+        return functools.reduce(operator.add, columns)
     rows = max(1, SERIAL_MULTIPLICATIONS // max(matrix.size, 1))
     whole = len(x) // rows * rows
     if whole <= rows:
