@@ -65,8 +65,7 @@ def choose_portfolio(
     quantiles = _draw_probabilities(judged)
     expected = approximate_bound(*quantiles, objective).mean(-1)
     compared = _best_of_each_size(judged, expected)
-    is_certain = cautious.bound > 0
-    first = next(i for i, one in enumerate(judged) if one is cautious) if is_certain else compared[0]
+    first = next(i for i, one in enumerate(judged) if one is cautious)
     rng = np.random.default_rng(PERMUTATION_SEED)
     orders = [rng.permutation(QUANTILES.size**2) for _ in range(max_events)]
 
@@ -76,7 +75,7 @@ def choose_portfolio(
 
     scores = [id(getattr(one.proposal.event.partition, "score", None)) for one in judged]
     members, shares = [first], [1.0]
-    if is_certain and cautious.standard_error > RARE_ERROR:
+    if cautious.standard_error > RARE_ERROR:
         safe = max(range(len(judged)), key=lambda number: judged[number].safe_bound)
         if safe != first and judged[safe].safe_bound > 0:
             members, shares = [first, safe], [1 - SAFE_SHARE, SAFE_SHARE]

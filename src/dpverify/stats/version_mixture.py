@@ -111,7 +111,7 @@ def predict_faults(
 
     Examples
     --------
-    >>> from dpverify.stats.anytime import line_boundary
+    >>> from dpverify.stats.boundaries import line_boundary
     >>> [(round(a, 4), round(b, 4)) for a, b in predict_faults(500, 184, 1000, 20_000, line_boundary(1.0))]
     [(0.501, 0.1828), (0.5018, 0.1816), (0.5033, 0.1791), (0.5063, 0.1741)]
     """
@@ -170,7 +170,7 @@ def carry_bet(cells: np.ndarray, runs: int, planned_runs: int, boundary: Boundar
 
     Examples
     --------
-    >>> from dpverify.stats.anytime import line_boundary
+    >>> from dpverify.stats.boundaries import line_boundary
     >>> bet = carry_bet(np.array([[500, 300, 200], [185, 115, 700]]), 1000, 20_000, line_boundary(1.0))
     >>> bet.cells, bet.direction
     ((0, 1), 0)
@@ -200,7 +200,7 @@ def carried_log_e_values(cells: np.ndarray, runs: int, bet: CarriedBet, boundary
 
     Examples
     --------
-    >>> from dpverify.stats.anytime import line_boundary
+    >>> from dpverify.stats.boundaries import line_boundary
     >>> bet = CarriedBet((1,), 0, ((0.6, 0.15), (0.5, 0.4)))
     >>> [round(x, 1) for x in carried_log_e_values(np.array([[200, 300], [420, 80]]), 500, bet, line_boundary(1.0))]
     [4.7, 0.0]
