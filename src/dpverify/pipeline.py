@@ -42,7 +42,7 @@ from dpverify.sequential.conclusion import conclude
 from dpverify.sequential.stopping import Question, run_until_decided
 from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.claims import Approximate, Claim, resolve_claim
-from dpverify.util.arrays import Array, is_pytree
+from dpverify.util.arrays import Array, cell_codes, is_pytree
 from dpverify.util.formatting import format_lower
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
@@ -287,7 +287,7 @@ def freeze_events(
     # Not every selection needs all of its training runs.
     run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
     # A score function of the user cannot be stored; then the selection runs stay in the folder instead.
-    if all(is_pytree(event.partition) for event in selected.events):
+    if all(is_pytree(partition) for partition in selected.partitions):
         checkpoint.write("events", Record(to_plain(store_selected(selected))))
         if checkpoint.problem is None:
             checkpoint.forget("train", "cut", "decide")
@@ -303,7 +303,14 @@ def check_refit(run: RunContext, selected: SelectedEvents, points: np.ndarray) -
     A score function of the user is fitted again from the same runs. The events are compared by the pilot runs that they
     contain.
     """
-    digest = fingerprint([event.contains(points) for event in selected.events])
+    digest = fingerprint(
+        (
+            [cell_codes(partition, points) for partition in selected.partitions],
+            [(event.codes, event.direction) for event in selected.events],
+            selected.shares,
+            None if selected.aims is None else selected.aims[1:],
+        )
+    )
     record = read_record(run.checkpoint, "refit", ())
     if record is None:
         run.checkpoint.write("refit", Record({"digest": digest}))
@@ -317,8 +324,7 @@ def check_refit(run: RunContext, selected: SelectedEvents, points: np.ndarray) -
 def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array], Array] | None) -> HypothesisCounts:
     """HypothesisTest (Algorithm 5): draw the test runs and count them. The event and its direction are fixed now."""
     selected = findings.selected
-    aims = [] if selected.aims is None else [selected.aims.levels]
-    joint = count_together([selected.partition, *(event.partition for event in selected.events), *aims])
+    joint = count_together(selected.partitions)
     counters = {"inside": CellCounter(RegionIndicator(findings.region))}
     if findings.smooth is not None:
         counters["smooth"] = CellCounter(findings.smooth.grid)
@@ -333,7 +339,7 @@ def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array]
     cells, *events = joint.split([counts[name] for name in counters if name.startswith("partition")])
     return HypothesisCounts(
         events=tuple(events[: len(selected.events)]),
-        aims=events[-1] if aims else None,
+        aims=None if selected.aims is None else events[-1],
         cells=cells,
         inside=counts["inside"],
         smooth=counts.get("smooth"),

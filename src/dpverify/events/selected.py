@@ -86,6 +86,12 @@ class SelectedEvents(NamedTuple):
     aims: DeltaAims | None = None
 
     @property
+    def partitions(self) -> list[Partition | Levels]:
+        """All partitions that are counted: the bounded one, those of the events, and that of the events for delta."""
+        aims = [] if self.aims is None else [self.aims.levels]
+        return [self.partition, *(event.partition for event in self.events), *aims]
+
+    @property
     def event(self) -> Event:
         """The first event."""
         return self.events[0]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpverify.render.content import EpsilonCurves, ErrorTradeoff, SliderData, WealthCourse
-from dpverify.report.evaluate import thinned_p_values
+from dpverify.report.evaluate import divide_p_value, thinned_p_values
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.stats.claim_curves import allowed_pairs, claimed_delta
@@ -159,7 +159,7 @@ def _exact_p_values(report: ReportFields, counts: tuple[int, int], share: float,
 
     def p_value(epsilon: float) -> float:
         p = small_p_value(*counts, report.witness.runs, epsilon, report.delta, share * level)
-        return min(1.0, p / share)
+        return divide_p_value(p, share, level)
 
     return evaluate_increasing(p_value, epsilons)
 

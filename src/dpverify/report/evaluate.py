@@ -172,8 +172,15 @@ def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta
 
 def _event_p_value(witness: Witness, claim: Claim, level: float) -> float:
     """Return the p-value of a claim by one event, divided by its share of the level of all events together."""
-    p_value = small_curve_p_value(*witness.ordered, witness.runs, claim, witness.share * level)
-    return min(1.0, p_value / witness.share)
+    own_level = witness.share * level
+    return divide_p_value(small_curve_p_value(*witness.ordered, witness.runs, claim, own_level), witness.share, level)
+
+
+def divide_p_value(p_value: float, share: float, level: float) -> float:
+    """Return a p-value divided by a share of the level, rounded so that it is at most the level if the event rejects."""
+    if p_value <= share * level:
+        return min(p_value / share, level)
+    return min(1.0, max(p_value / share, math.nextafter(level, 1.0)))
 
 
 def sweep_epsilon(counts: tuple[int, int], runs: int, settings: Settings) -> float:

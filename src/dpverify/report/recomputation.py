@@ -50,6 +50,7 @@ def find_difference(report: ReportFields) -> str | None:
             ("witness.alpha", report.witness.alpha, report.sequence.exact_alpha(settings.alpha)),
             ("paper.eta", report.paper.eta, 1.0),
         ]
+    expected += [("others.alpha", one.alpha, report.witness.alpha) for one in report.others]
     difference = _first_difference(expected)
     if difference is not None:
         return difference

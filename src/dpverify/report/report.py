@@ -52,7 +52,7 @@ class Report(ReportFields):
         Lower confidence bound on epsilon at `delta`: the true epsilon of this pair is at least this. It holds because
         one event is enough to prove it. 0 if nothing is proved.
     p_value : float or None
-        p-value of the claim on the witness; None without a claim.
+        p-value of the claim, by all tested events together; None without a claim.
     epsilon_critical : float
         The smallest epsilon that is not rejected. It equals `epsilon_lower` unless `settings.test` is "thinned".
     epsilon_detectable : float
@@ -98,8 +98,8 @@ class Report(ReportFields):
     claim : Claim or None
         The claim that was tested, of any kind (`dpverify.claims`); None without a claim.
     claim_lower : float or None
-        Lower bound on the claim's own parameter (epsilon, mu, rho), by the witness, with confidence 1 - alpha. None
-        without a claim, or if the claim has no parameter.
+        Lower bound on the claim's own parameter (epsilon, mu, rho), by all tested events together, with confidence
+        1 - alpha. None without a claim, or if the claim has no parameter.
     sequence : Sequence or None
         The bets of a verification with `stop_early`, from which `stopped`, `runs_used` and `e_value` follow; None
         without it. The witness of a verification that stopped before its exact test (`is_tested` is False) is counted

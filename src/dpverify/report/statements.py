@@ -70,7 +70,7 @@ class Witness:
     runs : int
         Test runs per data set.
     alpha : float
-        The limits in `probabilities` have confidence 1 - alpha.
+        The limits in `probabilities` of all tested events together have confidence 1 - alpha, for each data set.
     text : str
         The event in words.
     shape : tuple of int
@@ -101,7 +101,7 @@ class Witness:
     @property
     def probabilities(self) -> tuple[tuple[float, float, float], ...]:
         """For each data set: the share of its runs in the event, and Clopper-Pearson limits at confidence 1 - alpha."""
-        tail, runs = self.alpha / 2, self.runs
+        tail, runs = self.share * self.alpha / 2, self.runs
         return tuple(
             (
                 count / runs,

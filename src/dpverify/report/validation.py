@@ -16,7 +16,7 @@ from dpverify.events.selected import WITNESS
 from dpverify.report.delta_bounds import DeltaEvents
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence
-from dpverify.report.statements import Verdict, check_claim
+from dpverify.report.statements import Verdict, Witness, check_claim
 from dpverify.stats.claim_kinds import ZCDP, Approximate, Profile, Renyi
 from dpverify.util.arrays import is_pytree
 
@@ -73,7 +73,7 @@ def check_consistent(report: ReportFields) -> None:
         _require("others", (one.runs, one.shape) == (witness.runs, witness.shape))
     _require("share", sum(one.share for one in report.tested) <= 1 + SHARE_TOLERANCE)
     if report.delta_events is not None:
-        _check_delta_events(report.delta_events, witness.runs)
+        _check_delta_events(report.delta_events, report.tested)
     if report.sequence is None:
         _require("runs", runs == witness.runs)
     else:
@@ -88,9 +88,9 @@ def check_consistent(report: ReportFields) -> None:
     _check_picture(report)
 
 
-def _check_delta_events(events: DeltaEvents, runs: int) -> None:
-    """Raise ValueError if the events for bounds on delta are damaged."""
-    aims, counts = events.aims, (events.c1, events.c2)
+def _check_delta_events(events: DeltaEvents, tested: tuple[Witness, ...]) -> None:
+    """Raise ValueError if the events for bounds on delta are damaged, or if equal events have different counts."""
+    aims, counts, runs = events.aims, (events.c1, events.c2), tested[0].runs
     _require("delta_events", events.runs == runs)
     size = aims.epsilons.size
     _require("delta_events", size > 0 and all(column.shape == (size,) for column in (*aims[1:], *counts)))
@@ -100,6 +100,12 @@ def _check_delta_events(events: DeltaEvents, runs: int) -> None:
     _require("delta_events", bool(((aims.edges >= WITNESS) & (aims.edges < aims.levels.edges.size)).all()))
     _require("delta_events", bool(np.isin(aims.directions, (0, 1)).all()))
     _require("delta_events", all(bool(((column >= 0) & (column <= runs)).all()) for column in counts))
+    is_witness = aims.edges == WITNESS
+    event = np.stack([aims.edges, np.where(is_witness, 0, aims.directions)])
+    distinct = np.unique(np.vstack([event, *counts]), axis=1).shape[1]
+    _require("delta_events", np.unique(event, axis=1).shape[1] == distinct)
+    own = {(int(c1), int(c2)) for c1, c2 in zip(events.c1[is_witness], events.c2[is_witness], strict=True)}
+    _require("delta_events", own <= {one.ordered for one in tested})
 
 
 def _check_sequence(sequence: Sequence, report: ReportFields) -> None:

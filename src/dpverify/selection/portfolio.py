@@ -25,7 +25,8 @@ from dpverify.selection.proposals import JudgedProposal
 # The shares that are compared for a further event. The rest of alpha is divided as before.
 FURTHER_SHARES = (0.1, 0.3, 0.5)
 LARGE_SHARE = 0.9  # of an event whose expected bound is many times as large as that of the events before it
-LARGE_RATIO = 2.0
+LARGE_RATIO, LARGE_CHANCE = 2.0, 0.9
+MIN_CHANCE = 0.5  # probability of a positive bound that a further event needs
 SAFE_SHARE = 0.1  # of the event that is chosen with a large penalty
 RARE_ERROR = 0.1  # standard error of the log-ratio above which the cautious event needs a safer one beside it
 SIZE_RATIO = 4.0  # counts within this ratio belong to events of about the same size
@@ -63,8 +64,9 @@ def choose_portfolio(
     if max_events == 1:
         return [Allotted(cautious, 1.0)]
     quantiles = _draw_probabilities(judged)
-    expected = approximate_bound(*quantiles, objective).mean(-1)
-    compared = _best_of_each_size(judged, expected)
+    possible = approximate_bound(*quantiles, objective)
+    expected, chance = possible.mean(-1), (possible > 0).mean(-1)
+    compared = [number for number in _best_of_each_size(judged, expected) if chance[number] >= MIN_CHANCE]
     first = next(i for i, one in enumerate(judged) if one is cautious)
     rng = np.random.default_rng(PERMUTATION_SEED)
     orders = [rng.permutation(QUANTILES.size**2) for _ in range(max_events)]
@@ -89,7 +91,8 @@ def choose_portfolio(
             for number in distinct:
                 value = np.maximum(kept, bounds(number, share, len(members))).mean()
                 value *= 1.0 if scores[number] in {scores[n] for n in members} else 1 - NEW_SCORE_COST
-                is_allowed = share < LARGE_SHARE or expected[number] > LARGE_RATIO * before
+                is_clear = chance[number] >= LARGE_CHANCE and expected[number] > LARGE_RATIO * before
+                is_allowed = share < LARGE_SHARE or is_clear
                 if is_allowed and value > best:
                     best, chosen = value, (number, [*rest, share])
         if chosen is None:

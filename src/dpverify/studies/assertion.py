@@ -134,20 +134,24 @@ def describe_weakness(report: Report, detects: float) -> str | None:
 def needed_runs(report: Report, detects: float) -> int:
     """Return the test runs per data set that detect a true epsilon of `detects` times the claim.
 
-    The calculation assumes an event that is as probable as the witness under the data set that makes it more probable.
-    If a mechanism is much more private than its claim, no event distinguishes the data sets well, and the selected
-    event can contain nearly all runs; then a probability of one half is assumed.
+    The calculation assumes an event that is as probable as a tested one under the data set that makes it more probable,
+    with its share of alpha. The tested event that needs the fewest runs counts. If a mechanism is much more private
+    than its claim, no event distinguishes the data sets well, and an event can contain nearly all runs; then a
+    probability of one half is assumed.
     """
     claim = report.claim
     assert claim is not None
-    runs, half = report.witness.runs, (1 + report.delta) / 2
-    measured = report.witness.ordered[0] / runs
-    probability = measured if report.delta < measured < half else half
-    if isinstance(claim, Approximate):
-        return plan_runs(claim.epsilon, detects * claim.epsilon, probability, report.delta, report.alpha)
-    target = claim.scale(detects)
-    smaller = _probability_below(target, probability)
-    return math.ceil(min(runs_to_refute(probability, smaller, claim, report.alpha), 10.0 * MAX_PLANNED_RUNS))
+    half, needed = (1 + report.delta) / 2, math.inf
+    for one in report.tested:
+        measured, level = one.ordered[0] / one.runs, one.share * report.alpha
+        probability = measured if report.delta < measured < half else half
+        if isinstance(claim, Approximate):
+            runs = plan_runs(claim.epsilon, detects * claim.epsilon, probability, report.delta, level)
+        else:
+            smaller = _probability_below(claim.scale(detects), probability)
+            runs = math.ceil(min(runs_to_refute(probability, smaller, claim, level), 10.0 * MAX_PLANNED_RUNS))
+        needed = min(needed, runs)
+    return int(needed)
 
 
 def _probability_below(claim: Claim, probability: float) -> float:
