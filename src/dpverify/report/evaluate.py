@@ -177,7 +177,7 @@ def _event_p_value(witness: Witness, claim: Claim, level: float) -> float:
 
 
 def divide_p_value(p_value: float, share: float, level: float) -> float:
-    """Return a p-value divided by a share of the level, rounded so that it is at most the level if the event rejects."""
+    """Return a p-value divided by a share of the level; the result is at most the level only if the event rejects."""
     if p_value <= share * level:
         return min(p_value / share, level)
     return min(1.0, max(p_value / share, math.nextafter(level, 1.0)))

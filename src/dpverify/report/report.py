@@ -115,7 +115,7 @@ class Report(ReportFields):
     >>> import dpverify as dpv
     >>> def noisy_count(data, runs, rng):
     ...     return data + rng.laplace(size=runs)
-    >>> report = dpv.verify(noisy_count, 0.0, 1.0, epsilon=0.5, select_runs=1000, test_runs=5000)
+    >>> report = dpv.verify(noisy_count, 0.0, 1.0, epsilon=0.5, select_runs=1000, test_runs=5000, seed=1)
     >>> report.verdict.name, report.refuted
     ('REFUTED', True)
     >>> 0.5 < report.epsilon_lower < 1.0
