@@ -233,7 +233,7 @@ def _theorem_comparisons(draws: Sequence[SensorDraw], matched: MatchedValues) ->
             assumptions=(*OUTPUT_FAMILIES["gibbs"], ("statement", "it holds")),
         ),
         compare(
-            f"by a factor of ten or more: the theorem's ε / the estimated {_privacy_text(matched)}",
+            f"by a factor of ten or more: the theorem's ε / the estimated ε, at {_privacy_text(matched)}",
             over_estimated,
             required=math.log(CONSERVATIVE_FACTOR),
             reading=reading,
