@@ -139,7 +139,7 @@ def _in_words(assumptions: Assumptions) -> str:
 
 
 def _privacy_text(matched: MatchedValues) -> str:
-    return f"ε {matched.epsilon:g} at δ {matched.delta:g}"
+    return f"ε {matched.epsilon:g}, δ {matched.delta:g}"
 
 
 def outside_range(points: Sequence[CurvePoint], given: Sequence[float], target: float) -> bool:

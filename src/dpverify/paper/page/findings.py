@@ -220,7 +220,10 @@ def _other_readings(readings: ReadingResults, row: RowFit, outside: Sequence[Num
     wanted = {fit.name for fit in outside}
     for varies, other in _same_row(readings, row):
         if wanted & {fit.name for fit in other.fits if fit.inside}:
-            return f"No measured reading has every number of this row in range; the first in the ranking with one of these: {varies}."
+            return (
+                "No measured reading has every number of this row in range; the first in the ranking with one of "
+                f"these: {varies}."
+            )
     return "No measured reading has any of these in range."
 
 

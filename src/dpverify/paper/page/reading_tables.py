@@ -24,9 +24,9 @@ MAIN_LEGEND = (
     "never produces it, from the same count under the other one. “Saturated” means that in at least half of the "
     "seeds the smaller count is 0, so that ε_c equals its ceiling. * solved from the printed λ and ε_c. † not "
     "printed: fitted to the printed E_correct, in Table I to that of the row, in Table II to that of row 1 for all "
-    "rows; the nearest value in [0, 1] where no value gives it. An E_correct that was used for a fit is no prediction. The seeds are not those of the ranking. In the last "
-    "column the complement of the region is one more event: section III of the paper has it in the partition, its "
-    "algorithms and its 256 events do not."
+    "rows; the nearest value in [0, 1] where no value gives it. An E_correct that was used for a fit is no prediction. "
+    "The seeds are not those of the ranking. In the last column the complement of the region is one more event: "
+    "section III of the paper has it in the partition, its algorithms and its 256 events do not."
 )
 CHOICES = {
     "law": "distribution of the W2-MHE's estimate",
