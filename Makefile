@@ -88,6 +88,7 @@ pythons:  ## run the tests with each installed Python from 3.11 to 3.13
 reproduced: $(VENV)/estimation.stamp  ## repeat the source paper's experiments (under an hour, resumable); writes docs/reproduced
 	$(BIN)/dpverify reproduce --out build/reproduced
 	cp build/reproduced/table.md docs/reproduced/README.md
+	cp build/reproduced/readings.csv build/reproduced/claims.csv docs/reproduced
 	cp $(addprefix build/reproduced/figures/,beside-0.png runs-0.png map-1.png) docs/reproduced/figures
 
 gallery: $(VENV)/test.stamp  ## verify the gallery of published mechanisms (half an hour, resumable); writes docs/gallery.md

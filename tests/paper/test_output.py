@@ -11,6 +11,7 @@ from made_draws import make_draw
 from made_readings import make_reading_results, make_row
 
 from dpverify.events.partition import OUTSIDE
+from dpverify.paper.claims.decision_rule import Claim, compare
 from dpverify.paper.claims.judgement import judge_claims
 from dpverify.paper.claims.words import CLAIM_WORDS
 from dpverify.paper.constants import computed_constants, eta_sentence
@@ -18,9 +19,10 @@ from dpverify.paper.measurements import CalibratedNumbers, PassingPairs, Results
 from dpverify.paper.page import figure_groups, findings, output, reading_tables
 from dpverify.paper.page.choice_table import choice_table
 from dpverify.paper.page.discussion import impossible_statements
+from dpverify.paper.page.tables import show_claim
 from dpverify.paper.plan import PARAMETER_NAMES, read_plan, study_tasks
 from dpverify.paper.printed import read_printed
-from dpverify.paper.readings.results import Reading
+from dpverify.paper.readings.results import FinerFit, Reading, Summary
 from dpverify.paper.study_results import typed_rows
 
 CALIBRATED = CalibratedNumbers(tau=1.4e-5, s_hat=0.993, says="tau <script>alert(1)</script>")
@@ -211,12 +213,29 @@ def test_the_complement_of_the_region_is_recognised_by_its_code():
     assert [typed.worst_outside for typed in typed_rows(rows)] == [True, False, False, True]
 
 
-def test_rows_with_the_same_counts_are_named():
-    """In the made-up results all rows with finite numbers have the same counts; a changed row is not named."""
-    sentence = findings.equal_rows_finding(READINGS)
-    assert "Fig. 5 left; Fig. 5 right" in sentence
-    rows = list(READINGS.best.rows)
-    changed = next(i for i, row in enumerate(rows) if row.row == "Q1, W2-MHE, s 0.7")
-    rows[changed] = rows[changed]._replace(counts=((5, 1),))
-    other = findings.equal_rows_finding(READINGS._replace(best=READINGS.best._replace(rows=tuple(rows))))
-    assert "Fig. 5 left; Fig. 6 left" in other
+def test_the_quick_form_says_so_and_does_not_say_that_no_reading_explains_a_row():
+    notice = findings.quick_notice(read_plan().quick.readings, 2)
+    assert "quick form" in notice
+    assert "No claim is answered" in notice
+    full, quick = (findings.lead(READINGS, [], quick=quick)[2] for quick in (False, True))
+    assert "we do not know why" in full
+    assert "we do not know why" not in quick
+
+
+def test_the_trend_on_finer_partitions_is_named_only_where_it_is_the_opposite():
+    def fits(*medians):
+        return [
+            FinerFit(r, printed, Summary(median, median, median, 9), Summary(3.0, 3.0, 3.0, 9), 0.0, None)
+            for r, printed, median in zip((2, 3, 4, 5), (0.89281, 0.98162, 1.9939, None), medians, strict=True)
+        ]
+
+    falling = findings.lead(READINGS._replace(finer=tuple(fits(1.77, 0.55, 0.0, 0.0))), [])
+    assert "grows from 0.89281 to 1.9939; ours falls from 1.77 to 0.00" in falling[1]
+    growing = findings.lead(READINGS._replace(finer=tuple(fits(0.5, 0.7, 0.9, 0.0))), [])
+    assert "ours falls" not in growing[1]
+
+
+def test_an_interval_without_ends_gives_its_reason():
+    few, many = (show_claim(Claim("EKF", "", (compare("ratio", [1.0] * n + [math.inf] * n),))) for n in (1, 30))
+    assert "too few draws" in few.table.rows[0][1].below
+    assert "some ε are infinite" in many.table.rows[0][1].below

@@ -78,6 +78,15 @@ def test_each_event_is_tested_with_its_share_of_alpha(tmp_path):
     assert report.against(0.2).refuted
 
 
+def test_the_papers_preset_tests_one_event_at_the_whole_level():
+    """The default tests several events of the same mechanism together (negative control)."""
+    assert several_events().others
+    # The thinned test, and the selection of the paper, each exclude further events by themselves.
+    for changes in ({}, {"test": "exact"}, {"selection_epsilon": None, "complement": True}):
+        report = dpv.verify(laplace, ZERO, ONE, settings=dpv.Settings.paper(seed=1, **changes))
+        assert (report.others, report.witness.share, report.delta_events) == ((), 1.0, None), changes
+
+
 def test_shares_that_add_up_to_more_than_one_are_refused(tmp_path):
     report = several_events()
     path = tmp_path / "report.json"

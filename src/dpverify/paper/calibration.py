@@ -53,6 +53,6 @@ def calibrate_numbers(runs: int) -> CalibratedNumbers:
         s_hat=1 / (1 + solve_for_error(s_hat_target.error, error_of_noise, 1e-4, 1e-1)),
         says="The paper prints neither number. At this tau E_correct of the W2-MHE (Gibbs distribution, Q1, s 0.8) "
         f"equals the printed {tau_target.error}; at this s_hat E_correct of the private EKF on Q1 equals the printed "
-        f"{s_hat_target.error}. Every other number is a prediction.",
+        f"{s_hat_target.error}.",
         runs=runs,
     )

@@ -234,7 +234,7 @@ def privacy_map(
         path = points[:0] if target is None else np.atleast_2d(np.asarray(target, float))
         everything = np.concatenate([points, path])
         low, high = everything.min(axis=0), everything.max(axis=0)
-        middle, reach = (low + high) / 2, 0.8 * (float((high - low).max()) or 1.0)
+        middle, reach = (low + high) / 2, 0.91 * (float((high - low).max()) or 1.0)  # room for the labels
         axes.set(xlim=middle[0] + [-reach, reach], ylim=middle[1] + [-reach, reach], aspect="equal")
         if len(path):
             axes.plot(path[:, 0], path[:, 1], color=MUTED, lw=1, marker="x", ms=4)

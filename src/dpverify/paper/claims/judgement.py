@@ -139,7 +139,7 @@ def _in_words(assumptions: Assumptions) -> str:
 
 
 def _privacy_text(matched: MatchedValues) -> str:
-    return f"ε {matched.epsilon:g} at δ {matched.delta:g}"
+    return f"ε {matched.epsilon:g}, δ {matched.delta:g}"
 
 
 def outside_range(points: Sequence[CurvePoint], given: Sequence[float], target: float) -> bool:
@@ -233,7 +233,7 @@ def _theorem_comparisons(draws: Sequence[SensorDraw], matched: MatchedValues) ->
             assumptions=(*OUTPUT_FAMILIES["gibbs"], ("statement", "it holds")),
         ),
         compare(
-            f"by a factor of ten or more: the theorem's ε / the estimated {_privacy_text(matched)}",
+            f"by a factor of ten or more: the theorem's ε / the estimated ε, at {_privacy_text(matched)}",
             over_estimated,
             required=math.log(CONSERVATIVE_FACTOR),
             reading=reading,

@@ -126,6 +126,12 @@ def p_values_of_counts(counts: Sequence[tuple[int, int]], runs: int, title: str,
     return Drawing(picture, title, f"p-values of the counts {text} along epsilon, with their spread.", (), caption)
 
 
+CROSSING_CAPTION = (
+    "The ε_c of a seed is the first ε at which its own p-value exceeds α = 0.05. The p-values of one seed go up and "
+    "down along ε, so most ε_c are smaller than the ε at which the median curve crosses α."
+)
+
+
 def p_values_of_row(counts: Sequence[tuple[int, int]], runs: int, printed: float, title: str) -> Drawing:
     """Draw p-values of the worst event along epsilon: median and 5 to 95% of seeds, and the printed critical epsilon.
 
@@ -149,7 +155,7 @@ def p_values_of_row(counts: Sequence[tuple[int, int]], runs: int, printed: float
         title,
         f"p-values along epsilon; {says}.",
         (Key("first", "line", f"median and 5 to 95% of {len(shown)} seeds"), *mark),
-        "ε_c is the epsilon at which a curve crosses α = 0.05." if finite else "The paper rejects every ε.",
+        CROSSING_CAPTION if finite else "The paper rejects every ε.",
     )
 
 
@@ -171,7 +177,7 @@ def sensor_scene(positions: np.ndarray, moved: np.ndarray, reach: np.ndarray, pa
             panel.plot(reach[:, 0], reach[:, 1], color=WITNESS, lw=size, alpha=0.45, solid_capstyle="round", zorder=2)
             panel.plot(*positions[0], "*", color=PROVED, ms=size, zorder=4)
             panel.plot(*moved, "*", color=PROVED, ms=size, mfc="none", zorder=4)
-        half_width = 1.4 * float(np.abs(reach - positions[0]).max())
+        half_width = 1.7 * float(np.abs(reach - positions[0]).max())
         margins = np.array([-half_width, half_width])
         inset.set(xlim=positions[0, 0] + margins, ylim=positions[0, 1] + margins, aspect="equal")
         inset.set(xticks=[], yticks=[], facecolor=PAPER)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dpverify.paper.claims.decision_rule import Answer, Claim
 from dpverify.paper.claims.words import CLAIM_WORDS
 from dpverify.paper.page.reading_tables import CHOICES, cells_by_key, is_fixed_by_own_error, printed_text, summary_text
+from dpverify.paper.plan import ReadingSeeds
 from dpverify.paper.printed import read_printed
-from dpverify.paper.readings.definitions import BASE, describe
-from dpverify.paper.readings.results import CeilingByRuns, NumberFit, ReadingResults, RowFit
+from dpverify.paper.readings.definitions import BASE, FIELDS, all_readings, describe
+from dpverify.paper.readings.results import CeilingByRuns, FinerFit, NumberFit, ReadingResults, RowFit
+from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP
 
 SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
 TYPICAL_EPSILON = 0.4  # the printed critical epsilon of the W2-MHE on Q1 is 0.39947
@@ -23,8 +25,11 @@ def listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
-    """Return three sentences: what was reproduced, what was not, and why."""
+def lead(readings: ReadingResults, claims: Sequence[Claim], quick: bool = False) -> list[str]:
+    """Return three paragraphs: what was reproduced, what was not, and why.
+
+    The quick form measures too few readings to say that none of them explains a row.
+    """
     best = readings.best
     rows = finite_rows(readings)
     outside = [row for row in rows if not _fit(row, "epsilon_c").inside]
@@ -38,19 +43,56 @@ def lead(readings: ReadingResults, claims: Sequence[Claim]) -> list[str]:
     no_reading = (
         f" For {listed([_place(row) for row in unknown])}, no measured reading has every number in range, and we do "
         "not know why."
-        if unknown
+        if unknown and not quick
         else ""
     )
     return [
-        "Reproduced: a reading is one choice for everything that the paper does not print. Under the best single "
-        f"reading, {best.inside} of the {best.printed} numbers lie in our 5% to 95% ranges: "
-        f"{_inside_by_kind(best.rows)}{agree}.",
-        f"Not reproduced: {missed}.{''.join(f' {text[0].upper()}{text[1:]}.' for text in others)}",
+        f"Reproduced: {best.inside} of the {best.printed} numbers lie in our 5% to 95% ranges under the best reading: "
+        f"{_inside_by_kind(best.rows)}{agree}. A reading is one choice for everything that the paper does not "
+        f"print.{_deterministic_sentence(best.rows)}",
+        f"Not reproduced: {missed}.{_finer_sentence(readings.finer)}"
+        f"{''.join(f' {text[0].upper()}{text[1:]}.' for text in others)}",
         "Why the numbers differ: sensors, distributions, covariances and m are not printed; every ε_c is random; and "
         f"in {len(saturated)} of {len(rows)} rows our ε_c is at the ceiling of the procedure in at least half of the "
         "seeds, where it measures the counts and no longer the difference between the two data "
         f"sets.{no_reading}",
     ]
+
+
+def quick_notice(seeds: ReadingSeeds, draws: int) -> str:
+    """Say that the page is that of the quick form, and what it must not be used for."""
+    measured, planned = (
+        sum(len(all_readings(mechanism, quick)) for mechanism in FIELDS) for quick in (seeds.quick, False)
+    )
+    ranked = (seeds.blend, seeds.gibbs, seeds.input, seeds.ekf)
+    return (
+        f"This is the quick form of the reproduction. It measures {measured} of {planned} readings, with "
+        f"{min(ranked)} to {max(ranked)} seeds each, and {draws} draws of sensors. Another reading may be the best one "
+        "in the full run, and a number outside a range here may lie inside it there. No claim is answered."
+    )
+
+
+def _deterministic_sentence(rows: Sequence[RowFit]) -> str:
+    """Say that every epsilon of the sweep is rejected without noise, if it is so for nearly all seeds."""
+    ends = [row.epsilon_c.low for row in rows if math.isinf(cells_by_key()[row.row].epsilon_c)]
+    if not ends or min(ends) <= PAPER_EPSILON_SWEEP[-1]:
+        return ""
+    return f" Without noise (s = 1) every ε up to {PAPER_EPSILON_SWEEP[-1]:g} is rejected, as in Fig. 4."
+
+
+def _finer_sentence(finer: Sequence[FinerFit]) -> str:
+    """Compare the trend of epsilon_c along the printed finer partitions with ours, if the directions differ."""
+    fits = [fit for fit in finer if fit.printed is not None]
+    if len(fits) < 2:
+        return ""
+    first, last = fits[0], fits[-1]
+    printed, ours = (first.printed, last.printed), (first.epsilon_c.median, last.epsilon_c.median)
+    if (printed[1] or 0.0) <= (printed[0] or 0.0) or ours[1] >= ours[0]:
+        return ""
+    return (
+        f" From r = {first.r} to r = {last.r} the printed ε_c grows from {printed[0]:g} to {printed[1]:g}; ours falls "
+        f"from {ours[0]:.2f} to {ours[1]:.2f}."
+    )
 
 
 def _inside_by_kind(rows: Sequence[RowFit]) -> str:
@@ -64,7 +106,7 @@ def _inside_by_kind(rows: Sequence[RowFit]) -> str:
         solved = sum(name == "eta" and cells_by_key()[row.row].eta is None for row, _ in fits)
         fixed = sum(name == "error" and is_fixed_by_own_error(row) for row, _ in fits)
         notes = [f"{solved} not printed, but solved from λ"] if solved else []
-        notes += [f"{fixed} fixed a parameter"] if fixed else []
+        notes += [f"{fixed} of them were used to fit a parameter"] if fixed else []
         parts.append(f"{text} ({'; '.join(notes)})" if notes else text)
     return ", ".join(parts)
 
@@ -113,7 +155,6 @@ def ceiling_findings(readings: ReadingResults) -> list[str]:
     rows = finite_rows(readings)
     saturated = [row for row in rows if row.saturated]
     named = f" ({'; '.join(map(_place, saturated))})" if 0 < len(saturated) < len(rows) else ""
-    equal = equal_rows_finding(readings)
     others = [ceiling for ceiling in ceilings if ceiling is not favoured]
     worse = "; ".join(f"{c.log_probability - favoured.log_probability:.1f} at m = {c.test_runs}" for c in others)
     worse = worse.replace("-", "−")
@@ -125,38 +166,19 @@ def ceiling_findings(readings: ReadingResults) -> list[str]:
         "Two distributions that share no output, on 256 equally likely cells, have an infinite ε. The procedure "
         "reports "
         + "; ".join(f"{summary_text(c.epsilon_c, 'epsilon_c')} with m = {c.test_runs}" for c in ceilings)
-        + f". {TYPICAL_EPSILON:g} lies in the 5% to 95% range for m = {listed(typical)}. So with 256 nearly equal "
-        f"cells and these n and m, an ε_c near {TYPICAL_EPSILON:g} is what fully distinguishable distributions give.",
+        + f". {TYPICAL_EPSILON:g} lies in the 5% to 95% range for m = {listed(typical)}. With 256 nearly equal "
+        f"cells, n = 1000 and such an m, an ε_c near {TYPICAL_EPSILON:g} is therefore what fully distinguishable "
+        "distributions give.",
         f"The paper prints {values} for the W2-MHE. Among the measured m, these "
         f"values are most probable under disjoint distributions for m = {favoured.test_runs}. Its 5% to 95% range has "
         f"{inside} of the {len(printed)}. The log probability at other m differs by {worse}. The printed values are "
-        "consistent with distributions that can be told apart completely. This does not prove that the authors "
-        "measured such distributions, or that nothing else was measured: a smaller true ε with a larger m can give "
-        "the same numbers.",
+        "of the size that distributions give which can be told apart completely. This does not prove that the authors "
+        "measured such distributions: a smaller true ε with a larger m can give the same numbers.",
         f"Under the best reading, {len(saturated)} of the {len(rows)} rows with a finite printed ε_c are "
-        f"saturated{named}. A saturated ε_c does not change if the data sets are moved further apart, so it depends "
-        "on the number of runs and on how the mass is spread over the cells, and does not measure privacy.",
-        *([equal] if equal else []),
+        f"saturated{named}: in at least half of the seeds the tested event never occurs under one of the data sets. "
+        "Then ε_c does not change if the data sets are moved further apart. It depends on the number of runs and on "
+        "how the mass is spread over the cells, and does not measure privacy.",
     ]
-
-
-def equal_rows_finding(readings: ReadingResults) -> str:
-    """Name the rows that have the same counts for every seed; empty if there are none.
-
-    All rows use the same random numbers. Equal counts therefore mean that parameter and set-up had no influence.
-    """
-    groups: dict[tuple[tuple[int, int], ...], list[RowFit]] = {}
-    for row in finite_rows(readings):
-        if row.counts:
-            groups.setdefault(row.counts, []).append(row)
-    equal = [f"({'; '.join(map(_place, rows))})" for rows in groups.values() if len(rows) > 1]
-    if not equal:
-        return ""
-    return (
-        "All rows use the same random numbers, and these rows have the same counts for every seed: "
-        f"{listed(equal)}. Under this reading, neither the parameter nor the sensors change ε_c there, and two printed "
-        "values of such rows differ only as two draws of one random number do."
-    )
 
 
 def eta_finding(readings: ReadingResults) -> str:
@@ -198,7 +220,10 @@ def _other_readings(readings: ReadingResults, row: RowFit, outside: Sequence[Num
     wanted = {fit.name for fit in outside}
     for varies, other in _same_row(readings, row):
         if wanted & {fit.name for fit in other.fits if fit.inside}:
-            return f"No measured reading has every number of this row in range; the best one for these: {varies}."
+            return (
+                "No measured reading has every number of this row in range; the first in the ranking with one of "
+                f"these: {varies}."
+            )
     return "No measured reading has any of these in range."
 
 

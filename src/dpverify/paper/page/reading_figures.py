@@ -52,7 +52,7 @@ def compare_critical_epsilons(readings: ReadingResults) -> Drawing:
         (
             Key("ink", "cross", "printed in the paper"),
             Key("first", "bar", "ours: median and 5 to 95% of seeds"),
-            Key("muted", "dash", "ceiling: disjoint distributions, same first counts"),
+            Key("muted", "dash", "ceiling: the same with a smaller count of 0"),
         ),
         "Where ours and the ceiling coincide, the row is saturated.",
     )

@@ -24,9 +24,9 @@ MAIN_LEGEND = (
     "never produces it, from the same count under the other one. “Saturated” means that in at least half of the "
     "seeds the smaller count is 0, so that ε_c equals its ceiling. * solved from the printed λ and ε_c. † not "
     "printed: fitted to the printed E_correct, in Table I to that of the row, in Table II to that of row 1 for all "
-    "rows; an E_correct that fixed a parameter is no prediction. The seeds are not those of the ranking. In the last "
-    "column the complement of the region is one more event: section III of the paper has it in the partition, its "
-    "algorithms and its 256 events do not."
+    "rows; the nearest value in [0, 1] where no value gives it. An E_correct that was used for a fit is no prediction. "
+    "The seeds are not those of the ranking. In the last column the complement of the region is one more event: "
+    "section III of the paper has it in the partition, its algorithms and its 256 events do not."
 )
 CHOICES = {
     "law": "distribution of the W2-MHE's estimate",
@@ -163,7 +163,7 @@ def best_by_mechanism_table(readings: ReadingResults) -> Table:
     base = readings.best.reading
     lines: list[list[str | Cell]] = [
         [
-            f"{name}, seeds of the ranking",
+            f"{name}; seeds of the ranking",
             difference(ranking[0].reading, base, name, "nothing"),
             f"{ranking[0].log_probability:.1f}",
             f"{ranking[0].inside} of {ranking[0].printed}",
@@ -173,7 +173,7 @@ def best_by_mechanism_table(readings: ReadingResults) -> Table:
     best = readings.best
     lines.append(
         [
-            "all mechanisms, seeds of the main table",
+            "all mechanisms; seeds of the main table",
             "one reading for all",
             f"{best.log_probability:.1f}",
             f"{best.inside} of {best.printed}",
@@ -200,7 +200,7 @@ def runs_table(readings: ReadingResults) -> Table:
         )
     printed = [f"{cells_by_key()[key].place}: printed {cells_by_key()[key].epsilon_c:g}" for key in shown]
     columns = ["m", "disjoint distributions: ε_c", "log probability of the printed ε_c", *printed]
-    return Table("ε_c of the W2-MHE for other m, seeds of the ranking", columns, lines)
+    return Table("ε_c of the W2-MHE for other m, from the seeds of the ranking", columns, lines)
 
 
 FINER_PLACES = {2: "text", 3: "item 1", 4: "item 2"}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dpverify.paper.claims.decision_rule import Answer, Claim, Comparison
+from dpverify.paper.claims.decision_rule import MIN_DRAWS, Answer, Claim, Comparison
 from dpverify.paper.claims.judgement import DISTRIBUTION_NAMES
 from dpverify.paper.claims.words import CLAIM_WORDS, answer_sentence, yardstick_sentence
 from dpverify.paper.constants import ComputedConstant
@@ -118,7 +118,8 @@ def certified_table(tables: StudyTables) -> Table | None:
                     ]
                 )
     columns = ["paper", "row", "proved: ε ≥ (all events)", "ε ≤ (unions of cells only)", "E_correct"]
-    return Table("The same rows by the library's own test, at δ = 0", columns, rows) if rows else None
+    caption = "The library's own test at δ = 0, for one draw of the sensors and data that are 10 apart"
+    return Table(caption, columns, rows) if rows else None
 
 
 def show_claim(claim: Claim) -> ShownClaim:
@@ -148,12 +149,16 @@ def _comparison_cell(comparison: Comparison) -> Cell:
     spread = [_difference_text(comparison, value) for value in comparison.spread]
     median = _difference_text(comparison, comparison.median)
     what = "smallest and largest" if comparison.every_draw else "95% interval of the median"
-    bounded = all(map(math.isfinite, comparison.interval))
-    parts = [f"{what}: {low} to {high}" if bounded else f"{what}: unbounded, because some ε are infinite"]
+    if all(map(math.isfinite, comparison.interval)):
+        parts = [f"{what}: {low} to {high}"]
+    elif comparison.draws < MIN_DRAWS:
+        parts = ["too few draws for an interval of the median"]
+    else:
+        parts = [f"{what}: unbounded, because some ε are infinite"]
     if not math.isnan(comparison.wins):
-        parts.append(
-            f"claim true in {comparison.wins:.0%}, false in {comparison.loses:.0%} of {comparison.draws} draws"
-        )
+        # A difference between set-ups uses two draws.
+        draws = f"{comparison.draws // 2} pairs of" if comparison.unit == "difference" else comparison.draws
+        parts.append(f"claim true in {comparison.wins:.0%}, false in {comparison.loses:.0%} of {draws} draws")
     if comparison.outside_range > 0:
         parts.append(f"parameter outside [0, 1] in {comparison.outside_range:.0%}")
     parts.append(comparison.answer.value if comparison.decides else f"{comparison.answer.value} (does not decide)")
