@@ -53,7 +53,7 @@ def test_a_folder_of_a_verification_is_described(verified, capsys):
     out = capsys.readouterr().out
     assert "folder of a verification; everything belongs together" in out
     assert "test-1.npz: finished blocks: 16 of the first data set, 16 of the second data set" in out
-    assert "event.npz: a frozen choice" in out
+    assert "events.npz: a frozen choice" in out
     assert before == {path.name: path.read_bytes() for path in verified.iterdir()}
 
 

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from dpverify.errors import InputError
 from dpverify.util.files import write_text
 from dpverify.util.formatting import format_lower, format_upper, one_line
-from dpverify.util.hashing import fingerprint
+from dpverify.util.hashing import content_checksum, fingerprint
 from dpverify.util.serialization import to_plain
 
 FORMAT = 1
@@ -80,9 +82,29 @@ def read_history(path: str | os.PathLike[str]) -> tuple[Release, ...]:
             f"{path}: found format {one_line(repr(file_format))}; expected {FORMAT}; a newer version of dpverify wrote "
             "it; update dpverify"
         )
-    if fingerprint(releases) != checksum:
+    if content_checksum(releases) != checksum:
         raise InputError(f"{path}: found another checksum; expected the history as dpverify wrote it; restore it")
+    if not (isinstance(releases, list) and all(map(_is_release, releases))):
+        raise InputError(f"{path}: found no releases; expected the history as dpverify wrote it; restore it")
     return tuple(Release(entry["release"], entry["claims"]) for entry in releases)
+
+
+def _is_release(entry: object) -> bool:
+    """Return whether this is a release as `make_release` makes it."""
+    if not (isinstance(entry, dict) and isinstance(entry.get("release"), str)):
+        return False
+    claims = entry.get("claims")
+    return isinstance(claims, dict) and all(map(_is_answer, claims.values()))
+
+
+def _is_answer(answer: object) -> bool:
+    """Return whether these are the kept columns of a claim."""
+    if not (isinstance(answer, dict) and isinstance(answer.get("state"), str)):
+        return False
+    bounds = [answer.get(name) for name in ("epsilon_lower", "epsilon_upper_on_partition")]
+    return isinstance(answer.get("claim"), (str, NoneType)) and all(
+        bound in (None, "inf") or (isinstance(bound, (int, float)) and 0 <= bound < math.inf) for bound in bounds
+    )
 
 
 def write_history(path: str | os.PathLike[str], releases: Sequence[Release]) -> None:
