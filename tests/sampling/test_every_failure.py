@@ -36,6 +36,8 @@ use = "dpverify.demo:laplace_sum"
 select_runs = 500
 test_runs = 1000
 block = 250
+partition = "grid"  # fast
+events = "cell"
 """
 MANIFEST = STUDY.replace("epsilon = 0.5\nseeds = 2", 'claims = [{mechanism = "laplace", pair = "p", epsilon = 0.5}]')
 
