@@ -1,6 +1,7 @@
 """Verifications, studies and checks are killed at random times, again and again; the end is always the same."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,7 +83,9 @@ def answers(place, name):
 
 
 def start(place, name):
-    return subprocess.Popen(COMMANDS[name], cwd=place, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        COMMANDS[name], cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def finish(place, name):
@@ -112,9 +115,13 @@ def test_a_run_that_is_killed_again_and_again_has_the_same_answers(name, tmp_pat
     while kills < KILLS:
         process = start(places[1], name)
         time.sleep(rng.uniform(0.2, 0.9) * seconds)
-        if process.poll() is None:
+        is_running = process.poll() is None
+        if is_running:
             kills += 1
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        if not is_running:  # it was finished before the kill, so the next one begins anew
+            assert answers(places[1], name) == expected
+            shutil.rmtree(places[1] / "kept")
     assert finish(places[1], name) == expected
     print(f"{name}: {kills} kills, the same answers")

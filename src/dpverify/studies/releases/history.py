@@ -20,6 +20,7 @@ from dpverify.util.hashing import content_checksum, fingerprint
 from dpverify.util.serialization import to_plain
 
 FORMAT = 1
+MAX_CHANGE_LENGTH = 1000  # characters of the text of a change; texts of a history come from a file
 KEPT_COLUMNS = ("state", "claim", "epsilon_lower", "epsilon_upper_on_partition", "alpha", "digest")
 
 Answer = dict[str, Any]  # the kept columns of one claim
@@ -156,8 +157,10 @@ def compare_releases(before: Release, after: Release) -> tuple[Change, ...]:
                 f"{format_upper(high)}"
             )
         if parts:
-            changes.append(Change(name, "; ".join(parts), is_worse))
-    changes += [Change(name, "no longer claimed", False) for name in before.claims if name not in after.claims]
+            changes.append(Change(one_line(name), one_line("; ".join(parts), MAX_CHANGE_LENGTH), is_worse))
+    changes += [
+        Change(one_line(name), "no longer claimed", False) for name in before.claims if name not in after.claims
+    ]
     return tuple(sorted(changes, key=lambda change: not change.is_worse))
 
 
