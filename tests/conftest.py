@@ -1,10 +1,11 @@
 """Settings of all tests: how many examples a property is checked with, and what a test must not leave behind."""
 
 import sys
+import tempfile
 
 import pytest
 from hypothesis import settings
-from leaks import left_behind, resources
+from leaks import files_left_in, left_behind, resources
 
 # `make test` uses few examples, `make test-all` thousands; they are always the same.
 settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
@@ -30,3 +31,16 @@ def _no_leaked_resources():
     yield
     left = left_behind(before)
     assert not left, f"left behind: {left}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_leaked_temporary_files(tmp_path_factory):
+    """Fail if the tests of this process leave files in the temporary folder, which is a folder of its own here."""
+    before, folder = tempfile.tempdir, tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))  # for child processes, too
+        tempfile.tempdir = None
+        yield
+        tempfile.tempdir = before
+    left = files_left_in(folder)
+    assert not left, f"left behind in the temporary folder: {left}"

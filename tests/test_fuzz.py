@@ -13,6 +13,7 @@ from dpverify.errors import InputError
 from dpverify.events.scores import SCORE_KINDS, UserScore
 from dpverify.util.hashing import fingerprint
 from fuzz import READERS, Broken, attempt, fuzz, watching
+from fuzz.results import signed
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -193,3 +194,40 @@ def test_impossible_names_of_mechanisms_are_refused(mechanism, tmp_path):
     words = ["verify", mechanism, "--first", "a.txt", "--second", "b.csv"]
     with watching(tmp_path):
         assert attempt(reader, (words, None), tmp_path) == "InputError"
+
+
+def signed_change(document, *path, to):
+    """The text of a copy with one value replaced and a valid checksum."""
+    return signed(json.loads(changed(document, *path, to=to)))
+
+
+HISTORIES = {
+    "a number for a release": ("releases", 0, 7),
+    "no text for a state": ("releases", 0, "claims", "laplace-p", "state", []),
+    "text for a bound": ("releases", 0, "claims", "laplace-p", "epsilon_lower", "x"),
+    "a number for all releases": ("releases", 7),
+}
+LEDGERS = {
+    "no e-values": ("content", "records", 0, "runs", 0, "log_e_values", []),
+    "a negative number of alarms": ("content", "records", 0, "confirmed", -3),
+    "a seed that was used twice": ("content", "records", 0, "runs", 0, "seed", 1),
+    "alpha 2": ("content", "alpha", 2.0),
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_damaged_histories_are_refused(name, tmp_path):
+    check_refused("history", HISTORIES[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_damaged_ledgers_are_refused(name, tmp_path):
+    check_refused("ledger", LEDGERS[name], tmp_path)
+
+
+def check_refused(kind, change, place):
+    reader = READERS[kind](place)
+    *path, value = change
+    with watching(place):
+        assert attempt(reader, signed(reader.document), place) == "taken"
+        assert attempt(reader, signed_change(reader.document, *path, to=value), place) == "InputError"

@@ -32,7 +32,7 @@ from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record, shorten_run
 from dpverify.sampling.joint_counts import count_together
-from dpverify.sampling.pilot import make_region
+from dpverify.sampling.pilot import make_region, read_region
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.sampling.threads import threads_agree
 from dpverify.selection.context import THOROUGH_SEARCH, ScoreLearner, SearchBudget, SelectionContext, named_partition
@@ -248,11 +248,11 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
             del run.pilot_blocks[side, block]
     region, points, pilot = make_region(samples, plan.is_limited)
     # The stored region is used, because another machine may compute one that differs in the last bits.
-    record = read_record(checkpoint, "region", nested_kinds(Region))
-    if record is None:
+    stored = read_record(checkpoint, "region", nested_kinds(Region), read_region)
+    if stored is None:
         checkpoint.write("region", Record(to_plain({"region": region})))
     else:
-        region = record["region"]
+        region = stored
     run.clock.lap("pilot")
     return region, points, pilot
 
@@ -271,10 +271,10 @@ def freeze_events(
     A resumed run reads the events from its folder, so that they cannot change after test runs were drawn.
     """
     settings, checkpoint = run.settings, run.checkpoint
-    record = read_record(checkpoint, "events", SELECTION_KINDS)
-    if record is not None:
+    stored = read_record(checkpoint, "events", SELECTION_KINDS, lambda record: read_selected(record, points[:1]))
+    if stored is not None:
         run.progress.skip(2 * settings.select_runs)
-        return read_selected(record)
+        return stored
     done_before = run.progress.done
     partition = named_partition(settings, region, points)
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty, claim)
@@ -311,10 +311,10 @@ def check_refit(run: RunContext, selected: SelectedEvents, points: np.ndarray) -
             None if selected.aims is None else selected.aims[1:],
         )
     )
-    record = read_record(run.checkpoint, "refit", ())
-    if record is None:
+    stored = read_record(run.checkpoint, "refit", (), lambda record: record["digest"])
+    if stored is None:
         run.checkpoint.write("refit", Record({"digest": digest}))
-    elif record["digest"] != digest:
+    elif stored != digest:
         raise FolderError(
             f"{run.checkpoint.folder}: found events that differ from those of the first start; expected the same "
             "score; a score function must be deterministic; use a new folder"

@@ -20,14 +20,21 @@ from pathlib import Path
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped
 from fuzz.people import Commands, Studies
 from fuzz.readers import Broken, Folders, Programs, Reports
+from fuzz.results import Histories, Ledgers, ResultFolders, SignedReports
 
 CLEAN = (InputError, FolderError, MechanismError, Stopped)
 SECONDS = 10  # for one input; the alarm must ring twice, because a suspended process gets one when it wakes up
 ALL = 1_000_000
 SHOWN = 5  # failures that are printed for each reader
 MEMORY = "/dev/shm"  # a million small files are written faster to memory
-READERS = {"report": Reports, "folder": Folders, "study": Studies, "program": Programs, "command": Commands}
-SHARES = {"report": 0.1, "folder": 0.1, "study": 0.15, "program": 0.5, "command": 0.15}  # fast readers get more inputs
+READERS = {
+    **{"report": Reports, "folder": Folders, "study": Studies, "program": Programs, "command": Commands},
+    **{"signed report": SignedReports, "result folder": ResultFolders, "ledger": Ledgers, "history": Histories},
+}
+SHARES = {  # fast readers get more inputs
+    **{"report": 0.1, "folder": 0.1, "study": 0.15, "program": 0.45, "command": 0.1},
+    **{"signed report": 0.04, "result folder": 0.02, "ledger": 0.03, "history": 0.01},
+}
 
 
 class Hang(BaseException):
@@ -147,5 +154,5 @@ def main(inputs=ALL, seed=0):
             traceback.print_exception(problem)
         broken += found
         took = time.process_time() - start
-        print(f"{name:8} {share} inputs in {took:.0f} s: {dict(outcomes)}, {len(found)} broke it", flush=True)
+        print(f"{name:13} {share} inputs in {took:.0f} s: {dict(outcomes)}, {len(found)} broke it", flush=True)
     return 1 if broken else 0

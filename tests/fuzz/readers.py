@@ -16,12 +16,13 @@ import dpverify as dpv
 from dpverify.adapters.process import Child
 from dpverify.adapters.program import IdleChildren, Program
 from dpverify.events.cells import Atoms
-from dpverify.events.event import EVENT_KINDS, Event
+from dpverify.events.event import Event
 from dpverify.events.region import Region
 from dpverify.events.scores import (
     Additive,
     Banded,
     CellScore,
+    Extreme,
     Features,
     Interaction,
     Levels,
@@ -33,11 +34,20 @@ from dpverify.events.scores import (
     Transformed,
 )
 from dpverify.events.scores.transforms import Circular, Distances, Folded, LowBits, OrderStatistics
+from dpverify.events.selected import (
+    SELECTION_KINDS,
+    WITNESS,
+    DeltaAims,
+    SelectedEvents,
+    read_selected,
+    store_selected,
+)
 from dpverify.mechanisms.validation import validate_output
 from dpverify.sampling.accumulators import SampleBuffer
 from dpverify.sampling.blocks import BlockSums
 from dpverify.sampling.checkpoints import Record, open_checkpoint, record_checksum
 from dpverify.sampling.context import read_record
+from dpverify.sampling.pilot import read_region
 from dpverify.sampling.stages import _restore
 from dpverify.util.serialization import nested_kinds, to_plain
 from fuzz.changes import change_bytes, change_document, change_tree
@@ -83,7 +93,8 @@ class Folders:
             total.add(0, np.zeros((2, 1, 1)))
             self.step = BlockSums({0: total}, {0: [(0, 1)]})
             store.write("region", Record(to_plain({"region": region})))
-            store.write("event", Record(to_plain({"event": report.witness.event, "partition": None})))
+            for number, selected in enumerate(selections()):
+                store.write(f"events-{number}", Record(to_plain(store_selected(selected))))
             record = self.step.to_record()
             store.write("pilot-1", Record({"content": "x", **record.head}, record.arrays))
         self.files = {path.name: path.read_bytes() for path in made.iterdir() if path.name != "lock"}
@@ -116,8 +127,12 @@ class Folders:
         try:
             with open_checkpoint(self.place) as store:
                 store.acquire(self.run, {})
-                read_record(store, "region", nested_kinds(Region))
-                read_record(store, "event", EVENT_KINDS)
+                read_record(store, "region", nested_kinds(Region), read_region)
+                for number in range(len(selections())):
+                    examples = np.zeros((1, 1, 1)) if number == 0 else np.zeros((1, 2, 2))
+                    read_record(
+                        store, f"events-{number}", SELECTION_KINDS, functools.partial(read_selected, examples=examples)
+                    )
                 page = store.read("pilot-1")
                 if page is not None:
                     _restore(BlockSums({0: SampleBuffer()}, {0: []}), page, "x", "pilot-1")
@@ -223,6 +238,7 @@ def scores():
             *(np.array([[0.0]]), np.array([[0.0, 1.0]])),
         ),
         CellScore(Levels(linear, np.zeros(1)), np.arange(2), np.arange(2.0), np.zeros(())),
+        Extreme(coordinates, np.tile([[1.0], [-1.0]], (1, 4))),
         Banded(np.zeros(4), np.ones(4), np.ones((2, 4))),
         Shared(coordinates, np.arange(4)[:, None], Linear(np.ones(1)), np.ones(())),
         Interaction(coordinates, np.array([[0, 2]]), np.zeros((1, 2, 1)), np.arange(4.0)[None]),
@@ -239,17 +255,33 @@ def scores():
     )
 
 
+@functools.cache
+def selections():
+    """Return a selection of one event, and one of several events with events for delta."""
+    report, levels = reports()[0], Levels(Linear(np.arange(4.0)), np.arange(3.0))
+    event = Event(levels, np.array([2, 3]), 0)
+    cells = Event(reports()[2].witness.event.partition, np.array([1]), 1)
+    aims = DeltaAims(levels, np.array([0.0, 0.5, 1.0]), np.array([1, 0, WITNESS]), np.array([0, 1, 0]))
+    return (
+        SelectedEvents((report.witness.event,), (1.0,), report.witness.event.partition),
+        SelectedEvents((event, cells), (0.7, 0.3), levels, eta=0.2, aims=aims),
+    )
+
+
 def with_score(report, score):
     event = Event(Levels(score, np.array([0.5])), np.array([1]), report.witness.event.direction)
     return dataclasses.replace(report, witness=dataclasses.replace(report.witness, event=event))
 
 
 def small(report, place):
-    """Return the report as a document with three points per data set and no profile."""
+    """Return the report as a document with three points per data set, without profile and checksum.
+
+    Without a checksum, as earlier versions wrote it, a changed report reaches the checks of its content.
+    """
     report.to_json(place / "small.json")
     document = json.loads((place / "small.json").read_text())
     result = document["result"]
-    del result["profile"], result["notes"]
+    del result["profile"], result["notes"], document["checksum"]
     steps, dimension = report.witness.shape
     for side in ("first", "second"):
         points = result["picture"][side]

@@ -18,6 +18,7 @@ from dpverify.cli import main
 from dpverify.render.content import BoundTrack
 from dpverify.render.figures import privacy_map, tradeoff
 from dpverify.render.page import NUMBER_WIDTH, SCRIPT, _place_track, comparison, mark_terms
+from dpverify.report.document import with_checksum
 from dpverify.report.page import page, page_content
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
@@ -183,7 +184,7 @@ def test_text_from_a_report_file_is_escaped(tmp_path):
     document["run"] = {"versions": {EVIL: EVIL}, "command": EVIL, "device": EVIL, "notes": [EVIL], "seconds": {}}
     document["result"]["witness"]["text"] = document["result"]["next_step"] = EVIL
     document["result"]["settings"]["events"] = f"a:{EVIL}"
-    (tmp_path / "report.json").write_text(json.dumps(document))
+    (tmp_path / "report.json").write_text(json.dumps(with_checksum(document)))
     text = page(Report.from_json(tmp_path / "report.json"))
     assert text.count("<script") == 2
     assert Reader(text).text.count(EVIL) >= 7

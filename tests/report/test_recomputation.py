@@ -9,6 +9,7 @@ import pytest
 import dpverify as dpv
 from dpverify.cli import main
 from dpverify.report import recomputation
+from dpverify.report.document import with_checksum
 from dpverify.util.serialization import to_plain
 from mechanisms import ONE, ZERO, laplace
 
@@ -30,7 +31,7 @@ def change(document, place, path, value):
     for parent in parents:
         part = part[parent]
     part[name] = value(part[name]) if callable(value) else value
-    (place / "report.json").write_text(json.dumps(changed))
+    (place / "report.json").write_text(json.dumps(with_checksum(changed)))
     return place / "report.json"
 
 
@@ -84,7 +85,7 @@ def test_a_claim_on_the_bound_itself_is_accepted(tmp_path):
         document = json.loads((tmp_path / "report.json").read_text())
         for name in ("BOUNDED", "NOT_REFUTED"):
             document["result"]["verdict"]["name"] = name
-            (tmp_path / "report.json").write_text(json.dumps(document))
+            (tmp_path / "report.json").write_text(json.dumps(with_checksum(document)))
             assert dpv.Report.from_json(tmp_path / "report.json").verdict.name == name
 
 
@@ -112,7 +113,27 @@ def test_a_report_with_very_many_cells_is_marked_as_not_checked(document, tmp_pa
 def test_the_mark_is_removed_when_the_report_is_checked(document, tmp_path):
     changed = json.loads(document)
     changed["run"]["checked"] = to_plain(False)
-    (tmp_path / "report.json").write_text(json.dumps(changed))
+    (tmp_path / "report.json").write_text(json.dumps(with_checksum(changed)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "checked" not in dpv.Report.from_json(tmp_path / "report.json").run
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("delta_events.c1.values", lambda counts: [counts[0] + 1, *counts[1:]]),
+        ("delta_events.aims.epsilons.values", lambda epsilons: [*epsilons[:-1], epsilons[-1] + 1]),
+        ("witness.event.direction", lambda direction: 1 - direction),
+        ("profile.delta_lower.values", lambda bounds: [0.5, *bounds[1:]]),
+        ("name", "another"),
+    ],
+)
+def test_a_change_that_the_counts_do_not_show_is_found_by_the_checksum(path, value, document, tmp_path):
+    file = change(document, tmp_path, path, value)
+    if path != "witness.event.direction":
+        dpv.Report.from_json(file)  # the negative control: without the old checksum, the change is not noticed
+    changed = json.loads(file.read_text()) | {"checksum": json.loads(document)["checksum"]}
+    file.write_text(json.dumps(changed))
+    with pytest.raises(dpv.InputError, match=r"found another checksum; expected the report as|found epsilon_lower"):
+        dpv.Report.from_json(file)

@@ -17,7 +17,7 @@ import dpverify as dpv
 from dpverify import Report, Verdict
 from dpverify.events.scores import Levels, Linear
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.document import SCHEMA_1_DIAGNOSTICS, report_schema
+from dpverify.report.document import SCHEMA_1_DIAGNOSTICS, report_schema, with_checksum
 from dpverify.report.evaluate import bound_partition, describe_power, distinct_pairs
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Witness
 from dpverify.report.validation import check_consistent
@@ -82,7 +82,7 @@ def test_unknown_keys_are_ignored_and_a_newer_schema_is_refused(tmp_path):
     document = json.loads(path.read_text())
     document["result"]["invented_later"] = 1
     document["result"]["witness"]["also"] = [1]
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(with_checksum(document)))
     assert Report.from_json(path) == report
     document["schema"] = 3
     path.write_text(json.dumps(document))

@@ -89,7 +89,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_report(name, tmp_path):
     assert len(probes) <= 3 * (len(stops) + 1)  # and draws one of them twice
     assert len(compared) <= len(stops) + 1
     assert len(others) == len(set(others))  # no other block is drawn twice
-    assert len(list((tmp_path / "kept").iterdir())) <= 9
+    assert len(list((tmp_path / "kept").iterdir())) <= 9  # a score of the user has one more file, `refit.npz`
 
 
 def test_a_run_is_resumed_with_any_executor(tmp_path):

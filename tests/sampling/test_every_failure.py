@@ -14,6 +14,13 @@ import pytest
 from disk_faults import FaultyDisk, PowerLoss
 
 import dpverify as dpv
+from dpverify.studies.releases.check import run_check
+from dpverify.studies.releases.history import read_history
+from dpverify.studies.releases.junit import FAILED
+from dpverify.studies.releases.ledger import read_ledger
+from dpverify.studies.releases.version_check import verify_version
+from dpverify.util.hashing import fingerprint
+from dpverify.util.serialization import to_plain
 from mechanisms import ONE, ZERO, laplace
 
 SMALL = {"select_runs": 1000, "test_runs": 2000, "block": 256}
@@ -29,7 +36,10 @@ use = "dpverify.demo:laplace_sum"
 select_runs = 500
 test_runs = 1000
 block = 250
+partition = "grid"  # fast
+events = "cell"
 """
+MANIFEST = STUDY.replace("epsilon = 0.5\nseeds = 2", 'claims = [{mechanism = "laplace", pair = "p", epsilon = 0.5}]')
 
 
 def verify(folder):
@@ -47,7 +57,40 @@ def run_study(folder):
     return tuple(study.report(row).digest for row in study.rows)
 
 
-CALLS = {"verify": verify, "study": run_study}
+def check_claims(folder):
+    """Check the claims of a manifest twice, so that a history is read and replaced."""
+    if not (folder.parent / "claims.toml").exists():
+        np.savetxt(folder.parent / "a.txt", ZERO)
+        np.savetxt(folder.parent / "b.txt", ONE)
+        (folder.parent / "claims.toml").write_text(MANIFEST)
+    for release in ("1.0", "1.1"):
+        check = run_check(folder.parent / "claims.toml", folder, release=release, pages=False)
+        if failed := check.in_state(FAILED):
+            raise dpv.InputError(failed[0]["problem"])
+    history = read_history(folder / "history.json")
+    assert [release.release for release in history] == ["1.0", "1.1"]
+    return tuple(release.claims["laplace-p"]["digest"] for release in history)
+
+
+def add_versions(folder):
+    """Test two versions with a ledger. A version that the ledger has is read, and not added again."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "ledger.json"
+    for seed in (1, 2):
+        seeds = {one.seed for record in read_ledger(path).records for one in record.runs}
+        if seed not in seeds:
+            remove_lock(path)
+            versioned = {"name": "sum", "version": f"v{seed}", "ledger": path, "seed": seed}
+            verify_version(laplace, ZERO, ONE, 2.0, **versioned, select_runs=200, test_runs=400)
+    return fingerprint(to_plain(read_ledger(path)))
+
+
+def remove_lock(path):
+    """Do what the message asks for after a process was killed: remove the lock file."""
+    path.with_name("ledger.json.lock").unlink(missing_ok=True)
+
+
+CALLS = {"verify": verify, "study": run_study, "check": check_claims, "ledger": add_versions}
 KINDS = {
     "one operation": (errno.EIO, lambda number: lambda count: count == number, False),
     "all later ones": (errno.ENOSPC, lambda number: lambda count: count >= number, False),
@@ -83,7 +126,14 @@ def fail_at(call, kind, number, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("name", "step"), [("verify", 17), ("study", 83), *(pytest.param(n, 1, marks=pytest.mark.slow) for n in CALLS)]
+    ("name", "step"),
+    [
+        ("verify", 17),
+        ("study", 83),
+        ("check", 53),
+        ("ledger", 3),
+        *(pytest.param(n, 1, marks=pytest.mark.slow) for n in CALLS),
+    ],
 )
 def test_after_a_failure_the_same_result_or_a_refusal(name, step, kind, tmp_path, monkeypatch):
     save_after_every_task(monkeypatch)

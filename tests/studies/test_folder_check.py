@@ -63,6 +63,12 @@ def test_a_folder_of_a_study_is_described(studied):
     assert "2 rows are those of their reports" in str(check)
 
 
+def test_the_pages_of_a_study_belong_to_its_folder(studied, tmp_path):
+    folder = copy(studied, tmp_path)
+    (folder / "pages").mkdir()
+    assert check_folder(folder).problems == ()
+
+
 def change_byte(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

@@ -1,4 +1,4 @@
-"""What a test module must not leave behind: open files, sockets, threads, child processes."""
+"""What tests must not leave behind: open files, sockets, threads, child processes, and temporary files."""
 
 import gc
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 
 WAIT_SECONDS = 10.0  # for what is about to end; the check does not depend on it if nothing is left behind
 OTHER_FOLDERS = ("/dev/", "/proc/", "/sys/", "/memfd:", sys.prefix, sys.base_prefix)  # fonts, and files of packages
+UNTIL_EXIT = ("pymp-",)  # folders of multiprocessing, which removes them when the process ends
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # one per process, for its whole life
 
 
@@ -26,6 +27,11 @@ def left_behind(before):
         time.sleep(0.05)
         left = resources() - before
     return sorted(left)
+
+
+def files_left_in(folder):
+    """Return the names of what is in a temporary folder, without what lives until this process ends."""
+    return sorted(entry for entry in os.listdir(folder) if not entry.startswith(UNTIL_EXIT))
 
 
 def _threads():

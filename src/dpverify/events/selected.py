@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 from dpverify.events.event import EVENT_KINDS, Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
+from dpverify.util.arrays import cell_codes
 
+SHARE_TOLERANCE = 1e-9  # rounding of a sum of shares
 WITNESS = -1  # the entry of `DeltaAims.edges` that stands for the first tested event
 
 
@@ -40,6 +43,21 @@ class DeltaAims(NamedTuple):
     epsilons: np.ndarray
     edges: np.ndarray
     directions: np.ndarray
+
+    def check(self) -> None:
+        """Raise ValueError if the columns do not fit together."""
+        size, columns = self.epsilons.size, (self.edges, self.directions)
+        fits = (
+            size > 0
+            and all(column.shape == (size,) for column in self[1:])
+            and self.epsilons.dtype == np.float64
+            and all(column.dtype == np.int64 for column in columns)
+            and bool((np.diff(self.epsilons) > 0).all())
+            and bool(((self.edges >= WITNESS) & (self.edges < self.levels.edges.size)).all())
+            and bool(np.isin(self.directions, (0, 1)).all())
+        )
+        if not fits:
+            raise ValueError("events for delta: no verification gives these values")
 
     def ordered_counts(self, tables: np.ndarray, witness: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         """Return the counts of each event: of the data set that is expected to exceed, and of the other one.
@@ -117,11 +135,44 @@ def store_selected(selected: SelectedEvents) -> dict[str, object]:
     }
 
 
-def read_selected(stored: Mapping[str, Any]) -> SelectedEvents:
-    """Return the selection that `store_selected` was called with."""
+def read_selected(stored: Mapping[str, Any], examples: np.ndarray) -> SelectedEvents:
+    """Return the selection that `store_selected` was called with.
+
+    Parameters
+    ----------
+    stored : mapping
+        What `store_selected` returned.
+    examples : ndarray of shape (runs, steps, dimensions)
+        Runs on which the events are evaluated, because events of damaged data fail.
+
+    Raises
+    ------
+    ValueError
+        If the shares of alpha, the directions or the events for delta are not those of a selection.
+    """
     partition = stored["partition"]
     events = tuple(
         Event(partition if one["partition"] is None else one["partition"], one["codes"], direction)
         for one, direction in zip(stored["events"], stored["directions"], strict=True)
     )
-    return SelectedEvents(events, tuple(stored["shares"]), partition, eta=stored["eta"], aims=stored["aims"])
+    selected = SelectedEvents(events, tuple(stored["shares"]), partition, eta=stored["eta"], aims=stored["aims"])
+    _check_selected(selected, examples)
+    return selected
+
+
+def _check_selected(selected: SelectedEvents, examples: np.ndarray) -> None:
+    """Raise an exception if the stored data cannot be those of a selection."""
+    shares = selected.shares
+    if len(shares) != len(selected.events) or min(shares) <= 0 or sum(shares) > 1 + SHARE_TOLERANCE:
+        raise ValueError("shares: expected one positive share of alpha per event, with a sum of at most 1")
+    if any(event.direction not in (0, 1) for event in selected.events):
+        raise ValueError("directions: expected 0 or 1")
+    if not isinstance(selected.partition, (Partition, Levels)):
+        raise TypeError("partition: expected a partition or level sets")
+    if not isinstance(selected.eta, (float, NoneType)):
+        raise TypeError("eta: expected a number")
+    for event in selected.events:
+        event.contains(examples)
+    if selected.aims is not None:
+        selected.aims.check()
+        cell_codes(selected.aims.levels, examples)

@@ -1,8 +1,8 @@
 """The JSON document of a report: its schema, how it is read, and how older documents are converted.
 
-A document has the keys `schema` (a whole number), `result` and `run`. The result has the fields of `Report` and, for
-other readers, the profile and the notes. The JSON Schema is generated from the annotations of the report's classes and
-from the limits in `report.validation`, so the reader and the schema cannot disagree.
+A document has the keys `schema` (a whole number), `result`, `run` and `checksum`. The result has the fields of
+`Report` and, for other readers, the profile and the notes. The JSON Schema is generated from the annotations of the
+report's classes and from the limits in `report.validation`, so the reader and the schema cannot disagree.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def write_report(report: ReportFields, target: str | Path | TextIO) -> None:
     """Write a report to a file, or to a text stream that is open."""
     extra = {"profile": serial.to_plain(report.profile), "notes": list(report.notes)}
     result = {**result_document(report), **extra}
-    text = dump_json({"schema": SCHEMA, "result": result, "run": serial.to_plain(report.run)}) + "\n"
+    document = {"schema": SCHEMA, "result": result, "run": serial.to_plain(report.run)}
+    text = dump_json(with_checksum(document)) + "\n"
     if isinstance(target, (str, Path)):
         write_file(target, text)
     else:
@@ -135,6 +136,7 @@ def read_report(kind: type[R], path: str | Path) -> R:
         report.run.pop("checked", None)
         recomputable = is_recomputable(report)
         difference = find_difference(report) if recomputable else None
+        is_changed = not has_checksum(document)
     except Exception as problem:
         reason = f"{type(problem).__name__}: {one_line(problem)}"
         raise InputError(f"{path}: a damaged report ({reason}); write it again") from None
@@ -142,6 +144,8 @@ def read_report(kind: type[R], path: str | Path) -> R:
         raise InputError(
             f"{path}: {difference}, recomputed from the counts of the report; do not use this file; verify again"
         )
+    if is_changed:
+        raise InputError(f"{path}: found another checksum; expected the report as dpverify wrote it; verify again")
     if not recomputable:
         report.run["checked"] = False
         warnings.warn(
@@ -227,6 +231,17 @@ def write_schema(kind: type[ReportFields]) -> None:
 def dump_json(document: Mapping[str, object]) -> str:
     """Return compact JSON with sorted keys; NaN and infinity are refused."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def with_checksum(document: Mapping[str, object]) -> Document:
+    """Return the document with a checksum over everything else in it."""
+    content = {name: value for name, value in document.items() if name != "checksum"}
+    return {**content, "checksum": hashlib.sha256(dump_json(content).encode()).hexdigest()}
+
+
+def has_checksum(document: Mapping[str, object]) -> bool:
+    """Return whether a document has the checksum of its content; earlier versions wrote none."""
+    return "checksum" not in document or document["checksum"] == with_checksum(document)["checksum"]
 
 
 def _refuse_constant(constant: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dpverify.events.selected import WITNESS
+from dpverify.events.selected import SHARE_TOLERANCE
 from dpverify.report.delta_bounds import DeltaEvents
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence
@@ -23,7 +23,6 @@ from dpverify.util.arrays import is_pytree
 MAX_RUNS = 1 << 53  # per data set; larger whole numbers are not exact in JSON
 MAX_OCCUPIED_CELLS = 10**8
 MAX_BETS = 10**5
-SHARE_TOLERANCE = 1e-9  # rounding of a sum of shares
 MAX_CLAIM_EPSILON = 700.0  # of a point of a privacy profile; exp of more overflows
 MAX_GROUP_SIZE = 1000  # of a claim in a file; a larger one takes long to evaluate
 
@@ -92,13 +91,8 @@ def _check_delta_events(events: DeltaEvents, tested: tuple[Witness, ...]) -> Non
     """Raise ValueError if the events for bounds on delta are damaged, or if equal events have different counts."""
     aims, counts, runs = events.aims, (events.c1, events.c2), tested[0].runs
     _require("delta_events", events.runs == runs)
-    size = aims.epsilons.size
-    _require("delta_events", size > 0 and all(column.shape == (size,) for column in (*aims[1:], *counts)))
-    _require("delta_events", aims.epsilons.dtype == np.float64 and bool((np.diff(aims.epsilons) > 0).all()))
-    for column in (*aims[2:], *counts):
-        _require("delta_events", column.dtype == np.int64)
-    _require("delta_events", bool(((aims.edges >= WITNESS) & (aims.edges < aims.levels.edges.size)).all()))
-    _require("delta_events", bool(np.isin(aims.directions, (0, 1)).all()))
+    aims.check()
+    _require("delta_events", all(column.shape == aims.edges.shape and column.dtype == np.int64 for column in counts))
     _require("delta_events", all(bool(((column >= 0) & (column <= runs)).all()) for column in counts))
     is_witness = aims.edges == WITNESS
     event = np.stack([aims.edges, np.where(is_witness, 0, aims.directions)])

@@ -311,13 +311,27 @@ def shorten_run(context: RunContext) -> RunContext:
     return context._replace(source=source, settings=settings, plan=plan, pilot_blocks=pilot_blocks)
 
 
-def read_record(checkpoint: Checkpoint, name: str, kinds: tuple[type, ...]) -> dict[str, Any] | None:
-    """Return a frozen choice of an earlier start of this run, made of plain data and of these kinds, or None."""
+def read_record(
+    checkpoint: Checkpoint, name: str, kinds: tuple[type, ...], build: Callable[[dict[str, Any]], T]
+) -> T | None:
+    """Return a frozen choice of an earlier start of this run, or None.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The folder of the run.
+    name : str
+        The name of the record.
+    kinds : tuple of type
+        The kinds that the record may hold, besides plain data.
+    build : callable
+        Makes the choice from the content of the record; it may raise any exception for a damaged one.
+    """
     record = checkpoint.read(name)
     if record is None:
         return None
     try:
-        return from_plain(record.head, kinds)
+        return build(from_plain(record.head, kinds))
     except Exception as problem:  # another version may have written anything
         raise FolderError(
             f"{checkpoint.folder}: found {name} of another version of dpverify ({one_line(problem)}); expected this "

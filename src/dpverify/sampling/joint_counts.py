@@ -10,6 +10,7 @@ import numpy as np
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Counts, counts_from_table
+from dpverify.util.arrays import is_pytree
 from dpverify.util.hashing import fingerprint
 
 
@@ -40,31 +41,32 @@ class JointCounting(NamedTuple):
 
 
 def count_together(partitions: Sequence[Partition | Levels]) -> JointCounting:
-    """Return how partitions are counted together; level sets of equal scores are joined.
+    """Return how partitions are counted together; equal partitions, and level sets of equal scores, are joined.
 
-    Scores are compared by value, because the scores of a resumed run are read from its folder one by one.
+    They are compared by value, because a resumed run reads each of them from its folder as an object of its own.
     """
-    keys = [_score_key(one) for one in partitions]
+    keys = [_key(one) for one in partitions]
     counted: dict[str | int, Partition | Levels] = {}
     for key, one in zip(keys, partitions, strict=True):
         joined = counted.setdefault(key, one)
-        if isinstance(one, Levels) and isinstance(joined, Levels) and one is not joined:
+        if isinstance(one, Levels) and isinstance(joined, Levels) and not np.array_equal(one.edges, joined.edges):
             counted[key] = Levels(joined.score, np.union1d(joined.edges, one.edges))
     numbers = {key: number for number, key in enumerate(counted)}
-    groups = [
-        np.searchsorted(one.edges, np.append(joined.edges, np.inf))
-        if isinstance(one, Levels) and isinstance(joined, Levels) and one is not joined
-        else None
-        for one, joined in zip(partitions, (counted[key] for key in keys), strict=True)
-    ]
+    groups = [_group(one, counted[key]) for key, one in zip(keys, partitions, strict=True)]
     return JointCounting(tuple(counted.values()), tuple(numbers[key] for key in keys), tuple(groups))
 
 
-def _score_key(partition: Partition | Levels) -> str | int:
-    """Return a key that level sets of equal scores have in common; any other partition has its own key."""
-    if not isinstance(partition, Levels) or not partition.is_pytree:
-        return id(partition.score) if isinstance(partition, Levels) else id(partition)
-    return type(partition.score).__name__ + fingerprint(partition.score)
+def _key(partition: Partition | Levels) -> str | int:
+    """Return what partitions that are counted together have in common; a function of the user has only its identity."""
+    counted = partition.score if isinstance(partition, Levels) else partition
+    return fingerprint(counted) if is_pytree(partition) else id(counted)
+
+
+def _group(one: Partition | Levels, joined: Partition | Levels) -> np.ndarray | None:
+    """Return the code of a partition for every code of the counted one; None if both are the same."""
+    if not (isinstance(one, Levels) and isinstance(joined, Levels)) or np.array_equal(one.edges, joined.edges):
+        return None
+    return np.searchsorted(one.edges, np.append(joined.edges, np.inf))
 
 
 def regroup(counts: Counts, group: np.ndarray) -> Counts:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from dpverify.events.region import Region, high_likely_set
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.probe import pilot_runs
+
+
+def read_region(record: Mapping[str, object]) -> Region:
+    """Return the region that the record of an earlier start of a run holds."""
+    region = record["region"]
+    if not isinstance(region, Region):
+        raise TypeError("region: expected a region")
+    return region
 
 
 def make_region(pilot: list[np.ndarray], is_limited: bool = False) -> tuple[Region, np.ndarray, list[np.ndarray]]:

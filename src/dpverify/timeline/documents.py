@@ -12,7 +12,7 @@ import numpy as np
 
 from dpverify.errors import InputError, how_to_install
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.document import dump_json
+from dpverify.report.document import dump_json, has_checksum, with_checksum
 from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.timeline.events import PREFIX_EVENT_KINDS, PrefixEvents
@@ -27,7 +27,8 @@ R = TypeVar("R")
 
 def write_result(result: object, columns: Mapping[str, object], target: str | Path | TextIO) -> None:
     """Write a result to a file or a stream; `columns` are derived numbers for other readers."""
-    text = dump_json({"schema": SCHEMA, "result": to_plain(result), **to_plain(dict(columns))}) + "\n"
+    document = {"schema": SCHEMA, "result": to_plain(result), **to_plain(dict(columns))}
+    text = dump_json(with_checksum(document)) + "\n"
     if isinstance(target, (str, Path)):
         write_file(target, text)
     else:
@@ -53,6 +54,8 @@ def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
         result = from_plain(document["result"], (kind, *parts, *KINDS))
         for curve in getattr(result, "curves", (result,)):
             check_counts(curve.events, curve.counts, curve.shape, curve.settings.test_runs)
+        if not has_checksum(document):
+            raise ValueError("found another checksum")
     except Exception as problem:
         reason = f"{type(problem).__name__}: {one_line(problem)}"
         raise InputError(f"{path}: a damaged result ({reason}); write it again") from None
@@ -61,14 +64,20 @@ def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
 
 def check_counts(events: PrefixEvents, counts: np.ndarray, shape: tuple[int, int], runs: int) -> None:
     """Raise ValueError unless the events and the counts fit each other."""
-    steps, edges = shape[0], events.edges
+    check_events(events, shape[0])
+    size = shape[0], events.edges.shape[1] + 1
+    if counts.shape != (2, *size) or counts.dtype.kind != "i":
+        raise ValueError(f"counts: found shape {counts.shape}; expected {(2, *size)}")
+    if (counts < 0).any() or (counts.sum(-1) != runs).any():
+        raise ValueError(f"counts: expected {runs} test runs in every row")
+
+
+def check_events(events: PrefixEvents, steps: int) -> None:
+    """Raise ValueError if the events of all prefixes do not fit together."""
+    edges = events.edges
     columns = (events.choice, events.direction, events.threshold, events.tested)
     if any(column.shape != (steps,) for column in columns) or edges.ndim != 2 or len(edges) != steps:
         raise ValueError(f"events: expected one entry for each of {steps} steps")
-    if counts.shape != (2, steps, edges.shape[1] + 1) or counts.dtype.kind != "i":
-        raise ValueError(f"counts: found shape {counts.shape}; expected (2, {steps}, {edges.shape[1] + 1})")
-    if (counts < 0).any() or (counts.sum(-1) != runs).any():
-        raise ValueError(f"counts: expected {runs} test runs in every row")
     if not all(threshold in own for threshold, own in zip(events.threshold, edges, strict=True)):
         raise ValueError("events: expected every threshold among the edges")
     if not events.tested.any() or not np.isin(events.direction, (0, 1)).all():

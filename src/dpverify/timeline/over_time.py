@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from types import NoneType
-from typing import Unpack, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from dpverify.sampling.stages import collect_statistics
 from dpverify.sampling.threads import threads_agree
 from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.claims import Approximate, Claim, resolve_claim
+from dpverify.timeline.documents import check_events
 from dpverify.timeline.events import PREFIX_EVENT_KINDS, PrefixEvents
 from dpverify.timeline.result import PrivacyOverTime
 from dpverify.timeline.selection import select_prefix_events
@@ -242,11 +243,10 @@ def measure_pair(
 def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, BlockChecker]:
     """Select the events of all prefixes with the selection runs and store them; a resumed run reads them."""
     checkpoint, settings = run.checkpoint, run.settings
-    record = read_record(checkpoint, "prefix-events", PREFIX_EVENT_KINDS)
-    if record is not None:
+    stored = read_record(checkpoint, "prefix-events", PREFIX_EVENT_KINDS, read_prefix_events)
+    if stored is not None:
         run.progress.skip(2 * settings.select_runs)
-        events = record["events"]
-        return events, BlockChecker(events.event(events.steps - 1), record["coordinates"], record["medians"])
+        return stored
     done_before = run.progress.done
     events, samples = select_prefix_events(run, delta, claim)
     checker = BlockChecker.make(events.event(events.steps - 1), samples)
@@ -257,6 +257,13 @@ def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[P
         checkpoint.forget("train", "cut", "decide")
     run.clock.lap("selection")
     return events, checker
+
+
+def read_prefix_events(record: Mapping[str, Any]) -> tuple[PrefixEvents, BlockChecker]:
+    """Return the stored events, and what checks the blocks of runs."""
+    events = record["events"]
+    check_events(events, events.steps)
+    return events, BlockChecker(events.event(events.steps - 1), record["coordinates"], record["medians"])
 
 
 def count_test_runs(

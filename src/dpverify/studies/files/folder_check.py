@@ -20,6 +20,7 @@ from dpverify.studies.files.finished import STUDY_KEY, combination_hash
 from dpverify.studies.files.interruptions import RUNNING_FOLDER
 from dpverify.studies.files.plans import REPORTS_FOLDER
 from dpverify.studies.files.study import TABLE_FILE
+from dpverify.studies.result_page import PAGES_FOLDER
 from dpverify.studies.tables import csv_text, read_csv
 from dpverify.util.files import NEW_FILE_SUFFIX
 from dpverify.util.formatting import format_count, one_line
@@ -166,7 +167,7 @@ def _check_study(folder: Path, identity: Mapping[str, object]) -> Iterator[Findi
             rows[name] = {**columns, **results, "report": name}
             yield Finding(f"{name}: {report.verdict.name}; its bounds follow from its counts")
     yield from _check_table(folder, rows)
-    known = (*IGNORED_FILES, REPORTS_FOLDER, TABLE_FILE, RUNNING_FOLDER)
+    known = (*IGNORED_FILES, REPORTS_FOLDER, TABLE_FILE, RUNNING_FOLDER, PAGES_FOLDER)
     yield from (_unexpected(path) for path in sorted(folder.iterdir()) if path.name not in known)
     running = folder / RUNNING_FOLDER
     for path in sorted(running.iterdir()) if running.is_dir() else ():
@@ -187,7 +188,7 @@ def _read_bound_report(path: Path, identity: Mapping[str, object]) -> tuple[dict
     if isinstance(record, dict) and isinstance(record.get("columns"), dict):
         expected = combination_hash(identity, record.get("number", -1), record["columns"])
         file_number = path.name.partition("-")[0]
-        if record.get("combination") == expected and file_number == f"{record.get('number'):04d}":
+        if record.get("combination") == expected and file_number == f"{record.get('number')}".rjust(4, "0"):
             return record["columns"], report
     raise FolderError(f"{path}: found the report of another study or combination; expected one of this study")
 

@@ -102,7 +102,9 @@ class Check:
                 bounds = [format_lower(row["epsilon_lower"]), format_upper(row["epsilon_upper_on_partition"])]
             lines.append([row["name"], row["state"].replace("_", " "), row.get("claim") or "", *bounds])
         table = format_table(("name", "verdict", "claim", "epsilon >=", "epsilon <= (cells)"), lines)
-        changed = [] if self.previous is None else [f"since {self.previous.release}: {len(self.changes)} changed"]
+        changed = (
+            [] if self.previous is None else [f"since {one_line(self.previous.release)}: {len(self.changes)} changed"]
+        )
         changed += [f"  {change.name}: {change.text}" for change in self.changes]
         return "\n".join([self.summary, *table, *changed])
 

@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from dpverify.errors import InputError
 from dpverify.util.files import write_text
 from dpverify.util.formatting import format_lower, format_upper, one_line
-from dpverify.util.hashing import fingerprint
+from dpverify.util.hashing import content_checksum, fingerprint
 from dpverify.util.serialization import to_plain
 
 FORMAT = 1
+MAX_CHANGE_LENGTH = 1000  # characters of the text of a change; texts of a history come from a file
 KEPT_COLUMNS = ("state", "claim", "epsilon_lower", "epsilon_upper_on_partition", "alpha", "digest")
 
 Answer = dict[str, Any]  # the kept columns of one claim
@@ -80,9 +83,29 @@ def read_history(path: str | os.PathLike[str]) -> tuple[Release, ...]:
             f"{path}: found format {one_line(repr(file_format))}; expected {FORMAT}; a newer version of dpverify wrote "
             "it; update dpverify"
         )
-    if fingerprint(releases) != checksum:
+    if content_checksum(releases) != checksum:
         raise InputError(f"{path}: found another checksum; expected the history as dpverify wrote it; restore it")
+    if not (isinstance(releases, list) and all(map(_is_release, releases))):
+        raise InputError(f"{path}: found no releases; expected the history as dpverify wrote it; restore it")
     return tuple(Release(entry["release"], entry["claims"]) for entry in releases)
+
+
+def _is_release(entry: object) -> bool:
+    """Return whether this is a release as `make_release` makes it."""
+    if not (isinstance(entry, dict) and isinstance(entry.get("release"), str)):
+        return False
+    claims = entry.get("claims")
+    return isinstance(claims, dict) and all(map(_is_answer, claims.values()))
+
+
+def _is_answer(answer: object) -> bool:
+    """Return whether these are the kept columns of a claim."""
+    if not (isinstance(answer, dict) and isinstance(answer.get("state"), str)):
+        return False
+    bounds = [answer.get(name) for name in ("epsilon_lower", "epsilon_upper_on_partition")]
+    return isinstance(answer.get("claim"), (str, NoneType)) and all(
+        bound in (None, "inf") or (isinstance(bound, (int, float)) and 0 <= bound < math.inf) for bound in bounds
+    )
 
 
 def write_history(path: str | os.PathLike[str], releases: Sequence[Release]) -> None:
@@ -134,8 +157,10 @@ def compare_releases(before: Release, after: Release) -> tuple[Change, ...]:
                 f"{format_upper(high)}"
             )
         if parts:
-            changes.append(Change(name, "; ".join(parts), is_worse))
-    changes += [Change(name, "no longer claimed", False) for name in before.claims if name not in after.claims]
+            changes.append(Change(one_line(name), one_line("; ".join(parts), MAX_CHANGE_LENGTH), is_worse))
+    changes += [
+        Change(one_line(name), "no longer claimed", False) for name in before.claims if name not in after.claims
+    ]
     return tuple(sorted(changes, key=lambda change: not change.is_worse))
 
 

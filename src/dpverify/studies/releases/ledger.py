@@ -27,11 +27,11 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.events.event import EVENT_KINDS
 from dpverify.sequential.bets import Family
-from dpverify.stats.version_mixture import CarriedBet, Evidence, combine_versions, start_weight
+from dpverify.stats.version_mixture import STRATEGY_WEIGHTS, CarriedBet, Evidence, combine_versions, start_weight
 from dpverify.util.checks import check_probability
 from dpverify.util.files import write_text
 from dpverify.util.formatting import format_number, one_line
-from dpverify.util.hashing import fingerprint
+from dpverify.util.hashing import content_checksum, fingerprint
 from dpverify.util.serialization import from_plain, to_plain
 
 FORMAT = 1
@@ -193,7 +193,7 @@ class Ledger:
         claims = f"{number} claim{'s' * (number != 1)}"
         lines = [f"ledger: {claims}; a false alarm ever has probability {self.alpha:g} at most"]
         for record in self.records:
-            lines.append(f"  {record.name} [{record.claim}]: {describe_record(self, record)}")
+            lines.append(f"  {one_line(f'{record.name} [{record.claim}]: {describe_record(self, record)}', 1000)}")
         return "\n".join(lines)
 
 
@@ -263,15 +263,37 @@ def read_ledger(path: str | os.PathLike[str], alpha: float = 0.05) -> Ledger:
             f"{path}: found format {one_line(repr(file_format))}; expected {FORMAT}; a newer version of dpverify wrote "
             "it; update dpverify"
         )
-    if fingerprint(content) != checksum:
+    if content_checksum(content) != checksum:
         raise _damaged(path, "another checksum")
     try:
         ledger = from_plain(content, LEDGER_KINDS)
+        check_ledger(ledger)
     except Exception as problem:  # a damaged file can raise any exception
         raise _damaged(path, one_line(problem)) from None
-    if not isinstance(ledger, Ledger):
-        raise _damaged(path, f"a {type(ledger).__name__}")
     return ledger
+
+
+def check_ledger(ledger: object) -> None:
+    """Raise an exception if these are not values that a ledger can have."""
+    if not isinstance(ledger, Ledger):
+        raise TypeError(f"a {type(ledger).__name__}")
+    check_probability("alpha", ledger.alpha)
+    names = [(record.name, record.claim) for record in ledger.records]
+    if len(set(names)) < len(names):
+        raise ValueError("two records of one claim")
+    for record in ledger.records:
+        values = [value for run in record.runs for value in run.log_e_values]
+        if any(len(run.log_e_values) != len(STRATEGY_WEIGHTS) for run in record.runs) or math.inf in values:
+            raise ValueError("e-values that no version has")
+        if record.confirmed < 0 or (record.alarm is not None and not record.runs):
+            raise ValueError("an alarm without a version")
+        if len(record.seeds) < len(record.earlier_seeds) + len(record.runs):
+            raise ValueError("a seed that was used twice")
+        cells = record.cells
+        if cells is not None and (cells.ndim != 2 or len(cells) != 2 or cells.dtype.kind != "i" or (cells < 0).any()):
+            raise ValueError("counts that no version has")
+        if cells is not None and (cells.sum(1) > record.cell_runs).any():
+            raise ValueError("more counts than runs")
 
 
 def _damaged(path: Path, found: str) -> InputError:
