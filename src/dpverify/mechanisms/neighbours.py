@@ -1,8 +1,9 @@
-"""Neighbouring data sets of a stream: which readings have to stay hidden.
+"""Neighbouring data sets: which records or readings have to stay hidden.
 
-A stream is an array with one row per time step and one column per sensor. Each function returns pairs of data sets by
-the name of the record in which they differ, as `dpverify.privacy_over_time(..., pairs=...)` takes them. Steps and
-sensors count from 0.
+A stream is an array with one row per time step and one column per sensor. A table is an array with one record along its
+first axis. Each function except `ball` returns pairs of data sets by the name of the record in which they differ, as
+`dpverify.privacy_over_time(..., pairs=...)` and `dpverify.search_pairs` take them. `ball` returns a function with a box,
+which `search_pairs` takes. Steps, sensors and records count from 0.
 
 ====================  =============================================  ==============================
 function              what is hidden                                 name in the literature
@@ -11,6 +12,10 @@ function              what is hidden                                 name in the
 `window`              w consecutive rows                             w-event privacy
 `one_sensor`          all readings of one sensor                     user-level privacy
 `whole_stream`        all readings                                   user-level privacy, one user
+`replace_one`         the value of one record                        replace-one, bounded
+`add_or_remove_one`   whether one record is there                    add-or-remove, unbounded
+`group`               the values of k records                        group privacy
+`ball`                any change of limited l1, l2 or linf norm      metric adjacency
 ====================  =============================================  ==============================
 
 Examples
@@ -30,11 +35,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
+from dpverify.mechanisms.record_neighbours import Ball, Pairs, add_or_remove_one, ball, group, replace_one
 from dpverify.util.checks import check_whole_number
 
-__all__ = ["one_reading", "one_sensor", "whole_stream", "window"]
-
-Pairs = dict[str, tuple[np.ndarray, np.ndarray]]
+__all__ = [
+    "Ball",
+    "add_or_remove_one",
+    "ball",
+    "group",
+    "one_reading",
+    "one_sensor",
+    "replace_one",
+    "whole_stream",
+    "window",
+]
 
 
 def one_reading(
