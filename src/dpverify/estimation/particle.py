@@ -27,15 +27,14 @@ from dpverify.estimation.validation import (
     check_positive,
     compiles_for_cpu,
     default_block,
+    host_device,
     measurement_weights,
 )
 from dpverify.mechanisms.wrappers import jax_key
-from dpverify.util.arrays import enable_x64, host_device
+from dpverify.util.arrays import enable_x64
 from dpverify.util.checks import check_choice
 
 PARTICLES_PER_BATCH = 1 << 14  # particles that are evaluated together: what fits into the cache of a CPU
-UNROLLED_STEPS = 16  # steps that are compiled together for an accelerator, so that particles are not copied in between
-PARTICLES_PER_GROUP = 16  # particles of a run whose weights are added up first
 PARTICLES_PER_DEVICE_BATCH = 1 << 22  # what fills an accelerator; about a gigabyte
 
 
@@ -115,17 +114,16 @@ class KLMHE:
         mu_k(z_k) D_0 .. D_{k-1}. The particles are on the last axis, which is the faster layout.
         """
         system, first, weights = self.system, int(self.span == "open"), jnp.asarray(self.weights)[:, None]
-        h = jax.vmap(system.h, in_axes=-1, out_axes=-1)
+        h, f = (jax.vmap(function, in_axes=-1, out_axes=-1) for function in (system.h, system.f))
 
         def step(z: jax.Array, y: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
             cost = jnp.sum(weights * jnp.square(y[:, None] - h(z)), 0) / 2
             log_volume = jnp.zeros(z.shape[1])  # it is constant where f is linear, and constants cancel
             if system.A is None:
                 log_volume = jax.vmap(lambda x: log_abs_determinant(jax.jacfwd(system.f)(x)), in_axes=-1)(z)
-            return system.step_columns(z), (z[jnp.asarray(system.released)], cost, log_volume)
+            return f(z), (z[jnp.asarray(system.released)], cost, log_volume)
 
-        unroll = 1 if compiles_for_cpu() else min(len(data), UNROLLED_STEPS)
-        _, (paths, costs, log_volumes) = jax.lax.scan(step, starts, data, unroll=unroll)
+        _, (paths, costs, log_volumes) = jax.lax.scan(step, starts, data)
         log_density, log_growth, rows = 0.0, 0.0, []
         for k in range(len(data) - self.window):
             J = costs[k + first : k + self.window + 1].sum(0)
@@ -165,37 +163,6 @@ def _uniform_starts(mhe: KLMHE, key: jax.Array) -> jax.Array:
     return jnp.asarray(mhe.system.start) + mhe.diameter / 2 * radius * direction
 
 
-def weighted_index(log_weights: jax.Array, u: jax.Array) -> jax.Array:
-    """Return the index at which the cumulative weight of the last axis exceeds the fraction u of the total.
-
-    With u uniform on [0, 1), index i is drawn with probability proportional to its weight. One uniform number per draw
-    is far cheaper than one Gumbel variable per weight. Sums over groups locate the group first, and its own weights
-    then locate the index.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> weighted_index(jnp.log(jnp.array([[0.5, 0.0, 0.5]] * 2)), jnp.array([0.4, 0.6])).tolist()
-    [0, 2]
-    """
-    number = log_weights.shape[-1]
-    weights = jnp.exp(log_weights - log_weights.max(-1, keepdims=True))
-    weights = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, -number % PARTICLES_PER_GROUP)])
-    groups = weights.reshape(*weights.shape[:-1], -1, PARTICLES_PER_GROUP)
-    ends = jnp.cumsum(groups.sum(-1), -1)
-    target = u * ends[..., -1]
-    group = _count_up_to(ends, target)
-    start = jnp.where(group > 0, jnp.take_along_axis(ends, jnp.maximum(group - 1, 0)[..., None], -1)[..., 0], 0.0)
-    own = jnp.take_along_axis(groups, group[..., None, None], -2)[..., 0, :]
-    index = group * PARTICLES_PER_GROUP + _count_up_to(jnp.cumsum(own, -1), target - start)
-    return jnp.minimum(index, number - 1)
-
-
-def _count_up_to(ends: jax.Array, target: jax.Array) -> jax.Array:
-    """Return how many of the sorted values are at most the target, but at most one less than there are."""
-    return jnp.minimum((ends <= target[..., None]).sum(-1), ends.shape[-1] - 1)
-
-
 @functools.lru_cache(maxsize=64)
 def _is_finite(mhe: KLMHE, shape: tuple[int, ...], data: bytes) -> bool:
     """Return whether the weight of the start is finite for a data set, given as bytes: the key of a cache."""
@@ -224,8 +191,7 @@ def _particle_runs(
         paths, log_weights = mhe.log_weights(columns, data, s)
         shape = (log_weights.shape[0], keys.shape[0], mhe.particles)
         log_weights = jnp.moveaxis(log_weights.reshape(shape), 1, 0)  # (batch, K, particles)
-        u = jax.vmap(lambda key: jax.random.uniform(key, log_weights.shape[1:2], log_weights.dtype))(index_keys)
-        index = weighted_index(log_weights, u)
+        index = jax.vmap(lambda key, logits: jax.random.categorical(key, logits, axis=1))(index_keys, log_weights)
         column = index + mhe.particles * jnp.arange(keys.shape[0])[:, None]
         drawn = jnp.stack([path[:, column[:, k]].T for k, path in enumerate(paths)], axis=1)
         # NaN in any weight makes the output NaN, which the validation of outputs then reports.

@@ -2,8 +2,8 @@
 
 A stream is an array with one row per time step and one column per sensor. A table is an array with one record along its
 first axis. Each function except `ball` returns pairs of data sets by the name of the record in which they differ, as
-`dpverify.privacy_over_time(..., pairs=...)` and `dpverify.search_pairs` take them. `ball` returns a function with a box,
-which `search_pairs` takes. Steps, sensors and records count from 0.
+`dpverify.privacy_over_time(..., pairs=...)` and `dpverify.search_pairs` take them. `ball` returns a function with a
+box, which `search_pairs` takes. Steps, sensors and records count from 0.
 
 ====================  =============================================  ==============================
 function              what is hidden                                 name in the literature

@@ -104,9 +104,7 @@ def group(
     return pairs
 
 
-def add_or_remove_one(
-    data: ArrayLike, values: ArrayLike | None = None, records: Iterable[int] | None = None
-) -> Pairs:
+def add_or_remove_one(data: ArrayLike, values: ArrayLike | None = None, records: Iterable[int] | None = None) -> Pairs:
     """Return pairs of data sets of which one has one record more (add-or-remove privacy).
 
     Parameters
@@ -172,8 +170,8 @@ class Ball:
         """
         xp = array_namespace(theta)
         theta = xp.asarray(theta, float)
-        size = {1: lambda: xp.abs(theta).sum(), 2: lambda: xp.sqrt((theta**2).sum()), "inf": lambda: xp.abs(theta).max()}
-        length = xp.maximum(size[self.norm](), np.finfo(np.float32).tiny)
+        order = np.inf if self.norm == "inf" else self.norm
+        length = xp.maximum(xp.linalg.norm(theta, order), np.finfo(np.float32).tiny)
         change = self.radius * theta * (xp.abs(theta).max() / length)
         flat = self.data.ravel()
         if xp is np:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dpverify.events.selected import SHARE_TOLERANCE
+from dpverify.events.selected import SHARE_TOLERANCE, WITNESS
 from dpverify.report.delta_bounds import DeltaEvents
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence

@@ -7,7 +7,7 @@ pairs is searched by successive halving, a box of parameters by a local search (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
@@ -99,7 +99,7 @@ class Search:
 
 def search_pairs(
     mechanism: Mechanism,
-    pairs: Sequence[DataPair] | Callable[[np.ndarray], DataPair],
+    pairs: Iterable[DataPair] | Mapping[str, DataPair] | Callable[[np.ndarray], DataPair],
     epsilon: float | None = None,
     delta: float = 0.0,
     *,
@@ -118,8 +118,9 @@ def search_pairs(
     ----------
     mechanism : Mechanism
         The mechanism, as in `verify`.
-    pairs : sequence of (first, second), or callable
-        The pairs; or a function from a point of the box to (first, second).
+    pairs : iterable of (first, second), mapping, or callable
+        The pairs; a mapping from names to pairs, as `dpverify.neighbours` returns it; or a function from a point of the
+        box to (first, second), for example `dpverify.neighbours.ball`.
     epsilon : float or None
         The claim that is tested on the best pair. None measures without a claim.
     delta : float
@@ -130,7 +131,7 @@ def search_pairs(
     runs : int
         Selection runs per data set that the whole search may use.
     bounds : sequence of (low, high), optional
-        The box, one interval for each dimension. Required if `pairs` is a function.
+        The box, one interval for each dimension. Required if `pairs` is a function without an attribute `bounds`.
     **options
         Keyword arguments of `verify`. `select_runs` and `test_runs` apply to the verification of the best pair.
 
@@ -165,11 +166,13 @@ def search_pairs(
         )
     with run_options.share_executor() as shared:
         if callable(pairs):
-            best, tried = _search_box(mechanism, pairs, bounds, aim, runs, shared)
+            box = getattr(pairs, "bounds", None) if bounds is None else bounds
+            best, tried = _search_box(mechanism, pairs, box, aim, runs, shared)
             data = pairs(np.array(best))
         else:
-            best, tried = _search_list(mechanism, pairs, aim, runs, shared)
-            data = pairs[best]
+            listed = list(pairs.values()) if isinstance(pairs, Mapping) else list(pairs)
+            best, tried = _search_list(mechanism, listed, aim, runs, shared)
+            data = listed[best]
         report = shared.verify(mechanism, *data, None, delta, tested)
     return Search(report, best, tuple(tried))
 
