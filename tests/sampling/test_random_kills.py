@@ -89,12 +89,19 @@ def start(place, name):
 
 
 def finish(place, name):
-    """Run the command to its end; return its answers. The claim is false, so the status is 1."""
-    process = start(place, name)
-    _, complaint = process.communicate()
-    assert process.returncode == 1, complaint
-    assert "Traceback" not in complaint
-    return answers(place, name)
+    """Run the command to its end; return its answers. The claim is false, so the status is 1.
+
+    A combination that was killed several times is recorded as failed, with status 2; the next call runs it again.
+    """
+    for _ in range(3):
+        process = start(place, name)
+        _, complaint = process.communicate()
+        assert process.returncode in (1, 2), complaint
+        assert "Traceback" not in complaint
+        if process.returncode == 1:
+            return answers(place, name)
+        assert complaint.endswith("tries it again\n")
+    raise AssertionError(complaint)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -120,7 +127,7 @@ def test_a_run_that_is_killed_again_and_again_has_the_same_answers(name, tmp_pat
             kills += 1
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        if not is_running:  # it was finished before the kill, so the next one begins anew
+        if process.returncode == 1:  # it was finished before the kill, so the next one begins anew
             assert answers(places[1], name) == expected
             shutil.rmtree(places[1] / "kept")
     assert finish(places[1], name) == expected
