@@ -129,8 +129,8 @@ def fail_at(call, kind, number, tmp_path, monkeypatch):
     ("name", "step"),
     [
         ("verify", 17),
-        ("study", 83),
-        ("check", 53),
+        ("study", 61),
+        ("check", 41),
         ("ledger", 3),
         *(pytest.param(n, 1, marks=pytest.mark.slow) for n in CALLS),
     ],
