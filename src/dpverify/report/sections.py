@@ -126,6 +126,11 @@ def event_note(report: ReportFields) -> str:
             "The event was fixed before the first test run was drawn. The paper's test checks both directions, so it "
             "refutes a true claim with probability up to 2α."
         )
+    if report.others:
+        fixed += (
+            f" It is the best of {len(report.tested)} events that were tested together and share α; "
+            f"{format_percent(witness.share)} of α is for this one."
+        )
     return f"{comparison} {shares} {fixed}"
 
 

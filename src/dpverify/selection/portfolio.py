@@ -25,7 +25,8 @@ from dpverify.selection.proposals import JudgedProposal
 # The shares that are compared for a further event. The rest of alpha is divided as before.
 FURTHER_SHARES = (0.1, 0.3, 0.5)
 LARGE_SHARE = 0.9  # of an event whose expected bound is many times as large as that of the events before it
-LARGE_RATIO, LARGE_CHANCE = 2.0, 0.9
+LARGE_RATIO, LARGE_CHANCE = 3.0, 0.9
+MIN_FIRST_SHARE = 0.5  # of the cautious event, unless a further event is clearly better
 MIN_CHANCE = 0.5  # probability of a positive bound that a further event needs
 SAFE_SHARE = 0.1  # of the event that is chosen with a large penalty
 RARE_ERROR = 0.1  # standard error of the log-ratio above which the cautious event needs a safer one beside it
@@ -92,7 +93,7 @@ def choose_portfolio(
                 value = np.maximum(kept, bounds(number, share, len(members))).mean()
                 value *= 1.0 if scores[number] in {scores[n] for n in members} else 1 - NEW_SCORE_COST
                 is_clear = chance[number] >= LARGE_CHANCE and expected[number] > LARGE_RATIO * before
-                is_allowed = share < LARGE_SHARE or is_clear
+                is_allowed = is_clear or (share < LARGE_SHARE and rest[0] >= (1 - SAFE_SHARE) * MIN_FIRST_SHARE)
                 if is_allowed and value > best:
                     best, chosen = value, (number, [*rest, share])
         if chosen is None:
