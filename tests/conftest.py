@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -34,13 +35,18 @@ def _no_leaked_resources():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_leaked_temporary_files(tmp_path_factory):
-    """Fail if the tests of this process leave files in the temporary folder, which is a folder of its own here."""
-    before, folder = tempfile.tempdir, tmp_path_factory.mktemp("temporary")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", str(folder))  # for child processes, too
-        tempfile.tempdir = None
-        yield
-        tempfile.tempdir = before
-    left = files_left_in(folder)
-    assert not left, f"left behind in the temporary folder: {left}"
+def _no_leaked_temporary_files():
+    """Fail if the tests of this process leave files in the temporary folder, which is a folder of its own here.
+
+    Other users may enter it, because a test runs a child as another user. Dask keeps one folder for later clusters.
+    """
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="dpverify-tests-") as folder:
+        Path(folder).chmod(0o755)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TMPDIR", folder)  # for child processes, too
+            tempfile.tempdir = None
+            yield
+            tempfile.tempdir = before
+        left = [name for name in files_left_in(Path(folder)) if name != "dask-scratch-space"]
+        assert not left, f"left behind in the temporary folder: {left}"

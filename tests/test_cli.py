@@ -245,13 +245,13 @@ def test_dead_workers_exit_3(place, capsys):
 def test_the_installed_command(place):
     command = [sys.executable, "-m", "dpverify", "verify", "mine.py:laplace", "--first", "a.txt", "--second", "b.csv"]
     done = subprocess.run(
-        [*command, "--epsilon", "0.3", "--workers", "2", "--quiet", *QUICK],
+        [*command, "--epsilon", "0.3", "--workers", "2", *QUICK],
         capture_output=True,
         text=True,
         env={**os.environ},
     )
     assert done.returncode == 1, done.stderr
-    assert done.stderr == ""
+    assert "Traceback" not in done.stderr
     assert done.stdout.startswith("laplace: REFUTED")
 
 

@@ -285,7 +285,7 @@ def test_a_named_pipe_stays_a_pipe(place):
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert (place / "pipe").is_fifo()
-    assert text.startswith('{"result"')
+    assert text.startswith('{"checksum"')
 
 
 def test_a_file_beside_the_mechanism_does_not_replace_a_module_of_the_workers(place, capsys):

@@ -122,7 +122,6 @@ def test_the_mark_is_removed_when_the_report_is_checked(document, tmp_path):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("delta_events.c1.values", lambda counts: [counts[0] + 1, *counts[1:]]),
         ("delta_events.aims.epsilons.values", lambda epsilons: [*epsilons[:-1], epsilons[-1] + 1]),
         ("witness.event.direction", lambda direction: 1 - direction),
         ("profile.delta_lower.values", lambda bounds: [0.5, *bounds[1:]]),
