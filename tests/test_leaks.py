@@ -45,4 +45,4 @@ def test_a_temporary_file_is_found_and_temporary_folders_are_those_of_the_sessio
     before = set(files_left_in(folder))
     with tempfile.NamedTemporaryFile(dir=folder) as file:
         assert set(files_left_in(folder)) - before == {Path(file.name).name}
-    assert "pytest" in str(folder)
+    assert "dpverify-tests" in str(folder)
