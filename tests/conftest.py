@@ -35,11 +35,12 @@ def _no_leaked_resources():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_leaked_temporary_files():
+def _no_leaked_temporary_files(tmp_path_factory):
     """Fail if the tests of this process leave files in the temporary folder, which is a folder of its own here.
 
     Other users may enter it, because a test runs a child as another user. Dask keeps one folder for later clusters.
     """
+    tmp_path_factory.getbasetemp()  # outside of the checked folder
     before = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="dpverify-tests-") as folder:
         Path(folder).chmod(0o755)

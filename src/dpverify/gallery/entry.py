@@ -159,7 +159,7 @@ def approximate_truth(
     Examples
     --------
     >>> from dpverify.stats.claims import approximate
-    >>> approximate_truth(lambda epsilon: max(0.0, 0.2 - epsilon), approximate(1.0, 0.1), "example").parameter
+    >>> round(approximate_truth(lambda epsilon: max(0.0, 0.2 - epsilon), approximate(1.0, 0.1), "example").parameter, 6)
     0.1
     """
     low, high, allowed = 0.0, min(supremum, LARGEST_EPSILON), claim.delta + ROUNDING

@@ -49,7 +49,7 @@ def quick_epsilon_upper_bound(
     Examples
     --------
     >>> round(quick_epsilon_upper_bound([600, 400], [400, 600], 1000, 0.01), 3)
-    1.164
+    1.165
     """
     check_delta(delta)
     check_probability("alpha", alpha)

@@ -173,7 +173,7 @@ def carry_bet(cells: np.ndarray, runs: int, planned_runs: int, boundary: Boundar
     >>> from dpverify.stats.boundaries import line_boundary
     >>> bet = carry_bet(np.array([[500, 300, 200], [185, 115, 700]]), 1000, 20_000, line_boundary(1.0))
     >>> bet.cells, bet.direction
-    ((0, 1), 0)
+    ((2,), 1)
     """
     best: tuple[float, int, np.ndarray, tuple[int, int]] | None = None
     for direction in (0, 1):
