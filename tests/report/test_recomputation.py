@@ -136,3 +136,16 @@ def test_a_change_that_the_counts_do_not_show_is_found_by_the_checksum(path, val
     file.write_text(json.dumps(changed))
     with pytest.raises(dpv.InputError, match=r"found another checksum; expected the report as|found epsilon_lower"):
         dpv.Report.from_json(file)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("delta_events.c1.values", lambda counts: [counts[0] + 1, *counts[1:]]),  # of one of several equal events
+        ("delta_events.aims.edges.values", lambda edges: [0] * len(edges)),  # different counts of one event
+    ],
+)
+def test_edited_events_for_delta_are_refused_although_the_checksum_fits(path, value, document, tmp_path):
+    file = change(document, tmp_path, path, value)
+    with pytest.raises(dpv.InputError, match="delta_events: no verification gives this value"):
+        dpv.Report.from_json(file)

@@ -86,8 +86,8 @@ def run_gallery(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     (result,) = run_gallery(folder, ["quantiser"], quick=True, workers=1)
-    >>> [report.refuted for report in result.reports]
-    [False, True, False, True]
+    >>> [report.verdict.name for report in result.reports]
+    ['NOT_REFUTED', 'REFUTED', 'NOT_REFUTED', 'REFUTED']
     """
     write_outputs = _load_output_writer()
     entries = choose_entries(names)
