@@ -1,8 +1,12 @@
 """Settings of all tests: how many examples a property is checked with, and what a test must not leave behind."""
 
+import os
 import sys
 import tempfile
 from pathlib import Path
+
+# The tests run in several processes; more threads in each of them only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings

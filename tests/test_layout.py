@@ -6,6 +6,8 @@ import sys
 import venv
 from pathlib import Path
 
+import pytest
+
 import dpverify as dpv
 
 ROOT = Path(dpv.__file__).parent
@@ -83,6 +85,7 @@ def test_importing_brings_no_optional_package():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_bare_core_verifies_in_an_environment_of_its_own(tmp_path):
     venv.create(tmp_path / "bare", with_pip=True)
     python = tmp_path / "bare" / "bin" / "python"

@@ -1,6 +1,7 @@
 """The pytest plugin: a fixed seed without a ledger, evidence over versions with one, and what its records contain."""
 
 import importlib.metadata
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -29,6 +30,8 @@ def test_laplace(assert_private):
 def project(pytester, monkeypatch):
     for name in ("GITHUB_BASE_REF", "GITHUB_SHA", "CI_COMMIT_SHA", "PYTEST_ADDOPTS"):  # of a CI service
         monkeypatch.delenv(name, raising=False)
+    seeds = itertools.count(100)  # a project has other seeds in every run; the tests have the same ones
+    monkeypatch.setattr("dpverify.studies.releases.version_check.secrets.randbits", lambda bits: next(seeds))
     pytester.makepyfile(test_mine=TEST_FILE)
 
     def run_pytest(*options, scale="1.0"):

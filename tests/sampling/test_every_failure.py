@@ -128,10 +128,10 @@ def fail_at(call, kind, number, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("verify", 17),
-        ("study", 61),
-        ("check", 41),
-        ("ledger", 3),
+        ("verify", 23),
+        ("study", 97),
+        ("check", 61),
+        ("ledger", 5),
         *(pytest.param(n, 1, marks=pytest.mark.slow) for n in CALLS),
     ],
 )

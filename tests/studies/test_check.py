@@ -144,7 +144,7 @@ def test_finished_claims_are_not_verified_again(write, tmp_path):
 
 
 def test_a_killed_check_continues(write, tmp_path):
-    text = MANIFEST.replace("true = {", 'slow = {use = "mine.py:Sum", seconds = 0.05},\ntrue = {'.replace("},", "}"))
+    text = MANIFEST.replace("true = {", 'slow = {use = "mine.py:Sum", seconds = 0.02},\ntrue = {'.replace("},", "}"))
     write("loose", slow='mechanism = "slow", pair = "one", epsilon = 2.5', text=text)
     command = [sys.executable, "-m", "dpverify", "check", "claims.toml", "--no-pages", "--release", "1"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path)

@@ -16,11 +16,12 @@ from dpverify.report.evaluate import divide_p_value, thinned_p_values
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.stats.claim_curves import allowed_pairs, claimed_delta
-from dpverify.stats.profile import P_VALUE_FLOOR, small_p_value
+from dpverify.stats.profile import MAX_EXPONENT, P_VALUE_FLOOR, small_p_value
 from dpverify.stats.supporting_lines import lower_envelope, with_mirror_images
 
 SLIDER_POSITIONS = 150  # about as many
 TRADEOFF_POINTS = 401
+MAX_DECISIVE_P_VALUE = 0.05  # from here on, events that do not exceed the claim are not evaluated
 
 
 def round_up_step(x: float) -> float:
@@ -88,7 +89,9 @@ def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
     else:
         decisive = _combined_p_values(report, epsilons)
         larger, smaller = witness.ordered
-        other = _exact_p_values(report, (smaller, larger), witness.share, epsilons)
+        other = evaluate_increasing(
+            lambda epsilon: _exact_p_value(report, (smaller, larger), witness.share, epsilon), epsilons
+        )
         p_first, p_second = (decisive, other) if witness.direction == (1, 2) else (other, decisive)
         p_floor = P_VALUE_FLOOR * report.alpha
     upper = interpolate_delta_upper(report.profile["eps"], report.profile["delta_upper"], epsilons)
@@ -149,19 +152,26 @@ def wealth_course(report: ReportFields) -> WealthCourse | None:
 
 def _combined_p_values(report: ReportFields, epsilons: np.ndarray) -> np.ndarray:
     """Return the p-values by all tested events together: the smallest one, divided by the event's share of alpha."""
-    by_event = [_exact_p_values(report, one.ordered, one.share, epsilons) for one in report.tested]
-    return np.min(by_event, axis=0)
-
-
-def _exact_p_values(report: ReportFields, counts: tuple[int, int], share: float, epsilons: np.ndarray) -> np.ndarray:
-    """Return the p-values of the claims that the first count contradicts if it exceeds the second by too much."""
-    level = report.alpha if report.sequence is None else report.sequence.exact_alpha(report.alpha)
+    runs = report.witness.runs
 
     def p_value(epsilon: float) -> float:
-        p = small_p_value(*counts, report.witness.runs, epsilon, report.delta, share * level)
-        return divide_p_value(p, share, level)
+        smallest = 1.0
+        allowed = math.exp(min(epsilon, MAX_EXPONENT))
+        for one in report.tested:
+            larger, smaller = one.ordered
+            # An event within the claim has a p-value far above this one.
+            if smallest > MAX_DECISIVE_P_VALUE or larger > allowed * smaller + report.delta * runs:
+                smallest = min(smallest, _exact_p_value(report, one.ordered, one.share, epsilon))
+        return smallest
 
     return evaluate_increasing(p_value, epsilons)
+
+
+def _exact_p_value(report: ReportFields, counts: tuple[int, int], share: float, epsilon: float) -> float:
+    """Return the p-value of a claim that the first count contradicts if it exceeds the second by too much."""
+    level = report.alpha if report.sequence is None else report.sequence.exact_alpha(report.alpha)
+    p_value = small_p_value(*counts, report.witness.runs, epsilon, report.delta, share * level)
+    return divide_p_value(p_value, share, level)
 
 
 def interpolate_delta_upper(nodes: np.ndarray, bounds: np.ndarray, epsilons: np.ndarray) -> np.ndarray:

@@ -125,19 +125,15 @@ def _solid_events(candidate: Candidate, objective: SelectionObjective) -> tuple[
     binned, histogram = candidate
     runs = histogram.runs
     thresholds, above1, above2 = threshold_counts(histogram, binned.edges)
-    exceeding_counts = ((above1, above2), (runs - above2, runs - above1))
+    exceeding, other = np.stack([above1, runs - above2]), np.stack([above2, runs - above1])  # both directions
+    bounds = cautious_lower_bound(exceeding, other, runs, objective, PROPOSAL_PENALTIES, binned.score.n_parameters)
     chosen: dict[LevelKey, ChosenLevel] = {}
-    rank = -np.inf
-    for penalty in PROPOSAL_PENALTIES:
-        for direction, (exceeding, other) in enumerate(exceeding_counts):
-            bounds = cautious_lower_bound(exceeding, other, runs, objective, penalty, binned.score.n_parameters)
-            best = int(np.argmax(bounds))
-            pair = int(exceeding[best]), int(other[best])
-            key = LevelKey(float(thresholds[best]), direction == 0, direction)
+    for best in np.argmax(bounds, axis=-1):
+        for direction, i in enumerate(best.tolist()):
+            pair = int(exceeding[direction, i]), int(other[direction, i])
+            key = LevelKey(float(thresholds[i]), direction == 0, direction)
             chosen[key] = ChosenLevel(pair if direction == 0 else (pair[1], pair[0]))
-            if penalty == RANKING_PENALTY:
-                rank = max(rank, float(bounds[best]))
-    return chosen, rank
+    return chosen, float(bounds[PROPOSAL_PENALTIES.index(RANKING_PENALTY)].max())
 
 
 def _best_per_doubling(counts: np.ndarray, bounds: np.ndarray) -> list[int]:

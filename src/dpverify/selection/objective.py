@@ -51,7 +51,7 @@ class SelectionObjective(NamedTuple):
 
 
 def cautious_lower_bound(
-    c1: ArrayLike, c2: ArrayLike, runs: int, objective: SelectionObjective, penalty: float, n_parameters: int = 0
+    c1: ArrayLike, c2: ArrayLike, runs: int, objective: SelectionObjective, penalties: ArrayLike, n_parameters: int = 0
 ) -> np.ndarray:
     """Return the expected lower bound of epsilon in `p1 <= e^epsilon p2 + delta`, minus a penalty.
 
@@ -63,8 +63,8 @@ def cautious_lower_bound(
         The selection runs per data set behind these counts.
     objective : SelectionObjective
         The planned test.
-    penalty : float
-        The penalty in standard errors at the size of the selection.
+    penalties : array_like
+        One penalty or several, in standard errors at the size of the selection.
     n_parameters : int
         The number of fitted parameters. More parameters increase the penalty, so that of two events with about the
         same bound the simpler one is preferred.
@@ -72,15 +72,16 @@ def cautious_lower_bound(
     Returns
     -------
     ndarray
-        The penalised bound; minus infinity if no positive epsilon can be expected. The value is approximate. It
-        affects which event is tested, not the validity of the test.
+        The penalised bounds, of the shape of the penalties followed by the shape of the counts; minus infinity if no
+        positive epsilon can be expected. The values are approximate. They affect which event is tested, not the
+        validity of the test.
     """
     c1, c2 = np.asarray(c1, float), np.asarray(c2, float)
     p1, p2 = (c1 + 0.5) / (runs + 1), (c2 + 0.5) / (runs + 1)
-    level = float(scipy.special.ndtr(-penalty - PENALTY_PER_DOUBLING * np.log2(1 + n_parameters)))
+    levels = scipy.special.ndtr(-np.asarray(penalties, float) - PENALTY_PER_DOUBLING * np.log2(1 + n_parameters))
     # Poisson limits: close to normal standard errors for large counts, and adequate for small counts.
-    low = p1 - np.sqrt(1 - p1) * (p1 - _gamma_quantile(np.maximum(c1, 0.5), level) / (runs + 1))
-    high = p2 + np.sqrt(1 - p2) * (_gamma_quantile(c2 + 1, 1 - level) / (runs + 1) - p2)
+    low = p1 - np.sqrt(1 - p1) * (p1 - _gamma_quantiles(np.maximum(c1, 0.5), levels) / (runs + 1))
+    high = p2 + np.sqrt(1 - p2) * (_gamma_quantiles(c2 + 1, 1 - levels) / (runs + 1) - p2)
     if objective.is_curve and objective.claim is not None:
         z = -scipy.special.ndtri(objective.alpha)
         return _distance_from_curve(p1, p2, low, high, objective, objective.claim, z)
@@ -153,7 +154,7 @@ def posterior_quantiles(counts: ArrayLike, runs: int, prior: ArrayLike = PRIOR_C
         A count and a number of runs that express what is known without these runs.
     """
     shape = np.asarray(counts, float) + prior
-    quantiles = np.stack([_gamma_quantile(shape, float(level)) for level in QUANTILES], axis=-1)
+    quantiles = np.moveaxis(_gamma_quantiles(shape, QUANTILES), 0, -1)
     return np.minimum(quantiles / (runs + np.asarray(prior_runs, float))[..., None], 1.0)
 
 
@@ -191,12 +192,16 @@ def _boundary_table(claim: Claim) -> tuple[np.ndarray, np.ndarray]:
     return quantiles, scipy.special.ndtri(np.clip(claim.boundary(scipy.special.ndtr(quantiles)), 1e-300, 1 - 1e-16))
 
 
-def _gamma_quantile(counts: np.ndarray, level: float) -> np.ndarray:
-    """Return the gamma quantile for every count; large counts by the approximation of Wilson and Hilferty."""
-    shape, counts = np.shape(counts), np.atleast_1d(counts)
-    root = 1 - 1 / (9 * counts) + scipy.special.ndtri(level) / (3 * np.sqrt(counts))
-    quantile = counts * root**3
-    small = counts < MIN_APPROXIMATED_COUNT
-    distinct, index = np.unique(counts[small], return_inverse=True)  # each distinct count is computed once
-    quantile[small] = scipy.special.gammaincinv(distinct, level)[index]
-    return quantile.reshape(shape)
+def _gamma_quantiles(counts: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return the gamma quantile of every count at every level; the levels are the first axis if there are several.
+
+    Large counts use the approximation of Wilson and Hilferty.
+    """
+    flat, column = np.ravel(counts), np.reshape(levels, (-1, 1))
+    root = 1 - 1 / (9 * flat) + scipy.special.ndtri(column) / (3 * np.sqrt(flat))
+    quantiles = flat * root**3
+    small = np.flatnonzero(flat < MIN_APPROXIMATED_COUNT)
+    if small.size:
+        distinct, index = np.unique(flat[small], return_inverse=True)  # each distinct count is computed once
+        quantiles[:, small] = scipy.special.gammaincinv(distinct, column)[:, index]
+    return quantiles.reshape(np.shape(levels) + np.shape(counts))

@@ -119,10 +119,7 @@ def propose_cells(partition: Partition, counts: SelectionCounts, objective: Sele
     codes = occupied_codes(counts.first, counts.second)
     c = counts.first.of(codes), counts.second.of(codes)
     proposals = []
-    for penalty in PROPOSAL_PENALTIES:
-        bounds = np.stack(
-            [cautious_lower_bound(c[side], c[1 - side], counts.runs, objective, penalty) for side in (0, 1)]
-        )
+    for bounds in cautious_lower_bound(c, c[::-1], counts.runs, objective, PROPOSAL_PENALTIES):
         direction, cell = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
         event = Event(partition, codes[[cell]], int(direction))
         proposals.append(Proposal(event, (int(c[0][cell]), int(c[1][cell]))))
@@ -141,11 +138,8 @@ def propose_unions(
         ratio = (trained[side] + 0.5) / (trained[1 - side] + 0.5)
         order = np.argsort(-ratio, kind="stable")[:MAX_UNION_CELLS]
         c = np.cumsum(held_out[0][order]), np.cumsum(held_out[1][order])
-        best = {
-            int(np.argmax(cautious_lower_bound(c[side], c[1 - side], counts.runs, objective, penalty)))
-            for penalty in PROPOSAL_PENALTIES
-        }
-        for last in sorted(best):
+        bounds = cautious_lower_bound(c[side], c[1 - side], counts.runs, objective, PROPOSAL_PENALTIES)
+        for last in np.unique(np.argmax(bounds, axis=-1)).tolist():
             event = Event(partition, np.sort(codes[order[: last + 1]]), side)
             proposals.append(Proposal(event, (int(c[0][last]), int(c[1][last]))))
     return proposals
@@ -174,10 +168,8 @@ def judge(proposal: Proposal, decision: SelectionCounts, objective: SelectionObj
     bound = safe_bound = -np.inf
     if proposal.is_solid:
         size, extra = event.partition.n_parameters, CURVE_PENALTY if objective.is_curve else 0.0
-        bound, safe_bound = (
-            float(cautious_lower_bound(c[side], c[1 - side], runs, objective, penalty, size))
-            for penalty in (objective.decision_penalty + extra, PROPOSAL_PENALTIES[-1])
-        )
+        penalties = objective.decision_penalty + extra, PROPOSAL_PENALTIES[-1]
+        bound, safe_bound = cautious_lower_bound(c[side], c[1 - side], runs, objective, penalties, size).tolist()
     error = float(np.sqrt(1 / (c[0] + 0.5) + 1 / (c[1] + 0.5)))
     return JudgedProposal(proposal, bound, safe_bound, error, (counts[side], counts[1 - side]), decision.runs)
 
