@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+unexport PYTHONDONTWRITEBYTECODE  # the tests start many processes, which would all compile the package again
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all doctest coverage check bench calibration reproduced gallery docs dist fuzz pins lowest pythons clean
@@ -37,12 +38,10 @@ demo: $(VENV)/estimation.stamp  ## verify a false claim, a true claim and the pa
 	$(BIN)/python -m dpverify.paper.demo
 
 test: $(VENV)/test.stamp  ## run the fast tests and the examples of the docstrings (some minutes)
-	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --doctest-modules src/dpverify
+	$(BIN)/python -m pytest --doctest-modules tests src/dpverify
 
 test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## run all tests, including the slow statistical ones (about an hour)
-	$(BIN)/python -m pytest -m "" --hypothesis-profile=many
-	$(BIN)/python -m pytest --doctest-modules src/dpverify
+	$(BIN)/python -m pytest -m "" --hypothesis-profile=many --doctest-modules tests src/dpverify
 
 doctest: $(VENV)/test.stamp  ## run the examples of the docstrings only
 	$(BIN)/python -m pytest --doctest-modules src/dpverify

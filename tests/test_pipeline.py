@@ -72,7 +72,7 @@ def rejections(seeds, mechanism, first, second, epsilon, settings):
 
 
 MANY = Settings(**SMALL, block=1000)  # few blocks, so that many seeds take little time
-SEEDS = [200, pytest.param(1000, marks=pytest.mark.slow)]
+SEEDS = [100, pytest.param(1000, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("seeds", SEEDS)

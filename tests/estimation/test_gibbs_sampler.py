@@ -22,7 +22,7 @@ RUNS = 10**5
     [
         (QUADRATIC, [[0.1, 0.2]], 0.9, 1.0, 0.8, 8, "taylor"),
         (BANANA, [[0.3, 0.4]], 0.7, 1.0, 1.0, 8, "cells"),
-        (TWO_MODES, [[0.25]], 0.98, 10.0, 1.0, 64, "cells"),
+        pytest.param(TWO_MODES, [[0.25]], 0.98, 10.0, 1.0, 64, "cells", marks=pytest.mark.slow),
     ],
     ids=["quadratic", "banana", "two modes"],
 )

@@ -40,7 +40,7 @@ def test_a_mechanism_that_stores_its_data_on_itself_is_always_voided(seeds):
             assert report.verdict is Verdict.NO_ANSWER
 
 
-@pytest.mark.parametrize("seeds", [15, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [8, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_mechanism_without_state_is_never_voided(seeds):
     with ThreadPoolExecutor(2) as pool:
         for seed in range(seeds):

@@ -59,7 +59,7 @@ def check(name, events, seeds):
         bounds = [box_bound(m * a, m * b, m, EPSILON, part.alpha) for a, b in ((p1, p2), (p2, p1))]
         allowed.append(max(bounds) - own)  # two Clopper-Pearson limits on expected counts
     assert all(number <= most(seeds, LEVELS[statement]) for statement, number in missed.items()), missed
-    # The mean over ten seeds is uncertain; from a hundred seeds on no allowance is made for it.
+    # The mean over a few seeds is uncertain; from a hundred seeds on no allowance is made for it.
     noise = 3 * np.std(gaps) / math.sqrt(seeds) if seeds < 100 else 0.0
     assert np.mean(gaps) <= 1.1 * np.mean(allowed) + noise
     assert np.mean(lowers) >= 0.8 * oracle(name, m)
@@ -68,7 +68,7 @@ def check(name, events, seeds):
 
 @pytest.mark.parametrize("name", CASES)
 def test_bounds_cover_and_are_tight(name):
-    print(name, check(name, "auto", 10))
+    print(name, check(name, "auto", 6))
 
 
 @pytest.mark.slow
