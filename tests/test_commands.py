@@ -72,6 +72,11 @@ def test_calibrate(capsys):
     status, out, _ = run(capsys, "calibrate", "mine.py:Sum", *required, *PAIR, *few)
     assert status == 0
     assert "parameter" in out
+    status, out, _ = run(
+        capsys, "calibrate", "mine.py:Sum", *required, "--pairs", "mine.py:pairs", "--runs", "500", *few
+    )
+    assert status == 0
+    assert "of the worst pair, " in out
 
 
 def test_search(capsys):

@@ -10,7 +10,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import dpverify as dpv
-from dpverify.studies.calibrate import Calibration, estimate_epsilon
+from dpverify.studies.calibrate import Calibration
+from dpverify.studies.epsilon_line import estimate_epsilon
 
 DELTA = 0.01
 FEW = {"partition": "atoms", "events": "union", "select_runs": 500, "test_runs": 2000}
@@ -98,6 +99,49 @@ def test_bad_arguments_are_refused(change, message):
         dpv.calibrate(Response, **call)
 
 
+PAIRS = {"near": (0.0, 0.3), "far": (0.0, 1.0), "half": (1.0, 1.5)}
+
+
+def test_the_worst_of_several_pairs_is_calibrated_and_all_of_them_are_bounded():
+    runs = {"runs": 1500, "select_runs": 500, "test_runs": 8000, "resolution": 8, "events": "union", "alpha": 0.01}
+    result = dpv.calibrate(Laplace, (0.2, 10.0), pairs=PAIRS, epsilon=1.0, delta=DELTA, **runs)
+    assert (result.pair, result.bounded_pairs) == ("far", 3)
+    assert result.insufficient < EXACT[Laplace] < result.sufficient
+    bounded = [report for parameter, report in result.tried if parameter == result.sufficient]
+    assert [report.verdict for report in bounded[:3]] == [dpv.Verdict.BOUNDED] * 3
+    assert len({report.alpha for report in bounded[:3]}) == 1
+    assert 3 * bounded[0].alpha <= 0.01 / 2  # the pairs share the level of the attempt
+    text = str(result)
+    assert "of the worst pair, far" in text
+    assert "bounded over unions of cells only, for all 3 pairs; confidence 99%" in text
+
+
+def test_the_worst_pair_of_a_box_is_calibrated():
+    def pair_at(theta):
+        return 0.0, float(1.0 - abs(theta[0] - 0.5))
+
+    runs = {"runs": 3000, "select_runs": 500, "test_runs": 4000, "resolution": 8, "events": "union"}
+    result = dpv.calibrate(Laplace, (0.2, 10.0), pairs=pair_at, box=[(0, 1)], epsilon=1.0, delta=DELTA, **runs)
+    assert pair_at(result.pair)[1] > 0.85
+    assert result.bounded_pairs == 1
+    assert "only, for this pair; confidence" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"first": 0.0, "second": 1.0}, "found both a pair and pairs; expected first and second, or pairs"),
+        ({"pairs": None}, "found neither a pair nor pairs; expected first and second, or pairs"),
+        ({"delta": None}, "found epsilon 1.0 and delta None; expected the required privacy, both numbers"),
+        ({"pairs": []}, "pairs: found 0 pairs"),
+    ],
+)
+def test_bad_pairs_are_refused(change, message):
+    call = {"pairs": PAIRS, "epsilon": 1.0, "delta": DELTA} | change
+    with pytest.raises(dpv.InputError, match=message):
+        dpv.calibrate(Laplace, (0.2, 10.0), **call)
+
+
 def test_the_estimate_uses_the_shares_of_the_cells():
     report = dpv.verify(Response(0.75), 0.0, 1.0, None, DELTA, **QUICK)
     part = report.on_partition
@@ -147,13 +191,20 @@ def test_over_many_seeds_the_bracket_contains_the_exact_parameter(family):
     assert (errors <= 0.05).sum() >= 95
 
 
+ONE_PAIR = {"first": 0.0, "second": 1.0}
+TWO_PAIRS = {"pairs": [(0.0, 1.0), (1.0, 0.0)], "runs": 500}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("test", "delta"), [("exact", DELTA), ("thinned", 0.0)])
-def test_each_end_of_the_bracket_is_wrong_with_probability_alpha_at_most(test, delta):
+@pytest.mark.parametrize(
+    ("test", "delta", "data"), [("exact", DELTA, ONE_PAIR), ("thinned", 0.0, ONE_PAIR), ("exact", DELTA, TWO_PAIRS)]
+)
+def test_each_end_of_the_bracket_is_wrong_with_probability_alpha_at_most(test, delta, data):
     """With few runs, errors would be frequent enough to be observed."""
     seeds, exact = 100, (math.e + delta) / (1 + math.e)
     few = {"partition": "atoms", "events": "union", "select_runs": 200, "test_runs": 1000, "test": test}
-    results = [dpv.calibrate(Response, (0.5, 0.99), 0.0, 1.0, 1.0, delta, seed=seed, **few) for seed in range(seeds)]
+    required = {"epsilon": 1.0, "delta": delta, **data, **few}
+    results = [dpv.calibrate(Response, (0.5, 0.99), seed=seed, **required) for seed in range(seeds)]
     too_low = sum(result.insufficient is not None and result.insufficient < exact for result in results)
     too_high = sum(result.sufficient is not None and result.sufficient > exact for result in results)
     assert too_low <= most(seeds, 0.05)

@@ -40,6 +40,13 @@ def test_the_best_pair_of_a_list_is_found_and_printed():
     assert lines[0].split()[0] == "2"
 
 
+def test_a_pair_of_a_mapping_is_named():
+    pairs = {"small": (0.0, 0.1), "large": (0.0, 2.0)}
+    search = dpv.search_pairs(laplace, pairs, runs=1000, select_runs=500, test_runs=1000)
+    assert search.pair == "large"
+    assert {candidate.pair for candidate in search.tried} == {"small", "large"}
+
+
 def test_successive_halving_spends_the_given_runs():
     assert search_plan(1, 100) == ()
     plan = search_plan(8, 10_000)

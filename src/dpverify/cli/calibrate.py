@@ -6,8 +6,9 @@ import argparse
 
 from dpverify import calibrate
 from dpverify.cli.inputs import absolute, read_settings
-from dpverify.cli.options import AddCommand, add_pair, add_quiet, add_settings, add_workers
+from dpverify.cli.options import AddCommand, add_box, add_pair, add_quiet, add_settings, add_workers
 from dpverify.cli.output import print_output, stdout_to_stderr
+from dpverify.studies.calibrate import SEARCH_RUNS
 from dpverify.studies.files.loading import load_data, load_object
 
 
@@ -23,7 +24,10 @@ def add_to(add_command: AddCommand) -> None:
     )
     add = command.add_argument
     add("--range", type=float, nargs=2, required=True, metavar=("LOW", "HIGH"), help="Search between these parameters.")
-    add_pair(command)
+    add_pair(command, required=False)
+    add("--pairs", metavar="PAIRS", help="Several pairs instead of --first and --second, as in dpverify search.")
+    add_box(command)
+    add("--runs", type=int, default=SEARCH_RUNS, metavar="N", help="Selection runs of a search for the worst pair.")
     add("--epsilon", type=float, required=True, metavar="E", help="The required epsilon.")
     add("--delta", type=float, default=0.0, metavar="D", help="The required delta (default 0).")
     add_settings(command)
@@ -36,7 +40,7 @@ def add_to(add_command: AddCommand) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run `dpverify calibrate`."""
     with stdout_to_stderr():
-        first, second = load_data(arguments.first), load_data(arguments.second)
+        first, second = (None if file is None else load_data(file) for file in (arguments.first, arguments.second))
         result = calibrate(
             load_object(arguments.family, what="family"),
             tuple(arguments.range),
@@ -44,6 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
             second,
             arguments.epsilon,
             arguments.delta,
+            pairs=None if arguments.pairs is None else load_object(arguments.pairs, what="pairs"),
+            box=arguments.box,
+            runs=arguments.runs,
             settings=read_settings(arguments),
             executor=arguments.workers,
             folder=absolute(arguments.folder),

@@ -34,11 +34,23 @@ def add_trust(command: Parser) -> None:
     )
 
 
-def add_pair(command: Parser) -> None:
+def add_pair(command: Parser, required: bool = True) -> None:
     """Add the arguments --first and --second."""
-    add = command.add_argument
-    add("--first", required=True, metavar="F", help="Read the first data set from this file (.npy, .csv, .txt, .json).")
-    add("--second", required=True, metavar="F", help="Read the neighbouring data set from this file.")
+    text = "Read the first data set from this file (.npy, .csv, .txt, .json)."
+    command.add_argument("--first", required=required, metavar="F", help=text)
+    command.add_argument("--second", required=required, metavar="F", help="Read the neighbouring data set from here.")
+
+
+def add_box(command: Parser) -> None:
+    """Add the argument --box."""
+    text = "The intervals of a box that is searched."
+    command.add_argument("--box", type=parse_interval, nargs="+", metavar="LOW,HIGH", help=text)
+
+
+def parse_interval(text: str) -> tuple[float, float]:
+    """Return the interval in a text such as 0,3."""
+    low, high = text.split(",")
+    return float(low), float(high)
 
 
 def add_settings(command: Parser) -> None:

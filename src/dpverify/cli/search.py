@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from dpverify import search_pairs
 from dpverify.cli.inputs import absolute, read_settings
-from dpverify.cli.options import AddCommand, add_quiet, add_settings, add_workers
+from dpverify.cli.options import AddCommand, add_box, add_quiet, add_settings, add_workers
 from dpverify.cli.output import NO_ANSWER, REFUTED, print_error, print_output, stdout_to_stderr
 from dpverify.errors import InputError
 from dpverify.studies.files.claim_text import load_claim
@@ -29,7 +29,7 @@ def add_to(add_command: AddCommand) -> None:
         help="A list of pairs (first, second), or, with --box, a function from a point to such a pair; named in the "
         "same way.",
     )
-    add("--box", type=_interval, nargs="+", metavar="LOW,HIGH", help="The intervals of a box that is searched.")
+    add_box(command)
     add("--runs", type=int, default=100_000, metavar="N", help="Selection runs of the search (default 100000).")
     add("--epsilon", type=float, metavar="E", help="Test the claim that epsilon is E on the worst pair.")
     add("--delta", type=float, default=0.0, metavar="D", help="Use this delta (default 0).")
@@ -64,9 +64,3 @@ def run(arguments: argparse.Namespace) -> int:
     if found.report.voiding:
         return print_error(found.report.voiding[0].value, NO_ANSWER)
     return REFUTED if found.report.refuted else 0
-
-
-def _interval(text: str) -> tuple[float, float]:
-    """Return the interval in a text such as 0,3."""
-    low, high = text.split(",")
-    return float(low), float(high)

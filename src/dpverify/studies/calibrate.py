@@ -8,7 +8,7 @@ one parameter that is certainly insufficient and one that is sufficient on the p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
@@ -19,9 +19,10 @@ from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, check_claim
 from dpverify.settings import VerifyOptions
-from dpverify.stats.upper_bound import smallest_epsilon
+from dpverify.studies.epsilon_line import LINEAR_RANGE, Axis, Line, Point, check_bounds, estimate_epsilon, fit_line
 from dpverify.studies.options import RunOptions, type_one_error_factor
 from dpverify.studies.plots import plot_bounds
+from dpverify.studies.search import DataPair, FoundPair, PairLabel, Pairs, SearchAim, SearchedPairs, format_label
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
 
 Family = Callable[[float], Mechanism]
 
-LINEAR_RANGE = 0.4  # log epsilon is taken as linear in the parameter over a range of this size
 FIT_OFFSETS = (-0.15, 0.15, -0.075, 0.075, 0.0)  # of log epsilon, around the required value: where the line is measured
 FIRST_OFFSET_IN_GAPS = 2.5  # distance of the first tested parameter, in units of the gap between estimate and bound
 MIN_GAP, MAX_GAP = 0.005, 1.0  # limits of this gap, in log epsilon
 MAX_ATTEMPTS = 8  # tests on each side of the estimate; each one is twice as far from it as the one before
 MAX_BISECTIONS = 40
+MAX_SEARCHES = 2  # for the worst pair: at the middle parameter, and at the first estimate
+SEARCH_RUNS = 100_000  # selection runs per data set of one search
 
 
 class Trial(NamedTuple):
@@ -72,6 +74,11 @@ class Calibration:
         The report of `parameter`, from its own runs.
     tried : tuple of Trial
         Every verification, in order.
+    pair : int, str, tuple of float or None
+        The worst of several pairs, as in `Search.pair`. `insufficient`, `parameter` and `report` belong to it. None if
+        one pair was given.
+    bounded_pairs : int
+        For how many pairs `sufficient` was bounded: all pairs of a list; one pair for a box.
     """
 
     parameter: float
@@ -79,6 +86,8 @@ class Calibration:
     sufficient: float | None
     report: Report
     tried: tuple[Trial, ...]
+    pair: PairLabel | None = None
+    bounded_pairs: int = 1
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return one row per verification as a pandas DataFrame (needs pandas)."""
@@ -95,10 +104,14 @@ class Calibration:
         report = self.report
         claim = f"epsilon {format_number(report.epsilon or 0.0)} at delta {format_number(report.delta)}"
         confidence = f"confidence {format_confidence(report.alpha)}"
+        covered, found = f", for all {self.bounded_pairs} pairs" if self.bounded_pairs > 1 else "", ""
+        if self.pair is not None:
+            found = f"of the worst pair, {format_label(self.pair)}"
+            covered = covered or ", for this pair"
         rows = [
             ("insufficient", self._rounded(self.insufficient), f"refuted over all events; {confidence}"),
-            ("estimate", format_number(self.parameter), ""),
-            ("sufficient", self._rounded(self.sufficient), f"bounded over unions of cells only; {confidence}"),
+            ("estimate", format_number(self.parameter), found),
+            ("sufficient", self._rounded(self.sufficient), f"bounded over unions of cells only{covered}; {confidence}"),
         ]
         title = f"{report.name}: parameter for {claim}, from {len(self.tried)} verifications"
         lines = [f"  {name:<12}  {value:<10}  {statement}".rstrip() for name, value, statement in rows]
@@ -114,10 +127,14 @@ class Calibration:
 def calibrate(
     family: Family,
     bounds: tuple[float, float],
-    first: object,
-    second: object,
-    epsilon: float,
-    delta: float,
+    first: object = None,
+    second: object = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    *,
+    pairs: Pairs | None = None,
+    box: Sequence[tuple[float, float]] | None = None,
+    runs: int = SEARCH_RUNS,
     **options: Unpack[VerifyOptions],
 ) -> Calibration:
     """Find the parameter at which a family of mechanisms has a required privacy.
@@ -125,6 +142,10 @@ def calibrate(
     The epsilon of `family(parameter)` must increase or decrease with the parameter. Every verification has its own
     seed, and its own sub-folder if there is a folder. On each side of the estimate, attempt k is tested with a type I
     error of at most alpha / 2^k, so that each end of the bracket holds with confidence 1 - alpha.
+
+    With several pairs, `search_pairs` finds the worst pair at the middle of the bounds, and again at the first estimate
+    of the parameter. The parameter of this pair is estimated. A sufficient parameter is bounded for every pair of a
+    list; the pairs share the level.
 
     Parameters
     ----------
@@ -134,9 +155,15 @@ def calibrate(
         The smallest and the largest parameter. Epsilon must be above the required value at one of them and below it
         at the other.
     first, second : object
-        The two neighbouring data sets.
+        The two neighbouring data sets. Leave them out if `pairs` are given.
     epsilon, delta : float
-        The required privacy. Epsilon must be positive.
+        The required privacy; both are necessary. Epsilon must be positive.
+    pairs : iterable of (first, second), mapping, or callable, optional
+        Several pairs, as in `search_pairs`.
+    box : sequence of (low, high), optional
+        The box of `pairs`, if it is a function without an attribute `bounds`.
+    runs : int
+        Selection runs per data set that each search for the worst pair may use.
     **options
         Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
         single settings.
@@ -149,8 +176,8 @@ def calibrate(
     Raises
     ------
     InputError
-        If the bounds do not enclose the required epsilon, if epsilon jumps over it, or if a voiding diagnostic makes
-        a test meaningless.
+        If the bounds do not enclose the required epsilon, if epsilon jumps over it, if a voiding diagnostic makes a
+        test meaningless, or if neither or both of a pair and `pairs` are given.
 
     Examples
     --------
@@ -167,134 +194,103 @@ def calibrate(
     """
     run_options = RunOptions.from_keywords(**options)
     settings = run_options.settings
+    if epsilon is None or delta is None:
+        raise InputError(f"found epsilon {epsilon} and delta {delta}; expected the required privacy, both numbers")
     check_claim(settings, epsilon, delta)
     axis = Axis(*check_bounds(bounds))
     if not epsilon > 0:
         raise InputError(f"epsilon: found {epsilon!r}; expected a positive number, the required privacy")
-    target = math.log(epsilon)
+    searched = None if pairs is None else SearchedPairs.of(pairs, box)
+    if (searched is None) == (first is None and second is None):
+        found = "neither a pair nor pairs" if searched is None else "both a pair and pairs"
+        raise InputError(f"found {found}; expected first and second, or pairs")
     with run_options.share_executor() as shared:
-        trials = _Trials(family, axis, first, second, delta, shared)
-        ends = _enclose(trials, epsilon)
-        for offset in FIT_OFFSETS:
-            line = fit_line(trials.points, ends, target)
-            trials.verify(min(max(line.position(target + offset), axis.position(axis.low)), axis.position(axis.high)))
-        line = fit_line(trials.points, ends, target)
-        gap = _median_gap(trials, target, delta)
-
-        def find_end(direction: int, verdict: Verdict, alpha: float) -> float | None:
-            """Return the first tested parameter with this verdict, going away from the estimate."""
-            for attempt in range(1, MAX_ATTEMPTS + 1):
-                offset = direction * FIRST_OFFSET_IN_GAPS * gap * 2 ** (attempt - 1)
-                trial = trials.verify(line.position(target + offset), epsilon, alpha / 2**attempt)
-                if trial.report.verdict is verdict:
-                    return trial.parameter
-                if trial.parameter in (axis.low, axis.high):
+        trials = _Trials(family, axis, delta, shared)
+        worst = FoundPair(None, (first, second), [])
+        middle = (axis.position(axis.low) + axis.position(axis.high)) / 2
+        for search in range(1 if searched is None else MAX_SEARCHES):
+            if searched is not None:
+                mechanism = family(axis.parameter(middle))
+                found_pair = searched.find_worst(mechanism, SearchAim(delta, None), runs, shared)
+                if search and found_pair.label == worst.label:
                     break
-            return None
-
-        insufficient = find_end(1, Verdict.REFUTED, settings.alpha / type_one_error_factor(settings))
-        sufficient = find_end(-1, Verdict.BOUNDED, settings.alpha)
-        estimate = trials.verify(line.position(target), epsilon)
-    return Calibration(estimate.parameter, insufficient, sufficient, estimate.report, tuple(trials.trials))
-
-
-def estimate_epsilon(report: Report, delta: float) -> float:
-    """Estimate epsilon at this delta over unions of the cells, with shares of runs in place of probabilities."""
-    part = report.on_partition
-    if delta == 0:  # a single cell attains the maximum; the root search below needs a delta that is crossed
-        with np.errstate(divide="ignore"):
-            return float(np.abs(np.log(part.c1) - np.log(part.c2)).max())
-    first_shares, second_shares = part.c1 / part.runs, part.c2 / part.runs
-
-    def excess(epsilon: float) -> float:
-        factor = math.exp(epsilon)
-        directions = ((first_shares, second_shares), (second_shares, first_shares))
-        return max(float(part.number @ np.maximum(p - factor * q, 0.0)) for p, q in directions)
-
-    return smallest_epsilon(excess, delta)
+                worst = found_pair
+            line = _measure_line(trials, worst.data, epsilon)
+            middle = line.position(math.log(epsilon))
+        bracket = _find_bracket(trials, line, epsilon, worst.data, () if searched is None else searched.listed)
+        estimate = trials.verify(line.position(math.log(epsilon)), epsilon)
+    bounded_pairs = 1 if searched is None else max(1, len(searched.listed))
+    return Calibration(estimate.parameter, *bracket, estimate.report, tuple(trials.trials), worst.label, bounded_pairs)
 
 
-def check_bounds(bounds: object) -> tuple[float, float]:
-    """Return (low, high) as floats; raise InputError if they are not an interval."""
-    try:
-        low, high = map(float, bounds)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        low = high = math.nan
-    if not (math.isfinite(high - low) and low < high):
-        raise InputError(f"bounds: found {bounds!r}; expected (low, high), two finite numbers, low below high")
-    return low, high
+def _measure_line(trials: _Trials, pair: DataPair, epsilon: float) -> Line:
+    """Return the line of log epsilon near the required value, for one pair."""
+    axis, target = trials.axis, math.log(epsilon)
+    trials.start(pair)
+    ends = _enclose(trials, epsilon)
+    for offset in FIT_OFFSETS:
+        line = fit_line(trials.points, ends, target)
+        trials.verify(min(max(line.position(target + offset), axis.position(axis.low)), axis.position(axis.high)))
+    return fit_line(trials.points, ends, target)
 
 
-class Axis(NamedTuple):
-    """The scale on which the line is fitted: logarithmic if all parameters are positive, else linear."""
+def _find_bracket(
+    trials: _Trials, line: Line, epsilon: float, worst: DataPair, listed: Sequence[DataPair]
+) -> tuple[float | None, float | None]:
+    """Return an insufficient and a sufficient parameter, each with confidence 1 - alpha; None where none is found.
 
-    low: float
-    high: float
-
-    def position(self, parameter: float) -> float:
-        """Return the position of a parameter on the axis."""
-        return math.log(parameter) if self.low > 0 else float(parameter)
-
-    def parameter(self, position: float) -> float:
-        """Return the parameter at a position, limited to the bounds."""
-        value = math.exp(position) if self.low > 0 else float(position)
-        return min(max(value, self.low), self.high)
-
-
-class Point(NamedTuple):
-    """A measured point of the curve: a position on the axis, and the logarithm of the estimated epsilon there."""
-
-    position: float
-    log_epsilon: float
-
-
-class Line(NamedTuple):
-    """A linear model of log epsilon along the axis."""
-
-    slope: float
-    offset: float
-
-    def position(self, log_epsilon: float) -> float:
-        """Return the position at which the line reaches this value."""
-        return (log_epsilon - self.offset) / self.slope
-
-
-def fit_line(points: list[Point], ends: list[Point], target: float) -> Line:
-    """Fit a line to the points near the target.
-
-    If the noise of the points gives a slope of the wrong sign, the slope between the two ends is used.
+    Attempt k is tested at alpha / 2^k. The pairs of a list share this level.
     """
-    near = [point for point in points if abs(point.log_epsilon - target) <= LINEAR_RANGE]
-    x, y = np.array(near).T
-    slope = (ends[1].log_epsilon - ends[0].log_epsilon) / (ends[1].position - ends[0].position)
-    centred = x - x.mean()
-    fitted = float(centred @ y / (centred @ centred))
-    slope = fitted if fitted * slope > 0 else slope
-    return Line(slope, float(y.mean() - slope * x.mean()))
+    axis, settings, target = trials.axis, trials.options.settings, math.log(epsilon)
+    gap = _median_gap(trials, target)
+
+    def find_end(direction: int, verdict: Verdict, alpha: float, pairs: Sequence[DataPair]) -> float | None:
+        """Return the first parameter at which all pairs have this verdict, going away from the estimate."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            offset = direction * FIRST_OFFSET_IN_GAPS * gap * 2 ** (attempt - 1)
+            position = line.position(target + offset)
+            level = alpha / 2**attempt / len(pairs)
+            if all(trials.verify(position, epsilon, level, pair).report.verdict is verdict for pair in pairs):
+                return axis.parameter(position)
+            if axis.parameter(position) in (axis.low, axis.high):
+                break
+        return None
+
+    others = [pair for pair in listed if pair is not worst]
+    insufficient = find_end(1, Verdict.REFUTED, settings.alpha / type_one_error_factor(settings), [worst])
+    sufficient = find_end(-1, Verdict.BOUNDED, settings.alpha, [worst, *others])
+    return insufficient, sufficient
 
 
 class _Trials:
-    """Verifies the family at one parameter after another, and collects reports and points."""
+    """Verifies the family at one parameter after another, and collects reports, and the points of one pair."""
 
-    def __init__(
-        self, family: Family, axis: Axis, first: object, second: object, delta: float, options: RunOptions
-    ) -> None:
-        self.family, self.axis, self.options = family, axis, options
-        self.first, self.second, self.delta = first, second, delta
+    def __init__(self, family: Family, axis: Axis, delta: float, options: RunOptions) -> None:
+        self.family, self.axis, self.delta, self.options = family, axis, delta, options
         self.trials: list[Trial] = []
-        self.points: list[Point] = []
 
-    def verify(self, position: float, epsilon: float | None = None, alpha: float | None = None) -> Trial:
+    def start(self, pair: DataPair) -> None:
+        """Begin to collect the points of a pair."""
+        self.pair = pair
+        self.points: list[Point] = []
+        self.reports: list[Report] = []  # one for each point
+
+    def verify(
+        self, position: float, epsilon: float | None = None, alpha: float | None = None, pair: DataPair | None = None
+    ) -> Trial:
         """Verify the mechanism at a position, with its own seed; without `alpha`, at the level of the settings."""
         parameter = self.axis.parameter(position)
         level = self.options.settings.alpha if alpha is None else alpha
         options = self.options.child(len(self.trials), alpha=level)
-        report = options.verify(self.family(parameter), self.first, self.second, epsilon, self.delta)
+        data = self.pair if pair is None else pair
+        report = options.verify(self.family(parameter), *data, epsilon, self.delta)
         if report.voiding:
             raise InputError(f"family({parameter:g}): {report.voiding[0].value}")
         trial, estimate = Trial(parameter, report), estimate_epsilon(report, self.delta)
         self.trials.append(trial)
-        self.points.append(Point(position, math.log(estimate) if estimate > 0 else -math.inf))
+        if data is self.pair:
+            self.points.append(Point(position, math.log(estimate) if estimate > 0 else -math.inf))
+            self.reports.append(report)
         return trial
 
 
@@ -307,8 +303,7 @@ def _enclose(trials: _Trials, epsilon: float) -> list[Point]:
     low, high = sorted(end.log_epsilon for end in ends)
     if not low < target < high:
         measured = " and ".join(
-            f"{math.exp(end.log_epsilon):.4g} at {trial.parameter:.4g}"
-            for end, trial in zip(ends, trials.trials, strict=True)
+            f"{math.exp(end.log_epsilon):.4g} at {axis.parameter(end.position):.4g}" for end in ends
         )
         raise InputError(f"bounds: found epsilon {measured}; expected one below and one above {epsilon:g}; widen them")
     decreasing = ends[1].log_epsilon < ends[0].log_epsilon
@@ -317,7 +312,7 @@ def _enclose(trials: _Trials, epsilon: float) -> list[Point]:
         middle = trials.points[-1]
         replaced = 1 if (middle.log_epsilon < target) == decreasing else 0
         ends[replaced] = middle
-        if len(trials.trials) > MAX_BISECTIONS:
+        if len(trials.points) > MAX_BISECTIONS:
             parameter = trials.trials[-1].parameter
             raise InputError(
                 f"family: found a jump of epsilon over {epsilon:g} at {parameter:g}; expected a continuous epsilon"
@@ -325,11 +320,11 @@ def _enclose(trials: _Trials, epsilon: float) -> list[Point]:
     return ends
 
 
-def _median_gap(trials: _Trials, target: float, delta: float) -> float:
-    """Return the median distance between estimate and lower bound, in log epsilon, of the trials near the target."""
+def _median_gap(trials: _Trials, target: float) -> float:
+    """Return the median distance between estimate and lower bound, in log epsilon, of the points near the target."""
     gaps = [
-        _gap(trial.report, delta)
-        for trial, point in zip(trials.trials, trials.points, strict=True)
+        _gap(report, trials.delta)
+        for report, point in zip(trials.reports, trials.points, strict=True)
         if abs(point.log_epsilon - target) <= LINEAR_RANGE
     ]
     return min(max(float(np.median(gaps)), MIN_GAP), MAX_GAP)

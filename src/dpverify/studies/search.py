@@ -37,7 +37,8 @@ MIN_RUNS_PER_PAIR = 4
 PRINTED_CANDIDATES = 5
 
 DataPair = tuple[object, object]
-PairLabel = int | tuple[float, ...]  # the index of a pair in its list, or its point in the box
+Pairs = Iterable[DataPair] | Mapping[str, DataPair] | Callable[[np.ndarray], DataPair]
+PairLabel = int | str | tuple[float, ...]  # the index of a pair in its list, its name, or its point in the box
 
 
 class Candidate(NamedTuple):
@@ -45,8 +46,8 @@ class Candidate(NamedTuple):
 
     Attributes
     ----------
-    pair : int or tuple of float
-        The index of the pair in the list, or its point in the box.
+    pair : int, str or tuple of float
+        The index of the pair in the list, its name in the mapping, or its point in the box.
     expected_lower_bound : float
         The lower bound of epsilon that the test runs are expected to give.
     """
@@ -63,8 +64,9 @@ class Search:
     ----------
     report : Report
         The report of the best pair, from test runs that the search has not used.
-    pair : int or tuple of float
-        The best pair: its index in the list, or its point in the box (`pairs[pair]`, or `pairs(numpy.array(pair))`).
+    pair : int, str or tuple of float
+        The best pair: its index in the list, its name in the mapping, or its point in the box (`pairs[pair]`, or
+        `pairs(numpy.array(pair))`).
     tried : tuple of Candidate
         Every evaluation of the search, in order. A pair can occur several times, with different numbers of runs.
     """
@@ -87,10 +89,11 @@ class Search:
             f"epsilon >= {format_lower(report.epsilon_lower)} at delta {format_number(report.delta)} over all events"
         )
         best = sorted(self.tried, key=lambda candidate: -candidate.expected_lower_bound)[:PRINTED_CANDIDATES]
-        rows = [(_label(pair), format_number(bound)) for pair, bound in best]
+        rows = [(format_label(pair), format_number(bound)) for pair, bound in best]
+        pair, number = format_label(self.pair), len(self.tried)
         return "\n".join(
             [
-                f"{report.name}: pair {_label(self.pair)} after {len(self.tried)} evaluations: {report.verdict.name}",
+                f"{report.name}: pair {pair} after {number} evaluations: {report.verdict.name}",
                 f"  proved    {proved}; confidence {format_confidence(report.alpha)}",
                 *format_table(("pair", "expected lower bound"), rows),
             ]
@@ -99,7 +102,7 @@ class Search:
 
 def search_pairs(
     mechanism: Mechanism,
-    pairs: Iterable[DataPair] | Mapping[str, DataPair] | Callable[[np.ndarray], DataPair],
+    pairs: Pairs,
     epsilon: float | None = None,
     delta: float = 0.0,
     *,
@@ -164,17 +167,12 @@ def search_pairs(
             f"selection_epsilon: found {run_options.settings.selection_epsilon}; expected None, because the selector "
             "of the paper gives no expected lower bound to search by"
         )
+    searched = SearchedPairs.of(pairs, bounds)
     with run_options.share_executor() as shared:
-        if callable(pairs):
-            box = getattr(pairs, "bounds", None) if bounds is None else bounds
-            best, tried = _search_box(mechanism, pairs, box, aim, runs, shared)
-            data = pairs(np.array(best))
-        else:
-            listed = list(pairs.values()) if isinstance(pairs, Mapping) else list(pairs)
-            best, tried = _search_list(mechanism, listed, aim, runs, shared)
-            data = listed[best]
-        report = shared.verify(mechanism, *data, None, delta, tested)
-    return Search(report, best, tuple(tried))
+        worst = searched.find_worst(mechanism, aim, runs, shared)
+        report = shared.verify(mechanism, *worst.data, None, delta, tested)
+    assert worst.label is not None
+    return Search(report, worst.label, tuple(worst.tried))
 
 
 class SearchAim(NamedTuple):
@@ -182,6 +180,54 @@ class SearchAim(NamedTuple):
 
     delta: float
     claim: Claim | None
+
+
+class FoundPair(NamedTuple):
+    """A pair, its label (None for a pair that was given), and the evaluations of the search that found it."""
+
+    label: PairLabel | None
+    data: DataPair
+    tried: list[Candidate]
+
+
+class SearchedPairs(NamedTuple):
+    """The pairs of a search: a list with labels, or a function of the points of a box.
+
+    Attributes
+    ----------
+    labels : tuple of int or str
+        The labels of the listed pairs.
+    listed : tuple of pairs
+        The pairs; empty for a box.
+    pair_at : callable or None
+        The function from a point of the box to a pair.
+    box : sequence of (low, high) or None
+        The box.
+    """
+
+    labels: tuple[PairLabel, ...]
+    listed: tuple[DataPair, ...]
+    pair_at: Callable[[np.ndarray], DataPair] | None
+    box: Sequence[tuple[float, float]] | None
+
+    @classmethod
+    def of(cls, pairs: Pairs, bounds: Sequence[tuple[float, float]] | None) -> SearchedPairs:
+        """Return the pairs that the argument `pairs` of `search_pairs` describes."""
+        if callable(pairs):
+            return cls((), (), pairs, getattr(pairs, "bounds", None) if bounds is None else bounds)
+        if isinstance(pairs, Mapping):
+            return cls(tuple(str(name) for name in pairs), tuple(pairs.values()), None, None)
+        listed = tuple(pairs)
+        return cls(tuple(range(len(listed))), listed, None, None)
+
+    def find_worst(self, mechanism: Mechanism, aim: SearchAim, runs: int, options: RunOptions) -> FoundPair:
+        """Return the pair with the largest expected lower bound, found with `runs` selection runs per data set."""
+        if self.pair_at is not None:
+            point, tried = _search_box(mechanism, self.pair_at, self.box, aim, runs, options)
+            return FoundPair(point, self.pair_at(np.array(point)), tried)
+        index, evaluated = _search_list(mechanism, self.listed, aim, runs, options)
+        tried = [Candidate(self.labels[number], bound) for number, bound in evaluated]
+        return FoundPair(self.labels[index], self.listed[index], tried)
 
 
 def search_plan(pairs: int, runs: int) -> tuple[int, ...]:
@@ -209,20 +255,20 @@ def expected_lower_bound(mechanism: Mechanism, pair: DataPair, aim: SearchAim, r
 
 def _search_list(
     mechanism: Mechanism, pairs: Sequence[DataPair], aim: SearchAim, runs: int, options: RunOptions
-) -> tuple[int, list[Candidate]]:
-    """Return the index of the best pair of a list, and all evaluations."""
+) -> tuple[int, list[tuple[int, float]]]:
+    """Return the index of the best pair of a list, and the index and value of all evaluations."""
     if not pairs or runs < MIN_RUNS_PER_PAIR * len(pairs):
         raise InputError(
             f"pairs: found {len(pairs)} pairs and runs={runs}; expected at least one pair, and at least "
             f"{MIN_RUNS_PER_PAIR} runs per pair"
         )
     remaining = list(range(len(pairs)))
-    tried: list[Candidate] = []
+    tried: list[tuple[int, float]] = []
     for runs_per_pair in search_plan(len(pairs), runs):
         bounds = {
             index: expected_lower_bound(mechanism, pairs[index], aim, runs_per_pair, options) for index in remaining
         }
-        tried += [Candidate(index, bound) for index, bound in bounds.items()]
+        tried += bounds.items()
         remaining = sorted(remaining, key=lambda index: -bounds[index])[: (len(remaining) + 1) // 2]
     return remaining[0], tried
 
@@ -244,8 +290,8 @@ def _search_box(
     return best, [Candidate(point, value) for point, value in values]
 
 
-def _label(pair: PairLabel) -> str:
-    """Return a pair as text."""
-    if isinstance(pair, int):
+def format_label(pair: PairLabel) -> str:
+    """Return the label of a pair as text."""
+    if not isinstance(pair, tuple):
         return str(pair)
     return "(" + ", ".join(f"{coordinate:.4g}" for coordinate in pair) + ")"

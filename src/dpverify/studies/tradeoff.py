@@ -12,7 +12,8 @@ from dpverify.errors import InputError
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions
-from dpverify.studies.calibrate import Family, estimate_epsilon
+from dpverify.studies.calibrate import Family
+from dpverify.studies.epsilon_line import estimate_epsilon
 from dpverify.studies.options import RunOptions
 from dpverify.studies.plots import plot_comparison
 from dpverify.studies.tables import format_table, write_comparison, write_csv
