@@ -9,7 +9,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import cast
 
 from dpverify import Report, Settings, run_study, verify
@@ -20,7 +19,6 @@ from dpverify.cli.output import (
     BAD_INPUT,
     NO_ANSWER,
     REFUTED,
-    Result,
     check_outputs,
     discard_stdout,
     escape_unencodable_characters,
@@ -29,8 +27,10 @@ from dpverify.cli.output import (
     show_warning,
     stdout_to_stderr,
     write_output,
+    write_results,
     write_stdout,
 )
+from dpverify.cli.over_time import over_time
 from dpverify.cli.supervision import run_in_child
 from dpverify.errors import (
     FolderError,
@@ -86,27 +86,6 @@ def _verify(arguments: argparse.Namespace) -> int:
         return REFUTED
     weakness = None if arguments.detects is None else describe_weakness(report, arguments.detects)
     return print_error(weakness, NO_ANSWER) if weakness else 0
-
-
-def write_results(report: Result, json: str | None, html: str | None, quiet: bool) -> None:
-    """Write a report in all forms, JSON first. A form that cannot be written does not prevent the others."""
-    steps: list[Callable[[], None]] = []
-    if json == "-":
-        steps.append(partial(write_stdout, report.to_json))
-    elif json is not None:
-        steps.append(partial(write_output, report.to_json, json))
-    if not quiet and json != "-":
-        steps.append(partial(print_output, report))
-    if html is not None:
-        steps.append(partial(write_output, report.to_html, html))
-    problems: list[InputError | BrokenPipeError] = []
-    for step in steps:
-        try:
-            step()
-        except (InputError, BrokenPipeError) as problem:
-            problems.append(problem)
-    if problems:
-        raise problems[0]
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -188,8 +167,6 @@ def _run_command(arguments: argparse.Namespace) -> int:
         case "verify":
             return _verify(arguments)
         case "over-time":
-            from dpverify.cli.over_time import over_time
-
             return over_time(arguments)
         case "study":
             return _study(arguments)

@@ -10,6 +10,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TextIO
 
 from dpverify.errors import DPVerifyWarning, InputError
@@ -125,3 +126,24 @@ def show_warning(
     """Print a warning in one line, without the source line."""
     prefix = "dpverify" if issubclass(category, DPVerifyWarning) else category.__name__
     print(f"{prefix}: {message}", file=sys.stderr)
+
+
+def write_results(report: Result, json: str | None, html: str | None, quiet: bool) -> None:
+    """Write a report in all forms, JSON first. A form that cannot be written does not prevent the others."""
+    steps: list[Callable[[], None]] = []
+    if json == "-":
+        steps.append(partial(write_stdout, report.to_json))
+    elif json is not None:
+        steps.append(partial(write_output, report.to_json, json))
+    if not quiet and json != "-":
+        steps.append(partial(print_output, report))
+    if html is not None:
+        steps.append(partial(write_output, report.to_html, html))
+    problems: list[InputError | BrokenPipeError] = []
+    for step in steps:
+        try:
+            step()
+        except (InputError, BrokenPipeError) as problem:
+            problems.append(problem)
+    if problems:
+        raise problems[0]

@@ -5,9 +5,16 @@ from __future__ import annotations
 import argparse
 
 import dpverify as dpv
-from dpverify.cli.commands import write_results
 from dpverify.cli.inputs import absolute, choose_mechanism, open_executor, read_changes
-from dpverify.cli.output import NO_ANSWER, REFUTED, check_outputs, print_error, print_output, stdout_to_stderr
+from dpverify.cli.output import (
+    NO_ANSWER,
+    REFUTED,
+    check_outputs,
+    print_error,
+    print_output,
+    stdout_to_stderr,
+    write_results,
+)
 from dpverify.errors import InputError
 from dpverify.studies.files.claim_text import load_claim
 from dpverify.studies.files.loading import load_data

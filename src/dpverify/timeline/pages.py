@@ -10,8 +10,8 @@ from dpverify.render.over_time import StepBounds, heat_map, step_figure
 from dpverify.render.page import render, shown
 from dpverify.render.style import Drawing
 from dpverify.stats.claim_kinds import Approximate
-from dpverify.timeline.result import PrivacyOverTime
-from dpverify.timeline.table import PrivacyTable
+from dpverify.timeline.bounds import PrefixBounds
+from dpverify.timeline.record_bounds import RecordBounds
 from dpverify.timeline.texts import claim_sentence, loss_sentence, step_cells, table_scope
 from dpverify.util.formatting import format_confidence, format_count, format_lower, format_number, format_upper
 
@@ -19,7 +19,7 @@ COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (unions of c
 TABLE_COLUMNS = ("record", "visible from step", "ε at the end, lower bound", "upper bound (unions of cells)")
 
 
-def curve_drawing(curve: PrivacyOverTime) -> Drawing:
+def curve_drawing(curve: PrefixBounds) -> Drawing:
     """Draw the bounds of every step."""
     claim = curve.claim.epsilon if isinstance(curve.claim, Approximate) else None
     bounds = StepBounds(curve.epsilon_lower, curve.epsilon_upper, curve.truth, curve.start, claim)
@@ -27,12 +27,12 @@ def curve_drawing(curve: PrivacyOverTime) -> Drawing:
     return step_figure(bounds, f"{curve.name}{subject}, δ = {format_number(curve.delta)}")
 
 
-def curve_plot(curve: PrivacyOverTime) -> Figure:
+def curve_plot(curve: PrefixBounds) -> Figure:
     """Return the figure of one pair with its title and legend inside."""
     return complete_figure(curve_drawing(curve))
 
 
-def curve_page(curve: PrivacyOverTime) -> str:
+def curve_page(curve: PrefixBounds) -> str:
     """Return the page of one pair as HTML."""
     confidence = format_confidence(curve.alpha)
     lead = [_sentence(loss_sentence(curve))]
@@ -56,7 +56,7 @@ def curve_page(curve: PrivacyOverTime) -> str:
     )
 
 
-def table_drawings(table: PrivacyTable) -> list[Drawing]:
+def table_drawings(table: RecordBounds) -> list[Drawing]:
     """Draw the heat map of the lower bounds and, where it is known, that of the exact epsilons beside it."""
     truth = table.truth
     known = truth is not None and np.isfinite(truth).all()
@@ -70,14 +70,14 @@ def table_drawings(table: PrivacyTable) -> list[Drawing]:
     return drawings
 
 
-def table_plot(table: PrivacyTable) -> Figure:
+def table_plot(table: RecordBounds) -> Figure:
     """Return the heat map of the lower bounds with its title and legend inside."""
     first = table.curves[0]
     title = f"{first.name}, proved, δ = {format_number(first.delta)}"
     return complete_figure(table_drawings(table)[0]._replace(title=title))
 
 
-def table_page(table: PrivacyTable) -> str:
+def table_page(table: RecordBounds) -> str:
     """Return the page of many records as HTML."""
     first, truth = table.curves[0], table.truth
     lead = [_sentence(table_scope(table))]
@@ -92,7 +92,7 @@ def table_page(table: PrivacyTable) -> str:
         title=f"{first.name}: privacy over time, δ = {format_number(first.delta)}",
         lead=lead,
         figures=shown(table_drawings(table), "map"),
-        sentences=[_sentence(sentence) for sentence in table.sentences],
+        sentences=[_sentence(loss_sentence(curve)) for curve in table.curves],
         scope="The table has the lower bounds on ε, over all events, of each record and step.",
         columns=(*TABLE_COLUMNS, *steps),
         rows=[_record_cells(curve) for curve in table.curves],
@@ -100,7 +100,7 @@ def table_page(table: PrivacyTable) -> str:
     )
 
 
-def _record_cells(curve: PrivacyOverTime) -> list[str]:
+def _record_cells(curve: PrefixBounds) -> list[str]:
     """Return the cells of one record."""
     start = "" if curve.start is None else str(curve.start)
     ends = [curve.record, start, format_lower(curve.final), format_upper(float(curve.epsilon_upper[-1]))]

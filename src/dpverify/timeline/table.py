@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -11,26 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-import numpy as np
-
 from dpverify.errors import InputError
 from dpverify.sampling.executors import open_pool
 from dpverify.settings import Settings
 from dpverify.timeline import documents, texts
+from dpverify.timeline.record_bounds import RecordBounds
 from dpverify.timeline.result import PrivacyOverTime
 from dpverify.util.checks import shorten
-from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import write_file
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 Measure = Callable[[str, tuple[object, object], Settings, int | Executor | None, str | None], PrivacyOverTime]
 
 
-@dataclass(frozen=True)
-class PrivacyTable:
+@dataclass(frozen=True, eq=False)
+class PrivacyTable(RecordBounds):
     """The privacy of several records over time, as `privacy_over_time(..., pairs=...)` returns it.
 
     `print` shows one line per record.
@@ -56,13 +51,6 @@ class PrivacyTable:
     """
 
     curves: tuple[PrivacyOverTime, ...]
-    jointly: bool
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both results have the same digest."""
-        return isinstance(other, PrivacyTable) and self.digest == other.digest
 
     def __getitem__(self, record: str) -> PrivacyOverTime:
         """Return the result of one record."""
@@ -72,73 +60,9 @@ class PrivacyTable:
         raise KeyError(record)
 
     @property
-    def records(self) -> tuple[str, ...]:
-        """The names of the records."""
-        return tuple(curve.record for curve in self.curves)
-
-    @property
-    def steps(self) -> int:
-        """The number of steps of an output."""
-        return self.curves[0].steps
-
-    @property
-    def alpha(self) -> float:
-        """One minus the confidence of the whole table if it holds jointly, otherwise that of each record."""
-        return self.curves[0].alpha * (len(self.curves) if self.jointly else 1)
-
-    @functools.cached_property
-    def epsilon_lower(self) -> np.ndarray:
-        """Lower bounds on epsilon of each record (rows) and step (columns)."""
-        return np.stack([curve.epsilon_lower for curve in self.curves])
-
-    @functools.cached_property
-    def epsilon_upper(self) -> np.ndarray:
-        """Upper bounds on epsilon over unions of cells, of each record (rows) and step (columns)."""
-        return np.stack([curve.epsilon_upper for curve in self.curves])
-
-    @property
-    def truth(self) -> np.ndarray | None:
-        """The exact epsilons if the mechanism knows them for every record, otherwise None."""
-        exact = [curve.truth for curve in self.curves]
-        return None if any(one is None for one in exact) else np.array(exact)
-
-    @property
-    def start(self) -> tuple[int | None, ...]:
-        """The step at which each record becomes visible, or None."""
-        return tuple(curve.start for curve in self.curves)
-
-    @property
-    def final(self) -> np.ndarray:
-        """The lower bound on epsilon of the whole output, for each record."""
-        return self.epsilon_lower[:, -1]
-
-    @property
-    def spent(self) -> np.ndarray:
-        """The share of its final loss that each record (rows) has reached at each step (columns)."""
-        return np.stack([curve.spent for curve in self.curves])
-
-    @property
-    def refuted(self) -> bool:
-        """Whether the claim is refuted for any record."""
-        return any(curve.refuted for curve in self.curves)
-
-    @property
     def sentences(self) -> tuple[str, ...]:
         """For each record in words when it becomes visible and what it costs."""
         return tuple(texts.loss_sentence(curve) for curve in self.curves)
-
-    @functools.cached_property
-    def digest(self) -> str:
-        """A hash of the results. It does not depend on executor, number of workers or order of blocks."""
-        return hashlib.sha256("".join(curve.digest for curve in self.curves).encode()).hexdigest()
-
-    def rows(self) -> list[dict[str, object]]:
-        """Return one row per record and step."""
-        return [row for curve in self.curves for row in curve.rows()]
-
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return one row per record and step as a pandas DataFrame (needs pandas)."""
-        return make_dataframe(self.rows())
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write the table as JSON to a file, or to a stream that is open for text."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dpverify.report.statements import Verdict
 from dpverify.studies.tables import format_table
+from dpverify.timeline.bounds import PrefixBounds
+from dpverify.timeline.record_bounds import RecordBounds
 from dpverify.util.formatting import (
     format_confidence,
     format_count,
@@ -16,29 +17,10 @@ from dpverify.util.formatting import (
     format_upper,
 )
 
-if TYPE_CHECKING:
-    from dpverify.timeline.result import PrivacyOverTime, StreamBudget
-    from dpverify.timeline.table import PrivacyTable
-
 MAX_PRINTED_STEPS = 40  # of a table in text; of a longer output evenly spaced steps are printed
 
 
-def budget_text(budget: StreamBudget) -> str:
-    """Return for how many steps an output may be released, in words."""
-    lines = [f"budget epsilon {format_number(budget.epsilon)}, delta {format_number(budget.delta)}:"]
-    if budget.bounded:
-        steps = "the first step stays" if budget.bounded == 1 else f"the first {budget.bounded} steps stay"
-        lines.append(f"  {steps} within it, over unions of cells; other events are not bounded")
-    if budget.exceeded is not None:
-        lines.append(f"  {budget.exceeded} steps or more exceed it; this is proved")
-    if budget.unknown:
-        first, last = budget.unknown[0], budget.unknown[-1]
-        span = f"{first} steps" if first == last else f"{first} to {last} steps"
-        lines.append(f"  unknown for {span}; more test_runs narrow this down")
-    return "\n".join(lines)
-
-
-def loss_sentence(curve: PrivacyOverTime) -> str:
+def loss_sentence(curve: PrefixBounds) -> str:
     """Return when a record becomes visible and what it costs in the end, in one sentence."""
     subject = curve.record or "the difference of the data sets"
     if curve.voiding:
@@ -49,7 +31,7 @@ def loss_sentence(curve: PrivacyOverTime) -> str:
     return f"{subject} becomes visible at step {curve.start} and {cost}"
 
 
-def claim_sentence(curve: PrivacyOverTime) -> str:
+def claim_sentence(curve: PrefixBounds) -> str:
     """Return what is known about the claim, in one sentence."""
     assert curve.claim is not None
     claim = curve.claim.describe()
@@ -62,7 +44,7 @@ def claim_sentence(curve: PrivacyOverTime) -> str:
     return f"{claim}: no event was found that violates it; this does not prove that it holds"
 
 
-def curve_text(curve: PrivacyOverTime) -> str:
+def curve_text(curve: PrefixBounds) -> str:
     """Return the result of one pair as plain text."""
     together = f"confidence {format_confidence(curve.alpha)} for all steps together"
     label = f" ({curve.record})" if curve.record else ""
@@ -89,7 +71,7 @@ def printed_steps(steps: int) -> Sequence[int]:
     return sorted({*range(0, steps, every), steps - 1})
 
 
-def step_cells(curve: PrivacyOverTime, step: int) -> list[str]:
+def step_cells(curve: PrefixBounds, step: int) -> list[str]:
     """Return the cells of one step: number, lower bound, upper bound, increment, share and, where known, truth."""
     cells = [
         str(step),
@@ -101,7 +83,7 @@ def step_cells(curve: PrivacyOverTime, step: int) -> list[str]:
     return cells + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
 
 
-def table_scope(table: PrivacyTable) -> str:
+def table_scope(table: RecordBounds) -> str:
     """Return whether the table holds jointly or record by record, in one sentence."""
     confidence = format_confidence(table.alpha)
     if table.jointly:
@@ -112,7 +94,7 @@ def table_scope(table: PrivacyTable) -> str:
     )
 
 
-def table_text(table: PrivacyTable) -> str:
+def table_text(table: RecordBounds) -> str:
     """Return the results of many records as plain text."""
     first = table.curves[0]
     title = f"{first.name}: privacy of {len(table.curves)} records over {first.steps} steps"
