@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 WAIT_SECONDS = 10.0  # for what is about to end; the check does not depend on it if nothing is left behind
-OTHER_FOLDERS = ("/dev/", "/proc/", "/sys/", "/memfd:", sys.prefix, sys.base_prefix)  # fonts, and files of packages
+PREFIXES = sys.prefix, os.path.realpath(sys.prefix), sys.base_prefix  # fonts, and files of packages
+OTHER_FOLDERS = ("/dev/", "/proc/", "/sys/", "/memfd:", *PREFIXES)
 UNTIL_EXIT = ("pymp-",)  # folders of multiprocessing, which removes them when the process ends
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # one per process, for its whole life
 

@@ -158,8 +158,8 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
     return Drawing(
         picture,
         "Bounds on δ for every ε",
-        f"Bounds on delta against epsilon. Lower bound over all events: {format_lower(float(lower[0]))} at epsilon 0, "
-        f"decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
+        f"Bounds on delta against epsilon. Lower bound, proved by the selected events: {format_lower(float(lower[0]))} "
+        f"at epsilon 0, decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
         f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
         (
             Key("proved", "area", "shaded: values of δ that are refuted (the true δ is larger)"),
@@ -207,7 +207,7 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
         (
             Key("proved", "dot", f"the tested event, with its confidence limits ({confidence} for each error)"),
-            Key("bounded", "dash", "no union of these cells lies below; other events are not bounded"),
+            Key("bounded", "dash", "limit of all unions of these cells; other events are not bounded"),
             *claimed,
             Key("muted", "dots", "no information: the outputs do not depend on the data set"),
         ),

@@ -79,7 +79,7 @@ def report_page(content: PageContent) -> str:
         title=f"{content.name}: {content.verdict.replace('_', ' ')}",
         content=content,
         summary=[(line.name, mark_terms(_without_breaks(line.text))) for line in content.summary],
-        terms=TERMS,
+        terms=used_terms(content),
         axis=_place_bounds(content.bounds),
         shares=_scale_shares(content.shares),
         share_ticks=_share_ticks(content.shares),
@@ -93,12 +93,12 @@ def report_page(content: PageContent) -> str:
 
 
 TERMS = {
-    "ε": "The privacy loss, the natural logarithm of a probability ratio. Smaller is more private.",
-    "δ": "An extra probability by which a claim may be exceeded.",
-    "p-value": "The probability of such counts, at most, if the claim is true. A small one refutes the claim.",
+    "ε": "The largest logarithm of the ratio of an event's two probabilities. Smaller is more private.",
+    "δ": "The probability by which an event may exceed e^ε times its probability with the other data set.",
+    "p-value": "If the claim is true, such extreme counts have at most this probability. A small one refutes the claim.",
     "confidence": "The probability with which a statement like this one is true.",
     "event": "A set of outputs, for example all outputs above 2.",
-    "witness": "The event that was tested: it tells the two data sets apart best.",
+    "witness": "The tested event that gives the largest lower bound.",
     "cells": "The parts into which all outputs are divided. They do not overlap.",
     "partition": "All cells together.",
     "unions of cells": "Events that consist of whole cells. The upper bound is about these events only.",
@@ -107,7 +107,15 @@ TERMS = {
     "η": "The source paper's number: the largest share of selection runs in an event.",
     "λ": "The source paper's number for δ. It is not a guarantee.",
 }
+OPTIONAL_TERMS = ("wealth", "η", "λ")  # only some pages have them
 MARKED = re.compile(r"\b(unions of cells|cells|partition|region of likely outputs|p-value|witness|wealth)\b")
+
+
+def used_terms(content: PageContent) -> dict[str, str]:
+    """Return the terms that a page explains: all, except those of results that the page does not have."""
+    names = " ".join(row.name for table in content.tables for row in table.rows)
+    present = f"{names} wealth" if content.wealth is not None else names
+    return {term: text for term, text in TERMS.items() if term not in OPTIONAL_TERMS or term in present}
 
 
 def mark_terms(text: str) -> Markup:

@@ -128,8 +128,8 @@ def event_note(report: ReportFields) -> str:
         )
     if report.others:
         fixed += (
-            f" It is the best of {len(report.tested)} events that were tested together and share α; "
-            f"{format_percent(witness.share)} of α is for this one."
+            f" {len(report.tested)} events were fixed in this way. They share α; this one has "
+            f"{format_percent(witness.share)} of it and the largest bound. The p-value and the bound include this."
         )
     return f"{comparison} {shares} {fixed}"
 
@@ -185,7 +185,7 @@ def _data_rows(report: ReportFields) -> tuple[TableRow, ...]:
     """Return how the data sets differ."""
     if report.data_difference is None:
         return ()
-    explanation = "the claim must be about neighbours of this kind"
+    explanation = "only claims about such neighbours are tested"
     return (TableRow("data sets", describe_data(report.data_difference, False), explanation),)
 
 

@@ -92,11 +92,11 @@ def p_value_text(p_value: float, settings: Settings, below: str = "<= ") -> str:
 
 
 def describe_data(difference: DataDifference, claimed: bool) -> str:
-    """Return how the data sets differ, and that a claim must be about neighbours of this kind."""
+    """Return how the data sets differ, and that only claims about such neighbours are tested."""
     text = f"they differ in {difference.text}" if difference.relation in COMPARED else difference.text
     if difference.relation in NAMED:
         text += f" ({difference.relation.value})"
-    return f"{text}; the claim must be about neighbours of this kind" if claimed else text
+    return f"{text}; only claims about such neighbours are tested" if claimed else text
 
 
 def describe_shares(witness: Witness) -> str:
@@ -106,9 +106,10 @@ def describe_shares(witness: Witness) -> str:
 
 
 def describe_events(report: ReportFields) -> str:
-    """Return how many events were tested together, and the witness's share of alpha."""
-    share = format_percent(report.witness.share)
-    return f"the best of {len(report.tested)} events that were tested together, with {share} of alpha"
+    """Return how many events were tested together, and that the results include this."""
+    level = format_number(report.alpha)
+    number = len(report.tested)
+    return f"the best of {number} events fixed before the test; they share the level {level}, which the results include"
 
 
 def _line(label: str, text: str) -> str:

@@ -53,7 +53,7 @@ class Frontier(NamedTuple):
     segment_limits: ExcessLimit
 
     def height(self, second_counts: FloatArray) -> FloatArray:
-        """Return the largest first count for each second count; rounding never takes it below a whole number."""
+        """Return the largest first count for each second count; the factor makes up for rounding errors."""
         return np.floor(np.interp(second_counts, self.second_counts, self.first_counts) * (1 + 1e-14))
 
 
@@ -80,9 +80,9 @@ def frontier(counts1: ArrayLike, counts2: ArrayLike, runs: Runs, alpha: float) -
 def frontier_bound(line: Frontier, epsilon: float, tolerance: float = 1e-3) -> float:
     """Return the largest limit of any union: an upper bound on delta over the partition, in one order.
 
-    A stretch of second counts between two evaluated ones, b0 < b1, is bounded as a whole: by the limit with the first
-    count at b1 - 1 and from b0 + 1 to b1 - 1 runs of the second data set. Stretches are halved until none can exceed
-    the largest limit so far by more than `tolerance` standard errors of the first count.
+    A stretch of second counts between two evaluated ones, b0 < b1, is bounded as a whole: by the limit with the largest
+    first count at b1 - 1 and from b0 + 1 to b1 - 1 runs of the second data set. Stretches are halved until none can
+    exceed the largest limit so far by more than `tolerance` standard errors of the first count.
     """
     scale = math.exp(min(epsilon, MAX_EXPONENT))  # the bound falls in epsilon, so that a smaller scale is safe
     m1 = line.runs[0]
