@@ -159,7 +159,8 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         picture,
         "Bounds on δ for every ε",
         f"Bounds on delta against epsilon. Lower bound, proved by the selected events: {format_lower(float(lower[0]))} "
-        f"at epsilon 0, decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at epsilon 0, "
+        f"at epsilon 0, decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at "
+        "epsilon 0, "
         f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
         (
             Key("proved", "area", "shaded: values of δ that are refuted (the true δ is larger)"),
