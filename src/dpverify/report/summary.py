@@ -37,9 +37,9 @@ def headline(report: ReportFields, epsilon_upper: float) -> str:
         case Verdict.REFUTED:
             return f"The claim is false: {claim} does not hold."
         case Verdict.BOUNDED if report.epsilon is not None:
-            return f"Within the claim: ε is at most {format_upper(epsilon_upper)} on the tested cells."
+            return f"Within the claim: ε is at most {format_upper(epsilon_upper)} for events made of its cells."
         case Verdict.BOUNDED:
-            return f"Within the claim: {claim} holds on the tested cells."
+            return f"Within the claim: {claim} holds for events made of its cells."
         case Verdict.NOT_REFUTED if report.epsilon_lower > 0:
             return f"Not refuted: ε is at least {lower}, which the claim allows."
         case Verdict.NOT_REFUTED:
