@@ -14,7 +14,7 @@ def impossible_statements() -> list[tuple[str, str]]:
     return [
         (
             "Critical epsilons with five digits",
-            f"{on_sweep} of the {len(finite)} values are points of one sweep, 80 steps from .001 to 1.5. Their true "
+            f"{on_sweep} of the {len(finite)} values are points of one sweep, 80 points from .001 to 1.5. Their true "
             "resolution is .019. Each step is also randomised, because the test thins a count at random. The same "
             "counts therefore give a different answer each time: 27 and 12 of 1000 give .08 to .21 (5 to 95%). Two "
             "single values cannot be compared; we print the median and the range over seeds.",
@@ -26,10 +26,10 @@ def impossible_statements() -> list[tuple[str, str]]:
             "on the cells only.",
         ),
         (
-            "λ between .07 and .21, “not significant”",
-            "2 η e^ε bounds the slack of one cell. An event that intersects all cells adds up the slack of each. So λ "
-            "is not a guarantee, however small it is. And λ = .8408 would guarantee almost nothing even if it were "
-            "one.",
+            "λ between .07 and .16, “not significant”",
+            "The paper says this of its four cases on Q1; later it restricts the method to small ε_c. 2 η e^ε bounds "
+            "the slack of one cell. An event that intersects all cells adds up the slack of each. So λ is not a "
+            "guarantee, however small it is. And λ = .8408 would guarantee almost nothing even if it were one.",
         ),
         (
             "Data sets at distance 10",

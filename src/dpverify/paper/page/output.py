@@ -41,6 +41,7 @@ RULES = (
     "this reading. Otherwise it is undecided.",
     "A claim is confirmed or contradicted only where all measured readings agree. Otherwise it depends on the "
     "assumption that changes the answer.",
+    "The readings of the claims are fixed. The best reading of the main table need not be one of them.",
     "The theorem must hold on every draw. “Conservative” means a factor of ten or more.",
     "All comparisons use the epsilon at one delta, {delta:g}: the β of the paper's region, which is smaller than every "
     "printed λ. It is an estimate. Values at equal privacy or accuracy are interpolated between neighbouring "
