@@ -46,9 +46,13 @@ test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## run all tests, including the
 doctest: $(VENV)/test.stamp  ## run the examples of the docstrings only
 	$(BIN)/python -m pytest --doctest-modules src/dpverify
 
+# What `make coverage` leaves out: the parts that need JAX, matplotlib or other packages.
+OUTSIDE_CORE := $(addprefix tests/,estimation render/test_browser.py adapters paper test_site.py) \
+	$(addprefix src/dpverify/,estimation render adapters paper)
+
 coverage: $(VENV)/dev.stamp  ## report which lines and branches of the core are executed by the tests
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(addprefix --ignore=tests/,estimation render/test_browser.py adapters paper test_site.py)
+	$(BIN)/coverage run -m pytest --doctest-modules tests src/dpverify $(addprefix --ignore=,$(OUTSIDE_CORE))
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

@@ -9,6 +9,7 @@ from dpverify.report.page import page_content
 from dpverify.report.reproduction import reproduction_command
 from dpverify.report.sections import event_note
 from dpverify.report.summary import as_sentence
+from dpverify.util.formatting import format_upper
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
@@ -55,3 +56,33 @@ def test_the_note_compares_the_counts_of_the_event():
 def test_a_name_from_code_keeps_its_first_letter():
     assert as_sentence("more runs help") == "More runs help."
     assert as_sentence("test_runs=100 is too small.") == "test_runs=100 is too small."
+
+
+def test_the_page_of_the_paper_has_its_test_and_its_numbers():
+    data = np.zeros((2, 2)), np.full((2, 2), 0.4)
+    report = dpv.verify(gaussian_trajectory, *data, 0.5, settings=dpv.Settings.paper())
+    content = page_content(report)
+    assert "The paper's test checks both directions" in content.event_note
+    rows = {row.name: row.value for table in content.tables for row in table.rows}
+    assert rows["η of the paper"] == f"{report.paper.eta:.4g}"
+    assert rows["λ of the paper"] == f"{report.paper.lambda_:.4g}"
+
+
+def test_the_page_of_an_early_stop_says_what_its_runs_were_used_for():
+    report = dpv.verify(laplace, ZERO, ONE, 0.2, stop_early=True, **SMALL)
+    assert report.stopped == "refuted"
+    content = page_content(report)
+    assert "These runs also selected the event" in content.event_note
+    rows = {row.name: row for table in content.tables for row in table.rows}
+    assert rows["runs"].explanation == "per data set; ended by: refuted"
+    assert content.wealth is not None
+    assert content.wealth.runs[-1] == report.sequence.runs[-1]
+
+
+def test_a_delta_and_a_lipschitz_constant_have_their_sentences():
+    report = dpv.verify(laplace, ZERO, ONE, 0.5, 0.05, log_lipschitz=1.0, **SMALL)
+    assert "times the smaller share is" in event_note(report)
+    certified = [track for track in page_content(report).bounds.tracks if track.kind == "certified"]
+    assert [track.statement for track in certified] == [
+        f"ε is at most {format_upper(report.on_all_events.epsilon_upper(0.05))} over all events"
+    ]

@@ -1,5 +1,7 @@
 """The privacy of every prefix: against closed forms, simultaneous coverage, claims, and one pass over the same runs."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from limits import most
@@ -10,6 +12,7 @@ from dpverify.events.prefix_scores import LinearPrefixes
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.timeline.events import PrefixEvents
 from dpverify.timeline.result import PrivacyOverTime
+from dpverify.timeline.texts import claim_sentence
 
 RUNS = {"select_runs": 4000, "test_runs": 16_000}
 DELTA = 0.01
@@ -226,3 +229,14 @@ def test_the_bound_of_the_last_step_is_close_to_that_of_a_verification():
     result = dpv.privacy_over_time(KnownStream(2.0), first, second, DELTA, **RUNS)
     report = dpv.verify(KnownStream(2.0), first, second, delta=DELTA, alpha=0.05 / 6, **RUNS)  # the level of one step
     assert result.final > 0.85 * report.epsilon_lower
+
+
+def test_the_sentence_about_a_claim_follows_the_verdict(laplace_result):
+    assert claim_sentence(laplace_result).endswith(": refuted from step 3 on")
+
+    def sentence(**changes):
+        return claim_sentence(dataclasses.replace(laplace_result, **changes))
+
+    assert "no union of the cells of any prefix violates it" in sentence(claim=dpv.claims.pure(9.0))
+    assert "this does not prove that it holds" in sentence(claim=dpv.claims.pure(1.95))
+    assert sentence(diagnostics=(dpv.Diagnostic.SAME_DATA,)).endswith("no conclusion is possible")
