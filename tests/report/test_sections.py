@@ -3,8 +3,10 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 import dpverify as dpv
+from dpverify.report.curves import combined_p_values
 from dpverify.report.page import page_content
 from dpverify.report.reproduction import reproduction_command
 from dpverify.report.sections import event_note
@@ -86,3 +88,12 @@ def test_a_delta_and_a_lipschitz_constant_have_their_sentences():
     assert [track.statement for track in certified] == [
         f"ε is at most {format_upper(report.on_all_events.epsilon_upper(0.05))} over all events"
     ]
+
+
+def test_the_curve_of_p_values_has_the_p_value_of_the_report():
+    """The curve leaves out events whose shares are within the claim; none of them has the smallest p-value."""
+    report = dpv.verify(laplace, ZERO, ONE, 0.9, **SMALL)
+    assert len(report.tested) > 1
+    epsilons = np.array([0.0, 0.5, 0.9, 0.95, 1.0, 1.05, 1.1, 1.5])
+    expected = [report.against(float(epsilon)).p_value for epsilon in epsilons]
+    assert combined_p_values(report, epsilons) == pytest.approx(expected)

@@ -21,7 +21,7 @@ from dpverify.stats.supporting_lines import lower_envelope, with_mirror_images
 
 SLIDER_POSITIONS = 150  # about as many
 TRADEOFF_POINTS = 401
-MAX_DECISIVE_P_VALUE = 0.05  # from here on, events that do not exceed the claim are not evaluated
+MAX_DECISIVE_P_VALUE = 0.05  # once a p-value is at most this, events within the claim are not evaluated
 
 
 def round_up_step(x: float) -> float:
@@ -87,7 +87,7 @@ def compute_curves(report: ReportFields, epsilon_upper: float) -> EpsilonCurves:
         pairs = np.array([thinned_p_values(witness, settings, float(epsilon)) for epsilon in epsilons])
         p_first, p_second, p_floor = pairs[:, 0], pairs[:, 1], 0.0
     else:
-        decisive = _combined_p_values(report, epsilons)
+        decisive = combined_p_values(report, epsilons)
         larger, smaller = witness.ordered
         other = evaluate_increasing(
             lambda epsilon: _exact_p_value(report, (smaller, larger), witness.share, epsilon), epsilons
@@ -129,7 +129,7 @@ def _sequential_p_values(report: ReportFields, sequence: Sequence, epsilons: np.
     """Return the p-values of a verification that may stop early: of the wealth and the exact test together."""
     p_values = sequence.p_values(epsilons, report.delta) / sequence.early_share
     if report.is_tested:
-        exact = _combined_p_values(report, epsilons)
+        exact = combined_p_values(report, epsilons)
         p_values = np.minimum(p_values, exact / (1 - sequence.early_share))
     return np.minimum(p_values, 1.0)
 
@@ -150,7 +150,7 @@ def wealth_course(report: ReportFields) -> WealthCourse | None:
     return WealthCourse(runs, course, threshold, claim.describe(), ends[sequence.stopped])
 
 
-def _combined_p_values(report: ReportFields, epsilons: np.ndarray) -> np.ndarray:
+def combined_p_values(report: ReportFields, epsilons: np.ndarray) -> np.ndarray:
     """Return the p-values by all tested events together: the smallest one, divided by the event's share of alpha."""
     runs = report.witness.runs
 
@@ -159,7 +159,7 @@ def _combined_p_values(report: ReportFields, epsilons: np.ndarray) -> np.ndarray
         allowed = math.exp(min(epsilon, MAX_EXPONENT))
         for one in report.tested:
             larger, smaller = one.ordered
-            # An event within the claim has a p-value far above this one.
+            # An event whose shares are within the claim has a larger p-value; leaving it out is safe in any case.
             if smallest > MAX_DECISIVE_P_VALUE or larger > allowed * smaller + report.delta * runs:
                 smallest = min(smallest, _exact_p_value(report, one.ordered, one.share, epsilon))
         return smallest

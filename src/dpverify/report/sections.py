@@ -67,7 +67,7 @@ def _upper_track(report: ReportFields, epsilon_upper: float) -> BoundTrack:
     if epsilon_upper < math.inf:
         upper = format_upper(epsilon_upper)
         statement = f"ε is at most {upper} over unions of these {cells} cells"
-        scope = f"hatched: excluded; for no other events; {confidence}"
+        scope = f"hatched values are excluded, for no other events; {confidence}"
         return BoundTrack("bounded", statement, scope, epsilon_upper, None, upper)
     if not report.on_partition.runs:
         return BoundTrack("bounded", "no upper bound", "the verification ended before its first upper bound")

@@ -201,9 +201,11 @@ def calibrate(
     if not epsilon > 0:
         raise InputError(f"epsilon: found {epsilon!r}; expected a positive number, the required privacy")
     searched = None if pairs is None else SearchedPairs.of(pairs, box)
-    if (searched is None) == (first is None and second is None):
-        found = "neither a pair nor pairs" if searched is None else "both a pair and pairs"
-        raise InputError(f"found {found}; expected first and second, or pairs")
+    missing = [name for name, data in (("first", first), ("second", second)) if data is None]
+    if searched is None and missing:
+        raise InputError(f"found neither {' and '.join(missing)} nor pairs; expected first and second, or pairs")
+    if searched is not None and len(missing) < 2:
+        raise InputError("found both a pair and pairs; expected first and second, or pairs")
     with run_options.share_executor() as shared:
         trials = _Trials(family, axis, delta, shared)
         worst = FoundPair(None, (first, second), [])
