@@ -52,9 +52,6 @@ from dpverify.util.arrays import Array, enable_x64, host_device
 from dpverify.util.checks import check_choice
 
 LAWS = ("gibbs", "blend")
-UNROLLED_STEPS = (
-    8  # steps of the quick sampler that are compiled together for an accelerator, so that nothing is copied
-)
 BOUNDARY_REMARK = (
     "the deterministic estimate of the W2-MHE lies on the boundary of K_k, which limits the influence of the data: the "
     'measured privacy is partly that of the set; choose a larger diameter=, or support="wide" with a radius='
