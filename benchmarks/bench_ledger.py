@@ -87,8 +87,11 @@ def verification(kind: str, noise: float, seed: int, first: Report | None) -> Re
     make, claim = KINDS[kind]
     level = ALPHA * start_weight(CLAIMS // 2) / 2 * start_weight(HEALTHY_VERSIONS)
     settings = Settings(select_runs=SELECT_RUNS, test_runs=TEST_RUNS, stop_early=True, alpha=level, seed=seed)
-    watched = (None, None) if first is None else (Family(first.witness.event.partition), first.witness.shape)
-    return answer(make(noise), 0.0, 1.0, Question(claim, claim.delta, None, None, *watched), settings, progress=False)
+    question = Question(claim, claim.delta)
+    if first is not None:
+        cells = Family(first.witness.event.partition)
+        question = question._replace(watched=cells, watched_shape=first.witness.shape)
+    return answer(make(noise), 0.0, 1.0, question, settings, progress=False)
 
 
 def fill_pool(path: Path, seconds: float) -> None:
