@@ -27,10 +27,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import dpverify as dpv
+from dpverify.events.event import Event
 
 PROJECT = Path(__file__).parent.parent
 sys.path.append(str(PROJECT / "tests" / "support"))
-from known import EPSILON, KNOWN, cell_probabilities, partition_truth, region_masses  # noqa: E402
+from known import (  # noqa: E402
+    EPSILON,
+    EXACT_CELLS,
+    KNOWN,
+    cell_probabilities,
+    partition_truth,
+    region_masses,
+)
 
 DEFAULT_SEEDS, DEFAULT_CONTROLS = 2000, 50
 SEEDS_PER_BATCH = 100
@@ -39,6 +47,7 @@ ROUNDING_TOLERANCE = 1e-9  # of closed forms
 SHARES_OF_ALPHA = {  # the statements about the partition share one alpha
     "false alarm": 1.0,
     "epsilon_lower": 1.0,
+    "own epsilon": 1.0,
     "delta_lower": 1.0,
     "delta_upper": 0.9,
     "epsilon_upper": 0.9,
@@ -99,6 +108,8 @@ class SettingResult:
         How often each statement was false.
     lower_sum : float
         Sum of the lower bounds on epsilon.
+    voided : int
+        How many verifications had no answer because of a diagnostic.
     controls, caught : int
         Verifications of the mechanism with half the noise, and how many of them refuted the claim.
     seconds : float
@@ -110,6 +121,7 @@ class SettingResult:
     seeds: int = 0
     false_counts: dict[str, int] = field(default_factory=dict)
     lower_sum: float = 0.0
+    voided: int = 0
     controls: int = 0
     caught: int = 0
     seconds: float = 0.0
@@ -119,6 +131,7 @@ class SettingResult:
         for statement, is_false in false_statements(self.setting, report).items():
             self.false_counts[statement] = self.false_counts.get(statement, 0) + is_false
         self.lower_sum += report.epsilon_lower
+        self.voided += bool(report.voiding)
         self.seeds += 1
 
 
@@ -179,10 +192,23 @@ def false_statements(setting: Setting, report: dpv.Report) -> dict[str, bool]:
     if claimed is not None:  # otherwise the true epsilon is infinite, and no lower bound is false
         statements["epsilon_lower"] = report.epsilon_lower > claimed + ROUNDING_TOLERANCE
         statements["false alarm"] = is_refuted(report, claimed)
+    if name in EXACT_CELLS:
+        own = max(own_epsilon(name, witness.event, report.delta) for witness in report.tested)
+        statements["own epsilon"] = report.epsilon_lower > own + ROUNDING_TOLERANCE
     if report.on_all_events is not None:
         true_delta = known.delta(EPSILON)
         statements["all events"] = report.on_all_events.delta_upper(EPSILON) < true_delta - ROUNDING_TOLERANCE
     return {statement: bool(is_false) for statement, is_false in statements.items()}
+
+
+def own_epsilon(name: str, event: Event, delta: float) -> float:
+    """Return the exact privacy loss of a tested event in its direction: log((p1 - delta) / p2), and 0 if negative."""
+    p1, p2 = (float(side[event.codes].sum()) for side in cell_probabilities(name, event.partition))
+    if event.direction == 1:
+        p1, p2 = p2, p1
+    if p1 - delta <= p2:
+        return 0.0
+    return math.log((p1 - delta) / p2) if p2 > 0 else math.inf
 
 
 def source_hash() -> str:

@@ -213,7 +213,8 @@ def results_section(results: Sequence[SettingResult]) -> str:
             f"Version {dpv.__version__}: {total} verifications, {len(results)} settings of {each}, {len(rates)} rates. "
             f"{summary} The rate closest to its limit is `{worst.statement}` of *{setting.mechanism}*, "
             f"*{setting.choice}*, at alpha {setting.alpha:g}: {percent(worst.count / seeds)}%; the level is "
-            f"{percent(worst.level)}% and the limit {percent(worst.limit / seeds)}%.",
+            f"{percent(worst.level)}% and the limit {percent(worst.limit / seeds)}%. "
+            f"{sum(result.voided for result in results)} of the verifications had no answer because of a diagnostic.",
             "![Rates relative to their limit, and proved epsilon relative to the true one](figures/calibration.png)",
             "*Left: each dot is a setting; 1 is the limit, and the short lines are the levels. "
             "Right: the same colours; the verifications are small.*",
