@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.partition import equal_mass, find_atoms, make_partition_of
+from dpverify.events.cells import find_atoms
+from dpverify.events.partition import equal_mass, make_partition_of
 from dpverify.events.region import RegionIndicator
 from dpverify.events.scores import Additive, Features, Levels, Linear, Quadratic, ScoreGroup, UserScore, summarise
 from dpverify.events.scores.additive import AdditiveLearner, make_binning
@@ -62,7 +63,7 @@ def test_scores_have_the_same_values_alone_and_in_a_group():
     fresh = two_sides(seed=1)[0]
     flat = fresh.reshape(len(fresh), -1)
     group = ScoreGroup.of(SCORES)
-    assert sum(len(shared.numbers) for _, _, shared in group.by_features if shared) > 2
+    assert sum(len(numbers) for features in group.by_features for numbers, _ in features.combined) > 2
     for score, values in zip(SCORES, group.values(flat), strict=True):
         np.testing.assert_allclose(values, score.values(flat), rtol=1e-9, atol=1e-9)
 

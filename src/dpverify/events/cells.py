@@ -16,6 +16,8 @@ import numpy as np
 
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, fori_loop
 
+CHANCE_ATOMS = 0.05  # the expected number of values of one coordinate that are taken for atoms by chance
+
 Box = tuple[np.ndarray, np.ndarray]  # the lowest and the highest value of every coordinate
 
 
@@ -267,3 +269,36 @@ def make_tree(feature: list[int], threshold: list[float], left: list[int], right
     return Tree(
         np.array(feature), np.array(threshold), np.array(left), np.array(right), leaf, np.array(depth), np.array(edges)
     )
+
+
+def pad_rows(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
+    """Return sorted rows of different lengths as one table, padded with infinity to at least `least` columns."""
+    most = max([least, *map(len, rows)])
+    return np.stack([np.pad(row, (0, most - len(row)), constant_values=np.inf) for row in rows])
+
+
+def find_atoms(flat: np.ndarray) -> list[np.ndarray]:
+    """Return the values with positive probability, for each coordinate."""
+    return [repeated_values(np.sort(column)) for column in contiguous_transpose(flat)]
+
+
+def repeated_values(column: np.ndarray) -> np.ndarray:
+    """Return the sorted values that occur more often than by chance, given one coordinate of the runs, sorted.
+
+    Numbers of single precision or on a fine lattice repeat by chance: if `pairs` values occur exactly twice among n
+    runs, about `n c^(k-1) / k!` values occur k times, `c = 2 pairs / n`. An atom occurs so often that this is below
+    `CHANCE_ATOMS`. If half of the runs have a value that repeats, every repeated value is an atom.
+    """
+    ends = np.flatnonzero(np.append(column[1:] != column[:-1], True))
+    counts = np.diff(ends, prepend=-1)
+    runs, repeats = column.size, counts > 1
+    if not repeats.any():
+        return column[:0]
+    if counts[repeats].sum() < runs / 2:
+        rate, least = 2 * int((counts == 2).sum()) / runs, 2
+        expected = runs * rate / 2
+        while expected > CHANCE_ATOMS:
+            least += 1
+            expected *= rate / least
+        repeats = counts >= least
+    return column[ends[repeats]]

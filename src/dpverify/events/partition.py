@@ -16,16 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.cells import Atoms, Bins, Box, Edges, Tree, make_tree
+from dpverify.events.cells import Atoms, Bins, Box, Edges, Tree, find_atoms, make_tree, pad_rows
 from dpverify.events.region import Region
 from dpverify.events.wording import MAX_LISTED_PIECES, coordinate_names, describe_interval, describe_intervals
-from dpverify.util.arrays import Array, array_namespace, contiguous_transpose
+from dpverify.util.arrays import Array, array_namespace
 from dpverify.util.formatting import format_cell_count, format_number
 
 OUTSIDE, NONFINITE, FIRST_CELL = 0, 1, 2  # codes
 HASHED_SIZE = 1 << 63  # the size of a partition whose codes are hashes
 MAX_DRAWN_EDGES = 200
-CHANCE_ATOMS = 0.05  # the expected number of values of one coordinate that are taken for atoms by chance
 DEFAULT_GRID_RESOLUTION = 2  # bins per coordinate
 DEFAULT_EQUAL_MASS_CELLS = 64
 
@@ -68,6 +67,11 @@ class Partition(NamedTuple):
     def n_parameters(self) -> int:
         """The number of parameters that were fitted to training runs to order the cells: none."""
         return 0
+
+    @property
+    def levels(self) -> None:
+        """None: the cells are not the level sets of a score."""
+        return None
 
     @property
     def has_boxes(self) -> bool:
@@ -208,39 +212,6 @@ def code_weights(radix: list[int] | np.ndarray) -> np.ndarray:
         return np.array([math.prod(sizes[:j]) for j in range(len(sizes))], np.int64)
     multipliers = np.random.default_rng(0x64_70_76).integers(1 << 63, size=len(sizes), dtype=np.uint64)
     return (multipliers * np.uint64(2) + np.uint64(1)).view(np.int64)
-
-
-def pad_rows(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
-    """Return sorted rows of different lengths as one table, padded with infinity to at least `least` columns."""
-    most = max([least, *map(len, rows)])
-    return np.stack([np.pad(row, (0, most - len(row)), constant_values=np.inf) for row in rows])
-
-
-def find_atoms(flat: np.ndarray) -> list[np.ndarray]:
-    """Return the values with positive probability, for each coordinate."""
-    return [repeated_values(np.sort(column)) for column in contiguous_transpose(flat)]
-
-
-def repeated_values(column: np.ndarray) -> np.ndarray:
-    """Return the sorted values that occur more often than by chance, given one coordinate of the runs, sorted.
-
-    Numbers of single precision or on a fine lattice repeat by chance: if `pairs` values occur exactly twice among n
-    runs, about `n c^(k-1) / k!` values occur k times, `c = 2 pairs / n`. An atom occurs so often that this is below
-    `CHANCE_ATOMS`. If half of the runs have a value that repeats, every repeated value is an atom.
-    """
-    ends = np.flatnonzero(np.append(column[1:] != column[:-1], True))
-    counts = np.diff(ends, prepend=-1)
-    runs, repeats = column.size, counts > 1
-    if not repeats.any():
-        return column[:0]
-    if counts[repeats].sum() < runs / 2:
-        rate, least = 2 * int((counts == 2).sum()) / runs, 2
-        expected = runs * rate / 2
-        while expected > CHANCE_ATOMS:
-            least += 1
-            expected *= rate / least
-        repeats = counts >= least
-    return column[ends[repeats]]
 
 
 def make_partition_of(

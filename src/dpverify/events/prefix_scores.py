@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.events.partition import pad_rows, repeated_values
+from dpverify.events.cells import pad_rows, repeated_values
 from dpverify.events.scores.additive import Additive, AdditiveLearner, Binning, coordinate_binning, make_binning
 from dpverify.events.scores.base import Features, TrainingData, bin_edges, clip_tails, covariance
 from dpverify.events.scores.moments import MAX_QUADRATIC_COORDINATES, MIN_RUNS_PER_COORDINATE, RIDGE
@@ -210,11 +210,7 @@ class AdditivePrefixLearner(NamedTuple):
     def fit(self, first: np.ndarray, second: np.ndarray) -> list[AnyPrefixScores]:
         """Return the scores with several resolutions of the bins."""
         additive = AdditiveLearner(self.statistic).fit(first, second)
-        return [
-            AdditivePrefixes(score, prefix_membership(score.coordinates, self.shape))
-            for score in additive
-            if isinstance(score, Additive)
-        ]
+        return [AdditivePrefixes(score, prefix_membership(score.coordinates, self.shape)) for score in additive]
 
 
 PrefixLearner = LinearPrefixLearner | AdditivePrefixLearner

@@ -167,7 +167,7 @@ def _check_selected(selected: SelectedEvents, examples: np.ndarray) -> None:
         raise ValueError("shares: expected one positive share of alpha per event, with a sum of at most 1")
     if any(event.direction not in (0, 1) for event in selected.events):
         raise ValueError("directions: expected 0 or 1")
-    if not isinstance(selected.partition, (Partition, Levels)):
+    if not hasattr(selected.partition, "codes"):
         raise TypeError("partition: expected a partition or level sets")
     if not isinstance(selected.eta, (float, NoneType)):
         raise TypeError("eta: expected a number")

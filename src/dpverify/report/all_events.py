@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.partition import FIRST_CELL, Partition, find_atoms, grid
+from dpverify.events.cells import find_atoms
+from dpverify.events.partition import FIRST_CELL, Partition, grid
 from dpverify.events.region import Region
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism

@@ -174,7 +174,7 @@ class ResultSum:
     def __init__(self, statistic: Statistic):
         self._statistic, self._kind = statistic, statistic.result_kind
         self._results: list[Any] = []
-        self._numbers, self._limit = 0, MIN_NUMBERS_PER_MERGE  # numbers in results that are not merged yet
+        self._batch = 1  # number of results that are kept until they are merged
 
     def add(self, block: int, samples: Array) -> None:
         measure_block = getattr(self._statistic, "measure_block", None)
@@ -182,12 +182,14 @@ class ResultSum:
 
     def include(self, result: Any) -> None:
         self._results.append(result)
-        self._numbers += self._size(result)
-        if self._numbers > self._limit:
-            self._limit = max(MIN_NUMBERS_PER_MERGE, 2 * self._size(self.result()))
+        if len(self._results) > self._batch:  # results of one statistic have similar sizes
+            most = max(MIN_NUMBERS_PER_MERGE, 2 * self._size(self._results[0]))
+            self._batch = max(most // max(self._size(result), 1), 1)
+            if len(self._results) > self._batch:
+                self.result()
 
     def result(self) -> Any:
-        self._results, self._numbers = [self._kind.merge(self._results)], 0
+        self._results = [self._kind.merge(self._results)]
         return self._results[0]
 
     def _size(self, result: Any) -> int:
@@ -245,8 +247,8 @@ class CountAccumulator:
         if on_device and self._device_sums:
             self._tables.add(samples, runs)
         for statistic, result_sum in zip(self._statistics.statistics, self._sums, strict=True):
-            leading = getattr(statistic, "leading_runs", None)
-            if on_device and leading is not None:
+            leading = getattr(statistic, "leading_runs", None) if on_device else None
+            if leading is not None:
                 first = _first_runs(samples, leading if runs is None else min(leading, runs))
                 self._leading.append((result_sum, block, first))
             elif not (on_device and result_sum.on_device):

@@ -102,7 +102,7 @@ class BlockChecker(NamedTuple):
         if block >= MAX_CHECKED_BLOCKS:
             return BlockCounts(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, number), np.int64))
         checked = np.asarray(samples[:MAX_CHECKED_RUNS])
-        inside = self.event.contains(checked)
+        inside = np.isin(self.event.partition.codes(checked), self.event.codes)
         flat = checked.reshape(len(checked), -1)
         above = flat[:, self.coordinates] > self.medians
         counts = np.append(np.count_nonzero(inside), np.count_nonzero(above, axis=0))

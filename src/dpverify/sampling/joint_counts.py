@@ -48,9 +48,9 @@ def count_together(partitions: Sequence[Partition | Levels]) -> JointCounting:
     keys = [_key(one) for one in partitions]
     counted: dict[str | int, Partition | Levels] = {}
     for key, one in zip(keys, partitions, strict=True):
-        joined = counted.setdefault(key, one)
-        if isinstance(one, Levels) and isinstance(joined, Levels) and not np.array_equal(one.edges, joined.edges):
-            counted[key] = Levels(joined.score, np.union1d(joined.edges, one.edges))
+        joined = counted.setdefault(key, one).levels
+        if joined is not None and one.levels is not None:
+            counted[key] = joined.join(one.levels)
     numbers = {key: number for number, key in enumerate(counted)}
     groups = [_group(one, counted[key]) for key, one in zip(keys, partitions, strict=True)]
     return JointCounting(tuple(counted.values()), tuple(numbers[key] for key in keys), tuple(groups))
@@ -58,15 +58,15 @@ def count_together(partitions: Sequence[Partition | Levels]) -> JointCounting:
 
 def _key(partition: Partition | Levels) -> str | int:
     """Return what partitions that are counted together have in common; a function of the user has only its identity."""
-    counted = partition.score if isinstance(partition, Levels) else partition
+    counted = partition if partition.levels is None else partition.levels.score
     return fingerprint(counted) if is_pytree(partition) else id(counted)
 
 
 def _group(one: Partition | Levels, joined: Partition | Levels) -> np.ndarray | None:
     """Return the code of a partition for every code of the counted one; None if both are the same."""
-    if not (isinstance(one, Levels) and isinstance(joined, Levels)) or np.array_equal(one.edges, joined.edges):
+    if one.levels is None or joined.levels is None:
         return None
-    return np.searchsorted(one.edges, np.append(joined.edges, np.inf))
+    return one.levels.codes_within(joined.levels)
 
 
 def regroup(counts: Counts, group: np.ndarray) -> Counts:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.partition import FIRST_CELL, Partition
-from dpverify.events.scores import Levels, ScoreGroup, summarise
+from dpverify.events.scores import ScoreGroup, summarise
 from dpverify.events.selected import SelectedEvents
 from dpverify.sampling.accumulators import CellCounter, merge_results
 from dpverify.sampling.counts import Counts, counts_from_table, occupied_codes
@@ -161,8 +161,8 @@ def _as_candidates(
 def _judge(context: SelectionContext, proposals: list[Proposal], group: ScoreGroup) -> list[JudgedProposal]:
     """Return the judged proposals. The decision runs that judge the proposals were not used to propose them."""
     partitions = list({id(p.event.partition): p.event.partition for p in proposals}.values())
-    levels = [partition for partition in partitions if isinstance(partition, Levels)]
-    others = [partition for partition in partitions if not isinstance(partition, Levels)]
+    levels = [partition.levels for partition in partitions if partition.levels is not None]
+    others = [partition for partition in partitions if partition.levels is None]
     binned = BinnedScores.of([BinnedScore(one.score, one.edges) for one in levels], group)
     pairs = context.count("decide", [binned, *(CellCounter(partition) for partition in others)])
     histograms = zip(*pairs[0], strict=True)

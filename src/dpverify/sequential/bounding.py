@@ -78,12 +78,12 @@ def bounded_partition(selected: SelectedEvents, samples: Sequence[np.ndarray], d
     A partition that the settings name is used as it is. At delta 0 the cell with the fewest runs determines the bound,
     so there are few cells, and the threshold of the event is not among their edges.
     """
-    partition = selected.partition
-    if not isinstance(partition, Levels):
-        return partition
-    values = np.concatenate([score_values(partition.score, side) for side in samples])
-    number = BOUNDED_CELLS if delta == 0 else partition.size
-    return Levels(partition.score, quantile_edges(values, number, with_tails=False))
+    levels = selected.partition.levels
+    if levels is None:
+        return selected.partition
+    values = np.concatenate([score_values(levels.score, side) for side in samples])
+    number = BOUNDED_CELLS if delta == 0 else levels.size
+    return Levels(levels.score, quantile_edges(values, number, with_tails=False))
 
 
 def nothing_bounded(alpha: float) -> OnPartition:

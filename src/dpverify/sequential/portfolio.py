@@ -90,8 +90,8 @@ class Portfolio:
 
     def hold(self, selected: SelectedEvents, samples: Sequence[np.ndarray]) -> None:
         """Begin a season with a selected event in the second slot; `samples` are all runs so far."""
-        levels = selected.event.partition
-        family = Family(levels, None if isinstance(levels, Levels) else selected.event.codes, one_sided=True)
+        event = selected.event
+        family = Family(event.partition, event.codes if event.partition.levels is None else None, one_sided=True)
         counts = family.count(samples)
         self.families[1:], self._counts[1:] = [family], [counts]
         self._season += 1

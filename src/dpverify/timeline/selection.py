@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.events.partition import pad_rows
+from dpverify.events.cells import pad_rows
 from dpverify.events.prefix_scores import AnyPrefixScores, PrefixScore, gaussian_prefixes, prefix_learners
 from dpverify.events.scores import Levels, TrainingData, summarise
 from dpverify.sampling.accumulators import Statistics, TableCounter
@@ -204,8 +204,8 @@ def _select_at(
     for one, tables in varying or zip(counted, decided, strict=True):
         candidate = one.candidate(step, runs.cut)
         proposals = propose_levels(candidate, objective).proposals
-        levels, edges = proposals[0].event.partition, candidate.binned.edges
-        assert isinstance(levels, Levels)
+        levels, edges = proposals[0].event.partition.levels, candidate.binned.edges
+        assert levels is not None
         group = np.searchsorted(levels.edges, np.append(edges, np.inf))
         first, second = (
             counts_from_table(np.bincount(group, table[step, : edges.size + 1]).astype(np.int64)) for table in tables

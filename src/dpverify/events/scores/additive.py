@@ -8,18 +8,18 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from dpverify.events.partition import pad_rows
+from dpverify.events.cells import pad_rows
 from dpverify.events.scores.base import (
     MAX_BINS,
     MAX_BINS_SINGLE_COORDINATE,
     Features,
     Learner,
-    Score,
     TrainingData,
     bin_edges,
     describe_coordinates,
@@ -80,6 +80,24 @@ class Additive(NamedTuple):
             return digitize(edges, self.steps[0])[self.bins(self.features.values(flat))[0]]
         return digitize(edges, self.values(flat))
 
+    @staticmethod
+    def combine(scores: Sequence[Additive]) -> SharedSteps:
+        """Return scores of the same features on the union of their bins. A feature that a score does not use adds 0."""
+        coordinates = np.unique(np.concatenate([score.coordinates for score in scores]))
+        rows: list[list[np.ndarray]] = [[] for _ in coordinates]
+        for score in scores:
+            for coordinate, edges in zip(score.coordinates, score.edges, strict=True):
+                rows[int(np.searchsorted(coordinates, coordinate))].append(edges[np.isfinite(edges)])
+        edges = pad_rows([np.unique(np.concatenate(row)) for row in rows], least=1)
+        steps = []
+        for score in scores:
+            table = np.zeros((len(edges), edges.shape[1] + 1))
+            for coordinate, own_edges, heights in zip(score.coordinates, score.edges, score.steps, strict=True):
+                row = int(np.searchsorted(coordinates, coordinate))
+                table[row] = heights[np.searchsorted(own_edges, np.append(edges[row], np.inf))]
+            steps.append(table.ravel())
+        return SharedSteps(coordinates, ColumnBins.of(edges), steps)
+
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
         return f"an additive score of {describe_coordinates(np.ptp(self.steps, axis=1), self.coordinates, names)}"
@@ -96,6 +114,31 @@ class Additive(NamedTuple):
         ]
         names = coordinate_names(*examples.shape[1:])
         return describe_intervals(pieces, names[int(self.coordinates[0])])
+
+
+class SharedSteps(NamedTuple):
+    """Additive scores of the same features, on common bins.
+
+    Attributes
+    ----------
+    coordinates : ndarray of shape (J',)
+        The features that at least one of the scores depends on.
+    bins : ColumnBins
+        The edges of all scores, of shape (J', E).
+    steps : list of ndarray, each of shape (J' * (E + 1),)
+        For each score, the values of its step functions in the common bins, feature after feature.
+    """
+
+    coordinates: np.ndarray
+    bins: ColumnBins
+    steps: list[np.ndarray]
+
+    def values(self, features: np.ndarray) -> list[np.ndarray]:
+        """Return one number per run for each score."""
+        cells = self.bins.find(features[:, self.coordinates])
+        n_features, n_edges = self.bins.edges.shape
+        cells += (n_edges + 1) * np.arange(n_features)
+        return [steps[cells].sum(1) for steps in self.steps]
 
 
 class Binning(NamedTuple):
@@ -154,7 +197,7 @@ class AdditiveLearner(NamedTuple):
 
     statistic: Binning
 
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
+    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Additive]:
         """Return log-ratios of counts with bins pooled to several resolutions, monotone ones, and those of segments.
 
         Few bins cannot resolve the shape of the log-ratio and many bins are noisy, so held-out runs decide. Many
@@ -172,7 +215,7 @@ class AdditiveLearner(NamedTuple):
         ]
         for fit in (monotone_ratio, segmented_ratio):
             tables.append(np.stack([fit(c1, c2) for c1, c2 in zip(first, second, strict=True)]))
-        scores: list[Score] = []
+        scores: list[Additive] = []
         for i, steps in enumerate(tables):
             if any(np.array_equal(steps, earlier) for earlier in tables[:i]):
                 continue

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from dpverify.events.partition import repeated_values
+from dpverify.events.cells import repeated_values
 from dpverify.util.arrays import Array, contiguous_transpose, multiply_rows, sum_outer_products
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
@@ -80,6 +80,14 @@ class Features(NamedTuple):
         return flat if self.whiten is None else multiply_rows(flat - self.mean, self.whiten.T)
 
 
+class CombinedScores(Protocol):
+    """Scores of one kind and of the same features that are evaluated together."""
+
+    def values(self, features: np.ndarray, /) -> list[np.ndarray]:
+        """Return one number per run for each score."""
+        ...
+
+
 class Learner(Protocol):
     """Fits scores of one kind to training runs.
 
@@ -90,7 +98,7 @@ class Learner(Protocol):
     @property
     def statistic(self) -> CountedStatistic | None: ...
 
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None, /) -> list[Score]:
+    def fit(self, first: np.ndarray | None, second: np.ndarray | None, /) -> Sequence[Score]:
         """Return the fitted scores, from the statistic's sums over the runs of the first and the second data set."""
         ...
 

@@ -73,9 +73,26 @@ class Levels(NamedTuple):
         return getattr(self.score, "is_pytree", True)
 
     @property
+    def levels(self) -> Levels:
+        """These level sets. The attribute is None for partitions of another kind."""
+        return self
+
+    @property
     def has_boxes(self) -> bool:
         """Whether the cells are boxes in the coordinates of the output."""
         return False
+
+    def join(self, other: Levels) -> Levels:
+        """Return the level sets of the same score between the edges of both."""
+        if np.array_equal(self.edges, other.edges):
+            return self
+        return Levels(self.score, np.union1d(self.edges, other.edges))
+
+    def codes_within(self, joined: Levels) -> np.ndarray | None:
+        """Return the level for every level of a joined partition; None if both are the same."""
+        if np.array_equal(self.edges, joined.edges):
+            return None
+        return np.searchsorted(self.edges, np.append(joined.edges, np.inf))
 
     def event_complexity(self, codes: np.ndarray) -> int:
         """Return how many numbers describe the union of these levels."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.events.partition import find_atoms, pad_rows
+from dpverify.events.cells import find_atoms, pad_rows
 from dpverify.events.scores.additive import suitable_features
 from dpverify.events.scores.base import Features, Learner, Score, TrainingData, describe_coordinates
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.scores.additive import AdditiveLearner, additive_learners
+from dpverify.events.scores.additive import additive_learners
 from dpverify.events.scores.base import Learner, Score, TrainingData, summarise
 from dpverify.events.scores.moments import gaussian_learners
 from dpverify.events.scores.piecewise import piecewise_learners
@@ -77,7 +77,7 @@ class TransformedLearner(NamedTuple):
         scores: list[Score] = []
         for learner in learners:
             tables = (None, None)
-            if isinstance(learner, AdditiveLearner):
+            if learner.statistic is not None:
                 tables = learner.statistic.measure(sides[0]), learner.statistic.measure(sides[1])
             scores += learner.fit(*tables)
         return [Transformed(self.transform, score) for score in scores]
