@@ -27,7 +27,7 @@ def texts(figure):
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("outputs", "tested event"), ("delta", "delta"), ("p-value", "p-value"), ("errors", "Errors of tests")],
+    [("outputs", "witness"), ("delta", "delta"), ("p-value", "p-value"), ("errors", "Errors of tests")],
 )
 def test_a_report_is_plotted(report, kind, words, tmp_path):
     figure = report.plot(kind)
@@ -54,7 +54,7 @@ def test_pairs_trade_offs_and_searches():
     assert "claimed ε = 1" in texts(many.plot())
     search = dpv.search_pairs(laplace, pairs, runs=4000, **SMALL)
     assert len(search.to_dataframe()) == len(search.tried)
-    assert "tested event" in texts(search.plot())
+    assert "witness" in texts(search.plot())
     table = dpv.tradeoff({"laplace": (family, [1.0, 2.0])}, ZERO, ONE, 0.0, dpv.rmse(ZERO.reshape(1, 1)), **SMALL)
     assert table.to_dataframe()["parameter"].tolist() == [1.0, 2.0]
     assert "Privacy against accuracy" in texts(table.plot())

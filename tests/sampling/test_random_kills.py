@@ -15,7 +15,7 @@ from dpverify.studies.releases.history import read_history
 
 pytestmark = pytest.mark.slow
 
-KILLS = 10  # of each kind of run
+KILLS = int(os.environ.get("KILLS", "10"))  # of each kind of run
 MECHANISM = """
 import time
 import numpy as np
@@ -38,6 +38,31 @@ with ThreadPoolExecutor(2) as pool:
     )
 report.to_json("report.json")
 sys.exit(1)
+"""
+DASK = """
+import sys
+import numpy as np
+import dpverify as dpv
+from distributed import Client, LocalCluster
+
+def laplace(scale, pause):
+    def draw(data, runs, rng):  # a closure: the workers cannot import it
+        pause(0.02)
+        return np.sum(data) + rng.laplace(scale=scale, size=(runs, 1))
+    return draw
+
+if __name__ == "__main__":
+    import time
+    with (
+        LocalCluster(2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        report = dpv.verify(
+            laplace(1.0, time.sleep), np.zeros(1), np.ones(1), 0.5, folder="kept", executor=client.get_executor(),
+            select_runs=4000, test_runs=20_000, block=256,
+        )
+    report.to_json("report.json")
+    sys.exit(1)
 """
 STUDY = """
 epsilon = 0.5
@@ -66,14 +91,16 @@ COMMANDS = {
     "serial": VERIFY,
     "processes": [*VERIFY, "--workers", "2"],
     "threads": [sys.executable, "threads.py"],
+    "dask": [sys.executable, "cluster.py"],
     "study": [*DPVERIFY, "study", "study.toml", "--folder", "kept", "--quiet"],
+    "study, processes": [*DPVERIFY, "study", "study.toml", "--folder", "kept", "--quiet", "--workers", "2"],
     "check": [*DPVERIFY, "check", "claims.toml", "--folder", "kept", "--release", "1.0", "--no-pages", "--quiet"],
 }
 
 
 def answers(place, name):
     """Return the digests that a finished run has written, and its table."""
-    if name == "study":
+    if name.startswith("study"):
         digests = [dpv.Report.from_json(path).digest for path in sorted((place / "kept" / "reports").iterdir())]
         return digests, (place / "kept" / "table.csv").read_text()
     if name == "check":
@@ -106,11 +133,14 @@ def finish(place, name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_run_that_is_killed_again_and_again_has_the_same_answers(name, tmp_path):
+    if name == "dask":
+        pytest.importorskip("distributed", reason="the extra dask is not installed")
     places = [tmp_path / "undisturbed", tmp_path / "killed"]
     for place in places:
         place.mkdir()
         (place / "mine.py").write_text(MECHANISM)
         (place / "threads.py").write_text(THREADS)
+        (place / "cluster.py").write_text(DASK)
         (place / "a.txt").write_text("0\n")
         (place / "b.txt").write_text("1\n")
         (place / "study.toml").write_text(STUDY)

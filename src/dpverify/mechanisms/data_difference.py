@@ -42,7 +42,7 @@ class DataDifference:
     relation : Relation
         The neighbour relation that this looks like.
     text : str
-        What differs, for example "1 of 32 numbers: [1, 2] 0.3 -> 0.8".
+        What differs, for example "1 of 32 numbers: data[1, 2] from 0.3 to 0.8".
     """
 
     relation: Relation
@@ -65,7 +65,7 @@ def describe_difference(first: object, second: object) -> DataDifference:
     Examples
     --------
     >>> describe_difference([0.0, 0.3], [0.0, 0.8]).text
-    '1 of 2 numbers: [1] 0.3 -> 0.8'
+    '1 of 2 numbers: data[1] from 0.3 to 0.8'
     >>> describe_difference([3, 5, 0], [3, 4, 1]).relation.value
     'two records replaced or, if these are counts, one replaced'
     """
@@ -164,14 +164,14 @@ def _same(a: object, b: object) -> bool:
 
 
 def _example(a: np.ndarray, b: np.ndarray, index: np.ndarray) -> str:
-    """Return one changed number with its place, for example "[1, 2] 0.3 -> 0.8"."""
+    """Return one changed number with its place, for example "data[1, 2] from 0.3 to 0.8"."""
     place = tuple(index.tolist())
-    where = f"[{', '.join(map(str, place))}] " if place else ""
+    where = f"data[{', '.join(map(str, place))}] " if place else ""
     before, after = float(a[place]), float(b[place])
     texts = format_number(before), format_number(after)
     if texts[0] == texts[1]:  # four digits do not show the difference
         texts = repr(before), repr(after)
-    return f"{where}{texts[0]} -> {texts[1]}"
+    return f"{where}from {texts[0]} to {texts[1]}"
 
 
 def _join(names: Iterable[object]) -> str:

@@ -114,7 +114,7 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
             Key("second", "dots" if first_tested else "line", HYPOTHESES[1] + suffixes[1]),
         ),
         f"The {kind} of the two inequalities in the legend, at δ = {format_number(result.delta)}. P₁ and P₂ are the "
-        "probabilities of the tested event with the first and the second data set. A claim is rejected where its "
+        "probabilities of the witness with the first and the second data set. A claim is rejected where its "
         "p-value is at most α. "
         f"p-values below {format_number(smallest)} are drawn at {format_number(smallest)}.",
     )
@@ -204,11 +204,11 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
     return Drawing(
         picture,
         "Errors of tests that tell the data sets apart",
-        f"Type II against type I errors. The tested event has a type I error of {format_percent(x)} and a type II "
+        f"Type II against type I errors. The witness has a type I error of {format_percent(x)} and a type II "
         f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
         (
-            Key("proved", "dot", f"the tested event, with its confidence limits ({confidence} for each error)"),
-            Key("bounded", "dash", "limit of all unions of these cells; other events are not bounded"),
+            Key("proved", "dot", f"the witness, with its confidence limits ({confidence} for each error)"),
+            Key("bounded", "dash", "no test that is a union of these cells lies below this curve; other tests may"),
             *claimed,
             Key("muted", "dots", "no information: the outputs do not depend on the data set"),
         ),

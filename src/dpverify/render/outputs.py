@@ -167,7 +167,7 @@ def _draw_histograms(scene: Scene) -> Drawing:
         picture,
         "Distribution of the output",
         f"The distribution of {shown}. Median of the first data set: {_median_text(first)}; of the second: "
-        f"{_median_text(second)}. The tested event is: {scene.event_text}.",
+        f"{_median_text(second)}. The witness is: {scene.event_text}.",
         (*legend(scene)[:2], *([EVENT_KEY] if scene.event_known else []), Key("muted", "bar", REGION_TEXT)),
         f"Above: {above}. Below: {scene.runs}, and the edges of the partition's "
         f"{format_cell_count(scene.cells)} cells.",
@@ -189,12 +189,12 @@ def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
     if scene.partition is levels:
         cells = f"The level sets of the score are the partition's {levels.n_cells} cells."
     else:
-        cells = f"The tested event is a union of some of the {levels.n_cells} level sets of the score."
+        cells = f"The witness is a union of some of the {levels.n_cells} level sets of the score."
     return Drawing(
         picture,
         "Score of every run",
         f"{shown}. Median of the first data set: {_median_text(first)}; of the second: {_median_text(second)}. The "
-        f"tested event is: {scene.event_text}.",
+        f"witness is: {scene.event_text}.",
         (*legend(scene)[:2], EVENT_KEY),
         f"The score maps all coordinates of a run to one number: the larger it is, the more likely is the first data "
         f"set. Above: {shown[0].lower()}{shown[1:]}. Below: {scene.runs}. {cells}",
@@ -229,7 +229,7 @@ def _draw_bars(scene: Scene) -> Drawing:
     return Drawing(
         picture,
         "Frequency of each output value",
-        f"Bars for {shown}, by value, in {len(coordinates)} of {differences.size} coordinates. The tested event "
+        f"Bars for {shown}, by value, in {len(coordinates)} of {differences.size} coordinates. The witness "
         f"is: {scene.event_text}.",
         legend(scene),
         f"{shown.capitalize()}{selection}. The partition has {format_cell_count(scene.cells)} cells.",

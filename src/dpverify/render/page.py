@@ -94,10 +94,10 @@ def report_page(content: PageContent) -> str:
 
 TERMS = {
     "ε": "The largest logarithm of the ratio of an event's two probabilities. Smaller is more private.",
-    "δ": "The probability by which an event may exceed e^ε times its probability with the other data set.",
+    "δ": "An allowance: the probability of an event may be e^ε times its probability with the other data set, plus δ.",
     "p-value": "If the claim is true, counts at least this extreme have at most this probability. A small p-value "
     "refutes the claim.",
-    "confidence": "The probability with which a statement like this one is true.",
+    "confidence": "Statements that are made in this way are true with at least this probability.",
     "event": "A set of outputs, for example all outputs above 2.",
     "witness": "The tested event that gives the largest lower bound.",
     "cells": "The parts into which all outputs are divided. They do not overlap.",

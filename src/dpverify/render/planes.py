@@ -19,8 +19,8 @@ MAX_DOTS = 4000  # in all panels together
 MESH_POINTS = 161  # per axis
 REGION_TEXT = "region of likely outputs"
 DATA_SET_KEYS = (Key("first", "dot", "first data set"), Key("second", "dot", "second data set"))
-EVENT_KEY = Key("witness", "area", "tested event")
-SOLID_KEY = Key("ink", "solid", "solid: in the tested event")
+EVENT_KEY = Key("witness", "area", "witness")
+SOLID_KEY = Key("ink", "solid", "solid: in the witness")
 
 
 def legend(scene: Scene) -> tuple[Key, ...]:

@@ -172,7 +172,7 @@ def _convert_voided(report: R) -> R:
     if not report.voiding:
         return report
     verdict = Verdict.NO_ANSWER
-    advice = next_step(verdict, report.witness, report.claim, report.delta, report.alpha, report.epsilon_detectable)
+    advice = next_step(verdict, report.witness, report.claim, report.delta, report.alpha)
     return dataclasses.replace(report, verdict=verdict, next_step=advice)
 
 

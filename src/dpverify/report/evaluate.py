@@ -150,7 +150,7 @@ def evaluate_claim(
         "epsilon_critical": critical,
         "epsilon_detectable": detectable,
         "paper": Paper(thinned, etas.eta, paper_lambda(settings.beta, etas.eta, critical), etas.eta_upper),
-        "next_step": next_step(verdict, witness, claim, delta, witness.share * alpha, detectable),
+        "next_step": next_step(verdict, witness, claim, delta, witness.share * alpha),
     }
 
 
@@ -215,9 +215,7 @@ def _detectable_epsilon(witness: Witness, claim: Claim | None, delta: float, alp
     return max(0.0, math.log((p1 - delta) / p2)) if p1 > delta else 0.0
 
 
-def next_step(
-    verdict: Verdict, witness: Witness, claim: Claim | None, delta: float, alpha: float, detectable: float
-) -> str:
+def next_step(verdict: Verdict, witness: Witness, claim: Claim | None, delta: float, alpha: float) -> str:
     """Return one sentence that says what to do next."""
     if verdict is Verdict.NO_ANSWER:
         return "fix the cause that is named above, then verify again"
@@ -233,12 +231,8 @@ def next_step(
     runs = witness.runs
     p1, p2 = (_share(count, runs) for count in witness.ordered)
     other = "to search further, use more select_runs or another pair of data sets"
-    # The probability of an event is at most 1, which limits the privacy loss of a frequent event.
-    if float(claim.boundary(p2)) >= 1:
-        return f"{other}; the witness is so frequent under both data sets that it cannot violate the claim"
-    power = describe_power(verdict, p2, delta, detectable)
     if p1 <= float(claim.boundary(p2)):
-        return f"{other}; the observed frequencies of the witness are within the claim; {power}"
+        return other
     # A second test on the same claim shares alpha with the first one.
     if isinstance(claim, Approximate):
         observed = math.log((p1 - delta) / p2)
@@ -248,24 +242,30 @@ def next_step(
         needed = math.ceil(min(runs_to_refute(p1, p2, claim, alpha / 2), 2.0 * MAX_PLANNED_RUNS))
         assumption = "if the observed frequencies are the true ones"
     if needed > MAX_PLANNED_RUNS:
-        return power
+        return other
     return (
-        f"{power}; {assumption}, a second test at alpha/2 with test_runs={format_count(needed)} refutes the claim with "
+        f"test again at alpha/2 with test_runs={format_count(needed)}: {assumption}, this refutes the claim with "
         "probability about 80%"
     )
 
 
-def describe_power(verdict: Verdict, p2: float, delta: float, detectable: float) -> str:
-    """Return which true epsilon the test runs detect on the witness; `p2` is its smaller probability."""
+def describe_power(
+    verdict: Verdict, witness: Witness, claim: Claim | None, delta: float, detectable: float
+) -> str | None:
+    """Return which true epsilon of the witness the test runs would detect; None if there is nothing to detect."""
+    if claim is None or verdict in (Verdict.REFUTED, Verdict.NO_ANSWER):
+        return None
+    p2 = _share(witness.ordered[1], witness.runs)
+    # The probability of an event is at most 1, which limits the privacy loss of a frequent event.
+    if float(claim.boundary(p2)) >= 1:
+        return "the witness is so frequent with both data sets that it cannot violate the claim"
     if detectable < math.inf:
         return (
-            f"a violation by the witness with epsilon {format_number(detectable)} would be detected with probability "
-            "about 80%"
+            f"if the true epsilon of the witness were {format_number(detectable)}, these runs would refute the claim "
+            "with probability about 80%"
         )
     limit = f"the epsilon of the witness is at most {format_number(math.log((1 - delta) / p2))}"
-    if verdict is Verdict.BOUNDED:
-        return limit
-    return f"{limit}, and these runs are too few to detect that; increase test_runs"
+    return limit if verdict is Verdict.BOUNDED else f"{limit}, and these runs are too few to detect that"
 
 
 def bound_partition(

@@ -56,7 +56,7 @@ def _lower_track(report: ReportFields) -> BoundTrack:
         detail = f"too few runs, or no difference between the data sets; {confidence_text(report)}"
         return BoundTrack("proved", "no positive lower bound on ε", detail)
     lower = format_lower(report.epsilon_lower)
-    source = "the tested event" if report.is_tested else "all events that were tested"
+    source = "the witness" if report.is_tested else "all events that were tested"
     detail = f"every smaller ε is refuted by {source}; for this pair of data sets; {confidence_text(report)}"
     return BoundTrack("proved", f"ε is at least {lower}", detail, 0.0, report.epsilon_lower, lower)
 
@@ -67,7 +67,7 @@ def _upper_track(report: ReportFields, epsilon_upper: float) -> BoundTrack:
     if epsilon_upper < math.inf:
         upper = format_upper(epsilon_upper)
         statement = f"ε is at most {upper} over unions of these {cells} cells"
-        scope = f"hatched values are excluded, for no other events; {confidence}"
+        scope = f"the hatched values are excluded for these events only; {confidence}"
         return BoundTrack("bounded", statement, scope, epsilon_upper, None, upper)
     if not report.on_partition.runs:
         return BoundTrack("bounded", "no upper bound", "the verification ended before its first upper bound")
@@ -129,8 +129,9 @@ def event_note(report: ReportFields) -> str:
         )
     if report.others:
         fixed += (
-            f" {len(report.tested)} events were fixed in this way. They share α; this one has "
-            f"{format_percent(witness.share)} of it and the largest bound. The p-value and the bound include this."
+            f" {len(report.tested)} events were fixed in this way and tested. They share α: this one has "
+            f"{format_percent(witness.share)} of it, and it proves the most. The p-value and the bound are corrected "
+            f"for testing {len(report.tested)} events."
         )
     return f"{comparison} {shares} {fixed}"
 
@@ -158,7 +159,7 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
         TableRow(
             "test runs", format_count(settings.test_runs), "per data set; all bounds and p-values are from these runs"
         ),
-        TableRow("selection runs", format_count(settings.select_runs), "per data set; they selected the tested event"),
+        TableRow("selection runs", format_count(settings.select_runs), "per data set; they selected the tested events"),
         TableRow("pilot runs", format_count(pilot_runs), f"{pilot_scope}; they located the region of likely outputs"),
         _confidence_row(confidence),
         TableRow("confidence of both together", both, f"each has its own error probability α = {alpha}"),
@@ -186,7 +187,7 @@ def _data_rows(report: ReportFields) -> tuple[TableRow, ...]:
     """Return how the data sets differ."""
     if report.data_difference is None:
         return ()
-    explanation = "only claims about such neighbours are tested"
+    explanation = "only claims about neighbours like these are tested"
     return (TableRow("data sets", describe_data(report.data_difference, False), explanation),)
 
 

@@ -7,7 +7,7 @@ import math
 from dpverify.render.content import SummaryLine
 from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Verdict
-from dpverify.report.text import UNDERSTATED, describe_data, p_value_text
+from dpverify.report.text import UNDERSTATED, describe_data, p_value_text, power_text
 from dpverify.stats.claim_kinds import ZCDP, Renyi
 from dpverify.util.formatting import format_cell_count, format_lower, format_number, format_percent, format_upper
 
@@ -29,6 +29,7 @@ def claim_words(report: ReportFields) -> str:
 def headline(report: ReportFields, epsilon_upper: float) -> str:
     """Return the finding in one sentence, with a number where there is one."""
     lower, claim = format_lower(report.epsilon_lower), claim_words(report)
+    cells = format_cell_count(report.on_partition.cells)
     match report.verdict:
         case Verdict.NO_ANSWER:
             return "No answer: this test is not valid."
@@ -37,9 +38,9 @@ def headline(report: ReportFields, epsilon_upper: float) -> str:
         case Verdict.REFUTED:
             return f"The claim is false: {claim} does not hold."
         case Verdict.BOUNDED if report.epsilon is not None:
-            return f"Within the claim: ε is at most {format_upper(epsilon_upper)} for events made of its cells."
+            return f"Within the claim: ε is at most {format_upper(epsilon_upper)} for events made of {cells} cells."
         case Verdict.BOUNDED:
-            return f"Within the claim: {claim} holds for events made of its cells."
+            return f"Within the claim: {claim} holds for events made of {cells} cells."
         case Verdict.NOT_REFUTED if report.epsilon_lower > 0:
             return f"Not refuted: ε is at least {lower}, which the claim allows."
         case Verdict.NOT_REFUTED:
@@ -109,10 +110,12 @@ def _meaning(report: ReportFields) -> str:
                 "pairs of data sets, are not bounded."
             )
         case Verdict.NOT_REFUTED:
-            return (
+            text = (
                 "No event was found that violates the claim. This does not prove the claim: there may be too few runs, "
                 "another event, or a worse pair of data sets."
             )
+            power = power_text(report)
+            return text if power is None else f"{text} {as_sentence(power)}"
         case _:
             return f"{_measured(report)} Another event, or another pair of data sets, may have a larger privacy loss."
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from dpverify.mechanisms.data_difference import DataDifference, Relation
+from dpverify.report.evaluate import describe_power
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import Witness
@@ -65,8 +66,15 @@ def report_text(report: ReportFields) -> str:
         lines.append(_line("paper's", _describe_paper(report)))
     findings = [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
     lines += [_line("note", sentence) for sentence in (*findings, *report.remarks)]
+    if (power := power_text(report)) is not None:
+        lines.append(_line("power", power))
     lines.append(_line("next", report.next_step))
     return "\n".join(printable(line) for line in lines)
+
+
+def power_text(report: ReportFields) -> str | None:
+    """Return which true epsilon of the witness these runs would detect; None if there is nothing to detect."""
+    return describe_power(report.verdict, report.witness, report.claim, report.delta, report.epsilon_detectable)
 
 
 def describe_stop(report: ReportFields, sequence: Sequence) -> str:
@@ -92,11 +100,11 @@ def p_value_text(p_value: float, settings: Settings, below: str = "<= ") -> str:
 
 
 def describe_data(difference: DataDifference, claimed: bool) -> str:
-    """Return how the data sets differ, and that only claims about such neighbours are tested."""
+    """Return how the data sets differ, and that only claims about neighbours like these are tested."""
     text = f"they differ in {difference.text}" if difference.relation in COMPARED else difference.text
     if difference.relation in NAMED:
         text += f" ({difference.relation.value})"
-    return f"{text}; only claims about such neighbours are tested" if claimed else text
+    return f"{text}; only claims about neighbours like these are tested" if claimed else text
 
 
 def describe_shares(witness: Witness) -> str:
@@ -106,10 +114,9 @@ def describe_shares(witness: Witness) -> str:
 
 
 def describe_events(report: ReportFields) -> str:
-    """Return how many events were tested together, and that the results include this."""
-    level = format_number(report.alpha)
+    """Return how many events were tested together, and that the results are corrected for it."""
     number = len(report.tested)
-    return f"the best of {number} events fixed before the test; they share the level {level}, which the results include"
+    return f"the best of {number} events fixed before the test; the results are corrected for testing {number} events"
 
 
 def _line(label: str, text: str) -> str:
