@@ -197,7 +197,7 @@ def test_text_from_a_report_file_is_escaped(tmp_path):
 def test_the_lower_and_the_upper_bound_are_separate_statements():
     text = Reader(report_and_page("line")[1]).text
     for words in (
-        "every smaller ε is refuted by the tested event",
+        "every smaller ε is refuted by the witness",
         "over unions of these 17 cells",
         "excluded for these events only",
     ):
