@@ -73,7 +73,7 @@ def test_the_life_of_a_project(project):
     # A fault on the main branch raises an alarm that names its version and the command that repeats it.
     status, output = project(*ledger, "--dpverify-write", "--dpverify-version", "three", scale="0.4")
     assert status == 1, output
-    assert "REFUTED by the evidence of 2 versions together" in output
+    assert "REFUTED by the evidence of all runs together (2)" in output
     assert "began     at version three" in output
     assert "--confirm test_mine.py::test_laplace" in output
     seed = properties()["dpverify_seed"]

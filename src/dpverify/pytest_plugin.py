@@ -143,9 +143,12 @@ class AssertPrivate:
         self._record(result.properties())
         self._node.add_report_section("call", SECTION, f"{result.name}: {result.describe()}")
         if result.failed:
+            source = f"the evidence of all runs together ({len(result.versions)})"
+            if not result.decided_by_ledger:
+                source = "this run alone; the ledger was only read"
             repeat = f"pytest {shlex.quote(self._node.nodeid)} --dpverify-seed {result.run.seed}"
             parts = [
-                f"{result.name}: REFUTED by the evidence of {len(result.versions)} versions together",
+                f"{result.name}: REFUTED by {source}",
                 f"  began     at version {result.start}",
                 f"  evidence  {result.describe()}",
                 f"  repeat    {repeat} --dpverify-ledger {shlex.quote(str(path))}",

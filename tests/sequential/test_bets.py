@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from dpverify.events.selected import SelectedEvents
 from dpverify.sampling.counts import count_cells
 from dpverify.sequential.bets import choose_bets
-from dpverify.sequential.portfolio import SHARES, Portfolio, quantile_edges
+from dpverify.sequential.portfolio import RESERVE, Portfolio, quantile_edges
 from dpverify.sequential.schedule import BUDGET_LOOK_SHARE, Schedule, block_size, look_share
 from dpverify.stats.anytime import log_wealth
 from dpverify.stats.boundaries import line_boundary
@@ -62,14 +63,33 @@ def test_the_wealth_of_a_portfolio_can_be_computed_from_its_bets():
         portfolio.settle([tuple(count_cells(f.partition, x) for x in batch) for f in portfolio.families], 8)
         samples = [np.concatenate(pair) for pair in zip(samples, batch, strict=True)]
     assert log_wealth(portfolio.all_bets(), boundary) == pytest.approx([w for _, w in portfolio.history[1:]])
+    assert portfolio.log_wealth >= np.log(RESERVE)  # nothing of the reserve was bet
     event, counts, runs = portfolio.leader()
     assert runs == 120
     assert counts == tuple(int(event.contains(side).sum()) for side in samples)
 
 
+def test_the_reserve_is_kept_until_the_last_selection():
+    rng, boundary = np.random.default_rng(0), line_boundary(1.0)
+    samples = [rng.laplace(size=(200, 1, 1)) for _ in range(2)]  # equal distributions: every bet loses
+    portfolio = Portfolio(boundary, (1, 1))
+    portfolio.fit_simple(samples)
+    event = portfolio.families[0].event(portfolio.place()[0][0])
+    for is_last in (False, False, True):
+        portfolio.hold(SelectedEvents((event,), (1.0,), event.partition), samples, is_last)
+        for _ in range(20):
+            for bets in portfolio.place():  # predictions that are wrong
+                bets[:] = [bets[0]._replace(a=0.9, b=0.01, weight=1.0)]
+            batch = [rng.laplace(size=(8, 1, 1)) for _ in range(2)]
+            portfolio.settle([tuple(count_cells(f.partition, x) for x in batch) for f in portfolio.families], 8)
+        if not is_last:
+            assert portfolio.log_wealth == pytest.approx(np.log(RESERVE))
+    assert portfolio.log_wealth < -50
+    assert log_wealth(portfolio.all_bets(), boundary) == pytest.approx([w for _, w in portfolio.history[1:]])
+
+
 def test_the_parts_of_alpha_sum_to_one():
     assert BUDGET_LOOK_SHARE + sum(look_share(number) for number in range(200)) <= 1
-    assert sum(SHARES) == pytest.approx(1)
 
 
 def test_the_schedule_does_not_depend_on_the_budget_before_it_ends():

@@ -61,9 +61,28 @@ def test_the_budget_ends_with_the_exact_test_of_the_event_that_was_frozen_before
     report = dpv.verify(scalar, 0.0, 1.0, 1.0, **SMALL)
     assert report.stopped == "budget"
     assert report.witness.runs == report.sequence.exact_runs == 500
-    exact = dpv.epsilon_lower_bound(*report.witness.ordered, 500, 0.0, 0.8 * 0.05)
-    assert report.epsilon_lower == max(exact, report.sequence.parameter_lower(report.claim, 0.05))
+    level = 0.8 * 0.05
+    exact = [dpv.epsilon_lower_bound(*one.ordered, 500, 0.0, one.share * level) for one in report.tested]
+    assert sum(one.share for one in report.tested) == pytest.approx(1)
+    assert report.epsilon_lower == max(*exact, report.sequence.parameter_lower(report.claim, 0.05))
     assert report.runs_used == 800
+
+
+def forgetful(data, runs, rng):
+    """Add Gaussian noise to four numbers; in one run of a hundred, one of them gets no noise."""
+    noise = rng.normal(scale=3.73, size=(runs, 4))
+    forgets = rng.random(runs) < 0.01
+    noise[forgets, rng.integers(4, size=forgets.sum())] = 0.0
+    return data + noise
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.002, 1e-6])
+def test_a_rare_leak_is_found_at_every_level(alpha):
+    """The first bets find nothing and lose; the reserve is left for the event that the last selection finds."""
+    first, second = np.array([20.0, 3.0, 7.0, 5.0]), np.array([21.0, 3.0, 7.0, 5.0])
+    report = dpv.verify(forgetful, first, second, 1.0, 1e-5, stop_early=True, alpha=alpha, select_runs=20_000)
+    assert report.refuted
+    assert report.stopped == "refuted"
 
 
 def test_a_report_reads_back_and_notices_an_edited_bet(tmp_path):

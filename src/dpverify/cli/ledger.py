@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.confirm is not None:
         with locked(arguments.file):
             write_ledger(arguments.file, read_ledger(arguments.file).confirm(arguments.confirm))
+        print_output(f"{arguments.confirm}: confirmed; its evidence starts again, with half of its level")
     ledger = read_ledger(arguments.file)
     print_output(ledger)
     return REFUTED if any(record.alarm is not None for record in ledger.records) else 0

@@ -50,7 +50,6 @@ class SearchBudget(NamedTuple):
 
 
 THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.STRUCTURED, True, 1.85, 3)
-SINGLE_EVENT_SEARCH = THOROUGH_SEARCH._replace(max_events=1)
 # For comparing many pairs. Rare events become visible late, so the penalty is smaller.
 QUICK_SEARCH = SearchBudget(1 << 16, LearnerCost.PATTERNS, False, 1.0)
 

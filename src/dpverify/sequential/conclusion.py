@@ -20,14 +20,16 @@ WATCHED_KEY = "watched"  # the entry of `report.run` with the counts of the watc
 def conclude(run: RunContext, decision: Decision, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Return the report.
 
-    The witness is the event of the exact test, with its counts. If there was no exact test, it is the event with the
-    most wealth, with its counts in all runs, which are shown and used for no bound.
+    The tested events are those of the exact test, with their counts. If there was no exact test, there is one: the
+    event with the most wealth, with its counts in all runs, which are shown and used for no bound.
     """
     claim = question.claim
     batches, portfolio, exact, look = decision.batches, decision.portfolio, decision.exact, decision.look
-    event, counts, runs = portfolio.leader()
+    event, count, runs = portfolio.leader()
+    events, shares, counts = (event,), (1.0,), [count]
     if exact is not None:
-        event, counts, runs = exact.event, exact.counts, exact.runs
+        events, shares, runs = exact.events, exact.shares, exact.runs
+        counts = [(int(first), int(second)) for first, second in exact.counts]
     sequence = Sequence(
         stopped=decision.stopped,
         runs_used=portfolio.runs,
@@ -40,15 +42,18 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
     if batches.pairs_are_dependent() and not any(diagnostic.voids for diagnostic in diagnostics):
         diagnostics += (Diagnostic.DEPENDENT_RUNS,)
     region, points, bounding = decision.region, decision.points, decision.bounding
-    partition = event.partition if bounding is None else bounding.partition
+    partition = events[0].partition if bounding is None else bounding.partition
     smooth = None if bounding is None else bounding.smooth
-    selected = SelectedEvents((event,), (1.0,), partition)
+    selected = SelectedEvents(events, shares, partition)
     findings = Findings(region, points, batches.samples, selected, smooth, diagnostics + decision.diagnostics)
     level = sequence.exact_alpha(run.settings.alpha)
     indicator = RegionIndicator(region)
     inside = count_cells(indicator, batches.samples[0]), count_cells(indicator, batches.samples[1])
     statements = Statements(
-        tested=(make_witness(findings, event, counts, runs, level),),
+        tested=tuple(
+            make_witness(findings, event, pair, runs, level, share)
+            for event, pair, share in zip(events, counts, shares, strict=True)
+        ),
         on_partition=nothing_bounded(run.settings.alpha) if look is None else look.on_partition,
         on_all_events=None if look is None else look.on_all_events,
         etas=Etas(1.0, None),

@@ -1,12 +1,16 @@
-"""The portfolio: two families of events that share the wealth, refitted from all earlier runs.
+"""The portfolio: families of events that share the wealth, refitted from all earlier runs.
 
-The first slot holds a simple family: cells between quantiles of one coordinate of the output. The second slot holds the
-event that the selection found in the earlier runs, as soon as there is one. Every batch is first evidence for the bets
-that were placed before it, and then training for the next ones.
+The first slot holds a simple family: cells between quantiles of one coordinate of the output. The other slots hold the
+events that the selection found in the earlier runs, as soon as there are any. Every batch is first evidence for the
+bets that were placed before it, and then training for the next ones.
+
+A part of the wealth is kept in reserve until the last selection. The first bets are made with few runs, and they lose
+most of their wealth if nothing frequent violates the claim. The reserve is then left for an event that is rare.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -26,7 +30,8 @@ MIN_RUNS_PER_TAIL_CELL = 16  # beyond these cells, each tail is halved while a c
 MAX_COORDINATES = 16  # of the output that are compared
 REFIT_RATIO = 1.1  # the simple family is refitted when there are so many times more runs
 MAX_FITTED_RUNS = 4096  # per data set; a family that was fitted to so many runs is kept
-SHARES = (0.75, 0.25)  # of the simple family and of the selected event, where both exist
+SIMPLE_SHARE = 0.75  # of the wealth that is bet, for the simple family; the selected events share the rest
+RESERVE = 0.2  # of the wealth, until the last selection
 
 
 class Portfolio:
@@ -62,7 +67,8 @@ class Portfolio:
         self.log_wealth, self.history = 0.0, [(0, 0.0)]
         self.runs = self._fitted_runs = self._season = 0
         self._counts: list[tuple[np.ndarray, np.ndarray]] = []  # of each family, for both data sets
-        self._log_slots = np.zeros(0)
+        self._shares = np.array([1 - RESERVE])
+        self._log_slots, self._log_reserve = np.log(self._shares), math.log(RESERVE)
         self._ledger: list[tuple[float, ...]] = []
 
     def fit_simple(self, samples: Sequence[np.ndarray]) -> None:
@@ -85,17 +91,32 @@ class Portfolio:
         _, family, counts = best
         self.families[:1], self._counts[:1] = [family], [counts]
         self._fitted_runs, self.runs = fitted, len(samples[0])
-        if self._log_slots.size == 0:
-            self._log_slots = np.zeros(1)
 
-    def hold(self, selected: SelectedEvents, samples: Sequence[np.ndarray]) -> None:
-        """Begin a season with a selected event in the second slot; `samples` are all runs so far."""
-        event = selected.event
-        family = Family(event.partition, event.codes if event.partition.levels is None else None, one_sided=True)
-        counts = family.count(samples)
-        self.families[1:], self._counts[1:] = [family], [counts]
+    def hold(self, selected: SelectedEvents, samples: Sequence[np.ndarray], is_last: bool = False) -> None:
+        """Begin a season with the selected events in the other slots.
+
+        Parameters
+        ----------
+        selected : SelectedEvents
+            The selected events. All thresholds of one score are one family.
+        samples : sequence of ndarray
+            All runs so far, of both data sets.
+        is_last : bool
+            Whether this is the last selection, after which nothing is kept in reserve.
+        """
+        families: dict[int, Family] = {}
+        for event in selected.events:
+            codes = event.codes if event.partition.levels is None else None
+            families.setdefault(id(event.partition), Family(event.partition, codes, one_sided=True))
+        self.families[1:] = families.values()
+        self._counts[1:] = [family.count(samples) for family in families.values()]
         self._season += 1
-        self._log_slots = self.log_wealth + np.log(SHARES)
+        part = 1.0 if is_last else math.exp(np.logaddexp.reduce(self._log_slots) - self.log_wealth)
+        others = np.full(len(families), (1 - SIMPLE_SHARE) / len(families))
+        self._shares = part * np.append(SIMPLE_SHARE, others)
+        self._log_slots = self.log_wealth + np.log(self._shares)
+        if is_last:
+            self._log_reserve = -math.inf
 
     def place(self) -> list[list[Bet]]:
         """Return the bets of the next batch, for each family."""
@@ -110,11 +131,10 @@ class Portfolio:
         batch, entries = len(self.history) - 1, []
         for slot, (bets, family, pair) in enumerate(zip(self.bets, self.families, counts, strict=True)):
             columns = [family.columns(side) for side in pair]
-            share = SHARES[slot] if len(self.families) > 1 else 1.0
             for bet in bets:
                 inside = [int(column[bet.cells].sum()) for column in columns]
                 c1, c2 = inside if bet.direction == 0 else inside[::-1]
-                entries.append((batch, self._season, slot, share, bet.weight, runs, c1, c2, bet.a, bet.b))
+                entries.append((batch, self._season, slot, self._shares[slot], bet.weight, runs, c1, c2, bet.a, bet.b))
             for total, column in zip(self._counts[slot], columns, strict=True):
                 total += column
         self._ledger += entries
@@ -122,7 +142,7 @@ class Portfolio:
         factors = np.log(weights) + log_factors(c1, c2, sizes, a, b, self._boundary)
         self._log_slots += [np.logaddexp.reduce(factors[slots == slot]) for slot in range(len(self.families))]
         self.runs += runs
-        self.log_wealth = float(np.logaddexp.reduce(self._log_slots))
+        self.log_wealth = float(np.logaddexp(np.logaddexp.reduce(self._log_slots), self._log_reserve))
         self.history.append((self.runs, self.log_wealth))
 
     def all_bets(self) -> Bets:

@@ -6,21 +6,22 @@ verification:
 
 - the wealth reaches 1 / (`EARLY_SHARE` * alpha): the claim is refuted;
 - at a look, the upper bound on the partition meets the claim: the claim is bounded;
-- the budget is spent. At the end of the first budget, the event that was frozen after `select_runs` runs is tested once
-  on the runs that came after it, as in a verification with a fixed number of runs.
+- the budget is spent. At the end of the first budget, the events that were frozen after `select_runs` runs are tested
+  once on the runs that came after them, as in a verification with a fixed number of runs.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpverify.events.event import Event
+from dpverify.events.partition import Partition
 from dpverify.events.region import Region
+from dpverify.events.scores import Levels
 from dpverify.events.selected import SelectedEvents
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.all_events import SmoothGrid
@@ -31,7 +32,7 @@ from dpverify.sampling.counts import Counts
 from dpverify.sampling.pilot import make_region
 from dpverify.selection.context import (
     QUICK_SEARCH,
-    SINGLE_EVENT_SEARCH,
+    THOROUGH_SEARCH,
     ScoreLearner,
     SearchBudget,
     SelectionContext,
@@ -102,16 +103,24 @@ class WatchedCells:
 
 
 class Frozen:
-    """The event of the exact test, and its counts in the runs after it was frozen."""
+    """The events of the exact test with their shares of its level, and their counts in the runs after they were frozen.
 
-    def __init__(self, event: Event) -> None:
-        self.event, self.runs = event, 0
-        self.counts = 0, 0
+    `counts` has one row per event and one column per data set.
+    """
 
-    def add(self, pair: tuple[Counts, Counts], runs: int) -> None:
-        """Add the counts of a batch in the cells of the event's partition."""
-        first, second = (int(side.of(self.event.codes).sum()) for side in pair)
-        self.counts = self.counts[0] + first, self.counts[1] + second
+    def __init__(self, selected: SelectedEvents) -> None:
+        self.events, self.shares, self.runs = selected.events, selected.shares, 0
+        self.counts = np.zeros((len(self.events), 2), np.int64)
+
+    @property
+    def partitions(self) -> list[Partition | Levels]:
+        """The partition of each event."""
+        return [event.partition for event in self.events]
+
+    def add(self, pairs: Sequence[tuple[Counts, Counts]], runs: int) -> None:
+        """Add the counts of a batch in the cells of each event's partition."""
+        for row, event, pair in zip(self.counts, self.events, pairs, strict=True):
+            row += [int(side.of(event.codes).sum()) for side in pair]
         self.runs += runs
 
 
@@ -188,15 +197,15 @@ def run_until_decided(
         portfolio.fit_simple(batches.samples)
         if portfolio.runs in schedule.selections:
             region, points = region_of(run, batches.samples)
-            budget = SINGLE_EVENT_SEARCH if portfolio.runs >= schedule.fixed else QUICK_SEARCH
+            budget = THOROUGH_SEARCH if portfolio.runs >= schedule.fixed else QUICK_SEARCH
             selected = select(run, question, region, points, batches.samples, budget)
-            portfolio.hold(selected, batches.samples)
+            portfolio.hold(selected, batches.samples, is_last=portfolio.runs == schedule.frozen)
             if portfolio.runs == schedule.fixed:
                 smooth, diagnostics = make_grid(region, points)
                 partition = bounded_partition(selected, batches.samples, question.delta)
                 bounding = Bounding(partition, region, smooth, settings)
             if portfolio.runs == schedule.frozen:
-                frozen = Frozen(selected.event)
+                frozen = Frozen(selected)
         bets = portfolio.place()
         if batches.checker is None:
             event = portfolio.families[0].event(bets[0][0])
@@ -206,7 +215,7 @@ def run_until_decided(
         size = min(batch_size(runs, run.fixed_block or 1), schedule.next_stop(runs) - runs)
         partitions = [family.partition for family in portfolio.families]
         partitions += [] if bounding is None else bounding.counted
-        partitions += [] if frozen is None else [frozen.event.partition]
+        partitions += [] if frozen is None else frozen.partitions
         partitions += [] if watched is None else [watched.family.partition]
         counts = batches.draw(size, partitions, record=runs < schedule.frozen)
         portfolio.settle(counts[: len(bets)], size)
@@ -215,7 +224,7 @@ def run_until_decided(
         if watched is not None:
             watched.add(counts.pop(), size)
         if frozen is not None and exact is None:
-            frozen.add(counts[-1], size)
+            frozen.add(counts[-len(frozen.events) :], size)
         show_wealth(run, portfolio.runs, portfolio.log_wealth)
 
         repeats = batches.repeat()
@@ -293,7 +302,7 @@ def select(
     samples: list[np.ndarray],
     budget: SearchBudget,
 ) -> SelectedEvents:
-    """Select an event from all recorded runs."""
+    """Select events from all recorded runs."""
     runs = len(samples[0])
     settings = run.settings.change(select_runs=runs)
     objective = SelectionObjective(

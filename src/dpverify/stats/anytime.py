@@ -23,6 +23,7 @@ BISECTION_STEPS = 40  # the error of log q is at most this power of a half of lo
 GROWTH_STEPS = 10
 SMALLEST_WIDTH, LARGEST_WIDTH = 1e-14, 100.0  # relative distances at which the maximum is enclosed
 SLOPE_ROUNDING = 1e-14  # relative; about fifty rounding errors
+RESERVE_ROUNDING = 1e-9  # shares whose sum differs less from 1 leave no reserve
 ROUNDING = 1e-14  # per run; several hundred rounding errors
 
 
@@ -36,7 +37,7 @@ class Bets(NamedTuple):
     season, slot : ndarray of int
         The season and the family of events, from 0 up. A new season divides the wealth among the families again.
     share : ndarray of float
-        The part of the wealth that the family receives at the start of the season.
+        The part of the wealth that the family receives at the start of the season. The rest is kept in reserve.
     weight : ndarray of float
         The part of its wealth that the family places on the bet. The weights of a family in one batch sum to 1.
     runs : ndarray of int
@@ -221,8 +222,9 @@ def log_wealth(bets: Bets, boundary: Boundary) -> np.ndarray:
     """Return the logarithm of the wealth after every batch, from batch 0 up; the last axis is the batch.
 
     In one batch, the factor of a family is the weighted mean of the factors of its bets. At the start of a season the
-    wealth is divided among the families, and within the season each family keeps what it wins. Weights and shares are
-    fixed before the batch, so the wealth is a supermartingale as every single bet is.
+    wealth is divided among the families and a reserve. Within the season each family keeps what it wins, and the
+    reserve stays the same. Weights and shares are fixed before the batch, so the wealth is a supermartingale as every
+    single bet is.
 
     Parameters
     ----------
@@ -248,10 +250,13 @@ def log_wealth(bets: Bets, boundary: Boundary) -> np.ndarray:
     total = np.zeros((*steps.shape[:-1], int(batch[-1]) + 1))
     wealth = np.zeros(steps.shape[:-1])
     for current in np.unique(season):
-        families = []
+        families, reserve = [], 1.0
         for family in np.unique(slot[season == current]):
             chosen = (season == current) & (slot == family)
             families.append(np.cumsum(steps[..., chosen], axis=-1) + np.log(share[chosen][0]))
+            reserve -= share[chosen][0]
+        if reserve > RESERVE_ROUNDING:
+            families.append(np.full(families[0].shape, np.log(reserve)))
         first = batch[season == current][0]
         total[..., first : first + families[0].shape[-1]] = wealth[..., None] + scipy.special.logsumexp(
             families, axis=0

@@ -45,6 +45,8 @@ from dpverify.util.formatting import format_lower
 
 MAX_CELLS = 256  # that are watched one by one; of more, only the witness is watched
 READER_LEVEL = 1e-6  # of a run that only reads the ledger, for example of a pull request
+# Half of this level is for the verification by itself, half for its e-value, which includes the carried predictions.
+READER_SHARE = READER_LEVEL / 2
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class VersionResult:
         """Whether the claim is refuted: by all versions together, or, if the ledger is only read, by this one alone."""
         if self.decided_by_ledger:
             return self.alarm is not None
-        return self.log_e_value >= -math.log(READER_LEVEL)
+        return self.report.refuted or self.log_e_value >= -math.log(READER_SHARE)
 
     @property
     def start(self) -> str:
@@ -101,12 +103,16 @@ class VersionResult:
     def describe(self) -> str:
         """Return the result in one line."""
         number = len(self.versions)
-        together = f"evidence {format_e_value(self.evidence.log_value)} over {number} version{'s' * (number > 1)}"
+        together = f"evidence {format_e_value(self.evidence.log_value)} from {number} run{'s' * (number > 1)}"
         text = f"{together}, alarm at {format_e_value(-math.log(self.level))}"
-        text += f"; this version alone {format_e_value(self.log_e_value)}"
+        text += f"; this run alone {format_e_value(self.log_e_value)}"
         if self.decided_by_ledger:
             return text
-        return f"{text}, refuted at {format_e_value(-math.log(READER_LEVEL))} (the ledger is only read)"
+        if not self.failed and self.evidence.log_value >= -math.log(self.level):
+            return f"{text}; WARNING: a run that is written to the ledger would probably raise the alarm"
+        return (
+            f"{text}; the ledger is only read, so this run fails only if it refutes the claim at level {READER_LEVEL:g}"
+        )
 
     def properties(self) -> dict[str, str]:
         """Return what a test record stores: e-value, evidence, epsilon_lower, detectable epsilon, seed and version."""
@@ -148,7 +154,7 @@ def verify_version(
     ledger : path
         The ledger. It is made if it does not exist.
     write : bool
-        Whether this version is added. Otherwise the ledger is read, and the version is judged by its own e-value, at a
+        Whether this version is added. Otherwise the ledger is read, and the version is judged by its own runs, at a
         level of 1e-6. If the ledger has a version with this seed, that version is repeated.
     lifetime_alpha : float
         The probability of a false alarm over the life of a new ledger.
@@ -188,6 +194,8 @@ def verify_version(
         bet = carry_bet(record.cells, record.cell_runs, planned, wealth_boundary(tested))
     # A wealth that ends the verification also raises the alarm, whichever version a fault began in.
     level = before.level(record) * start_weight(len(record.runs) + 1)
+    if not (write or repeats):
+        level = READER_SHARE
     settings = chosen.settings.change(seed=seed, stop_early=True, alpha=level)
     question = Question(tested, delta, chosen.error, chosen.log_lipschitz, chosen.learn, record.watched, record.shape)
     report = answer(mechanism, first, second, question, settings, chosen.executor, None, chosen.progress)
