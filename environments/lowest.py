@@ -1,7 +1,7 @@
 """Prints the lowest versions that pyproject.toml allows, in the form that pip reads (`make lowest`).
 
-The list covers the core, `estimation` and `report`. Of the test requirements it has only the test runner, without the
-packages that serve as oracles.
+The list covers the core, `estimation` and `report`. Of the test requirements it has only what the tests of the core
+import, without the packages that serve as oracles.
 """
 
 import re
@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
-TEST_RUNNER = ("pytest", "hypothesis", "pytest-xdist")
+NEEDED_BY_TESTS = ("pytest", "hypothesis", "pytest-xdist", "jsonschema")
 
 
 def lowest_versions() -> list[str]:
@@ -17,7 +17,7 @@ def lowest_versions() -> list[str]:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     requirements = [*project["dependencies"], *extras["estimation"], *extras["report"]]
-    requirements += [line for line in extras["test"] if re.split(r"[\[>]", line)[0] in TEST_RUNNER]
+    requirements += [line for line in extras["test"] if re.split(r"[\[>]", line)[0] in NEEDED_BY_TESTS]
     return [re.sub(r"^([\w.-]+)>=([\d.]+)$", r"\1==\2", line) for line in requirements]
 
 
