@@ -173,7 +173,7 @@ def _add_verify_arguments(command: Parser) -> None:
         "--detects",
         type=float,
         metavar="X",
-        help="Exit with status 3 if the runs are too few to detect a true epsilon of X times E, for example 1.25.",
+        help="Exit with status 3 if the detectable epsilon of the report is larger than X times E, for example 1.25.",
     )
     add_settings(command)
     add(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from dpverify.mechanisms.data_difference import DataDifference, Relation
-from dpverify.report.evaluate import describe_power
 from dpverify.report.fields import ReportFields
+from dpverify.report.power import describe_power
 from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import Witness
 from dpverify.settings import Settings
@@ -73,8 +73,10 @@ def report_text(report: ReportFields) -> str:
 
 
 def power_text(report: ReportFields) -> str | None:
-    """Return which true epsilon of the witness these runs would detect; None if there is nothing to detect."""
-    return describe_power(report.verdict, report.witness, report.claim, report.delta, report.epsilon_detectable)
+    """Return what these runs would detect on the witness; None if there is nothing to detect."""
+    return describe_power(
+        report.verdict, report.witness, report.claim, report.delta, report.epsilon_detectable, report.alpha
+    )
 
 
 def describe_stop(report: ReportFields, sequence: Sequence) -> str:
