@@ -390,3 +390,15 @@ def test_too_few_runs_are_not_reported_beside_a_bound_that_meets_the_claim():
     )
     assert described(Verdict.BOUNDED) == "the epsilon of the witness is at most 1.204"
     assert described(Verdict.NOT_REFUTED).endswith("at most 1.204, and these runs are too few to detect that")
+
+
+def test_outputs_that_only_one_data_set_produces_are_not_a_question_of_more_noise():
+    def exact(data, runs, rng):
+        return np.where(rng.random((runs, 1)) < 0.2, data, rng.normal(size=(runs, 1)))
+
+    missing = dpv.verify(exact, ZERO, ONE, 1.0, **SMALL)
+    assert missing.refuted
+    assert missing.witness.ordered[1] == 0
+    assert "missing noise or of exact values" in missing.next_step
+    assert "increase the noise" not in missing.next_step
+    assert "increase the noise" in dpv.verify(laplace, ZERO, ONE, 0.3, **SMALL).next_step

@@ -205,6 +205,11 @@ def next_step(verdict: Verdict, witness: Witness, claim: Claim | None, delta: fl
     if verdict is Verdict.NO_ANSWER:
         return "fix the cause that is named above, then verify again"
     is_curve = not isinstance(claim, (Approximate, NoneType))
+    if verdict is Verdict.REFUTED and witness.ordered[1] == 0:
+        return (
+            "only one data set produced the outputs of the witness, which is a sign of missing noise or of exact "
+            "values; more noise does not hide them: examine the code that produces these outputs, then verify again"
+        )
     if verdict is Verdict.REFUTED:
         weaker = "claim less privacy" if is_curve else "claim a larger epsilon"
         return (
