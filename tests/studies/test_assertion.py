@@ -82,6 +82,9 @@ def test_too_few_runs_are_an_error_with_the_required_number():
     weak = failure.value
     assert f"set test_runs={weak.needed}, which is enough" in str(weak)
     assert weak.report.epsilon_detectable > 1.1
+    assert str(weak).count("test_runs=") == 1
+    assert "\n  next " not in str(weak)
+    assert "\n  next " in str(weak.report)
     assert pickle.loads(pickle.dumps(weak)).needed == weak.needed
     enough = {"select_runs": 4000, "test_runs": weak.needed}
     assert dpv.assert_private(laplace, ZERO, ONE, 1.0, detects=1.1, **enough).epsilon_detectable <= 1.1
@@ -238,6 +241,7 @@ def test_detects_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert verify("--epsilon", "1", "--detects", "1.1") == 3
     captured = capsys.readouterr()
     assert "NOT REFUTED" in captured.out
+    assert "\n  next " not in captured.out
     assert captured.err.startswith("dpverify: too weak: ")
     assert captured.err.count("\n") == 1
     assert verify("--detects", "1.1") == 2

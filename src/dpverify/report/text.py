@@ -33,8 +33,11 @@ NAMED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_NUMBER, Relation.OTH
 UNTESTED = "these runs also selected the event; the bound above uses the wealth only"
 
 
-def report_text(report: ReportFields) -> str:
-    """Return the text of a report: the verdict, then one labelled line for each statement."""
+def report_text(report: ReportFields, with_next: bool = True) -> str:
+    """Return the text of a report: the verdict, then one labelled line for each statement.
+
+    Without the line `next` if the caller gives other advice.
+    """
     lines = [f"{report.name}: {report.verdict.name.replace('_', ' ')}", f"  {report.verdict.value}"]
     # Voiding diagnostics come first, because no number below them can be used.
     lines += [_line("cause", diagnostic.value) for diagnostic in report.voiding]
@@ -68,7 +71,8 @@ def report_text(report: ReportFields) -> str:
     lines += [_line("note", sentence) for sentence in (*findings, *report.remarks)]
     if (power := power_text(report)) is not None:
         lines.append(_line("power", power))
-    lines.append(_line("next", report.next_step))
+    if with_next:
+        lines.append(_line("next", report.next_step))
     return "\n".join(printable(line) for line in lines)
 
 

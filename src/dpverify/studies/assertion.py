@@ -15,6 +15,7 @@ from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.power import estimate_share, is_too_frequent, planned_runs, reaches, required_runs
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
+from dpverify.report.text import report_text
 from dpverify.settings import VerifyOptions
 from dpverify.stats.claims import Claim, resolve_claim
 from dpverify.stats.power import MAX_PLANNED_RUNS
@@ -101,7 +102,7 @@ def assert_private(
         raise AssertionError(str(report))
     weakness = describe_weakness(report, detects)
     if weakness is not None:
-        raise TooWeak(f"{weakness}\n{report}", report, needed_runs(report, detects))
+        raise TooWeak(f"{weakness}\n{report_text(report, with_next=False)}", report, needed_runs(report, detects))
     return report
 
 
