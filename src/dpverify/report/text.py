@@ -11,9 +11,9 @@ from dpverify.mechanisms.data_difference import DataDifference, Relation
 from dpverify.report.fields import ReportFields
 from dpverify.report.power import describe_power
 from dpverify.report.sequence import Sequence, StoppedBy
-from dpverify.report.statements import Witness
+from dpverify.report.statements import Verdict, Witness
 from dpverify.settings import Settings
-from dpverify.stats.claim_kinds import ZCDP, Renyi
+from dpverify.stats.claim_kinds import ZCDP, Claim, Renyi
 from dpverify.stats.profile import P_VALUE_FLOOR
 from dpverify.util.formatting import (
     format_cell_count,
@@ -51,7 +51,8 @@ def report_text(report: ReportFields, with_next: bool = True) -> str:
         lines.append(_line("proved", _describe_parameter_bound(report, report.claim_lower)))
     if report.sequence is not None:
         lines.append(_line("stopped", describe_stop(report, report.sequence)))
-    lines.append(_line("proved", _describe_lower_bound(report)))
+    if not report.is_curve or report.delta > 0:
+        lines.append(_line("proved", _describe_lower_bound(report)))
     lines.append(_line("bounded", _describe_partition_bound(report)))
     if report.on_all_events is not None:
         bound = _upper_bound(report.on_all_events.epsilon_upper(report.delta), report.delta)
@@ -147,7 +148,7 @@ def _describe_claim(report: ReportFields) -> str:
 
 def _describe_parameter_bound(report: ReportFields, lower: float) -> str:
     """Return the lower bound on the parameter of a claim that is a curve."""
-    name = report.claim.parameter_name if report.claim else ""
+    name = "" if report.claim is None else parameter_words(report.claim)
     if lower <= 0:
         return f"no positive lower bound on {name}"
     text = f"{name} >= {format_lower(lower)}; for this pair of data sets, {_source(report)}, {_confidence(report)}"
@@ -170,9 +171,28 @@ def _source(report: ReportFields) -> str:
 def _describe_partition_bound(report: ReportFields) -> str:
     if not report.on_partition.runs:
         return "nothing: the verification stopped before its first upper bound"
+    if report.is_curve:
+        return f"{describe_bounded_curve(report)}, {_confidence(report)}"
     bound = _upper_bound(report.on_partition.epsilon_upper(report.delta), report.delta)
     cells = format_cell_count(report.on_partition.cells)
     return f"{bound}; only for events made of the partition's {cells} cells, {_confidence(report)}"
+
+
+def parameter_words(claim: Claim) -> str:
+    """Return the name of the parameter of a claim that is a curve; the epsilon of a Renyi divergence is named so."""
+    if isinstance(claim, Renyi):
+        return f"Renyi epsilon of order {format_number(claim.order)}"
+    return claim.parameter_name or "the claim"
+
+
+def describe_bounded_curve(report: ReportFields) -> str:
+    """Return whether a claim that is a curve was bounded on unions of the cells."""
+    events = f"events made of the partition's {format_cell_count(report.on_partition.cells)} cells"
+    if report.verdict is Verdict.BOUNDED:
+        return f"the claim holds for {events}; other events are not bounded"
+    if isinstance(report.claim, (Renyi, ZCDP)):
+        return f"the claim is not bounded for {events}, because bounds on events do not bound a divergence"
+    return f"the claim is not bounded for {events}"
 
 
 def _upper_bound(epsilon: float, delta: float) -> str:
