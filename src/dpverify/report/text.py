@@ -172,7 +172,8 @@ def _describe_partition_bound(report: ReportFields) -> str:
     if not report.on_partition.runs:
         return "nothing: the verification stopped before its first upper bound"
     if report.is_curve:
-        return f"{describe_bounded_curve(report)}, {_confidence(report)}"
+        confidence = f", {_confidence(report)}" if report.verdict is Verdict.BOUNDED else ""
+        return describe_bounded_curve(report) + confidence
     bound = _upper_bound(report.on_partition.epsilon_upper(report.delta), report.delta)
     cells = format_cell_count(report.on_partition.cells)
     return f"{bound}; only for events made of the partition's {cells} cells, {_confidence(report)}"
