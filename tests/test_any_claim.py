@@ -137,7 +137,7 @@ def test_a_claim_is_asserted_in_a_test():
     dpv.assert_private(gaussian, 0.0, 1.0, claim=claims.profile(gaussian_profile(1.05)), **options)
     with pytest.raises(AssertionError, match="REFUTED"):
         dpv.assert_private(gaussian, 0.0, 1.0, claim=claims.gaussian(0.8), **options)
-    with pytest.raises(dpv.TooWeak, match=r"a true mu of 1\.06") as caught:
+    with pytest.raises(dpv.TooWeak, match=r"the true mu of the witness were 1\.06") as caught:
         dpv.assert_private(gaussian, 0.0, 1.0, claim=claims.gaussian(1.05), alpha=0.05, detects=1.01, **QUICK)
     assert caught.value.needed > QUICK["test_runs"]
 

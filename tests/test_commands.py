@@ -63,7 +63,21 @@ def test_plan(capsys):
     status, out, _ = run(capsys, "plan", "--epsilon", "0.5", "--margin", "2", "--event-mass", "0.3")
     assert status == 0
     assert out.startswith("234 test runs per data set refute epsilon 0.5 with probability 0.8")
+    assert "favourable" not in out
     assert run(capsys, "plan", "--epsilon", "0.5", "--margin", "1")[0] == 2
+
+
+def test_plan_says_that_its_default_event_is_favourable(capsys):
+    out = run(capsys, "plan", "--epsilon", "1", "--delta", "1e-5")[1]
+    assert "this is a favourable event; a rarer event needs more runs" in out
+    assert "--event-mass sets its probability" in out
+
+
+def test_a_bad_claim_lists_all_kinds(capsys):
+    status, _, err = run(capsys, "verify", "mine.py:Sum()", *PAIR, "--claim", "laplace(1)")
+    assert status == 2
+    kinds = ("pure", "approximate", "points", "gaussian", "zcdp", "renyi", "profile", "tradeoff")
+    assert all(kind in err for kind in kinds)
 
 
 def test_calibrate(capsys):

@@ -167,7 +167,7 @@ class TooWeak(AssertionError):
     report : Report, optional
         The report of the verification.
     needed : int, optional
-        The number of test runs per data set that would detect it; None if unknown.
+        A number of test runs per data set that is enough; None if unknown.
 
     Examples
     --------

@@ -1,5 +1,7 @@
 """Descriptions of events, and values that are not plain data."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ import dpverify as dpv
 from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, NONFINITE, OUTSIDE, make_partition
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Piecewise, Quadratic
-from dpverify.events.wording import MAX_LISTED_PIECES
+from dpverify.events.wording import MAX_LISTED_PIECES, describe_intervals
 from dpverify.util import serialization as serial
 
 
@@ -57,3 +59,14 @@ def test_what_is_no_plain_data_is_refused():
         serial.from_plain({"kind": "array", "dtype": "object", "shape": [1], "values": [1]}, ())
     with pytest.raises(ValueError, match="kind: found 'Event'; expected one of"):
         serial.from_plain({"kind": "Event"}, ())
+
+
+def test_a_union_without_one_value_says_so():
+    """The value 25 is the interval between the number before it and itself."""
+    before, infinity = math.nextafter(25.0, 0.0), math.inf
+    assert describe_intervals([(-infinity, before), (25.0, infinity)], "x[0]") == "x[0] != 25"
+    longer = [(-infinity, 3.0), (20.0, before), (25.0, 30.0), (40.0, infinity)]
+    assert describe_intervals(longer, "x") == "x <= 3 or 20 < x <= 30 and x != 25 or x > 40"
+    wider = [(-infinity, 24.9), (25.0, infinity)]
+    assert describe_intervals(wider, "x") == "x <= 24.9 or x > 25"
+    assert describe_intervals([(before, 25.0)], "x") == "x = 25"

@@ -19,7 +19,8 @@ from dpverify import Report, Verdict
 from dpverify.events.scores import Levels, Linear
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.document import SCHEMA_1_DIAGNOSTICS, report_schema, with_checksum
-from dpverify.report.evaluate import bound_partition, describe_power, distinct_pairs
+from dpverify.report.evaluate import bound_partition, distinct_pairs
+from dpverify.report.power import describe_power
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Witness
 from dpverify.report.validation import check_consistent
 from dpverify.sampling.counts import Counts
@@ -384,6 +385,20 @@ def test_too_few_runs_are_not_reported_beside_a_bound_that_meets_the_claim():
     assert report.epsilon_detectable == math.inf
     assert "the witness is so frequent with both data sets that it cannot violate the claim" in str(report)
     witness = dataclasses.replace(report.witness, counts=(3000, 3000), runs=10_000)
-    described = partial(describe_power, witness=witness, claim=dpv.claims.pure(1.0), delta=0.0, detectable=math.inf)
+    described = partial(
+        describe_power, witness=witness, claim=dpv.claims.pure(1.0), delta=0.0, detectable=math.inf, alpha=0.05
+    )
     assert described(Verdict.BOUNDED) == "the epsilon of the witness is at most 1.204"
     assert described(Verdict.NOT_REFUTED).endswith("at most 1.204, and these runs are too few to detect that")
+
+
+def test_outputs_that_only_one_data_set_produces_are_not_a_question_of_more_noise():
+    def exact(data, runs, rng):
+        return np.where(rng.random((runs, 1)) < 0.2, data, rng.normal(size=(runs, 1)))
+
+    missing = dpv.verify(exact, ZERO, ONE, 1.0, **SMALL)
+    assert missing.refuted
+    assert missing.witness.ordered[1] == 0
+    assert "missing noise or of exact values" in missing.next_step
+    assert "increase the noise" not in missing.next_step
+    assert "increase the noise" in dpv.verify(laplace, ZERO, ONE, 0.3, **SMALL).next_step

@@ -1,5 +1,7 @@
 """assert_private: a true claim passes, a false one fails, and a test with too little power fails."""
 
+import dataclasses
+import functools
 import pickle
 from pathlib import Path
 
@@ -9,6 +11,11 @@ from limits import least, most
 
 import dpverify as dpv
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.power import required_runs, witness_epsilon
+from dpverify.report.statements import Verdict
+from dpverify.stats.claims import Approximate
+from dpverify.stats.lower_bound import claim_p_value
+from dpverify.studies.assertion import describe_weakness, needed_runs
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 CHEAP = {"select_runs": 4000, "test_runs": 10_000}
@@ -70,14 +77,92 @@ def test_a_mechanism_far_more_private_than_its_claim_passes():
 
 
 def test_too_few_runs_are_an_error_with_the_required_number():
-    with pytest.raises(dpv.TooWeak, match="too weak: 10 000 test runs per data set") as failure:
+    with pytest.raises(dpv.TooWeak, match=r"too weak: .* were 1\.1, 10 000 test runs per data set") as failure:
         dpv.assert_private(laplace, ZERO, ONE, 1.0, detects=1.1, **CHEAP)
     weak = failure.value
-    assert f"test_runs={weak.needed:,}".replace(",", " ") in str(weak)
+    assert f"set test_runs={weak.needed}, which is enough" in str(weak)
     assert weak.report.epsilon_detectable > 1.1
+    assert str(weak).count("test_runs=") == 1
+    assert "\n  next " not in str(weak)
+    assert "\n  next " in str(weak.report)
     assert pickle.loads(pickle.dumps(weak)).needed == weak.needed
-    enough = {"select_runs": 4000, "test_runs": int(1.1 * weak.needed)}
-    assert dpv.assert_private(laplace, ZERO, ONE, 1.0, detects=1.1, **enough)
+    enough = {"select_runs": 4000, "test_runs": weak.needed}
+    assert dpv.assert_private(laplace, ZERO, ONE, 1.0, detects=1.1, **enough).epsilon_detectable <= 1.1
+
+
+def with_counts(report, counts, runs, claim):
+    """Return the report of a claim that is not refuted, with other counts of the same event."""
+    witness = dataclasses.replace(report.witness, counts=counts, runs=runs, share=1.0)
+    delta = getattr(claim, "delta", 0.0)
+    detectable = witness_epsilon(witness, claim, delta, report.alpha)
+    changes = {"claim": claim, "delta": delta, "epsilon_detectable": detectable, "verdict": Verdict.NOT_REFUTED}
+    return dataclasses.replace(report, witness=witness, others=(), **changes)
+
+
+@functools.cache
+def any_report():
+    report = dpv.verify(laplace, ZERO, ONE, 1.0, select_runs=500, test_runs=500)
+    return report if report.witness.event.direction == 0 else dpv.verify(laplace, ONE, ZERO, 1.0, select_runs=500)
+
+
+CLAIMS = {
+    "pure": dpv.claims.pure(1.0),
+    "approximate": dpv.claims.approximate(1.0, 1e-5),
+    "gaussian": dpv.claims.gaussian(0.8),
+    "zcdp": dpv.claims.zcdp(0.3),
+    "profile": dpv.claims.points([(0.5, 0.2), (1.0, 0.05)]),
+}
+
+
+@pytest.mark.parametrize("kind", CLAIMS)
+@pytest.mark.parametrize("share", [0.003, 0.05, 0.3, 0.42, 0.9])
+def test_detects_agrees_with_the_power_line_of_the_report(kind, share):
+    """Too weak means a detectable epsilon above `detects` times the claim, and the stated number of runs is enough."""
+    claim, detects = CLAIMS[kind], 1.25
+    seen = set()
+    for runs in (20, 2000, 200_000, 2_000_000):
+        count = round(share * runs)
+        report = with_counts(any_report(), (count, count), runs, claim)
+        weakness = describe_weakness(report, detects)
+        seen.add(weakness is None)
+        q, target = (count + 0.5) / (runs + 1), claim.scale(detects)
+        if isinstance(claim, Approximate) and target.boundary(q) < 1:
+            assert (weakness is None) == (report.epsilon_detectable <= detects * claim.epsilon)
+        elif isinstance(claim, Approximate) and report.epsilon_detectable <= detects * claim.epsilon:
+            assert weakness is None
+        if weakness is not None:
+            needed = needed_runs(report, detects)
+            if count == 0:
+                assert "the witness is too rare to state a number of test runs" in weakness
+                continue
+            assert f"set test_runs={needed}," in weakness
+            assert needed > runs
+            again = round(q * needed)
+            assert describe_weakness(with_counts(report, (again, again), needed, claim), detects) is None
+    assert seen == {True, False}
+
+
+def test_the_stated_number_of_runs_has_a_margin_for_the_error_of_the_frequency():
+    """The frequency of the next test differs by chance; a number without a margin is often too small."""
+    claim, rng, passed, bare = CLAIMS["approximate"], np.random.default_rng(0), 0, 0
+    target, trials, share, runs = claim.scale(1.25), 60, 0.02, 2000
+    for _ in range(trials):
+        report = with_counts(any_report(), tuple(rng.binomial(runs, share, 2)), runs, claim)
+        q = (report.witness.counts[1] + 0.5) / (runs + 1)
+        for needed in (needed_runs(report, 1.25), required_runs(q, claim, target, report.alpha)):
+            again = with_counts(report, tuple(rng.binomial(needed, share, 2)), needed, claim)
+            enough = describe_weakness(again, 1.25) is None
+            passed, bare = (passed + enough, bare) if needed == needed_runs(report, 1.25) else (passed, bare + enough)
+    assert passed >= least(trials, 0.97)
+    assert bare < least(trials, 0.97)
+
+
+def test_a_witness_that_never_occurred_with_the_other_data_set_is_planned_by_its_frequency():
+    """The number refutes the claim if the event really never occurs there; the first 1000 runs do not."""
+    claim = CLAIMS["approximate"]
+    needed = needed_runs(with_counts(any_report(), (4, 0), 1000, claim), 1.25)
+    refuted = [claim_p_value(round(0.004 * n), 0, n, 1.0, 1e-5, 1e-3) <= 1e-3 for n in (1000, needed)]
+    assert refuted == [False, True]
 
 
 def scaled(data, runs, rng):
@@ -156,6 +241,7 @@ def test_detects_on_the_command_line(tmp_path, monkeypatch, capsys):
     assert verify("--epsilon", "1", "--detects", "1.1") == 3
     captured = capsys.readouterr()
     assert "NOT REFUTED" in captured.out
+    assert "\n  next " not in captured.out
     assert captured.err.startswith("dpverify: too weak: ")
     assert captured.err.count("\n") == 1
     assert verify("--detects", "1.1") == 2

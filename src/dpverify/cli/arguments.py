@@ -166,14 +166,14 @@ def _add_verify_arguments(command: Parser) -> None:
         "--claim",
         metavar="CLAIM",
         help="Test another claim instead of --epsilon: gaussian(mu=1), zcdp(rho=0.5), renyi(order=8, epsilon=1), "
-        "points([(1, 1e-3), (2, 1e-6)]), each also with .group(K) behind it; or path/file.py:name of an accountant's "
-        "privacy profile.",
+        "pure(1), approximate(1, 1e-5), points([(1, 1e-3), (2, 1e-6)]), each also with .group(K) behind it; or "
+        "path/file.py:name of a claim (profile and tradeoff take a function) or of an accountant's privacy profile.",
     )
     add(
         "--detects",
         type=float,
         metavar="X",
-        help="Exit with status 3 if the runs are too few to detect a true epsilon of X times E, for example 1.25.",
+        help="Exit with status 3 if the detectable epsilon of the report is larger than X times E, for example 1.25.",
     )
     add_settings(command)
     add(

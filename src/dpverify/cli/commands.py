@@ -41,6 +41,7 @@ from dpverify.errors import (
     describe_exception,
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.text import report_text
 from dpverify.stats.claims import resolve_claim
 from dpverify.studies.assertion import check_detects, describe_weakness
 from dpverify.studies.files.claim_text import load_claim
@@ -79,12 +80,12 @@ def _verify(arguments: argparse.Namespace) -> int:
                 trust_results=arguments.trust_results,
             )
     report.run["command"] = arguments.line
-    write_results(report, json, html, arguments.quiet)
+    weakness = None if arguments.detects is None else describe_weakness(report, arguments.detects)
+    write_results(report, json, html, arguments.quiet, report_text(report, with_next=weakness is None))
     if report.voiding:
         return print_error(report.voiding[0].value, NO_ANSWER)
     if report.refuted:
         return REFUTED
-    weakness = None if arguments.detects is None else describe_weakness(report, arguments.detects)
     return print_error(weakness, NO_ANSWER) if weakness else 0
 
 

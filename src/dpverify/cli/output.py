@@ -128,15 +128,18 @@ def show_warning(
     print(f"{prefix}: {message}", file=sys.stderr)
 
 
-def write_results(report: Result, json: str | None, html: str | None, quiet: bool) -> None:
-    """Write a report in all forms, JSON first. A form that cannot be written does not prevent the others."""
+def write_results(report: Result, json: str | None, html: str | None, quiet: bool, text: str | None = None) -> None:
+    """Write a report in all forms, JSON first. A form that cannot be written does not prevent the others.
+
+    `text` is printed instead of the text of the report.
+    """
     steps: list[Callable[[], None]] = []
     if json == "-":
         steps.append(partial(write_stdout, report.to_json))
     elif json is not None:
         steps.append(partial(write_output, report.to_json, json))
     if not quiet and json != "-":
-        steps.append(partial(print_output, report))
+        steps.append(partial(print_output, report if text is None else text))
     if html is not None:
         steps.append(partial(write_output, report.to_html, html))
     problems: list[InputError | BrokenPipeError] = []

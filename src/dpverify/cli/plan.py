@@ -10,6 +10,8 @@ from dpverify.cli.output import print_output
 from dpverify.errors import InputError
 from dpverify.util.formatting import format_count, format_number
 
+DEFAULT_EVENT_MASS = 0.5
+
 
 def add_to(add_command: AddCommand) -> None:
     """Add the command."""
@@ -25,9 +27,10 @@ def add_to(add_command: AddCommand) -> None:
     add(
         "--event-mass",
         type=float,
-        default=0.5,
+        default=DEFAULT_EVENT_MASS,
         metavar="P",
-        help="The probability of the event under the data set for which it is more likely (default 0.5).",
+        help="The probability of the event under the data set for which it is more likely (default 0.5, which is "
+        "favourable: rarer events need more runs).",
     )
     add("--alpha", type=float, default=0.05, metavar="A", help="The level of the test (default 0.05).")
     add("--power", type=float, default=0.8, metavar="P", help="Refute with this probability (default 0.8).")
@@ -45,6 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
     print_output(
         f"{format_count(runs)} test runs per data set refute epsilon {format_number(arguments.epsilon)} with "
         f"probability {format_number(arguments.power)}, if the true epsilon is {format_number(true_epsilon)} on an "
-        f"event of probability {format_number(arguments.event_mass)}; --set test_runs={runs}"
+        f"event of probability {format_number(arguments.event_mass)}; --set test_runs={runs}\n"
+        f"{describe_event(arguments.event_mass)}"
     )
     return 0
+
+
+def describe_event(mass: float) -> str:
+    """Return how the probability of the event changes the number of runs."""
+    if mass < DEFAULT_EVENT_MASS:
+        return "a rarer event needs more runs: --event-mass sets its probability"
+    return (
+        "this is a favourable event; a rarer event needs more runs, in proportion to one over its probability: "
+        "--event-mass sets its probability"
+    )

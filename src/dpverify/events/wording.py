@@ -89,7 +89,7 @@ def describe_interval(name: str, low: float, high: float) -> str:
     >>> describe_interval("output", 0.5, math.inf)
     'output > 0.5'
     """
-    if low == high or np.nextafter(low, math.inf) == high:  # adjacent numbers enclose an atom
+    if _is_value(low, high):  # adjacent numbers enclose an atom
         return f"{name} = {format_number(high)}"
     if low == -math.inf:
         return f"{name} <= {format_number(high)}"
@@ -99,8 +99,48 @@ def describe_interval(name: str, low: float, high: float) -> str:
 
 
 def describe_intervals(intervals: list[Interval], name: str, others: list[str] | None = None) -> str:
-    """Describe a union of intervals of one coordinate, followed by other descriptions."""
-    pieces = [describe_interval(name, low, high) for low, high in merge_intervals(intervals)] + (others or [])
+    """Describe a union of intervals of one coordinate, followed by other descriptions.
+
+    Where only one value lies between two intervals, the union says that the coordinate differs from it.
+
+    Examples
+    --------
+    >>> before = math.nextafter(25.0, 0.0)  # the value 25 is the interval from the number before it
+    >>> describe_intervals([(-math.inf, before), (25.0, math.inf)], "output")
+    'output != 25'
+    >>> describe_intervals([(20.0, before), (25.0, 30.0)], "output")
+    '20 < output <= 30 and output != 25'
+    """
+    groups = _join_around_values(merge_intervals(intervals))
+    pieces = [_describe_joined(group, name) for group in groups] + (others or [])
     if len(pieces) > MAX_LISTED_PIECES:
         pieces = [*pieces[:MAX_LISTED_PIECES], f"{len(pieces) - MAX_LISTED_PIECES} more pieces"]
     return " or ".join(pieces)
+
+
+def _join_around_values(intervals: list[Interval]) -> list[list[Interval]]:
+    """Return the intervals in groups; between two of a group lies a single value."""
+    groups: list[list[Interval]] = []
+    for low, high in intervals:
+        # The interval of a single value is written as that value, so it stays alone.
+        if groups and _is_value(groups[-1][-1][1], low) and not _is_value(*groups[-1][-1]) and not _is_value(low, high):
+            groups[-1].append((low, high))
+        else:
+            groups.append([(low, high)])
+    return groups
+
+
+def _is_value(low: float, high: float) -> bool:
+    """Return whether `low < x <= high` holds for one number only."""
+    return low == high or np.nextafter(low, math.inf) == high
+
+
+def _describe_joined(group: list[Interval], name: str) -> str:
+    """Describe intervals between which single values lie."""
+    excluded = " and ".join(f"{name} != {format_number(low)}" for low, _ in group[1:])
+    low, high = group[0][0], group[-1][1]
+    if not excluded:
+        return describe_interval(name, low, high)
+    if low == -math.inf and high == math.inf:
+        return excluded
+    return f"{describe_interval(name, low, high)} and {excluded}"

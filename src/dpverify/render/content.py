@@ -160,6 +160,8 @@ class EpsilonBounds(NamedTuple):
         The largest epsilon on the axis; the axis starts at 0.
     description : str
         The statements as text, for screen readers.
+    name : str
+        What the axis shows: ε, or the parameter of a claim that is a curve.
     """
 
     delta: float
@@ -167,6 +169,7 @@ class EpsilonBounds(NamedTuple):
     tracks: tuple[BoundTrack, ...]
     axis_end: float
     description: str
+    name: str = "ε"
 
 
 class WealthCourse(NamedTuple):

@@ -151,7 +151,7 @@ class PlacedTrack(NamedTuple):
 
 
 class PlacedBounds(NamedTuple):
-    """The axis of epsilon, with all positions in per cent of its length."""
+    """The axis of epsilon, or of another parameter, with all positions in per cent of its length."""
 
     delta: str
     claim: float | None
@@ -159,6 +159,7 @@ class PlacedBounds(NamedTuple):
     tracks: list[PlacedTrack]
     ticks: list[tuple[float, str]]
     description: str
+    name: str
 
 
 def _place_bounds(bounds: EpsilonBounds) -> PlacedBounds:
@@ -169,10 +170,11 @@ def _place_bounds(bounds: EpsilonBounds) -> PlacedBounds:
     return PlacedBounds(
         format_number(bounds.delta),
         claim,
-        "" if bounds.claimed is None else f"ε = {format_number(bounds.claimed)}",
+        "" if bounds.claimed is None else f"{bounds.name} = {format_number(bounds.claimed)}",
         [_place_track(track, end, claim) for track in bounds.tracks],
         [(_percent_of_axis(float(tick), end), f"{tick:g}") for tick in ticks],
         bounds.description,
+        bounds.name,
     )
 
 

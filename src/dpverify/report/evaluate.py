@@ -15,17 +15,18 @@ import numpy as np
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.power import estimate_share, witness_epsilon
 from dpverify.report.sequence import Sequence
 from dpverify.report.statements import OnPartition, Paper, Verdict, Witness, check_claim
 from dpverify.sampling.counts import Counts, occupied_codes
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower
 from dpverify.stats.claim_kinds import Approximate, Claim
-from dpverify.stats.curve_power import detectable_probability, runs_to_refute
+from dpverify.stats.curve_power import runs_to_refute
 from dpverify.stats.curve_test import parameter_lower_bound
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
-from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
+from dpverify.stats.power import MAX_PLANNED_RUNS, plan_runs
 from dpverify.stats.profile import small_curve_p_value
 from dpverify.util.formatting import format_count, format_number
 
@@ -105,7 +106,7 @@ def evaluate_claim(
     lower = max(bounds)
     proof, p_value = tested[int(np.argmax(bounds[: len(tested)]))], None
     if len(tested) > 1 and max(bounds[: len(tested)]) <= 0:  # the event that could have shown most
-        proof = min(tested, key=lambda one: _detectable_epsilon(one, claim, delta, one.share * alpha))
+        proof = min(tested, key=lambda one: witness_epsilon(one, claim, delta, one.share * alpha))
     if settings.test == "exact" and claim is not None:
         by_event = [_event_p_value(one, claim, level) if is_tested else 1.0 for one in tested]
         p_value = min(by_event) if sequence is None else sequence.combine(claim, min(by_event))
@@ -128,7 +129,7 @@ def evaluate_claim(
         verdict = Verdict.BOUNDED
     else:
         verdict = Verdict.NOT_REFUTED
-    detectable = _detectable_epsilon(witness, claim, delta, witness.share * alpha)
+    detectable = witness_epsilon(witness, claim, delta, witness.share * alpha)
     claim_lower = lower if epsilon is not None else None
     if claim is not None and epsilon is None:
         lowers = [
@@ -199,27 +200,16 @@ def _generator(settings: Settings, key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(key,)))
 
 
-def _share(count: int, runs: int) -> float:
-    """Return an estimate of a probability that is neither 0 nor 1."""
-    return (count + 0.5) / (runs + 1)
-
-
-def _detectable_epsilon(witness: Witness, claim: Claim | None, delta: float, alpha: float) -> float:
-    """Return the smallest epsilon of the witness, at this delta, that the test runs would refute the claim with."""
-    p2 = _share(witness.ordered[1], witness.runs)
-    if claim is None or isinstance(claim, Approximate):
-        return detectable_epsilon(witness.runs, p2, claim.epsilon if claim else 0.0, delta, alpha)
-    p1 = detectable_probability(witness.runs, p2, claim, alpha)
-    if p1 == math.inf:
-        return math.inf
-    return max(0.0, math.log((p1 - delta) / p2)) if p1 > delta else 0.0
-
-
 def next_step(verdict: Verdict, witness: Witness, claim: Claim | None, delta: float, alpha: float) -> str:
     """Return one sentence that says what to do next."""
     if verdict is Verdict.NO_ANSWER:
         return "fix the cause that is named above, then verify again"
     is_curve = not isinstance(claim, (Approximate, NoneType))
+    if verdict is Verdict.REFUTED and witness.ordered[1] == 0:
+        return (
+            "only one data set produced the outputs of the witness, which is a sign of missing noise or of exact "
+            "values; more noise does not hide them: examine the code that produces these outputs, then verify again"
+        )
     if verdict is Verdict.REFUTED:
         weaker = "claim less privacy" if is_curve else "claim a larger epsilon"
         return (
@@ -229,7 +219,7 @@ def next_step(verdict: Verdict, witness: Witness, claim: Claim | None, delta: fl
     if claim is None:
         return "pass epsilon=... to test a claim; more select_runs and test_runs give tighter bounds"
     runs = witness.runs
-    p1, p2 = (_share(count, runs) for count in witness.ordered)
+    p1, p2 = (estimate_share(count, runs) for count in witness.ordered)
     other = "to search further, use more select_runs or another pair of data sets"
     if p1 <= float(claim.boundary(p2)):
         return other
@@ -247,25 +237,6 @@ def next_step(verdict: Verdict, witness: Witness, claim: Claim | None, delta: fl
         f"test again at alpha/2 with test_runs={format_count(needed)}: {assumption}, this refutes the claim with "
         "probability about 80%"
     )
-
-
-def describe_power(
-    verdict: Verdict, witness: Witness, claim: Claim | None, delta: float, detectable: float
-) -> str | None:
-    """Return which true epsilon of the witness the test runs would detect; None if there is nothing to detect."""
-    if claim is None or verdict in (Verdict.REFUTED, Verdict.NO_ANSWER):
-        return None
-    p2 = _share(witness.ordered[1], witness.runs)
-    # The probability of an event is at most 1, which limits the privacy loss of a frequent event.
-    if float(claim.boundary(p2)) >= 1:
-        return "the witness is so frequent with both data sets that it cannot violate the claim"
-    if detectable < math.inf:
-        return (
-            f"if the true epsilon of the witness were {format_number(detectable)}, these runs would refute the claim "
-            "with probability about 80%"
-        )
-    limit = f"the epsilon of the witness is at most {format_number(math.log((1 - delta) / p2))}"
-    return limit if verdict is Verdict.BOUNDED else f"{limit}, and these runs are too few to detect that"
 
 
 def bound_partition(

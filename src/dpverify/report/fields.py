@@ -64,6 +64,11 @@ class ReportFields:
         return self.witness, *self.others
 
     @property
+    def is_curve(self) -> bool:
+        """Whether the claim is a curve: it bounds a parameter of its own (mu, rho), and not epsilon at one delta."""
+        return self.claim is not None and self.epsilon is None
+
+    @property
     def refuted(self) -> bool:
         """Whether the claim is refuted. False if there is no claim or no answer."""
         return self.verdict is Verdict.REFUTED

@@ -179,6 +179,7 @@ class Report(ReportFields):
             "epsilon": self.epsilon,
             "delta": self.delta,
             "claim": None if self.claim is None else self.claim.describe(),
+            "claim_parameter": None if self.claim is None else self.claim.parameter_name,
             "claim_lower": self.claim_lower,
             "alpha": self.alpha,
             "p_value": self.p_value,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dpverify.events.region import exact_scenario_size, scenario_size
@@ -11,7 +11,8 @@ from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence
 from dpverify.report.summary import as_sentence
-from dpverify.report.text import describe_data
+from dpverify.report.text import describe_bounded_curve, describe_data, parameter_words
+from dpverify.stats.claim_kinds import Claim
 from dpverify.util.formatting import (
     format_cell_count,
     format_count,
@@ -23,6 +24,7 @@ from dpverify.util.formatting import (
 from dpverify.util.serialization import to_plain
 
 DATA_SETS = ("first", "second")
+NOT_BOUNDED = "events that are not unions of these cells: not bounded"
 
 
 def confidence_text(report: ReportFields) -> str:
@@ -34,20 +36,46 @@ def epsilon_bounds(report: ReportFields, epsilon_upper: float, axis_end: float) 
 
     The lower and the upper bound have different scopes, so they are separate statements and not an interval.
     """
+    if report.claim is not None and report.is_curve:
+        return _parameter_bounds(report, report.claim)
     tracks = [_lower_track(report), _upper_track(report, epsilon_upper)]
-    not_bounded = "events that are not unions of these cells: not bounded"
     if report.on_all_events is not None:
         certified = report.on_all_events.epsilon_upper(report.delta)
         if certified < math.inf:
             statement = f"ε is at most {format_upper(certified)} over all events"
             detail = f"if the stated Lipschitz constant holds; {confidence_text(report)}"
             tracks.append(BoundTrack("certified", statement, detail, certified))
-    tracks.append(BoundTrack("unknown", not_bounded, "", 0.0))
+    tracks.append(BoundTrack("unknown", NOT_BOUNDED, "", 0.0))
     claimed = "" if report.epsilon is None else f" The claim is epsilon = {format_number(report.epsilon)}."
-    statements = " ".join(f"{'; '.join(filter(None, (track.statement, track.detail)))}." for track in tracks)
+    statements = _as_text(tracks)
     return EpsilonBounds(
         report.delta, report.epsilon, tuple(tracks), axis_end, f"An axis for epsilon.{claimed} {statements}"
     )
+
+
+def _parameter_bounds(report: ReportFields, claim: Claim) -> EpsilonBounds:
+    """Return the statements about the own parameter of a claim that is a curve."""
+    confidence, lower, name = confidence_text(report), report.claim_lower, parameter_words(claim)
+    proved = BoundTrack("proved", "this claim has no single parameter", "the p-value of the claim is its result")
+    claimed = None if claim.parameter_name is None else claim.parameter
+    if claimed is not None:
+        proved = BoundTrack("proved", f"no positive lower bound on {name}", confidence)
+    if lower:
+        text = format_lower(lower)
+        detail = f"every smaller {name} is refuted; for this pair of data sets; {confidence}"
+        proved = BoundTrack("proved", f"{name} is at least {text}", detail, 0.0, lower, text)
+    bounded = BoundTrack("bounded", describe_bounded_curve(report), confidence)
+    end = 1.25 * max(lower or 0.0, claimed or 0.0) or 1.0
+    tracks = (proved, bounded, BoundTrack("unknown", NOT_BOUNDED, "", 0.0))
+    statements = _as_text(tracks)
+    stated = "" if claimed is None else f" The claim is {name} = {format_number(claimed)}."
+    text = f"An axis for {name}.{stated} {statements}"
+    return EpsilonBounds(report.delta, claimed, tracks, end, text, name)
+
+
+def _as_text(tracks: Iterable[BoundTrack]) -> str:
+    """Return the statements as sentences."""
+    return " ".join(f"{'; '.join(filter(None, (track.statement, track.detail)))}." for track in tracks)
 
 
 def _lower_track(report: ReportFields) -> BoundTrack:
@@ -195,14 +223,31 @@ def _sensitivity_rows(report: ReportFields) -> tuple[TableRow, ...]:
     part = report.on_partition
     mass = f"≥ {100 * math.floor(part.region_mass * 1e4) / 1e4:.4g}%"
     return (
+        *_curve_rows(report),
         TableRow(
-            "detectable ε",
+            "detectable ε" if not report.is_curve else f"detectable ε at δ = {format_number(report.delta)}",
             format_number(report.epsilon_detectable) if report.epsilon_detectable < math.inf else "none",
             "if the true ε of this event were this large, these runs would refute the claim with probability about 80%",
         ),
         TableRow("cells", format_cell_count(part.cells), "of the partition; together they cover all outputs"),
         TableRow(
             "probability of the region of likely outputs", mass, "the region around the pilot runs; for each data set"
+        ),
+    )
+
+
+def _curve_rows(report: ReportFields) -> tuple[TableRow, ...]:
+    """Return the bounds on epsilon, with their delta, of a claim that is a curve."""
+    if not report.is_curve:
+        return ()
+    delta = f"at δ = {format_number(report.delta)}"
+    upper = report.on_partition.epsilon_upper(report.delta)
+    return (
+        TableRow(f"ε at least, {delta}", format_lower(report.epsilon_lower), "by the witness"),
+        TableRow(
+            f"ε at most, {delta}",
+            format_upper(upper) if upper < math.inf else "none",
+            "over unions of the cells only; the witness need not be such a union",
         ),
     )
 

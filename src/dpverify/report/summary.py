@@ -7,8 +7,15 @@ import math
 from dpverify.render.content import SummaryLine
 from dpverify.report.fields import ReportFields
 from dpverify.report.statements import Verdict
-from dpverify.report.text import UNDERSTATED, describe_data, p_value_text, power_text
-from dpverify.stats.claim_kinds import ZCDP, Renyi
+from dpverify.report.text import (
+    UNDERSTATED,
+    describe_bounded_curve,
+    describe_data,
+    p_value_text,
+    parameter_words,
+    power_text,
+)
+from dpverify.stats.claim_kinds import ZCDP, Profile, Renyi
 from dpverify.util.formatting import format_cell_count, format_lower, format_number, format_percent, format_upper
 
 
@@ -30,17 +37,26 @@ def headline(report: ReportFields, epsilon_upper: float) -> str:
     """Return the finding in one sentence, with a number where there is one."""
     lower, claim = format_lower(report.epsilon_lower), claim_words(report)
     cells = format_cell_count(report.on_partition.cells)
+    proved = report.claim_lower if report.is_curve else None
+    name = "" if report.claim is None else parameter_words(report.claim)
+    parameter = 0.0 if report.claim is None or isinstance(report.claim, Profile) else report.claim.parameter
     match report.verdict:
         case Verdict.NO_ANSWER:
             return "No answer: this test is not valid."
         case Verdict.REFUTED if report.epsilon is not None and report.epsilon_lower > report.epsilon:
             return f"The claim is false: ε is at least {lower}, not {format_number(report.epsilon)}."
+        case Verdict.REFUTED if proved is not None and proved > parameter:
+            return f"The claim is false: {name} is at least {format_lower(proved)}, not {format_number(parameter)}."
         case Verdict.REFUTED:
             return f"The claim is false: {claim} does not hold."
         case Verdict.BOUNDED if report.epsilon is not None:
             return f"Within the claim: ε is at most {format_upper(epsilon_upper)} for events made of {cells} cells."
         case Verdict.BOUNDED:
             return f"Within the claim: {claim} holds for events made of {cells} cells."
+        case Verdict.NOT_REFUTED if proved:
+            return f"Not refuted: {name} is at least {format_lower(proved)}, which the claim allows."
+        case Verdict.NOT_REFUTED if report.is_curve:
+            return "Not refuted: no event was found that violates the claim."
         case Verdict.NOT_REFUTED if report.epsilon_lower > 0:
             return f"Not refuted: ε is at least {lower}, which the claim allows."
         case Verdict.NOT_REFUTED:
@@ -74,15 +90,19 @@ def _found(report: ReportFields, epsilon_upper: float) -> str:
     confidence = f"confidence {format_percent(1 - report.alpha)}"
     at_delta = f"at δ = {format_number(report.delta)}"
     parts = []
-    if report.claim is not None and report.epsilon is None and report.claim_lower:
-        bound = f"{report.claim.parameter_name} is at least {format_lower(report.claim_lower)} ({confidence})"
+    if report.claim is not None and report.is_curve and report.claim_lower:
+        bound = f"{parameter_words(report.claim)} is at least {format_lower(report.claim_lower)} ({confidence})"
         understated = f"; {UNDERSTATED}" if isinstance(report.claim, (Renyi, ZCDP)) else ""
         parts.append(f"{bound}{understated}.")
-    if report.epsilon_lower > 0:
+    if report.is_curve:
+        parts.append(f"{as_sentence(describe_bounded_curve(report))[:-1]} ({confidence}).")
+    if report.is_curve and report.delta == 0:
+        pass  # an epsilon at delta 0 says little about such a claim; the details of the page have it
+    elif report.epsilon_lower > 0:
         parts.append(f"ε is at least {format_lower(report.epsilon_lower)} {at_delta} ({confidence}).")
     else:
         parts.append(f"No positive lower bound on ε {at_delta}.")
-    if epsilon_upper < math.inf:
+    if epsilon_upper < math.inf and not report.is_curve:
         cells = format_cell_count(report.on_partition.cells)
         parts.append(f"Over unions of {cells} cells, ε is at most {format_upper(epsilon_upper)} ({confidence}).")
     if report.p_value is not None and report.verdict is not Verdict.BOUNDED:

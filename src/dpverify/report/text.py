@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 
 from dpverify.mechanisms.data_difference import DataDifference, Relation
-from dpverify.report.evaluate import describe_power
 from dpverify.report.fields import ReportFields
+from dpverify.report.power import describe_power
 from dpverify.report.sequence import Sequence, StoppedBy
-from dpverify.report.statements import Witness
+from dpverify.report.statements import Verdict, Witness
 from dpverify.settings import Settings
-from dpverify.stats.claim_kinds import ZCDP, Renyi
+from dpverify.stats.claim_kinds import ZCDP, Claim, Renyi
 from dpverify.stats.profile import P_VALUE_FLOOR
 from dpverify.util.formatting import (
     format_cell_count,
@@ -33,8 +33,11 @@ NAMED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_NUMBER, Relation.OTH
 UNTESTED = "these runs also selected the event; the bound above uses the wealth only"
 
 
-def report_text(report: ReportFields) -> str:
-    """Return the text of a report: the verdict, then one labelled line for each statement."""
+def report_text(report: ReportFields, with_next: bool = True) -> str:
+    """Return the text of a report: the verdict, then one labelled line for each statement.
+
+    Without the line `next` if the caller gives other advice.
+    """
     lines = [f"{report.name}: {report.verdict.name.replace('_', ' ')}", f"  {report.verdict.value}"]
     # Voiding diagnostics come first, because no number below them can be used.
     lines += [_line("cause", diagnostic.value) for diagnostic in report.voiding]
@@ -48,7 +51,8 @@ def report_text(report: ReportFields) -> str:
         lines.append(_line("proved", _describe_parameter_bound(report, report.claim_lower)))
     if report.sequence is not None:
         lines.append(_line("stopped", describe_stop(report, report.sequence)))
-    lines.append(_line("proved", _describe_lower_bound(report)))
+    if not report.is_curve or report.delta > 0:
+        lines.append(_line("proved", _describe_lower_bound(report)))
     lines.append(_line("bounded", _describe_partition_bound(report)))
     if report.on_all_events is not None:
         bound = _upper_bound(report.on_all_events.epsilon_upper(report.delta), report.delta)
@@ -68,13 +72,16 @@ def report_text(report: ReportFields) -> str:
     lines += [_line("note", sentence) for sentence in (*findings, *report.remarks)]
     if (power := power_text(report)) is not None:
         lines.append(_line("power", power))
-    lines.append(_line("next", report.next_step))
+    if with_next:
+        lines.append(_line("next", report.next_step))
     return "\n".join(printable(line) for line in lines)
 
 
 def power_text(report: ReportFields) -> str | None:
-    """Return which true epsilon of the witness these runs would detect; None if there is nothing to detect."""
-    return describe_power(report.verdict, report.witness, report.claim, report.delta, report.epsilon_detectable)
+    """Return what these runs would detect on the witness; None if there is nothing to detect."""
+    return describe_power(
+        report.verdict, report.witness, report.claim, report.delta, report.epsilon_detectable, report.alpha
+    )
 
 
 def describe_stop(report: ReportFields, sequence: Sequence) -> str:
@@ -141,7 +148,7 @@ def _describe_claim(report: ReportFields) -> str:
 
 def _describe_parameter_bound(report: ReportFields, lower: float) -> str:
     """Return the lower bound on the parameter of a claim that is a curve."""
-    name = report.claim.parameter_name if report.claim else ""
+    name = "" if report.claim is None else parameter_words(report.claim)
     if lower <= 0:
         return f"no positive lower bound on {name}"
     text = f"{name} >= {format_lower(lower)}; for this pair of data sets, {_source(report)}, {_confidence(report)}"
@@ -164,9 +171,29 @@ def _source(report: ReportFields) -> str:
 def _describe_partition_bound(report: ReportFields) -> str:
     if not report.on_partition.runs:
         return "nothing: the verification stopped before its first upper bound"
+    if report.is_curve:
+        confidence = f", {_confidence(report)}" if report.verdict is Verdict.BOUNDED else ""
+        return describe_bounded_curve(report) + confidence
     bound = _upper_bound(report.on_partition.epsilon_upper(report.delta), report.delta)
     cells = format_cell_count(report.on_partition.cells)
     return f"{bound}; only for events made of the partition's {cells} cells, {_confidence(report)}"
+
+
+def parameter_words(claim: Claim) -> str:
+    """Return the name of the parameter of a claim that is a curve; the epsilon of a Renyi divergence is named so."""
+    if isinstance(claim, Renyi):
+        return f"Renyi epsilon of order {format_number(claim.order)}"
+    return claim.parameter_name or "the claim"
+
+
+def describe_bounded_curve(report: ReportFields) -> str:
+    """Return whether a claim that is a curve was bounded on unions of the cells."""
+    events = f"events made of the partition's {format_cell_count(report.on_partition.cells)} cells"
+    if report.verdict is Verdict.BOUNDED:
+        return f"the claim holds for {events}; other events are not bounded"
+    if isinstance(report.claim, (Renyi, ZCDP)):
+        return f"the claim is not bounded for {events}, because bounds on events do not bound a divergence"
+    return f"the claim is not bounded for {events}"
 
 
 def _upper_bound(epsilon: float, delta: float) -> str:

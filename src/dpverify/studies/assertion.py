@@ -1,7 +1,7 @@
 """An assertion for test suites: it fails if a privacy claim is refuted, and if the test has too little power.
 
-A test that cannot refute a false claim would pass for the wrong reason. Therefore the number of runs that a true
-epsilon above the claim needs is compared with the number of runs that were made.
+A test that cannot refute a false claim would pass for the wrong reason. Therefore the detectable epsilon of the witness
+is compared with a multiple of the claim.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Unpack
 
 from dpverify.errors import InputError, TooWeak
 from dpverify.mechanisms.protocol import Mechanism
+from dpverify.report.power import estimate_share, is_too_frequent, planned_runs, reaches, required_runs
 from dpverify.report.report import Report
+from dpverify.report.statements import Verdict
+from dpverify.report.text import report_text
 from dpverify.settings import VerifyOptions
-from dpverify.stats.claims import Approximate, Claim, resolve_claim
-from dpverify.stats.curve_power import runs_to_refute
-from dpverify.stats.power import MAX_PLANNED_RUNS, plan_runs
+from dpverify.stats.claims import Claim, resolve_claim
+from dpverify.stats.power import MAX_PLANNED_RUNS
 from dpverify.studies.options import RunOptions
 from dpverify.util.formatting import format_count, format_number
 
@@ -49,9 +51,12 @@ def assert_private(
         The level of the test. A true claim fails with probability alpha at most (twice that with the randomised test
         of the paper). With a fixed seed the result is always the same.
     detects : float, default 1.25
-        The test must be able to refute a true epsilon of `detects * epsilon`, with probability about 80%, on an event
-        that is as frequent as the witness. It must be above 1. For another claim its parameter is multiplied; for a
-        privacy profile or a trade-off function, the epsilons of its points are.
+        A number above 1. The assertion fails if `epsilon_detectable` of the report is larger than `detects * epsilon`:
+        if the true epsilon of the witness were `detects * epsilon`, the runs would then refute the claim with a
+        probability below 80%. There are two exceptions. A claim that is bounded on the partition (`BOUNDED`) passes.
+        If the witness is so frequent with both data sets that its epsilon cannot be so large, an event of probability
+        one half replaces it. This happens where no event distinguishes the data sets. For another claim its parameter
+        is multiplied; for a privacy profile or a trade-off function, the epsilons of its points are.
     **options
         Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
         single settings.
@@ -67,8 +72,8 @@ def assert_private(
         If the claim is refuted, or if a voiding diagnostic makes the test meaningless. The message contains the
         report.
     TooWeak
-        If the claim is not refuted, but the runs are too few. It is an AssertionError too; `needed` is the required
-        number of test runs.
+        If the claim is not refuted, but the runs are too few. It is an AssertionError too; `needed` is a number of
+        test runs that is enough on an event as frequent as the witness.
     InputError
         If `detects` is not above 1, epsilon is 0, or a keyword is unknown.
 
@@ -97,7 +102,7 @@ def assert_private(
         raise AssertionError(str(report))
     weakness = describe_weakness(report, detects)
     if weakness is not None:
-        raise TooWeak(f"{weakness}\n{report}", report, needed_runs(report, detects))
+        raise TooWeak(f"{weakness}\n{report_text(report, with_next=False)}", report, needed_runs(report, detects))
     return report
 
 
@@ -114,50 +119,38 @@ def check_detects(detects: float, claim: Claim | None) -> None:
 
 
 def describe_weakness(report: Report, detects: float) -> str | None:
-    """Return one line if the runs could not have refuted a true epsilon of `detects` times the claim, else None."""
+    """Return one line if the test runs are too few for `detects`, else None (`assert_private` states the rule)."""
     check_detects(detects, report.claim)
-    assert report.claim is not None
-    runs, needed, target = report.witness.runs, needed_runs(report, detects), report.claim.scale(detects)
-    if needed <= runs or report.on_partition.meets_claim(target):
+    claim, witness = report.claim, report.witness
+    assert claim is not None
+    if report.verdict is not Verdict.NOT_REFUTED:
         return None
-    advice = (
-        f"set test_runs={format_count(needed)}" if needed <= MAX_PLANNED_RUNS else "no number of test runs is enough"
-    )
+    runs, target, level = witness.runs, claim.scale(detects), witness.share * report.alpha
+    if reaches(witness, claim, target, level):
+        return None
+    event = "of the witness"
+    if is_too_frequent(witness, target):
+        if runs >= required_runs(estimate_share(witness.ordered[1], runs), claim, target, level):
+            return None
+        event = "of an event of probability one half (the witness is too frequent for it)"
+    needed = needed_runs(report, detects)
+    advice = "the witness is too rare to state a number of test runs; use more select_runs"
+    if needed is not None:
+        advice = f"set test_runs={needed}, which is enough for an event as frequent as this witness"
     name = "epsilon" if target.parameter_name is None else target.parameter_name
     value = f"{detects:g} times the claimed one" if target.parameter_name is None else format_number(target.parameter)
     return (
-        f"too weak: {format_count(runs)} test runs per data set do not detect a true {name} of {value} on an event as "
-        f"frequent as this witness, with probability about 80% at alpha {report.alpha:g}; {advice}"
+        f"too weak: if the true {name} {event} were {value}, {format_count(runs)} test runs per data set would refute "
+        f"the claim with a probability below 80% at alpha {report.alpha:g}; {advice}"
     )
 
 
-def needed_runs(report: Report, detects: float) -> int:
-    """Return the test runs per data set that detect a true epsilon of `detects` times the claim.
+def needed_runs(report: Report, detects: float) -> int | None:
+    """Return test runs per data set that are enough for `detects` on an event that is as frequent as the witness.
 
-    The calculation assumes an event that is as probable as a tested one under the data set that makes it more probable,
-    with its share of alpha. The tested event that needs the fewest runs counts. If a mechanism is much more private
-    than its claim, no event distinguishes the data sets well, and an event can contain nearly all runs; then a
-    probability of one half is assumed.
+    The number has a margin for the errors of the frequencies. It is None if the witness occurred too rarely.
     """
-    claim = report.claim
+    claim, witness = report.claim, report.witness
     assert claim is not None
-    half, needed = (1 + report.delta) / 2, math.inf
-    for one in report.tested:
-        measured, level = one.ordered[0] / one.runs, one.share * report.alpha
-        probability = measured if report.delta < measured < half else half
-        if isinstance(claim, Approximate):
-            runs = plan_runs(claim.epsilon, detects * claim.epsilon, probability, report.delta, level)
-        else:
-            smaller = _probability_below(claim.scale(detects), probability)
-            runs = math.ceil(min(runs_to_refute(probability, smaller, claim, level), 10.0 * MAX_PLANNED_RUNS))
-        needed = min(needed, runs)
-    return int(needed)
-
-
-def _probability_below(claim: Claim, probability: float) -> float:
-    """Return the smaller probability of an event that reaches the boundary of the claim with this larger one."""
-    low, high = 0.0, probability
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(claim.boundary(middle)) < probability else (low, middle)
-    return max(high, 1e-300)
+    needed = planned_runs(witness, claim, claim.scale(detects), witness.share * report.alpha)
+    return needed if needed <= MAX_PLANNED_RUNS else None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dpverify.errors import InputError, how_to_install
 from dpverify.report.report import Report
-from dpverify.studies.tables import Row, format_value
-from dpverify.util.formatting import format_lower, format_number, format_upper
+from dpverify.studies.tables import Row, format_value, is_curve, lower_text, upper_text
+from dpverify.util.formatting import format_lower, format_upper
 
 if TYPE_CHECKING:
     from dpverify.render.results import Cell
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 STATES = ("REFUTED", "FAILED", "NO_ANSWER", "TOO_WEAK", "NOT_REFUTED", "BOUNDED", "MEASURED")  # the worst first
 PAGES_FOLDER = "pages"
-ROUNDINGS = (format_lower, format_upper, format_number)  # of lower bounds, upper bounds and other numbers
 
 
 def load_results() -> ModuleType:
@@ -52,7 +51,7 @@ def bounds_drawings(rows: Sequence[Row], names: Sequence[str], claim: float | No
             row.get("epsilon") if claim is None else None,
         )
         for row, name in zip(rows, names, strict=True)
-        if row.get("epsilon_lower") is not None
+        if row.get("epsilon_lower") is not None and not is_curve(row)
     ]
     return [draw_bounds(bounds, "Bounds on ε", "", claim)] if bounds else []
 
@@ -64,6 +63,24 @@ def number_cell(value: float | None, shown: Callable[[float], str]) -> Cell:
     if value is None:
         return Cell("", "1e999")
     return Cell("none" if value == float("inf") else shown(value), repr(float(value)).replace("inf", "1e999"))
+
+
+def bound_headers(rows: Sequence[Row]) -> tuple[str, str]:
+    """Return the headers of the two bounds; the cells name the parameter if the claim of a row is a curve."""
+    if any(map(is_curve, rows)):
+        return "proved", "bounded (unions of cells)"
+    return "ε at least", "ε at most (unions of cells)"
+
+
+def bound_cells(row: Row) -> tuple[Cell, Cell]:
+    """Return the cells of the lower and of the upper bound; for a curve they are about the claim's own parameter."""
+    from dpverify.render.results import Cell
+
+    if is_curve(row) and row.get("epsilon_lower") is not None:
+        lower = row.get("claim_lower")
+        return Cell(lower_text(row), "1e999" if lower is None else repr(float(lower))), text_cell(upper_text(row))
+    low, high = row.get("epsilon_lower"), row.get("epsilon_upper_on_partition")
+    return number_cell(low, format_lower), number_cell(high, format_upper)
 
 
 def text_cell(value: object) -> Cell:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dpverify.errors import InputError, how_to_install
 from dpverify.util.files import write_text
+from dpverify.util.formatting import format_lower, format_upper
 
 Row = dict[str, Any]  # the value of each column
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -86,6 +87,55 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
     return [
         ("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))).rstrip()
         for line in table
+    ]
+
+
+def is_curve(row: Mapping[str, Any]) -> bool:
+    """Return whether the claim of a row is a curve, so that its bounds are not about epsilon at one delta."""
+    return row.get("claim") is not None and row.get("epsilon") is None
+
+
+def lower_text(row: Mapping[str, Any]) -> str:
+    """Return the lower bound of a row: on the parameter of the claim if it is a curve, otherwise on epsilon.
+
+    Examples
+    --------
+    >>> lower_text({"claim": "mu", "epsilon": None, "claim_parameter": "mu", "claim_lower": 0.25, "epsilon_lower": 1.0})
+    'mu >= 0.25'
+    >>> lower_text({"claim": "epsilon 1, delta 0", "epsilon": 1.0, "epsilon_lower": 0.75})
+    'epsilon >= 0.75'
+    """
+    if not is_curve(row):
+        return f"epsilon >= {format_lower(row['epsilon_lower'])}"
+    if row.get("claim_lower") is None:
+        return "no single parameter"
+    return f"{row.get('claim_parameter') or 'parameter'} >= {format_lower(row['claim_lower'])}"
+
+
+def upper_text(row: Mapping[str, Any]) -> str:
+    """Return the upper bound of a row over unions of cells; for a curve, whether the claim was bounded.
+
+    Examples
+    --------
+    >>> upper_text({"claim": "mu", "epsilon": None, "verdict": "BOUNDED"})
+    'the claim holds'
+    """
+    if is_curve(row):
+        return "the claim holds" if row.get("verdict") == "BOUNDED" else "not bounded"
+    return f"epsilon <= {format_upper(row['epsilon_upper_on_partition'])}"
+
+
+def bound_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], list[tuple[str, str]]]:
+    """Return two headers and two cells per row for the bounds. The cells name the parameter if a claim is a curve."""
+    answered = [row if row.get("epsilon_lower") is not None else None for row in rows]
+    if not any(map(is_curve, rows)):
+        texts = [
+            ("", "") if row is None else (lower_text(row)[len("epsilon >= ") :], upper_text(row)[len("epsilon <= ") :])
+            for row in answered
+        ]
+        return ("epsilon >=", "epsilon <= (cells)"), texts
+    return ("proved", "bounded (cells)"), [
+        ("", "") if row is None else (lower_text(row), upper_text(row)) for row in answered
     ]
 
 

@@ -58,7 +58,7 @@ def load_claim(text: object, base: Path | None = None) -> Claim:
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise InputError(
             f"claim: found {shorten(text)}; expected one of {', '.join(FUNCTIONS)} with numbers, such as "
-            "gaussian(mu=1), or path/file.py:name"
+            "gaussian(mu=1); for profile and tradeoff, which take a function, path/file.py:name of the claim"
         ) from None
 
 

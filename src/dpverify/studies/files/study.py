@@ -35,10 +35,9 @@ from dpverify.studies.files.runner import StudyRunner, failed_row, report_row
 from dpverify.studies.files.study_page import render_study
 from dpverify.studies.options import RunOptions
 from dpverify.studies.plots import plot_bounds
-from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value
+from dpverify.studies.tables import Row, bound_columns, column_names, csv_text, format_table, format_value
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import replace_file, write_text
-from dpverify.util.formatting import format_lower, format_upper
 from dpverify.util.progress import Progress
 from dpverify.util.timing import versions
 
@@ -118,13 +117,14 @@ class Study:
     def table_lines(self) -> list[str]:
         """Return the rows as aligned text; only the first rows of a long table."""
         parameters = [name for name in column_names(self.rows) if name.startswith(("mechanism.", "pair."))]
-        header = ("mechanism", "pair", *parameters, "seed", "verdict", "epsilon >=", "epsilon <= (cells)")
+        printed = self.rows[:PRINTED_ROWS]
+        bound_header, bounds = bound_columns(printed)
+        header = ("mechanism", "pair", *parameters, "seed", "verdict", *bound_header)
         lines = []
-        for row in self.rows[:PRINTED_ROWS]:
+        for row, texts in zip(printed, bounds, strict=True):
             identity = [format_value(row[name]) for name in ("mechanism", "pair", *parameters, "seed")]
             if row["problem"] is None:
-                bounds = [format_lower(row["epsilon_lower"]), format_upper(row["epsilon_upper_on_partition"])]
-                lines.append([*identity, row["verdict"].replace("_", " "), *bounds])
+                lines.append([*identity, row["verdict"].replace("_", " "), *texts])
             else:
                 lines.append([*identity, "failed", "", ""])
         hidden = len(self.rows) - len(lines)

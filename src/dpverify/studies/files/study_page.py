@@ -11,8 +11,9 @@ import numpy as np
 
 from dpverify.report.statements import Verdict
 from dpverify.studies.result_page import (
-    ROUNDINGS,
     STATES,
+    bound_cells,
+    bound_headers,
     bounds_drawings,
     load_results,
     number_cell,
@@ -49,13 +50,12 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> s
     columns += [
         results.Column(name.partition(".")[2] or name, _is_numeric(row.get(name) for row in rows)) for name in identity
     ]
-    columns += [results.Column("ε at least", True), results.Column("ε at most (unions of cells)", True)]
+    columns += [results.Column(header, True) for header in bound_headers(rows)]
     columns += [results.Column("report")]
     start = _relative(folder, page)
     cells = []
     for row in rows:
         state = "FAILED" if row.get("problem") is not None else row["verdict"]
-        numbers = (row.get("epsilon_lower"), row.get("epsilon_upper_on_partition"))
         report = text_cell(row.get("problem"))
         if row.get("report") is not None:
             name = Path(row["report"]).stem
@@ -64,8 +64,7 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> s
             number_cell(row.get(name), format_value) if is_real_number(row.get(name)) else text_cell(row.get(name))
             for name in identity
         ]
-        bounds = [number_cell(value, shown) for value, shown in zip(numbers, ROUNDINGS[:2], strict=True)]
-        cells.append((verdict_cell(state), *parts, *bounds, report))
+        cells.append((verdict_cell(state), *parts, *bound_cells(row), report))
     states = ["FAILED" if row.get("problem") is not None else row["verdict"] for row in rows]
     worst = min(states, key=STATES.index)
     content = results.ResultsContent(

@@ -37,11 +37,11 @@ from dpverify.studies.releases.history import (
 from dpverify.studies.releases.junit import FAILED, TOO_WEAK, junit_xml
 from dpverify.studies.releases.manifest import ManifestClaim, read_manifest
 from dpverify.studies.result_page import write_report_page
-from dpverify.studies.tables import Row, column_names, csv_text, format_table
+from dpverify.studies.tables import Row, bound_columns, column_names, csv_text, format_table, lower_text
 from dpverify.util.commits import current_commit
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import write_text
-from dpverify.util.formatting import format_lower, format_upper, one_line
+from dpverify.util.formatting import one_line
 from dpverify.util.serialization import to_plain
 
 if TYPE_CHECKING:
@@ -95,13 +95,12 @@ class Check:
         return make_dataframe(self.rows)
 
     def __str__(self) -> str:
-        lines = []
-        for row in self.rows:
-            bounds = ["", ""]
-            if row.get("epsilon_lower") is not None:
-                bounds = [format_lower(row["epsilon_lower"]), format_upper(row["epsilon_upper_on_partition"])]
-            lines.append([row["name"], row["state"].replace("_", " "), row.get("claim") or "", *bounds])
-        table = format_table(("name", "verdict", "claim", "epsilon >=", "epsilon <= (cells)"), lines)
+        header, bounds = bound_columns(self.rows)
+        lines = [
+            [row["name"], row["state"].replace("_", " "), row.get("claim") or "", *texts]
+            for row, texts in zip(self.rows, bounds, strict=True)
+        ]
+        table = format_table(("name", "verdict", "claim", *header), lines)
         changed = (
             [] if self.previous is None else [f"since {one_line(self.previous.release)}: {len(self.changes)} changed"]
         )
@@ -302,7 +301,7 @@ def _row_line(row: Row) -> str:
     text = f"{row['name']} {row['state'].replace('_', ' ')}"
     if row["state"] in (FAILED, TOO_WEAK, Verdict.NO_ANSWER.name):
         return f"{text} ({one_line(row['problem'])})"
-    return f"{text}, epsilon >= {format_lower(row['epsilon_lower'])}"
+    return f"{text}, {lower_text(row)}"
 
 
 def _write_results(check: Check, title: str, pages: bool) -> None:

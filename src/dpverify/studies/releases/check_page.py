@@ -7,15 +7,16 @@ from typing import NamedTuple
 
 from dpverify.studies.releases.history import Change, Release
 from dpverify.studies.result_page import (
-    ROUNDINGS,
     STATES,
+    bound_cells,
+    bound_headers,
     bounds_drawings,
     load_results,
     number_cell,
     text_cell,
     verdict_cell,
 )
-from dpverify.studies.tables import Row
+from dpverify.studies.tables import Row, is_curve
 from dpverify.util.formatting import format_number
 
 MAX_NAMED = 4  # claims that a headline names
@@ -55,21 +56,21 @@ def render_table(table: ResultTable) -> str:
         results.Column("verdict"),
         results.Column("claim"),
         results.Column("claimed"),
-        results.Column("ε at least", True),
-        results.Column("ε at most (unions of cells)", True),
+        *(results.Column(header, True) for header in bound_headers(rows)),
         results.Column("detectable ε", True),
     ]
     has_problem = any(row.get("problem") for row in rows)
     columns += [results.Column("problem")] if has_problem else []
     cells = []
     for row in rows:
-        numbers = (row.get("epsilon_lower"), row.get("epsilon_upper_on_partition"), row.get("epsilon_detectable"))
+        detectable = None if is_curve(row) else row.get("epsilon_detectable")
         cells.append(
             (
                 verdict_cell(row["state"]),
                 results.Cell(row["name"], row["name"], row.get("page") or row.get("report") or ""),
                 text_cell(row.get("claim")),
-                *(number_cell(value, shown) for value, shown in zip(numbers, ROUNDINGS, strict=True)),
+                *bound_cells(row),
+                number_cell(detectable, format_number),
                 *([text_cell(row.get("problem"))] if has_problem else []),
             )
         )

@@ -165,7 +165,9 @@ def compare_releases(before: Release, after: Release) -> tuple[Change, ...]:
 
 
 def _bounds(answer: Answer) -> tuple[float, float]:
-    """Return the bounds on epsilon; 0 and infinity without an answer."""
+    """Return the bounds on epsilon; 0 and infinity without an answer, and for a claim that is a curve."""
+    if not (answer.get("claim") or "epsilon").startswith("epsilon"):  # its bounds on epsilon are about other events
+        return 0.0, float("inf")
     low, high = answer.get("epsilon_lower"), answer.get("epsilon_upper_on_partition")
     return float(0.0 if low is None else low), float("inf" if high is None else high)
 

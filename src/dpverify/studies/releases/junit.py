@@ -7,11 +7,12 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
 from dpverify.report.statements import Verdict
-from dpverify.studies.tables import Row
+from dpverify.studies.tables import Row, is_curve, lower_text
 
 FAILED, TOO_WEAK = "FAILED", "TOO_WEAK"  # states of a claim besides the names of the verdicts
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 PROPERTIES = ("claim", "epsilon_lower", "epsilon_upper_on_partition", "epsilon_detectable", "p_value", "alpha", "seed")
+CURVE_PROPERTIES = ("claim", "claim_parameter", "claim_lower", "p_value", "alpha", "seed")
 
 
 def junit_xml(title: str, rows: Sequence[Row]) -> str:
@@ -25,12 +26,11 @@ def junit_xml(title: str, rows: Sequence[Row]) -> str:
             suite, "testcase", {"classname": _xml_text(title), "name": _xml_text(row["name"])}
         )
         properties = ElementTree.SubElement(case, "properties")
-        for name in PROPERTIES:
+        for name in CURVE_PROPERTIES if is_curve(row) else PROPERTIES:
             if row.get(name) is not None:
                 ElementTree.SubElement(properties, "property", {"name": name, "value": _xml_text(row[name])})
         if row in failures or row in errors:
-            refuted = f"{row.get('claim')} is refuted: epsilon is at least {row.get('epsilon_lower')}"
-            message = _xml_text(row.get("problem") or refuted)
+            message = _xml_text(row.get("problem") or f"{row.get('claim')} is refuted: {lower_text(row)}")
             kind = "failure" if row in failures else "error"
             ElementTree.SubElement(case, kind, {"type": row["state"], "message": message})
     ElementTree.indent(suite)

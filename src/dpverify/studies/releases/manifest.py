@@ -53,7 +53,7 @@ class ManifestClaim:
     plan : StudyPlan
         A study that consists of this claim alone.
     detects : float or None
-        The test must be able to refute a true epsilon of `detects` times the claim.
+        The claim is too weak if the detectable epsilon is above `detects` times the claim, as for `assert_private`.
     """
 
     name: str
