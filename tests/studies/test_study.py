@@ -248,8 +248,8 @@ def test_a_damaged_table_is_replaced(text, place):
     ("old", "new", "message"),
     [
         ("epsilon = 1.0", "epsilon = 2.0", "found epsilon 1.0; expected 2.0"),
-        ("test_runs = 400", "test_runs = 501", "found another set of settings"),
-        ("truth = [0.6, 0.9, 2.0]", "truth = [0.6, 0.9]", "found another mechanisms.response"),
+        ("test_runs = 400", "test_runs = 501", "another set of settings: test_runs was 400 and is 501; repeat"),
+        ("truth = [0.6, 0.9, 2.0]", "truth = [0.6, 0.9]", "truth was [0.6, 0.9, 2.0] and is [0.6, 0.9]; repeat"),
         ("[pairs.files]", "[pairs.others]", "found entries pairs.files, pairs.made"),
         ("seeds = 2", "seeds = 1", "found seeds 2; expected 1"),
     ],
@@ -258,12 +258,14 @@ def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message
     from dpverify.sampling.checkpoints import open_checkpoint
     from dpverify.studies.files.plans import read_study
 
+    plan = read_study(place / "study.toml")
     with open_checkpoint(place / "study") as store:
-        store.acquire(read_study(place / "study.toml").identity, {})
+        store.acquire(plan.identity, {"details": plan.details})
     change(place, old, new)
     assert main(["study", "inner/study.toml"]) == 2
     err = capsys.readouterr().err
     assert message in err
+    assert "or use another folder (--folder, folder=)" in err
     assert err.count("\n") == 1
 
 

@@ -225,7 +225,7 @@ def run_plan(
     show.plan(len(plan.combinations) * runs)
     rows: list[Row] = []
     with open_checkpoint(target) as checkpoint:
-        checkpoint.acquire(plan.identity, {"study": name, **versions()})
+        checkpoint.acquire(plan.identity, {"study": name, **versions(), "details": plan.details})
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
             runner = StudyRunner(plan, target, isinstance(executor, int))
