@@ -136,11 +136,22 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
     page = Path("page.html").read_text()
     assert re.search(r"<h1>\d+ of \d+ refuted", page)
     assert ">exact</button></th>" in page
+    assert ">error</button></th>" in page
     links = re.findall(r'href="(inner/study/pages/[^"]*)"', page)
     assert len(links) == sum(line["report"] != "" for line in lines)
     assert all("<h1>" in Path(link).read_text() for link in links)
     assert "Bars are two standard errors." in page
     assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)
+
+
+def test_the_error_is_shown_only_if_there_is_a_truth(place):
+    change(place, "[0.6, 0.9, 2.0]", "0.61234")
+    change(place, "seeds = 2", "seeds = 1")
+    header, *lines = dpv.run_study(place / "study.toml").table_lines()
+    assert header.endswith("epsilon <= (cells)  error")
+    assert " 0.61234 " in lines[0]  # as it is written in the file
+    change(place, "exact = [true, false]", "exact = false")
+    assert not dpv.run_study(place / "study.toml", place / "other").table_lines()[0].endswith("error")
 
 
 def test_finished_combinations_are_not_drawn_again(place, monkeypatch):

@@ -35,7 +35,7 @@ from dpverify.studies.files.runner import StudyRunner, failed_row, report_row
 from dpverify.studies.files.study_page import render_study
 from dpverify.studies.options import RunOptions
 from dpverify.studies.plots import plot_bounds
-from dpverify.studies.tables import Row, column_names, csv_text, format_table, format_value
+from dpverify.studies.tables import Row, column_names, csv_text, format_parameter, format_table, format_value
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import replace_file, write_text
 from dpverify.util.formatting import format_lower, format_upper
@@ -108,7 +108,7 @@ class Study:
         for row in rows:
             parameters = [value for name, value in row.items() if name.startswith(("mechanism.", "pair."))]
             parts = (row["mechanism"], *parameters, row["pair"], f"seed {row['seed']}")
-            names.append(" ".join(format_value(part) for part in parts if part is not None))
+            names.append(" ".join(format_parameter(part) for part in parts if part is not None))
         claim = next((row["epsilon"] for row in rows), None)
         return plot_bounds(rows, names, f"{self.folder.name}: {self.summary}", claim)
 
@@ -118,15 +118,18 @@ class Study:
     def table_lines(self) -> list[str]:
         """Return the rows as aligned text; only the first rows of a long table."""
         parameters = [name for name in column_names(self.rows) if name.startswith(("mechanism.", "pair."))]
-        header = ("mechanism", "pair", *parameters, "seed", "verdict", "epsilon >=", "epsilon <= (cells)")
+        header = ["mechanism", "pair", *parameters, "seed", "verdict", "epsilon >=", "epsilon <= (cells)"]
+        has_error = any(row.get("error_first") is not None for row in self.rows)
+        header += ["error"] * has_error
         lines = []
         for row in self.rows[:PRINTED_ROWS]:
-            identity = [format_value(row[name]) for name in ("mechanism", "pair", *parameters, "seed")]
+            identity = [format_parameter(row[name]) for name in ("mechanism", "pair", *parameters, "seed")]
             if row["problem"] is None:
                 bounds = [format_lower(row["epsilon_lower"]), format_upper(row["epsilon_upper_on_partition"])]
-                lines.append([*identity, row["verdict"].replace("_", " "), *bounds])
+                error = [format_value(row.get("error_first"))] * has_error
+                lines.append([*identity, row["verdict"].replace("_", " "), *bounds, *error])
             else:
-                lines.append([*identity, "failed", "", ""])
+                lines.append([*identity, "failed", "", "", *[""] * has_error])
         hidden = len(self.rows) - len(lines)
         more = [f"  and {hidden} more rows in {self.folder / TABLE_FILE}"] if hidden else []
         return [*format_table(header, lines), *more]
