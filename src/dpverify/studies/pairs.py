@@ -206,8 +206,8 @@ def verify_pairs(
     mechanism : Mechanism
         The mechanism, as in `verify`.
     pairs : iterable of (first, second), or mapping
-        Pairs of neighbouring data sets, or a mapping from names to pairs, as `dpverify.neighbours` returns it. The statements about shares assume that they are independent draws from one
-        population.
+        Pairs of neighbouring data sets, or a mapping from names to pairs, as `dpverify.neighbours` returns it. The
+        statements about shares assume that they are independent draws from one population.
     epsilon, delta : float
         The claim.
     claim : claim, optional
