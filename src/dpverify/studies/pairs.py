@@ -248,7 +248,7 @@ def verify_pairs(
             shared.child(number).verify(mechanism, first, second, None, delta, tested)
             for number, (first, second) in enumerate(listed)
         ]
-    return ManyPairs(tuple(reports), names if isinstance(pairs, Mapping) else None)
+    return ManyPairs(tuple(reports), tuple(map(str, names)) if isinstance(pairs, Mapping) else None)
 
 
 def share_lower_bound(found: int, number: int, level: float, alpha: float) -> float:
