@@ -67,9 +67,9 @@ def refine_threshold(proposal: Proposal, candidate: Candidate, objective: Select
 def median_event(proposal: Proposal) -> Proposal:
     """Return the event of the same score with about half of the runs, for a prefix that proves nothing.
 
-    A rare event would be a cell of its own, and would make the upper bound of the prefix too large. The threshold is the
-    edge that `bounding_levels` takes for one half. Another edge near it would leave a cell with hardly any run between
-    the two, and this cell alone would make the upper bound large.
+    A rare event would be a cell of its own, and would make the upper bound of the prefix too large. The threshold is
+    the edge that `bounding_levels` takes for one half. Another edge near it would leave a cell with hardly any run
+    between the two, and this cell alone would make the upper bound large.
     """
     candidate = proposal.candidate
     assert candidate is not None
