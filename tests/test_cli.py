@@ -120,10 +120,29 @@ def test_the_settings_of_the_paper(place, capsys):
     assert "events made of the partition's 3 cells" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("always::dpverify.DPVerifyWarning")
+def test_integers_in_a_text_file_become_floats_and_the_error_says_so(place, capsys):
+    (place / "counts.py").write_text(
+        "import numpy as np\n\n\ndef histogram(data, runs, rng):\n"
+        "    return np.bincount(data, minlength=4) + rng.laplace(size=(runs, 4))\n"
+    )
+    assert run("counts.py:histogram", "--first", "a.txt", "--second", "b.csv") == 2
+    err = capsys.readouterr().err
+    assert "text files are read as floating-point numbers; convert the data, or use .npy, which keeps integers" in err
+    assert run("counts.py:histogram", "--first", "d.npy", "--second", "d.npy") == 2  # floats that are no text file
+    assert "text files" not in capsys.readouterr().err
+    (place / "study.toml").write_text(
+        '[mechanisms.counts]\nuse = "counts.py:histogram"\n[pairs.one]\nfirst = "a.txt"\nsecond = "b.csv"\n'
+    )
+    assert main(["study", "study.toml"]) == 2
+    assert ".npy, which keeps integers" in capsys.readouterr().err
+    sys.modules.pop("counts", None)
+
+
 FAILURES = [
     (["mine:nan"], "NaN or infinity in"),
     (["mine:short"], "runs; expected the"),
-    (["mine:objects"], "dtype object"),
+    (["mine:objects"], "found an object of type"),
     (["mine:complex_"], "dtype complex128"),
     (["mine:changing"], "must not change"),
     (["mine:raises"], "KeyError: 'no key' (at mine.py, line 23)"),

@@ -116,12 +116,27 @@ def test_compare(capsys, place):
         report.to_json(place / f"{number}.json")
     status, out, _ = run(capsys, "compare", "0.json", "1.json", "--html", "change.html")
     assert status == 0
-    assert out.startswith("The privacy loss is larger: ")
-    assert "<h1>The privacy loss is larger" in (place / "change.html").read_text()
+    assert out.startswith("A larger privacy loss is proved: ")
+    assert "<h1>A larger privacy loss is proved" in (place / "change.html").read_text()
     assert "epsilon at least" in out
     same = run(capsys, "compare", "0.json", "0.json")[1]
     assert same.startswith("Both reports have the same result.")
     assert "p-value" not in same  # only the verdict, the bounds and what differs are shown
+
+
+def test_an_upper_bound_over_cells_is_no_bound_over_all_events():
+    few = {"delta": 0.1, "select_runs": 500, "test_runs": 20_000}
+    old, new = (dpv.verify(laplace(s), 0.0, 1.0, **few) for s in (1.0, 0.2))
+    finding = dpv.compare_reports(old, new).finding
+    assert "over unions of cells only" in finding
+    assert "privacy loss is larger" not in finding
+    back = dpv.compare_reports(new, old).finding
+    assert back.startswith("The earlier privacy loss is no longer found: ")
+    assert "over unions of cells only" in back
+    smooth = dpv.verify(laplace(1.0), 0.0, 1.0, **few, log_lipschitz=1.0)
+    assert dpv.compare_reports(smooth, new).finding.startswith("The privacy loss is larger: ")
+    assert dpv.compare_reports(new, smooth).finding.startswith("The privacy loss is smaller: ")
+    assert dpv.compare_reports(smooth, old).finding == "No change of the privacy loss is shown."
 
 
 def laplace(scale):

@@ -27,10 +27,11 @@ def test_all_real_data_types_are_accepted(dtype):
         (np.float64(3), "found shape"),
         (np.zeros((5, 0)), "at least one number"),
         (np.zeros(5, complex), "found dtype complex128"),
-        (np.array([{}] * 5), "found dtype object"),
+        (np.array([{}] * 5), "found an object of type dict"),
         (np.array(["a"] * 5), "found dtype"),
         ([[1], [1, 2], [1], [1], [1]], "rows of different lengths"),
-        (None, "found dtype object"),
+        (None, "found an object of type NoneType"),
+        (print, "found a builtin_function_or_method instead of outputs"),
         (np.array([1, 2, np.nan, np.inf, 0]), "NaN or infinity in 2 of 5 runs"),
     ],
 )

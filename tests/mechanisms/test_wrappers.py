@@ -130,3 +130,41 @@ def test_outputs_of_different_shapes_name_the_run_and_both_shapes():
         mechanism(0.0, 3, np.random.default_rng(0))
     with pytest.raises(dpv.InputError, match="rows of different lengths in the output of run 0"):
         dpv.per_run(lambda data, rng: [[1.0], [1.0, 2.0]])(0.0, 1, np.random.default_rng(0))
+
+
+def test_a_function_inside_a_factory_has_both_names():
+    def tracker():
+        def estimate(data, rng):
+            return data
+
+        return dpv.per_run(estimate)
+
+    assert tracker().name.endswith(".tracker.estimate")
+    assert "<locals>" not in tracker().name
+    assert dpv.per_run(top_level).name == "top_level"
+
+
+def top_level(data, rng):
+    return data
+
+
+def makes_with_defaults(scale=1.0, steps=4, seed=0):
+    return lambda data, runs, rng: data + rng.normal(size=runs)
+
+
+def makes():
+    return makes_with_defaults()
+
+
+@pytest.mark.parametrize("make", [makes, makes_with_defaults])
+def test_a_factory_that_is_passed_as_a_mechanism_is_named(make):
+    with pytest.raises(dpv.MechanismError) as caught:
+        dpv.verify(make, 0.0, 1.0)
+    name = make.__name__
+    assert f"if {name} makes a mechanism, call it first: {name}(), or on the command line FILE.py:{name}()" in str(
+        caught.value
+    )
+    if make is makes_with_defaults:
+        assert "found a function instead of outputs" in str(caught.value)
+    report = dpv.verify(make(), 0.0, 1.0, select_runs=200, test_runs=200)  # the advice is right
+    assert not report.voiding

@@ -303,6 +303,16 @@ def test_each_mechanism_on_each_pair_is_a_line():
     assert "Bars are two standard errors" in tradeoff([{**row, "error_se": 0.1} for row in rows]).caption
 
 
+def test_the_legend_of_privacy_against_accuracy_has_what_is_drawn():
+    row = {"mechanism": "a", "parameter": 3.7306, "epsilon_lower": 1.0, "error": 0.5}
+    lower, upper = tradeoff([{**row, "epsilon_upper": 1.5}]).keys
+    assert (lower.colour, upper.colour, upper.mark) == ("first", "first", "open")
+    assert len(tradeoff([{**row, "epsilon_upper": math.inf}]).keys) == 1  # no upper bound is drawn
+    drawing = tradeoff([{**row, "epsilon_upper": 1.5}, {**row, "mechanism": "b"}])
+    assert all(key.colour == "muted" and "in the colour of its line" in key.text for key in drawing.keys)
+    assert "3.7306" in {text.get_text() for text in drawing.figure.axes[0].texts}
+
+
 @pytest.mark.parametrize(
     ("positions", "epsilons"), [(np.zeros((3, 3)), np.ones(3)), (np.zeros((3, 2)), np.ones(2)), ([[0, 0]], [math.inf])]
 )

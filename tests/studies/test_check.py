@@ -125,7 +125,7 @@ def test_two_releases_are_compared(write, tmp_path):
     second = run_check(path, release="1.1", pages=False)
     changes = {change.name: change for change in second.changes}
     assert changes["loose"].is_worse
-    assert "BOUNDED before, REFUTED now; the privacy loss is larger" in changes["loose"].text
+    assert "BOUNDED before, REFUTED now; a larger privacy loss is proved" in changes["loose"].text
     assert changes["new"].text == "new: REFUTED"
     assert changes["other"].text == "no longer claimed"
     assert "since 1.0: 3 changed" in str(second)
@@ -211,8 +211,36 @@ def test_smaller_and_larger_losses_are_told_apart():
 
     assert compare_releases(release(0.9, 1.1), release(1.0, 1.2)) == ()
     smaller = compare_releases(release(0.9, 1.1), release(0.4, 0.6))
-    assert "smaller: epsilon was at least 0.9, and is at most 0.6" in smaller[0].text
+    assert "no longer found: epsilon >= 0.4, and >= 0.9 before; now epsilon <= 0.6 over unions" in smaller[0].text
+    assert not smaller[0].is_worse
     assert compare_releases(release(0.9, "inf"), release(1.5, "inf")) == ()
+
+
+def test_no_change_is_reported_that_the_old_lower_bound_had_reached():
+    def release(low, high, **columns):
+        answer = {"state": "REFUTED", "epsilon_lower": low, "epsilon_upper_on_partition": high, **columns}
+        return Release("x", {"a": answer})
+
+    beyond_its_cells = release(2.666, 0.6178)
+    assert compare_releases(beyond_its_cells, beyond_its_cells) == ()
+    assert compare_releases(beyond_its_cells, release(2.667, 0.6178)) == ()
+    assert compare_releases(release(2.667, 2.8), beyond_its_cells) == ()
+    larger = compare_releases(release(0.5, 0.6178), beyond_its_cells)  # the negative control
+    assert larger[0].is_worse
+    assert "epsilon >= 2.666, and >= 0.5 before, when epsilon <= 0.6178 over unions of cells only" in larger[0].text
+
+
+def test_bounds_at_different_deltas_or_without_an_answer_are_not_compared():
+    def release(low, high, **columns):
+        answer = {"state": "REFUTED", "epsilon_lower": low, "epsilon_upper_on_partition": high, **columns}
+        return Release("x", {"a": answer})
+
+    assert compare_releases(release(0.5, 0.6, delta=0.1), release(2.0, 2.1, delta=0.0)) == ()
+    assert compare_releases(release(0.5, 0.6, delta=0.1), release(2.0, 2.1, delta=0.1)) != ()
+    claims = [change.text for change in compare_releases(release(0.5, 0.6, claim="a"), release(2.0, 2.1, claim="b"))]
+    assert claims == ["the claim was a, and is b"]
+    void = {"state": "NO_ANSWER"}
+    assert compare_releases(release(0.5, 0.6, **void), release(2.0, 2.1, **void)) == ()
 
 
 def test_junit_xml_is_valid_for_every_character():

@@ -135,3 +135,30 @@ def test_the_bounds_cover_a_known_share():
     passing = 1 - share  # equal distributions are hardly ever refuted
     inside = sum(one.share_interval[0] <= passing <= one.share_interval[1] for one in found)
     assert inside >= least(seeds, 0.95)
+
+
+def test_the_pairs_of_a_mapping_are_named():
+    pairs = {"near": (0.5, 0.5), "far": (0.5, 0.98)}
+    many = dpv.verify_pairs(coin, pairs, 1.0, 0.05, **COINS)
+    assert many.names == ("near", "far")
+    assert many.certain == (1,)
+    assert "certain     pair far violates the claim" in str(many)
+    assert "worst       pair far:" in str(many)
+    assert many.to_dataframe()["pair"].tolist() == ["near", "far"]
+    listed = dpv.verify_pairs(coin, list(pairs.values()), 1.0, 0.05, **COINS)
+    assert listed.reports == many.reports
+    assert "worst       pair 1:" in str(listed)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ({"far": (1, 2, 3)}, r"found 3 parts for pair far; expected \(first, second\)"),
+        ([(0.5, 0.5), 0.5], "found float for pair 1; expected"),
+    ],
+)
+def test_what_is_no_pair_is_named(pairs, message):
+    with pytest.raises(dpv.InputError, match=message):
+        dpv.verify_pairs(coin, pairs, 1.0, **COINS)
+    with pytest.raises(dpv.InputError, match=message):
+        dpv.search_pairs(coin, pairs, runs=1000)

@@ -33,11 +33,27 @@ def test_the_best_pair_of_a_list_is_found_and_printed():
     search = dpv.search_pairs(laplace, pairs, 0.5, runs=5000, select_runs=1000, test_runs=4000, alpha=0.0125)
     assert search.pair == 2
     assert dpv.verify(laplace, *pairs[2], 0.5, select_runs=1000, test_runs=4000, alpha=0.0125) == search.report
-    title, proved, header, *lines = str(search).splitlines()
+    title, proved, header, *lines, advice = str(search).splitlines()
     assert title == f"laplace: pair 2 after {len(search.tried)} evaluations: REFUTED"
     assert proved.endswith("at delta 0 over all events; confidence 98.75%")
-    assert header.split() == ["pair", "expected", "lower", "bound"]
-    assert lines[0].split()[0] == "2"
+    assert header.split() == ["pair", "left", "in", "round", "runs", *["expected", "lower", "bound", "there"]]
+    assert lines[0].split()[:2] == ["2", "chosen"]
+    assert [line.split()[0] for line in lines[:2]] == ["2", "4"]
+    assert sorted(line.split()[0] for line in lines) == ["0", "1", "2", "3", "4"]  # each pair once
+    assert [int(line.split()[1]) for line in lines[1:]] == [3, 2, 1, 1]  # 5, then 3, then 2 pairs
+    assert [int(line.split()[2]) for line in lines] == [search.runs_per_pair[k] for k in (2, 2, 1, 0, 0)]
+    assert advice.startswith("  next      change the mechanism or the claim")
+
+
+def test_a_search_that_refutes_nothing_says_that_one_pair_was_tested():
+    small = {"select_runs": 500, "test_runs": 1000}
+    for pairs, ending in (([(0.0, 0.1), (0.0, 0.2)], "or test all pairs with verify_pairs"), (bump, "may leak rarely")):
+        search = dpv.search_pairs(laplace, pairs, 4.0, bounds=[(0.0, 1.0)] * 2, runs=4000, **small)
+        advice = str(search).splitlines()[-1]
+        assert advice.startswith("  next      only this pair was tested; increase runs")
+        assert advice.endswith(ending)
+    one = dpv.search_pairs(laplace, [(0.0, 1.0)], runs=100, **small)
+    assert len(str(one).splitlines()) == 3  # no table: nothing was compared
 
 
 def test_a_pair_of_a_mapping_is_named():

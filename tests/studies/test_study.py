@@ -136,11 +136,22 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
     page = Path("page.html").read_text()
     assert re.search(r"<h1>\d+ of \d+ refuted", page)
     assert ">exact</button></th>" in page
+    assert ">error</button></th>" in page
     links = re.findall(r'href="(inner/study/pages/[^"]*)"', page)
     assert len(links) == sum(line["report"] != "" for line in lines)
     assert all("<h1>" in Path(link).read_text() for link in links)
     assert "Bars are two standard errors." in page
     assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)
+
+
+def test_the_error_is_shown_only_if_there_is_a_truth(place):
+    change(place, "[0.6, 0.9, 2.0]", "0.61234")
+    change(place, "seeds = 2", "seeds = 1")
+    header, *lines = dpv.run_study(place / "study.toml").table_lines()
+    assert header.endswith("epsilon <= (cells)  error")
+    assert " 0.61234 " in lines[0]  # as it is written in the file
+    change(place, "exact = [true, false]", "exact = false")
+    assert not dpv.run_study(place / "study.toml", place / "other").table_lines()[0].endswith("error")
 
 
 def test_finished_combinations_are_not_drawn_again(place, monkeypatch):
@@ -248,8 +259,8 @@ def test_a_damaged_table_is_replaced(text, place):
     ("old", "new", "message"),
     [
         ("epsilon = 1.0", "epsilon = 2.0", "found epsilon 1.0; expected 2.0"),
-        ("test_runs = 400", "test_runs = 501", "found another set of settings"),
-        ("truth = [0.6, 0.9, 2.0]", "truth = [0.6, 0.9]", "found another mechanisms.response"),
+        ("test_runs = 400", "test_runs = 501", "another set of settings: test_runs was 400 and is 501; repeat"),
+        ("truth = [0.6, 0.9, 2.0]", "truth = [0.6, 0.9]", "truth was [0.6, 0.9, 2.0] and is [0.6, 0.9]; repeat"),
         ("[pairs.files]", "[pairs.others]", "found entries pairs.files, pairs.made"),
         ("seeds = 2", "seeds = 1", "found seeds 2; expected 1"),
     ],
@@ -258,12 +269,14 @@ def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message
     from dpverify.sampling.checkpoints import open_checkpoint
     from dpverify.studies.files.plans import read_study
 
+    plan = read_study(place / "study.toml")
     with open_checkpoint(place / "study") as store:
-        store.acquire(read_study(place / "study.toml").identity, {})
+        store.acquire(plan.identity, {"details": plan.details})
     change(place, old, new)
     assert main(["study", "inner/study.toml"]) == 2
     err = capsys.readouterr().err
     assert message in err
+    assert "or use another folder (--folder, folder=)" in err
     assert err.count("\n") == 1
 
 

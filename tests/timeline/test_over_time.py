@@ -43,6 +43,16 @@ def test_a_loss_is_proved_from_the_changed_step_on(laplace_result):
     assert laplace_result.increments.sum() == pytest.approx(laplace_result.final)
 
 
+def test_cells_of_steps_without_a_difference_are_not_split_by_the_threshold():
+    """A threshold beside another edge would leave a cell with hardly any runs, whose bound is large."""
+    first, second = changed((10, 1), 9)
+    result = dpv.privacy_over_time(laplace_stream, first, second, **RUNS)
+    unproved = np.flatnonzero(~result.events.tested).tolist()
+    assert len(unproved) >= 3
+    cells = [result.on_partition(step) for step in unproved]
+    assert min((part.c1 + part.c2).min() for part in cells) > result.runs / 16  # half of what 16 equal cells have
+
+
 def test_upper_bounds_are_above_the_epsilon_of_the_partition(laplace_result):
     upper = laplace_result.epsilon_upper
     assert upper.shape == (5,)

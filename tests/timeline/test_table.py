@@ -160,7 +160,10 @@ def vector(data, runs, rng):
 
 BAD_INPUT = {
     "one number per run": (lambda: dpv.privacy_over_time(one_number, 0.0, 1.0), "expected at least two steps"),
-    "one step": (lambda: dpv.privacy_over_time(vector, 0.0, 1.0), "found outputs of one step with 2 coordinates"),
+    "one step": (
+        lambda: dpv.privacy_over_time(vector, 0.0, 1.0),
+        r"found outputs of one step with 2 coordinates.* with per_run one run of shape \(steps, coordinates\)",
+    ),
     "no difference": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA.copy()), "both data sets are equal"),
     "unequal lengths": (lambda: dpv.privacy_over_time(unequal, DATA, np.zeros((4, 2)), **RUNS), "found"),
     "unequal records": (

@@ -47,7 +47,7 @@ from dpverify.studies.assertion import check_detects, describe_weakness
 from dpverify.studies.files.claim_text import load_claim
 from dpverify.studies.files.folder_check import check_folder
 from dpverify.studies.files.interruptions import describe_end, read_start, set_supervised
-from dpverify.studies.files.loading import load_data
+from dpverify.studies.files.loading import integer_hint, load_data
 from dpverify.studies.files.study import TABLE_FILE, study_folder
 
 
@@ -239,7 +239,8 @@ def run(arguments: argparse.Namespace) -> int:
         return status
     except MechanismError as problem:
         folder = getattr(arguments, "folder", None)
-        hint = f"; finished runs are kept in {folder}; fix the mechanism and repeat the command" if folder else ""
+        hint = integer_hint(problem, (getattr(arguments, name, None) for name in ("first", "second", "data")))
+        hint += f"; finished runs are kept in {folder}; fix the mechanism and repeat the command" if folder else ""
         return print_error(arguments.shorten(f"{problem}{hint}"), BAD_INPUT)
     except (InputError, FolderError) as problem:
         return print_error(arguments.shorten(problem), BAD_INPUT)

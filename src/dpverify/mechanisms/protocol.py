@@ -102,6 +102,24 @@ def mechanism_name(mechanism: object) -> str:
     return str(name) if name else type(mechanism).__name__
 
 
+def wrapped_name(function: object) -> str:
+    """Return the name of a wrapped function; one that is defined in another function has the other's name before it.
+
+    Examples
+    --------
+    >>> def tracker():
+    ...     def estimate(data, rng):
+    ...         return data
+    ...     return estimate
+    >>> wrapped_name(tracker())
+    'tracker.estimate'
+    """
+    qualified = getattr(function, "__qualname__", "")
+    if getattr(function, "name", None) or "<locals>" not in qualified:
+        return mechanism_name(function)
+    return qualified.replace(".<locals>", "")
+
+
 def is_seeded(mechanism: object) -> bool:
     """Return whether the generator that is passed to the mechanism determines its output."""
     return bool(getattr(mechanism, "seeded", True))

@@ -16,6 +16,10 @@ from dpverify.errors import InputError
 from dpverify.util.arrays import Array, enable_x64, on_accelerator
 
 
+class CallableOutput(InputError):
+    """A mechanism returned a function: it probably makes a mechanism."""
+
+
 def validate_output(
     output: object, runs: int, shape: tuple[int, int] | None = None, require_finite: bool = True
 ) -> Array:
@@ -73,6 +77,12 @@ def validate_output(
 
 def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tuple[int, int]:
     """Return the number of steps and the dimension of one output, or raise an InputError."""
+    if samples.dtype.kind == "O" and samples.size:
+        returned = samples.flat[0]
+        name = type(returned).__name__
+        if callable(returned):
+            raise CallableOutput(f"found a {name} instead of outputs; expected real numbers or integers")
+        raise InputError(f"found an object of type {name}; expected real numbers or integers; convert before returning")
     if samples.dtype.kind not in "fiub":
         raise InputError(f"found dtype {samples.dtype}; expected real numbers or integers; convert before returning")
     if not 1 <= samples.ndim <= 3:

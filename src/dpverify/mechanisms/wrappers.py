@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.protocol import Mechanism, inherited_attribute, is_seeded, mechanism_name
+from dpverify.mechanisms.protocol import Mechanism, inherited_attribute, is_seeded, mechanism_name, wrapped_name
 from dpverify.util.arrays import Array, enable_x64
 
 
@@ -30,7 +30,7 @@ class PerRun:
 
     @property
     def name(self) -> str:
-        return mechanism_name(self.function)
+        return wrapped_name(self.function)
 
     @property
     def seeded(self) -> bool:
@@ -77,7 +77,8 @@ def per_run(function: Callable[[Any, np.random.Generator], ArrayLike], *, seeded
     Returns
     -------
     Mechanism
-        A mechanism that calls the function once per run. It has the function's optional attributes.
+        A mechanism that calls the function once per run. It has the function's optional attributes. A function that is
+        defined in another one has both names in reports, for example `tracker.estimate`.
 
     Examples
     --------
@@ -140,7 +141,7 @@ class JaxRun:
 
     @property
     def name(self) -> str:
-        return mechanism_name(self.function)
+        return wrapped_name(self.function)
 
     @property
     def seeded(self) -> bool:

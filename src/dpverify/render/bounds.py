@@ -20,7 +20,7 @@ LEGEND_LINE_HEIGHT = 0.24  # inches
 LEGEND_CHARACTERS, TITLE_CHARACTERS = 62, 58  # per line
 COLOURS = {variable: colour for colour, variable in VARIABLES.items()}
 LINE_STYLES: dict[str, Literal["-", "--", ":"]] = {"line": "-", "solid": "-", "dash": "--", "dots": ":"}
-MARKERS = {"bar": "_", "tick": "|", "diamond": "D", "cross": "x", "dot": "o"}
+MARKERS = {"bar": "_", "open": "<", "tick": "|", "diamond": "D", "cross": "x", "dot": "o"}
 
 
 class Bounds(NamedTuple):
@@ -68,7 +68,16 @@ def _legend_handle(key: Key) -> Line2D | Patch:
         return Patch(color=colour, alpha=0.3, label=key.text)
     if key.mark in LINE_STYLES:
         return Line2D([], [], color=colour, linestyle=LINE_STYLES[key.mark], label=key.text)
-    return Line2D([], [], color=colour, marker=MARKERS.get(key.mark, "o"), linestyle="", markersize=5, label=key.text)
+    return Line2D(
+        [],
+        [],
+        color=colour,
+        marker=MARKERS.get(key.mark, "o"),
+        linestyle="",
+        markersize=5,
+        fillstyle="none" if key.mark == "open" else "full",
+        label=key.text,
+    )
 
 
 def draw_bounds(rows: Sequence[Bounds], title: str, axis: str = "", claim: float | None = None) -> Drawing:

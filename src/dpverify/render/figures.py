@@ -16,7 +16,21 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.render.curves import EPSILON_LABEL
-from dpverify.render.style import BOUNDED, FIRST, INK, MUTED, PROVED, RULE, SECOND, Drawing, Key, canvas, label, styled
+from dpverify.render.style import (
+    BOUNDED,
+    FIRST,
+    INK,
+    MUTED,
+    PROVED,
+    RULE,
+    SECOND,
+    VARIABLES,
+    Drawing,
+    Key,
+    canvas,
+    label,
+    styled,
+)
 from dpverify.util.formatting import format_lower
 
 ComparisonRow = Mapping[str, Any]  # one verification, by column: text, numbers or None
@@ -67,13 +81,19 @@ def tradeoff(rows: Sequence[ComparisonRow], error_name: str = "error") -> Drawin
         "Privacy against accuracy",
         f"{error_name} against epsilon for {len(rows)} verifications of {', '.join(lines)}. The largest lower bound on "
         f"epsilon is {format_lower(float(largest))}.",
-        (
-            Key("ink", "dot", "lower bound on ε over all events; the number is the parameter"),
-            Key("ink", "tick", "upper bound on ε over unions of cells; other events are not bounded"),
-        ),
+        _tradeoff_keys(rows, len(lines)),
         "Lower left is better: small privacy loss and small error."
         + (" Bars are two standard errors." if has_errors else ""),
     )
+
+
+def _tradeoff_keys(rows: Sequence[ComparisonRow], lines: int) -> tuple[Key, ...]:
+    """Return the legend. The marks of several lines have different colours, so the legend is grey and says so."""
+    colour, whose = (VARIABLES[LINE_COLOURS[0]], "") if lines == 1 else ("muted", ", in the colour of its line")
+    keys = [Key(colour, "dot", f"lower bound on ε over all events{whose}; the number is the parameter")]
+    if any(row.get("epsilon_upper") is not None and row["epsilon_upper"] < math.inf for row in rows):
+        keys.append(Key(colour, "open", f"upper bound on ε over unions of cells{whose}; other events are not bounded"))
+    return tuple(keys)
 
 
 def _group_rows(rows: Sequence[ComparisonRow]) -> dict[str, list[ComparisonRow]]:
@@ -96,7 +116,7 @@ def _draw_line(axes: Axes, name: str, rows: Sequence[ComparisonRow], colour: str
     for row in rows:
         upper = row.get("epsilon_upper")
         if upper is not None and upper < math.inf:
-            axes.plot(upper, row["error"], "|", color=colour, ms=11, mew=1.6)
+            axes.plot(upper, row["error"], "<", color=colour, ms=7, mew=1.3, fillstyle="none")
         axes.annotate(
             _short(row["parameter"]),
             (row["epsilon_lower"], row["error"]),
@@ -117,7 +137,7 @@ def _pair_name(row: ComparisonRow) -> str:
 
 
 def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _label_start(axes: Axes, path: np.ndarray, text: str) -> None:

@@ -68,7 +68,8 @@ class Key(NamedTuple):
     colour : str
         The name of a CSS variable, for example "first".
     mark : str
-        The shape: "line", "dash", "dots", "area", "bar", "tick", "diamond", "cross", "solid" or "dot".
+        The shape: "line", "dash", "dots", "area", "bar", "tick", "diamond", "open" (a triangle), "cross", "solid" or
+        "dot".
     text : str
         What the mark stands for.
     """

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError, MechanismError, describe_exception
-from dpverify.mechanisms.protocol import Mechanism
-from dpverify.mechanisms.validation import all_finite, validate_output
+from dpverify.mechanisms.protocol import Mechanism, mechanism_name
+from dpverify.mechanisms.validation import CallableOutput, all_finite, validate_output
 from dpverify.sampling.accumulators import Accumulator
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.ranges import BlockRange, BlockRanges
@@ -183,10 +183,19 @@ def _mechanism_error(mechanism: Mechanism, stage: str, side: int, block: int, pr
     cause = str(problem) if isinstance(problem, InputError) else describe_exception(problem)
     if isinstance(problem, TypeError) and not _accepts_three_arguments(mechanism):
         cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
+        cause += _call_first(mechanism)
+    if isinstance(problem, CallableOutput):
+        cause += _call_first(mechanism)
     if isinstance(problem, ValueError) and "read-only" in cause:
         cause += "; data sets are read-only, so that no run can change the data of the next; work on a copy"
     where = f"in the {STAGE_WORDS[stage]} of the {SIDES[side]} data set, block {block}"
     return MechanismError(f"the mechanism failed {where}: {cause}", stage, side, block)
+
+
+def _call_first(mechanism: Mechanism) -> str:
+    """Return the advice for a function that makes a mechanism and was passed as if it were one."""
+    name = mechanism_name(mechanism)
+    return f"; if {name} makes a mechanism, call it first: {name}(), or on the command line FILE.py:{name}()"
 
 
 def _accepts_three_arguments(mechanism: Mechanism) -> bool:

@@ -43,6 +43,8 @@ OWNER_FILE, LOCK_FILE = "dpverify.json", "lock"
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 MIN_SECONDS_BETWEEN_SAVES = 1.0
 MIN_SAVE_INTERVAL_RATIO = 20  # between two saves, in durations of the last save: saving takes a twentieth of the time
+MAX_NAMED_CHANGES = 5  # values that an error names
+MAX_CHANGES_LENGTH = 600  # characters
 HASH_LENGTH = 64  # hexadecimal digits of a fingerprint
 
 
@@ -100,7 +102,8 @@ class Checkpoint:
         run : dict
             What identifies the run. The first entry that differs is named in the error.
         about : mapping
-            Further information for readers of the file.
+            Further information for readers of the file. `details` can have, for an entry of `run` that is a hash, the
+            values from which it was made; the error names those that differ.
         sources : dict, optional
             The hashes of the source files of the run. They are stored outside of `run`.
 
@@ -136,7 +139,9 @@ class Checkpoint:
         _check_format(path, file_format)
         for name in run:
             if owner.get(name) != run[name]:
-                raise FolderError(_difference(self.folder, name, owner.get(name), run[name]))
+                details = [_details(each, name) for each in (document.get("about"), about)]
+                changed = _changed_details(*details)
+                raise FolderError(_difference(self.folder, name, owner.get(name), run[name], changed))
         if digest != self._owner:
             raise FolderError(f"{path}: damaged (wrong checksum); start in a new folder")
         return recorded
@@ -288,9 +293,29 @@ def _check_format(path: Path, found: object) -> None:
     raise FolderError(f"{path}: found format {one_line(found)}; expected {FORMAT}; start in a new folder")
 
 
-def _difference(folder: Path, name: str, found: object, expected: object) -> str:
-    """Return the message for a folder whose run differs in the entry `name`."""
-    advice = "repeat the call that the folder was started with, or use another folder"
+def _details(about: object, name: str) -> dict[str, object]:
+    """Return the values from which the hash of an entry was made; nothing if they are not recorded."""
+    details = about.get("details") if isinstance(about, Mapping) else None
+    values = details.get(name) if isinstance(details, Mapping) else None
+    return dict(values) if isinstance(values, Mapping) else {}
+
+
+def _changed_details(found: dict[str, object], expected: dict[str, object]) -> str:
+    """Return the values that differ, in words; nothing if they are not recorded."""
+    if not found or not expected:
+        return ""
+    plain = json.loads(json.dumps(expected, default=str))
+    names = [name for name in {**found, **plain} if found.get(name) != plain.get(name)]
+    changes = [f"{name} was {found.get(name)} and is {plain.get(name)}" for name in names[:MAX_NAMED_CHANGES]]
+    hidden = len(names) - len(changes)
+    return one_line("; ".join(changes + [f"{hidden} more differ"] * (hidden > 0)), MAX_CHANGES_LENGTH)
+
+
+def _difference(folder: Path, name: str, found: object, expected: object, changed: str = "") -> str:
+    """Return the message for a folder whose run differs in the entry `name`; `changed` has both values."""
+    advice = "repeat the call that the folder was started with, or use another folder (--folder, folder=)"
+    if changed:
+        return f"{folder}: found another {name}: {changed}; {advice}"
     if name == "probe":
         return (
             f"{folder}: found the runs of another mechanism, or of another kind of machine; expected the runs of this "

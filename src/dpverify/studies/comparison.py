@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
 from dpverify.report.report import Report
+from dpverify.studies.bound_changes import EpsilonBounds, compare_bounds
 from dpverify.studies.result_page import bounds_drawings, load_results
 from dpverify.studies.tables import Row, format_table, format_value
 from dpverify.util.files import write_text
@@ -48,8 +50,8 @@ class Comparison:
     def finding(self) -> str:
         """What can be said about the difference of the privacy losses, in one sentence.
 
-        The privacy loss is larger if its lower bound lies above the upper bound of the other report. Such a comparison
-        is about unions of cells, because upper bounds are.
+        The privacy loss itself is compared only with an upper bound over all events, which needs a Lipschitz constant.
+        Without one the sentence compares the bounds.
         """
         before, after = self.before, self.after
         if before.digest == after.digest:
@@ -58,19 +60,22 @@ class Comparison:
             return "One report has no answer, so the two cannot be compared."
         if before.delta != after.delta:
             return "The reports have different deltas, so their bounds on epsilon cannot be compared."
-        old_high, high = (report.on_partition.epsilon_upper(report.delta) for report in (before, after))
         confidence = format_percent(1 - before.alpha - after.alpha)
-        if after.epsilon_lower > old_high:
+        old_limit, limit = _upper_over_all_events(before), _upper_over_all_events(after)
+        if after.epsilon_lower > old_limit:
             return (
-                f"The privacy loss is larger: ε was at most {format_upper(old_high)} over unions of cells, and is at "
+                f"The privacy loss is larger: epsilon was at most {format_upper(old_limit)} over all events, and is at "
                 f"least {format_lower(after.epsilon_lower)} (confidence {confidence})."
             )
-        if high < before.epsilon_lower:
+        if limit < before.epsilon_lower:
             return (
-                "The privacy loss is smaller over unions of cells: ε was at least "
-                f"{format_lower(before.epsilon_lower)}, and is at most {format_upper(high)} (confidence {confidence})."
+                f"The privacy loss is smaller: epsilon was at least {format_lower(before.epsilon_lower)}, and is at "
+                f"most {format_upper(limit)} over all events (confidence {confidence})."
             )
-        return "No change of the privacy loss is shown: the bounds of the two reports overlap."
+        change = compare_bounds(*(_bounds(report) for report in (before, after)))
+        if change is not None:
+            return f"{change.text[0].upper()}{change.text[1:]}."
+        return "No change of the privacy loss is shown."
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Return the verdicts, the bounds and all other entries that differ: name, before, after."""
@@ -84,6 +89,15 @@ class Comparison:
 
     def __str__(self) -> str:
         return "\n".join([self.finding, *format_table(("", "before", "after"), self.rows())])
+
+
+def _bounds(report: Report) -> EpsilonBounds:
+    return EpsilonBounds(report.epsilon_lower, report.on_partition.epsilon_upper(report.delta))
+
+
+def _upper_over_all_events(report: Report) -> float:
+    """Return the upper bound over all events; infinity without a Lipschitz constant."""
+    return math.inf if report.on_all_events is None else report.on_all_events.epsilon_upper(report.delta)
 
 
 def _text(name: str, row: dict) -> str:
@@ -134,7 +148,7 @@ def compare_reports(before: Report, after: Report) -> Comparison:
     >>> def noisy(scale):
     ...     return lambda data, runs, rng: data + rng.laplace(scale=scale, size=runs)
     >>> one, two = (dpv.verify(noisy(s), 0.0, 1.0, 1.0, select_runs=500, test_runs=5000) for s in (1.0, 0.2))
-    >>> compare_reports(one, two).finding.startswith("The privacy loss is larger")
+    >>> compare_reports(one, two).finding.startswith("A larger privacy loss is proved")
     True
     """
     return Comparison(before, after)

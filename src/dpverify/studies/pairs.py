@@ -6,7 +6,7 @@ claim fails, and the share on which it holds on the partition (docs/method.md, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
@@ -24,6 +24,7 @@ from dpverify.stats.claims import resolve_claim
 from dpverify.stats.multiple import benjamini_hochberg, holm
 from dpverify.studies.options import RunOptions, type_one_error_factor
 from dpverify.studies.plots import plot_bounds
+from dpverify.studies.search import DataPair, list_pairs
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
 
@@ -45,9 +46,16 @@ class ManyPairs:
     ----------
     reports : tuple of Report
         One report per pair, in the order of the pairs.
+    names : tuple of str or None
+        The names of the pairs of a mapping, in the same order. None for a list.
     """
 
     reports: tuple[Report, ...]
+    names: tuple[str, ...] | None = None
+
+    def label(self, index: int) -> str:
+        """Return the name of a pair, or its index in the list."""
+        return str(index) if self.names is None else self.names[index]
 
     @property
     def alpha(self) -> float:
@@ -141,11 +149,14 @@ class ManyPairs:
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return one row per pair as a pandas DataFrame (needs pandas)."""
-        return make_dataframe({"pair": number, **report.row()} for number, report in enumerate(self.reports))
+        return make_dataframe(
+            {"pair": number if self.names is None else self.names[number], **report.row()}
+            for number, report in enumerate(self.reports)
+        )
 
     def plot(self) -> Figure:
         """Return a figure of the bounds of every pair (needs `dpverify[report]`)."""
-        names = [f"pair {number}" for number in range(len(self.reports))]
+        names = [f"pair {self.label(number)}" for number in range(len(self.reports))]
         title = f"{self.reports[0].name}: {len(self.reports)} pairs of data sets"
         return plot_bounds([report.row() for report in self.reports], names, title, self.reports[0].epsilon)
 
@@ -161,17 +172,25 @@ class ManyPairs:
             f"  violating   at least {_at_least(self.violating)} of the population; {confidence}",
             f"  bounded     at least {_at_least(self.bounded)} of the population, each pair over unions of its own "
             f"cells only; {confidence}",
-            f"  named       {_name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}",
-            f"  certain     {_name_pairs(self.certain)}; {confidence} for all of them together",
-            f"  worst       pair {self.worst}: {proved}; {confidence}",
+            f"  named       {self._name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}",
+            f"  certain     {self._name_pairs(self.certain)}; {confidence} for all of them together",
+            f"  worst       pair {self.label(self.worst)}: {proved}; {confidence}",
         ]
         lines += [f"  no answer   {diagnostic.value}" for diagnostic in self.diagnostics]
         return "\n".join(lines)
 
+    def _name_pairs(self, indices: tuple[int, ...]) -> str:
+        """Return which pairs violate the claim, in words."""
+        if not indices:
+            return "no pair"
+        shown = ", ".join(map(self.label, indices[:MAX_NAMED_PAIRS]))
+        more = f" and {len(indices) - MAX_NAMED_PAIRS} more" if len(indices) > MAX_NAMED_PAIRS else ""
+        return f"pair {shown} violates the claim" if len(indices) == 1 else f"pairs {shown}{more} violate the claim"
+
 
 def verify_pairs(
     mechanism: Mechanism,
-    pairs: Iterable[tuple[object, object]],
+    pairs: Iterable[DataPair] | Mapping[str, DataPair],
     epsilon: float | None = None,
     delta: float = 0.0,
     *,
@@ -186,9 +205,9 @@ def verify_pairs(
     ----------
     mechanism : Mechanism
         The mechanism, as in `verify`.
-    pairs : iterable of (first, second)
-        Pairs of neighbouring data sets. The statements about shares assume that they are independent draws from one
-        population.
+    pairs : iterable of (first, second), or mapping
+        Pairs of neighbouring data sets, or a mapping from names to pairs, as `dpverify.neighbours` returns it. The
+        statements about shares assume that they are independent draws from one population.
     epsilon, delta : float
         The claim.
     claim : claim, optional
@@ -217,8 +236,9 @@ def verify_pairs(
     >>> many.passed, many.worst, many.discoveries
     (2, 2, (2,))
     """
-    run_options, pairs = RunOptions.from_keywords(**options), list(pairs)
-    if not pairs:
+    run_options = RunOptions.from_keywords(**options)
+    names, listed = list_pairs(pairs)
+    if not listed:
         raise InputError("pairs: found none; expected at least one (first, second)")
     if epsilon is None and claim is None:
         raise InputError("epsilon: found None; expected the claim that is tested on every pair")
@@ -226,9 +246,9 @@ def verify_pairs(
     with run_options.share_executor() as shared:
         reports = [
             shared.child(number).verify(mechanism, first, second, None, delta, tested)
-            for number, (first, second) in enumerate(pairs)
+            for number, (first, second) in enumerate(listed)
         ]
-    return ManyPairs(tuple(reports))
+    return ManyPairs(tuple(reports), tuple(map(str, names)) if isinstance(pairs, Mapping) else None)
 
 
 def share_lower_bound(found: int, number: int, level: float, alpha: float) -> float:
@@ -241,15 +261,6 @@ def share_lower_bound(found: int, number: int, level: float, alpha: float) -> fl
         return 0.0
     limit = float(clopper_pearson_lower(found, number, alpha))
     return max(0.0, (limit - level) / (1 - level))
-
-
-def _name_pairs(indices: tuple[int, ...]) -> str:
-    """Return which pairs violate the claim, in words."""
-    if not indices:
-        return "no pair"
-    shown = ", ".join(map(str, indices[:MAX_NAMED_PAIRS]))
-    more = f" and {len(indices) - MAX_NAMED_PAIRS} more" if len(indices) > MAX_NAMED_PAIRS else ""
-    return f"pair {shown} violates the claim" if len(indices) == 1 else f"pairs {shown}{more} violate the claim"
 
 
 def _at_least(share: float) -> str:

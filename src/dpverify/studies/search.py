@@ -7,6 +7,7 @@ pairs is searched by successive halving, a box of parameters by a local search (
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Unpack
@@ -26,7 +27,7 @@ from dpverify.studies.box import check_box, search_box
 from dpverify.studies.options import RunOptions
 from dpverify.studies.tables import format_table
 from dpverify.util.dataframes import make_dataframe
-from dpverify.util.formatting import format_confidence, format_lower, format_number
+from dpverify.util.formatting import format_confidence, format_lower, format_number, one_line
 
 if TYPE_CHECKING:
     import pandas
@@ -68,12 +69,15 @@ class Search:
         The best pair: its index in the list, its name in the mapping, or its point in the box (`pairs[pair]`, or
         `pairs(numpy.array(pair))`).
     tried : tuple of Candidate
-        Every evaluation of the search, in order. A pair can occur several times, with different numbers of runs.
+        Every evaluation of the search, in order. A pair occurs once for each round that it took part in.
+    runs_per_pair : tuple of int
+        For each round, how many selection runs per data set a pair has had by the end of the round. Empty for a box.
     """
 
     report: Report
     pair: PairLabel
     tried: tuple[Candidate, ...]
+    runs_per_pair: tuple[int, ...] = ()
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return every evaluation of the search as a pandas DataFrame (needs pandas)."""
@@ -88,16 +92,40 @@ class Search:
         proved = (
             f"epsilon >= {format_lower(report.epsilon_lower)} at delta {format_number(report.delta)} over all events"
         )
-        best = sorted(self.tried, key=lambda candidate: -candidate.expected_lower_bound)[:PRINTED_CANDIDATES]
-        rows = [(format_label(pair), format_number(bound)) for pair, bound in best]
         pair, number = format_label(self.pair), len(self.tried)
         return "\n".join(
             [
                 f"{report.name}: pair {pair} after {number} evaluations: {report.verdict.name}",
                 f"  proved    {proved}; confidence {format_confidence(report.alpha)}",
-                *format_table(("pair", "expected lower bound"), rows),
+                *self._table_lines(),
+                f"  next      {self._next_step()}",
             ]
         )
+
+    def _table_lines(self) -> list[str]:
+        """Return the pairs, each once: the chosen one, then those that left in the last round, and so on."""
+        rounds = Counter(candidate.pair for candidate in self.tried)
+        last = {candidate.pair: candidate.expected_lower_bound for candidate in self.tried}
+        order = sorted(last, key=lambda pair: (pair != self.pair, -rounds[pair], -last[pair]))
+        has_runs = bool(self.runs_per_pair)
+        header = ("pair", "left in round", *["runs"] * has_runs, "expected lower bound there")
+        rows = []
+        for pair in order[:PRINTED_CANDIDATES]:
+            left = "chosen" if pair == self.pair else str(rounds[pair])
+            runs = [str(self.runs_per_pair[rounds[pair] - 1])] if has_runs else []
+            rows.append((format_label(pair), left, *runs, format_number(last[pair])))
+        hidden = len(order) - len(rows)
+        more = [f"  and {hidden} more in `tried`"] if hidden else []
+        return [*format_table(header, rows), *more] if rows else []
+
+    def _next_step(self) -> str:
+        """Return what to do with the result."""
+        if self.report.voiding:
+            return self.report.next_step
+        if self.report.refuted:
+            return "change the mechanism or the claim, then search again; the other pairs were not tested"
+        advice = "only this pair was tested; increase runs if another pair may leak rarely"
+        return advice if isinstance(self.pair, tuple) else f"{advice}, or test all pairs with verify_pairs"
 
 
 def search_pairs(
@@ -132,7 +160,8 @@ def search_pairs(
         A claim of another kind, instead of epsilon, as in `verify`. Pairs are then compared by their expected distance
         from its curve.
     runs : int
-        Selection runs per data set that the whole search may use.
+        Selection runs per data set that the whole search may use. In the first round every pair needs so many of them
+        that its leak shows in about 40 runs; otherwise the pair can leave early (docs/studies.md).
     bounds : sequence of (low, high), optional
         The box, one interval for each dimension. Required if `pairs` is a function without an attribute `bounds`.
     **options
@@ -172,7 +201,7 @@ def search_pairs(
         worst = searched.find_worst(mechanism, aim, runs, shared)
         report = shared.verify(mechanism, *worst.data, None, delta, tested)
     assert worst.label is not None
-    return Search(report, worst.label, tuple(worst.tried))
+    return Search(report, worst.label, tuple(worst.tried), search_plan(len(searched.listed), runs))
 
 
 class SearchAim(NamedTuple):
@@ -215,10 +244,7 @@ class SearchedPairs(NamedTuple):
         """Return the pairs that the argument `pairs` of `search_pairs` describes."""
         if callable(pairs):
             return cls((), (), pairs, getattr(pairs, "bounds", None) if bounds is None else bounds)
-        if isinstance(pairs, Mapping):
-            return cls(tuple(str(name) for name in pairs), tuple(pairs.values()), None, None)
-        listed = tuple(pairs)
-        return cls(tuple(range(len(listed))), listed, None, None)
+        return cls(*list_pairs(pairs), None, None)
 
     def find_worst(self, mechanism: Mechanism, aim: SearchAim, runs: int, options: RunOptions) -> FoundPair:
         """Return the pair with the largest expected lower bound, found with `runs` selection runs per data set."""
@@ -230,12 +256,38 @@ class SearchedPairs(NamedTuple):
         return FoundPair(self.labels[index], self.listed[index], tried)
 
 
+def list_pairs(
+    pairs: Iterable[DataPair] | Mapping[str, DataPair],
+) -> tuple[tuple[int | str, ...], tuple[DataPair, ...]]:
+    """Return the labels and the pairs of a list or a mapping; raise InputError if one of them is no pair.
+
+    Examples
+    --------
+    >>> list_pairs({"near": (0.0, 0.5), "far": (0.0, 2.0)})
+    (('near', 'far'), ((0.0, 0.5), (0.0, 2.0)))
+    """
+    if isinstance(pairs, Mapping):
+        labels, listed = tuple(str(name) for name in pairs), tuple(pairs.values())
+    else:
+        listed = tuple(pairs)
+        labels = tuple(range(len(listed)))
+    for label, pair in zip(labels, listed, strict=True):
+        try:
+            number = len(pair)
+        except TypeError:
+            number = None
+        if number != 2:
+            found = type(pair).__name__ if number is None else f"{number} parts"
+            raise InputError(f"pairs: found {found} for pair {one_line(str(label))}; expected (first, second)")
+    return labels, listed
+
+
 def search_plan(pairs: int, runs: int) -> tuple[int, ...]:
     """Return, for each round, how many selection runs per data set a pair has had by the end of the round.
 
     The runs of all pairs and rounds add up to about `runs`.
     """
-    rounds = (pairs - 1).bit_length()
+    rounds = max(pairs - 1, 0).bit_length()
     remaining = [-(-pairs // 2**number) for number in range(rounds)]
     runs_per_pair = [ROUND_GROWTH**number for number in range(rounds)]
     cost = sum(

@@ -163,7 +163,7 @@ def comparison_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
 def _comparison_row(row: Mapping[str, Any]) -> Row:
     """Return the columns of one row."""
     parameters = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("mechanism.")}
-    stated = [f"{name} {format_value(value)}" for name, value in parameters.items() if value is not None]
+    stated = [f"{name} {format_parameter(value)}" for name, value in parameters.items() if value is not None]
     parameter = next(iter(parameters.values())) if len(parameters) == 1 else ", ".join(stated)
     compared: Row = {
         "mechanism": row["mechanism"],
@@ -179,8 +179,19 @@ def _comparison_row(row: Mapping[str, Any]) -> Row:
     return compared
 
 
+def format_parameter(value: object) -> str:
+    """Return the value of a parameter as the user wrote it.
+
+    Examples
+    --------
+    >>> format_parameter(3.7306), format_parameter(2.0), format_parameter(None)
+    ('3.7306', '2', '')
+    """
+    return f"{value:.12g}" if isinstance(value, float) else format_value(value)
+
+
 def format_value(value: object) -> str:
-    """Return the value of a parameter as text."""
+    """Return a value as text; numbers have four digits."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

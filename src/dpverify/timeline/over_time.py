@@ -209,7 +209,8 @@ def measure_pair(
         if shape[0] < 2:
             raise InputError(
                 f"mechanism: found outputs of one step with {shape[1]} coordinates; expected at least two "
-                "steps; return an array of shape (runs, steps, coordinates), or use verify"
+                "steps; return an array of shape (runs, steps, coordinates), with per_run one run of shape (steps, "
+                "coordinates), for example numpy.array(path)[:, None]; or use verify"
             )
         if Diagnostic.SAME_DATA in diagnostics:
             raise InputError(f"data sets{about}: {Diagnostic.SAME_DATA.value}")

@@ -217,7 +217,7 @@ def _select_at(
     may_prove = _may_prove(winner, counts_of[id(winner.proposal.event.partition)], objective)
     candidate = candidates[id(winner.proposal.event.partition)]
     if not may_prove:
-        winner = winner._replace(proposal=median_event(winner.proposal, candidate))
+        winner = winner._replace(proposal=median_event(winner.proposal))
     elif isinstance(objective.claim, (Approximate, NoneType)):
         winner = winner._replace(proposal=refine_threshold(winner.proposal, candidate, objective))
     return Winner(winner, may_prove)

@@ -64,14 +64,18 @@ def refine_threshold(proposal: Proposal, candidate: Candidate, objective: Select
     return _event_at(proposal, candidate, best)
 
 
-def median_event(proposal: Proposal, candidate: Candidate) -> Proposal:
+def median_event(proposal: Proposal) -> Proposal:
     """Return the event of the same score with about half of the runs, for a prefix that proves nothing.
 
-    A rare event would be a cell of its own, and would make the upper bound of the prefix too large.
+    A rare event would be a cell of its own, and would make the upper bound of the prefix too large. The threshold is
+    the edge that `bounding_levels` takes for one half. Another edge near it would leave a cell with hardly any run
+    between the two, and this cell alone would make the upper bound large.
     """
+    candidate = proposal.candidate
+    assert candidate is not None
     pooled = candidate.histogram.table[0] + candidate.histogram.table[1]
-    below = np.cumsum(pooled)[:-1]
-    return _event_at(proposal, candidate, int(np.argmin(np.abs(below - pooled.sum() / 2))))
+    share = np.cumsum(pooled)[:-1] / (2 * candidate.histogram.runs)
+    return _event_at(proposal, candidate, min(int(np.searchsorted(share, 0.5)), candidate.binned.edges.size - 1))
 
 
 def _event_at(proposal: Proposal, candidate: Candidate, index: int) -> Proposal:

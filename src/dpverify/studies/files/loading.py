@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +19,16 @@ from dpverify.errors import InputError, describe_exception
 from dpverify.util.formatting import one_line
 
 T = TypeVar("T")
+# Parts of the messages of Python and NumPy for a number that should be an integer.
+NEEDS_INTEGERS = (
+    "from dtype('float64') to dtype('int",
+    "from dtype('float64') to dtype('uint",
+    "arrays used as indices must be of integer",
+    "only integers, slices",
+    "cannot be interpreted as an integer",
+    "indices must be integers",
+    "not supported for the input types",
+)
 
 
 def load_object(text: str, base: Path | None = None, what: str = "mechanism") -> Any:
@@ -120,6 +130,22 @@ def load_data(text: str, base: Path | None = None) -> Any:
     except Exception as problem:  # a damaged file can raise any exception
         cause = _name_lines(str(problem).split("; use ")[0], path).rstrip(".") or type(problem).__name__
         raise InputError(f"data: {text}: {one_line(cause)}; expected {FORMATS[path.suffix].expected}") from None
+
+
+def integer_hint(problem: object, files: Iterable[object]) -> str:
+    """Return advice if a mechanism failed because it needs integers and a data set was read from a text file.
+
+    Examples
+    --------
+    >>> integer_hint("IndexError: arrays used as indices must be of integer (or boolean) type", ["a.csv"])
+    '; text files are read as floating-point numbers; convert the data, or use .npy, which keeps integers'
+    >>> integer_hint("IndexError: arrays used as indices must be of integer (or boolean) type", ["a.npy"])
+    ''
+    """
+    needs_integers = any(words in str(problem) for words in NEEDS_INTEGERS)
+    if not needs_integers or not any(str(file).endswith((".csv", ".txt")) for file in files):
+        return ""
+    return "; text files are read as floating-point numbers; convert the data, or use .npy, which keeps integers"
 
 
 def _read_npy(path: Path) -> np.ndarray:

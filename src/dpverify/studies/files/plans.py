@@ -12,7 +12,7 @@ import math
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,6 +117,8 @@ class StudyPlan:
         that it names are compared for each combination (`studies.finished`).
     timeout : float or None
         The time limit of each verification in seconds. It is not part of the identity.
+    details : dict
+        The values of the entries of `identity` that are hashes, for the error of a folder that differs in them.
     """
 
     base: Path
@@ -126,6 +128,7 @@ class StudyPlan:
     delta: float
     identity: Table
     timeout: float | None = None
+    details: Table = field(default_factory=dict)
 
 
 def read_study(path: str | os.PathLike[str]) -> StudyPlan:
@@ -168,7 +171,8 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
         if isinstance(variant.source, str):  # a missing function is reported now and not after hours
             load_object(variant.source.removesuffix("()"), base, variant.name)
     timeout = check_timeout(document.get("timeout"))
-    return StudyPlan(base, combinations, settings, claim, delta, identity, timeout)
+    details: Table = {"set of settings": settings.identity, **entries}
+    return StudyPlan(base, combinations, settings, claim, delta, identity, timeout, details)
 
 
 def check_timeout(seconds: object) -> float | None:

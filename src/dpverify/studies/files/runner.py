@@ -35,7 +35,8 @@ from dpverify.studies.files.finished import (
 )
 from dpverify.studies.files.inputs import PairData, make_mechanism, make_pair
 from dpverify.studies.files.interruptions import RUNNING_FOLDER, WORKER_ENDED, CombinationFailed, StartLog
-from dpverify.studies.files.plans import Combination, StudyPlan, Variant
+from dpverify.studies.files.loading import integer_hint
+from dpverify.studies.files.plans import Combination, PairFiles, StudyPlan, Variant
 from dpverify.studies.options import RunOptions
 from dpverify.studies.tables import Row
 from dpverify.util.files import replace_file
@@ -108,6 +109,8 @@ class StudyRunner:
             reason = " ".join(str(problem).split())
             if not isinstance(problem, (InputError, MechanismError)):
                 reason = f"{type(problem).__name__}: {reason}"
+            files = combination.pair.source
+            reason += integer_hint(reason, files if isinstance(files, PairFiles) else ())
             return failed_row(combination, reason)
         report.to_json(running / "report.json")
         keep_old_report(self.folder / combination.report)

@@ -35,7 +35,15 @@ from dpverify.studies.files.runner import StudyRunner, failed_row, report_row
 from dpverify.studies.files.study_page import render_study
 from dpverify.studies.options import RunOptions
 from dpverify.studies.plots import plot_bounds
-from dpverify.studies.tables import Row, bound_columns, column_names, csv_text, format_table, format_value
+from dpverify.studies.tables import (
+    Row,
+    bound_columns,
+    column_names,
+    csv_text,
+    format_parameter,
+    format_table,
+    format_value,
+)
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import replace_file, write_text
 from dpverify.util.progress import Progress
@@ -107,7 +115,7 @@ class Study:
         for row in rows:
             parameters = [value for name, value in row.items() if name.startswith(("mechanism.", "pair."))]
             parts = (row["mechanism"], *parameters, row["pair"], f"seed {row['seed']}")
-            names.append(" ".join(format_value(part) for part in parts if part is not None))
+            names.append(" ".join(format_parameter(part) for part in parts if part is not None))
         claim = next((row["epsilon"] for row in rows), None)
         return plot_bounds(rows, names, f"{self.folder.name}: {self.summary}", claim)
 
@@ -119,14 +127,16 @@ class Study:
         parameters = [name for name in column_names(self.rows) if name.startswith(("mechanism.", "pair."))]
         printed = self.rows[:PRINTED_ROWS]
         bound_header, bounds = bound_columns(printed)
-        header = ("mechanism", "pair", *parameters, "seed", "verdict", *bound_header)
+        has_error = any(row.get("error_first") is not None for row in self.rows)
+        header = ("mechanism", "pair", *parameters, "seed", "verdict", *bound_header, *["error"] * has_error)
         lines = []
         for row, texts in zip(printed, bounds, strict=True):
-            identity = [format_value(row[name]) for name in ("mechanism", "pair", *parameters, "seed")]
+            identity = [format_parameter(row[name]) for name in ("mechanism", "pair", *parameters, "seed")]
             if row["problem"] is None:
-                lines.append([*identity, row["verdict"].replace("_", " "), *texts])
+                error = [format_value(row.get("error_first"))] * has_error
+                lines.append([*identity, row["verdict"].replace("_", " "), *texts, *error])
             else:
-                lines.append([*identity, "failed", "", ""])
+                lines.append([*identity, "failed", "", "", *[""] * has_error])
         hidden = len(self.rows) - len(lines)
         more = [f"  and {hidden} more rows in {self.folder / TABLE_FILE}"] if hidden else []
         return [*format_table(header, lines), *more]
@@ -225,7 +235,7 @@ def run_plan(
     show.plan(len(plan.combinations) * runs)
     rows: list[Row] = []
     with open_checkpoint(target) as checkpoint:
-        checkpoint.acquire(plan.identity, {"study": name, **versions()})
+        checkpoint.acquire(plan.identity, {"study": name, **versions(), "details": plan.details})
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
             runner = StudyRunner(plan, target, isinstance(executor, int))

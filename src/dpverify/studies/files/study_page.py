@@ -21,12 +21,14 @@ from dpverify.studies.result_page import (
     verdict_cell,
     write_report_page,
 )
-from dpverify.studies.tables import Row, column_names, comparison_rows, format_value
+from dpverify.studies.tables import Row, column_names, comparison_rows, format_parameter
 from dpverify.util.checks import is_real_number
-from dpverify.util.formatting import format_lower
+from dpverify.util.formatting import format_lower, format_number
 
 if TYPE_CHECKING:
     from dpverify.render.style import Drawing
+
+MAX_NAMED_MECHANISMS = 4  # in a headline
 
 
 def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> str:
@@ -51,6 +53,8 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> s
         results.Column(name.partition(".")[2] or name, _is_numeric(row.get(name) for row in rows)) for name in identity
     ]
     columns += [results.Column(header, True) for header in bound_headers(rows)]
+    has_error = any(row.get("error_first") is not None for row in rows)
+    columns += [results.Column("error", True)] * has_error
     columns += [results.Column("report")]
     start = _relative(folder, page)
     cells = []
@@ -61,10 +65,11 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> s
             name = Path(row["report"]).stem
             report = results.Cell("report", name, f"{start}{write_report_page(folder, name, row)}")
         parts = [
-            number_cell(row.get(name), format_value) if is_real_number(row.get(name)) else text_cell(row.get(name))
+            number_cell(row.get(name), format_parameter) if is_real_number(row.get(name)) else text_cell(row.get(name))
             for name in identity
         ]
-        cells.append((verdict_cell(state), *parts, *bound_cells(row), report))
+        error = [number_cell(row.get("error_first"), format_number)] * has_error
+        cells.append((verdict_cell(state), *parts, *bound_cells(row), *error, report))
     states = ["FAILED" if row.get("problem") is not None else row["verdict"] for row in rows]
     worst = min(states, key=STATES.index)
     content = results.ResultsContent(
@@ -88,6 +93,8 @@ def study_headline(rows: Sequence[Row]) -> str:
     >>> rows = [{"mechanism.scale": s, "verdict": v} for s, v in ((0.5, "REFUTED"), (1.0, "BOUNDED"), (2.0, "BOUNDED"))]
     >>> study_headline(rows)
     '1 of 3 refuted; none at scale 1, 2.'
+    >>> study_headline([{"mechanism": "a", **row} for row in rows] + [{"mechanism": "b", **rows[0]}])
+    '2 of 4 refuted (a: 1 of 3, none at scale 1, 2; b: all).'
     """
     answered = [row for row in rows if row.get("problem") is None]
     refuted = [row for row in answered if row["verdict"] == Verdict.REFUTED.name]
@@ -97,18 +104,31 @@ def study_headline(rows: Sequence[Row]) -> str:
         largest = max(row["epsilon_lower"] for row in answered)
         return f"ε is at least {format_lower(largest)} in the worst of {len(rows)} verifications."
     text = f"{len(refuted)} of {len(rows)} refuted"
-    varied = [name for name in parameter_names(answered) if len({str(row.get(name)) for row in answered}) > 1]
-    if 0 < len(refuted) < len(answered):
-        for name in varied:
-            values = _all_good(answered, name)
-            text += f"; none at {name.partition('.')[2]} {values}" if values else ""
-    return f"{text}."
+    mechanisms = list(dict.fromkeys(row.get("mechanism") for row in answered))
+    if not 0 < len(refuted) < len(answered) or len(mechanisms) > MAX_NAMED_MECHANISMS:
+        return f"{text}."
+    if len(mechanisms) == 1:
+        return f"{text}{_good_values(answered)}."
+    parts = []
+    for mechanism in mechanisms:
+        own = [row for row in answered if row.get("mechanism") == mechanism]
+        count = sum(row["verdict"] == Verdict.REFUTED.name for row in own)
+        share = {0: "none", len(own): "all"}.get(count, f"{count} of {len(own)}")
+        parts.append(f"{mechanism}: {share}{_good_values(own, ', ') if 0 < count < len(own) else ''}")
+    return f"{text} ({'; '.join(parts)})."
+
+
+def _good_values(rows: Sequence[Row], start: str = "; ") -> str:
+    """Return the values of each parameter that varies at which no verification is refuted, as a part of a sentence."""
+    varied = [name for name in parameter_names(rows) if len({str(row.get(name)) for row in rows}) > 1]
+    good = [(name.partition(".")[2], _all_good(rows, name)) for name in varied]
+    return "".join(f"{start}none at {name} {values}" for name, values in good if values)
 
 
 def _all_good(rows: Sequence[Row], name: str) -> str:
     """Return the values of a parameter at which no verification is refuted, as text."""
-    refuted = {format_value(row.get(name)) for row in rows if row["verdict"] == Verdict.REFUTED.name}
-    values = dict.fromkeys(format_value(row.get(name)) for row in rows)
+    refuted = {format_parameter(row.get(name)) for row in rows if row["verdict"] == Verdict.REFUTED.name}
+    values = dict.fromkeys(format_parameter(row.get(name)) for row in rows)
     return ", ".join(value for value in values if value not in refuted)
 
 
@@ -141,7 +161,7 @@ def _study_drawings(rows: Sequence[Row], parameters: Sequence[str]) -> list[Draw
     claim = next((row["epsilon"] for row in answered if row["epsilon"] is not None), None)
     varied = [name for name in parameters if len({str(row.get(name)) for row in answered}) > 1]
     drawings = []
-    if len(varied) == 2:
+    if len(varied) == 2 and all(row.get(name) is not None for row in answered for name in varied):
         values = [
             sorted(
                 {row.get(name) for row in answered}, key=lambda v: (v is None, v if is_real_number(v) else 0, str(v))
@@ -152,7 +172,7 @@ def _study_drawings(rows: Sequence[Row], parameters: Sequence[str]) -> list[Draw
         for row in answered:
             column, line = values[0].index(row.get(varied[0])), values[1].index(row.get(varied[1]))
             table[line, column] = np.fmax(table[line, column], row["epsilon_lower"])
-        texts = [[format_value(value) or "none" for value in axis] for axis in values]
+        texts = [[format_parameter(value) or "none" for value in axis] for axis in values]
         short = varied[0].partition(".")[2], varied[1].partition(".")[2]
         drawings.append(heat_map(texts[0], texts[1], table, short, claim))
     drawings += bounds_drawings(answered, _short_names(answered, parameters), claim)
@@ -177,7 +197,7 @@ def _short_names(rows: Sequence[Row], parameters: Sequence[str]) -> list[str]:
             continue
         label = "" if column in ("mechanism", "pair") else f"{column.rpartition('.')[2]} "
         for name, value in zip(names, values, strict=True):
-            name += [] if value is None else [f"{label}{format_value(value)}"]
+            name += [] if value is None else [f"{label}{format_parameter(value)}"]
     return [", ".join(name) for name in names]
 
 

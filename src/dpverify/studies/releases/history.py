@@ -14,14 +14,16 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from dpverify.errors import InputError
+from dpverify.report.statements import Verdict
+from dpverify.studies.bound_changes import EpsilonBounds, compare_bounds
 from dpverify.util.files import write_text
-from dpverify.util.formatting import format_lower, format_upper, one_line
+from dpverify.util.formatting import one_line
 from dpverify.util.hashing import content_checksum, fingerprint
 from dpverify.util.serialization import to_plain
 
 FORMAT = 1
 MAX_CHANGE_LENGTH = 1000  # characters of the text of a change; texts of a history come from a file
-KEPT_COLUMNS = ("state", "claim", "epsilon_lower", "epsilon_upper_on_partition", "alpha", "digest")
+KEPT_COLUMNS = ("state", "claim", "delta", "epsilon_lower", "epsilon_upper_on_partition", "alpha", "digest")
 
 Answer = dict[str, Any]  # the kept columns of one claim
 
@@ -51,7 +53,7 @@ class Change(NamedTuple):
     text : str
         What changed.
     is_worse : bool
-        Whether the newer answer is worse: refuted, or a larger privacy loss.
+        Whether the newer answer is worse: refuted, no answer, or a larger proved privacy loss.
     """
 
     name: str
@@ -121,14 +123,14 @@ def with_release(releases: Sequence[Release], latest: Release) -> tuple[Release,
 
 
 def compare_releases(before: Release, after: Release) -> tuple[Change, ...]:
-    """Return what changed, the worse changes first. Bounds count as changed if they contradict each other.
+    """Return what changed, the worse changes first. Bounds at the same delta are compared by `compare_bounds`.
 
     Examples
     --------
     >>> old = Release("1.0", {"sum": {"state": "BOUNDED", "epsilon_lower": 0.9, "epsilon_upper_on_partition": 1.1}})
     >>> new = Release("1.1", {"sum": {"state": "REFUTED", "epsilon_lower": 1.5, "epsilon_upper_on_partition": 1.6}})
     >>> [change.text for change in compare_releases(old, new)]
-    ['BOUNDED before, REFUTED now; the privacy loss is larger: epsilon was at most 1.1, and is at least 1.5']
+    ['BOUNDED before, REFUTED now; a larger privacy loss is proved: epsilon >= 1.5, and >= 0.9 before, ...']
     """
     changes = []
     for name, answer in after.claims.items():
@@ -144,18 +146,10 @@ def compare_releases(before: Release, after: Release) -> tuple[Change, ...]:
             is_worse = answer["state"] not in ("BOUNDED", "NOT_REFUTED")
         if old.get("claim") != answer.get("claim"):
             parts.append(f"the claim was {old.get('claim')}, and is {answer.get('claim')}")
-        (old_low, old_high), (low, high) = _bounds(old), _bounds(answer)
-        if low > old_high:
-            parts.append(
-                f"the privacy loss is larger: epsilon was at most {format_upper(old_high)}, and is at least "
-                f"{format_lower(low)}"
-            )
-            is_worse = True
-        elif high < old_low:
-            parts.append(
-                f"the privacy loss is smaller: epsilon was at least {format_lower(old_low)}, and is at most "
-                f"{format_upper(high)}"
-            )
+        found = compare_bounds(_bounds(old), _bounds(answer)) if _have_one_delta(old, answer) else None
+        if found is not None:
+            parts.append(found.text)
+            is_worse = is_worse or found.is_larger
         if parts:
             changes.append(Change(one_line(name), one_line("; ".join(parts), MAX_CHANGE_LENGTH), is_worse))
     changes += [
@@ -164,12 +158,20 @@ def compare_releases(before: Release, after: Release) -> tuple[Change, ...]:
     return tuple(sorted(changes, key=lambda change: not change.is_worse))
 
 
-def _bounds(answer: Answer) -> tuple[float, float]:
+def _bounds(answer: Answer) -> EpsilonBounds:
     """Return the bounds on epsilon; 0 and infinity without an answer, and for a claim that is a curve."""
-    if not (answer.get("claim") or "epsilon").startswith("epsilon"):  # its bounds on epsilon are about other events
-        return 0.0, float("inf")
+    is_curve = not (answer.get("claim") or "epsilon").startswith("epsilon")  # its bounds are about other events
+    if is_curve or answer["state"] == Verdict.NO_ANSWER.name:
+        return EpsilonBounds(0.0, math.inf)
     low, high = answer.get("epsilon_lower"), answer.get("epsilon_upper_on_partition")
-    return float(0.0 if low is None else low), float("inf" if high is None else high)
+    return EpsilonBounds(float(0.0 if low is None else low), float("inf" if high is None else high))
+
+
+def _have_one_delta(old: Answer, answer: Answer) -> bool:
+    """Return whether the bounds are at the same delta. Older histories have no delta; equal claims have equal ones."""
+    if "delta" in old and "delta" in answer:
+        return old["delta"] == answer["delta"]
+    return old.get("claim") == answer.get("claim")
 
 
 def _words(state: str) -> str:

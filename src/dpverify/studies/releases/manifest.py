@@ -160,5 +160,6 @@ def _read_claim(
         "pair": fingerprint((pair.name, pair.source, pair.parameters)),
     }
     combination = Combination(0, mechanism, pair, settings.seed)
-    plan = StudyPlan(base, (combination,), settings, claim, delta, identity, timeout)
+    details: Table = {"set of settings": settings.identity, "mechanism": mechanism.parameters, "pair": pair.parameters}
+    plan = StudyPlan(base, (combination,), settings, claim, delta, identity, timeout, details)
     return ManifestClaim(name, plan, values["detects"])
