@@ -1,5 +1,6 @@
 """verify(stop_early=True): when it stops, what it then states, and that nothing but the claim and the runs matters."""
 
+import dataclasses
 import math
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ import pytest
 import dpverify as dpv
 from dpverify.errors import FolderError, InputError, Stopped
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.validation import check_consistent
 from support.limits import most
 from support.mechanisms import laplace
 
@@ -96,6 +98,18 @@ def test_a_report_reads_back_and_notices_an_edited_bet(tmp_path):
     path.write_text(edited)
     with pytest.raises(InputError, match="p_value"):
         dpv.Report.from_json(path)
+
+
+@pytest.mark.parametrize("column", ["share", "weight"])
+def test_bets_that_divide_more_than_the_whole_wealth_are_refused(column):
+    report = dpv.verify(scalar, 0.0, 1.0, 1.0, **SMALL)
+    check_consistent(report)
+    bets = report.sequence.bets
+    enlarged = bets._replace(**{column: np.ones(bets.batch.size)})
+    assert getattr(bets, column).min() < 1
+    changed = dataclasses.replace(report, sequence=dataclasses.replace(report.sequence, bets=enlarged))
+    with pytest.raises(ValueError, match="bets"):
+        check_consistent(changed)
 
 
 def test_another_claim_is_evaluated_on_the_same_bets():

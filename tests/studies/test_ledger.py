@@ -1,5 +1,6 @@
 """The ledger: shares of alpha, restarts, repeated seeds, damaged files, and versions that are verified."""
 
+import dataclasses
 import json
 import math
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 from limits import most
 
+import dpverify as dpv
 from dpverify.errors import InputError
-from dpverify.stats.version_mixture import STRATEGY_WEIGHTS
+from dpverify.stats.version_mixture import STRATEGY_WEIGHTS, CarriedBet
 from dpverify.studies.releases import ledger as ledger_module
 from dpverify.studies.releases.ledger import Ledger, VersionRun, locked, read_ledger, write_ledger
-from dpverify.studies.releases.version_check import verify_version
+from dpverify.studies.releases.version_check import claim_key, verify_version
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 SMALL = {"select_runs": 200, "test_runs": 1800, "progress": False}
@@ -100,6 +102,28 @@ def test_a_ledger_is_read_back_and_damage_is_reported(tmp_path):
         read_ledger(path)
     with pytest.raises(InputError, match="alpha: found 2"):
         read_ledger(tmp_path / "new.json", 2)
+
+
+def test_evidence_that_is_no_number_is_refused(tmp_path):
+    path = tmp_path / "ledger.json"
+    good, record = with_versions(Ledger(0.05), "a", 0.0)
+    bad = dataclasses.replace(good, records=(dataclasses.replace(record, runs=(run(0, math.nan),)),))
+    with pytest.raises(ValueError, match="e-values that no version has"):
+        ledger_module.check_ledger(bad)
+    bet = CarriedBet((0,), 0, ((2.0, -1.0),))
+    bad = Ledger(0.05).with_claim("a", "epsilon 1")
+    bad, _ = bad.add(bad.find("a", "epsilon 1"), dataclasses.replace(run(0), bet=bet))
+    write_ledger(path, bad)
+    with pytest.raises(InputError, match="a bet that no version has"):
+        read_ledger(path)
+
+
+def test_claims_that_differ_little_have_records_of_their_own():
+    points = [(0.1 * k, 0.5 - 0.05 * k) for k in range(6)]
+    other = [*points[:5], (0.5, 0.24)]
+    claims = [dpv.claims.pure(1.0), dpv.claims.pure(1.0004), dpv.claims.points(points), dpv.claims.points(other)]
+    assert len({claim_key(claim) for claim in claims}) == len(claims)
+    assert claim_key(dpv.claims.pure(1.0)) == "epsilon 1, delta 0"  # as in ledgers that exist already
 
 
 def test_a_lock_that_stays_is_reported(tmp_path, monkeypatch):

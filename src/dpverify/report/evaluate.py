@@ -109,7 +109,11 @@ def evaluate_claim(
         proof = min(tested, key=lambda one: witness_epsilon(one, claim, delta, one.share * alpha))
     if settings.test == "exact" and claim is not None:
         by_event = [_event_p_value(one, claim, level) if is_tested else 1.0 for one in tested]
-        p_value = min(by_event) if sequence is None else sequence.combine(claim, min(by_event))
+        p_value = min(by_event)
+        if sequence is not None:  # the wealth and the exact test have a share of alpha each
+            by_wealth = min(sequence.p_value(claim) / sequence.early_share, 1.0)
+            by_test = divide_p_value(p_value, 1 - sequence.early_share, alpha) if is_tested else 1.0
+            p_value = min(by_wealth, by_test)
         if not isinstance(claim, Approximate):
             proof = tested[int(np.argmin(by_event))]
     witness, others = proof, tuple(one for one in tested if one is not proof)

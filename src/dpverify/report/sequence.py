@@ -120,13 +120,6 @@ class Sequence:
         # Of a claim between two parameters of the grid, the larger one decides.
         return np.append(np.maximum.accumulate(p_values), 1.0)[np.searchsorted(grid, epsilons)]
 
-    def combine(self, claim: Claim, exact: float) -> float:
-        """Return the p-value of the wealth and the exact test together; each has its share of alpha."""
-        p_value = self.p_value(claim) / self.early_share
-        if self.exact_runs:
-            p_value = min(p_value, exact / (1 - self.early_share))
-        return float(min(p_value, 1.0))
-
     def exact_alpha(self, alpha: float) -> float:
         """Return the level of the exact test."""
         return (1 - self.early_share) * alpha

@@ -17,6 +17,7 @@ from dpverify.report.delta_bounds import DeltaEvents
 from dpverify.report.fields import ReportFields
 from dpverify.report.sequence import Sequence
 from dpverify.report.statements import Verdict, Witness, check_claim
+from dpverify.stats.anytime import Bets
 from dpverify.stats.claim_kinds import ZCDP, Approximate, Profile, Renyi
 from dpverify.util.arrays import is_pytree
 
@@ -117,7 +118,26 @@ def _check_sequence(sequence: Sequence, report: ReportFields) -> None:
     _require("bets", bool((bets.c1 <= bets.runs).all() and (bets.c2 <= bets.runs).all()))
     _require("bets", np.array_equal(np.unique(bets.batch), np.arange(bets.batch[-1] + 1)))
     _require("bets", all(np.all(np.diff(column) >= 0) for column in (bets.batch, bets.season)))
+    _require("bets", _divides_wealth(bets))
     _require("runs_used", int(sequence.runs[-1]) <= sequence.runs_used)
+
+
+def _divides_wealth(bets: Bets) -> bool:
+    """Return whether the families of a season share at most the whole wealth, and the bets of a family all of its."""
+    slots, first = np.unique(np.stack([bets.season, bets.slot]), axis=1, return_inverse=True)
+    shares = np.zeros(slots.shape[1])
+    shares[first.ravel()] = bets.share
+    places, place = np.unique(np.stack([bets.batch, bets.slot]), axis=1, return_inverse=True)
+    weights = np.bincount(place.ravel(), bets.weight)
+    seasons = np.zeros(int(bets.batch[-1]) + 1, np.int64)
+    seasons[bets.batch] = bets.season
+    expected = np.bincount(slots[0])[seasons]  # families of the season of every batch
+    return (
+        np.array_equal(shares[first.ravel()], bets.share)
+        and bool((np.bincount(slots[0], shares) <= 1 + SHARE_TOLERANCE).all())
+        and bool((weights <= 1 + SHARE_TOLERANCE).all())
+        and np.array_equal(np.bincount(places[0], minlength=expected.size), expected)
+    )
 
 
 def _check_limits(part: object) -> None:

@@ -49,7 +49,7 @@ class Bounding:
     def __init__(
         self, partition: Partition | Levels, region: Region, smooth: SmoothGrid | None, settings: Settings
     ) -> None:
-        self.partition, self.smooth = partition, smooth
+        self.partition, self.region, self.smooth = partition, region, smooth
         self._settings = settings
         self.counted: list[Cells] = [partition, RegionIndicator(region), *([smooth.grid] if smooth else [])]
         self._counts: list[CountsPair] | None = None

@@ -41,7 +41,8 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
     )
     if batches.pairs_are_dependent() and not any(diagnostic.voids for diagnostic in diagnostics):
         diagnostics += (Diagnostic.DEPENDENT_RUNS,)
-    region, points, bounding = decision.region, decision.points, decision.bounding
+    points, bounding = decision.points, decision.bounding
+    region = decision.region if bounding is None else bounding.region  # whose mass is bounded
     partition = events[0].partition if bounding is None else bounding.partition
     smooth = None if bounding is None else bounding.smooth
     selected = SelectedEvents(events, shares, partition)

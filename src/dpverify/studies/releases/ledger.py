@@ -283,8 +283,13 @@ def check_ledger(ledger: object) -> None:
         raise ValueError("two records of one claim")
     for record in ledger.records:
         values = [value for run in record.runs for value in run.log_e_values]
-        if any(len(run.log_e_values) != len(STRATEGY_WEIGHTS) for run in record.runs) or math.inf in values:
+        is_complete = all(len(run.log_e_values) == len(STRATEGY_WEIGHTS) for run in record.runs)
+        if not is_complete or not all(value < math.inf for value in values):  # NaN is not smaller either
             raise ValueError("e-values that no version has")
+        for bet in (run.bet for run in record.runs if run.bet is not None):
+            numbers = [number for pair in bet.predictions for number in pair]
+            if min(bet.cells, default=-1) < 0 or not all(0 < number < 1 for number in numbers):
+                raise ValueError("a bet that no version has")
         if record.confirmed < 0 or (record.alarm is not None and not record.runs):
             raise ValueError("an alarm without a version")
         if len(record.seeds) < len(record.earlier_seeds) + len(record.runs):

@@ -20,6 +20,7 @@ from dpverify.sequential.bets import Family
 from dpverify.sequential.conclusion import WATCHED_KEY
 from dpverify.sequential.stopping import Question
 from dpverify.settings import SEED_BITS, VerifyOptions
+from dpverify.stats.claim_kinds import Approximate
 from dpverify.stats.claims import Claim, resolve_claim
 from dpverify.stats.version_mixture import (
     SHIFTS,
@@ -42,8 +43,11 @@ from dpverify.studies.releases.ledger import (
 )
 from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import format_lower
+from dpverify.util.hashing import fingerprint
+from dpverify.util.serialization import to_plain
 
 MAX_CELLS = 256  # that are watched one by one; of more, only the witness is watched
+KEY_LENGTH = 8  # digits of a hash
 READER_LEVEL = 1e-6  # of a run that only reads the ledger, for example of a pull request
 # Half of this level is for the verification by itself, half for its e-value, which includes the carried predictions.
 READER_SHARE = READER_LEVEL / 2
@@ -178,7 +182,7 @@ def verify_version(
         raise InputError("folder: found it with a ledger; expected none, because every version draws new runs")
     seed = options.pop("seed", None)
     seed = secrets.randbits(SEED_BITS) if seed is None else seed
-    text = tested.describe()
+    text = claim_key(tested)
     before = read_ledger(ledger, lifetime_alpha).with_claim(name, text)
     record = before.find(name, text)
     assert record is not None
@@ -219,6 +223,23 @@ def verify_version(
     return VersionResult(
         report, name, run, record.evidence, after.level(record), versions, write or repeats, record.alarm
     )
+
+
+def claim_key(claim: Claim) -> str:
+    """Return the text by which a ledger finds the record of a claim. Different claims have different texts.
+
+    Examples
+    --------
+    >>> from dpverify.stats.claims import pure
+    >>> claim_key(pure(1.0))
+    'epsilon 1, delta 0'
+    >>> claim_key(pure(1.0004)) == claim_key(pure(1.0003))
+    False
+    """
+    text = claim.describe()
+    if isinstance(claim, Approximate) and text == f"epsilon {claim.epsilon:.12g}, delta {claim.delta:.12g}":
+        return text
+    return f"{text} [{fingerprint(to_plain(claim))[:KEY_LENGTH]}]"
 
 
 def _before(record: ClaimRecord, seed: int) -> tuple[ClaimRecord, CarriedBet | None]:
