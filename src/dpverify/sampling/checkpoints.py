@@ -197,7 +197,8 @@ class Checkpoint:
         buffer = io.BytesIO()
         np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
         try:
-            replace_file(self.folder / f"{name}.npz", buffer.getbuffer())
+            with buffer.getbuffer() as content:  # closed also after an error, because a buffer in use cannot be freed
+                replace_file(self.folder / f"{name}.npz", content)
         except OSError as problem:
             message = f"{self.folder}: {problem.strerror or problem}; the run continues; its last results are not saved"
             if self.problem is None:
