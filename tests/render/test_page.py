@@ -347,7 +347,7 @@ def test_the_headline_has_a_number():
     report = dpv.verify(laplace, ZERO, ONE, 1.0, select_runs=2000, test_runs=20_000)
     for claim, words in {
         0.5: r"The claim is false: ε is at least 0\.9\d+, not 0\.5\.",
-        2.0: r"Within the claim: ε is at most 1\.\d+ for events made of \d+ cells\.",
+        2.0: r"Within the claim: ε is at most 1\.\d+ for unions of the \d+ cells\.",
         1.0: r"Not refuted: ε is at least 0\.9\d+, which the claim allows\.",
         None: r"Measured: ε is at least 0\.9\d+\.",
     }.items():

@@ -50,9 +50,9 @@ def headline(report: ReportFields, epsilon_upper: float) -> str:
         case Verdict.REFUTED:
             return f"The claim is false: {claim} does not hold."
         case Verdict.BOUNDED if report.epsilon is not None:
-            return f"Within the claim: ε is at most {format_upper(epsilon_upper)} for events made of {cells} cells."
+            return f"Within the claim: ε is at most {format_upper(epsilon_upper)} for unions of the {cells} cells."
         case Verdict.BOUNDED:
-            return f"Within the claim: {claim} holds for events made of {cells} cells."
+            return f"Within the claim: {claim} holds for unions of the {cells} cells."
         case Verdict.NOT_REFUTED if proved:
             return f"Not refuted: {name} is at least {format_lower(proved)}, which the claim allows."
         case Verdict.NOT_REFUTED if report.is_curve:
@@ -71,7 +71,7 @@ def summary(report: ReportFields, epsilon_upper: float) -> tuple[SummaryLine, ..
     """Return what was claimed, what was found, what it means, and what to do."""
     claimed = claim_words(report) or "Nothing; the privacy loss was measured"
     if report.data_difference is not None:
-        claimed += f", for data sets like these: {describe_data(report.data_difference, False)}"
+        claimed += f", for data sets like these two. {as_sentence(describe_data(report.data_difference, False))[:-1]}"
     advice = [as_sentence(report.next_step)]
     if report.voiding:
         advice = [as_sentence(diagnostic.remedy) for diagnostic in report.voiding] + ["Then verify again."]
