@@ -41,7 +41,7 @@ def test_the_forwarded_options_are_the_settings_and_the_keyword_arguments_of_ver
 
 @pytest.mark.parametrize("field", dataclasses.fields(Settings), ids=lambda field: field.name)
 def test_every_setting_is_documented(field):
-    assert f"\n    {field.name} : " in (Settings.__doc__ or "")
+    assert f"\n{field.name} : " in (inspect.getdoc(Settings) or "")
 
 
 @pytest.mark.parametrize("name", CHOICES)
