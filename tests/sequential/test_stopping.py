@@ -78,7 +78,7 @@ def forgetful(data, runs, rng):
     return data + noise
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.002, 1e-6])
+@pytest.mark.parametrize("alpha", [0.002, *(pytest.param(a, marks=pytest.mark.slow) for a in (0.05, 1e-6))])
 def test_a_rare_leak_is_found_at_every_level(alpha):
     """The first bets find nothing and lose; the reserve is left for the event that the last selection finds."""
     first, second = np.array([20.0, 3.0, 7.0, 5.0]), np.array([21.0, 3.0, 7.0, 5.0])

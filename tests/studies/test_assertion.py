@@ -115,7 +115,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("kind", CLAIMS)
-@pytest.mark.parametrize("share", [0.003, 0.05, 0.3, 0.42, 0.9])
+@pytest.mark.parametrize("share", [0.05, 0.42, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.003, 0.3, 0.9))])
 def test_detects_agrees_with_the_power_line_of_the_report(kind, share):
     """Too weak means a detectable epsilon above `detects` times the claim, and the stated number of runs is enough."""
     claim, detects = CLAIMS[kind], 1.25
