@@ -288,9 +288,5 @@ def test_verify_compares_the_subsampled_gaussian_with_its_accountant(accountant,
 
 @pytest.mark.slow
 def test_verify_proves_mu_of_gaussian_noise():
-    """All thresholds violate a tight Gaussian claim equally, so chance decides between them: the median is compared."""
-    lower = [
-        dpv.verify(gaussian, 0.0, 1.0, claim=claims.gaussian(1.0), test_runs=10**6, seed=seed).claim_lower
-        for seed in range(9)
-    ]
-    assert np.median(lower) >= 0.99
+    report = dpv.verify(gaussian, 0.0, 1.0, claim=claims.gaussian(1.0), test_runs=10**6)
+    assert report.claim_lower >= 0.995
