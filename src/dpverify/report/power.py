@@ -20,7 +20,7 @@ from dpverify.util.formatting import format_number, format_percent
 FREQUENCY_RISK = 0.01  # of an error of the lower limit on a frequency from which a number of runs is planned
 SELECTION_MARGIN = 1.25  # more runs for an event that is somewhat rarer than the witness
 CORNER_POINTS = 65  # frequencies at which a curve with corners is evaluated
-MAX_PARAMETER = 1e6  # a larger parameter of a claim is taken as infinite
+LARGEST_FINITE_PARAMETER = 1e6  # of a claim; a larger one is taken as infinite
 ORDINALS = {1: "first", 2: "second"}
 
 
@@ -119,7 +119,7 @@ def detectable_parameter(witness: Witness, claim: Claim, alpha: float) -> float 
     low = high = max(claim.parameter, 1e-9)
     while p == math.inf or float(claim.with_parameter(high).boundary(q)) < p:
         high *= 2
-        if high > MAX_PARAMETER:
+        if high > LARGEST_FINITE_PARAMETER:
             return math.inf
     for _ in range(60):
         middle = (low + high) / 2
