@@ -128,14 +128,14 @@ def test_integers_in_a_text_file_become_floats_and_the_error_says_so(place, caps
     )
     assert run("counts.py:histogram", "--first", "a.txt", "--second", "b.csv") == 2
     err = capsys.readouterr().err
-    assert "text files are read as floating-point numbers; convert the data, or use .npy, which keeps integers" in err
+    assert "text files are read as floating-point numbers; .npy files keep integers" in err
     assert run("counts.py:histogram", "--first", "d.npy", "--second", "d.npy") == 2  # floats that are no text file
     assert "text files" not in capsys.readouterr().err
     (place / "study.toml").write_text(
         '[mechanisms.counts]\nuse = "counts.py:histogram"\n[pairs.one]\nfirst = "a.txt"\nsecond = "b.csv"\n'
     )
     assert main(["study", "study.toml"]) == 2
-    assert ".npy, which keeps integers" in capsys.readouterr().err
+    assert ".npy files keep integers" in capsys.readouterr().err
     sys.modules.pop("counts", None)
 
 

@@ -19,16 +19,9 @@ from dpverify.errors import InputError, describe_exception
 from dpverify.util.formatting import one_line
 
 T = TypeVar("T")
-# Parts of the messages of Python and NumPy for a number that should be an integer.
-NEEDS_INTEGERS = (
-    "from dtype('float64') to dtype('int",
-    "from dtype('float64') to dtype('uint",
-    "arrays used as indices must be of integer",
-    "only integers, slices",
-    "cannot be interpreted as an integer",
-    "indices must be integers",
-    "not supported for the input types",
-)
+
+# What Python and NumPy say about a number that should be an integer, for example "to dtype('int64')".
+NEEDS_INTEGERS = re.compile(r"(TypeError|IndexError): .*\bu?int(egers?|\d+)\b", re.DOTALL)
 
 
 def load_object(text: str, base: Path | None = None, what: str = "mechanism") -> Any:
@@ -133,19 +126,18 @@ def load_data(text: str, base: Path | None = None) -> Any:
 
 
 def integer_hint(problem: object, files: Iterable[object]) -> str:
-    """Return advice if a mechanism failed because it needs integers and a data set was read from a text file.
+    """Return advice if a mechanism failed because it needs integers, and a data set was read from a text file.
 
     Examples
     --------
     >>> integer_hint("IndexError: arrays used as indices must be of integer (or boolean) type", ["a.csv"])
-    '; text files are read as floating-point numbers; convert the data, or use .npy, which keeps integers'
+    '; text files are read as floating-point numbers; .npy files keep integers'
     >>> integer_hint("IndexError: arrays used as indices must be of integer (or boolean) type", ["a.npy"])
     ''
     """
-    needs_integers = any(words in str(problem) for words in NEEDS_INTEGERS)
-    if not needs_integers or not any(str(file).endswith((".csv", ".txt")) for file in files):
+    if not NEEDS_INTEGERS.search(str(problem)) or not any(str(file).endswith((".csv", ".txt")) for file in files):
         return ""
-    return "; text files are read as floating-point numbers; convert the data, or use .npy, which keeps integers"
+    return "; text files are read as floating-point numbers; .npy files keep integers"
 
 
 def _read_npy(path: Path) -> np.ndarray:
