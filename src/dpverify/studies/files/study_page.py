@@ -138,8 +138,8 @@ def _study_lead(rows: Sequence[Row]) -> tuple[str, ...]:
     lead = ["No claim was stated."]
     if claims:
         lead = [
-            f"Claimed: {claims[0]}. Each verification is tested at its own level. A claim that is not refuted is not "
-            "proved."
+            f"Claimed: {claims[0]}. Each verification uses the whole level alpha, which is not divided among them. A "
+            "claim that is not refuted is not proved."
         ]
     failed = sum(row.get("problem") is not None for row in rows)
     if failed:
