@@ -303,4 +303,4 @@ def describe_coordinates(weights: np.ndarray, coordinates: np.ndarray, names: li
     by_weight = coordinates[np.argsort(-weights, kind="stable")]
     if weights.size == 1:
         return names[int(by_weight[0])]
-    return f"{weights.size} coordinates (most weight on {', '.join(names[int(j)] for j in by_weight[:2])})"
+    return f"{weights.size} output numbers (most weight on {', '.join(names[int(j)] for j in by_weight[:2])})"
