@@ -212,14 +212,15 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
         (
             Key("proved", "dot", f"the witness, with its confidence limits ({confidence} for each error)"),
-            Key("bounded", "dash", "no event made of these cells lies below this curve; other events may"),
+            Key("bounded", "dash", "lower limit for events made of these cells; other events may lie below"),
             *claimed,
             Key("muted", "dots", "no information: the outputs do not depend on the data set"),
         ),
-        "An observer sees one output and guesses the data set: one of them if the event occurs, the other if not. "
-        f"For the witness, the type I error ({format_percent(x)}) is the probability that it occurs with the data set "
-        f"where it is rarer. The type II error ({format_percent(y)}) is the probability that it does not occur with "
-        f"the other data set. The dashed curve holds as a whole, with confidence {confidence}.",
+        "An observer sees one output and guesses the data set: the one where the event is more frequent if it occurs, "
+        f"the other one if not. Each event is a point. For the witness, the type I error ({format_percent(x)}) is the "
+        f"probability that it occurs with the data set where it is rarer. The type II error ({format_percent(y)}) is "
+        f"the probability that it does not occur with the other data set. The dashed curve holds as a whole, with "
+        f"confidence {confidence}.",
     )
 
 
