@@ -9,14 +9,8 @@ import dpverify as dpv
 from dpverify.events.partition import grid
 from dpverify.events.scores import Levels, Linear
 from dpverify.sampling.accumulators import CellCounter, CountAccumulator, ResultSum, SampleBuffer, Statistics
-from dpverify.sampling.counts import (
-    EXTREMES_KEPT,
-    Counts,
-    DeviceTables,
-    Extremes,
-    occupied_codes,
-)
-from dpverify.selection.histograms import BinnedScore
+from dpverify.sampling.counts import Counts, DeviceTables, occupied_codes
+from dpverify.selection.histograms import EXTREMES_KEPT, BinnedScore, Extremes
 from dpverify.util.arrays import enable_x64
 
 codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # hashed codes use all 64 bits

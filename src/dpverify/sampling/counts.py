@@ -1,4 +1,4 @@
-"""Results of a block of runs: counts of cells, tables of counts, and extreme values.
+"""Results of a block of runs: counts of cells, and tables of counts.
 
 Each kind of result defines how results are merged and how they are converted to arrays and back. Merging is exact and
 does not depend on the order. Samples on a device are counted there: only tables of counts, or at most the codes of the
@@ -15,7 +15,6 @@ import numpy as np
 
 from dpverify.util.arrays import Array, cell_codes, enable_x64, is_pytree
 
-EXTREMES_KEPT = 128  # number of values that are stored at either end
 MAX_COMPARED_CELLS = 1024  # up to this number of cells, a device compares each code with all of them
 MAX_CELLS_BY_ROW = 64  # up to this number of cells, the codes are read once for each cell
 MAX_DENSE_CELLS = 1 << 18  # for fewer cells, a table of all cells is faster than sorting the codes
@@ -88,36 +87,6 @@ class Counts(NamedTuple):
     @staticmethod
     def from_arrays(arrays: Iterator[np.ndarray]) -> Counts:
         return Counts(next(arrays), next(arrays))
-
-
-class Extremes(NamedTuple):
-    """The lowest and the highest values, sorted: they resolve the tails of a score beyond the bins of a histogram."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> Extremes:
-        """Return the extremes of some values."""
-        if values.size <= EXTREMES_KEPT:
-            values = np.sort(values)
-            return cls(values, values)
-        ends = np.partition(values, (EXTREMES_KEPT - 1, values.size - EXTREMES_KEPT))
-        return cls(np.sort(ends[:EXTREMES_KEPT]), np.sort(ends[-EXTREMES_KEPT:]))
-
-    @staticmethod
-    def merge(results: Sequence[Extremes]) -> Extremes:
-        """Return the extremes of all values together."""
-        low = np.concatenate([result.low for result in results])
-        high = np.concatenate([result.high for result in results])
-        return Extremes(Extremes.of(low).low, Extremes.of(high).high)
-
-    def to_arrays(self) -> list[np.ndarray]:
-        return [self.low, self.high]
-
-    @staticmethod
-    def from_arrays(arrays: Iterator[np.ndarray]) -> Extremes:
-        return Extremes(next(arrays), next(arrays))
 
 
 class CountTable:
