@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 import dpverify as dpv
 from dpverify.events.partition import grid
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.accumulators import CellCounter, CountAccumulator, ResultSum, SampleBuffer, Statistics
-from dpverify.sampling.counts import Counts, DeviceTables, occupied_codes
+from dpverify.sampling.accumulators import CountAccumulator, ResultSum, SampleBuffer
+from dpverify.sampling.counts import CellCounter, Counts, DeviceTables, Statistics, occupied_codes
 from dpverify.selection.histograms import EXTREMES_KEPT, BinnedScore, Extremes
 from dpverify.util.arrays import enable_x64
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import dpverify as dpv
 from dpverify.errors import StopReason
-from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer, Statistics
-from dpverify.sampling.counts import Counts, CountTable
+from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer
+from dpverify.sampling.counts import Counts, CountTable, Statistics
 from dpverify.sampling.executors import WorkerPool
 from dpverify.sampling.ranges import BlockQueue
 from dpverify.selection.histograms import Extremes, ScoreHistogram

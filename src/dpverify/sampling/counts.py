@@ -1,4 +1,4 @@
-"""Results of a block of runs: counts of cells, and tables of counts.
+"""Statistics of a block of runs, and the kinds of their results: counts of cells, and tables of counts.
 
 Each kind of result defines how results are merged and how they are converted to arrays and back. Merging is exact and
 does not depend on the order. Samples on a device are counted there: only tables of counts, or at most the codes of the
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from dpverify.sampling.block_counts import BlockChecker
 from dpverify.util.arrays import Array, cell_codes, enable_x64, is_pytree
 
 MAX_COMPARED_CELLS = 1024  # up to this number of cells, a device compares each code with all of them
@@ -39,6 +41,18 @@ class ResultKind(Protocol[R]):
     def to_arrays(self, result: R, /) -> list[np.ndarray]: ...
 
     def from_arrays(self, arrays: Iterator[np.ndarray], /) -> R: ...
+
+
+class Statistic(Protocol):
+    """A function of a block of samples whose results can be merged.
+
+    `result_kind` is the kind of its results: it merges them, and converts them to arrays and back.
+    """
+
+    @property
+    def result_kind(self) -> ResultKind[Any]: ...
+
+    def measure(self, samples: Any, /) -> Any: ...
 
 
 class Counts(NamedTuple):
@@ -103,6 +117,54 @@ class CountTable:
     @staticmethod
     def from_arrays(arrays: Iterator[np.ndarray]) -> np.ndarray:
         return next(arrays)
+
+
+class Table(Protocol):
+    """Computes a table of counts from a block of samples. Tables of different blocks have the same shape."""
+
+    def measure(self, samples: Any, /) -> np.ndarray: ...
+
+
+class TableCounter(NamedTuple):
+    """The statistic that adds up tables of counts."""
+
+    table: Table
+
+    @property
+    def result_kind(self) -> type[CountTable]:
+        return CountTable
+
+    def measure(self, samples: Array) -> np.ndarray:
+        return self.table.measure(samples)
+
+
+class CellCounter(NamedTuple):
+    """The statistic that counts the runs in each cell of a partition."""
+
+    partition: Cells
+
+    @property
+    def result_kind(self) -> type[Counts]:
+        return Counts
+
+    def measure(self, samples: Array) -> Counts:
+        return count_cells(self.partition, samples)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is computed from every block.
+
+    Attributes
+    ----------
+    statistics : tuple of Statistic or BlockChecker
+        Each gives one merged result.
+    error : callable, optional
+        A function from samples to one number per run, whose mean is reported.
+    """
+
+    statistics: tuple[Statistic | BlockChecker, ...]
+    error: Callable[[Array], Array] | None = None
 
 
 def occupied_codes(*parts: Counts) -> np.ndarray:

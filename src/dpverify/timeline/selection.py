@@ -15,9 +15,8 @@ import scipy
 from dpverify.events.cells import pad_rows
 from dpverify.events.prefix_scores import AnyPrefixScores, PrefixScore, gaussian_prefixes, prefix_learners
 from dpverify.events.scores import Levels, TrainingData, summarise
-from dpverify.sampling.accumulators import Statistics, TableCounter
 from dpverify.sampling.context import RunContext
-from dpverify.sampling.counts import counts_from_table
+from dpverify.sampling.counts import Statistics, TableCounter, counts_from_table
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.context import MAX_KEPT_NUMBERS, THOROUGH_SEARCH
 from dpverify.selection.histograms import BinnedScore, Extremes, PairedHistogram, fine_edges
