@@ -28,7 +28,8 @@ def counts_of(block):
 
 
 def equal(first, second):
-    pairs = zip(first.to_arrays(), second.to_arrays(), strict=True)
+    """Whether two results, which are tuples of arrays, are equal."""
+    pairs = zip(first, second, strict=True)
     return type(first) is type(second) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 
