@@ -44,6 +44,9 @@ def singular(data, runs, rng):
 def one(data, rng):
     return rng.random()
 
+def swapped(data, rng, runs):
+    return data + rng.laplace(size=(runs, 1))
+
 def clumsy(data, runs, rng):
     return one(data, runs, rng)
 
@@ -153,7 +156,8 @@ FAILURES = [
         ["mine:Scaled"],
         "found the class Scaled; expected a function or an object; add () to create an object: mine:Scaled()",
     ),
-    (["mine:clumsy"], "but 3 were given (at mine.py, line 35)\n"),
+    (["mine:swapped"], "(data, runs, rng): the number of runs comes before the generator\n"),
+    (["mine:clumsy"], "but 3 were given (at mine.py, line 38)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),
     (["mine:absent"], "has no absent"),

@@ -36,7 +36,7 @@ def test_descriptions_of_scores():
     piecewise = Piecewise(plain, knots, np.array([[0.0, 1.0], [0.0, 5.0]]), np.full((2, 1), np.inf), np.zeros((2, 1)))
     for score, expected in (
         (quadratic, "a quadratic score of 2 coordinates > 1"),
-        (piecewise, "a piecewise linear score of 2 coordinates (most weight on x[1], x[0]) > 1"),
+        (piecewise, "a piecewise linear score of 2 output numbers (most weight on x[1], x[0]) > 1"),
     ):
         assert Event(Levels(score, np.array([1.0])), np.array([1]), 0).describe(runs) == expected
 
@@ -46,7 +46,7 @@ def test_descriptions_of_level_set_cells():
     for edge, expected in ((2.5, "a union of 2"), (3.5, "one")):
         event = Event(Levels(score, np.array([edge])), np.array([1]), 0)
         assert event.describe(np.zeros((3, 1, 2))) == (
-            f"{expected} of the 5 level sets of a linear score of 2 coordinates (most weight on x[1], x[0])"
+            f"{expected} of the 5 ranges of a linear score of 2 output numbers (most weight on x[1], x[0])"
         )
 
 

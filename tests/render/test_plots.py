@@ -27,7 +27,7 @@ def texts(figure):
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("outputs", "witness"), ("delta", "delta"), ("p-value", "p-value"), ("errors", "Errors of tests")],
+    [("outputs", "witness"), ("delta", "delta"), ("p-value", "p-value"), ("errors", "Errors of an observer")],
 )
 def test_a_report_is_plotted(report, kind, words, tmp_path):
     figure = report.plot(kind)

@@ -95,27 +95,31 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         axes.annotate(f"α = {format_number(result.alpha)}", (last, result.alpha), color=MUTED, **at_end)
         marks = []
         if critical < math.inf:
-            marks.append(Mark(critical, f"critical ε = {format_number(critical)}", PROVED, False))
+            name = f"critical ε = {format_number(critical)}"
+            if not curves.randomised:
+                name = f"proved ε ≥ {format_lower(critical)}"
+            marks.append(Mark(critical, name, PROVED, False))
         if result.epsilon is not None:
             marks.append(Mark(result.epsilon, f"claimed ε = {format_number(result.epsilon)}", INK, True))
         _mark_epsilons(axes, marks)
         label(axes, EPSILON_LABEL, "p-value")
     kind, suffixes = "p-values", (" (tested direction)", "") if first_tested else ("", " (tested direction)")
     decisive = f"In the tested direction, {HYPOTHESES[result.direction - 1]}, they are"
+    refuted = "A claim is refuted where the p-value of the tested direction (solid line) is at most α."
     if curves.randomised:
+        refuted = "A claim is refuted where one of the p-values is at most α."
         kind, suffixes, decisive = "randomised p-values of the paper's test", ("", ""), "The smaller of the two is"
     return Drawing(
         picture,
         "p-value as a function of the claimed ε",
         f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. {decisive} at most "
-        f"{format_number(result.alpha)} up to the critical epsilon {format_number(critical)}.",
+        f"{format_number(result.alpha)} up to epsilon {format_number(critical)}.",
         (
             Key("first", "line" if first_tested else "dots", HYPOTHESES[0] + suffixes[0]),
             Key("second", "dots" if first_tested else "line", HYPOTHESES[1] + suffixes[1]),
         ),
         f"The {kind} of the two inequalities in the legend, at δ = {format_number(result.delta)}. P₁ and P₂ are the "
-        "probabilities of the witness with the first and the second data set. A claim is rejected where its "
-        "p-value is at most α. "
+        f"probabilities of the witness with the first and the second data set. {refuted} "
         f"p-values below {format_number(smallest)} are drawn at {format_number(smallest)}.",
     )
 
@@ -199,22 +203,24 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         label(axes, "type I error (probability)", "type II error (probability)")
-    claimed = [Key("ink", "line", "the claim: no test may lie below")] if errors.claimed is not None else []
+    claimed = [Key("ink", "line", "the claim: no event may lie below")] if errors.claimed is not None else []
     confidence = format_percent(1 - errors.alpha)
     return Drawing(
         picture,
-        "Errors of tests that tell the data sets apart",
+        "Errors of an observer who guesses the data set",
         f"Type II against type I errors. The witness has a type I error of {format_percent(x)} and a type II "
         f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
         (
             Key("proved", "dot", f"the witness, with its confidence limits ({confidence} for each error)"),
-            Key("bounded", "dash", "no test that is a union of these cells lies below this curve; other tests may"),
+            Key("bounded", "dash", "lower limit for events made of these cells; other events may lie below"),
             *claimed,
             Key("muted", "dots", "no information: the outputs do not depend on the data set"),
         ),
-        "An event is a test that decides between the data sets. Its type I error is its probability with the data set "
-        "that makes it less frequent, and its type II error is the probability of its complement with the other one. "
-        f"The dashed curve holds as a whole, with confidence {confidence}.",
+        "An observer sees one output and guesses the data set: the one where the event is more frequent if it occurs, "
+        f"the other one if not. Each event is a point. For the witness, the type I error ({format_percent(x)}) is the "
+        f"probability that it occurs with the data set where it is rarer. The type II error ({format_percent(y)}) is "
+        f"the probability that it does not occur with the other data set. The dashed curve holds as a whole, with "
+        f"confidence {confidence}.",
     )
 
 

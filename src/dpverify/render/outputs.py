@@ -187,9 +187,9 @@ def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
     )
     below.set_xlabel("score of a run (no unit)", loc="right")
     if scene.partition is levels:
-        cells = f"The level sets of the score are the partition's {levels.n_cells} cells."
+        cells = f"The partition's {levels.n_cells} cells are ranges of the score."
     else:
-        cells = f"The witness is a union of some of the {levels.n_cells} level sets of the score."
+        cells = f"The witness is a union of some of {levels.n_cells} ranges of the score."
     return Drawing(
         picture,
         "Score of every run",

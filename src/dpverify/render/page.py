@@ -93,8 +93,10 @@ def report_page(content: PageContent) -> str:
 
 
 TERMS = {
-    "ε": "The largest logarithm of the ratio of an event's two probabilities. Smaller is more private.",
+    "ε": "At δ = 0: the logarithm of the ratio of an event's two probabilities, for the event where it is largest. At "
+    "a larger δ, δ is subtracted from the larger probability before the ratio is taken. Smaller is more private.",
     "δ": "An allowance: the probability of an event may be e^ε times its probability with the other data set, plus δ.",
+    "α": "The probability of error that was accepted for the test and for each bound. The confidence is 1 − α.",
     "p-value": "If the claim is true, counts at least this extreme have at most this probability. A small p-value "
     "refutes the claim.",
     "confidence": "Statements that are made in this way are true with at least this probability.",

@@ -58,9 +58,9 @@ def draw_planes(scene: Scene) -> Drawing:
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     if len(panels) < steps:
-        selection = f"the {len(panels)} of {steps} steps that differ most"
+        selection = f", the {len(panels)} of {steps} steps that differ most"
     else:
-        selection = "every step" if steps > 1 else "one step"
+        selection = ", every step" if steps > 1 else ""
     if dimension > 3 or (dimension == 3 and steps > 1):
         selection += f", in the {'two' if steps > 1 else 'three'} coordinates that differ most"
     event_key = (EVENT_KEY,) if _cells_can_be_drawn(scene) and scene.event_known else ()
@@ -68,13 +68,13 @@ def draw_planes(scene: Scene) -> Drawing:
     if scene.partition.has_boxes or steps * dimension == 2:
         cells += "; lines are their edges."
     else:
-        cells += "; they are level sets of a score of all coordinates, so no edges are drawn."
+        cells += "; they are ranges of a score of all coordinates, so no edges are drawn."
     return Drawing(
         picture,
         "Outputs, step by step" if steps > 1 else "Outputs, two coordinates at a time",
-        f"Dots for {scene.runs}, {selection}, with the outline of the region of likely outputs.",
+        f"Dots for {scene.runs}{selection}, with the outline of the region of likely outputs.",
         (*legend(scene), *event_key, Key("muted", "line", REGION_TEXT)),
-        f"{scene.runs}; {selection}. {'' if scene.labels.units else 'Each coordinate is in its own unit. '}{cells}",
+        f"Dots: {scene.runs}{selection}. {'' if scene.labels.units else 'Each coordinate is in its own unit. '}{cells}",
     )
 
 

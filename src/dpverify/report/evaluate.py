@@ -224,7 +224,7 @@ def next_step(verdict: Verdict, witness: Witness, claim: Claim | None, delta: fl
         return "pass epsilon=... to test a claim; more select_runs and test_runs give tighter bounds"
     runs = witness.runs
     p1, p2 = (estimate_share(count, runs) for count in witness.ordered)
-    other = "to search further, use more select_runs or another pair of data sets"
+    other = "to search further, use more selection runs (select_runs) or another pair of data sets"
     if p1 <= float(claim.boundary(p2)):
         return other
     # A second test on the same claim shares alpha with the first one.

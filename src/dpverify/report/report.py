@@ -93,7 +93,7 @@ class Report(ReportFields):
     run : dict
         How the report was computed: "seconds", "versions", "device", "workers", "resumed".
     data_difference : DataDifference or None
-        How the data sets differ, in words. Only claims about neighbours like these are tested. None in a report of an
+        How the data sets differ, in words. Data sets that differ in another way are not tested. None in a report of an
         earlier version.
     claim : Claim or None
         The claim that was tested, of any kind (`dpverify.claims`); None without a claim.

@@ -141,8 +141,8 @@ def event_note(report: ReportFields) -> str:
         f"{format_percent(1 - report.alpha)} confidence limits."
     )
     fixed = (
-        f"The event, and the direction of the test (the {larger} data set more often), were fixed before the first "
-        "test run was drawn."
+        f"The event, and the direction of the test (more frequent with the {larger} data set), were fixed before the "
+        "first test run was drawn."
     )
     if not report.is_tested:
         shares = f"Bars: shares of all {format_count(witness.runs)} runs per data set."
@@ -157,9 +157,9 @@ def event_note(report: ReportFields) -> str:
         )
     if report.others:
         fixed += (
-            f" {len(report.tested)} events were fixed in this way and tested. They share α: this one has "
-            f"{format_percent(witness.share)} of it, and it proves the most. The p-value and the bound are corrected "
-            f"for testing {len(report.tested)} events."
+            f" {len(report.tested)} events were fixed in this way to bound ε. They share the error "
+            f"probability α: this one has {format_percent(witness.share)} of it, and it proves the largest bound. The "
+            f"p-value and the bound are corrected for testing {len(report.tested)} events."
         )
     return f"{comparison} {shares} {fixed}"
 
@@ -215,7 +215,7 @@ def _data_rows(report: ReportFields) -> tuple[TableRow, ...]:
     """Return how the data sets differ."""
     if report.data_difference is None:
         return ()
-    explanation = "only claims about neighbours like these are tested"
+    explanation = "data sets that differ in another way are not tested"
     return (TableRow("data sets", describe_data(report.data_difference, False), explanation),)
 
 
@@ -227,7 +227,7 @@ def _sensitivity_rows(report: ReportFields) -> tuple[TableRow, ...]:
         TableRow(
             "detectable ε" if not report.is_curve else f"detectable ε at δ = {format_number(report.delta)}",
             format_number(report.epsilon_detectable) if report.epsilon_detectable < math.inf else "none",
-            "if the true ε of this event were this large, these runs would refute the claim with probability about 80%",
+            "if the true ε of the witness were this large, these runs would probably (about 80%) refute the claim",
         ),
         TableRow("cells", format_cell_count(part.cells), "of the partition; together they cover all outputs"),
         TableRow(

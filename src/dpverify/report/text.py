@@ -107,11 +107,11 @@ def p_value_text(p_value: float, settings: Settings, below: str = "<= ") -> str:
 
 
 def describe_data(difference: DataDifference, claimed: bool) -> str:
-    """Return how the data sets differ, and that only claims about neighbours like these are tested."""
-    text = f"they differ in {difference.text}" if difference.relation in COMPARED else difference.text
+    """Return how the data sets differ, and that data sets that differ in another way are not tested."""
+    text = f"the two data sets differ in {difference.text}" if difference.relation in COMPARED else difference.text
     if difference.relation in NAMED:
         text += f" ({difference.relation.value})"
-    return f"{text}; only claims about neighbours like these are tested" if claimed else text
+    return f"{text}; data sets that differ in another way are not tested" if claimed else text
 
 
 def describe_shares(witness: Witness) -> str:
@@ -123,7 +123,8 @@ def describe_shares(witness: Witness) -> str:
 def describe_events(report: ReportFields) -> str:
     """Return how many events were tested together, and that the results are corrected for it."""
     number = len(report.tested)
-    return f"the best of {number} events fixed before the test; the results are corrected for testing {number} events"
+    fixed = f"{number} events were fixed before the test, and this one proves the most"
+    return f"{fixed}; the results are corrected for testing {number}"
 
 
 def _line(label: str, text: str) -> str:

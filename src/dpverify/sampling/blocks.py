@@ -184,6 +184,8 @@ def _mechanism_error(mechanism: Mechanism, stage: str, side: int, block: int, pr
     if isinstance(problem, TypeError) and not _accepts_three_arguments(mechanism):
         cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
         cause += _call_first(mechanism)
+    if isinstance(problem, AttributeError) and cause.startswith("AttributeError: 'int' object"):
+        cause += "; a mechanism is called as (data, runs, rng): the number of runs comes before the generator"
     if isinstance(problem, CallableOutput):
         cause += _call_first(mechanism)
     if isinstance(problem, ValueError) and "read-only" in cause:

@@ -212,7 +212,7 @@ class Levels(NamedTuple):
         """Describe a union of level sets as cells of a partition. `examples` only give the shape of an output."""
         names = coordinate_names(*examples.shape[1:])
         number = "one" if codes.size == 1 else f"a union of {codes.size}"
-        return f"{number} of the {self.n_cells} level sets of {self.score.describe(names)}"
+        return f"{number} of the {self.n_cells} ranges of {self.score.describe(names)}"
 
     def describe_event(self, codes: np.ndarray, examples: np.ndarray) -> str:
         """Describe the event that the score lies in one of these levels, in terms of the output where possible."""
@@ -230,4 +230,4 @@ def describe_coordinates(weights: np.ndarray, coordinates: np.ndarray, names: li
     by_weight = coordinates[np.argsort(-weights, kind="stable")]
     if weights.size == 1:
         return names[int(by_weight[0])]
-    return f"{weights.size} coordinates (most weight on {', '.join(names[int(j)] for j in by_weight[:2])})"
+    return f"{weights.size} output numbers (most weight on {', '.join(names[int(j)] for j in by_weight[:2])})"
