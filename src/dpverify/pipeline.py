@@ -27,10 +27,10 @@ from dpverify.report.all_events import smooth_grid
 from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems, read_labels
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
-from dpverify.sampling.accumulators import CellCounter, Statistics
 from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record, shorten_run
+from dpverify.sampling.counts import CellCounter, Statistics
 from dpverify.sampling.joint_counts import count_together
 from dpverify.sampling.pilot import make_region, read_region
 from dpverify.sampling.stages import collect_samples, collect_statistics

@@ -11,11 +11,11 @@ from dpverify.events.partition import equal_mass, make_partition_of
 from dpverify.events.region import RegionIndicator
 from dpverify.events.scores import Additive, Features, Levels, Linear, Quadratic, ScoreGroup, UserScore, summarise
 from dpverify.events.scores.additive import AdditiveLearner, make_binning
-from dpverify.events.scores.base import fit_innovations
 from dpverify.events.scores.cell_score import fit_cell_score
 from dpverify.events.scores.moments import GaussianLearner
 from dpverify.events.scores.patterned import PatternLearner, make_pattern_binning
 from dpverify.events.scores.piecewise import fit_piecewise
+from dpverify.events.scores.training import fit_innovations
 from dpverify.report.document import KINDS
 from dpverify.sampling.counts import count_cells, occupied_codes
 from dpverify.selection.candidates import level_cell_score

@@ -7,12 +7,12 @@ import pytest
 
 from dpverify.events.scores import Levels, summarise
 from dpverify.events.scores.additive import segmented_ratio
-from dpverify.events.scores.base import quantile_edges
 from dpverify.events.scores.covariances import Banded, banded_precision, covariance_learners, fit_banded
 from dpverify.events.scores.interactions import Interaction, interaction_learners
 from dpverify.events.scores.moments import GaussianLearner, Quadratic
 from dpverify.events.scores.rounding import rounding_score
 from dpverify.events.scores.shared import Shared, shared_learners
+from dpverify.events.scores.training import quantile_edges
 from dpverify.events.scores.transformed import Transformed, make_circular, make_folded, make_order, transformed_learners
 from dpverify.events.scores.transforms import Distances, LowBits, OrderStatistics
 from dpverify.report.document import KINDS

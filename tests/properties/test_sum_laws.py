@@ -8,15 +8,9 @@ from hypothesis.extra.numpy import arrays
 import dpverify as dpv
 from dpverify.events.partition import grid
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.accumulators import CellCounter, CountAccumulator, ResultSum, SampleBuffer, Statistics
-from dpverify.sampling.counts import (
-    EXTREMES_KEPT,
-    Counts,
-    DeviceTables,
-    Extremes,
-    occupied_codes,
-)
-from dpverify.selection.histograms import BinnedScore
+from dpverify.sampling.accumulators import CountAccumulator, ResultSum, SampleBuffer
+from dpverify.sampling.counts import CellCounter, Counts, DeviceTables, Statistics, occupied_codes
+from dpverify.selection.histograms import EXTREMES_KEPT, BinnedScore, Extremes
 from dpverify.util.arrays import enable_x64
 
 codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # hashed codes use all 64 bits
@@ -34,7 +28,8 @@ def counts_of(block):
 
 
 def equal(first, second):
-    pairs = zip(first.to_arrays(), second.to_arrays(), strict=True)
+    """Whether two results, which are tuples of arrays, are equal."""
+    pairs = zip(first, second, strict=True)
     return type(first) is type(second) and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
 
 

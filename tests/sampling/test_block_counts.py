@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.sampling.block_counts import BlockCounts
+from dpverify.events.event import Event
+from dpverify.events.scores import Levels, Linear
+from dpverify.sampling.accumulators import BlockSum
+from dpverify.sampling.block_counts import MAX_CHECKED_BLOCKS, MAX_CHECKED_RUNS, BlockChecker, BlockCounts
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 400, "test_runs": 4000, "block": 64}
@@ -47,3 +50,20 @@ def test_block_counts_merge_in_the_order_of_the_blocks():
     assert merged.blocks.tolist() == [0, 1, 2]
     assert merged.counts.tolist() == [[0, 0], [1, 2], [2, 4]]
     assert BlockCounts.from_arrays(iter(merged.to_arrays())).counts.tolist() == merged.counts.tolist()
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_the_first_runs_of_the_first_blocks_are_counted(on_device):
+    as_array = pytest.importorskip("jax.numpy").asarray if on_device else np.asarray
+    event = Event(Levels(Linear(np.ones(1)), np.zeros(1)), np.array([1]), 0)  # a positive output
+    checked = BlockSum(BlockChecker(event, np.array([0]), np.array([1.0])))
+    samples = np.random.default_rng(0).normal(size=(3, MAX_CHECKED_RUNS + 500, 1, 1)).astype(np.float32)
+    checked.add(1, as_array(samples[0]))
+    checked.add(0, as_array(samples[1]), 50)  # the other runs of the block are surplus
+    checked.add(MAX_CHECKED_BLOCKS, as_array(samples[2]))
+    checked.finish()
+    expected = [samples[1, :50], samples[0, :MAX_CHECKED_RUNS]]
+    assert checked.result().blocks.tolist() == [0, 1]
+    assert checked.result().sizes.tolist() == [50, MAX_CHECKED_RUNS]
+    assert checked.result().counts.tolist() == [[int((x > 0).sum()), int((x > 1).sum())] for x in expected]
+    assert checked.result().counts[1, 0] != (samples[0] > 0).sum()  # all runs of a block have another count

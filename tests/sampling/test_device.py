@@ -11,7 +11,7 @@ import pytest
 import dpverify as dpv
 from dpverify.events.scores import Levels, Linear
 from dpverify.events.scores.additive import make_binning
-from dpverify.events.scores.base import fit_innovations
+from dpverify.events.scores.training import fit_innovations
 from dpverify.mechanisms import validation
 from dpverify.sampling import blocks, probe
 from dpverify.sampling.counts import DeviceTables, count_cells

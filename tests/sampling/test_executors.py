@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import dpverify as dpv
 from dpverify.errors import StopReason
-from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer, Statistics
-from dpverify.sampling.counts import Counts, CountTable, Extremes
+from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer
+from dpverify.sampling.counts import Counts, CountTable, Statistics
 from dpverify.sampling.executors import WorkerPool
 from dpverify.sampling.ranges import BlockQueue
-from dpverify.selection.histograms import ScoreHistogram
+from dpverify.selection.histograms import Extremes, ScoreHistogram
 from dpverify.util.intervals import merge_intervals
 from mechanisms import ONE, ZERO, laplace
 

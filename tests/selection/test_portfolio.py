@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 import dpverify as dpv
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.accumulators import CellCounter
+from dpverify.sampling.counts import CellCounter
 from dpverify.sampling.joint_counts import count_together
 from dpverify.selection.objective import SelectionObjective, approximate_bound
 from dpverify.stats.profile import small_p_value

@@ -12,8 +12,8 @@ import dpverify as dpv
 from dpverify import Report, Settings, verify
 from dpverify.events.partition import FIRST_CELL
 from dpverify.events.scores import Levels
-from dpverify.sampling.counts import Counts, Extremes
-from dpverify.selection.histograms import PairedHistogram, threshold_counts
+from dpverify.sampling.counts import Counts
+from dpverify.selection.histograms import Extremes, PairedHistogram, threshold_counts
 from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
 from dpverify.selection.select import select_cell
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpverify.sampling.accumulators import CellCounter, ResultSum
-from dpverify.sampling.counts import Counts, count_cells, occupied_codes
+from dpverify.sampling.accumulators import ResultSum
+from dpverify.sampling.counts import CellCounter, Counts, count_cells, occupied_codes
 from dpverify.util.arrays import array_namespace, digitize, enable_x64, first_true, is_jax, sum_outer_products
 from dpverify.util.column_bins import ColumnBins
 

@@ -18,8 +18,9 @@ import scipy
 
 from dpverify.events.cells import pad_rows, repeated_values
 from dpverify.events.scores.additive import Additive, AdditiveLearner, Binning, coordinate_binning, make_binning
-from dpverify.events.scores.base import Features, TrainingData, bin_edges, clip_tails, covariance
+from dpverify.events.scores.base import Features
 from dpverify.events.scores.moments import MAX_QUADRATIC_COORDINATES, MIN_RUNS_PER_COORDINATE, RIDGE
+from dpverify.events.scores.training import TrainingData, bin_edges, clip_tails, covariance
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, evaluate_method, multiply_rows
 
 FIXED_POINT = 1 << 20  # innovations are summed as whole multiples of 1 / FIXED_POINT, so that sums are exact

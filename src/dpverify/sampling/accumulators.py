@@ -7,27 +7,25 @@ the same process are merged directly. They are converted to arrays only for anot
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from dpverify.errors import InputError
+from dpverify.sampling.block_counts import MAX_CHECKED_BLOCKS, MAX_CHECKED_RUNS, BlockChecker, BlockCounts
 from dpverify.sampling.counts import (
     MAX_DENSE_CELLS,
+    CellCounter,
     Cells,
     Counts,
-    CountTable,
     DeviceTables,
-    ResultKind,
+    Statistic,
+    Statistics,
     count_cells,
     countable_on_device,
     counts_from_table,
 )
-from dpverify.util.arrays import Array, enable_x64, is_jax
+from dpverify.sampling.error_sums import ErrorSum
+from dpverify.util.arrays import Array
 
 MIN_NUMBERS_PER_MERGE = 1 << 20  # results are merged when they hold more numbers than this
 
@@ -90,95 +88,37 @@ class SampleBuffer:
             self._blocks.update(zip(blocks.tolist(), parts, strict=True))
 
 
-class Statistic(Protocol):
-    """A function of a block of samples whose results can be merged.
+class StatisticSum(Protocol):
+    """The merged results of one statistic."""
 
-    `result_kind` is the kind of its results: it merges them, and converts them to arrays and back. A statistic that
-    depends on the number of the block has `measure_block(block, samples)` besides. A statistic with `leading_runs` only
-    uses so many runs at the beginning of a block.
-    """
+    on_device: bool = False  # whether samples on a device are counted by DeviceTables instead of `add`
 
-    @property
-    def result_kind(self) -> ResultKind[Any]: ...
+    def add(self, block: int, samples: Any, runs: int | None = None, /) -> None:
+        """Add the samples of one block, or the first `runs` of them."""
+        ...
 
-    def measure(self, samples: Any, /) -> Any: ...
+    def finish(self) -> None:
+        """Wait for computations on a device."""
 
+    def include(self, result: Any, /) -> None:
+        """Add a result."""
+        ...
 
-class CellCounter(NamedTuple):
-    """The statistic that counts the runs in each cell of a partition."""
-
-    partition: Cells
-
-    @property
-    def result_kind(self) -> type[Counts]:
-        return Counts
-
-    def measure(self, samples: Array) -> Counts:
-        return count_cells(self.partition, samples)
+    def result(self) -> Any:
+        """Return the result of all blocks together."""
+        ...
 
 
-class Table(Protocol):
-    """Computes a table of counts from a block of samples. Tables of different blocks have the same shape."""
-
-    def measure(self, samples: Any, /) -> np.ndarray: ...
-
-
-class TableCounter(NamedTuple):
-    """The statistic that adds up tables of counts."""
-
-    table: Table
-
-    @property
-    def result_kind(self) -> type[CountTable]:
-        return CountTable
-
-    def measure(self, samples: Array) -> np.ndarray:
-        return self.table.measure(samples)
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What is computed from every block.
-
-    Attributes
-    ----------
-    statistics : tuple of Statistic
-        Each gives one merged result.
-    error : callable, optional
-        A function from samples to one number per run, whose mean is reported.
-    """
-
-    statistics: tuple[Statistic, ...]
-    error: Callable[[Array], Array] | None = None
-
-
-def merge_results(
-    statistics: Sequence[Statistic], first: Sequence[tuple[Any, Any]], second: Sequence[tuple[Any, Any]]
-) -> list[tuple[Any, Any]]:
-    """Merge the results of two sets of blocks.
-
-    Each set has one pair of results (first data set, second data set) for every statistic.
-    """
-    merged = []
-    for statistic, results, more in zip(statistics, first, second, strict=True):
-        merge = statistic.result_kind.merge
-        merged.append((merge([results[0], more[0]]), merge([results[1], more[1]])))
-    return merged
-
-
-class ResultSum:
+class ResultSum(StatisticSum):
     """The merged results of one statistic. Merging happens in batches, so memory stays proportional to one result."""
-
-    on_device = False  # whether samples on a device are counted by DeviceTables instead of `add`
 
     def __init__(self, statistic: Statistic):
         self._statistic, self._kind = statistic, statistic.result_kind
         self._results: list[Any] = []
         self._batch = 1  # number of results that are kept until they are merged
 
-    def add(self, block: int, samples: Array) -> None:
-        measure_block = getattr(self._statistic, "measure_block", None)
-        self.include(self._statistic.measure(samples) if measure_block is None else measure_block(block, samples))
+    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
+        self.include(self._statistic.measure(_first_runs(samples, runs)))
 
     def include(self, result: Any) -> None:
         self._results.append(result)
@@ -196,7 +136,7 @@ class ResultSum:
         return sum(array.size for array in self._kind.to_arrays(result))
 
 
-class CellSum:
+class CellSum(StatisticSum):
     """The merged counts of one partition, as a dense table; only for partitions with few cells."""
 
     def __init__(self, partition: Cells):
@@ -204,7 +144,8 @@ class CellSum:
         self._table: np.ndarray | None = None
         self.on_device = countable_on_device(partition)
 
-    def add(self, block: int, samples: Array) -> None:
+    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
+        samples = _first_runs(samples, runs)
         if not isinstance(samples, np.ndarray):
             self.include(count_cells(self.partition, samples))
             return
@@ -222,23 +163,52 @@ class CellSum:
         return counts_from_table(np.zeros(0, np.int64) if self._table is None else self._table)
 
 
-class CountAccumulator:
-    """The merged results of all statistics, and the sums of the error and of its square.
+class BlockSum(StatisticSum):
+    """The counts of the checked events in the first runs of each of the first blocks."""
 
-    The sums of the error are fractions: the floating-point sum of each block is added exactly. For samples on a device,
-    dense tables of counts are summed there, and the sums of errors stay there until `finish`.
+    def __init__(self, checker: BlockChecker):
+        self._checker = checker
+        self._results = [checker.no_counts()]
+        self._waiting: list[tuple[int, Array]] = []  # the first runs of blocks that are not counted yet
+
+    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
+        if block < MAX_CHECKED_BLOCKS:
+            most = MAX_CHECKED_RUNS if runs is None else min(MAX_CHECKED_RUNS, runs)
+            self._waiting.append((block, _first_runs(samples, most)))
+            if isinstance(samples, np.ndarray):  # reading samples on a device would wait for it
+                self.finish()
+
+    def finish(self) -> None:
+        event, coordinates, medians = self._checker
+        for block, samples in self._waiting:
+            checked = np.asarray(samples)
+            inside = np.isin(event.partition.codes(checked), event.codes)
+            above = checked.reshape(len(checked), -1)[:, coordinates] > medians
+            counts = np.append(np.count_nonzero(inside), np.count_nonzero(above, axis=0))
+            self.include(BlockCounts(np.array([block]), np.array([len(checked)]), counts[None].astype(np.int64)))
+        self._waiting = []
+
+    def include(self, result: BlockCounts) -> None:
+        if result.blocks.size:
+            self._results.append(result)
+
+    def result(self) -> BlockCounts:
+        self._results = [BlockCounts.merge(self._results)]
+        return self._results[0]
+
+
+class CountAccumulator:
+    """The merged results of all statistics, and the sum of the errors.
+
+    For samples on a device, dense tables of counts are summed there, and they are read by `finish`.
     """
 
     def __init__(self, statistics: Statistics):
         self._statistics = statistics
-        self._sums: list[ResultSum | CellSum] = [_new_sum(statistic) for statistic in statistics.statistics]
-        self._device_sums = [
-            result_sum for result_sum in self._sums if isinstance(result_sum, CellSum) and result_sum.on_device
-        ]
+        self._sums: list[StatisticSum] = [_new_sum(statistic) for statistic in statistics.statistics]
+        self._device_sums = [one for one in self._sums if isinstance(one, CellSum) and one.on_device]
         self._tables = DeviceTables([cell_sum.partition for cell_sum in self._device_sums])
-        self._errors = [Fraction(0), Fraction(0)]  # the sum of the errors and the sum of their squares
-        self._device_errors: list[tuple[Array, Array]] = []
-        self._leading: list[tuple[ResultSum | CellSum, int, Array]] = []  # the first runs of blocks, on a device
+        self._errors = None if statistics.error is None else ErrorSum(statistics.error)
         self._is_empty = True
 
     def add(self, block: int, samples: Array, runs: int | None = None) -> None:
@@ -246,45 +216,17 @@ class CountAccumulator:
         on_device = not isinstance(samples, np.ndarray)
         if on_device and self._device_sums:
             self._tables.add(samples, runs)
-        for statistic, result_sum in zip(self._statistics.statistics, self._sums, strict=True):
-            leading = getattr(statistic, "leading_runs", None) if on_device else None
-            if leading is not None:
-                first = _first_runs(samples, leading if runs is None else min(leading, runs))
-                self._leading.append((result_sum, block, first))
-            elif not (on_device and result_sum.on_device):
-                result_sum.add(block, _first_runs(samples, runs))
-        if self._statistics.error is not None:
-            samples = _first_runs(samples, runs)
-            with enable_x64(samples):
-                self._add_errors(self._statistics.error(samples), samples)
-
-    def _add_errors(self, errors: Array, samples: Array) -> None:
-        on_device = is_jax(errors)
-        if not on_device:
-            errors = np.asarray(errors, float)
-        if errors.shape != samples.shape[:1]:
-            raise InputError(f"error: found shape {errors.shape}; expected one number per run, {samples.shape[:1]}")
-        sums = errors.sum(), (errors**2).sum()
-        if on_device:
-            self._device_errors.append(sums)
-        else:
-            self._include_errors(sums)
-
-    def _include_errors(self, sums: Sequence[Array]) -> None:
-        numbers = [float(number) for number in sums]
-        if not all(map(math.isfinite, numbers)):  # a sum is not finite if one of the errors is not
-            raise InputError(
-                "error: found NaN or infinity; expected one finite number per run; check for non-finite outputs"
-            )
-        self._errors = [total + Fraction(number) for total, number in zip(self._errors, numbers, strict=True)]
+        for result_sum in self._sums:
+            if not (on_device and result_sum.on_device):
+                result_sum.add(block, samples, runs)
+        if self._errors is not None:
+            self._errors.add(_first_runs(samples, runs))
 
     def finish(self) -> None:
-        for sums in self._device_errors:
-            self._include_errors(sums)
-        self._device_errors = []
-        for result_sum, block, samples in self._leading:  # reading them earlier would wait for the device
-            result_sum.add(block, np.asarray(samples))
-        self._leading = []
+        if self._errors is not None:
+            self._errors.finish()
+        for result_sum in self._sums:
+            result_sum.finish()
         for result_sum, counts in zip(self._device_sums, self._tables.read(), strict=False):
             result_sum.include(counts)
 
@@ -293,7 +235,8 @@ class CountAccumulator:
             return
         other.finish()
         self._is_empty = False
-        self._errors = [total + more for total, more in zip(self._errors, other._errors, strict=True)]
+        if self._errors is not None and other._errors is not None:
+            self._errors.merge(other._errors)
         for result_sum, more in zip(self._sums, other._sums, strict=True):
             result_sum.include(more.result())
 
@@ -303,8 +246,8 @@ class CountAccumulator:
             return []
         arrays = []
         results = self.results()
-        if self._statistics.error is not None:
-            arrays.append(np.array([str(total) for total in self._errors]))
+        if self._errors is not None:
+            arrays.append(self._errors.to_array())
         for statistic, result in zip(self._statistics.statistics, results, strict=True):
             arrays += statistic.result_kind.to_arrays(result)
         return arrays
@@ -314,10 +257,8 @@ class CountAccumulator:
             return
         self._is_empty = False
         rest = iter(arrays)
-        if self._statistics.error is not None:
-            self._errors = [
-                total + Fraction(text) for total, text in zip(self._errors, next(rest).tolist(), strict=True)
-            ]
+        if self._errors is not None:
+            self._errors.merge_array(next(rest))
         for statistic, result_sum in zip(self._statistics.statistics, self._sums, strict=True):
             result_sum.include(statistic.result_kind.from_arrays(rest))
 
@@ -327,10 +268,10 @@ class CountAccumulator:
         return tuple(result_sum.result() for result_sum in self._sums)
 
     def error(self, runs: int) -> tuple[float, float]:
-        """Return the mean error and its standard error."""
+        """Return the mean error and its standard error; there must be an error function."""
+        assert self._errors is not None
         self.finish()
-        mean, mean_square = (float(total) / runs for total in self._errors)
-        return mean, math.sqrt(max(mean_square - mean**2, 0.0) / max(runs - 1, 1))
+        return self._errors.mean(runs)
 
 
 def _first_runs(samples: Array, runs: int | None) -> Array:
@@ -338,8 +279,10 @@ def _first_runs(samples: Array, runs: int | None) -> Array:
     return samples if runs is None or runs >= len(samples) else samples[:runs]
 
 
-def _new_sum(statistic: Statistic) -> ResultSum | CellSum:
+def _new_sum(statistic: Statistic | BlockChecker) -> StatisticSum:
     """Return an empty sum for the results of a statistic."""
+    if isinstance(statistic, BlockChecker):
+        return BlockSum(statistic)
     if isinstance(statistic, CellCounter) and statistic.partition.size <= MAX_DENSE_CELLS:
         return CellSum(statistic.partition)
     return ResultSum(statistic)

@@ -15,7 +15,6 @@ import numpy as np
 
 from dpverify.events.event import Event
 from dpverify.stats.dispersion import MAX_P_VALUE, homogeneity_p_value
-from dpverify.util.arrays import Array
 
 MAX_CHECKED_BLOCKS = 256  # per data set
 MAX_CHECKED_RUNS = 1024  # per block
@@ -59,7 +58,7 @@ class BlockCounts(NamedTuple):
 
 
 class BlockChecker(NamedTuple):
-    """The statistic that counts the checked events in the first runs of the first blocks.
+    """The checked events. Accumulators count them in the first runs of the first blocks.
 
     Attributes
     ----------
@@ -87,26 +86,10 @@ class BlockChecker(NamedTuple):
     def result_kind(self) -> type[BlockCounts]:
         return BlockCounts
 
-    @property
-    def leading_runs(self) -> int:
-        """How many runs at the beginning of a block are used."""
-        return MAX_CHECKED_RUNS
-
-    def measure(self, samples: Array) -> BlockCounts:
-        """Return the counts of samples that are the first block."""
-        return self.measure_block(0, samples)
-
-    def measure_block(self, block: int, samples: Array) -> BlockCounts:
-        """Return the counts of one block, or no counts if the block is not checked."""
-        number = 1 + self.coordinates.size
-        if block >= MAX_CHECKED_BLOCKS:
-            return BlockCounts(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, number), np.int64))
-        checked = np.asarray(samples[:MAX_CHECKED_RUNS])
-        inside = np.isin(self.event.partition.codes(checked), self.event.codes)
-        flat = checked.reshape(len(checked), -1)
-        above = flat[:, self.coordinates] > self.medians
-        counts = np.append(np.count_nonzero(inside), np.count_nonzero(above, axis=0))
-        return BlockCounts(np.array([block]), np.array([len(checked)]), counts[None].astype(np.int64))
+    def no_counts(self) -> BlockCounts:
+        """Return the counts of no blocks."""
+        none = np.zeros(0, np.int64)
+        return BlockCounts(none, none, np.zeros((0, 1 + self.coordinates.size), np.int64))
 
 
 def runs_are_dependent(first: BlockCounts, second: BlockCounts) -> bool:

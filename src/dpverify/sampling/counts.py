@@ -1,4 +1,4 @@
-"""Results of a block of runs: counts of cells, tables of counts, and extreme values.
+"""Statistics of a block of runs, and the kinds of their results: counts of cells, and tables of counts.
 
 Each kind of result defines how results are merged and how they are converted to arrays and back. Merging is exact and
 does not depend on the order. Samples on a device are counted there: only tables of counts, or at most the codes of the
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from dpverify.sampling.block_counts import BlockChecker
 from dpverify.util.arrays import Array, cell_codes, enable_x64, is_pytree
 
-EXTREMES_KEPT = 128  # number of values that are stored at either end
 MAX_COMPARED_CELLS = 1024  # up to this number of cells, a device compares each code with all of them
 MAX_CELLS_BY_ROW = 64  # up to this number of cells, the codes are read once for each cell
 MAX_DENSE_CELLS = 1 << 18  # for fewer cells, a table of all cells is faster than sorting the codes
@@ -40,6 +41,18 @@ class ResultKind(Protocol[R]):
     def to_arrays(self, result: R, /) -> list[np.ndarray]: ...
 
     def from_arrays(self, arrays: Iterator[np.ndarray], /) -> R: ...
+
+
+class Statistic(Protocol):
+    """A function of a block of samples whose results can be merged.
+
+    `result_kind` is the kind of its results: it merges them, and converts them to arrays and back.
+    """
+
+    @property
+    def result_kind(self) -> ResultKind[Any]: ...
+
+    def measure(self, samples: Any, /) -> Any: ...
 
 
 class Counts(NamedTuple):
@@ -90,36 +103,6 @@ class Counts(NamedTuple):
         return Counts(next(arrays), next(arrays))
 
 
-class Extremes(NamedTuple):
-    """The lowest and the highest values, sorted: they resolve the tails of a score beyond the bins of a histogram."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> Extremes:
-        """Return the extremes of some values."""
-        if values.size <= EXTREMES_KEPT:
-            values = np.sort(values)
-            return cls(values, values)
-        ends = np.partition(values, (EXTREMES_KEPT - 1, values.size - EXTREMES_KEPT))
-        return cls(np.sort(ends[:EXTREMES_KEPT]), np.sort(ends[-EXTREMES_KEPT:]))
-
-    @staticmethod
-    def merge(results: Sequence[Extremes]) -> Extremes:
-        """Return the extremes of all values together."""
-        low = np.concatenate([result.low for result in results])
-        high = np.concatenate([result.high for result in results])
-        return Extremes(Extremes.of(low).low, Extremes.of(high).high)
-
-    def to_arrays(self) -> list[np.ndarray]:
-        return [self.low, self.high]
-
-    @staticmethod
-    def from_arrays(arrays: Iterator[np.ndarray]) -> Extremes:
-        return Extremes(next(arrays), next(arrays))
-
-
 class CountTable:
     """The kind of a result that is one array of counts, always of the same shape."""
 
@@ -134,6 +117,54 @@ class CountTable:
     @staticmethod
     def from_arrays(arrays: Iterator[np.ndarray]) -> np.ndarray:
         return next(arrays)
+
+
+class Table(Protocol):
+    """Computes a table of counts from a block of samples. Tables of different blocks have the same shape."""
+
+    def measure(self, samples: Any, /) -> np.ndarray: ...
+
+
+class TableCounter(NamedTuple):
+    """The statistic that adds up tables of counts."""
+
+    table: Table
+
+    @property
+    def result_kind(self) -> type[CountTable]:
+        return CountTable
+
+    def measure(self, samples: Array) -> np.ndarray:
+        return self.table.measure(samples)
+
+
+class CellCounter(NamedTuple):
+    """The statistic that counts the runs in each cell of a partition."""
+
+    partition: Cells
+
+    @property
+    def result_kind(self) -> type[Counts]:
+        return Counts
+
+    def measure(self, samples: Array) -> Counts:
+        return count_cells(self.partition, samples)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is computed from every block.
+
+    Attributes
+    ----------
+    statistics : tuple of Statistic or BlockChecker
+        Each gives one merged result.
+    error : callable, optional
+        A function from samples to one number per run, whose mean is reported.
+    """
+
+    statistics: tuple[Statistic | BlockChecker, ...]
+    error: Callable[[Array], Array] | None = None
 
 
 def occupied_codes(*parts: Counts) -> np.ndarray:

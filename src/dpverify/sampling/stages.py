@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import FolderError
-from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer, Statistics
+from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer
 from dpverify.sampling.blocks import STAGE_WORDS, A, BlockSums, SampleSource, draw_ranges
 from dpverify.sampling.checkpoints import Record
+from dpverify.sampling.counts import Statistics
 from dpverify.sampling.executors import WorkerPool, check_picklable, completed_tasks, next_batch_size
 from dpverify.sampling.ranges import BlockQueue, BlockRange
 from dpverify.util.hashing import fingerprint

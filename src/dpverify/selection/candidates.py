@@ -24,9 +24,8 @@ from dpverify.events.scores import (
 )
 from dpverify.events.scores.additive import coordinate_binning, monotone_ratio
 from dpverify.events.scores.cell_score import CellScore, fit_cell_score
-from dpverify.sampling.accumulators import CellCounter, Statistic, TableCounter, merge_results
-from dpverify.sampling.counts import count_cells, occupied_codes
-from dpverify.selection.context import SelectionContext
+from dpverify.sampling.counts import CellCounter, Statistic, TableCounter, count_cells, occupied_codes
+from dpverify.selection.context import SelectionContext, merge_results
 from dpverify.selection.histograms import fine_edges, score_values
 from dpverify.selection.proposals import SelectionCounts
 from dpverify.selection.structured import promising_scores

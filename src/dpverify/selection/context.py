@@ -10,8 +10,8 @@ import numpy as np
 from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region
 from dpverify.events.scores import LearnerCost, Score
-from dpverify.sampling.accumulators import Statistic, Statistics
 from dpverify.sampling.blocks import SampleSource
+from dpverify.sampling.counts import Statistic, Statistics
 from dpverify.sampling.executors import WorkerPool
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.objective import SelectionObjective
@@ -137,6 +137,20 @@ class SelectionContext(NamedTuple):
                 return first[start : start + runs], second[start : start + runs]
             start += runs
         raise AssertionError(stage)
+
+
+def merge_results(
+    statistics: Sequence[Statistic], first: Sequence[tuple[Any, Any]], second: Sequence[tuple[Any, Any]]
+) -> list[tuple[Any, Any]]:
+    """Merge the results of two sets of blocks.
+
+    Each set has one pair of results (first data set, second data set) for every statistic.
+    """
+    merged = []
+    for statistic, results, more in zip(statistics, first, second, strict=True):
+        merge = statistic.result_kind.merge
+        merged.append((merge([results[0], more[0]]), merge([results[1], more[1]])))
+    return merged
 
 
 def named_partition(settings: Settings, region: Region, points: np.ndarray) -> Partition | None:

@@ -8,11 +8,34 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.scores import Score, ScoreGroup
-from dpverify.sampling.counts import EXTREMES_KEPT, Extremes
 from dpverify.util.arrays import Array, array_namespace, digitize, evaluate_method, is_jax, is_pytree
 
+EXTREMES_KEPT = 128  # number of values that are stored at either end
 MAX_FINE_LEVELS = 1024  # levels of a score during the selection
 RELATIVE_ROUNDING = 1e-9  # score values closer than this, relative to their range, are treated as equal
+
+
+class Extremes(NamedTuple):
+    """The lowest and the highest values, sorted: they resolve the tails of a score beyond the bins of a histogram."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Extremes:
+        """Return the extremes of some values."""
+        if values.size <= EXTREMES_KEPT:
+            values = np.sort(values)
+            return cls(values, values)
+        ends = np.partition(values, (EXTREMES_KEPT - 1, values.size - EXTREMES_KEPT))
+        return cls(np.sort(ends[:EXTREMES_KEPT]), np.sort(ends[-EXTREMES_KEPT:]))
+
+    @staticmethod
+    def merge(results: Sequence[Extremes]) -> Extremes:
+        """Return the extremes of all values together."""
+        low = np.concatenate([result.low for result in results])
+        high = np.concatenate([result.high for result in results])
+        return Extremes(Extremes.of(low).low, Extremes.of(high).high)
 
 
 class ScoreHistogram(NamedTuple):
@@ -29,12 +52,12 @@ class ScoreHistogram(NamedTuple):
 
     def to_arrays(self) -> list[np.ndarray]:
         """Return the arrays that a checkpoint stores."""
-        return [self.table, *self.extremes.to_arrays()]
+        return [self.table, *self.extremes]
 
     @staticmethod
     def from_arrays(arrays: Iterator[np.ndarray]) -> ScoreHistogram:
         """Return the histogram that `to_arrays` was called on."""
-        return ScoreHistogram(next(arrays), Extremes.from_arrays(arrays))
+        return ScoreHistogram(next(arrays), Extremes(next(arrays), next(arrays)))
 
 
 class BinnedScore(NamedTuple):

@@ -14,10 +14,9 @@ import numpy as np
 from dpverify.events.partition import FIRST_CELL, Partition
 from dpverify.events.scores import ScoreGroup, summarise
 from dpverify.events.selected import SelectedEvents
-from dpverify.sampling.accumulators import CellCounter, merge_results
-from dpverify.sampling.counts import Counts, counts_from_table, occupied_codes
+from dpverify.sampling.counts import CellCounter, Counts, counts_from_table, occupied_codes
 from dpverify.selection.candidates import train_candidates, tree_partition
-from dpverify.selection.context import SelectionContext
+from dpverify.selection.context import SelectionContext, merge_results
 from dpverify.selection.delta_aims import AimOptions, aim_options, choose_aims
 from dpverify.selection.histograms import BinnedScore, BinnedScores, PairedHistogram, ScoreHistogram, fine_edges
 from dpverify.selection.level_proposals import propose_all_levels, propose_levels

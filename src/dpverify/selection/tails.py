@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.sampling.counts import EXTREMES_KEPT
+from dpverify.selection.histograms import EXTREMES_KEPT
 from dpverify.selection.level_proposals import LevelKey, PredictedEvent
 from dpverify.selection.objective import SelectionObjective, approximate_bound
 from dpverify.selection.proposals import Candidate

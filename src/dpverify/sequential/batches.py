@@ -14,13 +14,13 @@ import numpy as np
 
 from dpverify.errors import FolderError
 from dpverify.mechanisms.wrappers import has_fixed_block
-from dpverify.sampling.accumulators import CellCounter, CountAccumulator, Statistics
+from dpverify.sampling.accumulators import CountAccumulator
 from dpverify.sampling.block_counts import BlockChecker, BlockCounts
 from dpverify.sampling.blocks import FIRST_RUNS, SampleSource, fitting_block_size
 from dpverify.sampling.budget import BYTES_PER_NUMBER
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import RunContext
-from dpverify.sampling.counts import Cells, Counts
+from dpverify.sampling.counts import CellCounter, Cells, Counts, Statistics
 from dpverify.sampling.probe import blocks_repeat
 from dpverify.sampling.stages import StageResult, collect_samples, collect_statistics
 from dpverify.sampling.threads import threads_agree

@@ -19,7 +19,6 @@ from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.assemble import describe_problems, describe_run
-from dpverify.sampling.accumulators import Statistics, TableCounter
 from dpverify.sampling.block_counts import BlockChecker, runs_are_dependent
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import (
@@ -30,6 +29,7 @@ from dpverify.sampling.context import (
     shorten_run,
     try_optional_method,
 )
+from dpverify.sampling.counts import Statistics, TableCounter
 from dpverify.sampling.stages import collect_statistics
 from dpverify.sampling.threads import threads_agree
 from dpverify.settings import Settings, SettingsChanges

@@ -15,12 +15,11 @@ import scipy
 from dpverify.events.cells import pad_rows
 from dpverify.events.prefix_scores import AnyPrefixScores, PrefixScore, gaussian_prefixes, prefix_learners
 from dpverify.events.scores import Levels, TrainingData, summarise
-from dpverify.sampling.accumulators import Statistics, TableCounter
 from dpverify.sampling.context import RunContext
-from dpverify.sampling.counts import Extremes, counts_from_table
+from dpverify.sampling.counts import Statistics, TableCounter, counts_from_table
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.selection.context import MAX_KEPT_NUMBERS, THOROUGH_SEARCH
-from dpverify.selection.histograms import BinnedScore, PairedHistogram, fine_edges
+from dpverify.selection.histograms import BinnedScore, Extremes, PairedHistogram, fine_edges
 from dpverify.selection.level_proposals import propose_levels
 from dpverify.selection.objective import SelectionObjective
 from dpverify.selection.proposals import (

@@ -4,17 +4,17 @@ To add a kind, write one file and add the kind to the lists below.
 """
 
 from dpverify.events.scores.additive import Additive, additive_learners
-from dpverify.events.scores.base import Features, Learner, LearnerCost, Score, ScoreFamily, TrainingData, summarise
+from dpverify.events.scores.base import Features, Levels, Linear, Score
 from dpverify.events.scores.cell_score import CellScore
 from dpverify.events.scores.covariances import Banded, covariance_learners
 from dpverify.events.scores.group import ScoreGroup
 from dpverify.events.scores.interactions import Interaction, interaction_learners
-from dpverify.events.scores.levels import Levels
-from dpverify.events.scores.moments import Linear, Quadratic, gaussian_learners
+from dpverify.events.scores.moments import Quadratic, gaussian_learners
 from dpverify.events.scores.outliers import Extreme, outlier_learners
 from dpverify.events.scores.patterned import Patterned, pattern_learners
 from dpverify.events.scores.piecewise import Piecewise, piecewise_learners
 from dpverify.events.scores.shared import Shared, shared_learners
+from dpverify.events.scores.training import Learner, LearnerCost, ScoreFamily, TrainingData, summarise
 from dpverify.events.scores.transformed import Transformed, transformed_learners
 from dpverify.events.scores.user_score import UserScore
 

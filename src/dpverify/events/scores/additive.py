@@ -15,16 +15,8 @@ import numpy as np
 import scipy
 
 from dpverify.events.cells import pad_rows
-from dpverify.events.scores.base import (
-    MAX_BINS,
-    MAX_BINS_SINGLE_COORDINATE,
-    Features,
-    Learner,
-    TrainingData,
-    bin_edges,
-    describe_coordinates,
-)
-from dpverify.events.scores.levels import SelectedLevels
+from dpverify.events.scores.base import Features, SelectedLevels, describe_coordinates
+from dpverify.events.scores.training import MAX_BINS, MAX_BINS_SINGLE_COORDINATE, Learner, TrainingData, bin_edges
 from dpverify.events.wording import coordinate_names, describe_intervals
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method
 from dpverify.util.column_bins import ColumnBins

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.partition import Partition
-from dpverify.events.scores.levels import Levels, SelectedLevels
+from dpverify.events.scores.base import Levels, SelectedLevels
 from dpverify.util.arrays import Array, array_namespace
 
 MAX_SCORED_CELLS = 4096  # more cells are mostly noise and make a report too long

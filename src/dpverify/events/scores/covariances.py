@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData, clip_tails, covariance
+from dpverify.events.scores.base import Features, Score
 from dpverify.events.scores.moments import MAX_QUADRATIC_COORDINATES, fit_quadratic
+from dpverify.events.scores.training import Learner, TrainingData, clip_tails, covariance
 from dpverify.util.arrays import Array
 
 MIN_COVARIANCE_RUNS = 2  # training runs per coordinate and data set

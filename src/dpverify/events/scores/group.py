@@ -6,13 +6,21 @@ Scores of one family share their features. A kind of score with a method `combin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpverify.events.scores.base import CombinedScores, Features, Score
+from dpverify.events.scores.base import Features, Score
 
 RUNS_PER_PIECE = 4096  # the arrays of this many runs stay small
+
+
+class CombinedScores(Protocol):
+    """Scores of one kind and of the same features that are evaluated together."""
+
+    def values(self, features: np.ndarray, /) -> list[np.ndarray]:
+        """Return one number per run for each score."""
+        ...
 
 
 class FeatureGroup(NamedTuple):

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.cells import pad_rows
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData
+from dpverify.events.scores.base import Features, Score
+from dpverify.events.scores.training import Learner, TrainingData
 from dpverify.util.arrays import Array, digitize
 
 MAX_TEST_RUNS = 1 << 14  # runs per data set that test for interactions

@@ -5,54 +5,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData, covariance, describe_coordinates
-from dpverify.events.scores.levels import SelectedLevels
-from dpverify.events.wording import describe_interval
+from dpverify.events.scores.base import Features, Linear, Score
+from dpverify.events.scores.training import Learner, TrainingData, covariance
 from dpverify.util.arrays import Array, multiply_rows
 
 MAX_QUADRATIC_COORDINATES = 64
 MIN_RUNS_PER_COORDINATE = 10  # for a covariance
 RIDGE = 1e-6  # added to the variances of the whitened features
-
-
-class Linear(NamedTuple):
-    """A weighted sum of the coordinates.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (J,)
-        The weight of every coordinate.
-    """
-
-    weights: np.ndarray
-
-    @property
-    def n_parameters(self) -> int:
-        """The number of weights."""
-        return self.weights.size
-
-    def values(self, flat: Array) -> Array:
-        """Return one number per run."""
-        return multiply_rows(flat, self.weights[:, None])[:, 0]
-
-    def describe(self, names: list[str]) -> str:
-        """Name the kind of score and its coordinates."""
-        coordinates = np.arange(self.weights.size)
-        return f"a linear score of {describe_coordinates(np.abs(self.weights), coordinates, names)}"
-
-    def describe_level_set(self, selected: SelectedLevels, examples: np.ndarray) -> str | None:
-        """Describe a half-line of a scalar output."""
-        if self.weights.size > 1 or not self.weights[0]:
-            return None
-        cut = selected.threshold / float(self.weights[0])
-        if selected.above == (self.weights[0] > 0):
-            return describe_interval("output", cut, math.inf)
-        return describe_interval("output", -math.inf, cut)
 
 
 class Quadratic(NamedTuple):

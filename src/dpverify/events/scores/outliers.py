@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData, describe_coordinates
-from dpverify.events.scores.moments import Linear
+from dpverify.events.scores.base import Features, Linear, Score, describe_coordinates
+from dpverify.events.scores.training import Learner, TrainingData
 from dpverify.util.arrays import Array, array_namespace
 
 OUTLIER_COUNTS = (16, 128)  # training runs of both data sets that count as outliers

@@ -9,7 +9,8 @@ import numpy as np
 from dpverify.events.cells import Atoms, pad_rows
 from dpverify.events.partition import code_weights
 from dpverify.events.scores.additive import drop_idle_edges, monotone_ratio
-from dpverify.events.scores.base import MAX_BINS, Learner, Score, TrainingData, quantile_edges
+from dpverify.events.scores.base import Score
+from dpverify.events.scores.training import MAX_BINS, Learner, TrainingData, quantile_edges
 from dpverify.util.arrays import Array, array_namespace
 
 MAX_PATTERNS = 64

@@ -9,7 +9,8 @@ import scipy
 
 from dpverify.events.cells import find_atoms, pad_rows
 from dpverify.events.scores.additive import suitable_features
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData, describe_coordinates
+from dpverify.events.scores.base import Features, Score, describe_coordinates
+from dpverify.events.scores.training import Learner, TrainingData
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize
 from dpverify.util.column_bins import ColumnBins
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from dpverify.events.cells import pad_rows
 from dpverify.events.scores.additive import Additive, drop_idle_edges, monotone_ratio, shrunken_ratio
-from dpverify.events.scores.base import Features, Learner, Score, TrainingData, quantile_edges
-from dpverify.events.scores.moments import Linear, Quadratic
+from dpverify.events.scores.base import Features, Linear, Score
+from dpverify.events.scores.moments import Quadratic
+from dpverify.events.scores.training import Learner, TrainingData, quantile_edges
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize
 
 MIN_RECORDS = 3

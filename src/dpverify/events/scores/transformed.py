@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.scores.additive import additive_learners
-from dpverify.events.scores.base import Learner, Score, TrainingData, summarise
+from dpverify.events.scores.base import Score
 from dpverify.events.scores.moments import gaussian_learners
 from dpverify.events.scores.piecewise import piecewise_learners
+from dpverify.events.scores.training import Learner, TrainingData, summarise
 from dpverify.events.scores.transforms import Circular, Distances, Folded, LowBits, OrderStatistics
 from dpverify.util.arrays import Array
 

@@ -1,0 +1,234 @@
+"""Training of scores: the kept training runs, their features and bins, and the protocol of a learner."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from dpverify.events.cells import repeated_values
+from dpverify.events.scores.base import Features, Score
+from dpverify.util.arrays import Array, contiguous_transpose, sum_outer_products
+
+DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
+MAX_WHITENED_COORDINATES = 1024  # a covariance of more coordinates needs too much memory, and more runs than are kept
+CLIPPED_SHARE = 0.005  # of the runs at either end: heavy tails have no moments
+MAX_BINS = 64  # per coordinate
+MAX_BINS_SINGLE_COORDINATE = 512
+TAIL_RUNS = 32  # runs in the outermost bins
+GAP_WIDTH, MAX_GAPS = 8.0, 8  # bins that are so many times wider than the median bin on either side are divided
+MAX_QUANTILE_RUNS = 1 << 14  # runs that place the limits of clipping
+
+
+class Learner(Protocol):
+    """Fits scores of one kind to training runs.
+
+    `statistic` is counted over all training runs, also those that do not fit into memory; None if nothing is counted.
+    It has a method `measure(samples)` that returns an array.
+    """
+
+    @property
+    def statistic(self) -> CountedStatistic | None: ...
+
+    def fit(self, first: np.ndarray | None, second: np.ndarray | None, /) -> Sequence[Score]:
+        """Return the fitted scores, from the statistic's sums over the runs of the first and the second data set."""
+        ...
+
+
+class CountedStatistic(Protocol):
+    """A table of counts of a block of runs. Tables of different blocks add up."""
+
+    def measure(self, samples: Array, /) -> np.ndarray: ...
+
+
+class LearnerCost(enum.IntEnum):
+    """How much time a learner takes. The selection leaves out learners above its budget.
+
+    Only the cheapest learners also provide level-set cells for unions.
+    """
+
+    CHEAP = 0
+    PATTERNS = 1
+    JOINT_FIT = 2
+    STRUCTURED = 3  # fitted to some of the kept runs, and judged on others before they compete
+
+
+class ScoreFamily(NamedTuple):
+    """A way to make learners from training data, and its cost."""
+
+    learners: Callable[[TrainingData], list[Learner]]
+    cost: LearnerCost
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Finite training runs that are kept in memory.
+
+    Attributes
+    ----------
+    first, second : ndarray of shape (runs, coordinates)
+        The runs of each data set.
+    pooled : ndarray of shape (runs, coordinates)
+        The runs of both data sets.
+    atoms : list of ndarray
+        The values with positive probability, for each coordinate.
+    edges : list of ndarray
+        The edges of the bins of each coordinate.
+    shape : tuple of int
+        Steps and dimensions of one output.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    pooled: np.ndarray
+    atoms: list[np.ndarray]
+    edges: list[np.ndarray]
+    shape: tuple[int, int]
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates of one output."""
+        return self.pooled.shape[1]
+
+    @property
+    def has_atoms(self) -> bool:
+        """Whether values repeat in any coordinate."""
+        return any(map(len, self.atoms))
+
+    @functools.cached_property
+    def is_discrete(self) -> bool:
+        """Whether all values repeat."""
+        columns = zip(self.pooled.T, self.atoms, strict=True)
+        return all(np.isin(column[:DISCRETE_CHECK_RUNS], values).all() for column, values in columns)
+
+    @property
+    def coordinates(self) -> Features:
+        """The coordinates themselves as features."""
+        return Features(np.zeros(self.dimension), None)
+
+    @functools.cached_property
+    def innovations(self) -> Features:
+        """The innovations as features; the coordinates themselves if there are very many."""
+        return fit_innovations(self.first, self.second) if self.can_be_whitened else self.coordinates
+
+    @property
+    def can_be_whitened(self) -> bool:
+        """Whether the covariance of all coordinates is used."""
+        return self.dimension <= MAX_WHITENED_COORDINATES
+
+    @functools.cached_property
+    def clipped_innovations(self) -> tuple[np.ndarray, np.ndarray]:
+        """The innovations of both data sets, clipped at extreme quantiles."""
+        first, second = self.features_of_sides(self.innovations)
+        return clip_tails(first), clip_tails(second)
+
+    @functools.cached_property
+    def pooled_innovations(self) -> np.ndarray:
+        """The innovations of the runs of both data sets."""
+        return self.innovations.values(self.pooled)
+
+    def head(self, runs: int) -> TrainingData:
+        """Return the first runs of both data sets, with the same innovations."""
+        first, second = self.first[:runs], self.second[:runs]
+        part = TrainingData(first, second, np.concatenate([first, second]), self.atoms, self.edges, self.shape)
+        part.__dict__["innovations"] = self.innovations  # the cached property
+        return part
+
+    def features_of_pooled(self, features: Features) -> np.ndarray:
+        """Return the features of the runs of both data sets."""
+        return self.pooled_innovations if features is self.innovations else features.values(self.pooled)
+
+    def features_of_sides(self, features: Features) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features of the runs of each data set."""
+        pooled, runs = self.features_of_pooled(features), len(self.first)
+        return (pooled, pooled) if self.first is self.pooled else (pooled[:runs], pooled[runs:])
+
+
+def summarise(samples: list[np.ndarray]) -> TrainingData:
+    """Return the finite ones of the kept training runs of both data sets."""
+    *_, steps, dimension = (1, *samples[0].shape[1:])
+    sides = [x.reshape(len(x), -1) for x in samples]
+    sides = [x[np.isfinite(x).all(1)] for x in sides]
+    pooled, runs = np.concatenate(sides), len(sides[0])
+    if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
+        pooled = np.zeros((1, pooled.shape[1]))
+        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled), (steps, dimension))
+    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled), (steps, dimension))
+
+
+def _divide_coordinates(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the atoms and the edges of the bins of every coordinate."""
+    atoms, edges = [], []
+    for column in contiguous_transpose(flat):
+        column.sort()
+        atoms.append(repeated_values(column))
+        edges.append(bin_edges(column, atoms[-1], flat.shape[1]))
+    return atoms, edges
+
+
+def bin_edges(column: np.ndarray, atoms: np.ndarray, n_features: int) -> np.ndarray:
+    """Return quantile edges of one sorted feature, finer at both ends, with one bin per atom."""
+    number = MAX_BINS_SINGLE_COORDINATE if n_features == 1 else MAX_BINS
+    if not atoms.size:
+        return quantile_edges(column, number)
+    continuous = column[~np.isin(column, atoms)]
+    return np.unique(np.concatenate([atoms, np.nextafter(atoms, -np.inf), quantile_edges(continuous, number)]))
+
+
+def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
+    """Return edges between order statistics of sorted values: at equal shares, at doubling shares from the ends, and
+    at small shares in wide gaps between the frequent values.
+    """
+    if not x.size:
+        return x
+    doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))
+    equal = np.arange(number + 1) * x.size // number
+    ranks = np.concatenate([equal, doubling, x.size - doubling, _ranks_in_gaps(x, equal)])
+    ranks = ranks[(ranks > 0) & (ranks < x.size)]
+    return np.unique(x[ranks - 1] + (x[ranks] - x[ranks - 1]) / 2)
+
+
+def _ranks_in_gaps(x: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Return ranks that divide the bins that are much wider than others, except the outermost ones."""
+    if x.size // len(ranks) < 2 * TAIL_RUNS:
+        return np.zeros(0, np.intp)
+    widths = np.diff(x[np.minimum(ranks, x.size - 1)])
+    wide = np.flatnonzero(widths[1:-1] > GAP_WIDTH * np.median(widths)) + 1
+    # A bin in the tail of a distribution has neighbours of similar width on one side.
+    gaps = [i for i in wide if widths[i] > GAP_WIDTH * max(np.median(widths[:i]), np.median(widths[i + 1 :]))]
+    return np.concatenate([np.arange(ranks[i], ranks[i + 1], TAIL_RUNS) for i in gaps[:MAX_GAPS]] or [ranks[:0]])
+
+
+def clip_tails(flat: np.ndarray) -> np.ndarray:
+    """Clip each coordinate at its extreme quantiles, so that moments exist for heavy tails."""
+    thinned = contiguous_transpose(flat[:: max(1, len(flat) // MAX_QUANTILE_RUNS)])
+    low, high = np.quantile(thinned, [CLIPPED_SHARE, 1 - CLIPPED_SHARE], axis=1)
+    return np.clip(flat, low, high)
+
+
+def covariance(flat: np.ndarray) -> np.ndarray:
+    """Return the covariance of the coordinates."""
+    return sum_outer_products(flat - flat.mean(0)) / max(len(flat) - 1, 1)
+
+
+def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
+    """Whiten with the Cholesky factor of the pooled covariance, in the order of time.
+
+    Each data set is centred at its own mean for the covariance.
+    """
+    clipped = clip_tails(np.concatenate([first, second]))
+    sides = clipped[: len(first)], clipped[len(first) :]
+    pooled_covariance = sum(covariance(side) for side in sides) / 2
+    # A coordinate that is constant for each data set has no spread; the distance of the data sets is its scale.
+    pooled_deviation = clipped.std(0)
+    scale = np.sqrt(np.diag(pooled_covariance))
+    fallback = np.where(pooled_deviation > 0, pooled_deviation, 1.0)
+    scale = np.where(scale > 1e-9 * pooled_deviation, scale, fallback)
+    correlation = pooled_covariance / np.outer(scale, scale)
+    # A coordinate that the earlier ones determine has no innovation. The ridge limits the scaling of rounding errors.
+    factor = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(scale)))
+    return Features(clipped.mean(0), np.linalg.solve(factor, np.diag(1 / scale)))
