@@ -17,7 +17,8 @@ from dpverify import Report
 from dpverify.cli import main
 from dpverify.render.content import BoundTrack
 from dpverify.render.figures import privacy_map, tradeoff
-from dpverify.render.page import NUMBER_WIDTH, SCRIPT, _place_track, comparison, mark_terms
+from dpverify.render.page import NUMBER_WIDTH, SCRIPT, _place_track, comparison
+from dpverify.render.terms import mark_terms
 from dpverify.report.document import with_checksum
 from dpverify.report.page import page, page_content
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace

@@ -10,13 +10,12 @@ import base64
 import functools
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import jinja2
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.errors import InputError
@@ -25,6 +24,7 @@ from dpverify.render.curves import delta_figure, error_figure, p_value_figure, w
 from dpverify.render.figures import ComparisonRow, tradeoff
 from dpverify.render.outputs import draw_outputs
 from dpverify.render.style import Drawing, svg
+from dpverify.render.terms import mark_terms, used_terms
 from dpverify.util.formatting import format_count, format_lower, format_number, format_percent, format_upper
 
 TEMPLATE_FOLDER = Path(__file__).parent
@@ -90,49 +90,6 @@ def report_page(content: PageContent) -> str:
         errors=shown([error_figure(content.errors)], "errors"),
         outputs=shown(draw_outputs(content.scene), "outputs"),
     )
-
-
-TERMS = {
-    "ε": "At δ = 0: the logarithm of the ratio of an event's two probabilities, for the event where it is largest. At "
-    "a larger δ, δ is subtracted from the larger probability before the ratio is taken. Smaller is more private.",
-    "δ": "An allowance: the probability of an event may be e^ε times its probability with the other data set, plus δ.",
-    "α": "The probability of error that was accepted for the test and for each bound. The confidence is 1 − α.",
-    "p-value": "If the claim is true, counts at least this extreme have at most this probability. A small p-value "
-    "refutes the claim.",
-    "confidence": "Statements that are made in this way are true with at least this probability.",
-    "event": "A set of outputs, for example all outputs above 2.",
-    "witness": "The tested event that gives the largest lower bound.",
-    "cells": "The parts into which all outputs are divided. They do not overlap.",
-    "partition": "All cells together.",
-    "unions of cells": "Events that consist of whole cells. The upper bound is about these events only.",
-    "region of likely outputs": "The set that contains most outputs. Pilot runs determine it.",
-    "wealth": "The evidence against the claim. It rarely becomes large if the claim is true.",
-    "η": "The source paper's number: the largest share of selection runs in an event.",
-    "λ": "The source paper's number for δ. It is not a guarantee.",
-}
-OPTIONAL_TERMS = ("wealth", "η", "λ")  # only some pages have them
-MARKED = re.compile(r"\b(unions of cells|cells|partition|region of likely outputs|p-value|witness|wealth)\b")
-
-
-def used_terms(content: PageContent) -> dict[str, str]:
-    """Return the terms that a page explains: all, except those of results that the page does not have."""
-    names = " ".join(row.name for table in content.tables for row in table.rows)
-    present = f"{names} wealth" if content.wealth is not None else names
-    return {term: text for term, text in TERMS.items() if term not in OPTIONAL_TERMS or term in present}
-
-
-def mark_terms(text: str) -> Markup:
-    """Escape a text, and put the definition of a term where the term occurs first; a browser shows it on hover."""
-    seen: set[str] = set()
-
-    def mark(match: re.Match[str]) -> str:
-        term = match[0]
-        if term in seen:
-            return term
-        seen.add(term)
-        return f'<abbr title="{escape(TERMS[term])}">{term}</abbr>'
-
-    return Markup(MARKED.sub(mark, str(escape(text))))
 
 
 def _without_breaks(text: str) -> str:
