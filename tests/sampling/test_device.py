@@ -15,6 +15,7 @@ from dpverify.events.scores.training import fit_innovations
 from dpverify.mechanisms import validation
 from dpverify.sampling import blocks, probe
 from dpverify.sampling.counts import DeviceTables, count_cells
+from dpverify.sampling.error_sums import ErrorSum
 from dpverify.selection.histograms import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 
@@ -143,3 +144,27 @@ def test_surplus_runs_of_a_block_are_not_counted():
     assert counts.counts.tolist() == count_cells(levels, samples[:700]).counts.tolist()
     assert counts.total == 700
     assert counts.counts.tolist() != count_cells(levels, samples).counts.tolist()
+
+
+def mean_square(samples):
+    return (samples**2).mean((1, 2))
+
+
+@pytest.mark.parametrize("call", [3, 8, 20])
+def test_an_interruption_while_results_are_read_adds_none_of_them_twice(call, accelerator, tmp_path, monkeypatch):
+    def verify(folder):
+        return dpv.verify(Walk(), FIRST, SECOND, 0.5, error=mean_square, folder=folder, events="cell", **SMALL)
+
+    undisturbed = verify(tmp_path / "undisturbed")
+    include, calls = ErrorSum._include, []
+
+    def interrupted(self, sums):
+        calls.append(call)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        include(self, sums)
+
+    monkeypatch.setattr(ErrorSum, "_include", interrupted)
+    with pytest.raises((KeyboardInterrupt, dpv.Stopped)):
+        verify(tmp_path / "interrupted")
+    assert verify(tmp_path / "interrupted").digest == undisturbed.digest

@@ -244,9 +244,11 @@ class BlockSums(Generic[A]):
         self.is_consistent = True
 
     def finish(self) -> None:
-        """Wait for computations on a device."""
+        """Wait for computations on a device. If this is interrupted, some results may have been added, others not."""
+        was_consistent, self.is_consistent = self.is_consistent, False
         for accumulator in self.accumulators.values():
             accumulator.finish()
+        self.is_consistent = was_consistent
 
     def merge(self, other: BlockSums[A]) -> None:
         """Add the blocks of other sums, which must hold other blocks."""
