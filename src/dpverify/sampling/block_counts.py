@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.event import Event
+from dpverify.sampling.counts import count_cells
 from dpverify.stats.dispersion import MAX_P_VALUE, homogeneity_p_value
 from dpverify.util.arrays import Array
 
@@ -102,10 +103,10 @@ class BlockChecker(NamedTuple):
         if block >= MAX_CHECKED_BLOCKS:
             return BlockCounts(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, number), np.int64))
         checked = np.asarray(samples[:MAX_CHECKED_RUNS])
-        inside = np.isin(self.event.partition.codes(checked), self.event.codes)
+        inside = count_cells(self.event.partition, checked).of(self.event.codes).sum()
         flat = checked.reshape(len(checked), -1)
         above = flat[:, self.coordinates] > self.medians
-        counts = np.append(np.count_nonzero(inside), np.count_nonzero(above, axis=0))
+        counts = np.append(inside, np.count_nonzero(above, axis=0))
         return BlockCounts(np.array([block]), np.array([len(checked)]), counts[None].astype(np.int64))
 
 

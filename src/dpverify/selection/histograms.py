@@ -63,9 +63,8 @@ class BinnedScore(NamedTuple):
     def count(self, values: np.ndarray) -> ScoreHistogram:
         """Return the histogram of some score values."""
         values = np.sort(values)  # NumPy sorts all values faster than it searches for each of them
-        ranks = np.searchsorted(values, self.edges, side="right")
-        table = np.diff(ranks, prepend=0, append=values.size)
-        return ScoreHistogram(table, Extremes(values[:EXTREMES_KEPT], values[-EXTREMES_KEPT:]))
+        ranks = np.concatenate([[0], np.searchsorted(values, self.edges, side="right"), [values.size]])
+        return ScoreHistogram(ranks[1:] - ranks[:-1], Extremes(values[:EXTREMES_KEPT], values[-EXTREMES_KEPT:]))
 
     def _on_device(self, samples: Array) -> tuple[Array, Array, Array]:
         xp = array_namespace(samples)

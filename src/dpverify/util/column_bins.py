@@ -7,10 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.util.arrays import MAX_COMPARED_EDGES, MAX_STEP_EDGES, contiguous_transpose, digitize
+from dpverify.util.arrays import (
+    MAX_COMPARED_EDGES,
+    MAX_STEP_EDGES,
+    MIN_SEARCHED_VALUES,
+    contiguous_transpose,
+    digitize,
+)
 
 STEPS = 1024  # of the guide table of one column
 NUMBERS_PER_PIECE = 1 << 16  # numbers that are processed together, so that they stay in the processor's caches
+MIN_ROW_LENGTH = 8  # for fewer columns, operations along rows are slow
 PREPARED_EDGES = 16  # arrays of edges whose tables are kept for the next block
 
 
@@ -27,6 +34,8 @@ class ColumnBins(NamedTuple):
         The lowest edge of every column, and one over the width of a step.
     start : ndarray of shape (J * STEPS,)
         The number of edges that lie safely below each step, column after column; empty if there is no guide table.
+    padded : ndarray of shape (J * (E + 1),)
+        The edges with one more infinity at the end of each column, column after column.
     comparisons : int
         How many comparisons make the index exact.
     """
@@ -35,6 +44,7 @@ class ColumnBins(NamedTuple):
     low: np.ndarray
     scale: np.ndarray
     start: np.ndarray
+    padded: np.ndarray
     comparisons: int
 
     @classmethod
@@ -58,7 +68,8 @@ class ColumnBins(NamedTuple):
         bins = np.empty(x.shape, np.intp)
         rows = max(1, NUMBERS_PER_PIECE // x.shape[1])
         find = self._find_by_table if self.start.size else self._find_by_comparison
-        if not self.start.size and self.edges.shape[1] > MAX_COMPARED_EDGES:
+        many_edges = not self.start.size and self.edges.shape[1] > MAX_COMPARED_EDGES
+        if many_edges or (x.shape[1] < MIN_ROW_LENGTH and len(x) >= MIN_SEARCHED_VALUES):
             rows, find = max(1, len(x)), self._find_by_column
         for begin in range(0, len(x), rows):
             find(x[begin : begin + rows], bins[begin : begin + rows])
@@ -69,15 +80,14 @@ class ColumnBins(NamedTuple):
 
     def _find_by_table(self, x: np.ndarray, bins: np.ndarray) -> None:
         columns = np.arange(x.shape[1])
-        padded = np.pad(self.edges, ((0, 0), (0, 1)), constant_values=np.inf)
         with np.errstate(over="ignore", invalid="ignore"):
             position = (x - self.low) * self.scale
             # Unlike `clip`, these functions replace NaN.
             np.fmax(np.fmin(position, STEPS - 1, out=position), 0, out=position)
         index = self.start[position.astype(np.intp) + columns * STEPS]
-        first, flat_edges = columns * padded.shape[1], padded.ravel()
+        first = columns * (self.edges.shape[1] + 1)
         for _ in range(self.comparisons):
-            index += x > flat_edges[index + first]
+            index += x > self.padded[index + first]
         bins[:] = index
 
     def _find_by_comparison(self, x: np.ndarray, bins: np.ndarray) -> None:
@@ -108,7 +118,7 @@ class _ByIdentity:
 def _prepare(key: _ByIdentity) -> ColumnBins:
     """Return the prepared edges."""
     edges = key.array
-    none = ColumnBins(edges, np.zeros(0), np.zeros(0), np.zeros(0, np.intp), 0)
+    none = ColumnBins(edges, np.zeros(0), np.zeros(0), np.zeros(0, np.intp), np.zeros(0), 0)
     if edges.shape[1] <= MAX_COMPARED_EDGES:
         return none
     low = edges[:, 0]
@@ -123,4 +133,7 @@ def _prepare(key: _ByIdentity) -> ColumnBins:
     stop = np.stack([np.searchsorted(e, a + (steps + 2) / s) for e, a, s in zip(edges, low, scale, strict=True)])
     stop[:, -1] = np.isfinite(edges).sum(1)  # the last step extends to infinity
     comparisons = int((stop - start).max())
-    return ColumnBins(edges, low, scale, start.ravel(), comparisons) if comparisons <= MAX_STEP_EDGES else none
+    if comparisons > MAX_STEP_EDGES:
+        return none
+    padded = np.concatenate([edges, np.full((len(edges), 1), np.inf)], axis=1).ravel()
+    return ColumnBins(edges, low, scale, start.ravel(), padded, comparisons)

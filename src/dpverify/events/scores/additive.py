@@ -329,4 +329,7 @@ def drop_idle_edges(all_edges: np.ndarray, all_steps: np.ndarray) -> tuple[np.nd
     if not rows:
         return all_edges[:, :1], all_steps[:, :2]
     edges = pad_rows([edges for edges, _ in rows], least=1)
-    return edges, np.stack([np.pad(steps, (0, edges.shape[1] + 1 - len(steps)), mode="edge") for _, steps in rows])
+    heights = np.empty((len(rows), edges.shape[1] + 1))
+    for padded, (_, steps) in zip(heights, rows, strict=True):
+        padded[: len(steps)], padded[len(steps) :] = steps, steps[-1]
+    return edges, heights
