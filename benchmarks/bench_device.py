@@ -158,9 +158,9 @@ def verify_cold(runs):
     """Verify once; print the seconds of each stage, and those of the slowest compilations."""
     compilations = []
 
-    def listen(event, seconds, **details):
+    def listen(event, duration_secs, **kwargs):
         if event.endswith("backend_compile_duration"):
-            compilations.append((seconds, str(details.get("fun_name", "?"))))
+            compilations.append((duration_secs, str(kwargs.get("fun_name", "?"))))
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     start = time.perf_counter()
