@@ -1,6 +1,6 @@
 """Runs every benchmark that takes minutes, and writes what they print to docs/benchmarks.md.
 
-Run: python benchmarks/all.py, or `make bench` (about half an hour).
+Run: python benchmarks/all.py, or `make bench` (about three quarters of an hour).
 Three benchmarks are run by themselves: bench_mechanisms.py takes half an hour, bench_device.py needs a GPU, and
 bench_structure.py measures the code instead of its speed.
 """
@@ -25,6 +25,7 @@ TITLES = {
     "buehler": "The exact lower bound",
     "memory": "Memory",
     "scaling": "Scaling",
+    "dask": "A Dask cluster on one machine",
 }
 HEAD = """# Benchmarks
 

@@ -2,7 +2,8 @@
 
 The parts are: draws of the paper's W2-MHE compared with a bare skeleton (the same random numbers, affine maps and
 squeeze test, but no second draws), of the EKF and of the KL-MHE; a verification with 10^9 test runs per data set from a
-cold process and after compilation; runs that lie in another cell than on the CPU; and the tests of the samplers.
+cold process, with its compilations, and after compilation; runs that lie in another cell than on the CPU; and the tests
+of the samplers. With --variants: only the rates and the first calls for other sizes of blocks, batches and programs.
 
 Run: python benchmarks/bench_device.py (some minutes on an H200).
 Fewer runs: --runs 1e7. Without the tests of the samplers: --no-tests. On a CPU use both.
@@ -22,13 +23,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpverify as dpv
-from dpverify.estimation import KLMHE, W2MHE, PrivateEKF, adjacent_recordings, oscillator
+from dpverify.estimation import KLMHE, W2MHE, PrivateEKF, adjacent_recordings, gibbs_trajectories, oscillator, particle
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.sampling.blocks import SampleSource, call_mechanism
 from dpverify.util.arrays import cell_codes, enable_x64
 
 COMPARISON_BLOCK = 1 << 16
 MEASURED_SECONDS = 2.0
+SLOWEST_SHOWN = 10  # compilations of a cold process
 SAMPLER_TESTS = ("test_gibbs_sampler.py", "test_particle.py", "test_kalman.py")
 FOLDER = Path(__file__).resolve().parent
 
@@ -51,10 +53,36 @@ def runs_per_second(draw, block):
     return number * block / (time.perf_counter() - start)
 
 
-def mechanism_rate(mechanism, pair):
+def mechanism_rate(mechanism, pair, block=None):
     """Return the rate at which the library draws the test blocks of both data sets."""
-    source = SampleSource(mechanism, pair, 0, mechanism.block)
-    return runs_per_second(lambda number: call_mechanism(source, "test", number % 2, number), mechanism.block)
+    block = block or mechanism.block
+    source = SampleSource(mechanism, pair, 0, block)
+    return runs_per_second(lambda number: call_mechanism(source, "test", number % 2, number), block)
+
+
+def print_variants(system, pair):
+    """Print the first call and the rate of the moving-horizon estimators for other sizes of blocks and programs."""
+    w2mhe, klmhe = W2MHE(system, 5, 0.8, 1.4e-5), KLMHE(system, 5, 0.8)
+    w2mhe(pair[0], 1 << 10, np.random.default_rng(0))  # compiles the plan
+    variants = [(w2mhe, gibbs_trajectories, "UNROLLED_STEPS", n, w2mhe.block) for n in (1, 8)]
+    variants += [(w2mhe, gibbs_trajectories, "UNROLLED_STEPS", 8, w2mhe.block >> 1)]
+    variants += [(w2mhe, gibbs_trajectories, "UNROLLED_STEPS", 8, w2mhe.block << 1)]
+    variants += [(klmhe, particle, "UNROLLED_STEPS", n, klmhe.block) for n in (1, 16)]
+    batch = particle.PARTICLES_PER_DEVICE_BATCH
+    variants += [(klmhe, particle, "PARTICLES_PER_DEVICE_BATCH", n, klmhe.block) for n in (batch >> 1, batch << 1)]
+    for mechanism, module, name, value, block in variants:
+        default = getattr(module, name)
+        setattr(module, name, value)
+        jax.clear_caches()
+        start = time.perf_counter()
+        jax.block_until_ready(mechanism(pair[0], block, np.random.default_rng(0)))
+        first = time.perf_counter() - start
+        rate = mechanism_rate(mechanism, pair, block)
+        setattr(module, name, default)
+        print(
+            f"{mechanism.name}, {name} {value}, blocks of {block}: first call {first:.1f} s, {rate:.3g} runs/s",
+            flush=True,
+        )
 
 
 def skeleton_rate(block, steps=4, states=4):
@@ -126,6 +154,28 @@ def print_cold_verification(runs):
     print(f"2 x {runs:.0e} test runs, cold process: {time.perf_counter() - start:.1f} s ({cold})", flush=True)
 
 
+def verify_cold(runs):
+    """Verify once; print the seconds of each stage, and those of the slowest compilations."""
+    compilations = []
+
+    def listen(event, duration_secs, **kwargs):
+        if event.endswith("backend_compile_duration"):
+            compilations.append((duration_secs, str(kwargs.get("fun_name", "?"))))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    start = time.perf_counter()
+    jax.devices()
+    device = time.perf_counter() - start
+    paper_pair()
+    data = time.perf_counter() - start - device
+    report, seconds = long_verification(runs)
+    stages = ", ".join(f"{name} {value:.2f}" for name, value in report.run["seconds"].items())
+    slowest = ", ".join(f"{name} {value:.1f}" for value, name in sorted(compilations, reverse=True)[:SLOWEST_SHOWN])
+    total = sum(value for value, _ in compilations)
+    print(f"device {device:.1f}, data {data:.1f}, verify {seconds:.1f}: {stages}; ", end="")
+    print(f"{len(compilations)} compilations {total:.1f}: {slowest}")
+
+
 def print_verification(runs):
     """Print the time of a verification after compilation; return the report."""
     long_verification(min(runs, 1 << 21))  # compiles
@@ -145,16 +195,15 @@ def main():
     parser.add_argument("--runs", type=float, default=1e9, help="test runs per data set")
     parser.add_argument("--no-tests", action="store_true", help="leave out the tests of the samplers")
     parser.add_argument("--cold", action="store_true", help="only verify, and print the stages")
+    parser.add_argument("--variants", action="store_true", help="only compare sizes of blocks, batches and programs")
     options = parser.parse_args()
     runs = int(options.runs)
     if options.cold:
-        start = time.perf_counter()
-        jax.devices()
-        device = time.perf_counter() - start
-        paper_pair()
-        before = f"device {device:.1f}, data {time.perf_counter() - start - device:.1f}"
-        report, seconds = long_verification(runs)
-        print(f"{before}, verify {seconds:.1f}: " + ", ".join(f"{k} {v:.2f}" for k, v in report.run["seconds"].items()))
+        verify_cold(runs)
+        return
+    if options.variants:
+        system, *pair = paper_pair()
+        print_variants(system, pair)
         return
     print_cold_verification(runs)
     system, first, second = paper_pair()

@@ -3,7 +3,9 @@
 Every figure is a ratio: to the processor time of drawing the same runs in the same process; for workers, to the elapsed
 time of one process.
 
-Run: python benchmarks/bench_scaling.py (about ten minutes).
+The cost of a verification grows at most linearly where this ratio does not rise.
+
+Run: python benchmarks/bench_scaling.py (about a quarter of an hour). A part: --only steps.
 A figure too, as scaling.png and scaling.svg: --out docs/figures.
 """
 
@@ -36,11 +38,11 @@ def slow_gaussian(data, runs, rng):
     return data + np.mean(rng.standard_normal((10, runs, *data.shape)), axis=0)
 
 
-def verification_ratio(shape, test_runs, **settings):
+def verification_ratio(shape, test_runs, rounds=ROUNDS, **settings):
     """Return the time of a verification divided by that of drawing its samples, the median over rounds."""
     data = np.zeros(shape), np.full(shape, 0.3 / np.sqrt(np.prod(shape)))
     ratios = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         start = time.process_time()
         report = dpv.verify(gaussian, *data, test_runs=test_runs, **settings)
         middle = time.process_time()
@@ -67,16 +69,31 @@ def speed_up(executor):
     return statistics.median(ratios)
 
 
-def measure():
-    """Yield the label of each axis, and its points (x, ratio)."""
+def measure(only):
+    """Yield the label of each axis whose name contains a text, and its points (x, ratio)."""
     grid = {"partition": "grid", "events": "union", "select_runs": 200_000}
-    yield "runs per data set", [(runs, verification_ratio((4, 2), runs)) for runs in (10**4, 10**5, 10**6, 10**7)]
-    cells = [(r**8 + 1, verification_ratio((4, 2), 10**6, resolution=r, **grid)) for r in (2, 3, 5, 10)]
-    yield "cells (grid, 10^6 runs)", cells
-    yield "steps K (d 2, 10^6 runs)", [(k, verification_ratio((k, 2), 10**6)) for k in (1, 4, 16, 64)]
-    yield "coordinates d (K 4, 10^6 runs)", [(d, verification_ratio((4, d), 10**6)) for d in (1, 2, 4, 8)]
-    with ThreadPoolExecutor(2) as pool:
-        yield "workers: speed-up", [(1, 1.0), (2, speed_up(pool))]
+    few = {"test_runs": 20_000, "select_runs": 20_000}
+    axes = {
+        "runs per data set": ((10**4, 10**5, 10**6, 10**7), lambda runs: verification_ratio((4, 2), runs)),
+        "runs per data set (one number)": ((10**6, 10**7, 10**8), lambda runs: verification_ratio((1,), runs, 1)),
+        "cells (grid, 10^6 runs)": (
+            (257, 6562, 390_626, 10**8 + 1),
+            lambda cells: verification_ratio((4, 2), 10**6, resolution=round((cells - 1) ** (1 / 8)), **grid),
+        ),
+        "steps K (d 2, 10^6 runs)": ((1, 4, 16, 64), lambda k: verification_ratio((k, 2), 10**6)),
+        "steps K (d 1, 2 x 10^4 runs)": ((1, 10, 100, 1000), lambda k: verification_ratio((k, 1), rounds=1, **few)),
+        "coordinates d (K 4, 10^6 runs)": ((1, 2, 4, 8), lambda d: verification_ratio((4, d), 10**6)),
+        "coordinates d (K 4, 2 x 10^4 runs)": ((2, 10, 50), lambda d: verification_ratio((4, d), rounds=1, **few)),
+    }
+    for title, (points, ratio) in axes.items():
+        if only in title:
+            yield title, [(x, ratio(x)) for x in points]
+    if only in "workers":
+        points = [(1, 1.0)]
+        for threads in (2, 4):
+            with ThreadPoolExecutor(threads) as pool:
+                points.append((threads, speed_up(pool)))
+        yield f"workers: speed-up of threads on {os.cpu_count()} cores", points
 
 
 def tick_label(x):
@@ -88,8 +105,11 @@ def draw_figure(series, folder):
     """Draw one panel for each axis except the workers."""
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, 4, figsize=(12, 3), sharey=True, layout="constrained")
-    for panel, (title, points) in zip(panels, series, strict=False):
+    series = [one for one in series if "workers" not in one[0]]
+    figure, panels = plt.subplots(2, 4, figsize=(12, 6), sharey=True, layout="constrained")
+    for panel in panels.flat[len(series) :]:
+        panel.set_axis_off()
+    for panel, (title, points) in zip(panels.flat, series, strict=False):
         x, y = zip(*points, strict=True)
         panel.plot(x, y, "o-", color="#3b6ea5")
         panel.axhline(1, color="0.6", lw=1, ls="--")
@@ -97,7 +117,8 @@ def draw_figure(series, folder):
         panel.set_xticks(x, [tick_label(value) for value in x])
         panel.minorticks_off()
         panel.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("verify / draw")
+    for panel in panels[:, 0]:
+        panel.set_ylabel("verify / draw")
     figure.suptitle("Time of a verification relative to drawing its samples (Gaussian noise, NumPy, one core)")
     for suffix in ("png", "svg"):
         figure.savefig(folder / f"scaling.{suffix}", dpi=110)
@@ -107,9 +128,10 @@ def main():
     """Print the ratios, and draw them if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", help="a folder for the figure")
+    parser.add_argument("--only", default="", help="axes whose name contains this text")
     options = parser.parse_args()
     series = []
-    for title, points in measure():
+    for title, points in measure(options.only):
         print(f"{title}: " + ", ".join(f"{x:.3g}: {y:.2f}" for x, y in points), flush=True)
         series.append((title, points))
     if options.out:

@@ -1,10 +1,10 @@
 """Measures the time of a verification relative to drawing its samples.
 
 The two are measured in turn within one run, as elapsed time. The W2-MHE of JAX uses all cores, the other mechanisms
-one.
+one. Then follow verifications with default settings, in processor seconds, and the time of `import dpverify`.
 
 Run: python benchmarks/bench_verify.py (about five minutes; needs opendp).
-One mechanism only: --only Laplace.
+One mechanism only: --only Laplace. Default settings only: --only default.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import argparse
 import os
 import resource
 import statistics
+import subprocess
+import sys
 import time
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -31,8 +33,8 @@ def laplace(data, runs, rng):
 
 
 def trajectory(data, runs, rng):
-    """Add Gaussian noise to four steps in two dimensions."""
-    return data + rng.standard_normal((runs, 4, 2))
+    """Add Gaussian noise to every step of a trajectory."""
+    return data + rng.standard_normal((runs, *data.shape))
 
 
 def make_opendp():
@@ -62,26 +64,63 @@ def timed_verification(mechanism, first, second, **settings):
 
 
 def cases():
-    """Yield name, mechanism, data sets and test runs of each case."""
+    """Yield name, mechanism, data sets, test runs and further settings of each case."""
     system = oscillator()
     first, second, _ = adjacent_recordings(system, system.h, 0, 10.0, np.random.default_rng(0))
-    yield "W2-MHE of the paper, JAX", W2MHE(system, 5, 0.8, 1.4e-5), first, second, 10**7
-    yield "Laplace noise, one number, NumPy", laplace, np.zeros(1), np.ones(1), 10**7
-    yield "Gaussian noise, 4 steps in 2-D, NumPy", trajectory, np.zeros((4, 2)), np.full((4, 2), 0.1), 10**7
-    yield "OpenDP's Laplace mechanism, one call per run", opendp_measurement(make_opendp), 0.0, 1.0, 20_000
+    yield "W2-MHE of the paper, JAX", W2MHE(system, 5, 0.8, 1.4e-5), first, second, 10**7, {}
+    yield "Laplace noise, one number, NumPy", laplace, np.zeros(1), np.ones(1), 10**7, {}
+    union = {"events": "union"}
+    yield "Laplace noise, one number, NumPy, unions of cells", laplace, np.zeros(1), np.ones(1), 10**7, union
+    yield "Gaussian noise, 4 steps in 2-D, NumPy", trajectory, np.zeros((4, 2)), np.full((4, 2), 0.1), 10**7, {}
+    yield "OpenDP's Laplace mechanism, one call per run", opendp_measurement(make_opendp), 0.0, 1.0, 20_000, {}
 
 
-def print_ratio(name, mechanism, first, second, runs, rounds):
+def print_ratio(name, mechanism, first, second, runs, settings, rounds):
     """Print the median ratio of one case."""
-    timed_verification(mechanism, first, second, test_runs=min(runs, 10**5))  # compiles and fills caches
+    timed_verification(mechanism, first, second, test_runs=min(runs, 10**5), **settings)  # compiles and fills caches
+    settings = {"test_runs": runs, "select_runs": min(runs, 50_000), **settings}
     ratios = []
     for _ in range(rounds):
-        seconds, report = timed_verification(mechanism, first, second, test_runs=runs, select_runs=min(runs, 50_000))
+        seconds, report = timed_verification(mechanism, first, second, **settings)
         ratios.append(seconds / drawing_seconds(mechanism, first, second, report))
     rate = 2 * (runs + report.settings.select_runs) / seconds
     print(
         f"{name}, {runs:.0e} test runs per data set: verify / draw {statistics.median(ratios):.2f}; {rate:.3g} runs/s"
     )
+
+
+def print_default_verifications(rounds):
+    """Print the processor time of verifications with default settings, alone and relative to drawing."""
+    pairs = {"one number, Laplace noise": (laplace, np.zeros(1), np.ones(1))}
+    for shape in ((20, 2), (60, 1), (100, 2)):
+        shift = np.full(shape, 0.3 / np.sqrt(np.prod(shape)))
+        pairs[f"{shape[0]} x {shape[1]}, Gaussian noise"] = trajectory, np.zeros(shape), shift
+    for name, (mechanism, first, second) in pairs.items():
+        seconds, ratios = [], []
+        for seed in range(rounds + 1):
+            start = time.process_time()
+            _, report = timed_verification(mechanism, first, second, seed=seed)
+            middle = time.process_time()
+            drawing_seconds(mechanism, first, second, report)
+            seconds.append(middle - start)
+            ratios.append((middle - start) / (time.process_time() - middle))
+        median, ratio = statistics.median(seconds[1:]), statistics.median(ratios[1:])  # the first one fills caches
+        print(f"default settings, {name}: {median:.2f} s, {ratio:.1f} times drawing", flush=True)
+
+
+def print_import_time(rounds):
+    """Print the time of `import dpverify` relative to `import numpy`, each less the start of Python."""
+
+    def seconds(statement):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", statement], check=True)
+        return time.perf_counter() - start
+
+    ratios = []
+    for _ in range(3 * rounds):
+        bare, one, two = seconds("pass"), seconds("import numpy"), seconds("import dpverify")
+        ratios.append((two - bare) / (one - bare))
+    print(f"import dpverify: {statistics.median(ratios):.1f} times import numpy")
 
 
 def print_cost_of_cells(rounds):
@@ -105,9 +144,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose name contains this text")
     options = parser.parse_args()
-    for name, mechanism, first, second, runs in cases():
+    for name, mechanism, first, second, runs, settings in cases() if options.only != "default" else ():
         if options.only in name:
-            print_ratio(name, mechanism, first, second, runs, options.rounds)
+            print_ratio(name, mechanism, first, second, runs, settings, options.rounds)
+    if options.only in ("", "default"):
+        print_default_verifications(options.rounds)
+        print_import_time(options.rounds)
     if not options.only:
         print_cost_of_cells(options.rounds)
 

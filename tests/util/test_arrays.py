@@ -32,6 +32,8 @@ def test_bins_of_columns_agree_with_searchsorted(distribution, number):
     x = rng.integers(-90, 90, (3000, 4)) / 4 if distribution == "integers" else getattr(rng, distribution)((3000, 4))
     edges = np.sort(x[:number], axis=0).T.copy()  # samples that lie on edges occur
     edges[0, number // 2 :] = np.inf  # a column with fewer edges
+    edges[1, 1:] = np.inf  # and one with a single edge
+    x[7], x[8] = np.nan, np.inf
     bins = ColumnBins.of(edges)
     assert bool(bins.start.size) == (distribution == "integers" and number == 70)
     expected = np.stack([np.searchsorted(edges[j], x[:, j]) for j in range(4)], axis=1)

@@ -29,15 +29,25 @@ def sample_trajectories(problem: Problem, quick: bool, *arguments: Any) -> jax.A
     template, parameters = problem.template, problem.system.parameters
     if quick:
         sample = _compiled_sampler(template, True, 1 if compiles_for_cpu() else UNROLLED_STEPS)
-        estimates, unfinished = sample(parameters, *arguments)
-        if not unfinished:
+        released, unfinished = sample(parameters, *arguments)
+        estimates = _by_run(released)
+        if not unfinished:  # the device orders the estimates by run meanwhile, and does not stand still
             return estimates
-    return _compiled_sampler(template, False, 1)(parameters, *arguments)[0]
+    return _by_run(_compiled_sampler(template, False, 1)(parameters, *arguments)[0])
+
+
+@jax.jit
+def _by_run(released: jax.Array) -> jax.Array:
+    """Return estimates (K, d, runs) with the runs on the first axis."""
+    return jnp.transpose(released, (2, 0, 1))
 
 
 @functools.lru_cache(maxsize=64)
 def _compiled_sampler(template: Problem, quick: bool, unrolled: int) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """Return a function to the estimates and whether any run is unfinished, which only the quick sampler can leave."""
+    """Return a function to the estimates (K, d, runs) and whether any run is unfinished.
+
+    Only the quick sampler can leave a run unfinished.
+    """
 
     def sample(
         parameters: Any,
@@ -50,7 +60,7 @@ def _compiled_sampler(template: Problem, quick: bool, unrolled: int) -> Callable
         tau: float,
     ) -> tuple[jax.Array, jax.Array]:
         system = template.system.bind(parameters)
-        cost = stage_cost(system, template.residual_weights)
+        cost = stage_cost(system, template.residual_weights, min(template.window, unrolled))
 
         def step(m: jax.Array, inputs: tuple[jax.Array, Ball, Envelope, jax.Array]) -> tuple[jax.Array, Any]:
             rows, ball, step_envelope, step_key = inputs
@@ -64,6 +74,6 @@ def _compiled_sampler(template: Problem, quick: bool, unrolled: int) -> Callable
         _, (released, unfinished) = jax.lax.scan(
             step, start, (y, support, envelope, keys), unroll=min(len(y), unrolled)
         )
-        return jnp.transpose(released, (2, 0, 1)), jnp.any(unfinished)
+        return released, jnp.any(unfinished)
 
     return jax.jit(sample, static_argnums=2)

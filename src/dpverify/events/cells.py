@@ -273,8 +273,10 @@ def make_tree(feature: list[int], threshold: list[float], left: list[int], right
 
 def pad_rows(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
     """Return sorted rows of different lengths as one table, padded with infinity to at least `least` columns."""
-    most = max([least, *map(len, rows)])
-    return np.stack([np.pad(row, (0, most - len(row)), constant_values=np.inf) for row in rows])
+    table = np.full((len(rows), max([least, *map(len, rows)])), np.inf)
+    for padded, row in zip(table, rows, strict=True):
+        padded[: len(row)] = row
+    return table
 
 
 def find_atoms(flat: np.ndarray) -> list[np.ndarray]:

@@ -25,6 +25,8 @@ PROPOSAL_PENALTIES = (0.75, 1.5, 2.5, 4.0)  # standard errors; each penalty prop
 CURVE_PENALTY = 0.65
 SIMPLER_WITHIN = 0.25  # standard errors within which a simpler event is preferred
 BOUNDING_LEVEL_COUNTS = (16, 32, 64, 128, 256)  # candidate numbers of level sets for the upper bound
+LIMIT_STANDARD_ERRORS = 2.0  # about the distance of an upper limit from an estimate
+COMPARED_LIMITS = 8  # level sets whose upper limits are computed
 
 
 class SelectionCounts(NamedTuple):
@@ -216,6 +218,10 @@ def _expected_upper_bound(
 ) -> float:
     """Return the upper bound of epsilon at delta 0, otherwise the upper bound of delta at this epsilon."""
     if objective.delta == 0:
-        return epsilon_upper_bound(first, second, objective.planned, 0.0, objective.alpha)
+        # The limit of a single level set is the bound. Its ratio of counts, with an allowance for errors, is large.
+        low, high = np.minimum(first, second) + 1, np.maximum(first, second) + 1
+        allowance = LIMIT_STANDARD_ERRORS * np.sqrt(1 / low + 1 / high)
+        largest = np.argsort(-np.log(high / low) - allowance, kind="stable")[:COMPARED_LIMITS]
+        return epsilon_upper_bound(first[largest], second[largest], objective.planned, 0.0, objective.alpha)
     lines = [frontier(a, b, objective.planned, objective.alpha) for a, b in ((first, second), (second, first))]
     return max(frontier_bound(line, epsilon) for line in lines)

@@ -69,8 +69,10 @@ def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True)
     0.75
     """
     count, p = np.broadcast_arrays(count, p)
-    tail = np.where(count <= 0 if upper else count > runs, 1.0, 0.0)
     expanded = count * (runs + 1.0 - count) >= MIN_EXPANSION_VARIANCE * (runs + 1.0)
+    if expanded.all():
+        return _expansion_tail(count, runs, p, upper)
+    tail = np.where(count <= 0 if upper else count > runs, 1.0, 0.0)
     exact = (count > 0) & (count <= runs) & ~expanded
     # The beta function has a relative error of 1e-11 everywhere, but needs microseconds per value at large counts.
     # SciPy's bdtr is faster, but has an error of 2e-3 at 10^7 runs.

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.util.arrays import MAX_COMPARED_EDGES, MAX_STEP_EDGES, contiguous_transpose, digitize
+from dpverify.util.arrays import (
+    MAX_COMPARED_EDGES,
+    MAX_STEP_EDGES,
+    MIN_SEARCHED_VALUES,
+    contiguous_transpose,
+    digitize,
+)
 
 STEPS = 1024  # of the guide table of one column
 NUMBERS_PER_PIECE = 1 << 16  # numbers that are processed together, so that they stay in the processor's caches
+MIN_ROW_LENGTH = 8  # for fewer columns, operations along rows are slow
+PREPARED_EDGES = 16  # arrays of edges whose tables are kept for the next block
 
 
 class ColumnBins(NamedTuple):
@@ -25,6 +34,8 @@ class ColumnBins(NamedTuple):
         The lowest edge of every column, and one over the width of a step.
     start : ndarray of shape (J * STEPS,)
         The number of edges that lie safely below each step, column after column; empty if there is no guide table.
+    padded : ndarray of shape (J * (E + 1),)
+        The edges with one more infinity at the end of each column, column after column.
     comparisons : int
         How many comparisons make the index exact.
     """
@@ -33,56 +44,50 @@ class ColumnBins(NamedTuple):
     low: np.ndarray
     scale: np.ndarray
     start: np.ndarray
+    padded: np.ndarray
     comparisons: int
 
     @classmethod
     def of(cls, edges: np.ndarray) -> ColumnBins:
         """Return the prepared edges. A column with many edges within a step has no guide table, nor have few edges.
 
+        The tables of the last few arrays are kept. An array of edges must not be changed afterwards.
+
         Examples
         --------
         >>> ColumnBins.of(np.array([[0.0, 1.0]])).find(np.array([[-1.0], [0.0], [0.5], [2.0]]))[:, 0].tolist()
         [0, 0, 1, 2]
         """
-        none = cls(edges, np.zeros(0), np.zeros(0), np.zeros(0, np.intp), 0)
-        if edges.shape[1] <= MAX_COMPARED_EDGES:
-            return none
-        low = edges[:, 0]
-        high = np.where(np.isfinite(edges), edges, -np.inf).max(1)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            scale = STEPS / (high - low)
-        if not (np.isfinite(scale) & (scale > 0)).all():
-            return none
-        # Rounding may shift a number by at most one step, so the table allows for one more step on either side.
-        steps = np.arange(STEPS)
-        start = np.stack([np.searchsorted(e, a + (steps - 1) / s) for e, a, s in zip(edges, low, scale, strict=True)])
-        stop = np.stack([np.searchsorted(e, a + (steps + 2) / s) for e, a, s in zip(edges, low, scale, strict=True)])
-        stop[:, -1] = np.isfinite(edges).sum(1)  # the last step extends to infinity
-        comparisons = int((stop - start).max())
-        return cls(edges, low, scale, start.ravel(), comparisons) if comparisons <= MAX_STEP_EDGES else none
+        return _prepare(_ByIdentity(edges))
 
     def find(self, x: np.ndarray) -> np.ndarray:
-        """Return the number of edges below each number, for rows of shape (runs, J); an edge is not below itself."""
+        """Return the number of edges below each number, for rows of shape (runs, J).
+
+        An edge is not below itself. NaN is sorted last, as by `digitize`.
+        """
         bins = np.empty(x.shape, np.intp)
         rows = max(1, NUMBERS_PER_PIECE // x.shape[1])
         find = self._find_by_table if self.start.size else self._find_by_comparison
-        if not self.start.size and self.edges.shape[1] > MAX_COMPARED_EDGES:
+        many_edges = not self.start.size and self.edges.shape[1] > MAX_COMPARED_EDGES
+        if many_edges or (x.shape[1] < MIN_ROW_LENGTH and len(x) >= MIN_SEARCHED_VALUES):
             rows, find = max(1, len(x)), self._find_by_column
         for begin in range(0, len(x), rows):
             find(x[begin : begin + rows], bins[begin : begin + rows])
+        missing = np.isnan(x)
+        if missing.any():
+            bins[missing] = self.edges.shape[1]
         return bins
 
     def _find_by_table(self, x: np.ndarray, bins: np.ndarray) -> None:
         columns = np.arange(x.shape[1])
-        padded = np.pad(self.edges, ((0, 0), (0, 1)), constant_values=np.inf)
         with np.errstate(over="ignore", invalid="ignore"):
             position = (x - self.low) * self.scale
             # Unlike `clip`, these functions replace NaN.
             np.fmax(np.fmin(position, STEPS - 1, out=position), 0, out=position)
         index = self.start[position.astype(np.intp) + columns * STEPS]
-        first, flat_edges = columns * padded.shape[1], padded.ravel()
+        first = columns * (self.edges.shape[1] + 1)
         for _ in range(self.comparisons):
-            index += x > flat_edges[index + first]
+            index += x > self.padded[index + first]
         bins[:] = index
 
     def _find_by_comparison(self, x: np.ndarray, bins: np.ndarray) -> None:
@@ -94,3 +99,41 @@ class ColumnBins(NamedTuple):
     def _find_by_column(self, x: np.ndarray, bins: np.ndarray) -> None:
         for j, column in enumerate(contiguous_transpose(x)):
             bins[:, j] = digitize(self.edges[j], column)
+
+
+class _ByIdentity:
+    """An array as the key of a cache: it equals only itself."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __hash__(self) -> int:
+        return id(self.array)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self.array is other.array
+
+
+@lru_cache(maxsize=PREPARED_EDGES)
+def _prepare(key: _ByIdentity) -> ColumnBins:
+    """Return the prepared edges."""
+    edges = key.array
+    none = ColumnBins(edges, np.zeros(0), np.zeros(0), np.zeros(0, np.intp), np.zeros(0), 0)
+    if edges.shape[1] <= MAX_COMPARED_EDGES:
+        return none
+    low = edges[:, 0]
+    high = np.where(np.isfinite(edges), edges, -np.inf).max(1)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        scale = np.where(high > low, STEPS / (high - low), 1.0)  # steps of any width serve a column with one edge
+    if not (np.isfinite(scale) & (scale > 0)).all():
+        return none
+    # Rounding may shift a number by at most one step, so the table allows for one more step on either side.
+    steps = np.arange(STEPS)
+    start = np.stack([np.searchsorted(e, a + (steps - 1) / s) for e, a, s in zip(edges, low, scale, strict=True)])
+    stop = np.stack([np.searchsorted(e, a + (steps + 2) / s) for e, a, s in zip(edges, low, scale, strict=True)])
+    stop[:, -1] = np.isfinite(edges).sum(1)  # the last step extends to infinity
+    comparisons = int((stop - start).max())
+    if comparisons > MAX_STEP_EDGES:
+        return none
+    padded = np.concatenate([edges, np.full((len(edges), 1), np.inf)], axis=1).ravel()
+    return ColumnBins(edges, low, scale, start.ravel(), padded, comparisons)

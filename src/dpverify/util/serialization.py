@@ -57,11 +57,13 @@ def to_plain(value: object) -> Any:
     if isinstance(value, enum.Enum):
         return {"kind": type(value).__name__, "name": value.name}
     if isinstance(value, np.ndarray):
+        numbers = value.ravel().tolist()
+        is_plain = value.dtype.kind in "biuf" and bool(np.isfinite(value).all())  # each number is its own JSON form
         return {
             "kind": "array",
             "dtype": str(value.dtype),
             "shape": list(value.shape),
-            "values": to_plain(value.ravel().tolist()),
+            "values": numbers if is_plain else to_plain(numbers),
         }
     if isinstance(value, np.generic):
         value = value.item()

@@ -64,6 +64,10 @@ class Additive(NamedTuple):
 
     def values_of_features(self, features: Array) -> Array:
         """Return one number per run, given its features."""
+        if array_namespace(features) is np:
+            cells = ColumnBins.of(self.edges).find(features[:, self.coordinates])
+            cells += self.steps.shape[1] * np.arange(len(self.steps))
+            return self.steps.ravel()[cells].sum(1)
         return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(features)))  # type: ignore[return-value]
 
     def level_codes(self, flat: Array, edges: np.ndarray) -> Array:
@@ -317,4 +321,7 @@ def drop_idle_edges(all_edges: np.ndarray, all_steps: np.ndarray) -> tuple[np.nd
     if not rows:
         return all_edges[:, :1], all_steps[:, :2]
     edges = pad_rows([edges for edges, _ in rows], least=1)
-    return edges, np.stack([np.pad(steps, (0, edges.shape[1] + 1 - len(steps)), mode="edge") for _, steps in rows])
+    heights = np.empty((len(rows), edges.shape[1] + 1))
+    for padded, (_, steps) in zip(heights, rows, strict=True):
+        padded[: len(steps)], padded[len(steps) :] = steps, steps[-1]
+    return edges, heights
