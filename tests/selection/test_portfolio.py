@@ -9,10 +9,13 @@ from limits import most
 from scipy.special import ndtr
 
 import dpverify as dpv
+from dpverify import claims
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.counts import CellCounter
+from dpverify.sampling.counts import CellCounter, counts_from_table
 from dpverify.sampling.joint_counts import count_together
 from dpverify.selection.objective import SelectionObjective, approximate_bound
+from dpverify.selection.portfolio import choose_portfolio
+from dpverify.selection.proposals import Proposal, SelectionCounts, judge, level_event
 from dpverify.stats.profile import small_p_value
 from mechanisms import ONE, ZERO, laplace
 
@@ -114,6 +117,32 @@ def test_approximate_bounds_are_close_to_exact_ones():
         objective = SelectionObjective(runs, delta, 0.05, 1.85)
         exact = dpv.epsilon_lower_bound(c1, c2, runs, delta, 0.05)
         assert float(approximate_bound(c1 / runs, c2 / runs, objective)) == pytest.approx(exact, rel=0.012)
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_a_rare_event_does_not_take_most_of_alpha_from_a_tight_claim(control, monkeypatch):
+    """Counts of Gaussian noise with mu 1. The control compares distances from the curve, which are nearly 0."""
+    if control:
+        monkeypatch.setattr(SelectionObjective, "claimed_mu", 0.0)
+    objective, runs = SelectionObjective(10**6, 0.0, 0.05, 1.85, claims.gaussian(1.0)), 12_500
+    levels = Levels(Linear(np.ones(1)), np.array([-1.2, 2.8]))
+    first, second = (counts_from_table(np.array(table)) for table in ([1385, 11_070, 45], [5117, 7382, 1]))
+    decision = SelectionCounts(first, second, runs, runs)
+    proposals = [
+        Proposal(level_event(levels, -1.2, 0), (11_115, 7383)),
+        Proposal(level_event(levels, 2.8, 0), (45, 1), is_solid=False, predicted=4e-5),
+    ]
+    judged = [judge(proposal, decision, objective) for proposal in proposals]
+    cautious, rare = choose_portfolio(judged[0], judged, objective, 3)
+    assert (rare.share > cautious.share) is control
+
+
+@pytest.mark.parametrize(
+    ("claim", "mu"),
+    [(claims.gaussian(1.3), 1.3), (claims.profile(lambda e: true_delta(e, 1.3)), 1.3), (claims.pure(1.0), 0.0)],
+)
+def test_the_mu_of_a_claim(claim, mu):
+    assert SelectionObjective(1000, 0.0, 0.05, 1.85, claim).claimed_mu == pytest.approx(mu, abs=1e-3)
 
 
 def test_delta_has_events_of_its_own():

@@ -278,7 +278,7 @@ def test_a_true_claim_is_refuted_at_most_as_often_as_the_level_allows():
 
 
 def test_a_claim_that_is_bounded_at_the_end_of_the_budget_stopped_as_bounded():
-    report = dpv.verify(laplace, 0.0, 1.0, 1.5, stop_early=True, select_runs=2000, test_runs=4000)
+    report = dpv.verify(laplace, 0.0, 1.0, 1.45, stop_early=True, select_runs=2000, test_runs=4000)
     assert report.verdict is dpv.Verdict.BOUNDED
     assert report.runs_used == 6000
     assert report.stopped == "bounded"

@@ -120,6 +120,13 @@ class Pessimistic:
         return gaussian_profile(1.0)(epsilon) + 1e-10
 
 
+class Accountant:
+    """Looks like an accountant of the package dp_accounting."""
+
+    def get_delta(self, epsilon):
+        return gaussian_profile(1.0)(epsilon)
+
+
 class Measured:
     """Looks like OpenDP's privacy profile."""
 
@@ -127,7 +134,7 @@ class Measured:
         return gaussian_profile(1.0)(epsilon)
 
 
-@pytest.mark.parametrize("source", [Pessimistic(), Measured(), gaussian_profile(1.0)])
+@pytest.mark.parametrize("source", [Pessimistic(), Accountant(), Measured(), gaussian_profile(1.0)])
 def test_an_accountants_object_is_a_claim(source):
     claim = claims.as_claim(source)
     assert claim.boundary(0.3) == pytest.approx(float(claims.gaussian(1.0).boundary(0.3)), abs=1e-4)

@@ -49,6 +49,17 @@ class SelectionObjective(NamedTuple):
         """Whether the claim is a curve."""
         return not isinstance(self.claim, (Approximate, NoneType))
 
+    @property
+    def claimed_mu(self) -> float:
+        """The mu of Gaussian differential privacy that a curve allows where both errors are equal; 0.0 for a line.
+
+        A distance from the curve plus this number is about a bound on mu.
+        """
+        if not self.is_curve or self.claim is None:
+            return 0.0
+        quantiles, allowed = _boundary_table(self.claim)
+        return 2 * float(np.interp(0.0, quantiles + allowed, allowed))
+
 
 def cautious_lower_bound(
     c1: ArrayLike, c2: ArrayLike, runs: int, objective: SelectionObjective, penalties: ArrayLike, n_parameters: int = 0

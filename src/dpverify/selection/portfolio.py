@@ -64,7 +64,7 @@ def choose_portfolio(
     """
     if max_events == 1:
         return [Allotted(cautious, 1.0)]
-    quantiles = _draw_probabilities(judged)
+    quantiles, offset = _draw_probabilities(judged), objective.claimed_mu
     possible = approximate_bound(*quantiles, objective)
     expected, chance = possible.mean(-1), (possible > 0).mean(-1)
     compared = [number for number in _best_of_each_size(judged, expected) if chance[number] >= MIN_CHANCE]
@@ -92,7 +92,9 @@ def choose_portfolio(
             for number in distinct:
                 value = np.maximum(kept, bounds(number, share, len(members))).mean()
                 value *= 1.0 if scores[number] in {scores[n] for n in members} else 1 - NEW_SCORE_COST
-                is_clear = chance[number] >= LARGE_CHANCE and expected[number] > LARGE_RATIO * before
+                # A distance from a curve is nearly 0 where the claim is tight. Bounds on mu have a meaningful ratio.
+                is_larger = expected[number] + offset > LARGE_RATIO * (before + offset)
+                is_clear = is_larger and chance[number] >= LARGE_CHANCE
                 is_allowed = is_clear or (share < LARGE_SHARE and rest[0] >= (1 - SAFE_SHARE) * MIN_FIRST_SHARE)
                 if is_allowed and value > best:
                     best, chosen = value, (number, [*rest, share])

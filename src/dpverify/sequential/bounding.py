@@ -19,7 +19,7 @@ from dpverify.selection.histograms import score_values
 from dpverify.sequential.portfolio import quantile_edges
 from dpverify.settings import Settings
 
-BOUNDED_CELLS = 16  # at delta 0
+BOUNDED_CELLS = 12  # at delta 0
 CountsPair = tuple[Counts, Counts]
 
 

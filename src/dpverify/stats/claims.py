@@ -150,8 +150,8 @@ def profile(delta_of_epsilon: object) -> Profile:
     Parameters
     ----------
     delta_of_epsilon : callable or object
-        A function of epsilon, from 0 up. Or the result of a privacy accountant: an object with the method
-        `get_delta_for_epsilon` (dp_accounting) or `delta` (OpenDP).
+        A function of epsilon, from 0 up. Or a privacy accountant or its result: an object with the method
+        `get_delta_for_epsilon` or `get_delta` (dp_accounting), or `delta` (OpenDP).
 
     Examples
     --------
@@ -163,7 +163,7 @@ def profile(delta_of_epsilon: object) -> Profile:
     if function is None:
         raise InputError(
             f"profile: found {shorten(delta_of_epsilon)}; expected a function of epsilon, or an object with the method "
-            "get_delta_for_epsilon or delta"
+            "get_delta_for_epsilon, get_delta or delta"
         )
     epsilons, deltas = tabulate_profile(function)
     kind = type(delta_of_epsilon).__name__
@@ -174,7 +174,7 @@ def profile(delta_of_epsilon: object) -> Profile:
 
 def _find_profile(source: object) -> Callable[[float], float] | None:
     """Return the function of epsilon that an accountant's object has, or the function itself."""
-    for name in ("get_delta_for_epsilon", "delta"):
+    for name in ("get_delta_for_epsilon", "get_delta", "delta"):
         method = getattr(source, name, None)
         if callable(method):
             return method  # type: ignore[return-value]
