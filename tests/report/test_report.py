@@ -19,12 +19,13 @@ from dpverify import Report, Verdict
 from dpverify.events.scores import Levels, Linear
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.document import SCHEMA_1_DIAGNOSTICS, report_schema, with_checksum
-from dpverify.report.evaluate import bound_partition, distinct_pairs
+from dpverify.report.evaluate import bound_by_event, bound_partition, distinct_pairs
 from dpverify.report.power import describe_power
 from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Witness
 from dpverify.report.validation import check_consistent
 from dpverify.sampling.counts import Counts
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
+from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.stats.upper_bound import frontier, frontier_bound
 from dpverify.util.formatting import format_lower, format_percent, format_upper
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
@@ -402,3 +403,16 @@ def test_outputs_that_only_one_data_set_produces_are_not_a_question_of_more_nois
     assert "missing noise or of exact values" in missing.next_step
     assert "increase the noise" not in missing.next_step
     assert "increase the noise" in dpv.verify(laplace, ZERO, ONE, 0.3, **SMALL).next_step
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_the_largest_bound_of_several_events_is_exact_in_any_order(order):
+    report = dpv.verify(laplace, ZERO, ONE, test_runs=5000, select_runs=2000)
+    event = dataclasses.replace(report.witness.event, direction=0)
+    counts = np.array([(1200, 900), (400, 150), (30, 10)])[list(order)].tolist()
+    tested = tuple(dataclasses.replace(report.witness, event=event, counts=(a, b), share=1 / 3) for a, b in counts)
+    exact = [epsilon_lower_bound(a, b, 5000, 0.0, 0.05 / 3) for a, b in counts]
+    bounds = bound_by_event(tested, None, 0.0, 0.05)
+    assert max(bounds) == max(exact)
+    assert np.argmax(bounds) == np.argmax(exact)
+    assert min(exact) > 0  # without the shortcut every event has a bound

@@ -15,7 +15,9 @@ from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Counts
 from dpverify.selection.histograms import Extremes, PairedHistogram, threshold_counts
 from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
+from dpverify.selection.proposals import COMPARED_LIMITS, _expected_upper_bound
 from dpverify.selection.select import select_cell
+from dpverify.stats.upper_bound import epsilon_upper_bound
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 10_000, "test_runs": 20_000}
@@ -186,6 +188,19 @@ def test_threshold_counts_are_exact_at_edges_and_in_the_tails():
     assert len(thresholds) > 300
     np.testing.assert_array_equal(c1, [(values[0] > t).sum() for t in thresholds])
     np.testing.assert_array_equal(c2, [(values[1] > t).sum() for t in thresholds])
+
+
+def test_few_level_sets_give_the_expected_upper_bound_of_all():
+    rng, runs, differs = np.random.default_rng(0), 200_000, 0
+    for number in (16, 64, 256):
+        for shift in (0.1, 0.5, 1.0):
+            edges = np.sort(rng.standard_normal(number - 1))
+            shares = [np.diff(ndtr(edges - mean), prepend=0, append=1) for mean in (0.0, shift)]
+            first, second = (rng.multinomial(runs, share).astype(float) for share in shares)
+            whole = epsilon_upper_bound(first, second, runs)
+            assert _expected_upper_bound(first, second, SelectionObjective(runs, 0.0, 0.05, 1.85), 0.0) == whole
+            differs += epsilon_upper_bound(first[:COMPARED_LIMITS], second[:COMPARED_LIMITS], runs) < whole
+    assert differs  # the choice of the level sets matters
 
 
 def test_a_lipschitz_constant_gives_a_bound_over_all_events():

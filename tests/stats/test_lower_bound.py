@@ -375,3 +375,17 @@ def test_bad_input_is_refused_with_a_message_of_one_line(changes, message):
     with pytest.raises(InputError, match=message) as caught:
         claim_p_value(**(good | changes))
     assert "\n" not in str(caught.value)
+
+
+def test_p_values_agree_with_the_bound_near_alpha_and_far_from_it():
+    runs, alpha, near, far = 2000, 0.05, 0, 0
+    for c1, c2 in ((300, 200), (40, 11), (1900, 1500), (9, 0), (500, 500)):
+        bound = epsilon_lower_bound(c1, c2, runs, alpha=alpha)
+        for epsilon in (*bound + np.array([-0.3, -0.02, -1e-6, 1e-6, 0.02, 0.3]),):
+            if epsilon < 0:
+                continue
+            p = claim_p_value(c1, c2, runs, epsilon, alpha=alpha)
+            assert (p <= alpha) == (epsilon < bound)
+            near, far = near + (alpha / 2 < p < 2 * alpha), far + (not alpha / 2 < p < 2 * alpha)
+    assert near
+    assert far  # here the bound is not computed
