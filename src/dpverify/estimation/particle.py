@@ -35,8 +35,7 @@ from dpverify.util.arrays import enable_x64
 from dpverify.util.checks import check_choice
 
 PARTICLES_PER_BATCH = 1 << 14  # particles that are evaluated together: what fits into the cache of a CPU
-PARTICLES_PER_DEVICE_BATCH = 1 << 22  # what fills an accelerator; about a gigabyte
-UNROLLED_STEPS = 16  # steps of the particles that are compiled together, for an accelerator
+PARTICLES_PER_DEVICE_BATCH = 1 << 23  # what fills an accelerator; about two gigabytes
 
 
 @dataclass(frozen=True)
@@ -124,9 +123,7 @@ class KLMHE:
                 log_volume = jax.vmap(lambda x: log_abs_determinant(jax.jacfwd(system.f)(x)), in_axes=-1)(z)
             return f(z), (z[jnp.asarray(system.released)], cost, log_volume)
 
-        # Steps that are compiled together keep the states of a particle in registers on an accelerator.
-        unrolled = 1 if compiles_for_cpu() else min(len(data), UNROLLED_STEPS)
-        _, (paths, costs, log_volumes) = jax.lax.scan(step, starts, data, unroll=unrolled)
+        _, (paths, costs, log_volumes) = jax.lax.scan(step, starts, data)
         log_density, log_growth, rows = 0.0, 0.0, []
         for k in range(len(data) - self.window):
             J = costs[k + first : k + self.window + 1].sum(0)
