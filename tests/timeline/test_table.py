@@ -186,7 +186,7 @@ BAD_INPUT = {
     "bad change": (lambda: dpv.neighbours.one_reading(DATA, np.ones(7)), "change: found shape"),
     "no stream": (lambda: dpv.neighbours.one_reading("text", 1.0), "found no arrays of numbers"),
     "one column": (lambda: dpv.neighbours.one_sensor(np.zeros(3), 1.0), "found one column"),
-    "stop early": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA + 1, stop_early=True), "stop_early"),
+    "stop early": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA + 1, stop_early=2), "stop_early: found 2"),
     "paper": (lambda: dpv.privacy_over_time(laplace_stream, 0, 1, settings=dpv.Settings.paper()), "partition"),
     "unknown setting": (lambda: dpv.privacy_over_time(laplace_stream, 0, 1, test_run=1), "unknown setting"),
 }

@@ -25,6 +25,7 @@ def over_time(arguments: argparse.Namespace) -> int:
     check_outputs(arguments.json if arguments.json != "-" else None, arguments.html)
     json, html, folder = map(absolute, (arguments.json, arguments.html, arguments.folder))
     settings = dpv.Settings().change(**read_changes(arguments.set))  # type: ignore[arg-type]
+    settings = settings.change(stop_early=True) if arguments.stop_early else settings
     claim = None if arguments.claim is None else load_claim(arguments.claim)
     with stdout_to_stderr():
         first, second, pairs = read_records(arguments)
