@@ -158,12 +158,18 @@ def vector(data, runs, rng):
     return data + rng.laplace(size=(runs, 2))
 
 
+def two_steps(data, runs, rng):
+    return data[0] + rng.laplace(size=(runs, 2, 1))
+
+
 BAD_INPUT = {
     "one number per run": (lambda: dpv.privacy_over_time(one_number, 0.0, 1.0), "expected at least two steps"),
     "one step": (
         lambda: dpv.privacy_over_time(vector, 0.0, 1.0),
-        r"found outputs of one step with 2 coordinates.* with per_run one run of shape \(steps, coordinates\)",
+        r"found outputs of one step \(shape 1 x 2\).* with per_run one run of shape \(steps, coordinates\)",
     ),
+    "equal lists": (lambda: dpv.privacy_over_time(two_steps, [0.0], [0.0], **RUNS), "both data sets are equal"),
+    "no data": (lambda: dpv.privacy_over_time(laplace_stream), "expected first and second, or pairs"),
     "no difference": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA.copy()), "both data sets are equal"),
     "unequal lengths": (lambda: dpv.privacy_over_time(unequal, DATA, np.zeros((4, 2)), **RUNS), "found"),
     "unequal records": (

@@ -121,7 +121,11 @@ def _add_over_time_arguments(command: Parser) -> None:
     add("--first", metavar="F", help="Read the first data set from this file (.npy, .csv, .txt, .json).")
     add("--second", metavar="F", help="Read the neighbouring data set from this file.")
     records = command.add_argument_group("many records, instead of --first and --second")
-    records.add_argument("--data", metavar="F", help="Read a stream from this file: one row per step.")
+    records.add_argument(
+        "--data",
+        metavar="F",
+        help="Read a stream from this file: one row per step; a single row has one number per step.",
+    )
     records.add_argument(
         "--hide",
         metavar="WHAT",

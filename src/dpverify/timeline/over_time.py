@@ -167,6 +167,8 @@ def privacy_over_time(
     check_settings(settings)
     tested, delta = resolve_claim(epsilon, delta, claim)
     if pairs is None:
+        if first is None and second is None:
+            raise InputError("data sets: found none; expected first and second, or pairs")
         return measure_pair(
             mechanism, first, second, delta, tested, "", settings, executor, folder, progress, trust_results
         )
@@ -219,11 +221,11 @@ def measure_pair(
         assert shape is not None
         if shape[0] < 2:
             raise InputError(
-                f"mechanism: found outputs of one step with {shape[1]} coordinates; expected at least two "
+                f"mechanism: found outputs of one step (shape {shape[0]} x {shape[1]}); expected at least two "
                 "steps; return an array of shape (runs, steps, coordinates), with per_run one run of shape (steps, "
                 "coordinates), for example numpy.array(path)[:, None]; or use verify"
             )
-        if Diagnostic.SAME_DATA in diagnostics:
+        if Diagnostic.SAME_DATA in diagnostics or are_equal(first, second):
             raise InputError(f"data sets{about}: {Diagnostic.SAME_DATA.value}")
         if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
             run = shorten_run(run)
@@ -249,6 +251,14 @@ def measure_pair(
     if not result.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=3)
     return result
+
+
+def are_equal(first: object, second: object) -> bool:
+    """Return whether two data sets of any kind have the same content; False if this cannot be found out."""
+    try:
+        return fingerprint(first) == fingerprint(second)
+    except InputError:
+        return False
 
 
 def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, BlockChecker]:
