@@ -25,6 +25,7 @@ from dpverify.sampling.block_counts import BlockChecker
 from dpverify.sampling.context import check_mechanism, open_run
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.timeline.events import PrefixEvents
+from dpverify.timeline.looks import plan_looks
 from dpverify.timeline.over_time import count_test_runs
 
 ALPHA = 0.05
@@ -89,7 +90,7 @@ def true_ratio_bounds(mechanism: Any, result: dpv.PrivacyOverTime, first: Any, s
     with open_run(mechanism, first, second, result.settings, None, False, None, call) as run:
         check_mechanism(run)
         checker = BlockChecker.make(events.event(events.steps - 1), np.zeros((2, *result.shape)))
-        counts, _ = count_test_runs(run, events, checker)
+        ((counts, _),) = count_test_runs(run, events, checker, plan_looks(run.settings))
     above = counts[:, :, 1]
     bounds = [epsilon_lower_bound(int(a), int(b), runs, result.delta, alpha) for a, b in above.T]
     return np.maximum.accumulate(bounds)

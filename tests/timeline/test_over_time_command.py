@@ -48,6 +48,7 @@ ERRORS = {
     "--data data.csv": "--change: found none",
     "--data data.csv --change 1 --steps 3": "steps: found 3; expected at most 2",
     "--data data.csv --change 1 --first data.csv": "--data: found it with --first or --second",
+    "--first data.csv --second other.csv --until -1": "--until: found -1.0; expected a finite number from 0 up",
     "--first data.csv": "found neither --first and --second nor --data",
 }
 

@@ -158,12 +158,18 @@ def vector(data, runs, rng):
     return data + rng.laplace(size=(runs, 2))
 
 
+def two_steps(data, runs, rng):
+    return data[0] + rng.laplace(size=(runs, 2, 1))
+
+
 BAD_INPUT = {
     "one number per run": (lambda: dpv.privacy_over_time(one_number, 0.0, 1.0), "expected at least two steps"),
     "one step": (
         lambda: dpv.privacy_over_time(vector, 0.0, 1.0),
-        r"found outputs of one step with 2 coordinates.* with per_run one run of shape \(steps, coordinates\)",
+        r"found outputs of one step \(shape 1 x 2\).* with per_run one run of shape \(steps, coordinates\)",
     ),
+    "equal lists": (lambda: dpv.privacy_over_time(two_steps, [0.0], [0.0], **RUNS), "both data sets are equal"),
+    "no data": (lambda: dpv.privacy_over_time(laplace_stream), "expected first and second, or pairs"),
     "no difference": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA.copy()), "both data sets are equal"),
     "unequal lengths": (lambda: dpv.privacy_over_time(unequal, DATA, np.zeros((4, 2)), **RUNS), "found"),
     "unequal records": (
@@ -186,7 +192,7 @@ BAD_INPUT = {
     "bad change": (lambda: dpv.neighbours.one_reading(DATA, np.ones(7)), "change: found shape"),
     "no stream": (lambda: dpv.neighbours.one_reading("text", 1.0), "found no arrays of numbers"),
     "one column": (lambda: dpv.neighbours.one_sensor(np.zeros(3), 1.0), "found one column"),
-    "stop early": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA + 1, stop_early=True), "stop_early"),
+    "stop early": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA + 1, stop_early=2), "stop_early: found 2"),
     "paper": (lambda: dpv.privacy_over_time(laplace_stream, 0, 1, settings=dpv.Settings.paper()), "partition"),
     "unknown setting": (lambda: dpv.privacy_over_time(laplace_stream, 0, 1, test_run=1), "unknown setting"),
 }

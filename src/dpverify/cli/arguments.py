@@ -121,7 +121,11 @@ def _add_over_time_arguments(command: Parser) -> None:
     add("--first", metavar="F", help="Read the first data set from this file (.npy, .csv, .txt, .json).")
     add("--second", metavar="F", help="Read the neighbouring data set from this file.")
     records = command.add_argument_group("many records, instead of --first and --second")
-    records.add_argument("--data", metavar="F", help="Read a stream from this file: one row per step.")
+    records.add_argument(
+        "--data",
+        metavar="F",
+        help="Read a stream from this file: one row per step; a single row has one number per step.",
+    )
     records.add_argument(
         "--hide",
         metavar="WHAT",
@@ -139,6 +143,11 @@ def _add_over_time_arguments(command: Parser) -> None:
     add("--claim", metavar="CLAIM", help="Test another claim instead of --epsilon, as for the command verify.")
     add("--until", type=float, metavar="E", help="Print for how many steps the output stays within the budget E.")
     add_settings(command)
+    add(
+        "--stop-early",
+        action="store_true",
+        help="Stop as soon as the claim is refuted for the whole output, or bounded for every step.",
+    )
     add("--json", metavar="FILE", help="Write the result as JSON to this file; - writes it to standard output.")
     add("--html", metavar="FILE", help="Write the result as a page to this file.")
     _add_execution(command)

@@ -18,6 +18,7 @@ from dpverify.cli.output import (
 from dpverify.errors import InputError
 from dpverify.studies.files.claim_text import load_claim
 from dpverify.studies.files.loading import load_data
+from dpverify.util.checks import check_epsilon
 
 
 def over_time(arguments: argparse.Namespace) -> int:
@@ -25,7 +26,10 @@ def over_time(arguments: argparse.Namespace) -> int:
     check_outputs(arguments.json if arguments.json != "-" else None, arguments.html)
     json, html, folder = map(absolute, (arguments.json, arguments.html, arguments.folder))
     settings = dpv.Settings().change(**read_changes(arguments.set))  # type: ignore[arg-type]
+    settings = settings.change(stop_early=True) if arguments.stop_early else settings
     claim = None if arguments.claim is None else load_claim(arguments.claim)
+    if arguments.until is not None:
+        check_epsilon(arguments.until, "--until")
     with stdout_to_stderr():
         first, second, pairs = read_records(arguments)
         mechanism = choose_mechanism(arguments)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.document import dump_json
+from dpverify.report.sequence import StoppedBy
 from dpverify.report.statements import OnPartition, Verdict
 from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import Approximate, Claim
@@ -19,6 +20,7 @@ from dpverify.stats.frontier_cover import quick_epsilon_upper_bound
 from dpverify.stats.lower_bound import epsilon_lower_bound
 from dpverify.stats.profile import small_curve_p_value
 from dpverify.timeline.events import PrefixEvents
+from dpverify.timeline.looks import plan_looks
 from dpverify.util.checks import check_epsilon
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_number
@@ -105,8 +107,13 @@ class PrefixBounds:
 
     @property
     def runs(self) -> int:
-        """The number of test runs per data set."""
-        return self.settings.test_runs
+        """The number of test runs per data set; with `stop_early` those that were drawn."""
+        return int(self.counts[0, 0].sum())
+
+    @property
+    def share(self) -> float:
+        """The share of alpha of these statements: 1, or with `stop_early` that of the look that ended the run."""
+        return next(look.share for look in plan_looks(self.settings) if look.runs == self.runs)
 
     @property
     def voiding(self) -> tuple[Diagnostic, ...]:
@@ -126,7 +133,7 @@ class PrefixBounds:
     @property
     def step_alpha(self) -> float:
         """The level of the bound of one prefix: the prefixes that are tested share alpha."""
-        return self.alpha / int(self.events.tested.sum())
+        return self.share * self.alpha / int(self.events.tested.sum())
 
     @functools.cached_property
     def epsilon_lower(self) -> np.ndarray:
@@ -159,7 +166,8 @@ class PrefixBounds:
         """Return the upper bounds over unions of the level sets of one prefix; all prefixes together at 1 - alpha."""
         cells = int(np.isfinite(self.events.edges[step]).sum()) + 1
         first, second = self.counts[:, step, :cells]
-        return OnPartition(first, second, np.ones(cells, np.int64), self.runs, self.alpha / self.steps, cells, 0.0)
+        level = self.share * self.alpha / self.steps
+        return OnPartition(first, second, np.ones(cells, np.int64), self.runs, level, cells, 0.0)
 
     @functools.cached_property
     def epsilon_upper(self) -> np.ndarray:
@@ -169,11 +177,12 @@ class PrefixBounds:
 
     @functools.cached_property
     def p_values(self) -> np.ndarray | None:
-        """The p-value of the claim for every prefix on its own; None without a claim."""
+        """The p-value of the claim for every prefix on its own, over all looks together; None without a claim."""
         if self.claim is None:
             return None
-        pairs = [(int(c1), int(c2)) for c1, c2 in self.event_counts]
-        return np.array([small_curve_p_value(*pair, self.runs, self.claim, self.alpha) for pair in pairs])
+        pairs, level = [(int(c1), int(c2)) for c1, c2 in self.event_counts], self.share * self.alpha
+        single = np.array([small_curve_p_value(*pair, self.runs, self.claim, level) for pair in pairs])
+        return np.minimum(single / self.share, 1.0)
 
     @property
     def refuted_from(self) -> int | None:
@@ -204,6 +213,15 @@ class PrefixBounds:
             return Verdict.REFUTED
         bounded = all(self.on_partition(step).meets_claim(self.claim) for step in range(self.steps))
         return Verdict.BOUNDED if bounded else Verdict.NOT_REFUTED
+
+    @property
+    def stopped(self) -> StoppedBy | None:
+        """Why a run with `stop_early` ended: "refuted", "bounded" or "budget"; None without `stop_early`."""
+        if not self.settings.stop_early:
+            return None
+        if self.voiding or self.runs == self.settings.test_runs:
+            return StoppedBy.BUDGET
+        return StoppedBy.REFUTED if self.refuted else StoppedBy.BOUNDED
 
     @property
     def start(self) -> int | None:

@@ -16,6 +16,7 @@ from dpverify.report.document import dump_json, has_checksum, with_checksum
 from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.timeline.events import PREFIX_EVENT_KINDS, PrefixEvents
+from dpverify.timeline.looks import Look, plan_looks
 from dpverify.util.files import write_file
 from dpverify.util.formatting import one_line
 from dpverify.util.serialization import from_plain, to_plain
@@ -53,7 +54,7 @@ def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
     try:
         result = from_plain(document["result"], (kind, *parts, *KINDS))
         for curve in getattr(result, "curves", (result,)):
-            check_counts(curve.events, curve.counts, curve.shape, curve.settings.test_runs)
+            check_counts(curve.events, curve.counts, curve.shape, plan_looks(curve.settings))
         if not has_checksum(document):
             raise ValueError("found another checksum")
     except Exception as problem:
@@ -62,14 +63,16 @@ def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
     return result
 
 
-def check_counts(events: PrefixEvents, counts: np.ndarray, shape: tuple[int, int], runs: int) -> None:
-    """Raise ValueError unless the events and the counts fit each other."""
+def check_counts(events: PrefixEvents, counts: np.ndarray, shape: tuple[int, int], looks: tuple[Look, ...]) -> None:
+    """Raise ValueError unless the events and the counts fit each other and one of the looks."""
     check_events(events, shape[0])
     size = shape[0], events.edges.shape[1] + 1
     if counts.shape != (2, *size) or counts.dtype.kind != "i":
         raise ValueError(f"counts: found shape {counts.shape}; expected {(2, *size)}")
-    if (counts < 0).any() or (counts.sum(-1) != runs).any():
-        raise ValueError(f"counts: expected {runs} test runs in every row")
+    numbers = [look.runs for look in looks]
+    totals = np.unique(counts.sum(-1))
+    if (counts < 0).any() or totals.size != 1 or totals[0] not in numbers:
+        raise ValueError(f"counts: expected {' or '.join(map(str, numbers))} test runs in every row")
 
 
 def check_events(events: PrefixEvents, steps: int) -> None:

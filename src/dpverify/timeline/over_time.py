@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from types import NoneType
 from typing import Any, Unpack, overload
 
@@ -18,8 +19,10 @@ import numpy as np
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
+from dpverify.pipeline import check_stop_early
 from dpverify.report.assemble import describe_problems, describe_run
-from dpverify.sampling.block_counts import BlockChecker, runs_are_dependent
+from dpverify.report.statements import Verdict
+from dpverify.sampling.block_counts import BlockChecker, BlockCounts, runs_are_dependent
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.context import (
     RunContext,
@@ -36,6 +39,7 @@ from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.claims import Approximate, Claim, resolve_claim
 from dpverify.timeline.documents import check_events
 from dpverify.timeline.events import PREFIX_EVENT_KINDS, PrefixEvents
+from dpverify.timeline.looks import Look, plan_looks
 from dpverify.timeline.result import PrivacyOverTime
 from dpverify.timeline.selection import select_prefix_events
 from dpverify.timeline.table import PrivacyTable, measure_records
@@ -49,8 +53,9 @@ SUPPORTED_SETTINGS = {
     "test": ("exact",),
     "selection_epsilon": (None,),
     "nonfinite": ("error",),
-    "stop_early": (False,),
 }
+
+DECIDED = (Verdict.REFUTED, Verdict.BOUNDED, Verdict.NO_ANSWER)  # verdicts that end the run at an early look
 
 
 @overload
@@ -130,7 +135,9 @@ def privacy_over_time(
         Whether the bounds of all records hold together with confidence 1 - alpha, so that each record has a share of
         alpha. False: the bounds of each record hold for all its steps together.
     settings, executor, folder, progress, trust_results, **changes
-        As in `verify`. The settings of the paper's procedure, of other partitions and of early stopping do not apply.
+        As in `verify`. The settings of the paper's procedure and of other partitions do not apply. With `stop_early`
+        and a claim, the test runs end at the first look at which the claim is refuted for the whole output, or bounded
+        for every step; `test_runs` is then the largest number. Each record of `pairs` ends on its own.
 
     Returns
     -------
@@ -160,6 +167,8 @@ def privacy_over_time(
     check_settings(settings)
     tested, delta = resolve_claim(epsilon, delta, claim)
     if pairs is None:
+        if first is None and second is None:
+            raise InputError("data sets: found none; expected first and second, or pairs")
         return measure_pair(
             mechanism, first, second, delta, tested, "", settings, executor, folder, progress, trust_results
         )
@@ -200,45 +209,56 @@ def measure_pair(
 ) -> PrivacyOverTime:
     """Measure the privacy of every prefix for one pair of data sets."""
     call: dict[str, object] = {"delta": delta, "over time": True}
+    settings, not_stopping = check_stop_early(settings, claim)
+    if settings.stop_early:
+        call["stop early"] = True
+    planned = settings.change(stop_early=False)  # the blocks and the selection do not depend on early stopping
     if not isinstance(claim, (Approximate, NoneType)):  # the selection depends on a claim that is a curve
         call["claim"] = fingerprint(to_plain(claim))
     about = f" ({record})" if record else ""
-    with open_run(mechanism, first, second, settings, executor, progress, folder, call, None, trust_results) as run:
-        diagnostics, shape = check_mechanism(run), run.source.shape
+    with open_run(mechanism, first, second, planned, executor, progress, folder, call, None, trust_results) as run:
+        diagnostics, shape = check_mechanism(run) + not_stopping, run.source.shape
         assert shape is not None
         if shape[0] < 2:
             raise InputError(
-                f"mechanism: found outputs of one step with {shape[1]} coordinates; expected at least two "
+                f"mechanism: found outputs of one step (shape {shape[0]} x {shape[1]}); expected at least two "
                 "steps; return an array of shape (runs, steps, coordinates), with per_run one run of shape (steps, "
                 "coordinates), for example numpy.array(path)[:, None]; or use verify"
             )
-        if Diagnostic.SAME_DATA in diagnostics:
+        if Diagnostic.SAME_DATA in diagnostics or are_equal(first, second):
             raise InputError(f"data sets{about}: {Diagnostic.SAME_DATA.value}")
         if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
             run = shorten_run(run)
             diagnostics += (Diagnostic.SHORTENED,)
         run.progress.skip(len(run.plan.sides) * run.plan.pilot_runs)  # no region is needed
         events, checker = freeze_events(run, delta, claim)
-        counts, found = count_test_runs(run, events, checker)
-        diagnostics += found if not any(diagnostic.voids for diagnostic in diagnostics) else ()
         result = PrivacyOverTime(
             name=mechanism_name(mechanism),
             record=record,
             delta=delta,
             claim=claim,
             events=events,
-            counts=counts,
+            counts=np.zeros((2, shape[0], events.edges.shape[1] + 1), np.int64),
             shape=shape,
-            settings=run.settings,
+            settings=run.settings.change(stop_early=settings.stop_early),
             seeded=is_seeded(mechanism),
             diagnostics=diagnostics + (() if is_seeded(mechanism) else (Diagnostic.UNSEEDED,)),
             truth=exact_epsilons(run, delta),
-            run=describe_run(run),
+            run={},
         )
+        result = replace(count_until_decided(run, result, checker), run=describe_run(run))
     result.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
     if not result.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=3)
     return result
+
+
+def are_equal(first: object, second: object) -> bool:
+    """Return whether two data sets of any kind have the same content; False if this cannot be found out."""
+    try:
+        return fingerprint(first) == fingerprint(second)
+    except InputError:
+        return False
 
 
 def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, BlockChecker]:
@@ -267,20 +287,38 @@ def read_prefix_events(record: Mapping[str, Any]) -> tuple[PrefixEvents, BlockCh
     return events, BlockChecker(events.event(events.steps - 1), record["coordinates"], record["medians"])
 
 
-def count_test_runs(
-    run: RunContext, events: PrefixEvents, checker: BlockChecker
-) -> tuple[np.ndarray, tuple[Diagnostic, ...]]:
-    """Count the test runs of both data sets in the level sets of every prefix; return counts and diagnostics."""
-    runs = run.settings.test_runs
-    statistics = Statistics((TableCounter(events), checker))
-    (first, second) = collect_statistics(run.source, "test", runs, statistics, run.pool, run.progress).parts
-    blocks = first[1], second[1]
-    agree = threads_agree(run.source, runs, checker, blocks, run.pool)
+def count_until_decided(run: RunContext, result: PrivacyOverTime, checker: BlockChecker) -> PrivacyOverTime:
+    """Count the test runs, and return the result of the first look at which the claim is decided, or of the last."""
+    planned, done_before, before = result.settings.test_runs, run.progress.done, result.diagnostics
+    for counts, found in count_test_runs(run, result.events, checker, plan_looks(result.settings)):
+        result = replace(result, counts=counts, diagnostics=before if result.voiding else before + found)
+        if result.runs < planned and result.verdict in DECIDED:
+            break
+    run.progress.skip(done_before + 2 * planned - run.progress.done)
     run.clock.lap("test")
-    if not agree:
-        return np.stack([first[0], second[0]]), (Diagnostic.NOT_THREAD_SAFE,)
-    dependent = (Diagnostic.DEPENDENT_RUNS,) if runs_are_dependent(*blocks) else ()
-    return np.stack([first[0], second[0]]), dependent
+    return result
+
+
+def count_test_runs(
+    run: RunContext, events: PrefixEvents, checker: BlockChecker, looks: Sequence[Look]
+) -> Iterator[tuple[np.ndarray, tuple[Diagnostic, ...]]]:
+    """Yield at every look the counts of both data sets in the level sets of every prefix, and diagnostics."""
+    statistics = Statistics((TableCounter(events), checker))
+    block, stages = run.source.block, []
+    counted: frozenset[tuple[int, int]] = frozenset()
+    for look in looks:
+        stages.append(
+            collect_statistics(run.source, "test", look.runs, statistics, run.pool, run.progress, counted).parts
+        )
+        counted = frozenset((side, number) for side in (0, 1) for number in range(look.runs // block))
+        tables, checked = ([[part[index] for part in side] for side in zip(*stages, strict=True)] for index in (0, 1))
+        blocks = BlockCounts.merge(checked[0]), BlockCounts.merge(checked[1])
+        found: tuple[Diagnostic, ...] = ()
+        if not threads_agree(run.source, look.runs, checker, blocks, run.pool):
+            found = (Diagnostic.NOT_THREAD_SAFE,)
+        elif runs_are_dependent(*blocks):
+            found = (Diagnostic.DEPENDENT_RUNS,)
+        yield np.stack([np.sum(side, axis=0) for side in tables]), found
 
 
 def exact_epsilons(run: RunContext, delta: float) -> np.ndarray | None:

@@ -12,8 +12,8 @@ from dpverify.render.style import Drawing
 from dpverify.stats.claim_kinds import Approximate
 from dpverify.timeline.bounds import PrefixBounds
 from dpverify.timeline.record_bounds import RecordBounds
-from dpverify.timeline.texts import claim_sentence, loss_sentence, step_cells, table_scope
-from dpverify.util.formatting import format_confidence, format_count, format_lower, format_number, format_upper
+from dpverify.timeline.texts import claim_sentence, loss_sentence, runs_phrase, step_cells, table_scope
+from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 
 COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (unions of cells)", "added", "spent")
 TABLE_COLUMNS = ("record", "visible from step", "ε at the end, lower bound", "upper bound (unions of cells)")
@@ -43,7 +43,7 @@ def curve_page(curve: PrefixBounds) -> str:
     exact = () if curve.truth is None else ("ε, exact",)
     return render(
         "over_time.html.j2",
-        over=f"{curve.steps} steps, {format_count(curve.runs)} test runs per data set",
+        over=f"{curve.steps} steps, {runs_phrase([curve])}",
         title=f"{curve.name}: privacy over time",
         lead=lead,
         figures=shown([curve_drawing(curve)], "step"),
@@ -88,7 +88,7 @@ def table_page(table: RecordBounds) -> str:
     steps = [str(step) for step in range(table.steps)]
     return render(
         "over_time.html.j2",
-        over=f"{len(table.curves)} records, {table.steps} steps, {format_count(first.runs)} test runs per data set",
+        over=f"{len(table.curves)} records, {table.steps} steps, {runs_phrase(table.curves)}",
         title=f"{first.name}: privacy over time, δ = {format_number(first.delta)}",
         lead=lead,
         figures=shown(table_drawings(table), "map"),

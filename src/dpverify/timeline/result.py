@@ -21,7 +21,7 @@ class PrivacyOverTime(PrefixBounds):
 
     The lower bounds hold over all events and for all steps together, with confidence 1 - alpha. The upper bounds hold
     over unions of the cells of one partition per prefix, for all steps together, with confidence 1 - alpha. Steps count
-    from 0. `print` shows a table.
+    from 0. With `stop_early` all of this holds for the look that ended the run. `print` shows a table.
 
     Attributes
     ----------

@@ -60,9 +60,18 @@ def curve_text(curve: PrefixBounds) -> str:
     lines.append(f"  bounded     {upper} at the last step, over unions of cells only; {together}")
     if curve.claim is not None:
         lines.append(f"  claim       {claim_sentence(curve)}; confidence {format_confidence(curve.alpha)}")
-    lines.append(f"  runs        {format_count(curve.runs)} test runs per data set, the same for all steps")
+    lines.append(f"  runs        {runs_phrase([curve])}, the same for all steps")
     lines += [f"  note        {diagnostic.value}" for diagnostic in curve.diagnostics]
     return "\n".join(lines)
+
+
+def runs_phrase(curves: Sequence[PrefixBounds]) -> str:
+    """Return how many test runs were drawn; of several records the fewest and the most."""
+    fewest, most = (format_count(choose(curve.runs for curve in curves)) for choose in (min, max))
+    number = fewest if fewest == most else f"{fewest} to {most}"
+    planned = curves[0].settings.test_runs
+    early = any(curve.runs < planned for curve in curves)
+    return f"{number}{f' of at most {format_count(planned)}' if early else ''} test runs per data set"
 
 
 def printed_steps(steps: int) -> Sequence[int]:
