@@ -73,5 +73,5 @@ def test_data_that_cannot_be_compared_does_not_fail():
 def test_a_replaced_value_is_not_taken_for_an_added_record():
     """A list of categories looks like a histogram. The sentence names both readings, because the claims differ."""
     relation = describe_difference([0, 1, 1, 2], [0, 1, 2, 2]).relation
-    assert relation.value == "one record replaced; or, if the numbers are counts, one record added or removed"
+    assert relation.value == "one value replaced; or, if the numbers are counts, one record added or removed"
     assert "replaced" not in describe_difference([0, 1, 1, 2], [0, 1, 1]).relation.value

@@ -26,8 +26,8 @@ class Relation(enum.Enum):
     ONE_ROW = "one row changed, as if one record was replaced"
     ONE_COLUMN = "one column changed, as if one sensor or one attribute was replaced"
     ONE_MORE_ROW = "one row more, as if one record was added or removed"
-    COUNT_PLUS_ONE = "one record replaced; or, if the numbers are counts, one record added or removed"
-    COUNT_MOVED = "two records replaced; or, if the numbers are counts, one record replaced"
+    COUNT_PLUS_ONE = "one value replaced; or, if the numbers are counts, one record added or removed"
+    COUNT_MOVED = "two values replaced; or, if the numbers are counts, one record replaced"
     EQUAL = "equal"
     OTHER = "several values changed"
     UNKNOWN = "not comparable"
@@ -67,7 +67,7 @@ def describe_difference(first: object, second: object) -> DataDifference:
     >>> describe_difference([0.0, 0.3], [0.0, 0.8]).text
     '1 of 2 numbers: data[1] from 0.3 to 0.8'
     >>> describe_difference([3, 5, 0], [3, 4, 1]).relation.value
-    'two records replaced; or, if the numbers are counts, one record replaced'
+    'two values replaced; or, if the numbers are counts, one record replaced'
     """
     a, b = _numbers(first), _numbers(second)
     if a is not None and b is not None:

@@ -216,11 +216,11 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
             *claimed,
             Key("muted", "dots", "no information: the outputs do not depend on the data set"),
         ),
-        "An observer sees one output and guesses the data set: the one where the event is more frequent if it occurs, "
-        f"the other one if not. Each event is a point. For the witness, the type I error ({format_percent(x)}) is the "
-        f"probability that it occurs with the data set where it is rarer. The type II error ({format_percent(y)}) is "
-        f"the probability that it does not occur with the other data set. The dashed curve holds as a whole, with "
-        f"confidence {confidence}.",
+        "An observer sees one output and guesses the data set. If the event occurs, the guess is the data set where "
+        "the event is more frequent; if not, it is the other one. Each event is a point. For the witness, the type I "
+        f"error ({format_percent(x)}) is the probability that it occurs with the data set where it is rarer. The type "
+        f"II error ({format_percent(y)}) is the probability that it does not occur with the other data set. The dashed "
+        f"curve holds as a whole, with confidence {confidence}.",
     )
 
 
