@@ -243,6 +243,9 @@ def test_the_bound_of_the_last_step_is_close_to_that_of_a_verification():
 
 def test_the_sentence_about_a_claim_follows_the_verdict(laplace_result):
     assert claim_sentence(laplace_result).endswith(": refuted from step 3 on")
+    between = dataclasses.replace(laplace_result, claim=dpv.claims.pure(laplace_result.final))
+    assert between.refuted
+    assert "the test of the claim is sharper than the bounds" in claim_sentence(between)
 
     def sentence(**changes):
         return claim_sentence(dataclasses.replace(laplace_result, **changes))

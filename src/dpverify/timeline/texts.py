@@ -38,10 +38,18 @@ def claim_sentence(curve: PrefixBounds) -> str:
     if curve.verdict is Verdict.NO_ANSWER:
         return f"{claim}: no conclusion is possible"
     if curve.refuted_from is not None:
-        return f"{claim}: refuted from step {curve.refuted_from} on"
+        return f"{claim}: refuted from step {curve.refuted_from} on{_test_is_sharper(curve)}"
     if curve.verdict is Verdict.BOUNDED:
         return f"{claim}: no union of the cells of any prefix violates it; other events are not bounded"
     return f"{claim}: no event was found that violates it; this does not prove that it holds"
+
+
+def _test_is_sharper(curve: PrefixBounds) -> str:
+    """Return an explanation if the claim is refuted although the lower bounds do not exceed its parameter."""
+    claim, lower = curve.claim, curve.claim_lower
+    if claim is None or lower is None or lower[-1] > getattr(claim, claim.parameter_name or "", 0.0):
+        return ""
+    return " (the test of the claim is sharper than the bounds, which hold for all steps together)"
 
 
 def curve_text(curve: PrefixBounds) -> str:
