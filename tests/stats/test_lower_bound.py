@@ -14,7 +14,7 @@ from dpverify.stats import rejection_region as regions
 from dpverify.stats.binomial import binomial_pmf, binomial_tail, binomial_tail_table, clopper_pearson_interval
 from dpverify.stats.largest_p_value import largest_p_value
 from dpverify.stats.lower_bound import _lower_bound, claim_p_value, delta_lower_bound, epsilon_lower_bound
-from dpverify.stats.rejection_region import rejection_region, score_root
+from dpverify.stats.rejection_region import rejection_region, score_root, wilson_limit
 
 ALPHA = 0.05
 EPSILONS = (0.0, 0.1, 1.0, 3.0)
@@ -389,3 +389,10 @@ def test_p_values_agree_with_the_bound_near_alpha_and_far_from_it():
             near, far = near + (alpha / 2 < p < 2 * alpha), far + (not alpha / 2 < p < 2 * alpha)
     assert near
     assert far  # here the bound is not computed
+
+
+@pytest.mark.parametrize("below", [1e-6, 1e-9, 1e-12])
+def test_a_delta_just_below_the_limit_of_the_first_share_is_no_special_case(below):
+    """The standard error of epsilon is huge there, so that a search by standard errors leaves the range of exp."""
+    delta = wilson_limit(20, 20, norm.ppf(1e-3)) * (1 - below)
+    assert 0.0 <= epsilon_lower_bound(20, 0, 20, delta, 1e-3) < 100.0

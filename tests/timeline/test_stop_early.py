@@ -177,3 +177,10 @@ def test_the_command_stops_early(tmp_path, monkeypatch, capsys):
     assert main(["over-time", "own.py:stream", *options, *runs]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["steps"][0]["test_runs"] < 8000
+
+
+def test_a_folder_of_a_run_that_may_stop_early_names_what_differs(tmp_path):
+    few = {"select_runs": 400, "test_runs": 1600, "block": 100, "folder": tmp_path}
+    measure(2.0, **few)
+    with pytest.raises(dpv.FolderError, match="found stop early True; expected None as in this call"):
+        measure(2.0, stop_early=False, **few)

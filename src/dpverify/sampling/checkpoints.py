@@ -137,11 +137,11 @@ class Checkpoint:
         except Exception as problem:  # a damaged file can raise any exception
             raise FolderError(f"{path}: damaged ({type(problem).__name__}); start in a new folder") from None
         _check_format(path, file_format)
-        for name in run:
-            if owner.get(name) != run[name]:
+        for name in {**run, **owner}:
+            if owner.get(name) != run.get(name):
                 details = [_details(each, name) for each in (document.get("about"), about)]
                 changed = _changed_details(*details)
-                raise FolderError(_difference(self.folder, name, owner.get(name), run[name], changed))
+                raise FolderError(_difference(self.folder, name, owner.get(name), run.get(name), changed))
         if digest != self._owner:
             raise FolderError(f"{path}: damaged (wrong checksum); start in a new folder")
         return recorded

@@ -42,8 +42,9 @@ def _lower_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon:
     def p_value(value: float) -> float:
         return largest_p_value(region, *((math.exp(value), delta) if ratio is None else (ratio, value)))
 
-    highest = math.inf if ratio is None else 1.0
-    return largest_rejected(p_value, alpha, max(region.score_root, 0.0), region.standard_error, highest)
+    highest = MAX_EPSILON if ratio is None else 1.0
+    start = min(max(region.score_root, 0.0), highest)
+    return largest_rejected(p_value, alpha, start, region.standard_error, highest)
 
 
 def largest_rejected(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.errors import InputError
+from dpverify.errors import InputError, describe_exception
 from dpverify.stats.binomial import FloatArray
 from dpverify.util.checks import shorten
 
@@ -104,7 +104,14 @@ def tabulate_profile(delta_at: Callable[[float], float]) -> tuple[FloatArray, Fl
 
     def evaluate(epsilon: float) -> float:
         if epsilon not in values:
-            delta = float(delta_at(epsilon))
+            try:
+                delta = float(delta_at(epsilon))
+            except Exception as problem:  # the function belongs to the user
+                raise InputError(
+                    f"profile: found {describe_exception(problem)} at epsilon {epsilon:g}; expected a function that "
+                    "takes epsilon and returns one number, delta"
+                ) from problem
+            delta = 0.0 if -VALUE_ERROR <= delta < 0.0 else delta
             if not delta >= 0.0:
                 raise InputError(
                     f"profile: found delta {shorten(delta)} at epsilon {epsilon:g}; expected a number from 0 to 1"

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.document import dump_json
+from dpverify.report.evaluate import divide_p_value
 from dpverify.report.sequence import StoppedBy
 from dpverify.report.statements import OnPartition, Verdict
 from dpverify.settings import Settings
@@ -182,14 +183,15 @@ class PrefixBounds:
             return None
         pairs, level = [(int(c1), int(c2)) for c1, c2 in self.event_counts], self.share * self.alpha
         single = np.array([small_curve_p_value(*pair, self.runs, self.claim, level) for pair in pairs])
-        return np.minimum(single / self.share, 1.0)
+        return np.array([divide_p_value(p, self.share, self.alpha) for p in single.tolist()])
 
     @property
     def refuted_from(self) -> int | None:
         """The earliest step from which on the claim is proved to be false, or None.
 
         The prefixes are tested from the longest to the shortest at level alpha, until one is not refuted. The statement
-        holds with confidence 1 - alpha.
+        holds with confidence 1 - alpha for one claim that was fixed before the runs. For claims that are chosen later,
+        use `epsilon_lower`, which holds for all epsilons together.
         """
         if self.p_values is None or self.voiding:
             return None
