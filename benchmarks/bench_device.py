@@ -32,7 +32,7 @@ from dpverify.util.arrays import cell_codes, enable_x64
 COMPARISON_BLOCK = 1 << 16
 MEASURED_SECONDS = 2.0
 SLOWEST_SHOWN = 10  # compilations of a cold process
-SAMPLER_TESTS = ("test_gibbs_sampler.py", "test_particle.py")
+SAMPLER_TESTS = ("test_gibbs_sampler.py", "test_particle.py")  # test_kalman.py needs filterpy, which it compares
 FOLDER = Path(__file__).resolve().parent
 
 

@@ -35,7 +35,7 @@ def test_descriptions_of_scores():
     knots = np.array([[0.0, 1.0], [0.0, 1.0]])
     piecewise = Piecewise(plain, knots, np.array([[0.0, 1.0], [0.0, 5.0]]), np.full((2, 1), np.inf), np.zeros((2, 1)))
     for score, expected in (
-        (quadratic, "a quadratic score of 2 coordinates > 1"),
+        (quadratic, "a quadratic score of 2 output numbers > 1"),
         (piecewise, "a piecewise linear score of 2 output numbers (most weight on x[1], x[0]) > 1"),
     ):
         assert Event(Levels(score, np.array([1.0])), np.array([1]), 0).describe(runs) == expected

@@ -103,7 +103,7 @@ def test_a_killed_gallery_resumes_to_the_same_table(finished, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = {path.name: path.stat().st_mtime_ns for path in (out / "reports").glob("*.json")}
-    assert len(before) == 1
+    assert 1 <= len(before) <= 2  # on a busy machine the second report may be there before the kill
     assert not (out / "table.csv").exists()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(out / "index.html")

@@ -266,3 +266,13 @@ def test_a_second_look_with_other_settings_draws_new_test_runs():
         again = looks(**changes)[1]
         assert not drawn[test_stage] & again[test_stage]
         assert drawn[STAGES.index("train")] & again[STAGES.index("train")]
+
+
+def test_only_a_method_of_the_generator_that_is_called_on_a_number_suggests_exchanged_arguments():
+    for function, suggested in (
+        (lambda data, rng, runs: rng.laplace(runs), True),
+        (lambda data, *_: data.mean(), False),
+    ):
+        with pytest.raises(dpv.MechanismError) as caught:
+            dpv.verify(function, 0, 1)
+        assert ("the number of runs comes before the generator" in str(caught.value)) == suggested

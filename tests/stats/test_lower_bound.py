@@ -395,4 +395,11 @@ def test_p_values_agree_with_the_bound_near_alpha_and_far_from_it():
 def test_a_delta_just_below_the_limit_of_the_first_share_is_no_special_case(below):
     """The standard error of epsilon is huge there, so that a search by standard errors leaves the range of exp."""
     delta = wilson_limit(20, 20, norm.ppf(1e-3)) * (1 - below)
-    assert 0.0 <= epsilon_lower_bound(20, 0, 20, delta, 1e-3) < 100.0
+    bound = epsilon_lower_bound(20, 0, 20, delta, 1e-3)
+    assert 0.0 <= bound < 100.0
+    assert bound == pytest.approx(epsilon_lower_bound(20, 0, 20, delta * (1 - 1e-3), 1e-3), abs=0.02)
+    region = rejection_region(20, 0, (20, 20), 1e-3, None, delta)
+    if bound > 0.0:
+        assert 0.9 * 1e-3 <= largest_p_value(region, math.exp(bound), delta) <= 1e-3
+    else:
+        assert largest_p_value(region, 1.0 + 1e-9, delta) > 1e-3

@@ -34,6 +34,14 @@ def test_a_false_claim_ends_the_run_at_an_early_look(refuted):
     assert "4 000 of at most 64 000 test runs per data set" in str(refuted)
 
 
+def test_the_bounds_of_a_look_have_its_share_of_alpha(refuted):
+    assert refuted.share == pytest.approx(0.1)
+    assert refuted.step_alpha == refuted.share * refuted.alpha / refuted.events.tested.sum()
+    assert refuted.on_partition(2).alpha == pytest.approx(refuted.share * refuted.alpha / 3)
+    bounds = [dpv.epsilon_lower_bound(*map(int, pair), 4000, 0.0, refuted.step_alpha) for pair in refuted.event_counts]
+    assert refuted.final == max(bound for bound, tested in zip(bounds, refuted.events.tested, strict=True) if tested)
+
+
 def test_a_wide_claim_ends_the_run_when_every_step_is_bounded():
     result = measure(4.0, delta=0.01)
     assert result.stopped is StoppedBy.BOUNDED
@@ -182,5 +190,5 @@ def test_the_command_stops_early(tmp_path, monkeypatch, capsys):
 def test_a_folder_of_a_run_that_may_stop_early_names_what_differs(tmp_path):
     few = {"select_runs": 400, "test_runs": 1600, "block": 100, "folder": tmp_path}
     measure(2.0, **few)
-    with pytest.raises(dpv.FolderError, match="found stop early True; expected None as in this call"):
+    with pytest.raises(dpv.FolderError, match="found stop early True; expected none as in this call"):
         measure(2.0, stop_early=False, **few)

@@ -20,7 +20,7 @@ from dpverify.util.arrays import enable_x64, host_device
 from dpverify.util.checks import is_real_number
 
 LOG2_CPU_BLOCK, LOG2_ACCELERATOR_BLOCK, LOG2_LARGE_BLOCK = 13, 22, 23
-LARGE_MEMORY = 60e9  # bytes of an accelerator that draws large blocks
+LARGE_JAX_MEMORY = 60e9  # bytes that JAX may use on a device that draws large blocks; by default 75% of its memory
 
 Matrix = tuple[tuple[float, ...], ...]  # hashable, so that it can be part of a static argument
 
@@ -59,12 +59,13 @@ def compiles_for_cpu() -> bool:
 def default_block() -> int:
     """Return the number of runs per block: what fits into the caches of a CPU, or what fills an accelerator.
 
-    It depends on the platform and the size of its memory only, so results on one kind of device are reproducible.
+    It depends on the platform and on the memory that JAX may use there, so that results are reproducible on one kind of
+    device with the same settings of JAX.
     """
     if compiles_for_cpu():
         return 1 << LOG2_CPU_BLOCK
     statistics = current_device().memory_stats() or {}
-    is_large = statistics.get("bytes_limit", 0) >= LARGE_MEMORY
+    is_large = statistics.get("bytes_limit", 0) >= LARGE_JAX_MEMORY
     return 1 << (LOG2_LARGE_BLOCK if is_large else LOG2_ACCELERATOR_BLOCK)
 
 

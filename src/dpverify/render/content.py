@@ -65,7 +65,7 @@ class EpsilonCurves(NamedTuple):
 
 
 class ErrorTradeoff(NamedTuple):
-    """Errors of tests that tell the data sets apart: an event is a test that decides for the more frequent data set.
+    """Errors of an observer who guesses the data set: the one where an event is more frequent if it occurs.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class PageContent(NamedTuple):
     slider : SliderData
         The same numbers, rounded for the slider.
     errors : ErrorTradeoff
-        Errors of tests that tell the data sets apart.
+        Errors of an observer who guesses the data set.
     scene : Scene
         Outputs of some runs, the region and the cells.
     tables : tuple of Table

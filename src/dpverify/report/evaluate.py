@@ -166,15 +166,16 @@ def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta
     with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed before these runs. After an
     early stop they are the runs that selected it, and its own bound is 0.
     """
+    bounds: list[float] = []
     if sequence is not None and not sequence.exact_runs:
         bounds = [0.0] * len(tested)
     else:
         level = alpha if sequence is None else sequence.exact_alpha(alpha)
-        bounds: list[float] = []
         for one in tested:
-            counts, own_level, largest = (*one.ordered, one.runs), one.share * level, max(bounds, default=0.0)
+            counts = (*one.ordered, one.runs)
+            own_level = one.share * level
             # A bound that does not exceed an earlier one has no effect; one evaluation of the test is enough to see it.
-            matters = not bounds or is_rejected(*counts, largest, delta, own_level)
+            matters = not bounds or is_rejected(*counts, max(bounds), delta, own_level)
             bounds.append(epsilon_lower_bound(*counts, delta, own_level) if matters else 0.0)
     if sequence is not None:
         bounds.append(sequence.parameter_lower(Approximate(0.0, delta), alpha) or 0.0)

@@ -157,9 +157,9 @@ def event_note(report: ReportFields) -> str:
         )
     if report.others:
         fixed += (
-            f" {len(report.tested)} events were fixed in this way to bound ε. They share the error "
-            f"probability α: this one has {format_percent(witness.share)} of it, and it proves the largest bound. The "
-            f"p-value and the bound are corrected for testing {len(report.tested)} events."
+            f" {len(report.tested)} events were fixed in this way to test the claim. They share the error probability "
+            f"α: this one has {format_percent(witness.share)} of it, and it gives the strongest evidence. The p-value "
+            f"and the bound are corrected for testing {len(report.tested)} events."
         )
     return f"{comparison} {shares} {fixed}"
 

@@ -49,7 +49,7 @@ class StoppedBy(enum.StrEnum):
     Attributes
     ----------
     REFUTED
-        The wealth reached its threshold.
+        The claim was refuted before all runs were drawn; in `verify`, because the wealth reached its threshold.
     BOUNDED
         At a look, the upper bound on the partition met the claim.
     BUDGET

@@ -184,7 +184,11 @@ def _mechanism_error(mechanism: Mechanism, stage: str, side: int, block: int, pr
     if isinstance(problem, TypeError) and not _accepts_three_arguments(mechanism):
         cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
         cause += _call_first(mechanism)
-    if isinstance(problem, AttributeError) and cause.startswith("AttributeError: 'int' object"):
+    if (
+        isinstance(problem, AttributeError)
+        and type(problem.obj) is int
+        and hasattr(np.random.Generator, problem.name or "")
+    ):
         cause += "; a mechanism is called as (data, runs, rng): the number of runs comes before the generator"
     if isinstance(problem, CallableOutput):
         cause += _call_first(mechanism)

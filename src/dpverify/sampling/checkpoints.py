@@ -323,9 +323,10 @@ def _difference(folder: Path, name: str, found: object, expected: object, change
             f"mechanism; state that a mechanism cannot be seeded: per_run(f, seeded=False), or a class attribute "
             f"seeded = False; {advice}"
         )
-    if isinstance(expected, str) and len(expected) == HASH_LENGTH:  # a hash means nothing to a reader
+    if any(isinstance(value, str) and len(value) == HASH_LENGTH for value in (found, expected)):  # nobody reads a hash
         return f"{folder}: found another {name}; expected the one of this call; {advice}"
-    return f"{folder}: found {name} {one_line(found)}; expected {expected} as in this call; {advice}"
+    shown = ["none" if value is None else one_line(value) for value in (found, expected)]
+    return f"{folder}: found {name} {shown[0]}; expected {shown[1]} as in this call; {advice}"
 
 
 def _damaged(path: Path, reason: str) -> FolderError:

@@ -24,8 +24,8 @@ from dpverify.sampling.executors import WorkerPool
 
 EXTREME_BLOCKS = 2  # test blocks with the smallest, and with the largest counts, that are drawn again
 CONCURRENT_BLOCKS = 4  # per data set, that are drawn by two threads at the same time
-CONCURRENT_CPU_SECONDS = 0.3  # fast mechanisms draw these blocks repeatedly for so much processor time
-MAX_CONCURRENT_SECONDS = 3.0  # and at most for so long, for mechanisms that mostly wait
+CONCURRENT_SECONDS = 0.3  # fast mechanisms draw these blocks repeatedly for so long, and for so much processor time
+MAX_CONCURRENT_SECONDS = 3.0  # a mechanism that mostly waits uses little processor time and ends here
 MAX_CONCURRENT_RUNS = 512  # per such block, and compared of larger ones
 FIRST_CONCURRENT_BLOCK = 1 << 20  # of the stage "probe", whose first blocks show the speed of a mechanism
 BARRIER_SECONDS = 1.0  # a thread waits at most this long for the other one
@@ -98,12 +98,14 @@ def concurrent_blocks_repeat(source: SampleSource, executor: Executor) -> bool:
         with contextlib.suppress(threading.BrokenBarrierError):  # the executor may be busy with other work
             barrier.wait(BARRIER_SECONDS)
         # On a busy machine two threads meet rarely per second, but as often per second of processor time.
-        cpu_end, end = time.process_time() + CONCURRENT_CPU_SECONDS, time.monotonic() + MAX_CONCURRENT_SECONDS
+        start, cpu_start = time.monotonic(), time.process_time()
         while True:
             for block in range(CONCURRENT_BLOCKS):
                 if not np.array_equal(_draw(source, side, block), alone[side, block], equal_nan=True):
                     return False
-            if time.process_time() >= cpu_end or time.monotonic() >= end:
+            seconds = time.monotonic() - start
+            cpu_seconds = time.process_time() - cpu_start  # of all threads of this process
+            if min(seconds, cpu_seconds) >= CONCURRENT_SECONDS or seconds >= MAX_CONCURRENT_SECONDS:
                 return True
 
     interval = sys.getswitchinterval()

@@ -87,7 +87,8 @@ class BinnedScore(NamedTuple):
         """Return the histogram of some score values."""
         values = np.sort(values)  # NumPy sorts all values faster than it searches for each of them
         ranks = np.concatenate([[0], np.searchsorted(values, self.edges, side="right"), [values.size]])
-        return ScoreHistogram(ranks[1:] - ranks[:-1], Extremes(values[:EXTREMES_KEPT], values[-EXTREMES_KEPT:]))
+        extremes = Extremes(values[:EXTREMES_KEPT].copy(), values[-EXTREMES_KEPT:].copy())  # not views of all values
+        return ScoreHistogram(ranks[1:] - ranks[:-1], extremes)
 
     def _on_device(self, samples: Array) -> tuple[Array, Array, Array]:
         xp = array_namespace(samples)

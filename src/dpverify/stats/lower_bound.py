@@ -44,7 +44,7 @@ def _lower_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon:
 
     highest = MAX_EPSILON if ratio is None else 1.0
     start = min(max(region.score_root, 0.0), highest)
-    return largest_rejected(p_value, alpha, start, region.standard_error, highest)
+    return largest_rejected(p_value, alpha, start, min(region.standard_error, highest), highest)
 
 
 def largest_rejected(
@@ -74,10 +74,8 @@ def largest_rejected(
     >>> round(largest, 3)
     1.355
     """
-    goal, low = (
-        float(scipy.special.ndtri(alpha * (1.0 - LEVEL_TOLERANCE / 2))),
-        0.0,
-    )  # low: the largest rejected value so far
+    goal = float(scipy.special.ndtri(alpha * (1.0 - LEVEL_TOLERANCE / 2)))
+    low = 0.0  # the largest rejected value so far
     value, slope = start, scale
     previous: tuple[float, float] | None = None
     for step in range(MAX_SEARCH_STEPS):
@@ -113,7 +111,7 @@ def _p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon: flo
 def is_rejected(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float) -> bool:
     """Return whether the test at level alpha rejects the claim `p1 <= e^epsilon p2 + delta`.
 
-    It needs one evaluation of the test, where `claim_p_value` also searches the lower bound.
+    It needs one evaluation of the test. Near alpha, `claim_p_value` also searches the lower bound.
 
     Examples
     --------

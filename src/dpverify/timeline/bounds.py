@@ -117,6 +117,11 @@ class PrefixBounds:
         return next(look.share for look in plan_looks(self.settings) if look.runs == self.runs)
 
     @property
+    def look_alpha(self) -> float:
+        """The level of the statements of this look."""
+        return self.share * self.alpha
+
+    @property
     def voiding(self) -> tuple[Diagnostic, ...]:
         """The diagnostics that make the bounds meaningless."""
         return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.voids)
@@ -134,7 +139,7 @@ class PrefixBounds:
     @property
     def step_alpha(self) -> float:
         """The level of the bound of one prefix: the prefixes that are tested share alpha."""
-        return self.share * self.alpha / int(self.events.tested.sum())
+        return self.look_alpha / int(self.events.tested.sum())
 
     @functools.cached_property
     def epsilon_lower(self) -> np.ndarray:
@@ -167,7 +172,7 @@ class PrefixBounds:
         """Return the upper bounds over unions of the level sets of one prefix; all prefixes together at 1 - alpha."""
         cells = int(np.isfinite(self.events.edges[step]).sum()) + 1
         first, second = self.counts[:, step, :cells]
-        level = self.share * self.alpha / self.steps
+        level = self.look_alpha / self.steps
         return OnPartition(first, second, np.ones(cells, np.int64), self.runs, level, cells, 0.0)
 
     @functools.cached_property
@@ -181,9 +186,11 @@ class PrefixBounds:
         """The p-value of the claim for every prefix on its own, over all looks together; None without a claim."""
         if self.claim is None:
             return None
-        pairs, level = [(int(c1), int(c2)) for c1, c2 in self.event_counts], self.share * self.alpha
-        single = np.array([small_curve_p_value(*pair, self.runs, self.claim, level) for pair in pairs])
-        return np.array([divide_p_value(p, self.share, self.alpha) for p in single.tolist()])
+        values = []
+        for c1, c2 in self.event_counts.tolist():
+            p_value = small_curve_p_value(c1, c2, self.runs, self.claim, self.look_alpha)
+            values.append(divide_p_value(p_value, self.share, self.alpha))
+        return np.array(values)
 
     @property
     def refuted_from(self) -> int | None:

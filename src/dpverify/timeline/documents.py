@@ -16,7 +16,7 @@ from dpverify.report.document import dump_json, has_checksum, with_checksum
 from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.timeline.events import PREFIX_EVENT_KINDS, PrefixEvents
-from dpverify.timeline.looks import Look, plan_looks
+from dpverify.timeline.looks import PlannedLook, plan_looks
 from dpverify.util.files import write_file
 from dpverify.util.formatting import one_line
 from dpverify.util.serialization import from_plain, to_plain
@@ -63,7 +63,9 @@ def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
     return result
 
 
-def check_counts(events: PrefixEvents, counts: np.ndarray, shape: tuple[int, int], looks: tuple[Look, ...]) -> None:
+def check_counts(
+    events: PrefixEvents, counts: np.ndarray, shape: tuple[int, int], looks: tuple[PlannedLook, ...]
+) -> None:
     """Raise ValueError unless the events and the counts fit each other and one of the looks."""
     check_events(events, shape[0])
     size = shape[0], events.edges.shape[1] + 1

@@ -14,14 +14,14 @@ EARLY_LOOKS = ((16, 0.1), (4, 0.1))  # a look after one 16th of the test runs ha
 MIN_BLOCKS = 4  # before a look, so that noise that the runs of a block share is noticed
 
 
-class Look(NamedTuple):
+class PlannedLook(NamedTuple):
     """A number of test runs per data set, and the share of alpha of the statements that are made there."""
 
     runs: int
     share: float
 
 
-def plan_looks(settings: Settings) -> tuple[Look, ...]:
+def plan_looks(settings: Settings) -> tuple[PlannedLook, ...]:
     """Return the looks in their order: the last one is after all test runs, and is the only one without `stop_early`.
 
     An early look is after whole blocks. Looks after equal numbers of runs are one look, with the first share.
@@ -29,9 +29,9 @@ def plan_looks(settings: Settings) -> tuple[Look, ...]:
     Examples
     --------
     >>> plan_looks(Settings(test_runs=6400, block=100, stop_early=True))
-    (Look(runs=400, share=0.1), Look(runs=1600, share=0.1), Look(runs=6400, share=0.8))
+    (PlannedLook(runs=400, share=0.1), PlannedLook(runs=1600, share=0.1), PlannedLook(runs=6400, share=0.8))
     >>> plan_looks(Settings(test_runs=6400))
-    (Look(runs=6400, share=1.0),)
+    (PlannedLook(runs=6400, share=1.0),)
     """
     runs, block = settings.test_runs, settings.block or 1
     early: dict[int, float] = {}
@@ -39,4 +39,4 @@ def plan_looks(settings: Settings) -> tuple[Look, ...]:
         part = max(-(-runs // (divisor * block)), MIN_BLOCKS) * block
         if part < runs:
             early.setdefault(part, share)
-    return (*(Look(*look) for look in early.items()), Look(runs, 1.0 - sum(early.values())))
+    return (*(PlannedLook(*look) for look in early.items()), PlannedLook(runs, 1.0 - sum(early.values())))

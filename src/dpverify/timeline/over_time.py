@@ -39,7 +39,7 @@ from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.claims import Approximate, Claim, resolve_claim
 from dpverify.timeline.documents import check_events
 from dpverify.timeline.events import PREFIX_EVENT_KINDS, PrefixEvents
-from dpverify.timeline.looks import Look, plan_looks
+from dpverify.timeline.looks import PlannedLook, plan_looks
 from dpverify.timeline.result import PrivacyOverTime
 from dpverify.timeline.selection import select_prefix_events
 from dpverify.timeline.table import PrivacyTable, measure_records
@@ -300,7 +300,7 @@ def count_until_decided(run: RunContext, result: PrivacyOverTime, checker: Block
 
 
 def count_test_runs(
-    run: RunContext, events: PrefixEvents, checker: BlockChecker, looks: Sequence[Look]
+    run: RunContext, events: PrefixEvents, checker: BlockChecker, looks: Sequence[PlannedLook]
 ) -> Iterator[tuple[np.ndarray, tuple[Diagnostic, ...]]]:
     """Yield at every look the counts of both data sets in the level sets of every prefix, and diagnostics."""
     statistics = Statistics((TableCounter(events), checker))

@@ -52,7 +52,7 @@ class CellScore(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score."""
-        return f"a score of the cells of a partition of {len(names)} coordinates"
+        return f"a score of the cells of a partition of {len(names)} output numbers"
 
     def describe_level_set(self, selected: SelectedLevels, examples: np.ndarray) -> str | None:
         """Describe the union of the cells with these scores."""

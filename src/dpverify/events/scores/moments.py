@@ -50,7 +50,7 @@ class Quadratic(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
-        return f"a quadratic score of {len(names)} coordinates"
+        return f"a quadratic score of {len(names)} output numbers"
 
 
 class GaussianLearner(NamedTuple):

@@ -76,7 +76,7 @@ class Patterned(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
-        return f"a score by patterns of atoms of {len(names)} coordinates"
+        return f"a score by patterns of atoms of {len(names)} output numbers"
 
 
 class PatternBinning(NamedTuple):

@@ -73,7 +73,7 @@ class Shared(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score."""
-        return f"a score with one function for all {len(self.records)} records of {len(names)} coordinates"
+        return f"a score with one function for all {len(self.records)} records of {len(names)} output numbers"
 
 
 class SharedLearner(NamedTuple):

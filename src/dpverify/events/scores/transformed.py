@@ -53,7 +53,7 @@ class Transformed(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and the transform."""
-        return f"a score of {self.transform.describe()} of {len(names)} coordinates"
+        return f"a score of {self.transform.describe()} of {len(names)} output numbers"
 
 
 class TransformedLearner(NamedTuple):
