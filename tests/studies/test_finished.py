@@ -248,4 +248,4 @@ def test_a_folder_of_an_earlier_version_is_refused(place, capsys):
     document = json.loads(owner.read_text())
     del document["run"]["study format"]
     owner.write_text(json.dumps(document))
-    assert "found study format None; expected 2 as in this call" in refused(capsys)
+    assert "found study format none; expected 2 as in this call" in refused(capsys)
