@@ -72,7 +72,7 @@ def rejections(seeds, mechanism, first, second, epsilon, settings):
 
 
 MANY = Settings(**SMALL, block=1000)  # few blocks, so that many seeds take little time
-SEEDS = [50, pytest.param(1000, marks=pytest.mark.slow)]
+SEEDS = [100, pytest.param(1000, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
@@ -92,7 +92,7 @@ def test_type_1_error_of_the_default_at_the_exact_epsilon(seeds):
     assert rejections(seeds, laplace, ZERO, ONE, 1.0, MANY) <= most(seeds, 0.05)
 
 
-@pytest.mark.parametrize("seeds", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [30, pytest.param(100, marks=pytest.mark.slow)])
 def test_half_the_noise_is_refuted_every_time(seeds):
     for settings in (Settings.paper(), MANY):
         assert rejections(seeds, laplace_half_noise, ZERO, ONE, 1.0, settings) == seeds

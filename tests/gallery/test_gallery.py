@@ -95,7 +95,7 @@ def test_a_program_that_is_not_installed_is_skipped_with_a_line(tmp_path, monkey
 def test_a_killed_gallery_resumes_to_the_same_table(finished, tmp_path):
     """The command and its workers are killed after the first report; the same command finishes the rest."""
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "dpverify", "gallery", NAMES[1], "--quick", "--workers", "1", "--out", str(out)]
+    command = [sys.executable, "-m", "dpverify", "gallery", NAMES[0], "--quick", "--workers", "1", "--out", str(out)]
     process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 120
     while not list((out / "reports").glob("*.json")) and time.monotonic() < end:
@@ -103,12 +103,12 @@ def test_a_killed_gallery_resumes_to_the_same_table(finished, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     before = {path.name: path.stat().st_mtime_ns for path in (out / "reports").glob("*.json")}
-    assert 1 <= len(before) <= 2  # on a busy machine the second report may be there before the kill
+    assert 1 <= len(before) < 4
     assert not (out / "table.csv").exists()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(out / "index.html")
-    assert table(out) == [row for row in table(finished[0]) if row["mechanism"] == NAMES[1]]
-    assert len(table(out)) == 2
+    assert table(out) == [row for row in table(finished[0]) if row["mechanism"] == NAMES[0]]
+    assert len(table(out)) == 4
     after = {path.name: path.stat().st_mtime_ns for path in (out / "reports").glob("*.json")}
     assert all(after[name] == written for name, written in before.items())
 

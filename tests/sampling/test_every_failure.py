@@ -131,7 +131,7 @@ def fail_at(call, kind, number, tmp_path, monkeypatch):
         ("verify", 23),
         ("study", 97),
         ("check", 61),
-        ("ledger", 7),
+        ("ledger", 5),
         *(pytest.param(n, 1, marks=pytest.mark.slow) for n in CALLS),
     ],
 )

@@ -157,8 +157,8 @@ def event_note(report: ReportFields) -> str:
         )
     if report.others:
         fixed += (
-            f" {len(report.tested)} events were fixed in this way to test the claim. They share the error probability "
-            f"α: this one has {format_percent(witness.share)} of it, and it gives the strongest evidence. The p-value "
+            f" {len(report.tested)} events were fixed in this way and tested together. They share the error "
+            f"probability α: this one has {format_percent(witness.share)} of it, and it gives the strongest evidence. The p-value "
             f"and the bound are corrected for testing {len(report.tested)} events."
         )
     return f"{comparison} {shares} {fixed}"

@@ -123,7 +123,7 @@ def describe_shares(witness: Witness) -> str:
 def describe_events(report: ReportFields) -> str:
     """Return how many events were tested together, and that the results are corrected for it."""
     number = len(report.tested)
-    fixed = f"{number} events were fixed before the test of the claim, and this one proves the most"
+    fixed = f"{number} events were fixed before the test runs, and this one proves the most"
     return f"{fixed}; the results are corrected for testing {number}"
 
 
