@@ -158,8 +158,8 @@ def event_note(report: ReportFields) -> str:
     if report.others:
         fixed += (
             f" {len(report.tested)} events were fixed in this way and tested together. They share the error "
-            f"probability α: this one has {format_percent(witness.share)} of it, and it gives the strongest evidence. The p-value "
-            f"and the bound are corrected for testing {len(report.tested)} events."
+            f"probability α: this one has {format_percent(witness.share)} of it, and it gives the strongest evidence. "
+            f"The p-value and the bound are corrected for testing {len(report.tested)} events."
         )
     return f"{comparison} {shares} {fixed}"
 
