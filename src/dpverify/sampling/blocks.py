@@ -71,6 +71,8 @@ class SampleSource(NamedTuple):
         The shape (K, d) of one output; None before the first block.
     look : tuple of int
         A part of the key of every test block, see `look_key`.
+    is_coupled : bool
+        Whether both data sets use the same random numbers, except in test runs.
     device : str
         Where JAX computes the outputs, for example "cpu:0" or "gpu:0"; "cpu" for NumPy.
     """
@@ -83,6 +85,7 @@ class SampleSource(NamedTuple):
     shape: tuple[int, int] | None = None
     device: str = "cpu"
     look: tuple[int, ...] = ()
+    is_coupled: bool = False
 
 
 def default_block_size(test_runs: int) -> int:
@@ -132,7 +135,8 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     """Return the unchecked output of the mechanism for one block; JAX may still be computing it."""
     process = os.getpid()
     try:
-        rng = block_generator(source.seed, stage, side, block, source.look)
+        stream = 0 if source.is_coupled and stage != "test" else side  # the test needs independent data sets
+        rng = block_generator(source.seed, stage, stream, block, source.look)
         return source.mechanism(source.data[side], source.block, rng)
     except (MechanismError, KeyboardInterrupt):
         raise

@@ -38,6 +38,10 @@ class Box(NamedTuple):
         """Return the point at a position of the unit cube."""
         return self.low + np.array(position) * self.width
 
+    def coordinates(self, position: Point) -> Point:
+        """Return the same point as a tuple."""
+        return tuple(self.point(position).tolist())
+
 
 def search_box(
     objective: Callable[[np.ndarray, int], float], box: Box, runs: int, seed: int
@@ -81,7 +85,7 @@ def search_box(
     }
     best = max(finalists, key=lambda position: finalists[position])
     evaluations = [*values.items(), *finalists.items()]
-    return _coordinates(box, best), [(_coordinates(box, position), value) for position, value in evaluations]
+    return box.coordinates(best), [(box.coordinates(position), value) for position, value in evaluations]
 
 
 def latin_hypercube(number: int, dimension: int, seed: int) -> np.ndarray:
@@ -117,8 +121,3 @@ def check_box(bounds: object) -> Box:
     if not valid:
         raise InputError(f"bounds: found {bounds!r}; expected (low, high) for each dimension, low below high")
     return Box(low, high - low)
-
-
-def _coordinates(box: Box, position: Point) -> Point:
-    """Return the coordinates of a position of the unit cube in the box."""
-    return tuple(box.point(position).tolist())

@@ -21,8 +21,10 @@ from dpverify.report.statements import Verdict, check_claim
 from dpverify.settings import VerifyOptions
 from dpverify.studies.epsilon_line import LINEAR_RANGE, Axis, Line, Point, check_bounds, estimate_epsilon, fit_line
 from dpverify.studies.options import RunOptions, type_one_error_factor
+from dpverify.studies.pair_value import DataPair, SearchAim
 from dpverify.studies.plots import plot_bounds
-from dpverify.studies.search import DataPair, FoundPair, PairLabel, Pairs, SearchAim, SearchedPairs, format_label
+from dpverify.studies.search import format_label
+from dpverify.studies.searched_pairs import FoundPair, PairLabel, Pairs, SearchedPairs
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 

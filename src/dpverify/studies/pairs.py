@@ -23,8 +23,9 @@ from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.claims import resolve_claim
 from dpverify.stats.multiple import benjamini_hochberg, holm
 from dpverify.studies.options import RunOptions, type_one_error_factor
+from dpverify.studies.pair_value import DataPair
 from dpverify.studies.plots import plot_bounds
-from dpverify.studies.search import DataPair, list_pairs
+from dpverify.studies.searched_pairs import list_pairs
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
 
