@@ -20,7 +20,6 @@ from scipy.stats import binom
 
 import dpverify as dpv
 from dpverify.sampling.blocks import SampleSource, draw_block
-from dpverify.studies.search import search_plan
 from mechanisms import ROWS
 
 DEFAULT_SEEDS = 5
@@ -51,20 +50,18 @@ def drawing_seconds(row, pair, runs, block):
 
 
 def verify_row(row, seed, select_runs, test_runs):
-    """Search the pair and verify the mechanism; return the result and the processor time.
+    """Search the pair and verify the mechanism with at most `select_runs` selection runs per data set in all.
 
-    The runs of the selected pair in the search are reused by its verification. In all, `select_runs` selection runs per
-    data set are drawn.
+    Return the result and the processor time.
     """
     search_runs = select_runs // 4
-    pair_runs = select_runs - search_runs + search_plan(len(row.pairs), search_runs)[-1]
     start = time.process_time()
     result = dpv.search_pairs(
         row.mechanism,
         row.pairs,
         row.claimed,
         runs=search_runs,
-        select_runs=pair_runs,
+        select_runs=select_runs - search_runs,
         test_runs=test_runs,
         seed=100 * seed,
     )

@@ -16,8 +16,8 @@ from dpverify.studies.box import MIN_RUNS_PER_POINT, Box, Point, latin_hypercube
 
 MAX_SIMPLEX_DIMENSION = 4  # up to which the Nelder-Mead method, which needs no gradient, is used
 STARTS = 8
-CLIMBS = 3  # from the best starting points
-STEPS = 4  # of one climb
+CLIMBS = 2  # from the best starting points
+STEPS = 3  # of one climb
 STEP_LENGTHS = (2.0, 0.25)  # in widths of the box, along the coordinate with the largest derivative
 GRADIENT_RUN_FACTOR = 2  # a gradient gets so many times the runs of an evaluation
 FINALISTS = 3  # points that are evaluated again at the end

@@ -28,9 +28,9 @@ from dpverify.stats.claims import Claim
 DataPair = tuple[object, object]
 
 STAGES = ("train", "cut")  # half of the runs each; test runs belong to another stage
-LOWER_STANDARD_ERRORS = 1.0  # subtracted, so that the largest of many estimates is not a lucky one
+LOWER_STANDARD_ERRORS = 1.5  # subtracted, so that the largest of many estimates is not a lucky one
 UPPER_STANDARD_ERRORS = 1.0  # added, for what an event may still turn out to be
-MIN_COUNT = 10  # held-out runs of either data set in an event, so that its standard error is known
+MIN_COUNT = 10  # runs of the exceeding data set in an event that competes
 RANKING_RUNS = 1 << 15  # held-out runs that rank the scores
 COMPARED_SCORES = 4  # scores that are counted on all held-out runs
 THRESHOLDS_PER_DOUBLING = 5
@@ -75,6 +75,15 @@ class CoupledCounts(NamedTuple):
         return np.sqrt(np.maximum(1 / c1 + 1 / c2 - 2 * self.both / (c1 * c2), 1 / (c1 * c2)))
 
 
+class LevelCounts(NamedTuple):
+    """How many runs of the first data set, of the second, and of both lie above each threshold; and all runs."""
+
+    first: np.ndarray
+    second: np.ndarray
+    both: np.ndarray
+    runs: int
+
+
 class LearnedScore(NamedTuple):
     """A score with the middle and the spread of its values."""
 
@@ -94,14 +103,24 @@ class PairRuns(NamedTuple):
 def evaluate_pair(run: RunContext, pair: DataPair, aim: SearchAim, runs: int) -> PairValue:
     """Return how well the planned test can distinguish the data sets of a pair, from `runs` runs of each of them.
 
-    Scores are learned from each half of the runs and counted on the other half.
+    Scores are learned from each half of the runs and counted on the other half. Two scores of the same kind are counted
+    together: events with equal numbers of runs are added.
     """
     drawn = _draw_runs(run, pair, aim, runs)
-    values = []
+    objective = drawn.context.objective
+    learned = []
     for training, held_out in (drawn.halves, drawn.halves[::-1]):
         scores = _learn_scores(drawn.context._replace(recorded=(training[0], training[1])), drawn.points)
-        values.append(_best_value(scores, held_out, drawn.context.objective))
-    return PairValue(*np.mean(values, axis=0).tolist())
+        learned.append((_by_kind(scores), held_out))
+    (scores, held_out), (others, _) = learned
+    few = [samples[:RANKING_RUNS] for samples in held_out]
+    kinds = [kind for kind in scores if kind in others] or list(scores)
+    kinds.sort(key=lambda kind: -max(_value_of_counts(count_levels(scores[kind], few), objective)))
+    values = []
+    for kind in kinds[:COMPARED_SCORES]:
+        counted = [count_levels(scores[kind], samples) for scores, samples in learned if kind in scores]
+        values.append(_value_of_counts(LevelCounts(*(sum(parts) for parts in zip(*counted, strict=True))), objective))
+    return PairValue(max(value.lower for value in values), max(value.upper for value in values))
 
 
 def learn_best_score(run: RunContext, pair: DataPair, aim: SearchAim, runs: int) -> LearnedScore:
@@ -109,7 +128,8 @@ def learn_best_score(run: RunContext, pair: DataPair, aim: SearchAim, runs: int)
     drawn = _draw_runs(run, pair, aim, runs)
     training, held_out = drawn.halves
     scores = _learn_scores(drawn.context._replace(recorded=(training[0], training[1])), drawn.points)
-    best = max(scores, key=lambda score: _value_of_score(score, held_out, drawn.context.objective).lower)
+    objective = drawn.context.objective
+    best = max(scores, key=lambda score: _value_of_counts(count_levels(score, held_out), objective).lower)
     values = np.concatenate([score_values(best, samples) for samples in held_out])
     return LearnedScore(best, float(np.median(values)), max(float(values.std()), np.finfo(float).tiny))
 
@@ -140,33 +160,39 @@ def _learn_scores(context: SelectionContext, points: np.ndarray) -> list[Score]:
     return [*trained.scores, fit_cell_score(given, codes, counts.first.of(codes), counts.second.of(codes))]
 
 
-def _best_value(scores: list[Score], samples: list[np.ndarray], objective: SelectionObjective) -> PairValue:
-    """Return the largest values over the events of the best few scores."""
-    few = [runs[:RANKING_RUNS] for runs in samples]
-    ranked = sorted(scores, key=lambda score: -max(_value_of_score(score, few, objective)))
-    values = [_value_of_score(score, samples, objective) for score in ranked[:COMPARED_SCORES]]
-    return PairValue(max(value.lower for value in values), max(value.upper for value in values))
+def _by_kind(scores: list[Score]) -> dict[tuple[str, int], Score]:
+    """Return the scores by the name of their kind and their number among the scores of this kind."""
+    numbered: dict[tuple[str, int], Score] = {}
+    for score in scores:
+        name = type(score).__name__
+        number = sum(known == name for known, _ in numbered)
+        numbered[name, number] = score
+    return numbered
 
 
-def _value_of_score(score: Score, samples: list[np.ndarray], objective: SelectionObjective) -> PairValue:
-    """Return the largest values over the level sets of one score, in both tails and both directions."""
+def count_levels(score: Score, samples: list[np.ndarray]) -> LevelCounts:
+    """Count the runs of both data sets above thresholds of a score; the ranks of the thresholds do not depend on it."""
     first, second = (score_values(score, runs) for runs in samples)
-    runs, thresholds = len(first), _thresholds(np.concatenate([first, second]))
-    above = CoupledCounts(*(_count_above(values, thresholds) for values in (first, second, np.minimum(first, second))))
-    neither = runs - above.first - above.second + above.both
-    below = CoupledCounts(runs - above.first, runs - above.second, neither)
+    thresholds = _thresholds(np.concatenate([first, second]))
+    counts = (_count_above(values, thresholds) for values in (first, second, np.minimum(first, second)))
+    return LevelCounts(*counts, len(first))
+
+
+def _value_of_counts(levels: LevelCounts, objective: SelectionObjective) -> PairValue:
+    """Return the largest values over the level sets of one score, in both tails and both directions."""
+    first, second, both, runs = levels
     variation, lower, upper = 0.0, 0.0, 0.0
-    for c1, c2, both in (above, below):
-        for counts in (CoupledCounts(c1, c2, both), CoupledCounts(c2, c1, both)):
+    for c1, c2, together in ((first, second, both), (runs - first, runs - second, runs - first - second + both)):
+        for counts in (CoupledCounts(c1, c2, together), CoupledCounts(c2, c1, together)):
             variation = max(variation, float((counts.first - counts.second).max(initial=0)) / runs)
             half_error = counts.standard_error() / 2  # for each of the two probabilities
             p1, p2 = ((count + 0.5) / (runs + 1) for count in counts[:2])
             down, up = (np.exp(k * half_error) for k in (-LOWER_STANDARD_ERRORS, UPPER_STANDARD_ERRORS))
             cautious = approximate_bound(p1 * down, np.minimum(p2 / down, 1.0), objective)
             hopeful = approximate_bound(np.minimum(p1 * up, 1.0), p2 / up, objective)
-            lower = max(lower, float(np.where(counts.first >= MIN_COUNT, cautious, 0.0).max(initial=0.0)))
-            is_known = np.minimum(c1, c2) >= MIN_COUNT
-            upper = max(upper, float(np.where(is_known, hopeful, 0.0).max(initial=0.0)))
+            is_known = counts.first >= MIN_COUNT
+            lower = max(lower, float(cautious[is_known].max(initial=0.0)))
+            upper = max(upper, float(hopeful[is_known].max(initial=0.0)))
     return PairValue(lower if lower > 0 else variation - 1, max(lower, upper))
 
 
@@ -177,8 +203,8 @@ def _count_above(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 
 def _thresholds(values: np.ndarray) -> np.ndarray:
-    """Return some of the values as thresholds: at equal shares, and at growing distances from both ends."""
+    """Return some of the values as sorted thresholds: at equal shares, and at growing distances from both ends."""
     doublings = np.log2(values.size)
     tail = np.unique(np.exp2(np.linspace(0, doublings - 1, int(THRESHOLDS_PER_DOUBLING * doublings))).astype(int))
     ranks = np.concatenate([tail, values.size - 1 - tail, np.arange(1, EQUAL_SHARES) * values.size // EQUAL_SHARES])
-    return np.unique(np.sort(values)[np.clip(ranks, 0, values.size - 1)])
+    return np.sort(values)[np.sort(np.clip(ranks, 0, values.size - 1))]

@@ -1,0 +1,84 @@
+"""The value of a pair: common random numbers, standard errors of coupled counts, and the slopes of a box."""
+
+import numpy as np
+import pytest
+from limits import most
+
+import dpverify as dpv
+from dpverify.sampling.blocks import SampleSource, draw_block
+from dpverify.sampling.context import open_run
+from dpverify.studies.pair_gradient import estimate_gradient
+from dpverify.studies.pair_value import CoupledCounts, SearchAim, evaluate_pair
+from mechanisms import gaussian_trajectory, laplace
+
+AIM = SearchAim(0.0, None)
+
+
+def value_of(mechanism, pair, runs, aim=AIM, **settings):
+    with open_run(mechanism, *pair, dpv.Settings(**settings), None, False) as run:
+        return evaluate_pair(run, pair, aim, runs)
+
+
+def rare_leak(data, runs, rng):
+    """Data above 1 appear in the output with probability 1/500; smaller data are the mean of noise."""
+    noise = data * (data < 1) + rng.standard_normal((runs, 1))
+    return np.where((rng.random((runs, 1)) < 0.002) & (data > 1), data, noise)
+
+
+def test_coupled_data_sets_share_their_random_numbers_except_in_test_runs():
+    source = SampleSource(laplace, (0.0, 1.0), 7, 64)._replace(is_coupled=True)
+    for stage in ("pilot", "train", "cut", "decide"):
+        first, second = (np.asarray(draw_block(source, stage, side, 0)) for side in (0, 1))
+        np.testing.assert_allclose(second - first, 1.0)
+    for one in (source, source._replace(is_coupled=False)):
+        first, second = (np.asarray(draw_block(one, "test", side, 0)) for side in (0, 1))
+        assert np.ptp(second - first) > 1.0
+
+
+def test_the_standard_error_of_coupled_counts_holds():
+    """The log-ratio lies within 1.645 standard errors in 90% of the seeds; independent counts would claim far more."""
+    p1, p2, both, runs, seeds = 0.02, 0.016, 0.014, 20_000, 400
+    rng = np.random.default_rng(0)
+    table = rng.multinomial(runs, [both, p1 - both, p2 - both, 1 - p1 - p2 + both], seeds)
+    counts = CoupledCounts(table[:, 0] + table[:, 1], table[:, 0] + table[:, 2], table[:, 0])
+    error = np.abs(np.log(counts.first / counts.second) - np.log(p1 / p2))
+    assert (error > 1.645 * counts.standard_error()).sum() <= most(seeds, 0.1)
+    assert (error > 1.645 * counts.standard_error() / 1.5).sum() > most(seeds, 0.1)  # the negative control
+    independent = counts._replace(both=np.zeros(seeds)).standard_error()
+    assert (independent > 1.6 * counts.standard_error()).all()
+
+
+def test_the_value_is_near_the_bound_of_the_planned_test():
+    value = value_of(laplace, (0.0, 1.0), 4000, test_runs=100_000)
+    assert 0.9 < value.lower < 1.1 < value.upper  # events with few runs could still turn out to be better
+
+
+def test_a_rare_leak_is_above_a_small_frequent_difference():
+    """The leak has 20 runs in each half."""
+    rare, frequent = (value_of(rare_leak, (0.0, shift), 20_000, test_runs=10**6) for shift in (9.0, 0.2))
+    assert rare.lower > frequent.lower
+    assert rare.upper > 4.0  # the runs allow a large bound, although they do not show it
+
+
+def test_without_an_expected_bound_the_total_variation_decides():
+    near, far = (value_of(laplace, (0.0, shift), 2000, SearchAim(0.3, None)).lower for shift in (0.05, 0.2))
+    assert -1 <= near < far < 0
+
+
+@pytest.mark.parametrize("changes", [{"events": "union"}, {"partition": "equal-mass"}, {"events": "cell"}, {}])
+def test_the_value_follows_the_events_that_the_settings_name(changes):
+    assert value_of(gaussian_trajectory, (np.zeros((2, 2)), np.ones((2, 2))), 4000, **changes).lower > 1.0
+
+
+def test_the_gradient_points_to_what_the_output_depends_on():
+    weights = np.array([3.0, -2.0, 0.0, 1.0, 0.0, -1.0])
+
+    def mechanism(data, runs, rng):
+        return np.array([weights @ data]) + rng.laplace(size=(runs, 1))
+
+    def pair_at(theta):
+        return np.zeros(6), theta
+
+    with open_run(mechanism, np.zeros(6), np.ones(6), dpv.Settings(block=64), None, False) as run:
+        slopes = estimate_gradient(run, pair_at, np.full(6, 0.2), np.full(6, 0.1), AIM, 32_000)
+    assert slopes @ weights > 0.98 * np.linalg.norm(slopes) * np.linalg.norm(weights)
