@@ -119,7 +119,7 @@ def evaluate_pair(run: RunContext, pair: DataPair, aim: SearchAim, runs: int) ->
     values = []
     for kind in kinds[:COMPARED_SCORES]:
         counted = [count_levels(scores[kind], samples) for scores, samples in learned if kind in scores]
-        values.append(_value_of_counts(LevelCounts(*(sum(parts) for parts in zip(*counted, strict=True))), objective))
+        values.append(_value_of_counts(add_counts(counted), objective))
     return PairValue(max(value.lower for value in values), max(value.upper for value in values))
 
 
@@ -174,8 +174,18 @@ def count_levels(score: Score, samples: list[np.ndarray]) -> LevelCounts:
     """Count the runs of both data sets above thresholds of a score; the ranks of the thresholds do not depend on it."""
     first, second = (score_values(score, runs) for runs in samples)
     thresholds = _thresholds(np.concatenate([first, second]))
-    counts = (_count_above(values, thresholds) for values in (first, second, np.minimum(first, second)))
-    return LevelCounts(*counts, len(first))
+    counts = [_count_above(values, thresholds) for values in (first, second, np.minimum(first, second))]
+    return LevelCounts(counts[0], counts[1], counts[2], len(first))
+
+
+def add_counts(counted: list[LevelCounts]) -> LevelCounts:
+    """Add the counts of two scores of the same kind, threshold by threshold."""
+    total = counted[0]
+    for one in counted[1:]:
+        total = LevelCounts(
+            total.first + one.first, total.second + one.second, total.both + one.both, total.runs + one.runs
+        )
+    return total
 
 
 def _value_of_counts(levels: LevelCounts, objective: SelectionObjective) -> PairValue:
