@@ -63,6 +63,11 @@ def test_a_pair_of_a_mapping_is_named():
     assert {candidate.pair for candidate in search.tried} == {"small", "large"}
 
 
+def test_pairs_may_come_from_a_generator():
+    pairs = ((0.0, shift) for shift in (0.1, 2.0))
+    assert dpv.search_pairs(laplace, pairs, runs=1000, select_runs=500, test_runs=1000).pair == 1
+
+
 @pytest.mark.parametrize("box", [None, [], [(1, 0)], [(0, math.inf)], [(0, 1, 2)], 3])
 def test_an_invalid_box_is_refused(box):
     with pytest.raises(dpv.InputError, match=r"bounds: found .* expected \(low, high\)"):

@@ -1,8 +1,8 @@
 """Maximisation of a noisy function over a box of many dimensions, along estimated gradients.
 
-From each of a few starting points, a step goes in the direction of the gradient: as far as the boundary, or a part of
-the way. A mechanism that is nearly linear in the data has its largest privacy loss at a corner of the box, which the
-long steps reach at once.
+From each of a few starting points, a step goes to the corner of the box to which the gradient points, or a short way
+along the gradient. A mechanism that is nearly linear in the data has its largest privacy loss at a corner. A step to a
+corner is a step of the Frank-Wolfe method for a convex function: it never leads downwards if the gradient is exact.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from dpverify.studies.box import MIN_RUNS_PER_POINT, Box, Point, latin_hypercube
 
 MAX_SIMPLEX_DIMENSION = 4  # up to which the Nelder-Mead method, which needs no gradient, is used
 STARTS = 8
-CLIMBS = 2  # from the best starting points
+CLIMBS = 3  # from the best starting points
 STEPS = 3  # of one climb
-STEP_LENGTHS = (2.0, 0.25)  # in widths of the box, along the coordinate with the largest derivative
+STEPS_TRIED = 2  # along each gradient: to the corner that it points to, and a short one
+SHORT_STEP = 0.25  # in widths of the box, along the coordinate with the largest derivative
 GRADIENT_RUN_FACTOR = 2  # a gradient gets so many times the runs of an evaluation
 FINALISTS = 3  # points that are evaluated again at the end
 FINALIST_RUN_FACTOR = 4
 FIRST_DISTANCE = 0.25  # of the points around which a gradient is estimated, in widths of the box
-RUN_SHARES = STARTS + CLIMBS * STEPS * (len(STEP_LENGTHS) + GRADIENT_RUN_FACTOR) + FINALISTS * FINALIST_RUN_FACTOR
+RUN_SHARES = STARTS + CLIMBS * STEPS * (STEPS_TRIED + GRADIENT_RUN_FACTOR) + FINALISTS * FINALIST_RUN_FACTOR
 
 Value = Callable[[np.ndarray, int], float]
 Gradient = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
@@ -74,7 +75,8 @@ def climb_box(
             largest = np.abs(slope).max()
             if not largest > 0:
                 break
-            reached = [evaluate(np.array(best) + length * slope / largest) for length in STEP_LENGTHS]
+            corner = np.where(slope == 0, best, slope > 0)
+            reached = [evaluate(corner), evaluate(np.array(best) + SHORT_STEP * slope / largest)]
             further = max(reached, key=values.__getitem__)
             if values[further] > values[best]:
                 best = further
