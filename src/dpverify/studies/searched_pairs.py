@@ -10,7 +10,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.sampling.blocks import MAX_LOG2_BLOCK, MIN_LOG2_BLOCK
+from dpverify.sampling.blocks import MAX_LOG2_BLOCK
 from dpverify.sampling.context import RunContext, open_run
 from dpverify.studies.ascent import MAX_SIMPLEX_DIMENSION, climb_box
 from dpverify.studies.box import check_box, search_box
@@ -22,6 +22,7 @@ from dpverify.util.formatting import one_line
 
 MIN_RUNS_PER_PAIR = 32  # in all rounds
 BLOCKS_PER_EVALUATION = 8  # at least, so that few runs are drawn beyond those that are needed
+MIN_LOG2_BLOCK = 4  # a gradient draws few runs at each of many points
 
 Pairs = Iterable[DataPair] | Mapping[str, DataPair] | Callable[[np.ndarray], DataPair]
 PairLabel = int | str | tuple[float, ...]  # the index of a pair in its list, its name, or its point in the box
