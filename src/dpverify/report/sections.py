@@ -228,7 +228,7 @@ def _sensitivity_rows(report: ReportFields) -> tuple[TableRow, ...]:
         TableRow(
             "detectable ε" if not report.is_curve else f"detectable ε at δ = {format_number(report.delta)}",
             format_number(report.epsilon_detectable) if report.epsilon_detectable < math.inf else "none",
-            "if the true ε of the witness were this large, these runs would probably (about 80%) refute the claim",
+            "the true ε of the witness at which this number of runs refutes the claim with probability about 80%",
         ),
         TableRow("cells", format_cell_count(part.cells), "of the partition; together they cover all outputs"),
         TableRow(
