@@ -22,6 +22,7 @@ State = TypeVar("State")
 
 MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared
 MAX_UNROLLED_COLUMNS = 16  # of a matrix whose product is written as a sum, in compiled code
+MIN_BISECTED_VALUES = 512  # fewer values are located one by one
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
 VALUES_PER_PIECE = 8192  # values that are processed together, so that they stay in the processor's caches
 MAX_STEP_EDGES = 3  # edges near one step of the guide table; binary search is used where there are more
@@ -121,9 +122,10 @@ def is_pytree(plain: object) -> bool:
 def digitize(edges: Array, x: Array) -> Array:
     """Return the number of edges below each x, for sorted edges; a value on an edge counts as left of it.
 
-    Binary search for random x is slow with NumPy. A few edges are all compared with x. For more edges, a guide table
-    over equal steps gives a starting index, and comparisons make it exact. Where many edges lie within a step, binary
-    search is used after all.
+    Binary search for one random x after another is slow with NumPy. For some thousand values, all of them are bisected
+    together. For more values, a few edges are all compared with x, and for more edges a guide table over equal steps
+    gives a starting index, and comparisons make it exact. Where many edges lie within a step, binary search is used
+    after all.
 
     Examples
     --------
@@ -136,10 +138,12 @@ def digitize(edges: Array, x: Array) -> Array:
             return sum((~(x <= edges[i])).astype(np.int32) for i in range(edges.shape[0]))  # type: ignore[return-value]
         # One fused pass over x; the default method of JAX makes one pass for each comparison.
         return xp.searchsorted(edges, x, method="scan_unrolled")
-    if x.size < MIN_SEARCHED_VALUES:
+    if x.size < MIN_BISECTED_VALUES or not edges.size:
         return np.searchsorted(edges, x)
     if np.isnan(x.min()):  # rare; NaN is sorted last, whatever the number of values
         return np.searchsorted(edges, x)
+    if x.size < MIN_SEARCHED_VALUES:
+        return _bisect(edges, x)
     if edges.size <= MAX_COMPARED_EDGES:
         below = np.zeros(x.shape, np.uint8)
         for edge in edges:
@@ -170,6 +174,18 @@ def digitize(edges: Array, x: Array) -> Array:
             index += piece > padded[index]
         result[begin : begin + VALUES_PER_PIECE] = index
     return result
+
+
+def _bisect(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return what `digitize` returns, with one comparison of all x for each halving of the edges; x has no NaN."""
+    step = 1 << (edges.size.bit_length() - 1)
+    padded = np.full(2 * step - 1, np.inf)
+    padded[: edges.size] = edges
+    below = (x > padded[step - 1]) * step
+    while step > 1:
+        step //= 2
+        below += (x > padded[step - 1 :].take(below)) * step
+    return below
 
 
 def first_true(mask: Any, size: int) -> Any:

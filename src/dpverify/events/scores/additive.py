@@ -67,7 +67,7 @@ class Additive(NamedTuple):
         if array_namespace(features) is np:
             cells = ColumnBins.of(self.edges).find(features[:, self.coordinates])
             cells += self.steps.shape[1] * np.arange(len(self.steps))
-            return self.steps.ravel()[cells].sum(1)
+            return self.steps.ravel().take(cells).sum(1)
         return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(features)))  # type: ignore[return-value]
 
     def level_codes(self, flat: Array, edges: np.ndarray) -> Array:
@@ -134,7 +134,7 @@ class SharedSteps(NamedTuple):
         cells = self.bins.find(features[:, self.coordinates])
         n_features, n_edges = self.bins.edges.shape
         cells += (n_edges + 1) * np.arange(n_features)
-        return [steps[cells].sum(1) for steps in self.steps]
+        return [steps.take(cells).sum(1) for steps in self.steps]
 
 
 class Binning(NamedTuple):
