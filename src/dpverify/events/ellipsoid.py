@@ -13,6 +13,7 @@ replace the many exchanges of single weights of Todd & Yildirim.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from dpverify.errors import InputError
+from dpverify.util.least_squares import nonnegative_minimum
 
 Array = NDArray[np.floating]
 
@@ -31,6 +33,7 @@ OUTSIDE_TOLERANCE = 2e-8  # a point is outside if its squared radius exceeds the
 SOLVER_TOLERANCE = 1e-10  # the same on the working set; smaller, so that a point that is outside is always a new one
 THINNING = 16  # every 16th point of a large set gives the starting point
 APPROXIMATE_STEPS = 16  # multiplicative steps of an approximate ellipsoid
+MIN_PIVOTING_DIMENSION = 16  # an active-set method is faster in few dimensions and slow in many
 MAX_NEWTON_STEPS, MAX_ROUNDS = 100, 1000  # not reached in practice; if they were, the gap would show it
 
 
@@ -72,7 +75,7 @@ def minimum_volume_ellipsoid(points: ArrayLike, approximate: bool = False) -> El
         The points.
     approximate : bool
         Whether a few steps of the multiplicative algorithm are sufficient. The ellipsoid contains all points and its
-        gap is certified, but the gap is larger. In 50 dimensions this takes a hundredth of the time.
+        gap is certified, but the gap is larger. In 50 dimensions this takes a fifth of the time.
 
     Returns
     -------
@@ -278,10 +281,6 @@ def _design_weights(points: Array, weights: Array) -> tuple[Array, Array]:
     near the optimum.
     """
     k = len(points)
-    row, column = np.triu_indices(k + 1)
-    multiplicity = np.where(row == column, 1.0, np.sqrt(2.0))[:, None]  # an off-diagonal entry counts twice
-    target = np.where(row == column, 2.0, 0.0)
-    target[0] -= k + 1
     for _ in range(MAX_NEWTON_STEPS):
         centred = points - (points @ weights)[:, None]
         root = np.linalg.cholesky((centred * weights) @ centred.T)
@@ -289,12 +288,28 @@ def _design_weights(points: Array, weights: Array) -> tuple[Array, Array]:
         if np.square(white).sum(axis=0).max() <= k + SOLVER_TOLERANCE:
             break
         lifted = np.vstack([np.ones(len(weights)), white])
-        products = multiplicity * lifted[row] * lifted[column]
-        step = scipy.optimize.nnls(products, target)[0] - weights
-        decrement = float(np.linalg.norm(products @ step))
+        optimum, norm = _quadratic_optimum(lifted, weights)
+        step = optimum - weights
+        decrement = norm(step)
         weights = weights + step / (1.0 if decrement < 0.25 else 1 + decrement)
         weights /= weights.sum()
     return weights, np.linalg.inv(root)
+
+
+def _quadratic_optimum(lifted: Array, weights: Array) -> tuple[Array, Callable[[Array], float]]:
+    """Return the optimum u >= 0 of the quadratic model of `_design_weights`, and the norm |sum_i s_i y_i y_i^T| of s."""
+    if len(lifted) > MIN_PIVOTING_DIMENSION:
+        gram = np.square(lifted.T @ lifted)  # products of y_i y_i^T and y_j y_j^T
+        linear = 2 * np.square(lifted).sum(axis=0) - len(lifted)
+        optimum = nonnegative_minimum(gram, linear, weights > 0)
+        if optimum is not None:
+            return optimum, lambda step: float(np.sqrt(max(step @ gram @ step, 0.0)))
+    row, column = np.triu_indices(len(lifted))
+    multiplicity = np.where(row == column, 1.0, np.sqrt(2.0))[:, None]  # an off-diagonal entry counts twice
+    target = np.where(row == column, 2.0, 0.0)
+    target[0] -= len(lifted)
+    products = multiplicity * lifted[row] * lifted[column]
+    return scipy.optimize.nnls(products, target)[0], lambda step: float(np.linalg.norm(products @ step))
 
 
 def _symmetric_factor(factor: Array) -> Array:

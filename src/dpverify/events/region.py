@@ -14,7 +14,7 @@ from dpverify.events.ellipsoid import minimum_volume_ellipsoid
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, multiply_rows
 from dpverify.util.checks import check_probability, check_whole_number
 
-MAX_EXACT_DIMENSION = 20  # the smallest ellipsoid of one step takes 0.1 s in 20 and 10 s in 50 dimensions
+MAX_EXACT_DIMENSION = 20  # the smallest ellipsoid of one step takes 0.04 s in 20 and 40 s in 100 dimensions
 MAX_UNROLLED_DIMENSION = 8  # of the output of one step, for products in compiled code
 NUMBERS_PER_PIECE = 1 << 17  # arrays of this many numbers stay within the processor caches
 
