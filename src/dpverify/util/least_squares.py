@@ -40,15 +40,15 @@ def nonnegative_minimum(gram: np.ndarray, linear: np.ndarray, is_positive: np.nd
     fewest, idle_steps = len(linear) + 1, 0
     while idle_steps <= MAX_IDLE_STEPS:
         positive = np.flatnonzero(is_positive)
-        columns = gram[:, positive]
-        matrix = columns[positive]
+        rows = gram[positive]
+        matrix = rows[:, positive]
         matrix.flat[:: len(positive) + 1] += ridge
         try:
             factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             return None
         solution = scipy.linalg.cho_solve(factor, linear[positive], check_finite=False)
-        is_wrong = columns @ solution - linear < -tolerance  # here the objective falls if the unknown becomes positive
+        is_wrong = solution @ rows - linear < -tolerance  # here the objective falls if the unknown becomes positive
         is_wrong[positive] = solution < 0
         number = np.count_nonzero(is_wrong)
         if not number:
