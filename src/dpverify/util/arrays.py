@@ -28,7 +28,8 @@ VALUES_PER_PIECE = 8192  # values that are processed together, so that they stay
 MAX_STEP_EDGES = 3  # edges near one step of the guide table; binary search is used where there are more
 MAX_STEPS = 8192  # of the guide table
 SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
-TILE_COLUMNS = 48  # columns of a matrix that are multiplied together
+MIN_MULTIPLIED_ROWS = 3  # fewer rows at a time would read a large matrix too often
+TILE_ROWS, TILE_COLUMNS = 8, 48  # rows and columns that are multiplied together
 WORD_BITS = 32  # values of a mask that are stored in one word
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
@@ -254,12 +255,32 @@ def multiply_rows(x: Array, matrix: Array) -> Array:
         # Sums of few terms are fused with the operations around them.
         columns = [x[:, i, None] * matrix[i] for i in range(x.shape[1])]
         return functools.reduce(operator.add, columns)
-    rows = max(1, SERIAL_MULTIPLICATIONS // max(matrix.size, 1))
+    rows = SERIAL_MULTIPLICATIONS // max(matrix.size, 1)
+    if rows < MIN_MULTIPLIED_ROWS:
+        return _multiply_tiles(x, matrix)
     whole = len(x) // rows * rows
     if whole <= rows:
         return x @ matrix
     pieces = np.matmul(x[:whole].reshape(-1, rows, x.shape[1]), matrix).reshape(whole, matrix.shape[1])
     return pieces if whole == len(x) else np.concatenate([pieces, x[whole:] @ matrix])
+
+
+def _multiply_tiles(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Return `x @ matrix` for a large matrix, in tiles of few rows of x and few columns of the matrix.
+
+    Rows of zeros at the end of a tile are left out, which halves the work for a triangular matrix.
+    """
+    result = np.empty((len(x), matrix.shape[1]))
+    whole = len(x) // TILE_ROWS * TILE_ROWS
+    pieces, sums = (one[:whole].reshape(-1, TILE_ROWS, one.shape[1]) for one in (x, result))
+    columns = max(1, SERIAL_MULTIPLICATIONS // (TILE_ROWS * len(matrix)))
+    for j in range(0, matrix.shape[1], columns):
+        used = slice(j, j + columns)
+        length = 1 + int(np.flatnonzero(matrix[:, used].any(axis=1)).max(initial=0))
+        tile = np.ascontiguousarray(matrix[:length, used])
+        np.matmul(pieces[:, :, :length], tile, out=sums[:, :, used])
+        result[whole:, used] = x[whole:, :length] @ tile
+    return result
 
 
 def sum_outer_products(x: np.ndarray) -> np.ndarray:
