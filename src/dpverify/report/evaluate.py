@@ -162,9 +162,9 @@ def evaluate_claim(
 def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta: float, alpha: float) -> list[float]:
     """Return the lower bounds on epsilon at this delta by each tested event, and by the bets if there are any.
 
-    Only the largest one is exact: an event that proves less than another one may have the bound 0. The largest one holds
-    with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed before these runs. After an
-    early stop they are the runs that selected it, and its own bound is 0.
+    Only the largest one is exact: an event that proves less than another one may have the bound 0. The largest one
+    holds with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed before these runs. After
+    an early stop they are the runs that selected it, and its own bound is 0.
     """
     bounds: list[float] = []
     if sequence is not None and not sequence.exact_runs:
