@@ -304,7 +304,7 @@ def _design_weights(points: Array, weights: Array, tolerance: float) -> tuple[Ar
 
 
 def _quadratic_optimum(lifted: Array, weights: Array) -> tuple[Array, Callable[[Array], float]]:
-    """Return the optimum u >= 0 of the quadratic model of `_design_weights`, and its norm s -> |sum_i s_i y_i y_i^T|."""
+    """Return the optimum u >= 0 of the quadratic model of `_design_weights`, and the norm |sum_i s_i y_i y_i^T|."""
     if len(lifted) > MIN_PIVOTING_DIMENSION:  # a lifted point has one number more
         gram = np.square(lifted.T @ lifted)  # products of y_i y_i^T and y_j y_j^T
         linear = 2 * np.square(lifted).sum(axis=0) - len(lifted)
