@@ -209,6 +209,7 @@ class BlockSum(StatisticSum):
             self._results.append(result)
 
     def result(self) -> BlockCounts:
+        self.finish()
         self._results = [BlockCounts.merge(self._results)]
         return self._results[0]
 

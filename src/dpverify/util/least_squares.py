@@ -32,7 +32,7 @@ def nonnegative_minimum(gram: np.ndarray, linear: np.ndarray, is_positive: np.nd
 
     Examples
     --------
-    >>> nonnegative_minimum(np.eye(2), np.array([1.0, -1.0]), np.array([False, True])).tolist()
+    >>> nonnegative_minimum(np.eye(2), np.array([1.0, -1.0]), np.array([False, True])).round(6).tolist()
     [1.0, 0.0]
     """
     ridge = RIDGE * float(np.trace(gram)) / len(gram)
