@@ -1,7 +1,7 @@
 """Measures how the time of a verification grows with runs, cells, steps K, coordinates d and workers.
 
-Every figure is a ratio: to the processor time of drawing the same runs in the same process; for workers, to the elapsed
-time of one process.
+Every figure is a ratio: to the processor time of drawing the same runs in the same process (pilot, selection and test
+runs); for workers, to the elapsed time of one process. The number of pilot runs grows with the square of d.
 
 The cost of a verification grows at most linearly where this ratio does not rise.
 
@@ -24,6 +24,7 @@ import numpy as np
 
 import dpverify as dpv
 from dpverify.sampling.blocks import SampleSource, draw_block
+from dpverify.sampling.budget import plan_pilot
 
 ROUNDS = 3
 
@@ -48,7 +49,8 @@ def verification_ratio(shape, test_runs, rounds=ROUNDS, **settings):
         middle = time.process_time()
         block = report.settings.block
         source = SampleSource(gaussian, data, 1, block)
-        for number in range(-(-(test_runs + report.settings.select_runs) // block)):
+        pilot_runs = plan_pilot(report.settings, (1, *shape)[-2:]).pilot_runs
+        for number in range(-(-(pilot_runs + report.settings.select_runs + test_runs) // block)):
             for side in (0, 1):
                 draw_block(source, "test", side, number)
         ratios.append((middle - start) / (time.process_time() - middle))

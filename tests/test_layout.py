@@ -85,6 +85,28 @@ def test_importing_brings_no_optional_package():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
+def imported_modules(code):
+    """Return the modules that are imported after some code in a new process."""
+    program = f"import dpverify\n{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return set(done.stdout.split())
+
+
+def test_an_import_loads_only_what_a_verification_needs():
+    slow = {"scipy.stats", "scipy.optimize", "scipy.special", "jax", "matplotlib", "xml.etree.ElementTree"}
+    packages = {"dpverify.adapters", "dpverify.studies", "dpverify.timeline", "dpverify.render"}
+    assert not imported_modules("") & (slow | packages)
+    later = imported_modules("dpverify.run_check\ndpverify.adapters\nimport scipy; scipy.special")
+    assert later >= {"xml.etree.ElementTree", "dpverify.studies", "dpverify.adapters", "scipy.special"}
+
+
+def test_names_that_are_imported_later_are_listed():
+    assert set(dpv._IMPORTED_LATER) <= set(dpv.__all__)
+    assert set(dpv.__all__) <= set(dir(dpv))
+    with pytest.raises(AttributeError, match="no attribute 'verify_all'"):
+        dpv.verify_all  # noqa: B018
+
+
 @pytest.mark.slow
 def test_the_bare_core_verifies_in_an_environment_of_its_own(tmp_path):
     venv.create(tmp_path / "bare", with_pip=True)

@@ -5,9 +5,10 @@ events, upper bounds over a partition of the outputs, and the test of a claim. S
 `help(dpverify.Settings)` and `help(dpverify.Report)`.
 """
 
+import importlib
 import logging
+from typing import TYPE_CHECKING
 
-from dpverify.adapters.program import program
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
 from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
 from dpverify.events.region import Region, high_likely_set, scenario_size
@@ -26,18 +27,21 @@ from dpverify.stats.lower_bound import delta_lower_bound, epsilon_lower_bound
 from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import plan_runs
 from dpverify.stats.upper_bound import delta_upper_bound, epsilon_upper_bound
-from dpverify.studies.assertion import assert_private
-from dpverify.studies.calibrate import Calibration, calibrate
-from dpverify.studies.comparison import Comparison, compare_reports
-from dpverify.studies.files.study import Study, run_study
-from dpverify.studies.pairs import ManyPairs, verify_pairs
-from dpverify.studies.releases.check import Check, run_check
-from dpverify.studies.search import Search, search_pairs
-from dpverify.studies.tradeoff import Tradeoff, tradeoff
-from dpverify.timeline.over_time import privacy_over_time
-from dpverify.timeline.result import PrivacyOverTime
-from dpverify.timeline.table import PrivacyTable
 from dpverify.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from dpverify.adapters.program import program
+    from dpverify.studies.assertion import assert_private
+    from dpverify.studies.calibrate import Calibration, calibrate
+    from dpverify.studies.comparison import Comparison, compare_reports
+    from dpverify.studies.files.study import Study, run_study
+    from dpverify.studies.pairs import ManyPairs, verify_pairs
+    from dpverify.studies.releases.check import Check, run_check
+    from dpverify.studies.search import Search, search_pairs
+    from dpverify.studies.tradeoff import Tradeoff, tradeoff
+    from dpverify.timeline.over_time import privacy_over_time
+    from dpverify.timeline.result import PrivacyOverTime
+    from dpverify.timeline.table import PrivacyTable
 
 logging.getLogger("dpverify").addHandler(logging.NullHandler())  # an application decides what is shown
 
@@ -97,3 +101,42 @@ __all__ = [
     "verify",
     "verify_pairs",
 ]
+
+# These names are imported when they are first used: a single verification needs none of them.
+_IMPORTED_LATER = {
+    "Calibration": "studies.calibrate",
+    "Check": "studies.releases.check",
+    "Comparison": "studies.comparison",
+    "ManyPairs": "studies.pairs",
+    "PrivacyOverTime": "timeline.result",
+    "PrivacyTable": "timeline.table",
+    "Search": "studies.search",
+    "Study": "studies.files.study",
+    "Tradeoff": "studies.tradeoff",
+    "assert_private": "studies.assertion",
+    "calibrate": "studies.calibrate",
+    "compare_reports": "studies.comparison",
+    "privacy_over_time": "timeline.over_time",
+    "program": "adapters.program",
+    "run_check": "studies.releases.check",
+    "run_study": "studies.files.study",
+    "search_pairs": "studies.search",
+    "tradeoff": "studies.tradeoff",
+    "verify_pairs": "studies.pairs",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Return a name of `_IMPORTED_LATER`, or one of the packages that they come from."""
+    if name in ("adapters", "studies", "timeline"):
+        return importlib.import_module(f"dpverify.{name}")
+    if name not in _IMPORTED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"dpverify.{_IMPORTED_LATER[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return all names, also those that are not imported yet."""
+    return sorted({*globals(), *_IMPORTED_LATER})

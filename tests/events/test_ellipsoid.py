@@ -81,6 +81,19 @@ def test_agrees_with_clarabel(kind, shape):
     assert log_volume(e) == pytest.approx(oracle(x), rel=0, abs=1e-6)
 
 
+@pytest.mark.parametrize("kind", CLOUDS)
+def test_both_solvers_of_the_weights_agree_in_many_dimensions(kind, monkeypatch):
+    x = cloud(kind, 1500, 20)
+    pivoting = minimum_volume_ellipsoid(x)
+    monkeypatch.setattr("dpverify.events.ellipsoid.MIN_PIVOTING_DIMENSION", 1000)
+    active_set = minimum_volume_ellipsoid(x)
+    assert inside(pivoting, x)
+    assert max(pivoting.gap, active_set.gap) <= 1e-7
+    assert log_volume(pivoting) == pytest.approx(log_volume(active_set), abs=1e-7)
+    approximate = minimum_volume_ellipsoid(x, approximate=True)
+    assert log_volume(approximate) > log_volume(pivoting) + 1e-3
+
+
 def test_gap_is_certified_without_an_oracle():
     """Known answers: balls around the cube's corners and the cross-polytope, Steiner's ellipsoid of a simplex."""
     for d in range(1, 7):

@@ -67,3 +67,16 @@ def test_the_first_runs_of_the_first_blocks_are_counted(on_device):
     assert checked.result().sizes.tolist() == [50, MAX_CHECKED_RUNS]
     assert checked.result().counts.tolist() == [[int((x > 0).sum()), int((x > 1).sum())] for x in expected]
     assert checked.result().counts[1, 0] != (samples[0] > 0).sum()  # all runs of a block have another count
+
+
+def test_blocks_that_share_an_array_and_differ_in_size_are_counted_one_by_one():
+    event = Event(Levels(Linear(np.ones(1)), np.zeros(1)), np.array([1]), 0)  # a positive output
+    checked = BlockSum(BlockChecker(event, np.array([0]), np.array([1.0])))
+    rng, buffer, expected = np.random.default_rng(1), np.empty((64, 1, 1)), []
+    for block, runs in enumerate([64, 7, 64, 1]):
+        buffer[:] = rng.normal(size=buffer.shape)  # a mechanism may use its array again
+        checked.add(block, buffer, runs)
+        expected.append([int((buffer[:runs] > 0).sum()), int((buffer[:runs] > 1).sum())])
+    assert checked.result().sizes.tolist() == [64, 7, 64, 1]
+    assert checked.result().counts.tolist() == expected
+    assert len(set(map(tuple, expected))) == 4  # counts of the last array alone would all be equal

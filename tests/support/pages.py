@@ -4,7 +4,6 @@ import contextlib
 import io
 import re
 import sys
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +43,11 @@ def shown(page):
     return "".join(block.code for block in relevant[start:] if block.language == "text")
 
 
+def with_few_runs(function):
+    """Return the function with few runs, whatever number the caller asks for."""
+    return lambda *args, **options: function(*args, **{**options, **FEW_RUNS})
+
+
 def run(page, folder, monkeypatch, short, fewer=("", "")):
     """Run the examples of a page in an empty folder; return their namespace and their output.
 
@@ -54,8 +58,8 @@ def run(page, folder, monkeypatch, short, fewer=("", "")):
     (folder / "examples").symlink_to(PROJECT / "examples")
     codes = python(page)
     if short:
-        for name in ("verify", "verify_pairs"):
-            monkeypatch.setattr(dpv, name, partial(getattr(dpv, name), **FEW_RUNS))
+        for name in ("verify", "verify_pairs", "privacy_over_time"):
+            monkeypatch.setattr(dpv, name, with_few_runs(getattr(dpv, name)))
         if all(fewer):
             codes = [code.replace(*fewer) for code in codes]
         codes = [re.sub(r"(runs=)([\d_]+)\b", lambda match: f"{match[1]}{int(match[2]) // 10}", code) for code in codes]

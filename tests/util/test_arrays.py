@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from dpverify.sampling.accumulators import ResultSum
 from dpverify.sampling.counts import CellCounter, Counts, count_cells, occupied_codes
-from dpverify.util.arrays import array_namespace, digitize, enable_x64, first_true, is_jax, sum_outer_products
+from dpverify.util.arrays import (
+    array_namespace,
+    digitize,
+    enable_x64,
+    first_true,
+    is_jax,
+    multiply_rows,
+    sum_outer_products,
+)
 from dpverify.util.column_bins import ColumnBins
 
 
@@ -22,7 +30,8 @@ def test_digitize_agrees_with_searchsorted(distribution, number):
         "integers": rng.integers(-5, 5, 20_000).astype(float),
     }[distribution]
     edges = np.sort(rng.choice(x, number))  # samples that lie on edges occur
-    np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
+    for size in (100, 2000, 20_000):  # each is located in another way
+        np.testing.assert_array_equal(digitize(edges, x[:size]), np.searchsorted(edges, x[:size]))
 
 
 @pytest.mark.parametrize("distribution", ["standard_normal", "standard_cauchy", "integers"])
@@ -46,7 +55,18 @@ def test_sums_of_outer_products(shape):
     np.testing.assert_allclose(sum_outer_products(x), x.T @ x, atol=1e-9)
 
 
-@pytest.mark.parametrize("size", [100, 5000])
+@pytest.mark.parametrize("is_triangular", [False, True])
+@pytest.mark.parametrize("columns", [2, 40, 230])
+def test_products_of_rows(columns, is_triangular):
+    rng = np.random.default_rng(columns)
+    x, matrix = rng.standard_normal((1003, columns)), rng.standard_normal((columns, columns))
+    if is_triangular:
+        matrix = np.triu(matrix)
+    np.testing.assert_allclose(multiply_rows(x, matrix), x @ matrix, atol=1e-11)
+    assert not np.allclose(multiply_rows(x, matrix), x @ np.triu(matrix, 1), atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [100, 1000, 5000])
 @pytest.mark.parametrize("number", [3, 100])
 def test_digitize_counts_nan_above_all_edges(size, number):
     x = np.random.default_rng(0).standard_normal(size)

@@ -24,7 +24,7 @@ from dpverify.stats.binomial import clopper_pearson_lower
 from dpverify.stats.claim_kinds import Approximate, Claim
 from dpverify.stats.curve_power import runs_to_refute
 from dpverify.stats.curve_test import parameter_lower_bound
-from dpverify.stats.lower_bound import epsilon_lower_bound, is_rejected
+from dpverify.stats.lower_bound import epsilon_lower_bound, is_rejected, score_lower_bound
 from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
 from dpverify.stats.power import MAX_PLANNED_RUNS, plan_runs
 from dpverify.stats.profile import small_curve_p_value
@@ -162,21 +162,24 @@ def evaluate_claim(
 def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta: float, alpha: float) -> list[float]:
     """Return the lower bounds on epsilon at this delta by each tested event, and by the bets if there are any.
 
-    Only the largest one is exact: an event that proves less than an earlier one has the bound 0. The largest one holds
-    with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed before these runs. After an
-    early stop they are the runs that selected it, and its own bound is 0.
+    Only the largest one is exact: an event that proves less than another one may have the bound 0. The largest one
+    holds with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed before these runs. After
+    an early stop they are the runs that selected it, and its own bound is 0.
     """
     bounds: list[float] = []
     if sequence is not None and not sequence.exact_runs:
         bounds = [0.0] * len(tested)
     else:
         level = alpha if sequence is None else sequence.exact_alpha(alpha)
-        for one in tested:
-            counts = (*one.ordered, one.runs)
-            own_level = one.share * level
-            # A bound that does not exceed an earlier one has no effect; one evaluation of the test is enough to see it.
-            matters = not bounds or is_rejected(*counts, max(bounds), delta, own_level)
-            bounds.append(epsilon_lower_bound(*counts, delta, own_level) if matters else 0.0)
+        tests = [(*one.ordered, one.runs, delta, one.share * level) for one in tested]
+        bounds = [0.0] * len(tested)
+        # A bound that does not exceed an earlier one has no effect, and the test of one claim is enough to see it. So
+        # the event that probably proves most comes first.
+        by_score = sorted(range(len(tests)), key=lambda event: -score_lower_bound(*tests[event]))
+        for event in by_score:
+            c1, c2, runs, _, own_level = tests[event]
+            if event == by_score[0] or is_rejected(c1, c2, runs, max(bounds), delta, own_level):
+                bounds[event] = epsilon_lower_bound(*tests[event])
     if sequence is not None:
         bounds.append(sequence.parameter_lower(Approximate(0.0, delta), alpha) or 0.0)
     return bounds

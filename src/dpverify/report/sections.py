@@ -181,7 +181,7 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
     both = format_percent(max(0.0, 1 - 2 * report.alpha))
     alpha = format_number(report.alpha)
     if report.sequence is not None:
-        return (*_sequence_rows(report, report.sequence), _confidence_row(confidence))
+        return (*_sequence_rows(report, report.sequence), _confidence_row(report, confidence))
     return (
         *_data_rows(report),
         TableRow(
@@ -189,13 +189,14 @@ def _run_rows(report: ReportFields) -> tuple[TableRow, ...]:
         ),
         TableRow("selection runs", format_count(settings.select_runs), "per data set; they selected the tested events"),
         TableRow("pilot runs", format_count(pilot_runs), f"{pilot_scope}; they located the region of likely outputs"),
-        _confidence_row(confidence),
-        TableRow("confidence of both together", both, f"each has its own error probability α = {alpha}"),
+        _confidence_row(report, confidence),
+        TableRow("confidence of these two together", both, f"each has its own error probability α = {alpha}"),
     )
 
 
-def _confidence_row(confidence: str) -> TableRow:
-    return TableRow("confidence", f"{confidence} and {confidence}", "of the lower and of the upper bounds")
+def _confidence_row(report: ReportFields, confidence: str) -> TableRow:
+    which = "of the lower bound, and of the upper bound" if report.is_curve else "of the lower and the upper bound on ε"
+    return TableRow("confidence", f"{confidence} and {confidence}", which)
 
 
 def _sequence_rows(report: ReportFields, sequence: Sequence) -> tuple[TableRow, ...]:
@@ -227,7 +228,7 @@ def _sensitivity_rows(report: ReportFields) -> tuple[TableRow, ...]:
         TableRow(
             "detectable ε" if not report.is_curve else f"detectable ε at δ = {format_number(report.delta)}",
             format_number(report.epsilon_detectable) if report.epsilon_detectable < math.inf else "none",
-            "if the true ε of the witness were this large, these runs would probably (about 80%) refute the claim",
+            "the true ε of the witness at which this number of runs refutes the claim with probability about 80%",
         ),
         TableRow("cells", format_cell_count(part.cells), "of the partition; together they cover all outputs"),
         TableRow(

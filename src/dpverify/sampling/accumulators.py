@@ -28,6 +28,7 @@ from dpverify.sampling.error_sums import ErrorSum
 from dpverify.util.arrays import Array
 
 MIN_NUMBERS_PER_MERGE = 1 << 20  # results are merged when they hold more numbers than this
+MAX_NUMBERS_CHECKED_TOGETHER = 1 << 15  # of the first runs of several blocks
 
 
 class Accumulator(Protocol):
@@ -172,27 +173,43 @@ class BlockSum(StatisticSum):
         self._waiting: list[tuple[int, Array]] = []  # the first runs of blocks that are not counted yet
 
     def add(self, block: int, samples: Array, runs: int | None = None) -> None:
-        if block < MAX_CHECKED_BLOCKS:
-            most = MAX_CHECKED_RUNS if runs is None else min(MAX_CHECKED_RUNS, runs)
-            self._waiting.append((block, _first_runs(samples, most)))
-            if isinstance(samples, np.ndarray):  # reading samples on a device would wait for it
-                self.finish()
+        if block >= MAX_CHECKED_BLOCKS:
+            return
+        most = MAX_CHECKED_RUNS if runs is None else min(MAX_CHECKED_RUNS, runs)
+        checked = _first_runs(samples, most)
+        if not isinstance(samples, np.ndarray):  # reading samples on a device would wait for it
+            self._waiting.append((block, checked))
+            return
+        # Few numbers are copied, because a mechanism may use its array again, and counted together with other blocks.
+        is_small = 2 * checked.size <= MAX_NUMBERS_CHECKED_TOGETHER
+        self._waiting.append((block, checked.copy() if is_small else checked))
+        if sum(waiting.size for _, waiting in self._waiting) + checked.size > MAX_NUMBERS_CHECKED_TOGETHER:
+            self.finish()
 
     def finish(self) -> None:
+        while self._waiting:
+            most = max(MAX_NUMBERS_CHECKED_TOGETHER // max(self._waiting[0][1].size, 1), 1)
+            blocks, samples = zip(*self._waiting[:most], strict=True)
+            self._count(np.array(blocks), [np.asarray(one) for one in samples])
+            self._waiting = self._waiting[most:]
+
+    def _count(self, blocks: np.ndarray, samples: list[np.ndarray]) -> None:
+        """Count the checked events in the first runs of some blocks."""
         event, coordinates, medians = self._checker
-        for block, samples in self._waiting:
-            checked = np.asarray(samples)
-            inside = np.isin(event.partition.codes(checked), event.codes)
-            above = checked.reshape(len(checked), -1)[:, coordinates] > medians
-            counts = np.append(np.count_nonzero(inside), np.count_nonzero(above, axis=0))
-            self.include(BlockCounts(np.array([block]), np.array([len(checked)]), counts[None].astype(np.int64)))
-        self._waiting = []
+        sizes = np.array([len(checked) for checked in samples])
+        checked = np.concatenate(samples)
+        inside = np.isin(event.partition.codes(checked), event.codes)
+        above = checked.reshape(len(checked), -1)[:, coordinates] > medians
+        starts = np.append(0, np.cumsum(sizes)[:-1])
+        counts = np.add.reduceat(np.column_stack([inside, above]), starts, dtype=np.int64)
+        self.include(BlockCounts(blocks, sizes, counts))
 
     def include(self, result: BlockCounts) -> None:
         if result.blocks.size:
             self._results.append(result)
 
     def result(self) -> BlockCounts:
+        self.finish()
         self._results = [BlockCounts.merge(self._results)]
         return self._results[0]
 

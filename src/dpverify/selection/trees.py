@@ -136,14 +136,16 @@ def find_best_split(table: np.ndarray, runs: int, terms: np.ndarray, least: int)
     """
     if runs < 2 * least:
         return None
-    lower = np.cumsum(table, axis=1)
-    total = lower[:, -1:]
-    lower = lower[:, :-1]
-    upper = total - lower
-    below, above = lower.sum(2), upper.sum(2)
-    likelihood = terms[lower].sum(2) - terms[below] + terms[upper].sum(2) - terms[above]
-    likelihood[(below < least) | (above < least)] = -np.inf
-    unsplit = terms[total[0, 0]].sum() - terms[runs]
+    total1, total2 = (int(total) for total in table[0].sum(axis=0))
+    # Both data sets in arrays of their own: sums over an axis of length 2 are slow.
+    lower1, lower2 = (np.cumsum(table[:, :-1, side], axis=1) for side in (0, 1))
+    below = lower1 + lower2
+    likelihood = terms.take(lower1) + terms.take(lower2)
+    likelihood -= terms.take(below)
+    likelihood += terms.take(total1 - lower1) + terms.take(total2 - lower2)
+    likelihood -= terms.take(runs - below)
+    likelihood[(below < least) | (below > runs - least)] = -np.inf
+    unsplit = terms[total1] + terms[total2] - terms[runs]
     coordinate, edge = np.unravel_index(int(np.argmax(likelihood)), likelihood.shape)
     gain = float(likelihood[coordinate, edge] - unsplit)
     return Split(gain, int(coordinate), int(edge)) if gain > MIN_GAIN else None

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from dpverify.stats.binomial import FloatArray
 from dpverify.stats.claim_kinds import Claim
 from dpverify.stats.supporting_lines import Lines, lower_envelope, with_mirror_images
-from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_bound
+from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_bounds
 
 MAX_SUPPORTING_LINES = 12
 SMALLEST_PROBABILITY = 1e-4  # of an event whose supporting line is used
@@ -53,7 +53,7 @@ def enclosing_lines(
     """
     level = alpha / (len(epsilons) + 1)
     orders = [frontier(a, b, runs, level) for a, b in ((counts1, counts2), (counts2, counts1))]
-    deltas = np.array([max(0.0, *(frontier_bound(line, float(e)) for line in orders)) for e in epsilons])
+    deltas = np.maximum(0.0, np.maximum(*(frontier_bounds(line, epsilons) for line in orders)))
     pure = epsilon_upper_bound(counts1, counts2, runs, 0.0, level) if all_occupied else math.inf
     if pure < math.inf:
         epsilons, deltas = np.append(epsilons, pure), np.append(deltas, 0.0)

@@ -58,15 +58,15 @@ class ExcessLimit(NamedTuple):
     maybe_frequent: np.ndarray
     maybe_rare: np.ndarray
 
-    def excess(self, scale: float) -> FloatArray:
+    def excess(self, scale: float | FloatArray) -> FloatArray:
         """Return the limits of `p1 - scale p2`."""
-        separate = self.upper1 - scale * self.lower2
-        if scale < 1:
-            # The joint limit is valid for scales from 1 up only. The larger of these two limits
-            # is valid below 1, too, and it keeps falling in the scale.
-            return np.maximum(separate, self.excess(1.0))
-        joint = self.share1 - scale * self.share2 + np.hypot(self.margin1, scale * self.margin2)
-        return np.maximum(np.where(self.maybe_frequent, joint, -np.inf), np.where(self.maybe_rare, separate, -np.inf))
+        # The joint limit is valid for scales from 1 up only. Below 1, the larger of the limit at 1 and of the separate
+        # limits is valid, and it keeps falling in the scale.
+        least = np.maximum(scale, 1.0)
+        joint = self.share1 - least * self.share2 + np.hypot(self.margin1, least * self.margin2)
+        separate = self.upper1 - least * self.lower2
+        limit = np.maximum(np.where(self.maybe_frequent, joint, -np.inf), np.where(self.maybe_rare, separate, -np.inf))
+        return np.where(scale < least, np.maximum(limit, self.upper1 - scale * self.lower2), limit)
 
     def ratio(self) -> FloatArray:
         """Return the largest scale at which the limit of the excess is still positive."""

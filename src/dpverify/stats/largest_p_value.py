@@ -53,10 +53,11 @@ def interpolation_error(runs: tuple[int, int], *panels: tuple[FloatArray, FloatA
     return np.exp(np.minimum(logs.min(axis=1), 0.0))
 
 
-def largest_p_value(region: RejectionRegion, ratio: float, delta: float) -> float:
+def largest_p_value(region: RejectionRegion, ratio: float, delta: float, level: float = 1.0) -> float:
     """Return the p-value of `p1 <= ratio p2 + delta`, the largest over p2 in its interval.
 
-    The result is never too small. Near alpha it is too large by less than 5e-4 alpha.
+    The result is never too small. Near alpha it is too large by less than 5e-4 alpha. A p-value above `level` is not
+    computed further: the result is then some number above it.
     """
     alpha, tolerance = region.alpha, max(INTERPOLATION_SHARE * region.alpha, 1e-100)
     cap = min(1.0, (1.0 - delta) / ratio)
@@ -71,7 +72,7 @@ def largest_p_value(region: RejectionRegion, ratio: float, delta: float) -> floa
     panels = np.array([[region.p2_lower], [min(region.p2_upper, cap)]])
     supremum = float(probability(panels[0])[0])
     panels = panels[:, panels[0] < panels[1]]
-    while panels.size:
+    while panels.size and add_errors(supremum, alpha) <= level:
         left, right = panels
         if len(left) > MAX_UNPRUNED_PANELS:
             # This happens where one sample is far more precise than the other. The probability at the corner (p1 at the

@@ -14,7 +14,7 @@ from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.claim_kinds import Approximate, Claim
 from dpverify.stats.curve_test import curve_p_value
 from dpverify.stats.lower_bound import claim_p_value, is_rejected
-from dpverify.stats.upper_bound import frontier, frontier_bound
+from dpverify.stats.upper_bound import frontier, frontier_bounds
 
 # The p-value of the test at level alpha is never much smaller than this multiple of alpha.
 P_VALUE_FLOOR = 2e-3
@@ -89,4 +89,4 @@ def delta_upper_curve(c1: np.ndarray, c2: np.ndarray, runs: int, epsilons: np.nd
     epsilons the chord in e^epsilon is an upper bound too.
     """
     lines = [frontier(a, b, runs, alpha / len(epsilons)) for a, b in ((c1, c2), (c2, c1))]
-    return np.clip([max(frontier_bound(line, epsilon) for line in lines) for epsilon in epsilons], 0.0, 1.0)
+    return np.clip(np.maximum(*(frontier_bounds(line, epsilons) for line in lines)), 0.0, 1.0)

@@ -28,7 +28,7 @@ TABLE_NODES = np.r_[np.geomspace(1e-12, 0.5, 40), 1.0 - np.geomspace(0.5, 1e-12,
 VALUE_ERROR = 1e-10  # absolute; by which the values of a function may be wrong through rounding
 CURVATURE_TOLERANCE = 2 * VALUE_ERROR  # by which a function may then fail to be concave
 SMALL_PROBABILITY = 1e-11  # no number of runs shows an excess of this size
-QUICK_NODES = np.unique(np.r_[np.linspace(0.0, 1.0, 301), 1.0 / (1.0 + np.exp(np.linspace(-20.0, 20.0, 400)))])
+QUICK_NODES = np.sort(np.r_[np.linspace(0.0, 1.0, 301), 1.0 / (1.0 + np.exp(np.linspace(-20.0, 20.0, 400)))])
 
 
 class Lines(NamedTuple):

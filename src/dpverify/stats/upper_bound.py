@@ -27,6 +27,7 @@ from dpverify.util.checks import (
 )
 
 MAX_EXPONENT = 700.0  # of e^epsilon in double precision
+MAX_LIMITS_AT_ONCE = 1 << 20  # of all epsilons together; more would need much memory
 MAX_REFINEMENTS = 200
 
 
@@ -78,32 +79,51 @@ def frontier(counts1: ArrayLike, counts2: ArrayLike, runs: Runs, alpha: float) -
 
 
 def frontier_bound(line: Frontier, epsilon: float, tolerance: float = 1e-3) -> float:
-    """Return the largest limit of any union: an upper bound on delta over the partition, in one order.
+    """Return the largest limit of any union: an upper bound on delta over the partition, in one order."""
+    return float(frontier_bounds(line, np.array([epsilon]), tolerance)[0])
+
+
+def frontier_bounds(line: Frontier, epsilons: FloatArray, tolerance: float = 1e-3) -> FloatArray:
+    """Return the upper bound on delta of `frontier_bound` at each epsilon; the limits are computed once for all.
 
     A stretch of second counts between two evaluated ones, b0 < b1, is bounded as a whole: by the limit with the largest
     first count at b1 - 1 and from b0 + 1 to b1 - 1 runs of the second data set. Stretches are halved until none can
     exceed the largest limit so far by more than `tolerance` standard errors of the first count.
     """
-    scale = math.exp(min(epsilon, MAX_EXPONENT))  # the bound falls in epsilon, so that a smaller scale is safe
+    if len(epsilons) > 1 and len(epsilons) * len(line.second_counts) > MAX_LIMITS_AT_ONCE:
+        parts = np.array_split(epsilons, 2)
+        return np.concatenate([frontier_bounds(line, part, tolerance) for part in parts])
+    # The bound falls in epsilon, so that a smaller scale is safe.
+    scales = np.array([[math.exp(min(epsilon, MAX_EXPONENT))] for epsilon in epsilons])
     m1 = line.runs[0]
     left, right = line.second_counts[:-1], line.second_counts[1:]
-    largest = float(line.corner_limits.excess(scale).max())
-    bound = line.segment_limits.excess(scale)
+    largest = line.corner_limits.excess(scales).max(axis=1, keepdims=True)
+    bounds = line.segment_limits.excess(scales)  # a row for each epsilon, a column for each stretch
+    is_open = np.ones(bounds.shape, bool)
     for _ in range(MAX_REFINEMENTS):
         allowance = tolerance * np.sqrt(np.clip(line.height(right) / m1, 1 / m1, 1) / m1)
-        settled = (bound <= largest + allowance) | (right - left <= 1)
-        largest = max(largest, float(bound[settled & (right - left > 1)].max(initial=-np.inf)))
-        left, right = left[~settled], right[~settled]
+        divisible = right - left > 1
+        settled = (bounds <= largest + allowance) | ~divisible
+        largest = np.maximum(largest, _largest_where(is_open & settled & divisible, bounds))
+        is_open &= ~settled
+        kept = is_open.any(axis=0)
+        left, right, is_open = left[kept], right[kept], is_open[:, kept]
         if not left.size:
-            return largest
+            return largest[:, 0]
         middle = np.floor((left + right) / 2)
         middle_limits = excess_limit(line.height(middle), middle, middle, line.runs, line.alpha)
-        largest = max(largest, float(middle_limits.excess(scale).max()))
+        largest = np.maximum(largest, _largest_where(is_open, middle_limits.excess(scales)))
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+        is_open = np.concatenate([is_open, is_open], axis=1)
         inner = np.minimum(left + 1, right), np.maximum(right - 1, left)
         lowest, highest = np.minimum(*inner), np.maximum(*inner)
-        bound = excess_limit(line.height(inner[1]), lowest, highest, line.runs, line.alpha).excess(scale)
-    return max(largest, float(bound.max()))
+        bounds = excess_limit(line.height(inner[1]), lowest, highest, line.runs, line.alpha).excess(scales)
+    return np.maximum(largest, _largest_where(is_open, bounds))[:, 0]
+
+
+def _largest_where(mask: np.ndarray, values: FloatArray) -> FloatArray:
+    """Return the largest value of each row among those that the mask selects, as a column."""
+    return np.where(mask, values, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
 
 
 def delta_upper_bound(counts1: ArrayLike, counts2: ArrayLike, runs: Runs, epsilon: float, alpha: float = 0.05) -> float:

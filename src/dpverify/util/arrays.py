@@ -22,12 +22,14 @@ State = TypeVar("State")
 
 MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared
 MAX_UNROLLED_COLUMNS = 16  # of a matrix whose product is written as a sum, in compiled code
+MIN_BISECTED_VALUES = 512  # fewer values are located one by one
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
 VALUES_PER_PIECE = 8192  # values that are processed together, so that they stay in the processor's caches
 MAX_STEP_EDGES = 3  # edges near one step of the guide table; binary search is used where there are more
 MAX_STEPS = 8192  # of the guide table
 SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
-TILE_COLUMNS = 48  # columns of a matrix that are multiplied together
+MIN_MULTIPLIED_ROWS = 3  # fewer rows at a time would read a large matrix too often
+TILE_ROWS, TILE_COLUMNS = 8, 48  # rows and columns that are multiplied together
 WORD_BITS = 32  # values of a mask that are stored in one word
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
@@ -121,9 +123,10 @@ def is_pytree(plain: object) -> bool:
 def digitize(edges: Array, x: Array) -> Array:
     """Return the number of edges below each x, for sorted edges; a value on an edge counts as left of it.
 
-    Binary search for random x is slow with NumPy. A few edges are all compared with x. For more edges, a guide table
-    over equal steps gives a starting index, and comparisons make it exact. Where many edges lie within a step, binary
-    search is used after all.
+    Binary search for one random x after another is slow with NumPy. For some thousand values, all of them are bisected
+    together. For more values, a few edges are all compared with x, and for more edges a guide table over equal steps
+    gives a starting index, and comparisons make it exact. Where many edges lie within a step, binary search is used
+    after all.
 
     Examples
     --------
@@ -136,10 +139,12 @@ def digitize(edges: Array, x: Array) -> Array:
             return sum((~(x <= edges[i])).astype(np.int32) for i in range(edges.shape[0]))  # type: ignore[return-value]
         # One fused pass over x; the default method of JAX makes one pass for each comparison.
         return xp.searchsorted(edges, x, method="scan_unrolled")
-    if x.size < MIN_SEARCHED_VALUES:
+    if x.size < MIN_BISECTED_VALUES or not edges.size:
         return np.searchsorted(edges, x)
     if np.isnan(x.min()):  # rare; NaN is sorted last, whatever the number of values
         return np.searchsorted(edges, x)
+    if x.size < MIN_SEARCHED_VALUES:
+        return _bisect(edges, x)
     if edges.size <= MAX_COMPARED_EDGES:
         below = np.zeros(x.shape, np.uint8)
         for edge in edges:
@@ -170,6 +175,18 @@ def digitize(edges: Array, x: Array) -> Array:
             index += piece > padded[index]
         result[begin : begin + VALUES_PER_PIECE] = index
     return result
+
+
+def _bisect(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return what `digitize` returns, with one comparison of all x for each halving of the edges; x has no NaN."""
+    step = 1 << (edges.size.bit_length() - 1)
+    padded = np.full(2 * step - 1, np.inf)
+    padded[: edges.size] = edges
+    below = (x > padded[step - 1]) * step
+    while step > 1:
+        step //= 2
+        below += (x > padded[step - 1 :].take(below)) * step
+    return below
 
 
 def first_true(mask: Any, size: int) -> Any:
@@ -238,12 +255,32 @@ def multiply_rows(x: Array, matrix: Array) -> Array:
         # Sums of few terms are fused with the operations around them.
         columns = [x[:, i, None] * matrix[i] for i in range(x.shape[1])]
         return functools.reduce(operator.add, columns)
-    rows = max(1, SERIAL_MULTIPLICATIONS // max(matrix.size, 1))
+    rows = SERIAL_MULTIPLICATIONS // max(matrix.size, 1)
+    if rows < MIN_MULTIPLIED_ROWS:
+        return _multiply_tiles(x, matrix)
     whole = len(x) // rows * rows
     if whole <= rows:
         return x @ matrix
     pieces = np.matmul(x[:whole].reshape(-1, rows, x.shape[1]), matrix).reshape(whole, matrix.shape[1])
     return pieces if whole == len(x) else np.concatenate([pieces, x[whole:] @ matrix])
+
+
+def _multiply_tiles(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Return `x @ matrix` for a large matrix, in tiles of few rows of x and few columns of the matrix.
+
+    Rows of zeros at the end of a tile are left out, which halves the work for a triangular matrix.
+    """
+    result = np.empty((len(x), matrix.shape[1]))
+    whole = len(x) // TILE_ROWS * TILE_ROWS
+    pieces, sums = (one[:whole].reshape(-1, TILE_ROWS, one.shape[1]) for one in (x, result))
+    columns = max(1, SERIAL_MULTIPLICATIONS // (TILE_ROWS * len(matrix)))
+    for j in range(0, matrix.shape[1], columns):
+        used = slice(j, j + columns)
+        length = 1 + int(np.flatnonzero(matrix[:, used].any(axis=1)).max(initial=0))
+        tile = np.ascontiguousarray(matrix[:length, used])
+        np.matmul(pieces[:, :, :length], tile, out=sums[:, :, used])
+        result[whole:, used] = x[whole:, :length] @ tile
+    return result
 
 
 def sum_outer_products(x: np.ndarray) -> np.ndarray:

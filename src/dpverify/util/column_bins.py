@@ -33,7 +33,8 @@ class ColumnBins(NamedTuple):
     low, scale : ndarray of shape (J,)
         The lowest edge of every column, and one over the width of a step.
     start : ndarray of shape (J * STEPS,)
-        The number of edges that lie safely below each step, column after column; empty if there is no guide table.
+        The index in `padded` of the first edge that does not lie safely below each step, column after column; empty if
+        there is no guide table.
     padded : ndarray of shape (J * (E + 1),)
         The edges with one more infinity at the end of each column, column after column.
     comparisons : int
@@ -81,19 +82,22 @@ class ColumnBins(NamedTuple):
     def _find_by_table(self, x: np.ndarray, bins: np.ndarray) -> None:
         columns = np.arange(x.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
-            position = (x - self.low) * self.scale
+            position = x - self.low
+            position *= self.scale
             # Unlike `clip`, these functions replace NaN.
             np.fmax(np.fmin(position, STEPS - 1, out=position), 0, out=position)
-        index = self.start[position.astype(np.intp) + columns * STEPS]
-        first = columns * (self.edges.shape[1] + 1)
+        step = position.astype(np.intp)
+        step += columns * STEPS
+        index = self.start.take(step)
         for _ in range(self.comparisons):
-            index += x > self.padded[index + first]
-        bins[:] = index
+            index += x > self.padded.take(index)
+        np.subtract(index, columns * (self.edges.shape[1] + 1), out=bins)
 
     def _find_by_comparison(self, x: np.ndarray, bins: np.ndarray) -> None:
-        below = np.zeros(x.shape, np.uint8)
-        for column in self.edges.T:
-            below += x > column
+        below, is_above = np.zeros(x.shape, np.uint8), np.empty(x.shape, bool)
+        for column in contiguous_transpose(self.edges):
+            np.greater(x, column, out=is_above)
+            below += is_above.view(np.uint8)  # adding numbers of one type needs no conversion
         bins[:] = below
 
     def _find_by_column(self, x: np.ndarray, bins: np.ndarray) -> None:
@@ -135,5 +139,6 @@ def _prepare(key: _ByIdentity) -> ColumnBins:
     comparisons = int((stop - start).max())
     if comparisons > MAX_STEP_EDGES:
         return none
-    padded = np.concatenate([edges, np.full((len(edges), 1), np.inf)], axis=1).ravel()
-    return ColumnBins(edges, low, scale, start.ravel(), padded, comparisons)
+    padded = np.concatenate([edges, np.full((len(edges), 1), np.inf)], axis=1)
+    start += padded.shape[1] * np.arange(len(edges))[:, None]
+    return ColumnBins(edges, low, scale, start.ravel(), padded.ravel(), comparisons)

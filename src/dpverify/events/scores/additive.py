@@ -21,7 +21,6 @@ from dpverify.events.wording import coordinate_names, describe_intervals
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method
 from dpverify.util.column_bins import ColumnBins
 
-MIN_TABLE_RUNS = 1 << 13  # for fewer runs the bins of each feature are found separately
 MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
 POOLED_BIN_COUNTS = (2, 8, 32, 64, 512)  # resolutions of the candidates
 
@@ -67,7 +66,7 @@ class Additive(NamedTuple):
         if array_namespace(features) is np:
             cells = ColumnBins.of(self.edges).find(features[:, self.coordinates])
             cells += self.steps.shape[1] * np.arange(len(self.steps))
-            return self.steps.ravel()[cells].sum(1)
+            return self.steps.ravel().take(cells).sum(1)
         return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(features)))  # type: ignore[return-value]
 
     def level_codes(self, flat: Array, edges: np.ndarray) -> Array:
@@ -134,7 +133,7 @@ class SharedSteps(NamedTuple):
         cells = self.bins.find(features[:, self.coordinates])
         n_features, n_edges = self.bins.edges.shape
         cells += (n_edges + 1) * np.arange(n_features)
-        return [steps[cells].sum(1) for steps in self.steps]
+        return [steps.take(cells).sum(1) for steps in self.steps]
 
 
 class Binning(NamedTuple):
@@ -163,12 +162,12 @@ class Binning(NamedTuple):
         """Return the counts as an array on the device of the samples."""
         xp, number = array_namespace(samples), self.edges.shape[1] + 1
         z = self.features.values(samples.reshape(samples.shape[0], -1))
-        if xp is np and len(z) >= MIN_TABLE_RUNS:
-            cells = ColumnBins.of(self.edges).find(z) + number * np.arange(len(self.edges))
+        if xp is np:
+            cells = ColumnBins.of(self.edges).find(z)
+            cells += number * np.arange(len(self.edges))
             return np.bincount(cells.ravel(), minlength=self.edges.size + len(self.edges)).reshape(-1, number)
-        length = {"minlength": number} if xp is np else {"length": number}
-        columns = zip(self.edges, contiguous_transpose(z), strict=True)
-        return xp.stack([xp.bincount(digitize(edges, column), **length) for edges, column in columns])
+        columns = zip(self.edges, z.T, strict=True)
+        return xp.stack([xp.bincount(digitize(edges, column), length=number) for edges, column in columns])
 
 
 def make_binning(features: Features, values: np.ndarray, atoms: list[np.ndarray]) -> Binning:

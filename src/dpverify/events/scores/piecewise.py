@@ -86,7 +86,10 @@ class Piecewise(NamedTuple):
         slopes = np.pad(np.diff(self.heights) / np.diff(self.knots), ((0, 0), (1, 1)))
         left, low = (np.concatenate([table[:, :1], table], axis=1) for table in (self.knots, self.heights))
         pieces = ColumnBins.of(self.knots).find(features) + slopes.shape[1] * np.arange(len(slopes))
-        return (low.ravel()[pieces] + slopes.ravel()[pieces] * (features - left.ravel()[pieces])).sum(1)
+        values = features - left.ravel().take(pieces)
+        values *= slopes.ravel().take(pieces)
+        values += low.ravel().take(pieces)
+        return values.sum(1)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
