@@ -24,8 +24,8 @@ import numpy as np
 import dpverify as dpv
 from dpverify.estimation import W2MHE, GaussianTruth, oscillator, sensor_circle, simulate
 from dpverify.studies.options import RunOptions
-from dpverify.studies.pair_gradient import two_level_design
-from dpverify.studies.pair_value import SearchAim
+from dpverify.studies.pair_search.pair_gradient import two_level_design
+from dpverify.studies.pair_search.pair_value import SearchAim
 from dpverify.studies.searched_pairs import SearchedPairs
 from mechanisms import ROWS
 

@@ -7,8 +7,8 @@ from limits import most
 import dpverify as dpv
 from dpverify.sampling.blocks import SampleSource, draw_block
 from dpverify.sampling.context import open_run
-from dpverify.studies.pair_gradient import estimate_gradient
-from dpverify.studies.pair_value import CoupledCounts, SearchAim, evaluate_pair
+from dpverify.studies.pair_search.pair_gradient import estimate_gradient
+from dpverify.studies.pair_search.pair_value import CoupledCounts, SearchAim, evaluate_pair
 from mechanisms import gaussian_trajectory, laplace
 
 AIM = SearchAim(0.0, None)

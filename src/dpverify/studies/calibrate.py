@@ -21,7 +21,7 @@ from dpverify.report.statements import Verdict, check_claim
 from dpverify.settings import VerifyOptions
 from dpverify.studies.epsilon_line import LINEAR_RANGE, Axis, Line, Point, check_bounds, estimate_epsilon, fit_line
 from dpverify.studies.options import RunOptions, type_one_error_factor
-from dpverify.studies.pair_value import DataPair, SearchAim
+from dpverify.studies.pair_search.pair_value import DataPair, SearchAim
 from dpverify.studies.plots import plot_bounds
 from dpverify.studies.search import format_label
 from dpverify.studies.searched_pairs import FoundPair, PairLabel, Pairs, SearchedPairs

@@ -23,7 +23,7 @@ from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.claims import resolve_claim
 from dpverify.stats.multiple import benjamini_hochberg, holm
 from dpverify.studies.options import RunOptions, type_one_error_factor
-from dpverify.studies.pair_value import DataPair
+from dpverify.studies.pair_search.pair_value import DataPair
 from dpverify.studies.plots import plot_bounds
 from dpverify.studies.searched_pairs import list_pairs
 from dpverify.util.dataframes import make_dataframe

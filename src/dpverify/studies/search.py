@@ -2,7 +2,8 @@
 
 The search compares pairs by their expected lower bound, which is computed from selection runs only (`pair_value`). The
 best pair is then verified with test runs that the search has not used, so that the report needs no correction for the
-search. A list of pairs is searched in rounds (`rounds`), a box of parameters by a local search (`box`, `ascent`).
+search. A list of pairs is searched in rounds (`rounds`), a box of parameters by a local search (`simplex_search`,
+`gradient_search`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions
 from dpverify.stats.claims import resolve_claim
 from dpverify.studies.options import RunOptions
-from dpverify.studies.pair_value import SearchAim
+from dpverify.studies.pair_search.pair_value import SearchAim
 from dpverify.studies.searched_pairs import Candidate, PairLabel, Pairs, SearchedPairs
 from dpverify.studies.tables import format_table
 from dpverify.util.dataframes import make_dataframe

@@ -12,12 +12,12 @@ from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.sampling.blocks import MAX_LOG2_BLOCK
 from dpverify.sampling.context import RunContext, open_run
-from dpverify.studies.ascent import MAX_SIMPLEX_DIMENSION, climb_box
-from dpverify.studies.box import check_box, search_box
 from dpverify.studies.options import RunOptions
-from dpverify.studies.pair_gradient import estimate_gradient
-from dpverify.studies.pair_value import DataPair, SearchAim, evaluate_pair
-from dpverify.studies.rounds import search_in_rounds
+from dpverify.studies.pair_search.gradient_search import MAX_SIMPLEX_DIMENSION, climb_box
+from dpverify.studies.pair_search.pair_gradient import estimate_gradient
+from dpverify.studies.pair_search.pair_value import DataPair, SearchAim, evaluate_pair
+from dpverify.studies.pair_search.rounds import search_in_rounds
+from dpverify.studies.pair_search.simplex_search import check_box, search_box
 from dpverify.util.formatting import one_line
 
 MIN_RUNS_PER_PAIR = 32  # in all rounds

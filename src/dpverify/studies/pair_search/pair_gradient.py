@@ -16,7 +16,7 @@ from dpverify.mechanisms.protocol import read_only_view
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.stages import collect_samples
 from dpverify.selection.histograms import score_values
-from dpverify.studies.pair_value import DataPair, SearchAim, learn_best_score
+from dpverify.studies.pair_search.pair_value import DataPair, SearchAim, learn_best_score
 
 LEARNING_SHARE = 0.25  # of the runs, for the score
 STAGE = "decide"  # runs that neither learned the score nor test the pair

@@ -12,7 +12,13 @@ from collections.abc import Callable
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.studies.box import MIN_RUNS_PER_POINT, Box, Point, latin_hypercube, separated_maxima
+from dpverify.studies.pair_search.simplex_search import (
+    MIN_RUNS_PER_POINT,
+    Box,
+    Point,
+    latin_hypercube,
+    separated_maxima,
+)
 
 MAX_SIMPLEX_DIMENSION = 4  # up to which the Nelder-Mead method, which needs no gradient, is used
 STARTS = 8

@@ -7,8 +7,8 @@ import pytest
 from limits import most
 
 import dpverify as dpv
-from dpverify.studies.ascent import RUN_SHARES, climb_box
-from dpverify.studies.box import check_box
+from dpverify.studies.pair_search.gradient_search import RUN_SHARES, climb_box
+from dpverify.studies.pair_search.simplex_search import check_box
 
 DIMENSION, RUNS = 10, 40 * RUN_SHARES
 BOX = check_box([(-1.0, 1.0)] * DIMENSION)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dpverify.studies.pair_value import PairValue
+from dpverify.studies.pair_search.pair_value import PairValue
 
 FIRST_SHARE = 0.25  # of all runs, for the first round
 MIN_GROWTH = 2  # a round has at least so many times the runs per item of the round before
