@@ -167,6 +167,24 @@ class PairedHistogram(NamedTuple):
         """Return the pair of two histograms."""
         return cls((first.table, second.table), (first.extremes, second.extremes), runs)
 
+    def add(self, other: PairedHistogram) -> PairedHistogram:
+        """Return the histograms of the runs of both together; the edges have to be the same."""
+        tables = zip(self.table, other.table, strict=True)
+        extremes = zip(self.extremes, other.extremes, strict=True)
+        (first, second), (low, high) = (a + b for a, b in tables), (Extremes.merge(two) for two in extremes)
+        return PairedHistogram((first, second), (low, high), self.runs + other.runs)
+
+    def count_above(self, threshold: float, edges: np.ndarray) -> tuple[int, int]:
+        """Return how many runs of each data set lie above an edge, or above a value in the range of the extremes."""
+        index = np.searchsorted(edges, threshold)
+        if index < edges.size and edges[index] == threshold:
+            first, second = (int(table[index + 1 :].sum()) for table in self.table)
+        elif threshold > edges[-1]:
+            first, second = (int((e.high > threshold).sum()) for e in self.extremes)
+        else:
+            first, second = (self.runs - int((e.low <= threshold).sum()) for e in self.extremes)
+        return first, second
+
 
 class ThresholdCounts(NamedTuple):
     """Candidate thresholds, and how many runs of each data set lie above each of them."""
@@ -174,6 +192,11 @@ class ThresholdCounts(NamedTuple):
     thresholds: np.ndarray
     first: np.ndarray
     second: np.ndarray
+
+
+def merge_levels(table: np.ndarray, edges: np.ndarray, finer: np.ndarray) -> np.ndarray:
+    """Return the counts of the levels between some of the edges of a table; `finer` are all of its edges."""
+    return np.add.reduceat(table, np.concatenate([[0], np.searchsorted(finer, edges) + 1]))
 
 
 def score_values(score: Score, samples: Array) -> np.ndarray:
