@@ -169,20 +169,25 @@ class PairedHistogram(NamedTuple):
 
     def add(self, other: PairedHistogram) -> PairedHistogram:
         """Return the histograms of the runs of both together; the edges have to be the same."""
-        tables = zip(self.table, other.table, strict=True)
-        extremes = zip(self.extremes, other.extremes, strict=True)
-        (first, second), (low, high) = (a + b for a, b in tables), (Extremes.merge(two) for two in extremes)
-        return PairedHistogram((first, second), (low, high), self.runs + other.runs)
+        first, second = (
+            ScoreHistogram.merge([ScoreHistogram(one.table[side], one.extremes[side]) for one in (self, other)])
+            for side in (0, 1)
+        )
+        return PairedHistogram.of(first, second, self.runs + other.runs)
 
-    def count_above(self, threshold: float, edges: np.ndarray) -> tuple[int, int]:
-        """Return how many runs of each data set lie above an edge, or above a value in the range of the extremes."""
-        index = np.searchsorted(edges, threshold)
+    def count_beyond(self, threshold: float, edges: np.ndarray, above: bool) -> tuple[int, int]:
+        """Return how many runs of each data set lie above a threshold, or at most at it.
+
+        The threshold is one of the edges, or a number beyond all edges in the range of the extreme values.
+        """
+        index = int(np.searchsorted(edges, threshold))
         if index < edges.size and edges[index] == threshold:
-            first, second = (int(table[index + 1 :].sum()) for table in self.table)
+            at_most = [int(table[: index + 1].sum()) for table in self.table]
         elif threshold > edges[-1]:
-            first, second = (int((e.high > threshold).sum()) for e in self.extremes)
+            at_most = [self.runs - int((e.high > threshold).sum()) for e in self.extremes]
         else:
-            first, second = (self.runs - int((e.low <= threshold).sum()) for e in self.extremes)
+            at_most = [int((e.low <= threshold).sum()) for e in self.extremes]
+        first, second = (self.runs - count if above else count for count in at_most)
         return first, second
 
 

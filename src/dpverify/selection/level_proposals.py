@@ -141,22 +141,20 @@ def refine_threshold(judged: JudgedProposal, decided: PairedHistogram, objective
     if model is None or index is None:
         return judged
     threshold, (score, edges) = float(model.edges[index]), candidate.binned
-    exceeding = int(model.counts[0][index])
-    equivalent = model.equivalent_counts(threshold, exceeding)
+    equivalent = model.equivalent_counts(threshold, int(model.counts[0][index]))
     if equivalent is None:
         return judged
-    counts = [one.count_above(threshold, edges) for one in (candidate.histogram, decided)]
-    if side == 1:
-        counts = [(one.runs - a, one.runs - b) for one, (a, b) in zip((candidate.histogram, decided), counts)]
-    own, other = counts[1][side], counts[1][1 - side]
+    proposed, counts = (one.count_beyond(threshold, edges, side == 0) for one in (candidate.histogram, decided))
+    exceeding, other = counts[side], counts[1 - side]
+    # The decision runs count on their own, so that the model stands for the proposal runs only.
     known = EquivalentCounts(
-        max(equivalent.exceeding - own, 1.0),
+        max(equivalent.exceeding - exceeding, 1.0),
         max(equivalent.other - other, 1.0),
         max(equivalent.runs - decided.runs, 1.0),
     )
     event = level_event(Levels(score, np.array([threshold])), threshold, side)
-    proposal = judged.proposal._replace(event=event, counts=counts[0], threshold=threshold, equivalent=known)
-    return judged._replace(proposal=proposal, decided=(own, other))
+    proposal = judged.proposal._replace(event=event, counts=proposed, threshold=threshold, equivalent=known)
+    return judged._replace(proposal=proposal, decided=(exceeding, other))
 
 
 def _solid_events(candidate: Candidate, objective: SelectionObjective) -> tuple[dict[LevelKey, ChosenLevel], float]:

@@ -188,11 +188,11 @@ def _judge(context: SelectionContext, proposals: list[Proposal], group: ScoreGro
     }
     histograms = {}
     for (own, candidate), whole, *pair in zip(levels, joined, *pairs[0], strict=True):
-        coarse = (counts_from_table(merge_levels(one.table, own.edges, whole.edges)) for one in pair)
-        counts_of[id(own)] = SelectionCounts(*coarse, runs, proposal_runs)
+        first, second = (counts_from_table(merge_levels(one.table, own.edges, whole.edges)) for one in pair)
+        counts_of[id(own)] = SelectionCounts(first, second, runs, proposal_runs)
         if candidate is not None:
             edges = candidate.binned.edges
             fine = [one._replace(table=merge_levels(one.table, edges, whole.edges)) for one in pair]
-            histograms[id(candidate)] = PairedHistogram.of(*fine, runs)
+            histograms[id(candidate)] = PairedHistogram.of(fine[0], fine[1], runs)
     judged = [judge(proposal, counts_of[id(proposal.event.partition)], context.objective) for proposal in proposals]
     return DecidedProposals(judged, histograms)

@@ -121,20 +121,19 @@ def _upper_tail(candidate: Candidate, direction: int) -> Tail | None:
         extremes = [-e.low[::-1] for e in histogram.extremes][::-1]
     if edges.size < MIN_FITTED_BINS:
         return None
-    # Above the last edge, single values are known if there are not too many.
-    above = [np.sort(values[values > edges[-1]])[::-1] for values in extremes]
-    if any(values.size >= EXTREMES_KEPT for values in above):
-        top, top_edges = edges[-1:], edges[-1:]
-        exceeding, other = (table[-1:] for table in tables)
-    else:
-        top = above[0]
-        top_edges = (np.append(top[1:], edges[-1])[: top.size] + top) / 2
-        exceeding = np.ones(top.size)
-        other = above[1].size - np.searchsorted(above[1][::-1], top_edges, side="right")
+    # Single values are known above this one. Where it lies above the last edge, it is one more edge.
+    known = max(values.min() if values.size >= EXTREMES_KEPT else -np.inf for values in extremes)
+    above = [np.sort(values[values > max(known, edges[-1])])[::-1] for values in extremes]
+    if known > edges[-1]:
+        edges = np.append(edges, known)
+        tables = [np.append(t[:-1], [t[-1] - one.size, one.size]) for t, one in zip(tables, above, strict=True)]
+    top = above[0]
+    top_edges = (np.append(top[1:], edges[-1])[: top.size] + top) / 2
+    other = above[1].size - np.searchsorted(above[1][::-1], top_edges, side="right")
     in_bins = tables[1][-1] + np.cumsum(tables[1][1:-1][::-1])
     return Tail(
         np.concatenate([top, (edges[1:] + edges[:-1])[::-1] / 2]),
-        np.concatenate([exceeding, tables[0][1:-1][::-1]]).astype(float),
+        np.concatenate([np.ones(top.size), tables[0][1:-1][::-1]]),
         np.concatenate([top_edges, edges[:-1][::-1]]),
         np.concatenate([other, in_bins]).astype(np.int64),
     )
