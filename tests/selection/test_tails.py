@@ -50,8 +50,8 @@ def test_the_standard_error_of_a_line_is_right():
         both = rng.poisson(200 * np.exp(-values))
         c1 = rng.binomial(both, 1 / (1 + np.exp(-(values - 1))))
         line = fit_log_ratio(values, c1, both - c1)
-        scale = (values[1] - values[0]) / (line.design[1, 1] - line.design[0, 1])
-        slope, error = line.coefficients[1] / scale, np.sqrt(line.covariance[1, 1]) / scale
+        scale = (values[1] - values[0]) / (line.x[1] - line.x[0])
+        slope, error = line.slope / scale, np.sqrt(line.covariance[2]) / scale
         misses += abs(slope - 1) > 1.96 * error
         control += abs(slope - 1) > 1.96 * error / 2
     assert misses <= most(200, 0.05)

@@ -151,31 +151,48 @@ def _fit_tail(tail: Tail, runs: int) -> TailModel | None:
         own = fit_log_ratio(tail.values[:inner], c1, c2)
         if line is None or own.log_likelihood(c1, c2) - line.log_likelihood(c1, c2) > MISFIT_GAIN:
             line, size = own, inner
-    if line is None or line.coefficients[1] <= 0:
+    if line is None or line.slope <= 0:
         return None
     c1, other = tail.exceeding[:size], tail.other[:size]
     # The runs of the exceeding data set, weighted by the ratio, predict the runs of the other one.
-    weights = c1 * np.exp(-line.design @ line.coefficients)
+    weights = c1 * np.exp(-line.ratios)
     predicted = np.maximum(np.cumsum(weights), np.finfo(float).tiny)
     checked = min(int(np.searchsorted(other, CHECKED_COUNT)), size - 1)
     if scipy.special.pdtrc(other[checked] - 1, predicted[checked]) < MISFIT_P_VALUE:
         return None
-    gradient = np.cumsum(weights[:, None] * line.design, axis=0) / predicted[:, None]
-    variance = np.einsum("ij,jk,ik->i", gradient, line.covariance, gradient) + MODEL_ERROR**2
+    centre = np.cumsum(weights * line.x) / predicted  # the derivative by the slope
+    intercept, covariance, slope = line.covariance
+    variance = intercept + 2 * covariance * centre + slope * centre**2 + MODEL_ERROR**2
     return TailModel(0, tail.edges[:size], np.stack([np.cumsum(c1), other]), predicted, variance, runs)
 
 
 class FittedLine(NamedTuple):
-    """A line: the matrix that maps its coefficients to log-ratios, the coefficients and their covariance."""
+    """A linear log-ratio.
 
-    design: np.ndarray
-    coefficients: np.ndarray
-    covariance: np.ndarray
+    Attributes
+    ----------
+    x : ndarray
+        The values that it was fitted to, with mean 0 and variance 1.
+    intercept, slope : float
+        The coefficients.
+    covariance : tuple of three float
+        The variance of the intercept, the covariance, and the variance of the slope.
+    """
+
+    x: np.ndarray
+    intercept: float
+    slope: float
+    covariance: tuple[float, float, float]
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """The log-ratios at the values."""
+        return self.intercept + self.slope * self.x
 
     def log_likelihood(self, c1: np.ndarray, c2: np.ndarray) -> float:
         """Return the log-likelihood of these numbers of runs, given the first values that the line was fitted to."""
-        ratio = self.design[: len(c1)] @ self.coefficients
-        return -float(c1 @ np.logaddexp(0.0, -ratio) + c2 @ np.logaddexp(0.0, ratio))
+        ratio = self.ratios[: len(c1)]
+        return float(c1 @ ratio - (c1 + c2) @ np.logaddexp(0.0, ratio))
 
 
 def fit_log_ratio(values: np.ndarray, c1: np.ndarray, c2: np.ndarray) -> FittedLine:
@@ -189,15 +206,19 @@ def fit_log_ratio(values: np.ndarray, c1: np.ndarray, c2: np.ndarray) -> FittedL
         How many runs of each data set have each value.
     """
     both = c1 + c2
-    centre = np.average(values, weights=both)
-    scale = max(np.sqrt(np.average((values - centre) ** 2, weights=both)), np.finfo(float).tiny)
-    design = np.stack([np.ones(len(values)), (values - centre) / scale], axis=1)
-    start = np.array([np.log((c1.sum() + 1.0) / (c2.sum() + 1.0)), 0.0])
-    coefficients, information = start, np.eye(2)
+    total = both.sum()
+    centred = values - both @ values / total
+    x = centred / max(np.sqrt(both @ centred**2 / total), np.finfo(float).tiny)
+    start = np.log((c1.sum() + 1.0) / (c2.sum() + 1.0))
+    a, b, inverse = start, 0.0, (1.0, 0.0, 1.0)
     for _ in range(NEWTON_STEPS):
-        share = scipy.special.expit(design @ coefficients)
+        share = scipy.special.expit(a + b * x)
+        missing, weight = c1 - both * share, both * share * (1 - share)
         # The ridge keeps the estimate finite where the data sets do not overlap.
-        information = (design * (both * share * (1 - share))[:, None]).T @ design + RIDGE * np.eye(2)
-        gradient = design.T @ (c1 - both * share) - RIDGE * (coefficients - start)
-        coefficients = coefficients + np.clip(np.linalg.solve(information, gradient), -MAX_STEP, MAX_STEP)
-    return FittedLine(design, coefficients, np.linalg.inv(information))
+        g0, g1 = missing.sum() - RIDGE * (a - start), missing @ x - RIDGE * b
+        h00, h01, h11 = weight.sum() + RIDGE, weight @ x, (weight * x) @ x + RIDGE
+        determinant = h00 * h11 - h01**2
+        inverse = h11 / determinant, -h01 / determinant, h00 / determinant
+        a += min(max(inverse[0] * g0 + inverse[1] * g1, -MAX_STEP), MAX_STEP)
+        b += min(max(inverse[1] * g0 + inverse[2] * g1, -MAX_STEP), MAX_STEP)
+    return FittedLine(x, a, b, inverse)
