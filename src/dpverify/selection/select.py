@@ -17,7 +17,7 @@ from dpverify.events.selected import SelectedEvents
 from dpverify.sampling.counts import CellCounter, Counts, counts_from_table, occupied_codes
 from dpverify.selection.candidates import train_candidates, tree_partition
 from dpverify.selection.context import SelectionContext, merge_results
-from dpverify.selection.delta_aims import AimOptions, aim_options, choose_aims
+from dpverify.selection.delta_aims import aim_options, choose_aims
 from dpverify.selection.histograms import (
     BinnedScore,
     BinnedScores,
@@ -82,7 +82,7 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
     cells = given if trained.partition_counts is not None else None
     counted = _count_candidates(context, cells, scores, group)
 
-    proposals, options = _propose(context, counted.candidates)
+    proposals = _propose(context, counted.candidates)
     if cells is not None and counted.cells is not None and trained.partition_counts is not None:
         if context.settings.events == "cell":
             proposals += propose_cells(cells, counted.cells, context.objective)
@@ -95,7 +95,10 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
         judged.append(winner)
     members = choose_portfolio(winner, judged, context.objective, context.max_events)
     expected = max(winner.bound, members[0].judged.bound)
-    aims = choose_aims(options, members[0].judged, context.objective) if options else None
+    aims = None
+    if context.max_events > 1 and not callable(context.settings.events) and counted.candidates:
+        options = [aim_options(one.with_runs(histograms[id(one)]), context.objective) for one in counted.candidates]
+        aims = choose_aims(options, members[0].judged, context.objective)
     events, shares = zip(*((one.judged.proposal.event, one.share) for one in members), strict=True)
     if given is not None:
         return SelectedEvents(events, shares, given, expected, aims=aims)
@@ -107,17 +110,10 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
     return SelectedEvents(events, shares, levels, expected, aims=aims)
 
 
-def _propose(context: SelectionContext, candidates: list[Candidate]) -> tuple[list[Proposal], list[AimOptions]]:
-    """Return the proposed level sets of all scores, and the options for bounds on delta if these are wanted."""
-    proposals: list[Proposal] = []
-    if context.max_events == 1:
-        for candidate in candidates:
-            proposals += propose_levels(candidate, context.objective).proposals
-        return proposals, []
-    options = [] if callable(context.settings.events) else [aim_options(one, context.objective) for one in candidates]
-    for candidate in candidates:
-        proposals += propose_all_levels(candidate, context.objective).proposals
-    return proposals, options
+def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Proposal]:
+    """Return the proposed level sets of all scores."""
+    propose = propose_levels if context.max_events == 1 else propose_all_levels
+    return [proposal for one in candidates for proposal in propose(one, context.objective).proposals]
 
 
 def _place_edges(group: ScoreGroup, samples: list[np.ndarray]) -> list[BinnedScore]:
