@@ -84,6 +84,16 @@ def test_equivalent_counts_have_the_ratio_and_the_variance_of_the_model():
     assert model.equivalent_counts(-10.0, RUNS) is None  # not in the tail
 
 
+def test_equivalent_counts_are_those_of_an_event_that_exceeds():
+    """Also of few runs, whose tails contain most of them. Counts of the other data set are never larger."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        sides = rng.standard_normal(300) + 0.3, rng.standard_normal(300)
+        candidate = Candidate(BINNED, PairedHistogram.of(*(BINNED.count(side) for side in sides), 300))
+        known = [one.equivalent for one in propose_all_levels(candidate, OBJECTIVE).proposals]
+        assert all(one.other < one.exceeding <= one.runs * (1 + 1e-9) for one in known if one is not None)
+
+
 def test_both_tails_are_modelled():
     directions = [model.direction for model in fit_tails(gaussian_candidate(0))]
     assert directions == [0, 1]

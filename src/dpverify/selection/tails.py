@@ -90,13 +90,15 @@ class TailModel(NamedTuple):
         """Return counts whose log-ratio has the same expectation and variance as the model has for an event.
 
         `exceeding` is the event's number of proposal runs of the exceeding data set. The result is None for an event
-        outside the tail, or if the model does not know more than the counts.
+        outside the tail, if the model does not know more than the counts, or if the ratio does not exceed 1.
         """
         order = 1 if self.direction == 0 else -1
         index = int(np.searchsorted(-order * self.edges, -order * threshold))
         if index >= len(self.edges) or exceeding == 0 or not self.variance[index] < MAX_VARIANCE:
             return None
         ratio = self.counts[0][index] / self.predicted[index]
+        if ratio <= 1:
+            return None
         other = (1 + 1 / ratio) / self.variance[index]
         return EquivalentCounts(ratio * other, other, ratio * other * self.runs / exceeding)
 
@@ -142,7 +144,7 @@ def _upper_tail(candidate: Candidate, direction: int) -> Tail | None:
 def _fit_tail(tail: Tail, runs: int) -> TailModel | None:
     """Return the model of the largest tail along which the log-ratio is linear; None without such a tail."""
     line, size = None, 0
-    for most in (max(MAX_TAIL_RUNS[0], MAX_TAIL_SHARE * runs), *MAX_TAIL_RUNS[1:]):
+    for most in (min(max(MAX_TAIL_RUNS[0], MAX_TAIL_SHARE * runs), runs / 2), *MAX_TAIL_RUNS[1:]):
         inner = int(np.searchsorted(tail.other, most, side="right"))
         is_large = inner >= MIN_FITTED_BINS and tail.other[inner - 1] >= MIN_TAIL_RUNS
         if not is_large or (line is not None and inner >= size):
