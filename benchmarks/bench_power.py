@@ -24,13 +24,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from laws import Law, laws
+from scipy.special import expit
 from structured_laws import structured_laws
 
 import dpverify as dpv
+from dpverify.selection.objective import SelectionObjective, approximate_bound
 
 ALPHA = 0.05
 MAX_DIMENSION = 8  # of one step
-BEST_RUNS = 400_000  # runs per data set that find the best level set
+BEST_RUNS, MAX_BEST_RUNS = 400_000, 4_000_000  # runs per data set that find the best level set
+BEST_NUMBERS = 40_000_000  # coordinates times runs per data set, within these limits
+PIECE_RUNS = 10_000
 EXACT_THRESHOLDS = 20  # thresholds at which the exact bound is evaluated
 
 
@@ -46,30 +50,31 @@ class Mechanism:
         return outputs[:, :, None] if outputs.shape[1] > MAX_DIMENSION else outputs
 
 
-def best_bound(law: Law, test_runs: int, runs: int, seed: int) -> float:
+def best_bound(law: Law, test_runs: int, numbers: int, seed: int) -> float:
     """Return the largest expected lower bound over level sets of the exact ratio, in both directions.
 
-    The probability under the data set that falls into the event less often is a mean of exp(-log-ratio) over runs of
-    the other one, so that rare events need no hits.
+    Runs of both data sets are drawn, of so many numbers in total. Each run counts for both data sets, with weights that
+    follow from the exact ratio, so that an event needs hits under one of them only.
     """
     delta, best = law.settings.get("delta", 0.0), 0.0
+    coordinates = law.draw(0, 1, np.random.default_rng(0)).shape[1]
+    pieces = max(BEST_RUNS, min(MAX_BEST_RUNS, numbers // coordinates)) // PIECE_RUNS
+    ratios = []
     for side in (0, 1):
         rng = np.random.default_rng([seed, side])
-        pieces = [law.draw(side, 10_000, rng) for _ in range(runs // 10_000)]
-        with np.errstate(invalid="ignore"):
-            ratio = np.concatenate([law.log_ratio(x.reshape(len(x), -1)) for x in pieces])
-        ratio = np.sort(ratio if side == 0 else -ratio)[::-1]
-        p1 = np.arange(1, len(ratio) + 1) / len(ratio)
-        p2 = np.cumsum(np.exp(-ratio)) / len(ratio)
+        for _ in range(pieces):
+            with np.errstate(invalid="ignore"):
+                ratios.append(law.log_ratio(law.draw(side, PIECE_RUNS, rng)))
+    pooled = np.sort(np.concatenate(ratios))[::-1]
+    for ratio in (pooled, -pooled[::-1]):
+        p1, p2 = (np.cumsum(expit(sign * ratio)) / (pieces * PIECE_RUNS) for sign in (1, -1))
         last = np.append(ratio[1:] < ratio[:-1], True)  # equal ratios belong to the same event
         p1, p2 = p1[last], p2[last]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            c1, c2 = p1 * test_runs, p2 * test_runs
-            error = np.sqrt((1 - p1) / c1 + 1 / (c2 + 2))
-            rough = np.where(p1 > delta, np.log((c1 - delta * test_runs) / (c2 + 1)) - 1.7 * error, -np.inf)
+        objective = SelectionObjective(test_runs, delta, ALPHA, 0.0)
+        rough = approximate_bound(np.minimum(p1, 1.0), np.minimum(p2, 1.0), objective)
         for i in np.argsort(-rough)[:: max(1, len(rough) // 2000)][:EXACT_THRESHOLDS]:
-            bound = dpv.epsilon_lower_bound(round(c1[i]), min(round(c2[i]), test_runs), test_runs, delta, ALPHA)
-            best = max(best, bound)
+            counts = (min(round(p[i] * test_runs), test_runs) for p in (p1, p2))
+            best = max(best, dpv.epsilon_lower_bound(*counts, test_runs, delta, ALPHA))
     return best
 
 
@@ -89,7 +94,7 @@ def measure(law: Law, select_runs: int, test_runs: int, seeds: int) -> dict[str,
         seconds.append(time.perf_counter() - start)
         own.append(report.epsilon_lower)
         given.append(dpv.verify(mechanism, 0, 1, **sizes, **law.settings, events=true_score).epsilon_lower)
-    best = best_bound(law, test_runs, BEST_RUNS, 0)
+    best = best_bound(law, test_runs, BEST_NUMBERS, 0)
     return {
         "bound": statistics.median(own),
         "true ratio": statistics.median(given),

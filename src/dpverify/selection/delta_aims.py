@@ -84,8 +84,7 @@ def choose_aims(options: list[AimOptions], first: JudgedProposal, objective: Sel
     chosen = options[int(shares.argmax())]
     side = first.proposal.event.direction
     c1, c2 = (np.array([first.proposal.counts[k] + first.decided[k ^ side]]) for k in (side, 1 - side))
-    runs = first.decision_runs + chosen.candidate.histogram.runs
-    own = expected_delta(c1, c2, runs, objective)[:, 0]
+    own = expected_delta(c1, c2, chosen.candidate.histogram.runs, objective)[:, 0]
     levels = Levels(chosen.candidate.binned.score, np.unique(chosen.thresholds))
     edges = np.searchsorted(levels.edges, chosen.thresholds)
     return DeltaAims(

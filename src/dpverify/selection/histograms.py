@@ -167,6 +167,29 @@ class PairedHistogram(NamedTuple):
         """Return the pair of two histograms."""
         return cls((first.table, second.table), (first.extremes, second.extremes), runs)
 
+    def add(self, other: PairedHistogram) -> PairedHistogram:
+        """Return the histograms of the runs of both together; the edges have to be the same."""
+        first, second = (
+            ScoreHistogram.merge([ScoreHistogram(one.table[side], one.extremes[side]) for one in (self, other)])
+            for side in (0, 1)
+        )
+        return PairedHistogram.of(first, second, self.runs + other.runs)
+
+    def count_beyond(self, threshold: float, edges: np.ndarray, above: bool) -> tuple[int, int]:
+        """Return how many runs of each data set lie above a threshold, or at most at it.
+
+        The threshold is one of the edges, or a number beyond all edges in the range of the extreme values.
+        """
+        index = int(np.searchsorted(edges, threshold))
+        if index < edges.size and edges[index] == threshold:
+            at_most = [int(table[: index + 1].sum()) for table in self.table]
+        elif threshold > edges[-1]:
+            at_most = [self.runs - int((e.high > threshold).sum()) for e in self.extremes]
+        else:
+            at_most = [int((e.low <= threshold).sum()) for e in self.extremes]
+        first, second = (self.runs - count if above else count for count in at_most)
+        return first, second
+
 
 class ThresholdCounts(NamedTuple):
     """Candidate thresholds, and how many runs of each data set lie above each of them."""
@@ -174,6 +197,11 @@ class ThresholdCounts(NamedTuple):
     thresholds: np.ndarray
     first: np.ndarray
     second: np.ndarray
+
+
+def merge_levels(table: np.ndarray, edges: np.ndarray, finer: np.ndarray) -> np.ndarray:
+    """Return the counts of the levels between some of the edges of a table; `finer` are all of its edges."""
+    return np.add.reduceat(table, np.concatenate([[0], np.searchsorted(finer, edges) + 1]))
 
 
 def score_values(score: Score, samples: Array) -> np.ndarray:

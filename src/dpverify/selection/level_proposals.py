@@ -9,7 +9,15 @@ import numpy as np
 from dpverify.events.scores import Levels
 from dpverify.selection.histograms import PairedHistogram, threshold_counts
 from dpverify.selection.objective import PRIOR_COUNT, SelectionObjective, approximate_bound, cautious_lower_bound
-from dpverify.selection.proposals import PROPOSAL_PENALTIES, Candidate, Proposal, level_event
+from dpverify.selection.proposals import (
+    PROPOSAL_PENALTIES,
+    Candidate,
+    EquivalentCounts,
+    JudgedProposal,
+    Proposal,
+    level_event,
+)
+from dpverify.selection.tails import fit_tails
 
 RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 MIN_RARE_COUNT = 2  # proposal runs of the exceeding data set in a proposed rare event
@@ -41,14 +49,7 @@ class ChosenLevel(NamedTuple):
     counts: tuple[int, int]
     is_solid: bool = True
     predicted: float = np.nan
-
-
-class PredictedEvent(NamedTuple):
-    """An event that a model of the tails proposes, its counts, and the predicted smaller probability."""
-
-    key: LevelKey
-    counts: tuple[int, int]
-    probability: float
+    equivalent: EquivalentCounts | None = None
 
 
 def predict_rare(histogram: PairedHistogram, thresholds: np.ndarray, above: bool, side: int) -> np.ndarray:
@@ -77,23 +78,13 @@ def propose_levels(candidate: Candidate, objective: SelectionObjective) -> Score
     return _collect(candidate, *_solid_events(candidate, objective))
 
 
-def propose_all_levels(
-    candidate: Candidate, objective: SelectionObjective, predicted: list[PredictedEvent]
-) -> ScoreProposals:
-    """Return the proposals of `propose_levels`, rare events in both tails and both directions, and predicted events.
+def propose_all_levels(candidate: Candidate, objective: SelectionObjective) -> ScoreProposals:
+    """Return the proposals of `propose_levels`, rare events in both tails and both directions, and modelled events.
 
     A score can have the wrong sign in a tail that few training runs reached, so that {score > t} is proposed for the
     second data set too, and {score <= t} for the first. For each doubling of the count, the event with the largest
-    expected lower bound is proposed.
-
-    Parameters
-    ----------
-    candidate : Candidate
-        The score.
-    objective : SelectionObjective
-        The planned test.
-    predicted : list of PredictedEvent
-        Events that a model of the tails proposes.
+    expected lower bound is proposed. A model of each tail that fits proposes one event, and it says more about the
+    other events of its tail than their counts do.
     """
     chosen, rank = _solid_events(candidate, objective)
     binned, histogram = candidate
@@ -114,10 +105,56 @@ def propose_all_levels(
             for best in _best_per_doubling(exceeding, bounds):
                 key = LevelKey(float(rare[best]), is_above, direction)
                 both = int(pair[0][best]), int(pair[1][best])
-                chosen.setdefault(key, ChosenLevel(both, False, float(likely[best]) * scale))
-    for one in predicted:
-        chosen[one.key] = ChosenLevel(one.counts, False, one.probability)
+                is_solid = key in chosen
+                chosen[key] = ChosenLevel(both, is_solid, float(likely[best]) * scale)
+    for model in fit_tails(candidate):
+        side, index = model.direction, model.best(objective)
+        if index is not None:
+            key = LevelKey(float(model.edges[index]), side == 0, side)
+            exceeding, other = model.counts[:, index].astype(int).tolist()
+            chosen[key] = ChosenLevel((exceeding, other) if side == 0 else (other, exceeding))
+        for key, level in chosen.items():
+            if key.direction == side and key.above == (side == 0):
+                equivalent = model.equivalent_counts(key.threshold, level.counts[side])
+                chosen[key] = level._replace(equivalent=equivalent)
     return _collect(candidate, chosen, rank)
+
+
+def refine_threshold(judged: JudgedProposal, decided: PairedHistogram, objective: SelectionObjective) -> JudgedProposal:
+    """Return the event of the same score in the same tail that a model of all proposal and decision runs prefers.
+
+    The decision between scores is made. One more threshold, from a model with two parameters, adds little bias.
+
+    Parameters
+    ----------
+    judged : JudgedProposal
+        The selected event.
+    decided : PairedHistogram
+        The histogram of the decision runs.
+    objective : SelectionObjective
+        The planned test.
+    """
+    candidate, side = judged.proposal.candidate, judged.proposal.event.direction
+    assert candidate is not None
+    model = next((one for one in fit_tails(candidate.with_runs(decided)) if one.direction == side), None)
+    index = None if model is None else model.best(objective)
+    if model is None or index is None:
+        return judged
+    threshold, (score, edges) = float(model.edges[index]), candidate.binned
+    equivalent = model.equivalent_counts(threshold, int(model.counts[0][index]))
+    if equivalent is None:
+        return judged
+    proposed, counts = (one.count_beyond(threshold, edges, side == 0) for one in (candidate.histogram, decided))
+    exceeding, other = counts[side], counts[1 - side]
+    # The decision runs count on their own, so that the model stands for the proposal runs only.
+    known = EquivalentCounts(
+        max(equivalent.exceeding - exceeding, 1.0),
+        max(equivalent.other - other, 1.0),
+        max(equivalent.runs - decided.runs, 1.0),
+    )
+    event = level_event(Levels(score, np.array([threshold])), threshold, side)
+    proposal = judged.proposal._replace(event=event, counts=proposed, threshold=threshold, equivalent=known)
+    return judged._replace(proposal=proposal, decided=(exceeding, other))
 
 
 def _solid_events(candidate: Candidate, objective: SelectionObjective) -> tuple[dict[LevelKey, ChosenLevel], float]:
@@ -157,6 +194,7 @@ def _collect(candidate: Candidate, chosen: dict[LevelKey, ChosenLevel], rank: fl
             key.threshold,
             level.is_solid,
             level.predicted,
+            level.equivalent,
         )
         for key, level in sorted(chosen.items())
     ]

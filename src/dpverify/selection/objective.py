@@ -62,7 +62,12 @@ class SelectionObjective(NamedTuple):
 
 
 def cautious_lower_bound(
-    c1: ArrayLike, c2: ArrayLike, runs: int, objective: SelectionObjective, penalties: ArrayLike, n_parameters: int = 0
+    c1: ArrayLike,
+    c2: ArrayLike,
+    runs: float,
+    objective: SelectionObjective,
+    penalties: ArrayLike,
+    n_parameters: int = 0,
 ) -> np.ndarray:
     """Return the expected lower bound of epsilon in `p1 <= e^epsilon p2 + delta`, minus a penalty.
 
@@ -70,7 +75,7 @@ def cautious_lower_bound(
     ----------
     c1, c2 : array_like
         Counts of the event in selection runs: of the data set that is expected to exceed, and of the other one.
-    runs : int
+    runs : float
         The selection runs per data set behind these counts.
     objective : SelectionObjective
         The planned test.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from dpverify.selection.objective import (
     PRIOR_COUNT,
@@ -70,27 +71,28 @@ def choose_portfolio(
     compared = [number for number in _best_of_each_size(judged, expected) if chance[number] >= MIN_CHANCE]
     first = next(i for i, one in enumerate(judged) if one is cautious)
     rng = np.random.default_rng(PERMUTATION_SEED)
-    orders = [rng.permutation(QUANTILES.size**2) for _ in range(max_events)]
+    orders = [rng.permutation(QUANTILES.size**2) for _ in range(2)]
 
-    def bounds(number: int, share: float, place: int) -> np.ndarray:
+    def bounds(number: int, share: float) -> np.ndarray:
+        # The errors of events in one direction are treated as dependent: these events often contain each other.
         pair = (quantiles[0][number], quantiles[1][number])
-        return approximate_bound(*pair, objective, share)[orders[place]]
+        return approximate_bound(*pair, objective, share)[orders[judged[number].proposal.event.direction]]
 
     scores = [id(getattr(one.proposal.event.partition, "score", None)) for one in judged]
     members, shares = [first], [1.0]
     if cautious.standard_error > RARE_ERROR:
         safe = max(range(len(judged)), key=lambda number: judged[number].safe_bound)
-        if safe != first and judged[safe].safe_bound > 0:
+        if judged[safe].safe_bound > 0 and not _are_similar(judged[safe], cautious):
             members, shares = [first, safe], [1 - SAFE_SHARE, SAFE_SHARE]
     while len(members) < max_events:
         distinct = [n for n in compared if not any(_are_similar(judged[n], judged[member]) for member in members)]
-        kept = np.max([bounds(n, s, k) for k, (n, s) in enumerate(zip(members, shares, strict=True))], axis=0).mean()
+        kept = np.max([bounds(n, s) for n, s in zip(members, shares, strict=True)], axis=0).mean()
         before, best, chosen = kept, kept * (1 + MIN_GAIN), None
         for share in (*FURTHER_SHARES, LARGE_SHARE):
             rest = [(1 - share) * one for one in shares]
-            kept = np.max([bounds(n, s, k) for k, (n, s) in enumerate(zip(members, rest, strict=True))], axis=0)
+            kept = np.max([bounds(n, s) for n, s in zip(members, rest, strict=True)], axis=0)
             for number in distinct:
-                value = np.maximum(kept, bounds(number, share, len(members))).mean()
+                value = np.maximum(kept, bounds(number, share)).mean()
                 value *= 1.0 if scores[number] in {scores[n] for n in members} else 1 - NEW_SCORE_COST
                 # A distance from a curve is nearly 0 where the claim is tight. Bounds on mu have a meaningful ratio.
                 is_larger = expected[number] + offset > LARGE_RATIO * (before + offset)
@@ -126,7 +128,10 @@ def _are_similar(one: JudgedProposal, other: JudgedProposal) -> bool:
 
 
 def _draw_probabilities(judged: list[JudgedProposal]) -> tuple[np.ndarray, np.ndarray]:
-    """Return all pairs of quantiles of the two probabilities of every proposal, given the decision runs alone."""
+    """Return all pairs of quantiles of the two probabilities of every proposal, given the decision runs alone.
+
+    Where a fit to many proposal runs knows the ratio of the two probabilities, it is used too.
+    """
     exceeding, other = np.array([one.decided for one in judged]).T
     runs = judged[0].decision_runs
     predicted = np.array([one.proposal.predicted for one in judged])
@@ -137,5 +142,10 @@ def _draw_probabilities(judged: list[JudgedProposal]) -> tuple[np.ndarray, np.nd
     p2 = posterior_quantiles(other, runs, prior, np.where(is_used, prior / np.nan_to_num(predicted, nan=1.0), 0.0))
     shape = len(judged), QUANTILES.size, QUANTILES.size
     first = np.broadcast_to(p1[:, :, None], shape).reshape(len(judged), -1)
-    second = np.broadcast_to(p2[:, None, :], shape).reshape(len(judged), -1)
-    return first, second
+    second = np.broadcast_to(p2[:, None, :], shape).copy()
+    for i, one in enumerate(judged):
+        if one.proposal.equivalent is not None:
+            c1, c2 = one.proposal.equivalent.exceeding + exceeding[i], one.proposal.equivalent.other + other[i]
+            log_ratios = np.log(c1 / c2) - scipy.special.ndtri(QUANTILES) * np.sqrt(1 / c1 + 1 / c2)
+            second[i] = np.minimum(p1[i][:, None] * np.exp(-log_ratios), 1.0)
+    return first, second.reshape(len(judged), -1)

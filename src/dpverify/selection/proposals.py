@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from dpverify.events.event import Event
 from dpverify.events.partition import Partition
@@ -27,6 +28,7 @@ SIMPLER_WITHIN = 0.25  # standard errors within which a simpler event is preferr
 BOUNDING_LEVEL_COUNTS = (16, 32, 64, 128, 256)  # candidate numbers of level sets for the upper bound
 LIMIT_STANDARD_ERRORS = 2.0  # about the distance of an upper limit from an estimate
 COMPARED_LIMITS = 8  # level sets whose upper limits are computed
+MISFIT_P_VALUE = 0.01  # of the number of runs, given the prediction of a model; below it the model is not used
 
 
 class SelectionCounts(NamedTuple):
@@ -47,6 +49,23 @@ class Candidate(NamedTuple):
     binned: BinnedScore
     histogram: PairedHistogram
 
+    def with_runs(self, further: PairedHistogram) -> Candidate:
+        """Return the score with the histograms of these and of further runs."""
+        return Candidate(self.binned, self.histogram.add(further))
+
+
+class EquivalentCounts(NamedTuple):
+    """What a model knows about an event, as counts of the exceeding and of the other data set in so many runs."""
+
+    exceeding: float
+    other: float
+    runs: float
+
+    def agrees_with(self, exceeding: int, other: int) -> bool:
+        """Return whether these counts of further runs do not contradict the ratio; more of the first is no problem."""
+        expected = (exceeding + 1.0) * self.other / self.exceeding
+        return bool(scipy.special.pdtrc(other - 1, expected) >= MISFIT_P_VALUE) if other else True
+
 
 class Proposal(NamedTuple):
     """An event that competes.
@@ -65,6 +84,8 @@ class Proposal(NamedTuple):
         Whether the cautious rule proposed the event. Other events are judged by decision runs alone.
     predicted : float
         The smaller probability as a model of the tails predicts it; NaN without a prediction.
+    equivalent : EquivalentCounts or None
+        What a fit to many proposal runs knows about the event. None if only the counts of the event are known.
     """
 
     event: Event
@@ -73,6 +94,7 @@ class Proposal(NamedTuple):
     threshold: float = np.nan
     is_solid: bool = True
     predicted: float = np.nan
+    equivalent: EquivalentCounts | None = None
 
     @property
     def above(self) -> bool:
@@ -165,15 +187,21 @@ def judge(proposal: Proposal, decision: SelectionCounts, objective: SelectionObj
     """
     event, side = proposal.event, proposal.event.direction
     counts = int(decision.first.of(event.codes).sum()), int(decision.second.of(event.codes).sum())
-    runs = decision.runs + decision.proposal_runs
-    c = proposal.counts[0] + counts[0], proposal.counts[1] + counts[1]
+    decided = counts[side], counts[1 - side]
+    known = EquivalentCounts(proposal.counts[side], proposal.counts[1 - side], decision.proposal_runs)
+    if proposal.equivalent is not None:
+        if proposal.equivalent.agrees_with(*decided):
+            known = proposal.equivalent
+        else:
+            proposal = proposal._replace(equivalent=None)
+    c1, c2, runs = known.exceeding + decided[0], known.other + decided[1], known.runs + decision.runs
     bound = safe_bound = -np.inf
     if proposal.is_solid:
         size, extra = event.partition.n_parameters, CURVE_PENALTY if objective.is_curve else 0.0
         penalties = objective.decision_penalty + extra, PROPOSAL_PENALTIES[-1]
-        bound, safe_bound = cautious_lower_bound(c[side], c[1 - side], runs, objective, penalties, size).tolist()
-    error = float(np.sqrt(1 / (c[0] + 0.5) + 1 / (c[1] + 0.5)))
-    return JudgedProposal(proposal, bound, safe_bound, error, (counts[side], counts[1 - side]), decision.runs)
+        bound, safe_bound = cautious_lower_bound(c1, c2, runs, objective, penalties, size).tolist()
+    error = float(np.sqrt(1 / (c1 + 0.5) + 1 / (c2 + 0.5)))
+    return JudgedProposal(proposal, bound, safe_bound, error, decided, decision.runs)
 
 
 def prefer_simpler(judged: list[JudgedProposal]) -> JudgedProposal:

@@ -12,14 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.partition import FIRST_CELL, Partition
-from dpverify.events.scores import ScoreGroup, summarise
+from dpverify.events.scores import Levels, ScoreGroup, summarise
 from dpverify.events.selected import SelectedEvents
 from dpverify.sampling.counts import CellCounter, Counts, counts_from_table, occupied_codes
 from dpverify.selection.candidates import train_candidates, tree_partition
 from dpverify.selection.context import SelectionContext, merge_results
-from dpverify.selection.delta_aims import AimOptions, aim_options, choose_aims
-from dpverify.selection.histograms import BinnedScore, BinnedScores, PairedHistogram, ScoreHistogram, fine_edges
-from dpverify.selection.level_proposals import propose_all_levels, propose_levels
+from dpverify.selection.delta_aims import aim_options, choose_aims
+from dpverify.selection.histograms import (
+    BinnedScore,
+    BinnedScores,
+    PairedHistogram,
+    ScoreHistogram,
+    fine_edges,
+    merge_levels,
+)
+from dpverify.selection.level_proposals import propose_all_levels, propose_levels, refine_threshold
 from dpverify.selection.portfolio import choose_portfolio
 from dpverify.selection.proposals import (
     Candidate,
@@ -34,7 +41,6 @@ from dpverify.selection.proposals import (
     propose_unions,
     select_paper_cell,
 )
-from dpverify.selection.tails import predict_events
 
 RANKING_RUNS = 1 << 18  # proposal runs per data set that all scores are counted on; the best few are counted on all
 MAX_FINALISTS = 4  # scores that are counted on all proposal runs
@@ -76,17 +82,23 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
     cells = given if trained.partition_counts is not None else None
     counted = _count_candidates(context, cells, scores, group)
 
-    proposals, options = _propose(context, counted.candidates)
+    proposals = _propose(context, counted.candidates)
     if cells is not None and counted.cells is not None and trained.partition_counts is not None:
         if context.settings.events == "cell":
             proposals += propose_cells(cells, counted.cells, context.objective)
         else:
             proposals += propose_unions(cells, trained.partition_counts, counted.cells, context.objective)
-    judged = _judge(context, proposals, group)
+    judged, histograms = _judge(context, proposals, group)
     winner = prefer_simpler(judged)
+    if context.max_events > 1 and winner.proposal.equivalent is not None:
+        winner = refine_threshold(winner, histograms[id(winner.proposal.candidate)], context.objective)
+        judged.append(winner)
     members = choose_portfolio(winner, judged, context.objective, context.max_events)
     expected = max(winner.bound, members[0].judged.bound)
-    aims = choose_aims(options, members[0].judged, context.objective) if options else None
+    aims = None
+    if context.max_events > 1 and not callable(context.settings.events) and counted.candidates:
+        options = [aim_options(one.with_runs(histograms[id(one)]), context.objective) for one in counted.candidates]
+        aims = choose_aims(options, members[0].judged, context.objective)
     events, shares = zip(*((one.judged.proposal.event, one.share) for one in members), strict=True)
     if given is not None:
         return SelectedEvents(events, shares, given, expected, aims=aims)
@@ -98,18 +110,10 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
     return SelectedEvents(events, shares, levels, expected, aims=aims)
 
 
-def _propose(context: SelectionContext, candidates: list[Candidate]) -> tuple[list[Proposal], list[AimOptions]]:
-    """Return the proposed level sets of all scores, and the options for bounds on delta if these are wanted."""
-    proposals: list[Proposal] = []
-    if context.max_events == 1:
-        for candidate in candidates:
-            proposals += propose_levels(candidate, context.objective).proposals
-        return proposals, []
-    options = [] if callable(context.settings.events) else [aim_options(one, context.objective) for one in candidates]
-    for candidate in candidates:
-        predicted = predict_events(candidate, context.objective)
-        proposals += propose_all_levels(candidate, context.objective, predicted).proposals
-    return proposals, options
+def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Proposal]:
+    """Return the proposed level sets of all scores."""
+    propose = propose_levels if context.max_events == 1 else propose_all_levels
+    return [proposal for one in candidates for proposal in propose(one, context.objective).proposals]
 
 
 def _place_edges(group: ScoreGroup, samples: list[np.ndarray]) -> list[BinnedScore]:
@@ -157,17 +161,34 @@ def _as_candidates(
     return [Candidate(score, PairedHistogram.of(*two, runs)) for score, two in zip(scores, histograms, strict=True)]
 
 
-def _judge(context: SelectionContext, proposals: list[Proposal], group: ScoreGroup) -> list[JudgedProposal]:
+class DecidedProposals(NamedTuple):
+    """The judged proposals, and the histograms of the decision runs for the candidate with each identity."""
+
+    judged: list[JudgedProposal]
+    histograms: dict[int, PairedHistogram]
+
+
+def _judge(context: SelectionContext, proposals: list[Proposal], group: ScoreGroup) -> DecidedProposals:
     """Return the judged proposals. The decision runs that judge the proposals were not used to propose them."""
-    partitions = list({id(p.event.partition): p.event.partition for p in proposals}.values())
-    levels = [partition.levels for partition in partitions if partition.levels is not None]
-    others = [partition for partition in partitions if partition.levels is None]
-    binned = BinnedScores.of([BinnedScore(one.score, one.edges) for one in levels], group)
+    partitions = {id(p.event.partition): (p.event.partition, p.candidate) for p in proposals}.values()
+    others = [partition for partition, _ in partitions if partition.levels is None]
+    levels = [(own.levels, candidate) for own, candidate in partitions if own.levels is not None]
+    # The fine edges are counted too, so that a threshold can be chosen anew from the proposal and decision runs.
+    joined = [own if one is None else own.join(Levels(own.score, one.binned.edges)) for own, one in levels]
+    binned = BinnedScores.of([BinnedScore(*one) for one in joined], group)
     pairs = context.count("decide", [binned, *(CellCounter(partition) for partition in others)])
-    histograms = zip(*pairs[0], strict=True)
-    level_pairs = [(counts_from_table(one.table), counts_from_table(two.table)) for one, two in histograms]
+    runs, proposal_runs = context.runs["decide"], context.runs["cut"]
     counts_of = {
-        id(partition): SelectionCounts(first, second, context.runs["decide"], context.runs["cut"])
-        for partition, (first, second) in zip([*levels, *others], [*level_pairs, *pairs[1:]], strict=True)
+        id(partition): SelectionCounts(*pair, runs, proposal_runs)
+        for partition, pair in zip(others, pairs[1:], strict=True)
     }
-    return [judge(proposal, counts_of[id(proposal.event.partition)], context.objective) for proposal in proposals]
+    histograms = {}
+    for (own, candidate), whole, *pair in zip(levels, joined, *pairs[0], strict=True):
+        first, second = (counts_from_table(merge_levels(one.table, own.edges, whole.edges)) for one in pair)
+        counts_of[id(own)] = SelectionCounts(first, second, runs, proposal_runs)
+        if candidate is not None:
+            edges = candidate.binned.edges
+            fine = [one._replace(table=merge_levels(one.table, edges, whole.edges)) for one in pair]
+            histograms[id(candidate)] = PairedHistogram.of(fine[0], fine[1], runs)
+    judged = [judge(proposal, counts_of[id(proposal.event.partition)], context.objective) for proposal in proposals]
+    return DecidedProposals(judged, histograms)

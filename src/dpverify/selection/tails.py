@@ -1,9 +1,10 @@
-"""Thresholds that are rarer than the selection runs can count, from a model of the tail of a score.
+"""Models of the tails of a score: events that are rarer than the selection runs can count.
 
 The best event is often so rare under one data set that the proposal runs contain few examples of it or none. The
-log-ratio of the two densities along a good score is nearly linear in the tail. A linear fit, together with the many
-runs of the data set under which the event is frequent, predicts the small probability. The model only proposes events;
-the decision runs judge them, and the test does not use it.
+log-ratio of the two densities along a good score is nearly linear in the tail. A linear fit, together with the runs of
+the data set under which the event is frequent, predicts the small probability. The fit uses far more runs than the
+event contains, so that its prediction is worth more than the counts of the event. The decision runs can contradict it,
+and the test does not use it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ import numpy as np
 import scipy
 
 from dpverify.selection.histograms import EXTREMES_KEPT
-from dpverify.selection.level_proposals import LevelKey, PredictedEvent
 from dpverify.selection.objective import SelectionObjective, approximate_bound
-from dpverify.selection.proposals import Candidate
+from dpverify.selection.proposals import MISFIT_P_VALUE, Candidate, EquivalentCounts
 
-MIN_EVENT_RUNS = 8  # proposal runs of the exceeding data set in a predicted event
+MIN_EVENT_RUNS = 8  # proposal runs of the exceeding data set in a modelled event
 MIN_TAIL_RUNS = 50  # proposal runs of the other data set to which the log-ratio is fitted
-MAX_TAIL_RUNS, MAX_TAIL_SHARE = 400, 0.05  # the tail holds the larger of this number and this share of them
+# The other data set's runs in the tails that are compared. The largest one has this share of all runs, if it is more.
+MAX_TAIL_RUNS, MAX_TAIL_SHARE = (400, 600, 150), 0.05
+MISFIT_GAIN = 3.0  # nats; a line that is fitted to a smaller tail is used if it gains more there
 MIN_FITTED_BINS = 4
-MISFIT_P_VALUE = 0.02  # a model that predicts too few runs in the tail is not used
 CHECKED_COUNT = 10  # of the other data set: the tail in which the prediction is checked
+MODEL_ERROR = 0.1  # standard error of the log-ratio because no model is exact
+MAX_VARIANCE = 0.25  # of the log-ratio; the counts of an event are worth more than a model with a larger one
+NEWTON_STEPS, MAX_STEP = 6, 3.0
+RIDGE = 0.1  # runs
 
 
 class Tail(NamedTuple):
@@ -47,20 +52,66 @@ class Tail(NamedTuple):
     other: np.ndarray
 
 
-def predict_events(candidate: Candidate, objective: SelectionObjective) -> list[PredictedEvent]:
-    """Return for each direction the event with the largest expected lower bound under the model, if it fits."""
-    predicted = []
+class TailModel(NamedTuple):
+    """What a linear log-ratio says about the events {score > edge}; for direction 1, about {score <= edge}.
+
+    Attributes
+    ----------
+    direction : int
+        Which data set is expected to exceed.
+    edges : ndarray
+        Thresholds, from rare events to frequent ones.
+    counts : ndarray of shape (2, n)
+        The proposal runs of the exceeding and of the other data set in each event.
+    predicted : ndarray
+        The predicted number of proposal runs of the other data set.
+    variance : ndarray
+        The variance of the log-ratio of the two probabilities.
+    runs : int
+        The proposal runs per data set.
+    """
+
+    direction: int
+    edges: np.ndarray
+    counts: np.ndarray
+    predicted: np.ndarray
+    variance: np.ndarray
+    runs: int
+
+    def best(self, objective: SelectionObjective) -> int | None:
+        """Return the event with the largest bound if the ratio is one standard error smaller than predicted."""
+        other = np.minimum(self.predicted * np.exp(np.sqrt(self.variance)) / self.runs, 1.0)
+        bounds = approximate_bound(self.counts[0] / self.runs, other, objective)
+        bounds[(self.counts[0] < MIN_EVENT_RUNS) | (self.predicted <= 0)] = 0.0
+        index = int(np.argmax(bounds))
+        return index if bounds[index] > 0 else None
+
+    def equivalent_counts(self, threshold: float, exceeding: int) -> EquivalentCounts | None:
+        """Return counts whose log-ratio has the same expectation and variance as the model has for an event.
+
+        `exceeding` is the event's number of proposal runs of the exceeding data set. The result is None for an event
+        outside the tail, if the model does not know more than the counts, or if the ratio does not exceed 1.
+        """
+        order = 1 if self.direction == 0 else -1
+        index = int(np.searchsorted(-order * self.edges, -order * threshold))
+        if index >= len(self.edges) or exceeding == 0 or not self.variance[index] < MAX_VARIANCE:
+            return None
+        ratio = self.counts[0][index] / self.predicted[index]
+        if ratio <= 1:
+            return None
+        other = (1 + 1 / ratio) / self.variance[index]
+        return EquivalentCounts(ratio * other, other, ratio * other * self.runs / exceeding)
+
+
+def fit_tails(candidate: Candidate) -> list[TailModel]:
+    """Return the models of the upper tail of the score and of the lower one, where they fit."""
+    models = []
     for direction in (0, 1):
         tail = _upper_tail(candidate, direction)
-        best = None if tail is None else _best_threshold(tail, candidate.histogram.runs, objective)
-        if best is None:
-            continue
-        index, exceeding, probability = best
-        threshold, other = float(tail.edges[index]), int(tail.other[index])  # type: ignore[union-attr]
-        counts = (exceeding, other) if direction == 0 else (other, exceeding)
-        key = LevelKey(threshold if direction == 0 else -threshold, direction == 0, direction)
-        predicted.append(PredictedEvent(key, counts, probability))
-    return predicted
+        model = None if tail is None else _fit_tail(tail, candidate.histogram.runs)
+        if model is not None:
+            models.append(model if direction == 0 else model._replace(direction=1, edges=-model.edges))
+    return models
 
 
 def _upper_tail(candidate: Candidate, direction: int) -> Tail | None:
@@ -72,46 +123,104 @@ def _upper_tail(candidate: Candidate, direction: int) -> Tail | None:
         extremes = [-e.low[::-1] for e in histogram.extremes][::-1]
     if edges.size < MIN_FITTED_BINS:
         return None
-    # Above the last edge, single values are known if there are not too many.
-    above = [np.sort(values[values > edges[-1]])[::-1] for values in extremes]
-    if any(values.size >= EXTREMES_KEPT for values in above):
-        above = [np.full(int(table[-1]), edges[-1]) for table in tables]
-    values = np.concatenate([above[0], (edges[1:] + edges[:-1])[::-1] / 2])
-    lower = np.concatenate([np.append(above[0][1:], edges[-1])[: above[0].size], edges[:-1][::-1]])
-    lower[: above[0].size] = (lower[: above[0].size] + above[0]) / 2  # between two single values
-    exceeding = np.concatenate([np.ones(above[0].size), tables[0][1:-1][::-1]])
+    # Single values are known above this one. Where it lies above the last edge, it is one more edge.
+    known = max(values.min() if values.size >= EXTREMES_KEPT else -np.inf for values in extremes)
+    above = [np.sort(values[values > max(known, edges[-1])])[::-1] for values in extremes]
+    if known > edges[-1]:
+        edges = np.append(edges, known)
+        tables = [np.append(t[:-1], [t[-1] - one.size, one.size]) for t, one in zip(tables, above, strict=True)]
+    top = above[0]
+    top_edges = (np.append(top[1:], edges[-1])[: top.size] + top) / 2
+    other = above[1].size - np.searchsorted(above[1][::-1], top_edges, side="right")
     in_bins = tables[1][-1] + np.cumsum(tables[1][1:-1][::-1])
-    single = above[1].size - np.searchsorted(above[1][::-1], lower[: above[0].size], side="right")
-    return Tail(values, exceeding, lower, np.concatenate([single, in_bins]).astype(np.int64))
+    return Tail(
+        np.concatenate([top, (edges[1:] + edges[:-1])[::-1] / 2]),
+        np.concatenate([np.ones(top.size), tables[0][1:-1][::-1]]),
+        np.concatenate([top_edges, edges[:-1][::-1]]),
+        np.concatenate([other, in_bins]).astype(np.int64),
+    )
 
 
-def _best_threshold(tail: Tail, runs: int, objective: SelectionObjective) -> tuple[int, int, float] | None:
-    """Return the index of the best edge, the count of the exceeding data set, and the predicted probability."""
-    most = max(MAX_TAIL_RUNS, MAX_TAIL_SHARE * runs)
-    size = int(np.searchsorted(tail.other, most, side="right"))
-    if size < MIN_FITTED_BINS or tail.other[size - 1] < MIN_TAIL_RUNS:
+def _fit_tail(tail: Tail, runs: int) -> TailModel | None:
+    """Return the model of the largest tail along which the log-ratio is linear; None without such a tail."""
+    line, size = None, 0
+    for most in (min(max(MAX_TAIL_RUNS[0], MAX_TAIL_SHARE * runs), runs / 2), *MAX_TAIL_RUNS[1:]):
+        inner = int(np.searchsorted(tail.other, most, side="right"))
+        is_large = inner >= MIN_FITTED_BINS and tail.other[inner - 1] >= MIN_TAIL_RUNS
+        if not is_large or (line is not None and inner >= size):
+            continue
+        c1, c2 = tail.exceeding[:inner], np.diff(tail.other[:inner], prepend=0)
+        own = fit_log_ratio(tail.values[:inner], c1, c2)
+        if line is None or own.log_likelihood(c1, c2) - line.log_likelihood(c1, c2) > MISFIT_GAIN:
+            line, size = own, inner
+    if line is None or line.slope <= 0:
         return None
-    values, c1 = tail.values[:size], tail.exceeding[:size]
-    c2 = np.diff(tail.other[:size], prepend=0)
-    weight = (c1 + 0.5) * (c2 + 0.5) / (c1 + c2 + 1.0)
-    ratio = np.log((c1 + 0.5) / (c2 + 0.5))
-    centre = np.average(values, weights=weight)
-    spread = np.average((values - centre) ** 2, weights=weight)
-    slope = np.average((values - centre) * ratio, weights=weight) / spread if spread > 0 else 0.0
-    if not slope > 0:
+    c1, other = tail.exceeding[:size], tail.other[:size]
+    # The runs of the exceeding data set, weighted by the ratio, predict the runs of the other one.
+    weights = c1 * np.exp(-line.ratios)
+    predicted = np.maximum(np.cumsum(weights), np.finfo(float).tiny)
+    checked = min(int(np.searchsorted(other, CHECKED_COUNT)), size - 1)
+    if scipy.special.pdtrc(other[checked] - 1, predicted[checked]) < MISFIT_P_VALUE:
         return None
-    fitted = np.average(ratio, weights=weight) + slope * (values - centre)
-    exceeding = np.cumsum(c1)
-    with np.errstate(over="ignore"):
-        predicted = np.cumsum(c1 * np.exp(-fitted)) / runs
-    checked = int(np.searchsorted(tail.other[:size], CHECKED_COUNT))
-    if checked < size:
-        expected, found = predicted[checked] * runs, float(tail.other[checked])
-        if scipy.special.pdtrc(found - 1, max(expected, 1e-300)) < MISFIT_P_VALUE:
-            return None
-    bounds = approximate_bound(exceeding / runs, np.minimum(predicted, 1.0), objective)
-    bounds[(exceeding < MIN_EVENT_RUNS) | (predicted <= 0)] = 0.0
-    best = int(np.argmax(bounds))
-    if bounds[best] <= 0:
-        return None
-    return best, int(exceeding[best]), float(predicted[best])
+    centre = np.cumsum(weights * line.x) / predicted  # the derivative by the slope
+    intercept, covariance, slope = line.covariance
+    variance = intercept + 2 * covariance * centre + slope * centre**2 + MODEL_ERROR**2
+    return TailModel(0, tail.edges[:size], np.stack([np.cumsum(c1), other]), predicted, variance, runs)
+
+
+class FittedLine(NamedTuple):
+    """A linear log-ratio.
+
+    Attributes
+    ----------
+    x : ndarray
+        The values that it was fitted to, with mean 0 and variance 1.
+    intercept, slope : float
+        The coefficients.
+    covariance : tuple of three float
+        The variance of the intercept, the covariance, and the variance of the slope.
+    """
+
+    x: np.ndarray
+    intercept: float
+    slope: float
+    covariance: tuple[float, float, float]
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """The log-ratios at the values."""
+        return self.intercept + self.slope * self.x
+
+    def log_likelihood(self, c1: np.ndarray, c2: np.ndarray) -> float:
+        """Return the log-likelihood of these numbers of runs, given the first values that the line was fitted to."""
+        ratio = self.ratios[: len(c1)]
+        return float(c1 @ ratio - (c1 + c2) @ np.logaddexp(0.0, ratio))
+
+
+def fit_log_ratio(values: np.ndarray, c1: np.ndarray, c2: np.ndarray) -> FittedLine:
+    """Fit a line to the log-ratio of two densities by maximum likelihood.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Values of a score.
+    c1, c2 : ndarray of shape (n,)
+        How many runs of each data set have each value.
+    """
+    both = c1 + c2
+    total = both.sum()
+    centred = values - both @ values / total
+    x = centred / max(np.sqrt(both @ centred**2 / total), np.finfo(float).tiny)
+    start = np.log((c1.sum() + 1.0) / (c2.sum() + 1.0))
+    a, b, inverse = start, 0.0, (1.0, 0.0, 1.0)
+    for _ in range(NEWTON_STEPS):
+        share = scipy.special.expit(a + b * x)
+        missing, weight = c1 - both * share, both * share * (1 - share)
+        # The ridge keeps the estimate finite where the data sets do not overlap.
+        g0, g1 = missing.sum() - RIDGE * (a - start), missing @ x - RIDGE * b
+        h00, h01, h11 = weight.sum() + RIDGE, weight @ x, (weight * x) @ x + RIDGE
+        determinant = h00 * h11 - h01**2
+        inverse = h11 / determinant, -h01 / determinant, h00 / determinant
+        a += min(max(inverse[0] * g0 + inverse[1] * g1, -MAX_STEP), MAX_STEP)
+        b += min(max(inverse[1] * g0 + inverse[2] * g1, -MAX_STEP), MAX_STEP)
+    return FittedLine(x, a, b, inverse)

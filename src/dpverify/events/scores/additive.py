@@ -16,13 +16,14 @@ import scipy
 
 from dpverify.events.cells import pad_rows
 from dpverify.events.scores.base import Features, SelectedLevels, describe_coordinates
-from dpverify.events.scores.training import MAX_BINS, MAX_BINS_SINGLE_COORDINATE, Learner, TrainingData, bin_edges
+from dpverify.events.scores.smoothing import smooth_steps
+from dpverify.events.scores.training import Learner, TrainingData, bin_edges
 from dpverify.events.wording import coordinate_names, describe_intervals
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method
 from dpverify.util.column_bins import ColumnBins
 
 MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
-POOLED_BIN_COUNTS = (2, 8, 32, 64, 512)  # resolutions of the candidates
+POOLED_BIN_COUNTS = (2, 8, 64)  # resolutions of the candidates
 
 
 class Additive(NamedTuple):
@@ -193,30 +194,30 @@ class AdditiveLearner(NamedTuple):
     statistic: Binning
 
     def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Additive]:
-        """Return log-ratios of counts with bins pooled to several resolutions, monotone ones, and those of segments.
+        """Return log-ratios of counts: of pooled bins, monotone ones, those of segments, and smooth ones.
 
         Few bins cannot resolve the shape of the log-ratio and many bins are noisy, so held-out runs decide. Many
         log-ratios are monotone; a monotone fit then removes most of the noise. Segments find a short interval in which
-        the log-ratio is extreme although few runs lie there.
+        the log-ratio is extreme although few runs lie there. Smooth ones have level sets that end between edges.
         """
         assert first is not None
         assert second is not None
         total = first[0].sum()
-        most = MAX_BINS_SINGLE_COORDINATE if len(first) == 1 else MAX_BINS
         tables = [
             np.stack([shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(first, second, strict=True)])
             for bins in POOLED_BIN_COUNTS
-            if bins <= most
         ]
         for fit in (monotone_ratio, segmented_ratio):
             tables.append(np.stack([fit(c1, c2) for c1, c2 in zip(first, second, strict=True)]))
+        all_steps = [(self.statistic.edges, table) for table in tables]
+        all_steps.append(smooth_steps(first, second, self.statistic.edges))
         scores: list[Additive] = []
-        for i, steps in enumerate(tables):
-            if any(np.array_equal(steps, earlier) for earlier in tables[:i]):
+        for i, (all_edges, steps) in enumerate(all_steps):
+            if any(np.array_equal(steps, earlier) for _, earlier in all_steps[:i]):
                 continue
             varying = np.flatnonzero(np.any(steps != steps[:, :1], axis=1))
             if varying.size:
-                edges, heights = drop_idle_edges(self.statistic.edges[varying], steps[varying])
+                edges, heights = drop_idle_edges(all_edges[varying], steps[varying])
                 scores.append(Additive(self.statistic.features, varying, edges, heights))
         return scores
 
