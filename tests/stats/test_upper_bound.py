@@ -9,8 +9,9 @@ from limits import box_bound, most
 from scipy.stats import binom, norm
 
 import dpverify as dpv
+from dpverify.report.statements import OnPartition
 from dpverify.stats.excess_limit import excess_limit
-from dpverify.stats.upper_bound import frontier, frontier_bound
+from dpverify.stats.upper_bound import frontier, frontier_bound, least_bounded_delta
 
 LONG = pytest.mark.slow
 
@@ -109,6 +110,32 @@ def test_epsilon_upper_covers_both_orders(delta):
     bounds = [dpv.epsilon_upper_bound(a, b, 1000, delta) for a, b in zip(c1, c2, strict=True)]
     assert sum(bound < true - 1e-4 for bound in bounds) <= most(80, 0.05)
     assert np.median(bounds) < true + 0.6
+
+
+@pytest.mark.parametrize("counts", [([600, 400], [400, 600]), ([1000], [1000]), ([10, 990], [10, 990])])
+def test_below_the_least_delta_no_counts_give_a_bound(counts):
+    least = least_bounded_delta(1000, 0.05)
+    assert dpv.epsilon_upper_bound(*counts, 1000, 0.999 * least) == math.inf
+    assert dpv.epsilon_upper_bound(*counts, 1000, 1.001 * least) < math.inf
+
+
+def test_a_small_delta_has_the_bound_of_delta_zero_and_it_covers():
+    rng = np.random.default_rng(8)
+    p1, p2 = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.3, 0.3, 0.2, 0.2])
+    true = math.log((0.2 - 1e-5) / 0.05)  # the last cell has the largest ratio
+    bounds = []
+    for a, b in zip(rng.multinomial(1000, p1, 80), rng.multinomial(1000, p2, 80), strict=True):
+        part = OnPartition(a, b, np.ones(4, int), 1000, 0.05, 4, 0.0)
+        bounds.append(part.epsilon_upper(1e-5))
+        assert bounds[-1] == part.epsilon_upper(0.0)
+        assert part.meets(bounds[-1], 1e-5)
+        assert not part.meets(bounds[-1] - 1e-9, 1e-5)
+    assert sum(bound < true for bound in bounds) <= most(80, 0.05)
+    assert sum(bound < true + 0.4 for bound in bounds) > most(
+        80, 0.05
+    )  # a larger loss is missed
+    empty = OnPartition(np.array([600, 400]), np.array([400, 600]), np.ones(2, int), 1000, 0.05, 3, 0.0)
+    assert empty.epsilon_upper(1e-5) == math.inf  # a third cell has no runs
 
 
 def delta_on_grid(p1, p2, epsilons):

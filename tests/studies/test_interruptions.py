@@ -109,13 +109,13 @@ def test_a_combination_that_reaches_the_time_limit_has_failed(place, capsys, wor
     arguments = [] if workers is None else ["--workers", "1"]
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        assert main(["study", "study.toml", "--timeout", "5", *arguments]) == 2
+        assert main(["study", "study.toml", "--timeout", "12", *arguments]) == 2
     assert capsys.readouterr().err.endswith(f"dpverify: 1 failed, the first with: {TIME_LIMIT}\n")
     assert problems(place) == {"hang": TIME_LIMIT, "none": "REFUTED"}
 
 
 def test_a_combination_that_does_not_react_to_the_time_limit_is_ended(place):
-    write_study(place, ["hang in C"], top="timeout = 6")
+    write_study(place, ["hang in C"], top="timeout = 15")
     status, _, err = run("--quiet")
     reason = "the time limit was reached, and the mechanism did not react; the process was ended"
     assert status == 2

@@ -69,7 +69,7 @@ def find_difference(report: ReportFields) -> str | None:
     if difference is not None:
         return difference
     verdict = evaluation["verdict"]
-    if report.verdict is verdict or _is_borderline(report, verdict):
+    if report.verdict is verdict or _is_borderline(report, verdict) or _is_of_earlier_version(report, verdict):
         return None
     return f"found verdict {report.verdict.name}; expected {verdict.name}"
 
@@ -136,3 +136,9 @@ def _is_borderline(report: ReportFields, verdict: Verdict) -> bool:
         return math.isclose(report.p_value, report.alpha, rel_tol=TOLERANCE)
     smaller, larger = report.claim.scale(1 - TOLERANCE), report.claim.scale(1 + TOLERANCE)
     return report.on_partition.meets_claim(larger) and not report.on_partition.meets_claim(smaller)
+
+
+def _is_of_earlier_version(report: ReportFields, verdict: Verdict) -> bool:
+    """Return whether the stored verdict only lacks the bound at a small delta, which earlier versions did not have."""
+    is_weaker = (report.verdict, verdict) == (Verdict.NOT_REFUTED, Verdict.BOUNDED)
+    return is_weaker and report.delta > 0 and not report.on_partition.is_bounded_at(report.delta)

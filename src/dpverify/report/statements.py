@@ -28,6 +28,7 @@ from dpverify.stats.upper_bound import (
     epsilon_upper_bound,
     frontier,
     frontier_bound,
+    least_bounded_delta,
     smallest_epsilon,
 )
 from dpverify.util.checks import check_delta, check_epsilon
@@ -196,17 +197,23 @@ class OnPartition:
         if not self.runs:
             return math.inf
         c1, c2 = self._columns
+        if self.is_bounded_at(delta):
+            return epsilon_upper_bound(c1, c2, self.runs, delta, self.alpha)
         # At delta 0, a cell without any run may have positive probability under one data set only.
-        if delta == 0 and c1.size < self.cells:
-            return math.inf
-        return epsilon_upper_bound(c1, c2, self.runs, delta, self.alpha)
+        return math.inf if c1.size < self.cells else epsilon_upper_bound(c1, c2, self.runs, 0.0, self.alpha)
+
+    def is_bounded_at(self, delta: float) -> bool:
+        """Return whether these runs can bound delta itself; if not, the bound on epsilon at delta 0 is used."""
+        return delta >= least_bounded_delta(self.runs, self.alpha)
 
     def meets(self, epsilon: float, delta: float) -> bool:
         """Return whether `epsilon_upper(delta)` is at most epsilon.
 
-        For delta > 0 one value of `delta_upper`, which decreases with epsilon, decides this at lower cost.
+        If delta can be bounded, one value of `delta_upper`, which decreases with epsilon, decides this at lower cost.
         """
-        return self.delta_upper(epsilon) <= delta if delta > 0 else self.epsilon_upper() <= epsilon
+        if not self.runs:
+            return False
+        return self.delta_upper(epsilon) <= delta if self.is_bounded_at(delta) else self.epsilon_upper() <= epsilon
 
     def meets_claim(self, claim: Claim) -> bool:
         """Return whether the claim holds for all unions of the cells, with confidence 1 - alpha.

@@ -219,6 +219,31 @@ def epsilon_upper_bound(
     return smallest_epsilon(lambda epsilon: frontier_bound(backward_line, epsilon), delta, forward_epsilon)
 
 
+def least_bounded_delta(runs: int, alpha: float) -> float:
+    """Return the delta below which `epsilon_upper_bound` is infinite at a positive delta, whatever the counts are.
+
+    The reason is the union without any run: its probability may be as large as this under one data set, and 0 under the
+    other. Below this delta the bound at delta 0 is used instead. It holds at every delta, and the choice depends on the
+    number of runs only, so that it needs no correction.
+
+    Parameters
+    ----------
+    runs : int
+        The runs per data set.
+    alpha : float
+        The probability of an error.
+
+    Examples
+    --------
+    >>> round(least_bounded_delta(1000, 0.05), 5)
+    0.0037
+    >>> epsilon_upper_bound([600, 400], [400, 600], 1000, delta=0.0036)
+    inf
+    """
+    nobody = np.zeros(1)
+    return float(excess_limit(nobody, nobody, nobody, (runs, runs), alpha).upper1[0])
+
+
 def smallest_epsilon(bound: Callable[[float], float], delta: float, least: float = 0.0) -> float:
     """Return the smallest epsilon, from `least` up, at which a falling bound on delta is at most `delta`.
 

@@ -179,7 +179,10 @@ class PrefixBounds:
     def epsilon_upper(self) -> np.ndarray:
         """Upper bounds on epsilon over unions of cells, one per step, for all steps together; may be infinite."""
         parts = [self.on_partition(step) for step in range(self.steps)]
-        return np.array([quick_epsilon_upper_bound(p.c1, p.c2, p.runs, self.delta, p.alpha) for p in parts])
+        deltas = [self.delta if part.is_bounded_at(self.delta) else 0.0 for part in parts]
+        return np.array(
+            [quick_epsilon_upper_bound(p.c1, p.c2, p.runs, d, p.alpha) for p, d in zip(parts, deltas, strict=True)]
+        )
 
     @functools.cached_property
     def p_values(self) -> np.ndarray | None:
