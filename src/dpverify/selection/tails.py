@@ -20,13 +20,15 @@ from dpverify.selection.proposals import MISFIT_P_VALUE, Candidate, EquivalentCo
 
 MIN_EVENT_RUNS = 8  # proposal runs of the exceeding data set in a modelled event
 MIN_TAIL_RUNS = 50  # proposal runs of the other data set to which the log-ratio is fitted
-# The other data set's runs in the tails that are compared. The largest one has this share of all runs, if it is more.
+# The other data set's runs in the tails that are compared. The largest one has this share of all runs, if it is more, and
+# never more than a quarter of them: a line through the middle of a distribution says little about its tail.
 MAX_TAIL_RUNS, MAX_TAIL_SHARE = (400, 600, 150), 0.05
 MISFIT_GAIN = 3.0  # nats; a line that is fitted to a smaller tail is used if it gains more there
 MIN_FITTED_BINS = 4
 CHECKED_COUNT = 10  # of the other data set: the tail in which the prediction is checked
 MODEL_ERROR = 0.1  # standard error of the log-ratio because no model is exact
 MAX_VARIANCE = 0.25  # of the log-ratio; the counts of an event are worth more than a model with a larger one
+MIN_SLOPE_ERRORS = 3.0  # standard errors of the slope; a log-ratio that does not rise needs no model
 NEWTON_STEPS, MAX_STEP = 6, 3.0
 RIDGE = 0.1  # runs
 
@@ -144,7 +146,7 @@ def _upper_tail(candidate: Candidate, direction: int) -> Tail | None:
 def _fit_tail(tail: Tail, runs: int) -> TailModel | None:
     """Return the model of the largest tail along which the log-ratio is linear; None without such a tail."""
     line, size = None, 0
-    for most in (min(max(MAX_TAIL_RUNS[0], MAX_TAIL_SHARE * runs), runs / 2), *MAX_TAIL_RUNS[1:]):
+    for most in (min(max(MAX_TAIL_RUNS[0], MAX_TAIL_SHARE * runs), runs / 4), *MAX_TAIL_RUNS[1:]):
         inner = int(np.searchsorted(tail.other, most, side="right"))
         is_large = inner >= MIN_FITTED_BINS and tail.other[inner - 1] >= MIN_TAIL_RUNS
         if not is_large or (line is not None and inner >= size):
@@ -153,7 +155,7 @@ def _fit_tail(tail: Tail, runs: int) -> TailModel | None:
         own = fit_log_ratio(tail.values[:inner], c1, c2)
         if line is None or own.log_likelihood(c1, c2) - line.log_likelihood(c1, c2) > MISFIT_GAIN:
             line, size = own, inner
-    if line is None or line.slope <= 0:
+    if line is None or line.slope <= MIN_SLOPE_ERRORS * np.sqrt(line.covariance[2]):
         return None
     c1, other = tail.exceeding[:size], tail.other[:size]
     # The runs of the exceeding data set, weighted by the ratio, predict the runs of the other one.
