@@ -61,7 +61,7 @@ class Distances(NamedTuple):
 
     def describe(self) -> str:
         """Name the result."""
-        return "distances from the centres of the data sets"
+        return "distances from the two mean outputs"
 
     def values(self, flat: Array) -> Array:
         """Return one number per run and centre."""
