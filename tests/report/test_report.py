@@ -240,6 +240,17 @@ def test_a_missing_file_is_refused():
         Report.from_json("nowhere.json")
 
 
+def test_a_diagnostic_of_a_later_version_is_named(tmp_path):
+    document = json.loads((KEPT / "report-2.json").read_text())
+    text = json.dumps(document).replace('"UNSEEDED"', '"OF_A_LATER_VERSION"')
+    (tmp_path / "later.json").write_text(text)
+    expected = (
+        r"one of a later version \(ValueError: Diagnostic: found 'OF_A_LATER_VERSION', which this version does not"
+    )
+    with pytest.raises(dpv.InputError, match=expected):
+        Report.from_json(tmp_path / "later.json")
+
+
 def test_another_claim_on_the_same_counts():
     report = REPORTS["laplace"]()
     other = report.against(0.7)

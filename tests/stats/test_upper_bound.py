@@ -131,9 +131,7 @@ def test_a_small_delta_has_the_bound_of_delta_zero_and_it_covers():
         assert part.meets(bounds[-1], 1e-5)
         assert not part.meets(bounds[-1] - 1e-9, 1e-5)
     assert sum(bound < true for bound in bounds) <= most(80, 0.05)
-    assert sum(bound < true + 0.4 for bound in bounds) > most(
-        80, 0.05
-    )  # a larger loss is missed
+    assert sum(bound < true + 0.4 for bound in bounds) > most(80, 0.05)  # a larger loss is missed
     empty = OnPartition(np.array([600, 400]), np.array([400, 600]), np.ones(2, int), 1000, 0.05, 3, 0.0)
     assert empty.epsilon_upper(1e-5) == math.inf  # a third cell has no runs
 

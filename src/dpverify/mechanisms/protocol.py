@@ -8,6 +8,7 @@ this module read these attributes and protect the data set that a mechanism rece
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -97,7 +98,16 @@ OPTIONAL_ATTRIBUTES = (
 
 
 def mechanism_name(mechanism: object) -> str:
-    """Return the name of a mechanism: its attribute `name`, its function name, or the name of its class."""
+    """Return the name of a mechanism: its attribute `name`, its function name, or the name of its class.
+
+    Examples
+    --------
+    >>> import functools
+    >>> mechanism_name(functools.partial(sum, start=1))
+    'sum'
+    """
+    while isinstance(mechanism, functools.partial):
+        mechanism = mechanism.func
     name = getattr(mechanism, "name", None) or getattr(mechanism, "__name__", None)
     return str(name) if name else type(mechanism).__name__
 

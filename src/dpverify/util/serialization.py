@@ -126,6 +126,8 @@ def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
     if kind is None:
         raise ValueError(f"kind: found {value['kind']!r}; expected one of {', '.join(k.__name__ for k in kinds)}")
     if issubclass(kind, enum.Enum):
+        if value["name"] not in kind.__members__:
+            raise ValueError(f"{kind.__name__}: found {value['name']!r}, which this version does not know")
         return kind[value["name"]]
     fields = {name: from_plain(value[name], kinds) for name in field_names(kind) if name in value}
     for name, item in fields.items():
