@@ -20,8 +20,8 @@ from dpverify.selection.proposals import MISFIT_P_VALUE, Candidate, EquivalentCo
 
 MIN_EVENT_RUNS = 8  # proposal runs of the exceeding data set in a modelled event
 MIN_TAIL_RUNS = 50  # proposal runs of the other data set to which the log-ratio is fitted
-# The other data set's runs in the tails that are compared. The largest one has this share of all runs, if it is more, and
-# never more than a quarter of them: a line through the middle of a distribution says little about its tail.
+# The other data set's runs in the tails that are compared. The largest one has this share of all runs, if it is more,
+# and never more than a quarter of them: a line through the middle of a distribution says little about its tail.
 MAX_TAIL_RUNS, MAX_TAIL_SHARE = (400, 600, 150), 0.05
 MISFIT_GAIN = 3.0  # nats; a line that is fitted to a smaller tail is used if it gains more there
 MIN_FITTED_BINS = 4
