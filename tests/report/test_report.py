@@ -244,9 +244,7 @@ def test_a_diagnostic_of_a_later_version_is_named(tmp_path):
     document = json.loads((KEPT / "report-2.json").read_text())
     text = json.dumps(document).replace('"UNSEEDED"', '"OF_A_LATER_VERSION"')
     (tmp_path / "later.json").write_text(text)
-    expected = (
-        r"one of a later version \(ValueError: Diagnostic: found 'OF_A_LATER_VERSION', which this version"
-    )
+    expected = r"one of a later version \(ValueError: Diagnostic: found 'OF_A_LATER_VERSION', which this version"
     with pytest.raises(dpv.InputError, match=expected):
         Report.from_json(tmp_path / "later.json")
 

@@ -56,7 +56,7 @@ test_runs = 1000
 """
 PROCESS_ENDED = "the process ended while this combination was running ({}); the mechanism, or a library, ended it"
 WORKER_ENDED = "a worker process ended while this combination was running; the mechanism, or a library, ended it"
-TIME_LIMIT = "the time limit was reached (5 s); increase timeout, or check the mechanism"
+TIME_LIMIT = "the time limit was reached (12 s); increase timeout, or check the mechanism"
 
 
 @pytest.fixture

@@ -203,7 +203,7 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         label(axes, "type I error (probability)", "type II error (probability)")
-    claimed = [Key("ink", "line", "the claim: no event lies below if it is true")] if errors.claimed is not None else []
+    claimed = [Key("ink", "line", "the claim: if true, all points lie above it")] if errors.claimed is not None else []
     confidence = format_percent(1 - errors.alpha)
     return Drawing(
         picture,
@@ -212,7 +212,7 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
         (
             Key("proved", "dot", f"the witness, with its confidence limits ({confidence} for each error)"),
-            Key("bounded", "dash", "lower limit for events made of these cells; other events can lie below"),
+            Key("bounded", "dash", "lower limit for the points of events made of these cells"),
             *claimed,
             Key("muted", "dots", "no information: the outputs do not depend on the data set"),
         ),

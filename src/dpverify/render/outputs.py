@@ -169,7 +169,7 @@ def _draw_histograms(scene: Scene) -> Drawing:
         f"The distribution of {shown}. Median of the first data set: {_median_text(first)}; of the second: "
         f"{_median_text(second)}. The witness is: {scene.event_text}.",
         (*legend(scene)[:2], *([EVENT_KEY] if scene.event_known else []), Key("muted", "bar", REGION_TEXT)),
-        f"Above: {above}. Below: {scene.runs}, and the edges of the partition's "
+        f"Upper part of the figure: {above}. Lower part: {scene.runs}, and the edges of the partition's "
         f"{format_cell_count(scene.cells)} cells.",
     )
 
@@ -197,7 +197,7 @@ def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
         f"witness is: {scene.event_text}.",
         (*legend(scene)[:2], EVENT_KEY),
         f"The score maps all coordinates of a run to one number: the larger it is, the more likely is the first data "
-        f"set. Above: {shown[0].lower()}{shown[1:]}. Below: {scene.runs}. {cells}",
+        f"set. Upper part of the figure: {shown[0].lower()}{shown[1:]}. Lower part: {scene.runs}. {cells}",
     )
 
 

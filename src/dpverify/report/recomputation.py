@@ -141,4 +141,4 @@ def _is_borderline(report: ReportFields, verdict: Verdict) -> bool:
 def _is_of_earlier_version(report: ReportFields, verdict: Verdict) -> bool:
     """Return whether the stored verdict only lacks the bound at a small delta, which earlier versions did not have."""
     is_weaker = (report.verdict, verdict) == (Verdict.NOT_REFUTED, Verdict.BOUNDED)
-    return is_weaker and report.delta > 0 and not report.on_partition.is_bounded_at(report.delta)
+    return is_weaker and report.on_partition.uses_delta_zero(report.delta)

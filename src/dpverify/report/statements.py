@@ -206,6 +206,13 @@ class OnPartition:
         """Return whether these runs can bound delta itself; if not, the bound on epsilon at delta 0 is used."""
         return delta >= least_bounded_delta(self.runs, self.alpha)
 
+    def uses_delta_zero(self, delta: float) -> bool:
+        """Return whether the bound at delta 0 is used for a positive delta.
+
+        Such a bound does not end a run early, because the allowed delta may hide a rare leak outside the few cells.
+        """
+        return delta > 0 and not self.is_bounded_at(delta)
+
     def meets(self, epsilon: float, delta: float) -> bool:
         """Return whether `epsilon_upper(delta)` is at most epsilon.
 

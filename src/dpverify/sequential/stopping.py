@@ -242,7 +242,7 @@ def run_until_decided(
                 share = look_share(number)
             if share > 0 and bounding is not None:
                 latest = bounding.look(share)
-                if latest.on_partition.meets_claim(claim):
+                if latest.on_partition.meets_claim(claim) and not latest.on_partition.uses_delta_zero(question.delta):
                     look, stopped = latest, StoppedBy.BOUNDED
                 else:
                     look = tighter(look, latest, lambda statement: statement.epsilon_upper(question.delta))

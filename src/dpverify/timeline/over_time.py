@@ -292,7 +292,8 @@ def count_until_decided(run: RunContext, result: PrivacyOverTime, checker: Block
     planned, done_before, before = result.settings.test_runs, run.progress.done, result.diagnostics
     for counts, found in count_test_runs(run, result.events, checker, plan_looks(result.settings)):
         result = replace(result, counts=counts, diagnostics=before if result.voiding else before + found)
-        if result.runs < planned and result.verdict in DECIDED:
+        is_weak = result.verdict is Verdict.BOUNDED and result.on_partition(0).uses_delta_zero(result.delta)
+        if result.runs < planned and result.verdict in DECIDED and not is_weak:
             break
     run.progress.skip(done_before + 2 * planned - run.progress.done)
     run.clock.lap("test")
