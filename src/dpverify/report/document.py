@@ -139,8 +139,8 @@ def read_report(kind: type[R], path: str | Path) -> R:
         is_changed = not has_checksum(document)
     except Exception as problem:
         reason = f"{type(problem).__name__}: {one_line(problem)}"
-        kind = "a damaged report, or one of a later version"
-        raise InputError(f"{path}: {kind} ({reason}); write it again, or update dpverify") from None
+        refused = "a damaged report, or one of a later version"
+        raise InputError(f"{path}: {refused} ({reason}); write it again, or update dpverify") from None
     if difference is not None:
         raise InputError(
             f"{path}: {difference}, recomputed from the counts of the report; do not use this file; verify again"
