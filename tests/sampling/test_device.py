@@ -70,7 +70,7 @@ def test_the_report_is_the_same_as_from_the_host(name, monkeypatch):
     moved = np.abs(np.subtract(host.witness.counts, device.witness.counts)).max()
     assert moved <= 2
     assert device.epsilon_lower == pytest.approx(host.epsilon_lower, abs=1e-3)
-    assert device.run["device"] == host.run["device"] == "cpu:0"
+    assert device.run["device"] == host.run["device"] == f"{jax.default_backend()}:0"
     if host.error is not None:
         np.testing.assert_allclose(device.error, host.error, rtol=1e-12)
 
