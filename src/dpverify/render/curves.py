@@ -212,15 +212,15 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
         (
             Key("proved", "dot", f"the witness, with its confidence limits ({confidence} for each error)"),
-            Key("bounded", "dash", "lower limit for the points of events made of these cells"),
+            Key("bounded", "dash", "no event made of these cells lies below this"),
             *claimed,
             Key("muted", "dots", "no information: the outputs do not depend on the data set"),
         ),
         "An observer sees one output and guesses the data set. If the event occurs, the guess is the data set where "
         "the event is more frequent; if not, it is the other one. Each event is a point. For the witness, the type I "
         f"error ({format_percent(x)}) is the probability that it occurs with the data set where it is rarer. The type "
-        f"II error ({format_percent(y)}) is the probability that it does not occur with the other data set. The dashed "
-        f"curve holds as a whole, with confidence {confidence}.",
+        f"II error ({format_percent(y)}) is the probability that it does not occur with the other data set. With "
+        f"confidence {confidence}, no event made of these cells lies below the dashed curve.",
     )
 
 
