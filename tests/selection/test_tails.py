@@ -7,6 +7,7 @@ from scipy.special import ndtr
 
 from dpverify.events.scores import Linear
 from dpverify.sampling.counts import counts_from_table
+from dpverify.selection import level_proposals
 from dpverify.selection.histograms import BinnedScore, PairedHistogram, fine_edges
 from dpverify.selection.level_proposals import propose_all_levels, refine_threshold
 from dpverify.selection.objective import SelectionObjective, approximate_bound
@@ -145,3 +146,18 @@ def test_a_refined_threshold_is_better_on_average():
         before.append(true_bound(best))
         after.append(true_bound(refine_threshold(best, decided, OBJECTIVE)))
     assert np.mean(after) > max(np.mean(before), 0.9 * 3.52)  # 3.52 is the bound of the best threshold
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_a_line_says_nothing_about_a_leak(control, monkeypatch):
+    """Six runs of the first data set lie beyond all others, which are nearly alike. A line makes the leak look harmless."""
+    if control:
+        monkeypatch.setattr(level_proposals, "LEAK_RATIO", np.inf)
+    rng = np.random.default_rng(0)
+    sides = [0.1 * rng.standard_normal(RUNS) + shift for shift in (0.01, 0.0)]
+    sides[0][:6] = 0.6
+    binned = BinnedScore(Linear(np.ones(1)), fine_edges(0.1 * rng.standard_normal(4000)))
+    candidate = Candidate(binned, PairedHistogram.of(*(binned.count(side) for side in sides), RUNS))
+    leaks = [one for one in propose_all_levels(candidate, OBJECTIVE).proposals if one.counts == (6, 0)]
+    assert leaks
+    assert all(one.equivalent is None for one in leaks) is not control

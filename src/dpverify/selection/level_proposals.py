@@ -25,6 +25,7 @@ MAX_RARE_SHARE = 0.1  # of the runs of the exceeding data set
 TAIL_VALUES = 64  # extreme values to which an exponential tail is fitted
 MIN_PREDICTED_COUNT = 0.02  # proposal runs; a smaller prediction is not believed
 MAX_EXPONENT = 700.0
+LEAK_RATIO = 10.0  # between the probabilities that a line and the other data set's own tail predict
 MAX_RARE_EVENTS = 6  # rare events that are proposed per score, tail and direction
 
 
@@ -115,8 +116,10 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective) -> S
             chosen[key] = ChosenLevel((exceeding, other) if side == 0 else (other, exceeding))
         for key, level in chosen.items():
             if key.direction == side and key.above == (side == 0):
-                equivalent = model.equivalent_counts(key.threshold, level.counts[side])
-                chosen[key] = level._replace(equivalent=equivalent)
+                known = model.equivalent_counts(key.threshold, level.counts[side])
+                # A leak lies beyond all likely outputs of the other data set, where a line says nothing.
+                is_leak = known is not None and level.predicted * LEAK_RATIO < known.other / known.runs
+                chosen[key] = level._replace(equivalent=None if is_leak else known)
     return _collect(candidate, chosen, rank)
 
 
