@@ -73,8 +73,8 @@ def best_bound(law: Law, test_runs: int, numbers: int, seed: int) -> float:
         objective = SelectionObjective(test_runs, delta, ALPHA, 0.0)
         rough = approximate_bound(np.minimum(p1, 1.0), np.minimum(p2, 1.0), objective)
         for i in np.argsort(-rough)[:: max(1, len(rough) // 2000)][:EXACT_THRESHOLDS]:
-            counts = (min(round(p[i] * test_runs), test_runs) for p in (p1, p2))
-            best = max(best, dpv.epsilon_lower_bound(*counts, test_runs, delta, ALPHA))
+            c1, c2 = (min(round(float(p[i]) * test_runs), test_runs) for p in (p1, p2))
+            best = max(best, dpv.epsilon_lower_bound(c1, c2, test_runs, delta, ALPHA))
     return best
 
 
