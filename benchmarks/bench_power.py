@@ -7,6 +7,9 @@ For each law the table shows the median over the seeds of
 - best: the expected bound of the best level set of the exact ratio, which no selection knows,
 - share: bound / best, and seconds: the time of one verification.
 
+With `--profile` it shows the share of the exact delta that `report.delta_lower` proves at several epsilons, where that
+delta is at least MIN_DELTA.
+
 Run: python benchmarks/bench_power.py (about an hour with the default sizes).
 Smaller: --select 20000 --test 100000 --seeds 1. Some laws only: --only leak. Figure: --out docs/figures.
 """
@@ -36,6 +39,8 @@ BEST_RUNS, MAX_BEST_RUNS = 400_000, 4_000_000  # runs per data set that find the
 BEST_NUMBERS = 40_000_000  # coordinates times runs per data set, within these limits
 PIECE_RUNS = 10_000
 EXACT_THRESHOLDS = 20  # thresholds at which the exact bound is evaluated
+EPSILONS = (0.0, 0.1, 0.5, 1.0)  # of the profile
+MIN_DELTA = 0.02  # the profile is compared where the exact delta is at least this
 
 
 class Mechanism:
@@ -50,13 +55,11 @@ class Mechanism:
         return outputs[:, :, None] if outputs.shape[1] > MAX_DIMENSION else outputs
 
 
-def best_bound(law: Law, test_runs: int, numbers: int, seed: int) -> float:
-    """Return the largest expected lower bound over level sets of the exact ratio, in both directions.
+def exact_ratios(law: Law, numbers: int, seed: int) -> np.ndarray:
+    """Return exact log-likelihood ratios, sorted downwards, of as many runs of either data set.
 
-    Runs of both data sets are drawn, of so many numbers in total. Each run counts for both data sets, with weights that
-    follow from the exact ratio, so that an event needs hits under one of them only.
+    As many runs are drawn as give so many numbers per data set, within the limits BEST_RUNS and MAX_BEST_RUNS.
     """
-    delta, best = law.settings.get("delta", 0.0), 0.0
     coordinates = law.draw(0, 1, np.random.default_rng(0)).shape[1]
     pieces = max(BEST_RUNS, min(MAX_BEST_RUNS, numbers // coordinates)) // PIECE_RUNS
     ratios = []
@@ -65,9 +68,20 @@ def best_bound(law: Law, test_runs: int, numbers: int, seed: int) -> float:
         for _ in range(pieces):
             with np.errstate(invalid="ignore"):
                 ratios.append(law.log_ratio(law.draw(side, PIECE_RUNS, rng)))
-    pooled = np.sort(np.concatenate(ratios))[::-1]
+    return np.sort(np.concatenate(ratios))[::-1]
+
+
+def best_bound(law: Law, test_runs: int, numbers: int, seed: int) -> float:
+    """Return the largest expected lower bound over level sets of the exact ratio, in both directions.
+
+    Each run counts for both data sets, with weights that follow from the exact ratio, so that an event needs hits under
+    one of them only.
+    """
+    delta, best = law.settings.get("delta", 0.0), 0.0
+    pooled = exact_ratios(law, numbers, seed)
+    runs = len(pooled) // 2
     for ratio in (pooled, -pooled[::-1]):
-        p1, p2 = (np.cumsum(expit(sign * ratio)) / (pieces * PIECE_RUNS) for sign in (1, -1))
+        p1, p2 = (np.cumsum(expit(sign * ratio)) / runs for sign in (1, -1))
         last = np.append(ratio[1:] < ratio[:-1], True)  # equal ratios belong to the same event
         p1, p2 = p1[last], p2[last]
         objective = SelectionObjective(test_runs, delta, ALPHA, 0.0)
@@ -104,6 +118,55 @@ def measure(law: Law, select_runs: int, test_runs: int, seeds: int) -> dict[str,
     }
 
 
+def exact_deltas(law: Law) -> list[float]:
+    """Return the exact delta at each of EPSILONS, the larger of the two directions, up to the simulation error."""
+    ratios = exact_ratios(law, BEST_NUMBERS, 0)
+    runs = len(ratios) / 2
+    return [
+        max(
+            float(np.maximum(expit(sign * ratios) - np.exp(epsilon) * expit(-sign * ratios), 0).sum())
+            for sign in (1, -1)
+        )
+        / runs
+        for epsilon in EPSILONS
+    ]
+
+
+def measure_profile(law: Law, select_runs: int, test_runs: int, seeds: int) -> dict[str, float]:
+    """Return the median share of the exact delta at each epsilon where it is at least MIN_DELTA."""
+    sizes = {"select_runs": select_runs, "test_runs": test_runs, "alpha": ALPHA}
+    reports = [dpv.verify(Mechanism(law), 0, 1, **sizes, **law.settings, seed=seed) for seed in range(seeds)]
+    return {
+        f"{epsilon:g}": statistics.median(report.delta_lower(epsilon) for report in reports) / delta
+        for epsilon, delta in zip(EPSILONS, exact_deltas(law), strict=True)
+        if delta >= MIN_DELTA
+    }
+
+
+def print_shares(chosen: list[Law], select_runs: int, test_runs: int, seeds: int) -> dict[str, dict[str, float]]:
+    """Print and return the rows of the laws."""
+    columns = ("bound", "true ratio", "best", "share", "seconds")
+    print(f"{'law':<32}" + "".join(f"{column:>12}" for column in columns), flush=True)
+    rows = {}
+    for law in chosen:
+        rows[law.name] = measure(law, select_runs, test_runs, seeds)
+        print(f"{law.name:<32}" + "".join(f"{rows[law.name][column]:12.3f}" for column in columns), flush=True)
+    shares = [row["share"] for row in rows.values()]
+    if shares:
+        below = sum(share < 0.85 for share in shares)
+        print(f"mean share {np.mean(shares):.3f}, smallest {min(shares):.3f}, below .85: {below} of {len(shares)}")
+    return rows
+
+
+def print_profiles(chosen: list[Law], select_runs: int, test_runs: int, seeds: int) -> None:
+    """Print the shares of the exact profile of each law."""
+    print(f"{'law':<32}" + "".join(f"{f'epsilon {epsilon:g}':>14}" for epsilon in EPSILONS), flush=True)
+    for law in chosen:
+        shares = measure_profile(law, select_runs, test_runs, seeds)
+        values = [f"{shares[name]:.3f}" if (name := f"{epsilon:g}") in shares else "-" for epsilon in EPSILONS]
+        print(f"{law.name:<32}" + "".join(f"{value:>14}" for value in values), flush=True)
+
+
 def draw_figure(rows: dict[str, dict[str, float]], folder: Path) -> None:
     """Draw the shares of all laws."""
     import matplotlib
@@ -129,22 +192,18 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=1_000_000, help="test runs per data set")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", default="", help="laws whose name contains this text")
+    parser.add_argument("--profile", action="store_true", help="shares of the exact delta instead")
     parser.add_argument("--out", type=Path, help="folder for the figure")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    columns = ("bound", "true ratio", "best", "share", "seconds")
-    print(f"{'law':<32}" + "".join(f"{column:>12}" for column in columns), flush=True)
-    rows = {}
-    for law in [*laws(), *structured_laws()]:
-        if arguments.only in law.name:
-            rows[law.name] = measure(law, arguments.select, arguments.test, arguments.seeds)
-            print(f"{law.name:<32}" + "".join(f"{rows[law.name][column]:12.3f}" for column in columns), flush=True)
-    shares = [row["share"] for row in rows.values()]
-    if shares:
-        below = sum(share < 0.85 for share in shares)
-        print(f"mean share {np.mean(shares):.3f}, smallest {min(shares):.3f}, below .85: {below} of {len(shares)}")
-    if arguments.out:
-        draw_figure(rows, arguments.out)
+    chosen = [law for law in [*laws(), *structured_laws()] if arguments.only in law.name]
+    sizes = arguments.select, arguments.test, arguments.seeds
+    if arguments.profile:
+        print_profiles(chosen, *sizes)
+    else:
+        rows = print_shares(chosen, *sizes)
+        if arguments.out:
+            draw_figure(rows, arguments.out)
 
 
 if __name__ == "__main__":
