@@ -60,7 +60,7 @@ def _compiled_sampler(template: Problem, quick: bool, unrolled: int) -> Callable
         tau: float,
     ) -> tuple[jax.Array, jax.Array]:
         system = template.system.bind(parameters)
-        cost = stage_cost(system, template.residual_weights, min(template.window, unrolled))
+        cost = stage_cost(system, template.residual_weights)
 
         def step(m: jax.Array, inputs: tuple[jax.Array, Ball, Envelope, jax.Array]) -> tuple[jax.Array, Any]:
             rows, ball, step_envelope, step_key = inputs

@@ -57,11 +57,8 @@ def sliding_windows(data: jax.Array, window: int) -> jax.Array:
     return jnp.stack([data[k : k + window + 1] for k in range(len(data) - window)])
 
 
-def stage_cost(system: System, weights: np.ndarray, unrolled: int = 1) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """Return the function J(z, y) of a state z and the rows y of one window.
-
-    `unrolled` rows are compiled together, which saves starts of small programs on a GPU.
-    """
+def stage_cost(system: System, weights: np.ndarray) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """Return the function J(z, y) of a state z and the rows y of one window."""
 
     def weighted_square(x: jax.Array, w: jax.Array | np.ndarray, y: jax.Array) -> jax.Array:
         return jnp.sum(w * jnp.square(y - system.h(x))) / 2
@@ -75,7 +72,7 @@ def stage_cost(system: System, weights: np.ndarray, unrolled: int = 1) -> Callab
             return (x, total + weighted_square(x, *row)), None
 
         first = weighted_square(z, weights[0], y[0]) if weights[0].any() else jnp.zeros((), z.dtype)
-        return jax.lax.scan(step, (z, first), (jnp.asarray(weights[1:]), y[1:]), unroll=unrolled)[0][1]
+        return jax.lax.scan(step, (z, first), (jnp.asarray(weights[1:]), y[1:]))[0][1]
 
     return cost
 
