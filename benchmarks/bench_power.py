@@ -10,29 +10,37 @@ For each law the table shows the median over the seeds of
 With `--profile` it shows the share of the exact delta that `report.delta_lower` proves at several epsilons, where that
 delta is at least MIN_DELTA.
 
-Run: python benchmarks/bench_power.py (about an hour with the default sizes).
-Smaller: --select 20000 --test 100000 --seeds 1. Some laws only: --only leak. Figure: --out docs/figures.
+The rows are kept in build/power.json, so that an interrupted run can be resumed. docs/power.md shows them.
+
+Run: python benchmarks/bench_power.py (more than an hour with the default sizes), then the same with --profile.
+Smaller, without the page: --select 20000 --test 100000 --seeds 1. Some laws only: --only leak.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
+import math
 import os
 import statistics
 import time
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from laws import Law, laws
+from power_page import COLUMNS, write_page
 from scipy.special import expit
 from structured_laws import structured_laws
 
 import dpverify as dpv
 from dpverify.selection.objective import SelectionObjective, approximate_bound
 
+FOLDER = Path(__file__).parent
 ALPHA = 0.05
 MAX_DIMENSION = 8  # of one step
 BEST_RUNS, MAX_BEST_RUNS = 400_000, 4_000_000  # runs per data set that find the best level set
@@ -41,6 +49,22 @@ PIECE_RUNS = 10_000
 EXACT_THRESHOLDS = 20  # thresholds at which the exact bound is evaluated
 EPSILONS = (0.0, 0.1, 0.5, 1.0)  # of the profile
 MIN_DELTA = 0.02  # the profile is compared where the exact delta is at least this
+
+
+class Sizes(NamedTuple):
+    """Runs per data set, and the number of seeds."""
+
+    select_runs: int
+    test_runs: int
+    seeds: int
+
+    @property
+    def text(self) -> str:
+        """The sizes in words."""
+        return f"{self.select_runs:,} selection and {self.test_runs:,} test runs, median of {self.seeds} seeds"
+
+
+DEFAULT = Sizes(200_000, 1_000_000, 5)
 
 
 class Mechanism:
@@ -92,7 +116,7 @@ def best_bound(law: Law, test_runs: int, numbers: int, seed: int) -> float:
     return best
 
 
-def measure(law: Law, select_runs: int, test_runs: int, seeds: int) -> dict[str, float]:
+def measure(law: Law, sizes: Sizes) -> dict[str, float]:
     """Return the row of one law."""
     mechanism = Mechanism(law)
     own, given, seconds = [], [], []
@@ -101,14 +125,14 @@ def measure(law: Law, select_runs: int, test_runs: int, seeds: int) -> dict[str,
         values = law.log_ratio(samples.reshape(len(samples), -1))
         return np.clip(np.nan_to_num(values, nan=0.0, posinf=1e3, neginf=-1e3), -1e3, 1e3)
 
-    for seed in range(seeds):
-        sizes = {"select_runs": select_runs, "test_runs": test_runs, "seed": seed, "alpha": ALPHA}
+    for seed in range(sizes.seeds):
+        settings = {"select_runs": sizes.select_runs, "test_runs": sizes.test_runs, "seed": seed, "alpha": ALPHA}
         start = time.perf_counter()
-        report = dpv.verify(mechanism, 0, 1, **sizes, **law.settings)
+        report = dpv.verify(mechanism, 0, 1, **settings, **law.settings)
         seconds.append(time.perf_counter() - start)
         own.append(report.epsilon_lower)
-        given.append(dpv.verify(mechanism, 0, 1, **sizes, **law.settings, events=true_score).epsilon_lower)
-    best = best_bound(law, test_runs, BEST_NUMBERS, 0)
+        given.append(dpv.verify(mechanism, 0, 1, **settings, **law.settings, events=true_score).epsilon_lower)
+    best = best_bound(law, sizes.test_runs, BEST_NUMBERS, 0)
     return {
         "bound": statistics.median(own),
         "true ratio": statistics.median(given),
@@ -132,10 +156,10 @@ def exact_deltas(law: Law) -> list[float]:
     ]
 
 
-def measure_profile(law: Law, select_runs: int, test_runs: int, seeds: int) -> dict[str, float]:
+def measure_profile(law: Law, sizes: Sizes) -> dict[str, float]:
     """Return the median share of the exact delta at each epsilon where it is at least MIN_DELTA."""
-    sizes = {"select_runs": select_runs, "test_runs": test_runs, "alpha": ALPHA}
-    reports = [dpv.verify(Mechanism(law), 0, 1, **sizes, **law.settings, seed=seed) for seed in range(seeds)]
+    settings = {"select_runs": sizes.select_runs, "test_runs": sizes.test_runs, "alpha": ALPHA, **law.settings}
+    reports = [dpv.verify(Mechanism(law), 0, 1, **settings, seed=seed) for seed in range(sizes.seeds)]
     return {
         f"{epsilon:g}": statistics.median(report.delta_lower(epsilon) for report in reports) / delta
         for epsilon, delta in zip(EPSILONS, exact_deltas(law), strict=True)
@@ -143,67 +167,55 @@ def measure_profile(law: Law, select_runs: int, test_runs: int, seeds: int) -> d
     }
 
 
-def print_shares(chosen: list[Law], select_runs: int, test_runs: int, seeds: int) -> dict[str, dict[str, float]]:
-    """Print and return the rows of the laws."""
-    columns = ("bound", "true ratio", "best", "share", "seconds")
-    print(f"{'law':<32}" + "".join(f"{column:>12}" for column in columns), flush=True)
-    rows = {}
-    for law in chosen:
-        rows[law.name] = measure(law, select_runs, test_runs, seeds)
-        print(f"{law.name:<32}" + "".join(f"{rows[law.name][column]:12.3f}" for column in columns), flush=True)
-    shares = [row["share"] for row in rows.values()]
-    if shares:
-        below = sum(share < 0.85 for share in shares)
-        print(f"mean share {np.mean(shares):.3f}, smallest {min(shares):.3f}, below .85: {below} of {len(shares)}")
-    return rows
+def kept_rows(path: Path, part: str, sizes: Sizes) -> dict[str, dict[str, float]]:
+    """Return the rows of a part that were measured with the present sources and these sizes."""
+    document = json.loads(path.read_text()) if path.exists() else {}
+    is_present = document.get("source") == source_hash() and document.get("sizes") == list(sizes)
+    return document.get(part, {}) if is_present else {}
 
 
-def print_profiles(chosen: list[Law], select_runs: int, test_runs: int, seeds: int) -> None:
-    """Print the shares of the exact profile of each law."""
-    print(f"{'law':<32}" + "".join(f"{f'epsilon {epsilon:g}':>14}" for epsilon in EPSILONS), flush=True)
-    for law in chosen:
-        shares = measure_profile(law, select_runs, test_runs, seeds)
-        values = [f"{shares[name]:.3f}" if (name := f"{epsilon:g}") in shares else "-" for epsilon in EPSILONS]
-        print(f"{law.name:<32}" + "".join(f"{value:>14}" for value in values), flush=True)
-
-
-def draw_figure(rows: dict[str, dict[str, float]], folder: Path) -> None:
-    """Draw the shares of all laws."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 0.22 * len(rows) + 1), layout="constrained")
-    names = list(rows)[::-1]
-    axes.barh(names, [rows[name]["share"] for name in names], color="tab:blue")
-    axes.plot(
-        [rows[name]["true ratio"] / max(rows[name]["best"], 1e-9) for name in names], names, "k|", label="true ratio"
-    )
-    axes.set_xlabel("share of the best expected lower bound")
-    axes.legend(loc="lower left")
-    figure.savefig(folder / "power.png", dpi=120)
+def source_hash() -> str:
+    """Hash everything that a row depends on."""
+    package = (FOLDER.parent / "src" / "dpverify").rglob("*.py")
+    sources = sorted([*package, FOLDER / "laws.py", FOLDER / "structured_laws.py", Path(__file__)])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def main() -> None:
-    """Print the table, and draw the figure if a folder is given."""
+    """Print a table, and write the page if all laws were measured with the default sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--select", type=int, default=200_000, help="selection runs per data set")
-    parser.add_argument("--test", type=int, default=1_000_000, help="test runs per data set")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--select", type=int, default=DEFAULT.select_runs, help="selection runs per data set")
+    parser.add_argument("--test", type=int, default=DEFAULT.test_runs, help="test runs per data set")
+    parser.add_argument("--seeds", type=int, default=DEFAULT.seeds)
     parser.add_argument("--only", default="", help="laws whose name contains this text")
     parser.add_argument("--profile", action="store_true", help="shares of the exact delta instead")
-    parser.add_argument("--out", type=Path, help="folder for the figure")
+    parser.add_argument("--kept", type=Path, default=FOLDER.parent / "build" / "power.json", help="file of the rows")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    chosen = [law for law in [*laws(), *structured_laws()] if arguments.only in law.name]
-    sizes = arguments.select, arguments.test, arguments.seeds
-    if arguments.profile:
-        print_profiles(chosen, *sizes)
-    else:
-        rows = print_shares(chosen, *sizes)
-        if arguments.out:
-            draw_figure(rows, arguments.out)
+    sizes = Sizes(arguments.select, arguments.test, arguments.seeds)
+    parts = {part: kept_rows(arguments.kept, part, sizes) for part in ("shares", "profiles")}
+    part, measure_row = ("profiles", measure_profile) if arguments.profile else ("shares", measure)
+    columns = [f"{epsilon:g}" for epsilon in EPSILONS] if arguments.profile else COLUMNS
+    print(f"{'law':<32}" + "".join(f"{column:>12}" for column in columns), flush=True)
+    every = [*laws(), *structured_laws()]
+    for law in every:
+        if arguments.only not in law.name:
+            continue
+        if law.name not in parts[part]:
+            parts[part][law.name] = measure_row(law, sizes)
+            arguments.kept.parent.mkdir(exist_ok=True)
+            arguments.kept.write_text(json.dumps({"source": source_hash(), "sizes": sizes, **parts}) + "\n")
+        row = parts[part][law.name]
+        print(f"{law.name:<32}" + "".join(f"{row.get(column, math.nan):12.3f}" for column in columns), flush=True)
+    shares = [row["share"] for row in parts["shares"].values()]
+    if shares:
+        below = sum(share < 0.85 for share in shares)
+        print(f"mean share {np.mean(shares):.3f}, smallest {min(shares):.3f}, below .85: {below} of {len(shares)}")
+    if sizes == DEFAULT and len(shares) == len(every):
+        shares_by_law, profiles_by_law = (
+            {law.name: rows[law.name] for law in every if law.name in rows} for rows in parts.values()
+        )
+        write_page(shares_by_law, profiles_by_law, sizes.text)
 
 
 if __name__ == "__main__":
