@@ -43,11 +43,13 @@ def nonnegative_minimum(gram: np.ndarray, linear: np.ndarray, is_positive: np.nd
         rows = gram[positive]
         matrix = rows[:, positive]
         matrix.flat[:: len(positive) + 1] += ridge
-        try:
-            factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            return None
-        solution = scipy.linalg.cho_solve(factor, linear[positive], check_finite=False)
+        solution = np.zeros(0)
+        if len(positive):  # older versions of SciPy do not solve a system without unknowns
+            try:
+                factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                return None
+            solution = scipy.linalg.cho_solve(factor, linear[positive], check_finite=False)
         is_wrong = solution @ rows - linear < -tolerance  # here the objective falls if the unknown becomes positive
         is_wrong[positive] = solution < 0
         number = np.count_nonzero(is_wrong)
