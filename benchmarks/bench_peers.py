@@ -1,6 +1,6 @@
 """Compares dpverify with DP-Sniper and DP-Auditorium on eight laws of the power benchmark, with equal runs.
 
-The sources of both tools are needed, and an environment with dpverify, PyTorch, TensorFlow, scikit-learn and etils:
+Both sources are needed, and an environment with dpverify, torch, tensorboard, scikit-learn, tensorflow and etils:
 
 - DP-Sniper: https://github.com/eth-sri/dp-sniper, --sniper is the folder that contains `dpsniper`;
 - DP-Auditorium: https://github.com/google/differential-privacy, --auditorium is its folder `python/dp_auditorium`.
@@ -9,8 +9,8 @@ Each tool gets the same number of runs per data set to prepare (training, thresh
 use its runs several times. Every number in the table is a lower bound on epsilon that is meant to hold with confidence
 .95. Each package runs in a process of its own, because PyTorch and TensorFlow crash in the same process.
 
-Run: python benchmarks/bench_peers.py --sniper PATH --auditorium PATH (about an hour).
-How often a statement is above the known epsilon: --validity 100 --select 20000 --test 100000.
+Run: python benchmarks/bench_peers.py --sniper PATH --auditorium PATH (about five minutes of processor time).
+How often a statement is above the known epsilon: --validity 50 --select 20000 --test 100000.
 Some laws only: --only leak. Some tools only: --tools Sniper.
 """
 
