@@ -131,7 +131,7 @@ def _prepare(key: _ByIdentity) -> ColumnBins:
         scale = np.where(high > low, STEPS / (high - low), 1.0)  # steps of any width serve a column with one edge
     if not (np.isfinite(scale) & (scale > 0)).all():
         return none
-    # A step is a nondecreasing function of x, rounding included, so only the edges in the step of x are compared with x.
+    # A step is a nondecreasing function of x, rounding included. Only the edges in the step of x are compared with x.
     column, number = np.nonzero(np.isfinite(edges))
     position = (edges[column, number] - low[column]) * scale[column]
     step = np.clip(position, 0, STEPS - 1).astype(np.intp) + STEPS * column

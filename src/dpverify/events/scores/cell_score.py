@@ -52,6 +52,10 @@ class CellScore(NamedTuple):
         """Return the level of every run. The level follows from the cell, without the value."""
         return self._look_up(flat, digitize(edges, self.numbers), digitize(edges, self.other[None])[0])
 
+    def interval_edges(self, edges: np.ndarray) -> np.ndarray | None:
+        """Return the edges of the cells of a scalar output."""
+        return self.partition.interval_edges()
+
     def _look_up(self, flat: Array, numbers: Array, other: Array) -> Array:
         """Return the number of the cell of every run, given the number of each listed cell and that of all others."""
         xp = array_namespace(flat)
