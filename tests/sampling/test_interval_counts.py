@@ -88,8 +88,8 @@ def test_accumulators_count_blocks_of_any_size_together():
     partitions = make_partitions(pilot)
     statistics = Statistics(tuple(map(CellCounter, partitions)))
     first, second = CountAccumulator(statistics), CountAccumulator(statistics)
-    buffer, blocks = np.empty((2 * MIN_VALUES_COUNTED, 1, 1)), []
-    for number, size in enumerate([5, 3000, MIN_VALUES_COUNTED, 2 * MIN_VALUES_COUNTED, 1, 40_000]):
+    buffer, blocks = np.empty((3 * MIN_VALUES_COUNTED, 1, 1)), []
+    for number, size in enumerate([5, 3000, MIN_VALUES_COUNTED, 2 * MIN_VALUES_COUNTED, 1, 3 * MIN_VALUES_COUNTED]):
         buffer[:size] = rng.laplace(size=(size, 1, 1))  # a mechanism may use its array again
         (first if number % 2 else second).add(number, buffer[:size], size - size // 3)
         blocks.append(buffer[: size - size // 3].copy())

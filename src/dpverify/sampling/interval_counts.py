@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from dpverify.util.arrays import digitize
+from dpverify.util.guide_table import VALUES_PER_PIECE, edge_finder
 
 MAX_EDGES = 4096  # for more edges, the partitions are counted one by one
-MIN_VALUES_COUNTED = 1 << 15  # smaller blocks are counted together
+MIN_VALUES_COUNTED = VALUES_PER_PIECE  # smaller blocks are counted together
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ class IntervalTables:
     """The counts of intervals over blocks of finite numbers, and those of the cells of other numbers."""
 
     def __init__(self, cells: IntervalCells):
-        self._cells = cells
+        self._cells, self._find = cells, edge_finder(cells.edges)
         self._clear()
 
     def _clear(self) -> None:
@@ -115,7 +115,9 @@ class IntervalTables:
         return tables
 
     def _count(self, x: np.ndarray) -> None:
-        self._table += np.bincount(digitize(self._cells.edges, x), minlength=self._table.size)
+        for begin in range(0, len(x), VALUES_PER_PIECE):
+            interval = self._find(x[begin : begin + VALUES_PER_PIECE])
+            self._table += np.bincount(interval, minlength=self._table.size)
 
     def _count_waiting(self) -> None:
         if self._waiting:

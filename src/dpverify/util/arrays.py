@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpverify.util.guide_table import VALUES_PER_PIECE, bisect, edge_finder
+
 Array = np.ndarray  # stands for a NumPy or a JAX array: both have the methods that are used here
 State = TypeVar("State")
 
@@ -25,8 +27,6 @@ MAX_SUMMED_EDGES = 16  # up to this number of edges, all of them are compared wi
 MAX_UNROLLED_COLUMNS = 16  # of a matrix whose product is written as a sum, in compiled code
 MIN_BISECTED_VALUES = 512  # fewer values are located one by one
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
-VALUES_PER_PIECE = 1 << 14  # values that are processed together, so that they stay in the processor's caches
-STEPS_PER_EDGE, MAX_STEPS = 64, 8192  # of the guide table
 SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
 MIN_MULTIPLIED_ROWS = 3  # fewer rows at a time would read a large matrix too often
 TILE_ROWS, TILE_COLUMNS = 8, 48  # rows and columns that are multiplied together
@@ -143,62 +143,14 @@ def digitize(edges: Array, x: Array) -> Array:
     if np.isnan(x.min()):  # rare; NaN is sorted last, whatever the number of values
         return np.searchsorted(edges, x)
     if x.size < MIN_SEARCHED_VALUES:
-        return _bisect(edges, x)
+        return bisect(edges, x)
     if edges.size <= MAX_SUMMED_EDGES:
         below = np.zeros(x.shape, np.uint8)
         for edge in edges:
             below += x > edge
         return below.astype(np.intp)
-    return _look_up(edges, x)
-
-
-def _look_up(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return what `digitize` returns, from a guide table over equal steps between the edges; x has no NaN.
-
-    A step is a nondecreasing function of x, rounding included. An edge in a lower step is therefore below x, and an
-    edge in a higher step above it. Only the edges in the step of x itself are compared with x.
-    """
-    low, steps = edges[0], min(STEPS_PER_EDGE * edges.size, MAX_STEPS)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        scale = steps / (edges[-1] - low)
-
-    def step(values: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            position = np.subtract(values, low, dtype=np.float64)
-            position *= scale
-        return np.clip(position, 0, steps - 1, out=position).astype(np.intp)
-
-    if not (np.isfinite(scale) and scale > 0):
-        return _bisect(edges, x)
-    edges_in_step = np.bincount(step(edges), minlength=steps)
-    comparisons = int(edges_in_step.max())
-    if comparisons > edges.size.bit_length():
-        return _bisect(edges, x)
-    first_edge, padded = np.cumsum(edges_in_step) - edges_in_step, np.append(edges, np.inf)
-    result = np.empty(x.shape, np.intp)
-    for begin in range(0, x.size, VALUES_PER_PIECE):
-        piece = x[begin : begin + VALUES_PER_PIECE]
-        index = first_edge.take(step(piece))
-        for _ in range(comparisons):
-            index += piece > padded.take(index)
-        result[begin : begin + VALUES_PER_PIECE] = index
-    return result
-
-
-def _bisect(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return what `digitize` returns, with one comparison of all x for each halving of the edges; x has no NaN."""
-    half = 1 << (edges.size.bit_length() - 1)
-    padded = np.full(2 * half - 1, np.inf)
-    padded[: edges.size] = edges
-    result = np.empty(x.shape, np.intp)
-    for begin in range(0, x.size, VALUES_PER_PIECE):
-        piece, step = x[begin : begin + VALUES_PER_PIECE], half
-        below = (piece > padded[step - 1]) * step
-        while step > 1:
-            step //= 2
-            below += (piece > padded[step - 1 :].take(below)) * step
-        result[begin : begin + VALUES_PER_PIECE] = below
-    return result
+    find = edge_finder(edges)
+    return np.concatenate([find(x[i : i + VALUES_PER_PIECE]) for i in range(0, len(x), VALUES_PER_PIECE)])
 
 
 def first_true(mask: Any, size: int) -> Any:
