@@ -44,7 +44,7 @@ def test_bins_of_columns_agree_with_searchsorted(distribution, number):
     edges[1, 1:] = np.inf  # and one with a single edge
     x[7], x[8] = np.nan, np.inf
     bins = ColumnBins.of(edges)
-    assert bool(bins.start.size) == (distribution == "integers" and number == 70)
+    assert bool(bins.start.size) == (distribution != "standard_cauchy" and number == 70)
     expected = np.stack([np.searchsorted(edges[j], x[:, j]) for j in range(4)], axis=1)
     np.testing.assert_array_equal(bins.find(x), expected)
 

@@ -15,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, fori_loop
+from dpverify.util.exact_edges import exact_edges
 
 CHANCE_ATOMS = 0.05  # the expected number of values of one coordinate that are taken for atoms by chance
+MAX_EXACT_EDGES = 4096  # the exact edges of more bins are not computed
 
 Box = tuple[np.ndarray, np.ndarray]  # the lowest and the highest value of every coordinate
 
@@ -117,6 +119,13 @@ class Bins(NamedTuple):
             return np.zeros(0)
         return self.low[coordinate] + np.arange(1, int(self.top[coordinate]) + 1) / self.scale[coordinate]
 
+    def interval_edges(self) -> np.ndarray | None:
+        """Return the exact edges of the only coordinate, as `digits` computes them; None if there are many."""
+        if self.top[0] > MAX_EXACT_EDGES:
+            return None
+        guess = self.coordinate_edges(0)
+        return exact_edges(lambda x: (x - self.low) * self.scale >= np.arange(1, guess.size + 1), guess)
+
 
 class Edges(NamedTuple):
     """Bins of unequal width for every coordinate. An atom a is the bin from the number just below a up to a.
@@ -166,6 +175,10 @@ class Edges(NamedTuple):
     def coordinate_edges(self, coordinate: int) -> np.ndarray:
         """Return the edges between the bins of one coordinate."""
         return self.edges[coordinate]
+
+    def interval_edges(self) -> np.ndarray:
+        """Return the edges of the only coordinate."""
+        return self.edges[0][np.isfinite(self.edges[0])]
 
 
 class Tree(NamedTuple):
@@ -244,6 +257,10 @@ class Tree(NamedTuple):
     def coordinate_edges(self, coordinate: int) -> np.ndarray:
         """Return no edges: a tree does not divide a coordinate independently of the others."""
         return np.zeros(0)
+
+    def interval_edges(self) -> np.ndarray:
+        """Return the edges of the only coordinate."""
+        return self.edges
 
 
 def _atom_combinations(atoms: Atoms | None) -> int:

@@ -91,6 +91,14 @@ class Partition(NamedTuple):
         edges = self.cells.coordinate_edges(coordinate)
         return edges[np.isfinite(edges)][:MAX_DRAWN_EDGES]
 
+    def interval_edges(self) -> np.ndarray | None:
+        """Return numbers between which the code of a scalar output is constant; None if they are not known."""
+        ends, edges = self.region.interval_edges(), self.cells.interval_edges()
+        if ends is None or edges is None:
+            return None
+        atoms = np.zeros(0) if self.atoms is None else self.atoms.values[np.isfinite(self.atoms.values)]
+        return np.unique(np.concatenate([ends, edges, np.nextafter(atoms, -np.inf), atoms]))
+
     def codes(self, x: Array) -> Array:
         """Return the cell of every run as a 64-bit integer.
 

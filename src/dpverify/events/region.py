@@ -13,6 +13,7 @@ from dpverify.errors import InputError
 from dpverify.events.ellipsoid import minimum_volume_ellipsoid
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, multiply_rows
 from dpverify.util.checks import check_probability, check_whole_number
+from dpverify.util.exact_edges import exact_edges
 
 MAX_EXACT_DIMENSION = 20  # the smallest ellipsoid of one step takes 0.04 s in 20 and 40 s in 100 dimensions
 MAX_UNROLLED_DIMENSION = 8  # of the output of one step, for products in compiled code
@@ -118,6 +119,18 @@ class Region(NamedTuple):
         distance = xp.abs(_multiply_by_step(x, self.pins) - self.values[:, None])
         return inside & (distance <= self.slack[:, None]).all((0, 2))
 
+    def interval_edges(self) -> np.ndarray | None:
+        """Return the numbers between which a scalar output lies inside; None if there is no such interval."""
+        if self.centre.size != 1 or self.pins.any():
+            return None
+        A, b = self.A[0, 0], self.b[0]
+
+        def is_right(x: np.ndarray) -> np.ndarray:
+            low, high = (x * A - b) * np.sign(A)  # `contains` compares the square with 1, which is the same
+            return np.array([low >= -1, high > 1])
+
+        return exact_edges(is_right, (self.centre + np.array([-1, 1]) * self.half).ravel())
+
     def _contains_full_rank(self, x: np.ndarray) -> np.ndarray:
         """The test without pinned directions. The runs are the last axis, so that operations read contiguous memory."""
         steps, d = self.b.shape
@@ -158,6 +171,10 @@ class RegionIndicator(NamedTuple):
     def size(self) -> int:
         """One more than the largest code."""
         return 2
+
+    def interval_edges(self) -> np.ndarray | None:
+        """Return the edges of the region, for a scalar output."""
+        return self.region.interval_edges()
 
     def codes(self, x: Array) -> Array:
         """Return the cell of every run. Comparisons with NaN are false, so such runs are outside."""

@@ -13,8 +13,6 @@ import numpy as np
 
 from dpverify.sampling.block_counts import MAX_CHECKED_BLOCKS, MAX_CHECKED_RUNS, BlockChecker, BlockCounts
 from dpverify.sampling.counts import (
-    MAX_DENSE_CELLS,
-    CellCounter,
     Cells,
     Counts,
     DeviceTables,
@@ -23,8 +21,10 @@ from dpverify.sampling.counts import (
     count_cells,
     countable_on_device,
     counts_from_table,
+    dense_partition,
 )
 from dpverify.sampling.error_sums import ErrorSum
+from dpverify.sampling.interval_counts import IntervalTables
 from dpverify.util.arrays import Array
 
 MIN_NUMBERS_PER_MERGE = 1 << 20  # results are merged when they hold more numbers than this
@@ -91,8 +91,6 @@ class SampleBuffer:
 
 class StatisticSum(Protocol):
     """The merged results of one statistic."""
-
-    on_device: bool = False  # whether samples on a device are counted by DeviceTables instead of `add`
 
     def add(self, block: int, samples: Any, runs: int | None = None, /) -> None:
         """Add the samples of one block, or the first `runs` of them."""
@@ -217,7 +215,8 @@ class BlockSum(StatisticSum):
 class CountAccumulator:
     """The merged results of all statistics, and the sum of the errors.
 
-    For samples on a device, dense tables of counts are summed there, and they are read by `finish`.
+    For samples on a device, dense tables of counts are summed there. For scalar outputs in NumPy, partitions are
+    counted together. Both are read by `finish`.
     """
 
     def __init__(self, statistics: Statistics):
@@ -225,16 +224,22 @@ class CountAccumulator:
         self._sums: list[StatisticSum] = [_new_sum(statistic) for statistic in statistics.statistics]
         self._device_sums = [one for one in self._sums if isinstance(one, CellSum) and one.on_device]
         self._tables = DeviceTables([cell_sum.partition for cell_sum in self._device_sums])
+        cells = statistics.interval_cells
+        self._interval_sums = [] if cells is None else [self._sums[number] for number in cells.numbers]
+        self._intervals = None if cells is None else IntervalTables(cells)
         self._errors = None if statistics.error is None else ErrorSum(statistics.error)
         self._is_empty = True
 
     def add(self, block: int, samples: Array, runs: int | None = None) -> None:
         self._is_empty = False
         on_device = not isinstance(samples, np.ndarray)
+        counted_together = self._device_sums if on_device else self._interval_sums
         if on_device and self._device_sums:
             self._tables.add(samples, runs)
+        elif not on_device and self._intervals is not None:
+            self._intervals.add(_first_runs(samples, runs))
         for result_sum in self._sums:
-            if not (on_device and result_sum.on_device):
+            if result_sum not in counted_together:
                 result_sum.add(block, samples, runs)
         if self._errors is not None:
             self._errors.add(_first_runs(samples, runs))
@@ -246,6 +251,9 @@ class CountAccumulator:
             result_sum.finish()
         for result_sum, counts in zip(self._device_sums, self._tables.read(), strict=False):
             result_sum.include(counts)
+        tables = [] if self._intervals is None else self._intervals.read()
+        for result_sum, table in zip(self._interval_sums, tables, strict=False):
+            result_sum.include(counts_from_table(table))
 
     def merge(self, other: CountAccumulator) -> None:
         if other._is_empty:
@@ -300,6 +308,5 @@ def _new_sum(statistic: Statistic | BlockChecker) -> StatisticSum:
     """Return an empty sum for the results of a statistic."""
     if isinstance(statistic, BlockChecker):
         return BlockSum(statistic)
-    if isinstance(statistic, CellCounter) and statistic.partition.size <= MAX_DENSE_CELLS:
-        return CellSum(statistic.partition)
-    return ResultSum(statistic)
+    partition = dense_partition(statistic)
+    return ResultSum(statistic) if partition is None else CellSum(partition)

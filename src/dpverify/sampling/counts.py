@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from dpverify.sampling.block_counts import BlockChecker
+from dpverify.sampling.interval_counts import IntervalCells
 from dpverify.util.arrays import Array, cell_codes, enable_x64, is_pytree
 
 MAX_COMPARED_CELLS = 1024  # up to this number of cells, a device compares each code with all of them
@@ -165,6 +166,18 @@ class Statistics:
 
     statistics: tuple[Statistic | BlockChecker, ...]
     error: Callable[[Array], Array] | None = None
+
+    @functools.cached_property
+    def interval_cells(self) -> IntervalCells | None:
+        """The partitions of a scalar output that are counted together with NumPy; None if there are none."""
+        return IntervalCells.of([dense_partition(statistic) for statistic in self.statistics])
+
+
+def dense_partition(statistic: Statistic | BlockChecker) -> Cells | None:
+    """Return the partition whose cells are counted in a dense table; None for other statistics."""
+    if isinstance(statistic, CellCounter) and statistic.partition.size <= MAX_DENSE_CELLS:
+        return statistic.partition
+    return None
 
 
 def occupied_codes(*parts: Counts) -> np.ndarray:

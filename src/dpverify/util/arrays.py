@@ -17,16 +17,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpverify.util.guide_table import VALUES_PER_PIECE, bisect, edge_finder
+
 Array = np.ndarray  # stands for a NumPy or a JAX array: both have the methods that are used here
 State = TypeVar("State")
 
-MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared
+MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared in compiled code
+MAX_SUMMED_EDGES = 16  # up to this number of edges, all of them are compared with NumPy
 MAX_UNROLLED_COLUMNS = 16  # of a matrix whose product is written as a sum, in compiled code
 MIN_BISECTED_VALUES = 512  # fewer values are located one by one
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
-VALUES_PER_PIECE = 8192  # values that are processed together, so that they stay in the processor's caches
-MAX_STEP_EDGES = 3  # edges near one step of the guide table; binary search is used where there are more
-MAX_STEPS = 8192  # of the guide table
 SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
 MIN_MULTIPLIED_ROWS = 3  # fewer rows at a time would read a large matrix too often
 TILE_ROWS, TILE_COLUMNS = 8, 48  # rows and columns that are multiplied together
@@ -124,9 +124,8 @@ def digitize(edges: Array, x: Array) -> Array:
     """Return the number of edges below each x, for sorted edges; a value on an edge counts as left of it.
 
     Binary search for one random x after another is slow with NumPy. For some thousand values, all of them are bisected
-    together. For more values, a few edges are all compared with x, and for more edges a guide table over equal steps
-    gives a starting index, and comparisons make it exact. Where many edges lie within a step, binary search is used
-    after all.
+    together. For more values, a few edges are all compared with x, and more edges are found with a guide table. Where
+    many edges lie in one step of the table, all values are bisected after all.
 
     Examples
     --------
@@ -144,49 +143,14 @@ def digitize(edges: Array, x: Array) -> Array:
     if np.isnan(x.min()):  # rare; NaN is sorted last, whatever the number of values
         return np.searchsorted(edges, x)
     if x.size < MIN_SEARCHED_VALUES:
-        return _bisect(edges, x)
-    if edges.size <= MAX_COMPARED_EDGES:
+        return bisect(edges, x)
+    if edges.size <= MAX_SUMMED_EDGES:
         below = np.zeros(x.shape, np.uint8)
         for edge in edges:
             below += x > edge
         return below.astype(np.intp)
-    low, high = edges[0], edges[-1]
-    steps = min(64 * edges.size, MAX_STEPS)
-    with np.errstate(over="ignore", invalid="ignore"):
-        scale = steps / (high - low)
-        if not (np.isfinite(scale) and scale > 0):
-            return np.searchsorted(edges, x)
-        # Rounding may shift x by at most one step, so the table allows for one more step on either side.
-        start = np.searchsorted(edges, low + (np.arange(steps) - 1) / scale)
-        stop = np.searchsorted(edges, low + (np.arange(steps) + 2) / scale)
-        most_edges = int((stop - start)[:-1].max(initial=0))
-        if most_edges > MAX_STEP_EDGES:
-            return np.searchsorted(edges, x)
-    padded = np.append(edges, np.inf)
-    comparisons = max(most_edges, edges.size - int(start[-1]))  # the last step extends to infinity
-    result = np.empty(x.shape, start.dtype)
-    for begin in range(0, x.size, VALUES_PER_PIECE):
-        piece = x[begin : begin + VALUES_PER_PIECE]
-        with np.errstate(over="ignore", invalid="ignore"):
-            position = (piece - low) * scale
-        np.clip(position, 0, steps - 1, out=position)
-        index = start[position.astype(np.intp)]
-        for _ in range(comparisons):
-            index += piece > padded[index]
-        result[begin : begin + VALUES_PER_PIECE] = index
-    return result
-
-
-def _bisect(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return what `digitize` returns, with one comparison of all x for each halving of the edges; x has no NaN."""
-    step = 1 << (edges.size.bit_length() - 1)
-    padded = np.full(2 * step - 1, np.inf)
-    padded[: edges.size] = edges
-    below = (x > padded[step - 1]) * step
-    while step > 1:
-        step //= 2
-        below += (x > padded[step - 1 :].take(below)) * step
-    return below
+    find = edge_finder(edges)
+    return np.concatenate([find(x[i : i + VALUES_PER_PIECE]) for i in range(0, len(x), VALUES_PER_PIECE)])
 
 
 def first_true(mask: Any, size: int) -> Any:

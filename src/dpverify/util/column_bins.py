@@ -9,7 +9,6 @@ import numpy as np
 
 from dpverify.util.arrays import (
     MAX_COMPARED_EDGES,
-    MAX_STEP_EDGES,
     MIN_SEARCHED_VALUES,
     contiguous_transpose,
     digitize,
@@ -17,6 +16,7 @@ from dpverify.util.arrays import (
 
 STEPS = 1024  # of the guide table of one column
 NUMBERS_PER_PIECE = 1 << 16  # numbers that are processed together, so that they stay in the processor's caches
+MAX_STEP_EDGES = 3  # edges in one step of the guide table; columns are treated one by one where there are more
 MIN_ROW_LENGTH = 8  # for fewer columns, operations along rows are slow
 PREPARED_EDGES = 16  # arrays of edges whose tables are kept for the next block
 
@@ -33,8 +33,8 @@ class ColumnBins(NamedTuple):
     low, scale : ndarray of shape (J,)
         The lowest edge of every column, and one over the width of a step.
     start : ndarray of shape (J * STEPS,)
-        The index in `padded` of the first edge that does not lie safely below each step, column after column; empty if
-        there is no guide table.
+        The index in `padded` of the first edge that does not lie below each step, column after column; empty if there
+        is no guide table.
     padded : ndarray of shape (J * (E + 1),)
         The edges with one more infinity at the end of each column, column after column.
     comparisons : int
@@ -131,14 +131,15 @@ def _prepare(key: _ByIdentity) -> ColumnBins:
         scale = np.where(high > low, STEPS / (high - low), 1.0)  # steps of any width serve a column with one edge
     if not (np.isfinite(scale) & (scale > 0)).all():
         return none
-    # Rounding may shift a number by at most one step, so the table allows for one more step on either side.
-    steps = np.arange(STEPS)
-    start = np.stack([np.searchsorted(e, a + (steps - 1) / s) for e, a, s in zip(edges, low, scale, strict=True)])
-    stop = np.stack([np.searchsorted(e, a + (steps + 2) / s) for e, a, s in zip(edges, low, scale, strict=True)])
-    stop[:, -1] = np.isfinite(edges).sum(1)  # the last step extends to infinity
-    comparisons = int((stop - start).max())
+    # A step is a nondecreasing function of x, rounding included. Only the edges in the step of x are compared with x.
+    column, number = np.nonzero(np.isfinite(edges))
+    position = (edges[column, number] - low[column]) * scale[column]
+    step = np.clip(position, 0, STEPS - 1).astype(np.intp) + STEPS * column
+    edges_in_step = np.bincount(step, minlength=STEPS * len(edges)).reshape(len(edges), STEPS)
+    comparisons = int(edges_in_step.max())
     if comparisons > MAX_STEP_EDGES:
         return none
+    start = np.cumsum(edges_in_step, axis=1) - edges_in_step
     padded = np.concatenate([edges, np.full((len(edges), 1), np.inf)], axis=1)
     start += padded.shape[1] * np.arange(len(edges))[:, None]
     return ColumnBins(edges, low, scale, start.ravel(), padded.ravel(), comparisons)

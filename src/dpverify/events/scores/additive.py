@@ -76,6 +76,12 @@ class Additive(NamedTuple):
             return digitize(edges, self.steps[0])[self.bins(self.features.values(flat))[0]]
         return digitize(edges, self.values(flat))
 
+    def interval_edges(self, edges: np.ndarray) -> np.ndarray | None:
+        """Return the edges of the bins of a scalar output."""
+        if self.features.mean.size != 1 or self.features.whiten is not None or len(self.edges) != 1:
+            return None
+        return self.edges[0][np.isfinite(self.edges[0])]
+
     @staticmethod
     def combine(scores: Sequence[Additive]) -> SharedSteps:
         """Return scores of the same features on the union of their bins. A feature that a score does not use adds 0."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from dpverify.events.wording import coordinate_names, describe_interval
 from dpverify.util.arrays import Array, digitize, multiply_rows
+from dpverify.util.exact_edges import exact_edges
 from dpverify.util.formatting import format_number
 
 
@@ -29,6 +30,7 @@ class Score(Protocol):
     {score <= t} for the second.
 
     A kind may also define `level_codes(flat, edges)` (a faster way to find the level of every run),
+    `interval_edges(edges)` (for a scalar output, numbers between which the level is constant, or None),
     `describe_level_set(selected, examples)` (a description that is more specific than a threshold of the score, or
     None), `is_pytree` (False if the score holds a function), and `features` with `values_of_features(features)` (scores
     with the same features are then evaluated together).
@@ -89,6 +91,15 @@ class Linear(NamedTuple):
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
         return multiply_rows(flat, self.weights[:, None])[:, 0]
+
+    def interval_edges(self, edges: np.ndarray) -> np.ndarray | None:
+        """Return the numbers whose score is an edge, for a scalar output."""
+        if self.weights.size > 1 or not self.weights[0]:
+            return None
+        weight = self.weights[0]
+        with np.errstate(over="ignore"):
+            exact = exact_edges(lambda x: x * weight > edges if weight > 0 else x * weight <= edges, edges / weight)
+        return None if exact is None else np.unique(exact)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
@@ -198,6 +209,11 @@ class Levels(NamedTuple):
     def coordinate_edges(self, coordinate: int) -> np.ndarray:
         """Return no edges: level sets do not divide a coordinate independently of the others."""
         return np.zeros(0)
+
+    def interval_edges(self) -> np.ndarray | None:
+        """Return numbers between which the level of a scalar output is constant; None if they are not known."""
+        of_score = getattr(self.score, "interval_edges", None)
+        return None if of_score is None else of_score(self.edges)
 
     def codes(self, x: Array) -> Array:
         """Return the level of every run."""

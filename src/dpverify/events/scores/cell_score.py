@@ -8,9 +8,10 @@ import numpy as np
 
 from dpverify.events.partition import Partition
 from dpverify.events.scores.base import Levels, SelectedLevels
-from dpverify.util.arrays import Array, array_namespace
+from dpverify.util.arrays import Array, array_namespace, digitize
 
 MAX_SCORED_CELLS = 4096  # more cells are mostly noise and make a report too long
+MAX_TABLE_CELLS = 1 << 14  # for fewer cells, a table of all cells is faster than a search in the listed ones
 
 
 class CellScore(NamedTuple):
@@ -45,10 +46,26 @@ class CellScore(NamedTuple):
 
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
+        return self._look_up(flat, self.numbers, self.other)
+
+    def level_codes(self, flat: Array, edges: np.ndarray) -> Array:
+        """Return the level of every run. The level follows from the cell, without the value."""
+        return self._look_up(flat, digitize(edges, self.numbers), digitize(edges, self.other[None])[0])
+
+    def interval_edges(self, edges: np.ndarray) -> np.ndarray | None:
+        """Return the edges of the cells of a scalar output."""
+        return self.partition.interval_edges()
+
+    def _look_up(self, flat: Array, numbers: Array, other: Array) -> Array:
+        """Return the number of the cell of every run, given the number of each listed cell and that of all others."""
         xp = array_namespace(flat)
         codes = self.partition.codes(flat)
+        if xp is np and self.partition.size <= MAX_TABLE_CELLS:
+            table = np.full(self.partition.size, other)
+            table[self.cells] = numbers
+            return table.take(codes)
         index = xp.clip(xp.searchsorted(self.cells, codes), 0, self.cells.shape[0] - 1)
-        return xp.where(self.cells[index] == codes, self.numbers[index], self.other)
+        return xp.where(self.cells[index] == codes, numbers[index], other)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score."""
