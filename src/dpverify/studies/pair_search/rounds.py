@@ -22,11 +22,14 @@ class Rounds(NamedTuple):
         Every evaluation, in order.
     runs_per_item : tuple of int
         For each round, how many runs an item was evaluated with.
+    unused_runs : int
+        The runs that were not needed.
     """
 
     best: int
     evaluations: list[tuple[int, PairValue]]
     runs_per_item: tuple[int, ...]
+    unused_runs: int
 
 
 def search_in_rounds(evaluate: Callable[[int, int], PairValue], number: int, runs: int) -> Rounds:
@@ -52,4 +55,4 @@ def search_in_rounds(evaluate: Callable[[int, int], PairValue], number: int, run
         if grown < MIN_GROWTH * per_item:
             break
         per_item = grown
-    return Rounds(best, evaluations, tuple(runs_per_item))
+    return Rounds(best, evaluations, tuple(runs_per_item), left)
