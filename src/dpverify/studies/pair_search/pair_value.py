@@ -28,8 +28,8 @@ from dpverify.stats.claims import Claim
 DataPair = tuple[object, object]
 
 STAGES = ("train", "cut")  # half of the runs each; test runs belong to another stage
-# Subtracted, so that the largest of many estimates is not a lucky one: a constant number of standard errors, and a number
-# that is divided by the square root of the runs in the event. There are more rare events to choose from.
+# Subtracted, so that the largest of many estimates is not a lucky one: a constant number of standard errors, and a
+# number that is divided by the square root of the runs in the event. There are more rare events to choose from.
 LOWER_STANDARD_ERRORS, RARE_STANDARD_ERRORS = 0.75, 3.0
 UPPER_STANDARD_ERRORS = 1.0  # added, for what an event may still turn out to be
 MIN_COUNT = 10  # runs of the exceeding data set in an event that competes
