@@ -92,6 +92,14 @@ def test_type_1_error_of_the_default_at_the_exact_epsilon(seeds):
     assert rejections(seeds, laplace, ZERO, ONE, 1.0, MANY) <= most(seeds, 0.05)
 
 
+@pytest.mark.parametrize("seeds", [10, pytest.param(1000, marks=pytest.mark.slow)])
+def test_type_1_error_of_a_coupled_selection(seeds):
+    coupled = MANY.change(coupled_selection=True)
+    assert rejections(seeds, laplace, ZERO, ONE, 1.0, coupled) <= most(seeds, 0.05)
+    assert rejections(seeds, laplace, 0.0, 0.0, 0, coupled) <= most(seeds, 0.05)
+    assert rejections(5, laplace_half_noise, ZERO, ONE, 1.0, coupled) == 5  # the negative control
+
+
 @pytest.mark.parametrize("seeds", [30, pytest.param(100, marks=pytest.mark.slow)])
 def test_half_the_noise_is_refuted_every_time(seeds):
     for settings in (Settings.paper(), MANY):
