@@ -1,7 +1,8 @@
 """Runs every benchmark that takes minutes, and writes what they print to docs/benchmarks.md.
 
 Run: python benchmarks/all.py, or `make bench` (about three quarters of an hour).
-Three benchmarks are run by themselves: bench_mechanisms.py takes half an hour, bench_device.py needs a GPU, and
+Some benchmarks are run by themselves: bench_mechanisms.py and bench_power.py take an hour, bench_peers.py needs other
+tools, bench_device.py needs a GPU, and
 bench_structure.py measures the code instead of its speed.
 """
 

@@ -30,7 +30,7 @@ from dpverify.studies.searched_pairs import SearchedPairs
 from mechanisms import ROWS
 
 RADIUS, DELTA, MODEL_RUNS = 2.0, 0.01, 8192
-MHE_RUNS, SVT_RUNS = 1e5, 7.5e6
+MHE_RUNS, SVT_RUNS = 1e5, 5e6
 WORST_SVT_PAIRS = (5, 6)
 
 
@@ -83,7 +83,7 @@ def print_mhe(runs, seeds):
     best = corners[np.argmax(np.einsum("ij,ij->i", corners @ squared, corners))]
     largest = epsilon_at(best, squared)
     print(f"W2-MHE, {dimension} dimensions; best of {len(corners)} corners: epsilon {largest:.3f} at delta {DELTA}")
-    for seed in range(seeds):
+    for seed in seeds:
         label, drawn, seconds = find(mechanism, ball, DELTA, runs, seed, 200_000)
         share = epsilon_at(np.array(label), squared) / largest
         print(f"  seed {seed}: {share:.3f} of it from {drawn:.3g} runs per data set, {seconds:.0f} s", flush=True)
@@ -93,11 +93,11 @@ def print_svt(runs, seeds):
     """Print in how many seeds a worst pair of SVT3 is found."""
     row, hits = next(row for row in ROWS if row.name == "SVT3"), 0
     print(f"SVT3, {len(row.pairs)} pairs; worst ones: {WORST_SVT_PAIRS}")
-    for seed in range(seeds):
+    for seed in seeds:
         label, drawn, seconds = find(row.mechanism, row.pairs, 0.0, runs, 100 * seed, 20_000_000)
         hits += label in WORST_SVT_PAIRS
         print(f"  seed {seed}: pair {label} from {drawn:.3g} runs per data set, {seconds:.0f} s", flush=True)
-    print(f"  a worst pair is found in {hits} of {seeds} seeds")
+    print(f"  a worst pair is found in {hits} of {len(seeds)} seeds")
 
 
 def main():
@@ -106,11 +106,13 @@ def main():
     parser.add_argument("--part", choices=["mhe", "svt"])
     parser.add_argument("--runs", type=float, help="runs per data set of one search")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     if options.part != "svt":
-        print_mhe(int(options.runs or MHE_RUNS), options.seeds)
+        print_mhe(int(options.runs or MHE_RUNS), seeds)
     if options.part != "mhe":
-        print_svt(int(options.runs or SVT_RUNS), options.seeds)
+        print_svt(int(options.runs or SVT_RUNS), seeds)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,14 @@ def test_type_1_error_of_the_default_at_the_exact_epsilon(seeds):
     assert rejections(seeds, laplace, ZERO, ONE, 1.0, MANY) <= most(seeds, 0.05)
 
 
+@pytest.mark.parametrize("seeds", [10, pytest.param(1000, marks=pytest.mark.slow)])
+def test_type_1_error_of_a_coupled_selection(seeds):
+    coupled = MANY.change(coupled_selection=True)
+    assert rejections(seeds, laplace, ZERO, ONE, 1.0, coupled) <= most(seeds, 0.05)
+    assert rejections(seeds, laplace, 0.0, 0.0, 0, coupled) <= most(seeds, 0.05)
+    assert rejections(5, laplace_half_noise, ZERO, ONE, 1.0, coupled) == 5  # the negative control
+
+
 @pytest.mark.parametrize("seeds", [30, pytest.param(100, marks=pytest.mark.slow)])
 def test_half_the_noise_is_refuted_every_time(seeds):
     for settings in (Settings.paper(), MANY):
@@ -274,6 +282,27 @@ def test_the_mechanism_cannot_change_its_data():
 
     with pytest.raises(dpv.MechanismError, match="read-only"):
         verify(careless, np.zeros(3), np.ones(3), **SMALL)
+
+
+def test_a_coupled_selection_shares_random_numbers_and_the_test_does_not():
+    """The first random number of every block is recorded. Four blocks select and eight blocks test."""
+    small = {"select_runs": 1024, "test_runs": 2048, "block": 256}
+
+    def shared_blocks(**changes):
+        drawn = [], []
+
+        def recording(data, runs, rng):
+            noise = rng.laplace(size=(runs, 1))
+            drawn[int(data)].append(noise[0, 0])
+            return data + noise
+
+        verify(recording, 0.0, 1.0, **small, **changes)
+        return len(set(drawn[0]) & set(drawn[1])), len(set(drawn[0]))
+
+    shared, all_blocks = shared_blocks(coupled_selection=True)
+    assert shared == 4
+    assert all_blocks >= 4 + 8
+    assert shared_blocks()[0] == 0  # the negative control
 
 
 # Bad input.

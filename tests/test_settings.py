@@ -55,3 +55,15 @@ def test_only_the_papers_selection_can_leave_the_complement_out():
         Settings(complement=False)
     with pytest.raises(InputError, match="complement: found 0; expected True or False"):
         Settings(complement=0)
+
+
+def test_a_coupled_selection_cannot_stop_early():
+    with pytest.raises(InputError, match="coupled_selection: found True with stop_early"):
+        Settings(coupled_selection=True, stop_early=True)
+    with pytest.raises(InputError, match="coupled_selection: found 1; expected True or False"):
+        Settings(coupled_selection=1)
+
+
+def test_only_a_coupled_selection_changes_the_identity_of_earlier_runs():
+    assert "coupled_selection" not in Settings().identity
+    assert Settings(coupled_selection=True).identity["coupled_selection"] is True

@@ -278,7 +278,8 @@ def freeze_events(
     done_before = run.progress.done
     partition = named_partition(settings, region, points)
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty, claim)
-    context = SelectionContext(run.source, settings, region, objective, run.pool, run.progress, budget, learn=learn)
+    source = run.source._replace(is_coupled=settings.coupled_selection)
+    context = SelectionContext(source, settings, region, objective, run.pool, run.progress, budget, learn=learn)
     if partition is not None and settings.selection_epsilon is not None:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))
         selected = select_cell(context, partition, rng)

@@ -63,6 +63,7 @@ class SettingsChanges(TypedDict, total=False):
     gamma: float
     joint: bool
     complement: bool
+    coupled_selection: bool
     block: int | None
     stop_early: bool
     seed: int
@@ -123,6 +124,10 @@ class Settings:
     complement : bool, default True
         Whether the complement of the region is an event like the cells. False leaves it out of the paper's selection,
         as the paper's experiments do; it needs `selection_epsilon`.
+    coupled_selection : bool, default False
+        Whether the selection runs of both data sets use the same random numbers. If the noise of the mechanism does
+        not depend on the data, the ratio of two probabilities is then estimated more precisely, and rarer events are
+        found. Test runs are always independent. `search_pairs` sets it; with `stop_early` it must be False.
     block : int or None, default None
         Runs that the mechanism draws in one call. None uses the attribute `block` of the mechanism, or a power of two
         from 64 to 65 536 with 64 to 128 blocks in the test, halved until the outputs of a block take at most 64 MB.
@@ -159,6 +164,7 @@ class Settings:
     gamma: float = 1e-9
     joint: bool = True
     complement: bool = True
+    coupled_selection: bool = False
     block: int | None = None
     stop_early: bool = False
     seed: int = 0
@@ -183,13 +189,18 @@ class Settings:
             )
         if self.events == "score" and self.nonfinite == "event":
             raise InputError('events: found "score" with nonfinite="event"; a score needs finite runs; use "union"')
-        for name in ("joint", "complement", "stop_early"):
+        for name in ("joint", "complement", "coupled_selection", "stop_early"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name}: found {getattr(self, name)!r}; expected True or False")
         if self.stop_early and self.follows_paper:
             raise InputError(
                 "stop_early: found it with the paper's test or selection, which need a fixed number of runs; "
                 'use test="exact" and selection_epsilon=None'
+            )
+        if self.stop_early and self.coupled_selection:
+            raise InputError(
+                "coupled_selection: found True with stop_early, which selects events from test runs too, and these are "
+                "independent; use one of the two"
             )
         if not self.complement and self.selection_epsilon is None:
             raise InputError(
@@ -246,8 +257,11 @@ class Settings:
         """
         plain = {name: value for name, value in to_plain(self).items() if name != "kind"}
         del plain["test_runs" if self.stop_early else "stop_early"]
-        if self.complement:  # it is newer than other settings; runs and folders of earlier versions are kept
+        # Some settings are newer than others. Runs and folders of earlier versions are kept.
+        if self.complement:
             del plain["complement"]
+        if not self.coupled_selection:
+            del plain["coupled_selection"]
         return plain
 
     @property

@@ -52,3 +52,11 @@ def test_an_item_that_may_still_win_stays_although_its_lower_estimate_is_the_sma
 def test_items_that_cannot_win_get_no_further_runs():
     found, _ = rounds_of([0.0, 0.0, 1.0, 1.0], 40_000)
     assert sorted(item for item, _ in found.evaluations[4:6]) == [2, 3]
+
+
+def test_at_most_half_of_the_items_and_the_best_one_stay():
+    """Nothing is known about any item, so that every upper estimate exceeds every lower one."""
+    found = search_in_rounds(lambda item, each: PairValue(0.0, 1.0 + item / 100), 8, 80_000)
+    assert found.runs_per_item[0] == 2500
+    assert len(found.evaluations) <= 8 + 5 + 3 + 2
+    assert found.runs_per_item[-1] > 4 * 2500  # without halving, the last round would have 7500 runs per item

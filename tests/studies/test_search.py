@@ -25,14 +25,14 @@ def test_the_best_pair_of_a_box_is_found_and_verified():
     assert search.report.refuted
     assert len(search.tried) > 30
     assert all(0 <= x <= 1 for point, _ in search.tried for x in point)
-    assert dpv.verify(laplace, *bump(search.pair), 0.5, **small) == search.report
+    assert dpv.verify(laplace, *bump(search.pair), 0.5, coupled_selection=True, **small) == search.report
 
 
 def test_the_best_pair_of_a_list_is_found_and_printed():
     pairs = [(0.0, shift) for shift in (0.1, 0.5, 2.0, 0.3, 1.0)]
     search = dpv.search_pairs(laplace, pairs, 0.5, runs=5000, select_runs=1000, test_runs=4000, alpha=0.0125)
     assert search.pair == 2
-    assert dpv.verify(laplace, *pairs[2], 0.5, select_runs=1000, test_runs=4000, alpha=0.0125) == search.report
+    assert dpv.verify(laplace, *pairs[2], 0.5, settings=search.report.settings) == search.report
     title, proved, header, *lines, advice = str(search).splitlines()
     assert title == f"laplace: pair 2 after {len(search.tried)} evaluations: REFUTED"
     assert proved.endswith("at delta 0 over all events; confidence 98.75%")
@@ -45,6 +45,21 @@ def test_the_best_pair_of_a_list_is_found_and_printed():
     assert [int(line.split()[2]) for line in lines[1:]] == [search.runs_per_pair[number - 1] for number in left]
     assert search.runs_per_pair[0] == 250  # a quarter of the runs, for five pairs
     assert advice.startswith("  next      change the mechanism or the claim")
+
+
+def test_runs_that_the_search_does_not_need_are_selection_runs():
+    pairs, small = [(0.0, 0.1), (0.0, 2.0)], {"select_runs": 500, "test_runs": 1000}
+    clear = dpv.search_pairs(laplace, pairs, runs=8000, **small)
+    assert clear.runs_per_pair == (1000,)  # a quarter of the runs, for two pairs
+    assert clear.report.settings.select_runs == 500 + 8000 - 2 * 1000
+    close = dpv.search_pairs(laplace, [(0.0, 1.0), (0.0, 1.01)], runs=8000, **small)  # the negative control
+    assert close.report.settings.select_runs < 500 + 2000
+
+
+def test_only_a_search_without_early_stopping_couples_the_selection():
+    pairs, small = [(0.0, 0.1), (0.0, 2.0)], {"runs": 1000, "select_runs": 500, "test_runs": 1000}
+    assert dpv.search_pairs(laplace, pairs, 0.5, **small).report.settings.coupled_selection
+    assert not dpv.search_pairs(laplace, pairs, 0.5, stop_early=True, **small).report.settings.coupled_selection
 
 
 def test_a_search_that_refutes_nothing_says_that_one_pair_was_tested():

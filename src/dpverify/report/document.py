@@ -86,7 +86,11 @@ SCHEMA_1_DIAGNOSTICS = {
 def result_document(report: ReportFields) -> Document:
     """Return the fields of a report that are functions of mechanism, data sets and settings, as JSON values."""
     names = [field.name for field in dataclasses.fields(report) if field.name != "run"]
-    return {name: serial.to_plain(getattr(report, name)) for name in names}
+    document = {name: serial.to_plain(getattr(report, name)) for name in names}
+    # This setting is newer than others. Without it, reports of earlier versions keep their digest.
+    if not report.settings.coupled_selection:
+        del document["settings"]["coupled_selection"]
+    return document
 
 
 def report_digest(report: ReportFields) -> str:

@@ -8,6 +8,7 @@ search. A list of pairs is searched in rounds (`rounds`), a box of parameters by
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -136,12 +137,13 @@ def search_pairs(
         A claim of another kind, instead of epsilon, as in `verify`. Pairs are then compared by their expected distance
         from its curve.
     runs : int
-        Runs per data set that the whole search may use. Fewer are used if the worst pair is clear earlier
-        (docs/studies.md).
+        Runs per data set that the whole search may use. If the worst pair of a list is clear earlier, the runs that
+        are left are added to `select_runs` (docs/studies.md).
     bounds : sequence of (low, high), optional
         The box, one interval for each dimension. Required if `pairs` is a function without an attribute `bounds`.
     **options
-        Keyword arguments of `verify`. `select_runs` and `test_runs` apply to the verification of the best pair.
+        Keyword arguments of `verify`. `select_runs` and `test_runs` apply to the verification of the best pair, and
+        `coupled_selection` is True for it unless `stop_early` is set.
 
     Returns
     -------
@@ -175,7 +177,11 @@ def search_pairs(
     searched = SearchedPairs.of(pairs, bounds)
     with run_options.share_executor() as shared:
         worst = searched.find_worst(mechanism, aim, runs, shared)
-        report = shared.verify(mechanism, *worst.data, None, delta, tested)
+        settings = shared.settings
+        settings = settings.change(
+            select_runs=settings.select_runs + worst.unused_runs, coupled_selection=not settings.stop_early
+        )
+        report = dataclasses.replace(shared, settings=settings).verify(mechanism, *worst.data, None, delta, tested)
     assert worst.label is not None
     return Search(report, worst.label, tuple(worst.tried), worst.runs_per_pair)
 

@@ -45,12 +45,27 @@ class Candidate(NamedTuple):
 
 
 class FoundPair(NamedTuple):
-    """A pair, its label (None for a pair that was given), the evaluations and the runs of the search that found it."""
+    """A pair, and the search that found it.
+
+    Attributes
+    ----------
+    label : int, str, tuple of float or None
+        The label of the pair; None for a pair that was given.
+    data : tuple
+        The two data sets.
+    tried : list of Candidate
+        The evaluations.
+    runs_per_pair : tuple of int
+        For each round, how many runs per data set a pair was evaluated with.
+    unused_runs : int
+        The runs per data set that the search did not need.
+    """
 
     label: PairLabel | None
     data: DataPair
     tried: list[Candidate]
     runs_per_pair: tuple[int, ...] = ()
+    unused_runs: int = 0
 
 
 class SearchedPairs(NamedTuple):
@@ -91,11 +106,12 @@ class SearchedPairs(NamedTuple):
                 f"{MIN_RUNS_PER_PAIR} runs per pair"
             )
         if number == 1:
-            return FoundPair(self.labels[0], self.listed[0], [])
+            return FoundPair(self.labels[0], self.listed[0], [], unused_runs=runs)
         with _open_search(mechanism, self.listed[0], runs // (4 * number), options) as run:
             found = search_in_rounds(lambda i, each: evaluate_pair(run, self.listed[i], aim, each), number, runs)
         tried = [Candidate(self.labels[index], value.lower) for index, value in found.evaluations]
-        return FoundPair(self.labels[found.best], self.listed[found.best], tried, found.runs_per_item)
+        worst = self.labels[found.best], self.listed[found.best]
+        return FoundPair(*worst, tried, found.runs_per_item, found.unused_runs)
 
     def _search_box(
         self,

@@ -28,11 +28,11 @@ from dpverify.stats.claims import Claim
 DataPair = tuple[object, object]
 
 STAGES = ("train", "cut")  # half of the runs each; test runs belong to another stage
-LOWER_STANDARD_ERRORS = 1.5  # subtracted, so that the largest of many estimates is not a lucky one
+# Subtracted, so that the largest of many estimates is not a lucky one: a constant number of standard errors, and a
+# number that is divided by the square root of the runs in the event. There are more rare events to choose from.
+LOWER_STANDARD_ERRORS, RARE_STANDARD_ERRORS = 0.75, 3.0
 UPPER_STANDARD_ERRORS = 1.0  # added, for what an event may still turn out to be
 MIN_COUNT = 10  # runs of the exceeding data set in an event that competes
-RANKING_RUNS = 1 << 15  # held-out runs that rank the scores
-COMPARED_SCORES = 4  # scores that are counted on all held-out runs
 THRESHOLDS_PER_DOUBLING = 5
 EQUAL_SHARES = 128  # thresholds in the middle of a score
 REGION_RUNS = 512  # runs per data set that enclose the likely outputs
@@ -112,12 +112,9 @@ def evaluate_pair(run: RunContext, pair: DataPair, aim: SearchAim, runs: int) ->
     for training, held_out in (drawn.halves, drawn.halves[::-1]):
         scores = _learn_scores(drawn.context._replace(recorded=(training[0], training[1])), drawn.points)
         learned.append((_by_kind(scores), held_out))
-    (scores, held_out), (others, _) = learned
-    few = [samples[:RANKING_RUNS] for samples in held_out]
-    kinds = [kind for kind in scores if kind in others] or list(scores)
-    kinds.sort(key=lambda kind: -max(_value_of_counts(count_levels(scores[kind], few), objective)))
+    (scores, _), (others, _) = learned
     values = []
-    for kind in kinds[:COMPARED_SCORES]:
+    for kind in [kind for kind in scores if kind in others] or list(scores):
         counted = [count_levels(scores[kind], samples) for scores, samples in learned if kind in scores]
         values.append(_value_of_counts(add_counts(counted), objective))
     return PairValue(max(value.lower for value in values), max(value.upper for value in values))
@@ -197,7 +194,8 @@ def _value_of_counts(levels: LevelCounts, objective: SelectionObjective) -> Pair
             variation = max(variation, float((counts.first - counts.second).max(initial=0)) / runs)
             half_error = counts.standard_error() / 2  # for each of the two probabilities
             p1, p2 = ((count + 0.5) / (runs + 1) for count in counts[:2])
-            down, up = (np.exp(k * half_error) for k in (-LOWER_STANDARD_ERRORS, UPPER_STANDARD_ERRORS))
+            caution = LOWER_STANDARD_ERRORS + RARE_STANDARD_ERRORS / np.sqrt(np.maximum(counts.first, 1))
+            down, up = np.exp(-caution * half_error), np.exp(UPPER_STANDARD_ERRORS * half_error)
             cautious = approximate_bound(p1 * down, np.minimum(p2 / down, 1.0), objective)
             hopeful = approximate_bound(np.minimum(p1 * up, 1.0), p2 / up, objective)
             is_known = counts.first >= MIN_COUNT

@@ -22,19 +22,22 @@ class Rounds(NamedTuple):
         Every evaluation, in order.
     runs_per_item : tuple of int
         For each round, how many runs an item was evaluated with.
+    unused_runs : int
+        The runs that were not needed.
     """
 
     best: int
     evaluations: list[tuple[int, PairValue]]
     runs_per_item: tuple[int, ...]
+    unused_runs: int
 
 
 def search_in_rounds(evaluate: Callable[[int, int], PairValue], number: int, runs: int) -> Rounds:
     """Return the best of `number` items; `evaluate(item, runs)` estimates the value of an item from so many runs.
 
-    An item stays if its upper estimate exceeds the largest lower estimate. The others need no further runs, so that the
-    share of an item depends on what is still uncertain. If the runs that are left would not allow two more rounds with
-    growing runs, they are divided among the items that stay, and the next round is the last one.
+    An item stays if its upper estimate exceeds the largest lower estimate, and if the mean of its two estimates is in
+    the larger half, or among the largest two. The others need no further runs. If the runs that are left would not
+    allow two more rounds with growing runs, they are divided among the items that stay, and the next round is the last.
     """
     remaining, left, per_item = list(range(number)), runs, int(FIRST_SHARE * runs / max(number, 1))
     evaluations: list[tuple[int, PairValue]] = []
@@ -46,10 +49,12 @@ def search_in_rounds(evaluate: Callable[[int, int], PairValue], number: int, run
         runs_per_item.append(per_item)
         left -= per_item * len(remaining)
         best = max(remaining, key=lambda item: values[item].lower)
-        remaining = [item for item in remaining if item == best or values[item].upper > values[best].lower]
+        half = sorted(remaining, key=lambda item: -sum(values[item]))[: max(2, -(-len(remaining) // 2))]
+        remaining = [item for item in half if item == best or values[item].upper > values[best].lower]
+        remaining = remaining if best in remaining else [best, *remaining]
         two_rounds = (MIN_GROWTH + MIN_GROWTH**2) * per_item * len(remaining)
         grown = MIN_GROWTH * per_item if left >= two_rounds else left // len(remaining)
         if grown < MIN_GROWTH * per_item:
             break
         per_item = grown
-    return Rounds(best, evaluations, tuple(runs_per_item))
+    return Rounds(best, evaluations, tuple(runs_per_item), left)
