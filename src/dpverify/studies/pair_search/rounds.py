@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dpverify.studies.pair_search.pair_value import PairValue
 
-FIRST_SHARE = 0.25  # of all runs, for the first round
+FIRST_SHARE = 0.5  # of all runs, for the first round: estimates from few runs say little about rare events
 MIN_GROWTH = 2  # a round has at least so many times the runs per item of the round before
 
 
@@ -35,9 +35,10 @@ class Rounds(NamedTuple):
 def search_in_rounds(evaluate: Callable[[int, int], PairValue], number: int, runs: int) -> Rounds:
     """Return the best of `number` items; `evaluate(item, runs)` estimates the value of an item from so many runs.
 
-    An item stays if its upper estimate exceeds the largest lower estimate, and if the mean of its two estimates is in
-    the larger half, or among the largest two. The others need no further runs. If the runs that are left would not
-    allow two more rounds with growing runs, they are divided among the items that stay, and the next round is the last.
+    At most half of the items stay, or two: those with the largest lower estimates, and the one of the others with the
+    largest upper estimate. An item whose upper estimate is below the largest lower one does not stay. If the runs that
+    are left would not allow two more rounds with growing runs, they are divided among the items that stay, and the next
+    round is the last.
     """
     remaining, left, per_item = list(range(number)), runs, int(FIRST_SHARE * runs / max(number, 1))
     evaluations: list[tuple[int, PairValue]] = []
@@ -48,10 +49,11 @@ def search_in_rounds(evaluate: Callable[[int, int], PairValue], number: int, run
         evaluations += values.items()
         runs_per_item.append(per_item)
         left -= per_item * len(remaining)
-        best = max(remaining, key=lambda item: values[item].lower)
-        half = sorted(remaining, key=lambda item: -sum(values[item]))[: max(2, -(-len(remaining) // 2))]
-        remaining = [item for item in half if item == best or values[item].upper > values[best].lower]
-        remaining = remaining if best in remaining else [best, *remaining]
+        by_lower = sorted(remaining, key=lambda item: -values[item].lower)
+        best, surest = by_lower[0], max(1, (len(remaining) - 1) // 2)
+        uncertain = max(by_lower[surest:], key=lambda item: values[item].upper)
+        others = [item for item in [*by_lower[1:surest], uncertain] if values[item].upper > values[best].lower]
+        remaining = [best, *others]
         two_rounds = (MIN_GROWTH + MIN_GROWTH**2) * per_item * len(remaining)
         grown = MIN_GROWTH * per_item if left >= two_rounds else left // len(remaining)
         if grown < MIN_GROWTH * per_item:
