@@ -1,5 +1,7 @@
 """Threads: a mechanism that stores state on itself gives wrong runs when two threads call it at the same time."""
 
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,7 +10,9 @@ import pytest
 import dpverify as dpv
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.statements import Verdict
+from dpverify.sampling import threads
 from dpverify.sampling.block_counts import BlockCounts
+from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.threads import extreme_blocks
 
 FEW = {"select_runs": 400, "test_runs": 4000}
@@ -38,6 +42,25 @@ def test_a_mechanism_that_stores_its_data_on_itself_is_always_voided(seeds):
             report = dpv.verify(StoresData(), 0.0, 1.0, 0.5, executor=pool, seed=seed, **FEW)
             assert Diagnostic.NOT_THREAD_SAFE in report.diagnostics
             assert report.verdict is Verdict.NO_ANSWER
+
+
+class Locked(StoresData):
+    """Does the same, but only one call at a time."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __call__(self, data, runs, rng):
+        with self.lock:
+            return super().__call__(data, runs, rng)
+
+
+@pytest.mark.parametrize(("mechanism", "is_safe"), [(StoresData(), False), (laplace, True), (Locked(), True)])
+def test_a_call_that_is_interrupted_at_each_line_shows_stored_data(mechanism, is_safe, monkeypatch):
+    monkeypatch.setattr(threads, "MAX_INTERRUPTION_SECONDS", 0.2)  # the locked mechanism waits so long
+    tracer = sys.gettrace()
+    assert threads.interrupted_blocks_repeat(SampleSource(mechanism, (0.0, 1.0), 0, 16)) is is_safe
+    assert sys.gettrace() is tracer
 
 
 @pytest.mark.parametrize("seeds", [8, pytest.param(1000, marks=pytest.mark.slow)])

@@ -1,8 +1,9 @@
 """The check that a mechanism is thread-safe, for verifications whose blocks are drawn by threads.
 
 A mechanism that stores something on itself while it computes may give other runs when another thread calls it at the
-same time, for example those of the other data set. Test blocks that threads drew are drawn again alone; their counts
-must be the same. In addition a few blocks are drawn by two threads on purpose at the same time, and then alone.
+same time, for example those of the other data set. Three checks look for this. Test blocks that threads drew are drawn
+again alone; their counts must be the same. A call is interrupted at its lines, and another thread makes a whole call
+meanwhile. Two threads draw blocks at the same time, which also shows races within compiled code.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import sys
 import threading
 import time
 from concurrent.futures import Executor
+from types import FrameType
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +33,9 @@ MAX_CONCURRENT_RUNS = 512  # per such block, and compared of larger ones
 FIRST_CONCURRENT_BLOCK = 1 << 20  # of the stage "probe", whose first blocks show the speed of a mechanism
 BARRIER_SECONDS = 1.0  # a thread waits at most this long for the other one
 SWITCH_SECONDS = 1e-5  # interval in which Python switches threads during the check
+MAX_INTERRUPTED_LINES = 64
+MAX_INTERRUPTION_SECONDS = 1.0  # for one call of the other thread, and for all of them; it may wait for a lock
+UNINTERRUPTED = ("dpverify.sampling.", "dpverify.util.", "numpy.", "threading", "contextlib")  # modules
 
 
 def threads_agree(
@@ -52,7 +58,11 @@ def threads_agree(
     """
     if pool.executor is None or not pool.shares_memory or pool.number < 2 or not is_seeded(source.mechanism):
         return True
-    return blocks_repeat_alone(source, runs, checker, counts) and concurrent_blocks_repeat(source, pool.executor)
+    return (
+        blocks_repeat_alone(source, runs, checker, counts)
+        and interrupted_blocks_repeat(source)
+        and concurrent_blocks_repeat(source, pool.executor)
+    )
 
 
 def blocks_repeat_alone(
@@ -83,14 +93,60 @@ def extreme_blocks(counts: BlockCounts) -> list[int]:
     return sorted({*order[:EXTREME_BLOCKS], *order[-EXTREME_BLOCKS:]})
 
 
+def interrupted_blocks_repeat(source: SampleSource) -> bool:
+    """Draw a block of each data set while calls for the other one interrupt it; return whether both are the same.
+
+    The other call is made in a thread, before each line of the mechanism that was not reached before. Unlike a race of
+    two threads, this does not depend on the load of the machine.
+    """
+    source = _with_small_blocks(source)
+    alone = [_draw(source, side, 0) for side in (0, 1)]
+    return all(_interrupted_block_repeats(source, side, alone) for side in (0, 1))
+
+
+def _interrupted_block_repeats(source: SampleSource, side: int, alone: list[np.ndarray]) -> bool:
+    reached: set[tuple[object, int]] = set()
+    same: list[bool] = []
+    threads: list[threading.Thread] = []
+    end = time.monotonic() + MAX_INTERRUPTION_SECONDS
+
+    def draw(number: int) -> None:
+        try:
+            same.append(np.array_equal(_draw(source, number, 0), alone[number], equal_nan=True))
+        except Exception:  # alone, the same call did not fail
+            same.append(False)
+
+    def interrupt(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_globals.get("__name__", "").startswith(UNINTERRUPTED):
+            return None
+        line = frame.f_code, frame.f_lineno
+        if event == "line" and line not in reached and len(reached) < MAX_INTERRUPTED_LINES and time.monotonic() < end:
+            reached.add(line)
+            sys.settrace(None)
+            thread = threading.Thread(target=draw, args=(1 - side,), daemon=True)
+            threads.append(thread)
+            thread.start()
+            thread.join(MAX_INTERRUPTION_SECONDS)
+            sys.settrace(interrupt)
+        return interrupt
+
+    tracer = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        draw(side)
+    finally:
+        sys.settrace(tracer)
+    for thread in threads:
+        thread.join()
+    return all(same)
+
+
 def concurrent_blocks_repeat(source: SampleSource, executor: Executor) -> bool:
     """Draw blocks of both data sets alone, and then again in two threads; return whether they are always the same.
 
-    The blocks are small, so that they can be repeated often. A mechanism with its own block size, or one that JAX
-    compiles for each number of runs, draws whole blocks.
+    The blocks are small, so that they can be repeated often.
     """
-    if not has_fixed_block(source.mechanism):
-        source = source._replace(block=min(source.block, MAX_CONCURRENT_RUNS))
+    source = _with_small_blocks(source)
     alone = {(side, block): _draw(source, side, block) for side in (0, 1) for block in range(CONCURRENT_BLOCKS)}
     barrier = threading.Barrier(2)
 
@@ -115,6 +171,13 @@ def concurrent_blocks_repeat(source: SampleSource, executor: Executor) -> bool:
         return all([future.result() for future in futures])
     finally:
         sys.setswitchinterval(interval)
+
+
+def _with_small_blocks(source: SampleSource) -> SampleSource:
+    """Return the source with small blocks, unless the mechanism has its own block size or is compiled for each size."""
+    if has_fixed_block(source.mechanism):
+        return source
+    return source._replace(block=min(source.block, MAX_CONCURRENT_RUNS))
 
 
 def _draw(source: SampleSource, side: int, block: int) -> np.ndarray:
