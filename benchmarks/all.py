@@ -2,8 +2,7 @@
 
 Run: python benchmarks/all.py, or `make bench` (about three quarters of an hour).
 Some benchmarks are run by themselves: bench_mechanisms.py and bench_power.py take an hour, bench_peers.py needs other
-tools, bench_device.py needs a GPU, and
-bench_structure.py measures the code instead of its speed.
+tools, bench_device.py needs a GPU, and bench_structure.py measures the code instead of its speed.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ HEAD = """# Benchmarks
 `make bench` writes this page (version {version}, Python {python}, {cores} cores). The machine was shared with other
 work, so absolute times are not reliable. Compare ratios within one run.
 
-`python benchmarks/bench_mechanisms.py` makes the table of
-[published mechanisms](tools.md#mechanisms-with-known-epsilon), and
-`python benchmarks/bench_device.py` the table for a [GPU](scale.md#a-gpu).
+Other pages show the benchmarks of [power](power.md), of
+[published mechanisms](tools.md#mechanisms-with-known-epsilon), of [other tools](tools.md#side-by-side) and of a
+[GPU](scale.md#a-gpu).
 """
 
 
