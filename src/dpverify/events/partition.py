@@ -93,7 +93,8 @@ class Partition(NamedTuple):
 
     def interval_edges(self) -> np.ndarray | None:
         """Return numbers between which the code of a scalar output is constant; None if they are not known."""
-        ends, edges = self.region.interval_edges(), self.cells.interval_edges()
+        ends = self.region.interval_edges()
+        edges = None if ends is None else self.cells.interval_edges()
         if ends is None or edges is None:
             return None
         atoms = np.zeros(0) if self.atoms is None else self.atoms.values[np.isfinite(self.atoms.values)]
