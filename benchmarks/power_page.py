@@ -77,6 +77,6 @@ def draw_figure(rows: Rows, path: Path) -> None:
     axes.axvline(1, color="0.4", linewidth=0.8)
     axes.set(xlabel="share of the best expected lower bound", xlim=(0, None))
     axes.margins(y=0.01)
-    axes.legend(loc="lower left")
+    axes.legend(loc="center right")
     figure.savefig(path, dpi=120)
     plt.close(figure)
