@@ -23,6 +23,7 @@ from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, d
 from dpverify.util.column_bins import ColumnBins
 
 MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
+MAX_KEPT_INTERVALS = 2048  # bins of a segment whose intervals are kept for later segments
 POOLED_BIN_COUNTS = (2, 8, 64)  # resolutions of the candidates
 
 
@@ -287,7 +288,8 @@ def segmented_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
     segments = [(0, len(c1))]
     while segments:
         low, high = segments.pop()
-        start, stop = _intervals(high - low)
+        number = high - low
+        start, stop = _kept_intervals(number) if number <= MAX_KEPT_INTERVALS else _intervals(number)
         inside1 = below1[low + stop] - below1[low + start]
         inside2 = below2[low + stop] - below2[low + start]
         total1, total2 = below1[high] - below1[low], below2[high] - below2[low]
@@ -302,6 +304,11 @@ def segmented_ratio(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=256)
+def _kept_intervals(number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the intervals of a segment of usual length; those of long ones would fill the memory."""
+    return _intervals(number)
+
+
 def _intervals(number: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first and last edge of intervals of bins: all of them, those from the left, and of lengths 2^k."""
     starts, stops = [np.zeros(number, np.intp)], [np.arange(number, 0, -1)]
