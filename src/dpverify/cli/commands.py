@@ -49,6 +49,7 @@ from dpverify.studies.files.folder_check import check_folder
 from dpverify.studies.files.interruptions import describe_end, read_start, set_supervised
 from dpverify.studies.files.loading import integer_hint, load_data
 from dpverify.studies.files.study import TABLE_FILE, study_folder
+from dpverify.util.formatting import one_line
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -251,6 +252,12 @@ def run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:  # nobody reads the output
         discard_stdout()
         return NO_ANSWER
+    except MemoryError:
+        return print_error(StopReason.OUT_OF_MEMORY.value, NO_ANSWER)
+    except OSError as problem:
+        where = "" if problem.filename is None else f"{one_line(problem.filename)}: "
+        line = f"{where}{problem.strerror or one_line(problem)}; expected files that can be read and written"
+        return print_error(arguments.shorten(line), NO_ANSWER)
     except Exception:
         traceback.print_exc()
         return print_error("internal error of dpverify, not of the mechanism; please report it", NO_ANSWER)

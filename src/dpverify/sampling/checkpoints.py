@@ -29,7 +29,7 @@ import numpy as np
 
 from dpverify.errors import DPVerifyWarning, FolderError
 from dpverify.util.files import NEW_FILE_SUFFIX, replace_file
-from dpverify.util.formatting import one_line
+from dpverify.util.formatting import one_line, too_little_memory
 from dpverify.util.hashing import fingerprint
 from dpverify.util.sources import SourceHashes
 
@@ -134,6 +134,8 @@ class Checkpoint:
             recorded = None if document.get("sources") is None else dict(document["sources"])
         except OSError as problem:
             raise _unusable(path, problem) from None
+        except MemoryError as problem:
+            raise FolderError(too_little_memory(path, problem)) from None
         except Exception as problem:  # a damaged file can raise any exception
             raise FolderError(f"{path}: damaged ({type(problem).__name__}); start in a new folder") from None
         _check_format(path, file_format)
@@ -167,6 +169,8 @@ class Checkpoint:
                 head = json.loads(file["head"].tobytes())
                 arrays = [file[f"arr_{index}"] for index in range(len(file.files) - 1)]
             checksum, owner = head.pop("checksum"), head["owner"]
+        except MemoryError as problem:
+            raise FolderError(too_little_memory(path, problem)) from None
         except Exception as problem:  # a damaged archive can raise any exception
             raise _damaged(path, type(problem).__name__) from None
         _check_format(path, head.get("format"))
@@ -215,8 +219,8 @@ class Checkpoint:
         if self.folder is None:
             return
         for stage in stages:
-            for path in self.folder.glob(f"{stage}-*.npz"):
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # a file that stays is not read again
+                for path in list(self.folder.glob(f"{stage}-*.npz")):
                     path.unlink()
 
     @property

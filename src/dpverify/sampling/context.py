@@ -332,6 +332,8 @@ def read_record(
         return None
     try:
         return build(from_plain(record.head, kinds))
+    except MemoryError:
+        raise
     except Exception as problem:  # another version may have written anything
         raise FolderError(
             f"{checkpoint.folder}: found {name} of another version of dpverify ({one_line(problem)}); expected this "

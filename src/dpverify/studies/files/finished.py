@@ -208,6 +208,8 @@ def keep_old_report(path: Path) -> Path | None:
 
 def was_started_otherwise(running: Path, record: Record) -> bool:
     """Return whether a checkpoint folder was started with other source files or data sets than the record has."""
+    if not (running / OWNER_FILE).exists():
+        return False
     owner = _read_owner(running, "run")
     if any(owner.get(name) != record[name] for name in ("first data set", "second data set")):
         return True
