@@ -39,6 +39,7 @@ from dpverify.errors import (
     Stopped,
     StopReason,
     describe_exception,
+    is_users,
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.text import report_text
@@ -258,8 +259,10 @@ def run(arguments: argparse.Namespace) -> int:
         where = "" if problem.filename is None else f"{one_line(problem.filename)}: "
         line = f"{where}{problem.strerror or one_line(problem)}; expected files that can be read and written"
         return print_error(arguments.shorten(line), NO_ANSWER)
-    except Exception:
+    except Exception as problem:
+        if is_users(problem):  # an attribute of the mechanism that is computed, for example
+            return print_error(f"the mechanism failed: {describe_exception(problem, one_line)}", BAD_INPUT)
         traceback.print_exc()
         return print_error("internal error of dpverify, not of the mechanism; please report it", NO_ANSWER)
     except BaseException as problem:  # code of the user outside a block of runs
-        return print_error(f"the mechanism failed: {describe_exception(problem)}", BAD_INPUT)
+        return print_error(f"the mechanism failed: {describe_exception(problem, one_line)}", BAD_INPUT)
