@@ -28,7 +28,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import DPVerifyWarning, FolderError
-from dpverify.util.files import NEW_FILE_SUFFIX, replace_file
+from dpverify.util.files import NEW_FILE_SUFFIX, check_regular, replace_file
 from dpverify.util.formatting import one_line, too_little_memory
 from dpverify.util.hashing import fingerprint
 from dpverify.util.sources import SourceHashes
@@ -160,6 +160,7 @@ class Checkpoint:
         path = self.folder / f"{name}.npz"
         if not path.exists():
             return None
+        check_regular(path)
         try:
             content = path.read_bytes()
         except OSError as problem:
@@ -241,6 +242,8 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
+        for name in (OWNER_FILE, LOCK_FILE):
+            check_regular(path / name)
         if not (path / OWNER_FILE).exists():
             allowed = (LOCK_FILE, OWNER_FILE + NEW_FILE_SUFFIX)
             others = sorted(entry.name for entry in path.iterdir() if entry.name not in allowed)
