@@ -19,7 +19,15 @@ from dpverify.events.scores.base import Features, SelectedLevels, describe_coord
 from dpverify.events.scores.smoothing import smooth_steps
 from dpverify.events.scores.training import Learner, TrainingData, bin_edges
 from dpverify.events.wording import coordinate_names, describe_intervals
-from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method, take_columns
+from dpverify.util.arrays import (
+    Array,
+    array_namespace,
+    contiguous_columns,
+    contiguous_transpose,
+    digitize,
+    evaluate_method,
+    take_columns,
+)
 from dpverify.util.column_bins import ColumnBins
 
 MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
@@ -184,7 +192,7 @@ def make_binning(features: Features, values: np.ndarray, atoms: list[np.ndarray]
     Whitened features of discrete coordinates repeat in many combinations, so they get quantile bins only.
     """
     rows = []
-    for j, column in enumerate(contiguous_transpose(values)):
+    for j, column in enumerate(contiguous_columns(values)):
         own_atoms = atoms[j] if features.whiten is None else np.zeros(0)
         rows.append(bin_edges(np.sort(column), own_atoms, len(atoms)))
     return Binning(features, pad_rows(rows))
