@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many processes, which would all compile the package again
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all doctest coverage check bench calibration reproduced gallery docs dist fuzz pins lowest pythons clean
+.PHONY: help demo test test-all doctest coverage check bench calibration reproduced gallery docs dist fuzz faults pins lowest pythons clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -73,6 +73,9 @@ calibration: $(VENV)/estimation.stamp  ## measure how often statements are false
 
 fuzz: $(VENV)/test.stamp  ## read a million damaged inputs (15 minutes)
 	PYTHONPATH=tests:tests/support $(BIN)/python -m fuzz
+
+faults: $(VENV)/test.stamp  ## measure failures at every operation, kills, damaged files, threads and memory (three hours)
+	$(BIN)/python tests/support/fault_figures.py
 
 pins: $(BIN)/python  ## update constraints.txt to the current versions
 	$(BIN)/python environments/pins.py

@@ -242,9 +242,9 @@ def test_version_and_help(capsys):
 
 
 def test_an_internal_error_exits_3_with_its_traceback(place, capsys, monkeypatch):
-    monkeypatch.setattr("dpverify.cli.commands.verify", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr("dpverify.cli.commands.verify", None)  # the call fails in the package
     assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv") == 3
-    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert "TypeError: 'NoneType' object is not callable" in capsys.readouterr().err
 
 
 def test_an_interruption_exits_3(place, capsys, monkeypatch):

@@ -29,6 +29,14 @@ def raised_at(problem: BaseException) -> str:
     return ""
 
 
+def is_users(problem: BaseException) -> bool:
+    """Return whether code of the user, called by this package, raised an exception."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(problem.__traceback__)]
+    inside = [number for number, file in enumerate(files) if file.startswith(PACKAGE_FOLDER)]
+    called = files[inside[-1] + 1 :] if inside else []
+    return any(not file.startswith(("<", *LIBRARY_FOLDERS)) for file in called)
+
+
 def describe_exception(problem: BaseException, shorten: Callable[[str], str] = str) -> str:
     """Return the type of an exception, its message and the place, for example "KeyError: 'a' (at file.py, line 7)".
 

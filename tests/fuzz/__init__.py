@@ -1,4 +1,4 @@
-"""Fuzz tests of everything that reads input: `make fuzz`, or `python -m fuzz [inputs] [seed]` in tests/.
+"""Fuzz tests of everything that reads input: `make fuzz`, or `python -m fuzz [inputs] [seed] [reader...]` in tests/.
 
 Valid documents are changed at random, in their bytes or in their structure. A reader must accept the result, or refuse
 it with an error of this library in one line. It must not raise anything else, hang, start a process, use a network,
@@ -107,16 +107,18 @@ def watching(place):
 
 
 def fuzz(name, inputs, seed, place):
-    """Give so many inputs to one reader; return the number of each outcome, and the failures."""
-    outcomes, broken, reader = Counter(), [], READERS[name](Path(place))
+    """Give so many inputs to one reader; return the number of each outcome, the failures, and the longest time."""
+    outcomes, broken, slowest, reader = Counter(), [], 0.0, READERS[name](Path(place))
     with watching(place):
         for number in range(inputs):
             example = reader.example(random.Random(f"{name} {seed} {number}"))
+            start = time.perf_counter()
             try:
                 outcomes[attempt(reader, example, place)] += 1
             except Broken as problem:
                 broken.append(problem)
-    return outcomes, broken
+            slowest = max(slowest, time.perf_counter() - start)
+    return outcomes, broken, slowest
 
 
 def attempt(reader, example, place):
@@ -143,16 +145,17 @@ def attempt(reader, example, place):
     return outcome
 
 
-def main(inputs=ALL, seed=0):
-    """Print the outcomes of each reader and some failures; return 1 if there is a failure."""
+def main(inputs=ALL, seed=0, names=()):
+    """Print the outcomes of each reader, or of some, and some failures; return 1 if there is a failure."""
     broken = []
-    for name in READERS:
+    for name in names or READERS:
         start, share = time.process_time(), round(SHARES[name] * inputs)
         with tempfile.TemporaryDirectory(prefix="fuzz-", dir=MEMORY if os.path.isdir(MEMORY) else None) as place:
-            outcomes, found = fuzz(name, share, seed, place)
+            outcomes, found, slowest = fuzz(name, share, seed, place)
         for problem in found[:SHOWN]:
             traceback.print_exception(problem)
         broken += found
         took = time.process_time() - start
-        print(f"{name:13} {share} inputs in {took:.0f} s: {dict(outcomes)}, {len(found)} broke it", flush=True)
+        times = f"in {took:.0f} s, the slowest in {slowest:.1f} s"
+        print(f"{name:13} {share} inputs {times}: {dict(outcomes)}, {len(found)} broke it", flush=True)
     return 1 if broken else 0

@@ -2,4 +2,5 @@ import sys
 
 from fuzz import main
 
-sys.exit(main(*map(int, sys.argv[1:])))
+numbers, names = sys.argv[1:3], sys.argv[3:]
+sys.exit(main(*map(int, numbers), names=names))

@@ -42,6 +42,7 @@ def test_a_mechanism_that_stores_its_data_on_itself_is_always_voided(seeds):
             report = dpv.verify(StoresData(), 0.0, 1.0, 0.5, executor=pool, seed=seed, **FEW)
             assert Diagnostic.NOT_THREAD_SAFE in report.diagnostics
             assert report.verdict is Verdict.NO_ANSWER
+    print(f"a mechanism that stores its data: voided in {seeds} of {seeds} runs")
 
 
 class Locked(StoresData):
@@ -69,6 +70,7 @@ def test_a_mechanism_without_state_is_never_voided(seeds):
         for seed in range(seeds):
             report = dpv.verify(laplace, 0.0, 1.0, 0.5, executor=pool, seed=seed, select_runs=100, test_runs=300)
             assert not report.voiding
+    print(f"a mechanism without state: voided in 0 of {seeds} runs")
 
 
 def test_the_report_of_threads_is_that_of_one_process():

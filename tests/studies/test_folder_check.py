@@ -1,6 +1,7 @@
 """The integrity check of folders: undamaged ones have no problem, and each kind of damage is named in one line."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -153,3 +154,27 @@ def test_other_folders_are_refused_in_one_line(tmp_path, verified):
     (folder / "dpverify.json").write_text("{")
     with pytest.raises(dpv.FolderError, match=r"dpverify.json: damaged"):
         check_folder(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", ["dpverify.json", "lock", "test-1.npz"])
+def test_a_pipe_or_a_device_in_the_folder_of_a_verification_is_refused(name, verified, tmp_path):
+    """Reading a pipe waits for ever, and reading /dev/zero takes all memory."""
+    for number, make in enumerate((os.mkfifo, lambda path: os.symlink("/dev/zero", path))):
+        (tmp_path / f"{number}").mkdir()
+        folder = copy(verified, tmp_path / f"{number}")
+        (folder / name).unlink(missing_ok=True)
+        make(folder / name)
+        with pytest.raises(dpv.FolderError, match=rf"{name}: found a pipe or a device; expected a file; remove it"):
+            dpv.verify(laplace, ZERO, ONE, folder=folder, **SMALL)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_the_folder_of_a_study_is_refused(studied, tmp_path, capsys):
+    place = shutil.copytree(studied.parent, tmp_path / "copy")
+    report = sorted((place / "kept" / "reports").iterdir())[0]
+    report.unlink()
+    os.mkfifo(report)
+    with pytest.raises(dpv.FolderError, match=r"json: found a pipe or a device; expected a file; remove it"):
+        dpv.run_study(place / "noise.toml", place / "kept")
+    assert any("found a pipe or a device" in problem for problem in check_folder(place / "kept").problems)

@@ -39,6 +39,7 @@ from dpverify.errors import (
     Stopped,
     StopReason,
     describe_exception,
+    is_users,
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.text import report_text
@@ -49,6 +50,7 @@ from dpverify.studies.files.folder_check import check_folder
 from dpverify.studies.files.interruptions import describe_end, read_start, set_supervised
 from dpverify.studies.files.loading import integer_hint, load_data
 from dpverify.studies.files.study import TABLE_FILE, study_folder
+from dpverify.util.formatting import one_line
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -251,8 +253,16 @@ def run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:  # nobody reads the output
         discard_stdout()
         return NO_ANSWER
-    except Exception:
+    except MemoryError:
+        return print_error(StopReason.OUT_OF_MEMORY.value, NO_ANSWER)
+    except OSError as problem:
+        where = "" if problem.filename is None else f"{one_line(problem.filename)}: "
+        line = f"{where}{problem.strerror or one_line(problem)}; expected files that can be read and written"
+        return print_error(arguments.shorten(line), NO_ANSWER)
+    except Exception as problem:
+        if is_users(problem):  # an attribute of the mechanism that is computed, for example
+            return print_error(f"the mechanism failed: {describe_exception(problem, one_line)}", BAD_INPUT)
         traceback.print_exc()
         return print_error("internal error of dpverify, not of the mechanism; please report it", NO_ANSWER)
     except BaseException as problem:  # code of the user outside a block of runs
-        return print_error(f"the mechanism failed: {describe_exception(problem)}", BAD_INPUT)
+        return print_error(f"the mechanism failed: {describe_exception(problem, one_line)}", BAD_INPUT)

@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 from dpverify.cli.output import NO_ANSWER
 
-MESSAGE_BYTES = 64  # more than the message needs: a process id and an exit status
+MESSAGE_BYTES = 128  # more than the message needs: a process id, an exit status and the token
+TOKEN_BYTES = 16
 SAME_INTERRUPT_SECONDS = 1.0  # within this time two interrupts are one: a terminal sends it to both processes
 PARENT_POLL_SECONDS = 0.5
 SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
@@ -58,6 +59,7 @@ def run_in_child(work: Callable[[], int]) -> Outcome:
             stream.flush()  # otherwise both processes would write what is buffered
     gc.freeze()  # the child does not visit the objects of the imported modules again, so their memory stays shared
     reader, writer = os.pipe()
+    token = os.urandom(TOKEN_BYTES).hex()
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)  # until both processes have their handlers
     with warnings.catch_warnings():
@@ -65,12 +67,12 @@ def run_in_child(work: Callable[[], int]) -> Outcome:
         child = os.fork()
     if child == 0:
         os.close(reader)
-        _work_as_child(work, writer, parent)
+        _work_as_child(work, writer, parent, token)
     os.close(writer)
     with _forward_signals(child) as received:
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # the id of the child stays valid until it is reaped
     wait_status = os.waitpid(child, 0)[1]
-    status = _read_status(reader, child)
+    status = _read_status(reader, child, token)
     os.close(reader)
     if not os.WIFSIGNALED(wait_status):
         return Outcome(child, status, f"exit status {os.WEXITSTATUS(wait_status)}", bool(received))
@@ -79,23 +81,26 @@ def run_in_child(work: Callable[[], int]) -> Outcome:
     return Outcome(child, status, f"killed by {_signal_name(number)}", stopped)
 
 
-def _work_as_child(work: Callable[[], int], writer: int, parent: int) -> None:
+def _work_as_child(work: Callable[[], int], writer: int, parent: int, token: str) -> None:
     """Do the work, send its status, and exit."""
     _end_with(parent)
     _merge_interrupts()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED_SIGNALS)
     status = work()
     with contextlib.suppress(OSError):  # a mechanism may have closed the pipe; then the work counts as not done
-        os.write(writer, f"{os.getpid()} {status}".encode())
+        os.write(writer, f"{os.getpid()} {status} {token}".encode())
     sys.exit(status)
 
 
-def _read_status(reader: int, child: int) -> int | None:
-    """Return the status in the message of the child, or None. A process that the child has forked sends none."""
+def _read_status(reader: int, child: int, token: str) -> int | None:
+    """Return the status in the message of the child, or None. A process that the child has forked sends none.
+
+    A mechanism that writes to open files of the process does not know the token.
+    """
     os.set_blocking(reader, False)  # a process that still runs may have inherited the other end
     try:
-        process, status = os.read(reader, MESSAGE_BYTES).split()
-        return int(status) if int(process) == child else None
+        process, status, found = os.read(reader, MESSAGE_BYTES).decode().split()
+        return int(status) if (int(process), found) == (child, token) else None
     except (BlockingIOError, ValueError):
         return None
 

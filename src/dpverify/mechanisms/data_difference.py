@@ -83,6 +83,8 @@ def _numbers(data: object) -> np.ndarray | None:
         return None
     try:
         array = np.asarray(data)
+    except MemoryError:
+        raise
     except Exception:  # an object of the user can raise anything
         return None
     return array if array.dtype.kind in "fiub" else None
@@ -159,6 +161,8 @@ def _same(a: object, b: object) -> bool:
     """Return whether two values are equal; values that cannot be compared count as different."""
     try:
         return bool(np.array_equal(np.asarray(a), np.asarray(b)))
+    except MemoryError:
+        raise
     except Exception:  # an object of the user can raise anything
         return False
 

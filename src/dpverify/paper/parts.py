@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from dpverify.errors import FolderError
+from dpverify.errors import FolderError, Stopped
 from dpverify.paper import experiment
 from dpverify.paper.measurements import CalibratedNumbers, PassingPairs, SensorDraw, StudyRow
 from dpverify.paper.plan import Effort, StudyTask, read_plan, to_toml
@@ -53,7 +53,10 @@ def run_studies(folder: Path, tasks: Sequence[StudyTask]) -> SetupResult:
     tables = {task.name: _run_one_study(folder / "studies" / f"{task.name}.toml", task) for task in tasks}
     seconds = time.process_time() - before
     path = folder / "studies" / f"{tasks[0].setup}.seconds"
-    earlier = float(path.read_text()) if path.exists() else 0.0
+    try:
+        earlier = float(_read_note(path))
+    except ValueError:
+        earlier = 0.0
     write_text(path, f"{earlier + seconds:.1f}\n")
     return SetupResult(tables, seconds)
 
@@ -61,17 +64,31 @@ def run_studies(folder: Path, tasks: Sequence[StudyTask]) -> SetupResult:
 def _run_one_study(path: Path, task: StudyTask) -> tuple[StudyRow, ...]:
     """Run a study and return its rows; a finished study is read from its table, unless the table was changed."""
     text = to_toml(task.document) + "\n"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    if _read_note(path) != text:
         write_text(path, text)
     finished, table = path.with_suffix(".done"), path.with_suffix("") / TABLE_FILE
     # Most reports of a finished study are deleted, so that its rows cannot be computed again from them.
-    if finished.exists() and table.exists() and hash_file(table) in finished.read_text(encoding="utf-8"):
+    if table.exists() and hash_file(table) in _read_note(finished):
         return read_study_table(path.with_suffix(""))
     study = run_study(path)
-    if not study.failed:  # a failed verification is repeated by the next start
-        delete_all_but_median_reports(study)
-        write_text(finished, f"table.csv has every seed; one report per cell is kept; SHA-256 {hash_file(table)}\n")
+    if study.failed:  # without these rows the page would answer other questions than the paper's
+        reason = study.failed[0]["problem"]
+        raise Stopped(
+            f"study {task.name}: {len(study.failed)} of {len(study.rows)} verifications failed, the first with: "
+            f"{reason}; run the same command again to repeat them",
+            str(study.folder),
+        )
+    delete_all_but_median_reports(study)
+    write_text(finished, f"table.csv has every seed; one report per cell is kept; SHA-256 {hash_file(table)}\n")
     return typed_rows(study.rows)
+
+
+def _read_note(path: Path) -> str:
+    """Return the text of a file that is written again if it is lost; nothing if it does not exist or is damaged."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
 
 
 def delete_all_but_median_reports(study: Study) -> None:
@@ -114,7 +131,10 @@ def run_readings(folder: Path, tasks: Sequence[ReadingTask]) -> ReadingGroup:
     for task in tasks:
         path = folder / "readings" / f"{task.name}.json"
         if path.exists():
-            results.append(read_value(path, TaskResult))
+            stored = read_value(path, TaskResult)
+            if stored.task != task:
+                raise _exchanged(path)
+            results.append(stored)
             continue
         start = time.process_time()
         result = run_task(task)
@@ -151,6 +171,20 @@ def run_pairs(folder: Path, number: int) -> PairsResult:
 
 def draw_file(folder: Path, number: int) -> Path:
     return folder / "draws" / f"{number:03d}.json"
+
+
+def read_draw(path: Path, number: int) -> SensorDraw:
+    """Read the draw of this number."""
+    draw = read_value(path, SensorDraw)
+    if draw.number != number:
+        raise _exchanged(path)
+    return draw
+
+
+def _exchanged(path: Path) -> FolderError:
+    return FolderError(
+        f"{path}: found another measurement; expected the one of this name; remove it to measure it again"
+    )
 
 
 def read_value(path: Path, kind: type[Value]) -> Value:

@@ -28,7 +28,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpverify.errors import InputError, Stopped, how_to_install
+from dpverify.errors import InputError, Stopped, StopReason, how_to_install
 from dpverify.paper.measurements import Results, SensorDraw, StudyRow
 from dpverify.paper.plan import FOLDER, Effort, Plan, read_plan, study_tasks
 from dpverify.sampling.checkpoints import open_checkpoint
@@ -84,17 +84,21 @@ def reproduce(
     with open_checkpoint(folder) as checkpoint:
         identity = {"effort": json.dumps(dataclasses.asdict(effort), sort_keys=True), **_source_hashes()}
         checkpoint.acquire(identity, versions())
-        for part in ("studies", "draws", "readings"):
-            (folder / part).mkdir(exist_ok=True)
-        with open_pool(workers) as pool:
-            assert pool.executor is not None
-            try:
+        try:
+            for part in ("studies", "draws", "readings"):
+                (folder / part).mkdir(exist_ok=True)
+            with open_pool(workers) as pool:
+                assert pool.executor is not None
                 results = _measure(pool.executor, folder, plan, effort, printer)
-            except KeyboardInterrupt:
-                raise Stopped(_stopped_message("stopped by the keyboard", folder), str(folder)) from None
-            except BrokenProcessPool:
-                raise Stopped(_stopped_message("a worker process ended", folder), str(folder)) from None
-        page = write_outputs(folder, plan, effort, results)
+            page = write_outputs(folder, plan, effort, results)
+        except KeyboardInterrupt:
+            raise _stopped(StopReason.KEYBOARD, "", folder) from None
+        except BrokenProcessPool:
+            raise _stopped(StopReason.WORKERS_LOST, " (a worker process ended)", folder) from None
+        except MemoryError as problem:
+            raise _stopped(StopReason.OUT_OF_MEMORY, "", folder) from problem
+        except OSError as problem:
+            raise _stopped(StopReason.DISK, f" ({problem.strerror or problem})", folder) from problem
         printer.line(f"done: {page}")
     return page
 
@@ -122,7 +126,7 @@ def _measure(executor: Executor, folder: Path, plan: Plan, effort: Effort, print
     for number in range(effort.draws):
         path = parts.draw_file(folder, number)
         if path.exists():
-            finished_draws.append(parts.read_value(path, SensorDraw))
+            finished_draws.append(parts.read_draw(path, number))
         else:
             draw_jobs[executor.submit(parts.run_draw, folder, number, effort, calibrated)] = f"draw {number}"
     printer.wait_for(ranking_jobs)
@@ -144,8 +148,10 @@ def _measure(executor: Executor, folder: Path, plan: Plan, effort: Effort, print
     return Results(calibrated, tables, draws, readings, pairs_job.result().pairs)
 
 
-def _stopped_message(why: str, folder: Path) -> str:
-    return f"{why}; the finished parts are stored in {folder}; run the same command again to resume"
+def _stopped(reason: StopReason, detail: str, folder: Path) -> Stopped:
+    """Return the error of a reproduction that ended early."""
+    advice = f"the finished parts are stored in {folder}; run the same command again to resume"
+    return Stopped(f"{reason.value}{detail}; {advice}", str(folder), reason=reason)
 
 
 def _load_output_writer() -> Callable[[Path, Plan, Effort, Results], Path]:

@@ -34,7 +34,7 @@ from dpverify.stats.anytime import Bets
 from dpverify.stats.claim_kinds import CLAIM_KINDS, Approximate
 from dpverify.util import serialization as serial
 from dpverify.util.files import write_file
-from dpverify.util.formatting import one_line
+from dpverify.util.formatting import one_line, too_little_memory
 
 Document = dict[str, Any]  # a JSON object
 R = TypeVar("R", bound=ReportFields)
@@ -119,6 +119,8 @@ def read_report(kind: type[R], path: str | Path) -> R:
             raise TypeError("no schema, or none that is a whole number")
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror}; expected a report written by to_json") from None
+    except MemoryError as problem:
+        raise InputError(too_little_memory(path, problem)) from None
     except Exception as problem:  # a damaged file can raise any exception
         reason = one_line(problem)
         raise InputError(f"{path}: not a report ({reason}); expected JSON written by to_json") from None
@@ -141,6 +143,8 @@ def read_report(kind: type[R], path: str | Path) -> R:
         recomputable = is_recomputable(report)
         difference = find_difference(report) if recomputable else None
         is_changed = not has_checksum(document)
+    except MemoryError as problem:
+        raise InputError(too_little_memory(path, problem)) from None
     except Exception as problem:
         reason = f"{type(problem).__name__}: {one_line(problem)}"
         refused = "a damaged report, or one of a later version"

@@ -169,6 +169,7 @@ class BlockSum(StatisticSum):
         self._checker = checker
         self._results = [checker.no_counts()]
         self._waiting: list[tuple[int, Array]] = []  # the first runs of blocks that are not counted yet
+        self._waiting_numbers = 0  # of NumPy arrays
 
     def add(self, block: int, samples: Array, runs: int | None = None) -> None:
         if block >= MAX_CHECKED_BLOCKS:
@@ -181,7 +182,8 @@ class BlockSum(StatisticSum):
         # Few numbers are copied, because a mechanism may use its array again, and counted together with other blocks.
         is_small = 2 * checked.size <= MAX_NUMBERS_CHECKED_TOGETHER
         self._waiting.append((block, checked.copy() if is_small else checked))
-        if sum(waiting.size for _, waiting in self._waiting) + checked.size > MAX_NUMBERS_CHECKED_TOGETHER:
+        self._waiting_numbers += checked.size
+        if self._waiting_numbers + checked.size > MAX_NUMBERS_CHECKED_TOGETHER:
             self.finish()
 
     def finish(self) -> None:
@@ -190,6 +192,7 @@ class BlockSum(StatisticSum):
             blocks, samples = zip(*self._waiting[:most], strict=True)
             self._count(np.array(blocks), [np.asarray(one) for one in samples])
             self._waiting = self._waiting[most:]
+        self._waiting_numbers = 0
 
     def _count(self, blocks: np.ndarray, samples: list[np.ndarray]) -> None:
         """Count the checked events in the first runs of some blocks."""

@@ -28,6 +28,7 @@ from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.ranges import BlockRange, BlockRanges
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array, is_jax, on_accelerator, retain_freed_memory
+from dpverify.util.checks import check_whole_number
 from dpverify.util.hashing import fingerprint
 from dpverify.util.intervals import merge_intervals
 
@@ -86,6 +87,12 @@ class SampleSource(NamedTuple):
     device: str = "cpu"
     look: tuple[int, ...] = ()
     is_coupled: bool = False
+
+
+def stated_block_size(mechanism: object, block: int | None) -> int | None:
+    """Return the block size of the settings or of the mechanism; None if neither states one."""
+    stated = getattr(mechanism, "block", None) if block is None else block
+    return None if stated is None else check_whole_number("the mechanism's attribute block", stated, 1)
 
 
 def default_block_size(test_runs: int) -> int:

@@ -28,8 +28,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import DPVerifyWarning, FolderError
-from dpverify.util.files import NEW_FILE_SUFFIX, replace_file
-from dpverify.util.formatting import one_line
+from dpverify.util.files import NEW_FILE_SUFFIX, check_regular, replace_file
+from dpverify.util.formatting import one_line, too_little_memory
 from dpverify.util.hashing import fingerprint
 from dpverify.util.sources import SourceHashes
 
@@ -134,6 +134,8 @@ class Checkpoint:
             recorded = None if document.get("sources") is None else dict(document["sources"])
         except OSError as problem:
             raise _unusable(path, problem) from None
+        except MemoryError as problem:
+            raise FolderError(too_little_memory(path, problem)) from None
         except Exception as problem:  # a damaged file can raise any exception
             raise FolderError(f"{path}: damaged ({type(problem).__name__}); start in a new folder") from None
         _check_format(path, file_format)
@@ -158,6 +160,7 @@ class Checkpoint:
         path = self.folder / f"{name}.npz"
         if not path.exists():
             return None
+        check_regular(path)
         try:
             content = path.read_bytes()
         except OSError as problem:
@@ -167,6 +170,8 @@ class Checkpoint:
                 head = json.loads(file["head"].tobytes())
                 arrays = [file[f"arr_{index}"] for index in range(len(file.files) - 1)]
             checksum, owner = head.pop("checksum"), head["owner"]
+        except MemoryError as problem:
+            raise FolderError(too_little_memory(path, problem)) from None
         except Exception as problem:  # a damaged archive can raise any exception
             raise _damaged(path, type(problem).__name__) from None
         _check_format(path, head.get("format"))
@@ -215,8 +220,8 @@ class Checkpoint:
         if self.folder is None:
             return
         for stage in stages:
-            for path in self.folder.glob(f"{stage}-*.npz"):
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # a file that stays is not read again
+                for path in list(self.folder.glob(f"{stage}-*.npz")):
                     path.unlink()
 
     @property
@@ -237,6 +242,8 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
+        for name in (OWNER_FILE, LOCK_FILE):
+            check_regular(path / name)
         if not (path / OWNER_FILE).exists():
             allowed = (LOCK_FILE, OWNER_FILE + NEW_FILE_SUFFIX)
             others = sorted(entry.name for entry in path.iterdir() if entry.name not in allowed)

@@ -38,6 +38,7 @@ from dpverify.sampling.blocks import (
     default_block_size,
     fitting_block_size,
     look_key,
+    stated_block_size,
 )
 from dpverify.sampling.budget import (
     ANNOUNCED_BYTES,
@@ -159,14 +160,14 @@ def open_run(
     if not callable(mechanism):
         raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
     clock, display = StageClock(), Progress(progress, folder is not None)
-    block = settings.block or getattr(mechanism, "block", None)
+    block = stated_block_size(mechanism, settings.block)
     is_fixed = block is not None
     if settings.block is None and settings.stop_early:
         first_block = FIRST_COMPILED_BLOCK if has_fixed_block(mechanism) else FIRST_BLOCK
         block = first_block if block is None else min(block, MAX_STOPPING_BLOCK)
     block = block or default_block_size(settings.test_runs)
     data = read_only_view(first), read_only_view(second)
-    source = SampleSource(mechanism, data, settings.seed, int(block), settings.nonfinite)
+    source = SampleSource(mechanism, data, settings.seed, block, settings.nonfinite)
     notes: list[str] = []
     with open_checkpoint(folder) as checkpoint:
         try:
@@ -332,6 +333,8 @@ def read_record(
         return None
     try:
         return build(from_plain(record.head, kinds))
+    except MemoryError:
+        raise
     except Exception as problem:  # another version may have written anything
         raise FolderError(
             f"{checkpoint.folder}: found {name} of another version of dpverify ({one_line(problem)}); expected this "

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from dpverify.util.guide_table import VALUES_PER_PIECE, edge_finder
+from dpverify.util.guide_table import VALUES_COUNTED_TOGETHER, IntervalCounter
 
 MAX_EDGES = 4096  # for more edges, the partitions are counted one by one
-MIN_VALUES_COUNTED = VALUES_PER_PIECE  # smaller blocks are counted together
+MIN_VALUES_COUNTED = VALUES_COUNTED_TOGETHER  # smaller blocks are counted together
 
 
 @runtime_checkable
@@ -77,11 +77,10 @@ class IntervalTables:
     """The counts of intervals over blocks of finite numbers, and those of the cells of other numbers."""
 
     def __init__(self, cells: IntervalCells):
-        self._cells, self._find = cells, edge_finder(cells.edges)
+        self._cells, self._counter = cells, IntervalCounter(cells.edges)
         self._clear()
 
     def _clear(self) -> None:
-        self._table = np.zeros(self._cells.edges.size + 1, np.int64)
         self._others = [np.zeros(partition.size, np.int64) for partition in self._cells.partitions]
         self._waiting: list[np.ndarray] = []
         self._is_empty = True
@@ -96,7 +95,7 @@ class IntervalTables:
             samples = samples[finite]
         x = samples.ravel()
         if x.size >= MIN_VALUES_COUNTED:
-            self._count(x)
+            self._counter.add(x)
             return
         self._waiting.append(x.copy())  # a mechanism may use its array again
         if len(self._waiting) * x.size >= MIN_VALUES_COUNTED:
@@ -107,19 +106,14 @@ class IntervalTables:
         if self._is_empty:
             return []
         self._count_waiting()
-        tables = []
+        counts, tables = self._counter.read(), []
         for codes, table in zip(self._cells.codes, self._others, strict=True):
-            np.add.at(table, codes, self._table)
+            np.add.at(table, codes, counts)
             tables.append(table)
         self._clear()
         return tables
 
-    def _count(self, x: np.ndarray) -> None:
-        for begin in range(0, len(x), VALUES_PER_PIECE):
-            interval = self._find(x[begin : begin + VALUES_PER_PIECE])
-            self._table += np.bincount(interval, minlength=self._table.size)
-
     def _count_waiting(self) -> None:
         if self._waiting:
-            self._count(np.concatenate(self._waiting))
+            self._counter.add(np.concatenate(self._waiting))
             self._waiting = []

@@ -176,6 +176,8 @@ def _restore(sums: BlockSums[A], record: Record, content: str, where: str) -> No
         )
     try:
         sums.merge_record(record)
+    except MemoryError:
+        raise
     except Exception as problem:  # the checksum is right, but the content is not what this version writes
         raise FolderError(
             f"{where}: damaged ({type(problem).__name__}); remove this file; its runs are drawn again"

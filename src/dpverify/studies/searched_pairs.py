@@ -10,7 +10,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.sampling.blocks import MAX_LOG2_BLOCK
+from dpverify.sampling.blocks import MAX_LOG2_BLOCK, stated_block_size
 from dpverify.sampling.context import RunContext, open_run
 from dpverify.studies.options import RunOptions
 from dpverify.studies.pair_search.gradient_search import MAX_SIMPLEX_DIMENSION, climb_box
@@ -146,9 +146,9 @@ class SearchedPairs(NamedTuple):
 @contextmanager
 def _open_search(mechanism: Mechanism, pair: DataPair, runs: int, options: RunOptions) -> Iterator[RunContext]:
     """Open the context in which all pairs are evaluated, the first of them with so many runs."""
-    block = options.settings.block or getattr(mechanism, "block", None)
+    block = stated_block_size(mechanism, options.settings.block)
     fitting = 1 << max(MIN_LOG2_BLOCK, (max(runs, 1) // BLOCKS_PER_EVALUATION).bit_length() - 1)
-    block = min(fitting, 1 << MAX_LOG2_BLOCK) if block is None else min(int(block), fitting)
+    block = min(fitting, 1 << MAX_LOG2_BLOCK) if block is None else min(block, fitting)
     settings = options.settings.change(stop_early=False, block=block)  # nothing is claimed about a single pair
     with open_run(mechanism, *pair, settings, options.executor, False) as run:
         yield run

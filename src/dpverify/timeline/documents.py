@@ -18,7 +18,7 @@ from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.timeline.events import PREFIX_EVENT_KINDS, PrefixEvents
 from dpverify.timeline.looks import PlannedLook, plan_looks
 from dpverify.util.files import write_file
-from dpverify.util.formatting import one_line
+from dpverify.util.formatting import one_line, too_little_memory
 from dpverify.util.serialization import from_plain, to_plain
 
 SCHEMA = 1
@@ -45,6 +45,8 @@ def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
             raise TypeError("no schema that is a whole number")
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror}; expected a result written by to_json") from None
+    except MemoryError as problem:
+        raise InputError(too_little_memory(path, problem)) from None
     except Exception as problem:  # a damaged file can raise any exception
         raise InputError(f"{path}: not a result over time ({one_line(problem)}); expected JSON of to_json") from None
     if schema > SCHEMA:
@@ -57,6 +59,8 @@ def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
             check_counts(curve.events, curve.counts, curve.shape, plan_looks(curve.settings))
         if not has_checksum(document):
             raise ValueError("found another checksum")
+    except MemoryError as problem:
+        raise InputError(too_little_memory(path, problem)) from None
     except Exception as problem:
         reason = f"{type(problem).__name__}: {one_line(problem)}"
         raise InputError(f"{path}: a damaged result ({reason}); write it again") from None

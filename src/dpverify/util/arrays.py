@@ -11,7 +11,7 @@ import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ MIN_BISECTED_VALUES = 512  # fewer values are located one by one
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
 SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
 MIN_MULTIPLIED_ROWS = 3  # fewer rows at a time would read a large matrix too often
+ROWS_TRANSPOSED, COLUMNS_COPIED = 256, 32  # rows and columns that are copied together to a transpose
 TILE_ROWS, TILE_COLUMNS = 8, 48  # rows and columns that are multiplied together
 WORD_BITS = 32  # values of a mask that are stored in one word
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
@@ -200,8 +201,46 @@ def retain_freed_memory() -> None:
 
 
 def contiguous_transpose(table: Array) -> Array:
-    """Return the transpose; with NumPy its rows are contiguous, which makes passes over them fast."""
-    return np.ascontiguousarray(table.T) if array_namespace(table) is np else table.T
+    """Return the transpose; with NumPy its rows are contiguous, which makes passes over them fast.
+
+    A transpose that is contiguous anyway is not copied.
+    """
+    if array_namespace(table) is not np or table.T.flags.c_contiguous:
+        return table.T
+    result = np.empty(table.shape[::-1], table.dtype)
+    for begin in range(0, len(table), ROWS_TRANSPOSED):
+        result[:, begin : begin + ROWS_TRANSPOSED] = table[begin : begin + ROWS_TRANSPOSED].T
+    return result
+
+
+def contiguous_columns(table: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield each column, contiguous. Few columns at a time need little memory, which is used again and again.
+
+    A single column is not copied.
+
+    Examples
+    --------
+    >>> [column.tolist() for column in contiguous_columns(np.array([[1, 2], [3, 4]]))]
+    [[1, 3], [2, 4]]
+    """
+    for begin in range(0, table.shape[1], COLUMNS_COPIED):
+        yield from contiguous_transpose(table[:, begin : begin + COLUMNS_COPIED])
+
+
+def take_columns(x: Array, columns: Array) -> Array:
+    """Return some columns of a table; with NumPy its rows stay contiguous.
+
+    Indexing would make the columns contiguous, and then operations along rows are several times slower.
+
+    Examples
+    --------
+    >>> take_columns(np.array([[1, 2, 3], [4, 5, 6]]), np.array([2, 0])).tolist()
+    [[3, 1], [6, 4]]
+    """
+    if array_namespace(x) is not np:
+        return x[:, columns]
+    is_whole = np.array_equal(columns, np.arange(x.shape[1]))
+    return x if is_whole else x.take(columns, axis=1)
 
 
 def multiply_rows(x: Array, matrix: Array) -> Array:
@@ -225,8 +264,12 @@ def multiply_rows(x: Array, matrix: Array) -> Array:
     whole = len(x) // rows * rows
     if whole <= rows:
         return x @ matrix
-    pieces = np.matmul(x[:whole].reshape(-1, rows, x.shape[1]), matrix).reshape(whole, matrix.shape[1])
-    return pieces if whole == len(x) else np.concatenate([pieces, x[whole:] @ matrix])
+    result = np.empty((len(x), matrix.shape[1]), np.result_type(x, matrix))
+    pieces, products = (one[:whole].reshape(-1, rows, one.shape[1]) for one in (x, result))
+    np.matmul(pieces, matrix, out=products)
+    if whole < len(x):
+        result[whole:] = x[whole:] @ matrix
+    return result
 
 
 def _multiply_tiles(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import errno
 import os
 from pathlib import Path
 
-from dpverify.errors import InputError
+from dpverify.errors import FolderError, InputError
 
 NEW_FILE_SUFFIX = ".new"
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -84,6 +84,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         raise InputError(
             f"{path}: found {problem.strerror or problem}; expected a path that can be written; choose another one"
         ) from None
+
+
+def check_regular(path: Path) -> None:
+    """Raise FolderError if a file of a folder is a pipe or a device: reading it can wait or read for ever."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FolderError(f"{path}: found a pipe or a device; expected a file; remove it")
 
 
 def is_readable(path: Path) -> bool:

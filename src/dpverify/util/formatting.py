@@ -179,3 +179,12 @@ def one_line(text: object, most: int = MAX_LINE_CHARACTERS) -> str:
     """
     line = printable(" ".join(str(text).split()))
     return line if len(line) <= most else line[:most] + "..."
+
+
+def too_little_memory(path: object, problem: MemoryError) -> str:
+    """Return the message for a file that cannot be read without more memory; the file itself may be right."""
+    reason = one_line(problem) or "MemoryError"
+    return (
+        f"{path}: found too little memory to read this file ({reason}); expected enough for its content; free memory "
+        "and repeat the call"
+    )

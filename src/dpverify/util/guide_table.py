@@ -11,6 +11,10 @@ import numpy as np
 
 VALUES_PER_PIECE = 1 << 14  # values that are processed together, so that they stay in the processor's caches
 STEPS_PER_EDGE, MAX_STEPS = 64, 8192  # of the guide table
+VALUES_COUNTED_TOGETHER = 1 << 15
+COUNTED_STEPS_PER_EDGE, MAX_COUNTED_STEPS = 512, 16384  # narrow steps, because numbers near an edge are counted slowly
+WHOLE = 2.0**52  # a sum from here up to 2^53 is a whole number, and its last bits are its distance from 2^52
+WHOLE_BITS = np.array(WHOLE).view(np.int64)
 
 
 def edge_finder(edges: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -35,8 +39,8 @@ class GuideTable(NamedTuple):
 
     Attributes
     ----------
-    low, scale : float
-        The lowest edge, and one over the width of a step.
+    scale, shift : float
+        One over the width of a step, and what is added to a scaled number, so that the lowest edge becomes 2^52.
     first_edge : ndarray
         For each step, the number of edges in lower steps.
     padded : ndarray
@@ -45,39 +49,104 @@ class GuideTable(NamedTuple):
         The largest number of edges in one step.
     """
 
-    low: float
     scale: float
+    shift: float
     first_edge: np.ndarray
     padded: np.ndarray
     comparisons: int
 
     @classmethod
-    def of(cls, edges: np.ndarray) -> GuideTable | None:
+    def of(
+        cls, edges: np.ndarray, steps_per_edge: int = STEPS_PER_EDGE, max_steps: int = MAX_STEPS
+    ) -> GuideTable | None:
         """Return the table of sorted edges; None if bisection is faster, because many edges lie in one step."""
-        steps = min(STEPS_PER_EDGE * edges.size, MAX_STEPS)
+        steps = min(steps_per_edge * edges.size, max_steps)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             scale = float(steps / (edges[-1] - edges[0]))
-        if not (math.isfinite(scale) and scale > 0):
+            shift = float(WHOLE - edges[0] * scale)
+        if not (math.isfinite(scale) and scale > 0 and math.isfinite(shift)):
             return None
-        table = cls(float(edges[0]), scale, np.zeros(steps, np.intp), np.append(edges, np.inf), 0)
-        edges_in_step = np.bincount(table._step(edges), minlength=steps)
+        table = cls(scale, shift, np.zeros(steps, np.intp), np.append(edges, np.inf), 0)
+        edges_in_step = np.bincount(table.step(edges), minlength=steps)
         comparisons = int(edges_in_step.max())
         if comparisons > edges.size.bit_length():
             return None
         return table._replace(first_edge=np.cumsum(edges_in_step) - edges_in_step, comparisons=comparisons)
 
-    def _step(self, x: np.ndarray) -> np.ndarray:
+    def step(self, x: np.ndarray) -> np.ndarray:
+        """Return the step of each x, which must not be NaN. The sum is rounded to the number of the step."""
         with np.errstate(over="ignore"):
-            position = np.subtract(x, self.low, dtype=np.float64)
-            position *= self.scale
-        return np.clip(position, 0, self.first_edge.size - 1, out=position).astype(np.intp)
+            position = np.multiply(x, self.scale, dtype=np.float64)
+            position += self.shift
+        np.clip(position, WHOLE, WHOLE + (self.first_edge.size - 1), out=position)
+        step = position.view(np.int64)
+        step -= WHOLE_BITS
+        return step
 
     def find(self, x: np.ndarray) -> np.ndarray:
         """Return the number of edges below each x, which must not be NaN."""
-        index = self.first_edge.take(self._step(x))
+        index = self.first_edge.take(self.step(x))
         for _ in range(self.comparisons):
             index += x > self.padded.take(index)
         return index
+
+
+class IntervalCounter:
+    """Counts the numbers in each interval between sorted edges. An interval contains its upper edge.
+
+    Numbers in a step of the guide table without an edge are counted by their steps. The few others are kept until they
+    are enough to be compared with the edges together.
+
+    Examples
+    --------
+    >>> counter = IntervalCounter(np.array([0.0, 1.0]))
+    >>> counter.add(np.array([-1.0, 0.0, 0.5, 2.0]))
+    >>> counter.read().tolist()
+    [2, 1, 1]
+    """
+
+    def __init__(self, edges: np.ndarray):
+        self._edges, self._guide = edges, GuideTable.of(edges, COUNTED_STEPS_PER_EDGE, MAX_COUNTED_STEPS)
+        if self._guide is not None:
+            self._has_edge = np.diff(self._guide.first_edge, append=edges.size) > 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._table = np.zeros(self._edges.size + 1, np.int64)
+        self._steps = np.zeros(0 if self._guide is None else self._guide.first_edge.size, np.int64)
+        self._near_edges: list[np.ndarray] = []
+        self._waiting = 0  # numbers near edges that are not counted yet
+
+    def add(self, x: np.ndarray) -> None:
+        """Add numbers, none of which is NaN."""
+        for begin in range(0, len(x), VALUES_COUNTED_TOGETHER):
+            piece = x[begin : begin + VALUES_COUNTED_TOGETHER]
+            if self._guide is None:
+                self._table += np.bincount(bisect(self._edges, piece), minlength=self._table.size)
+                continue
+            step = self._guide.step(piece)
+            self._steps += np.bincount(step, minlength=self._steps.size)
+            near_edges = piece.take(np.flatnonzero(self._has_edge.take(step)))
+            self._near_edges.append(near_edges)
+            self._waiting += near_edges.size
+            if self._waiting >= VALUES_PER_PIECE:
+                self._count_near_edges()
+
+    def read(self) -> np.ndarray:
+        """Return the counts since the last call."""
+        if self._guide is not None:
+            self._count_near_edges()
+            np.add.at(self._table, self._guide.first_edge, np.where(self._has_edge, 0, self._steps))
+        table = self._table
+        self._clear()
+        return table
+
+    def _count_near_edges(self) -> None:
+        if self._near_edges:
+            assert self._guide is not None
+            interval = self._guide.find(np.concatenate(self._near_edges))
+            self._table += np.bincount(interval, minlength=self._table.size)
+            self._near_edges, self._waiting = [], 0
 
 
 def bisect(edges: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -148,6 +148,8 @@ class _ValueHasher:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         try:
             parts = value.__reduce_ex__(PICKLE_PROTOCOL)
+        except MemoryError:
+            raise
         except Exception as problem:  # any class can refuse in its own way
             raise InputError(
                 f"{kind}: found an object that cannot be hashed ({one_line(problem)}); expected numbers, text, arrays, "

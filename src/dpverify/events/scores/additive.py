@@ -19,7 +19,15 @@ from dpverify.events.scores.base import Features, SelectedLevels, describe_coord
 from dpverify.events.scores.smoothing import smooth_steps
 from dpverify.events.scores.training import Learner, TrainingData, bin_edges
 from dpverify.events.wording import coordinate_names, describe_intervals
-from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method
+from dpverify.util.arrays import (
+    Array,
+    array_namespace,
+    contiguous_columns,
+    contiguous_transpose,
+    digitize,
+    evaluate_method,
+    take_columns,
+)
 from dpverify.util.column_bins import ColumnBins
 
 MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
@@ -66,7 +74,7 @@ class Additive(NamedTuple):
     def values_of_features(self, features: Array) -> Array:
         """Return one number per run, given its features."""
         if array_namespace(features) is np:
-            cells = ColumnBins.of(self.edges).find(features[:, self.coordinates])
+            cells = ColumnBins.of(self.edges).find(take_columns(features, self.coordinates))
             cells += self.steps.shape[1] * np.arange(len(self.steps))
             return self.steps.ravel().take(cells).sum(1)
         return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(features)))  # type: ignore[return-value]
@@ -138,7 +146,7 @@ class SharedSteps(NamedTuple):
 
     def values(self, features: np.ndarray) -> list[np.ndarray]:
         """Return one number per run for each score."""
-        cells = self.bins.find(features[:, self.coordinates])
+        cells = self.bins.find(take_columns(features, self.coordinates))
         n_features, n_edges = self.bins.edges.shape
         cells += (n_edges + 1) * np.arange(n_features)
         return [steps.take(cells).sum(1) for steps in self.steps]
@@ -184,7 +192,7 @@ def make_binning(features: Features, values: np.ndarray, atoms: list[np.ndarray]
     Whitened features of discrete coordinates repeat in many combinations, so they get quantile bins only.
     """
     rows = []
-    for j, column in enumerate(contiguous_transpose(values)):
+    for j, column in enumerate(contiguous_columns(values)):
         own_atoms = atoms[j] if features.whiten is None else np.zeros(0)
         rows.append(bin_edges(np.sort(column), own_atoms, len(atoms)))
     return Binning(features, pad_rows(rows))

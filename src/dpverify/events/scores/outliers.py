@@ -16,6 +16,7 @@ from dpverify.util.arrays import Array, array_namespace
 
 OUTLIER_COUNTS = (16, 128)  # training runs of both data sets that count as outliers
 MAX_SINGLE_COORDINATES = 4096  # of one output; more are not compared one by one
+RUNS_PER_PIECE = 1024  # the arrays of this many runs stay in the processor's caches
 
 
 class Extreme(NamedTuple):
@@ -88,9 +89,8 @@ class OutlierLearner(NamedTuple):
 
 def _outlier_signs(z: np.ndarray, is_first: np.ndarray, number: int) -> np.ndarray:
     """Return to which data set the outliers of every feature belong, at either end; 1 without outliers."""
-    distance = np.abs(z)
-    farthest = distance.argmax(1)
-    size = distance[np.arange(len(z)), farthest]
+    farthest = np.concatenate([np.abs(z[i : i + RUNS_PER_PIECE]).argmax(1) for i in range(0, len(z), RUNS_PER_PIECE)])
+    size = np.abs(z[np.arange(len(z)), farthest])
     number = min(number * z.shape[1], len(z) // 8)
     far = np.argpartition(size, -number)[-number:]
     is_positive = (z[far, farthest[far]] > 0).astype(np.int64)

@@ -15,7 +15,7 @@ from dpverify.events.scores.additive import Additive, drop_idle_edges, monotone_
 from dpverify.events.scores.base import Features, Linear, Score
 from dpverify.events.scores.moments import Quadratic
 from dpverify.events.scores.training import Learner, TrainingData, quantile_edges
-from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize
+from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, take_columns
 
 MIN_RECORDS = 3
 MAX_SHARED_NUMBERS = 1 << 19  # numbers per data set that the shared functions are fitted to
@@ -66,7 +66,7 @@ class Shared(NamedTuple):
         """Return one number per run, given its features."""
         xp = array_namespace(features)
         runs, (number, columns) = features.shape[0], self.records.shape
-        records = features[:, self.records.reshape(-1)].reshape(runs * number, columns)
+        records = take_columns(features, self.records.reshape(-1)).reshape(runs * number, columns)
         scaled = self.sharpness * self.score.values(records).reshape(runs, number)
         largest = scaled.max(1)
         return (largest + xp.log(xp.exp(scaled - largest[:, None]).mean(1))) / self.sharpness
@@ -99,7 +99,7 @@ class SharedLearner(NamedTuple):
         runs = max(1, MAX_SHARED_NUMBERS // n_features)
         order = self.records.ravel()
         sides = [
-            self.features.values(side[:runs])[:, order].reshape(-1, columns)
+            take_columns(self.features.values(side[:runs]), order).reshape(-1, columns)
             for side in (training.first, training.second)
         ]
         columns_of_sides = list(zip(*map(contiguous_transpose, sides), strict=True))

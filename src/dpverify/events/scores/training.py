@@ -12,7 +12,7 @@ import numpy as np
 
 from dpverify.events.cells import repeated_values
 from dpverify.events.scores.base import Features, Score
-from dpverify.util.arrays import Array, contiguous_transpose, sum_outer_products
+from dpverify.util.arrays import Array, contiguous_columns, contiguous_transpose, sum_outer_products
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
 MAX_WHITENED_COORDINATES = 1024  # a covariance of more coordinates needs too much memory, and more runs than are kept
@@ -152,7 +152,7 @@ def summarise(samples: list[np.ndarray]) -> TrainingData:
     """Return the finite ones of the kept training runs of both data sets."""
     *_, steps, dimension = (1, *samples[0].shape[1:])
     sides = [x.reshape(len(x), -1) for x in samples]
-    sides = [x[np.isfinite(x).all(1)] for x in sides]
+    sides = [x if np.isfinite(x).all() else x[np.isfinite(x).all(1)] for x in sides]
     pooled, runs = np.concatenate(sides), len(sides[0])
     if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
         pooled = np.zeros((1, pooled.shape[1]))
@@ -163,7 +163,7 @@ def summarise(samples: list[np.ndarray]) -> TrainingData:
 def _divide_coordinates(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return the atoms and the edges of the bins of every coordinate."""
     atoms, edges = [], []
-    for column in contiguous_transpose(flat):
+    for column in contiguous_columns(flat):
         column.sort()
         atoms.append(repeated_values(column))
         edges.append(bin_edges(column, atoms[-1], flat.shape[1]))
@@ -203,11 +203,11 @@ def _ranks_in_gaps(x: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     return np.concatenate([np.arange(ranks[i], ranks[i + 1], TAIL_RUNS) for i in gaps[:MAX_GAPS]] or [ranks[:0]])
 
 
-def clip_tails(flat: np.ndarray) -> np.ndarray:
-    """Clip each coordinate at its extreme quantiles, so that moments exist for heavy tails."""
+def clip_tails(flat: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """Clip each coordinate at its extreme quantiles, so that moments exist for heavy tails; `out` can be `flat`."""
     thinned = contiguous_transpose(flat[:: max(1, len(flat) // MAX_QUANTILE_RUNS)])
     low, high = np.quantile(thinned, [CLIPPED_SHARE, 1 - CLIPPED_SHARE], axis=1)
-    return np.clip(flat, low, high)
+    return np.clip(flat, low, high, out=out)
 
 
 def covariance(flat: np.ndarray) -> np.ndarray:
@@ -220,15 +220,19 @@ def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
 
     Each data set is centred at its own mean for the covariance.
     """
-    clipped = clip_tails(np.concatenate([first, second]))
+    clipped = np.concatenate([first, second])
+    clip_tails(clipped, out=clipped)
     sides = clipped[: len(first)], clipped[len(first) :]
     pooled_covariance = sum(covariance(side) for side in sides) / 2
     # A coordinate that is constant for each data set has no spread; the distance of the data sets is its scale.
-    pooled_deviation = clipped.std(0)
+    mean = clipped.mean(0)
+    clipped -= mean
+    clipped *= clipped
+    pooled_deviation = np.sqrt(clipped.mean(0))
     scale = np.sqrt(np.diag(pooled_covariance))
     fallback = np.where(pooled_deviation > 0, pooled_deviation, 1.0)
     scale = np.where(scale > 1e-9 * pooled_deviation, scale, fallback)
     correlation = pooled_covariance / np.outer(scale, scale)
     # A coordinate that the earlier ones determine has no innovation. The ridge limits the scaling of rounding errors.
     factor = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(scale)))
-    return Features(clipped.mean(0), np.linalg.solve(factor, np.diag(1 / scale)))
+    return Features(mean, np.linalg.solve(factor, np.diag(1 / scale)))

@@ -28,7 +28,7 @@ from dpverify.settings import Settings
 from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.studies.files.inputs import PairData
 from dpverify.studies.files.plans import Combination, PairFiles, StudyPlan, Variant
-from dpverify.util.files import replace_file
+from dpverify.util.files import check_regular, replace_file
 from dpverify.util.hashing import fingerprint
 from dpverify.util.sources import SourceHashes, changed_sources, hash_file, source_hashes
 
@@ -129,6 +129,7 @@ def named_sources(source: str) -> SourceHashes:
 
 def read_finished(path: Path, plan: StudyPlan, combination: Combination) -> Report:
     """Read the report of a finished combination; raise FolderError if it is damaged or belongs elsewhere."""
+    check_regular(path)
     try:
         report = Report.from_json(path)
     except InputError as problem:
@@ -208,6 +209,8 @@ def keep_old_report(path: Path) -> Path | None:
 
 def was_started_otherwise(running: Path, record: Record) -> bool:
     """Return whether a checkpoint folder was started with other source files or data sets than the record has."""
+    if not (running / OWNER_FILE).exists():
+        return False
     owner = _read_owner(running, "run")
     if any(owner.get(name) != record[name] for name in ("first data set", "second data set")):
         return True

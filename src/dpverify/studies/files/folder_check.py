@@ -22,7 +22,7 @@ from dpverify.studies.files.plans import REPORTS_FOLDER
 from dpverify.studies.files.study import TABLE_FILE
 from dpverify.studies.result_page import PAGES_FOLDER
 from dpverify.studies.tables import csv_text, read_csv
-from dpverify.util.files import NEW_FILE_SUFFIX
+from dpverify.util.files import NEW_FILE_SUFFIX, check_regular
 from dpverify.util.formatting import format_count, one_line
 
 DATA_SETS = ("first", "second")
@@ -183,6 +183,7 @@ def _check_study(folder: Path, identity: Mapping[str, object]) -> Iterator[Findi
 
 def _read_bound_report(path: Path, identity: Mapping[str, object]) -> tuple[dict[str, object], Report]:
     """Return the parameters of a combination and its report; raise FolderError if it belongs to another study."""
+    check_regular(path)
     report = Report.from_json(path)
     record = report.run.get(STUDY_KEY)
     if isinstance(record, dict) and isinstance(record.get("columns"), dict):

@@ -72,8 +72,11 @@ def set_supervised(ended: Mapping[int, str]) -> None:
 
 def read_start(folder: Path) -> Start | None:
     """Return which combination of the study in this folder was started and not finished, or None."""
+    path = folder / RUNNING_FOLDER / STARTED_FILE
+    if not path.is_file():
+        return None
     try:
-        return Start(**json.loads((folder / RUNNING_FOLDER / STARTED_FILE).read_text(encoding="utf-8")))
+        return Start(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 

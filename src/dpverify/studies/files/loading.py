@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dpverify.errors import InputError, describe_exception
-from dpverify.util.formatting import one_line
+from dpverify.util.formatting import one_line, too_little_memory
 
 T = TypeVar("T")
 
@@ -120,6 +120,8 @@ def load_data(text: str, base: Path | None = None) -> Any:
             return FORMATS[path.suffix].read(path)
     except OSError as problem:
         raise InputError(f"data: {text}: {problem.strerror or problem}; expected a readable file") from None
+    except MemoryError as problem:
+        raise InputError(too_little_memory(f"data: {text}", problem)) from None
     except Exception as problem:  # a damaged file can raise any exception
         cause = _name_lines(str(problem).split("; use ")[0], path).rstrip(".") or type(problem).__name__
         raise InputError(f"data: {text}: {one_line(cause)}; expected {FORMATS[path.suffix].expected}") from None

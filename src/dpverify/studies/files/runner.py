@@ -106,6 +106,8 @@ class StudyRunner:
         except (FolderError, KeyboardInterrupt):
             raise
         except BaseException as problem:  # also SystemExit and CancelledError of a function of the user
+            if isinstance(problem, OSError) and str(problem.filename).startswith(str(self.folder)):
+                raise  # the disk of the study failed, which concerns all combinations
             reason = " ".join(str(problem).split())
             if not isinstance(problem, (InputError, MechanismError)):
                 reason = f"{type(problem).__name__}: {reason}"

@@ -266,6 +266,8 @@ def run_plan(
             raise _stopped_error(StopReason.KEYBOARD, "", target, len(rows), plan) from None
         except Stopped as problem:
             raise _stopped_error(problem.reason, "", target, len(rows), plan) from problem
+        except MemoryError as problem:
+            raise _stopped_error(StopReason.OUT_OF_MEMORY, "", target, len(rows), plan) from problem
         except OSError as problem:
             raise _stopped_error(StopReason.DISK, problem.strerror or str(problem), target, len(rows), plan) from None
         finally:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from dpverify.errors import InputError
 from dpverify.report.statements import Verdict
 from dpverify.studies.bound_changes import EpsilonBounds, compare_bounds
-from dpverify.util.files import write_text
+from dpverify.util.files import check_regular, write_text
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import content_checksum, fingerprint
 from dpverify.util.serialization import to_plain
@@ -69,6 +69,7 @@ def make_release(name: str, rows: Sequence[Mapping[str, Any]]) -> Release:
 def read_history(path: str | os.PathLike[str]) -> tuple[Release, ...]:
     """Read a history; a file that does not exist has no release. A damaged file is an InputError."""
     path = Path(path)
+    check_regular(path)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         releases, checksum, file_format = document["releases"], document["checksum"], document["format"]

@@ -30,7 +30,7 @@ from dpverify.sequential.bets import Family
 from dpverify.stats.version_mixture import STRATEGY_WEIGHTS, CarriedBet, Evidence, combine_versions, start_weight
 from dpverify.util.checks import check_probability
 from dpverify.util.files import write_text
-from dpverify.util.formatting import format_number, one_line
+from dpverify.util.formatting import format_number, one_line, too_little_memory
 from dpverify.util.hashing import content_checksum, fingerprint
 from dpverify.util.serialization import from_plain, to_plain
 
@@ -268,6 +268,8 @@ def read_ledger(path: str | os.PathLike[str], alpha: float = 0.05) -> Ledger:
     try:
         ledger = from_plain(content, LEDGER_KINDS)
         check_ledger(ledger)
+    except MemoryError as problem:
+        raise InputError(too_little_memory(path, problem)) from None
     except Exception as problem:  # a damaged file can raise any exception
         raise _damaged(path, one_line(problem)) from None
     return ledger
@@ -336,4 +338,5 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the ledger is written; the next writer names a lock that has stayed
+            lock.unlink(missing_ok=True)
