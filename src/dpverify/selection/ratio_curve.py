@@ -111,7 +111,7 @@ def fit_independent_curve(counts: np.ndarray, runs: int) -> RatioCurve:
     """
     covariance = np.diag(np.full(counts.shape[1], MODEL_ERROR**2))
     for count in counts + PSEUDO_RUNS:  # two nested level sets have the runs of the smaller one in common
-        covariance += 1 / np.maximum.outer(count, count)
+        covariance += 1 / np.maximum.outer(count, count) - 1 / (runs + 2 * PSEUDO_RUNS)
     return _smooth_curve(counts, covariance, runs)
 
 

@@ -73,7 +73,7 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
         The partition that the settings name. Without one, level sets of the selected score are bounded from above.
     """
     samples, known = context.draw_training_runs()
-    training = summarise(samples)
+    training = summarise(samples, context.source.is_coupled)
     if context.settings.partition == "tree":
         given = tree_partition(context, training)
     trained = train_candidates(context, given, training, samples, known)

@@ -152,7 +152,8 @@ def _draw_runs(
     known.keep(halves, source.block)
     settings = run.settings.change(select_runs=2 * half)  # half of the selection runs of a context are for training
     objective = SelectionObjective(settings.test_runs, aim.delta, settings.alpha, 0.0, aim.claim)
-    region, points, _ = make_region([runs[:REGION_RUNS] for runs in halves[0]], True)
+    # Different random numbers for the two data sets: a value that occurs in both of them is no atom.
+    region, points, _ = make_region([halves[0][0][:REGION_RUNS], halves[0][1][-REGION_RUNS:]], True)
     context = SelectionContext(source, settings, region, objective, run.pool, run.progress, QUICK_SEARCH)
     return PairRuns(context, points, halves)
 
@@ -161,7 +162,7 @@ def _learn_scores(context: SelectionContext, points: np.ndarray) -> list[Score]:
     """Return the scores that the selection would learn from the recorded runs; cells of a named partition are one."""
     given = named_partition(context.settings, context.region, points)
     samples, known = context.draw_training_runs()
-    trained = train_candidates(context, given, summarise(samples), samples, known)
+    trained = train_candidates(context, given, summarise(samples, context.source.is_coupled), samples, known)
     counts = trained.partition_counts
     if given is None or counts is None:
         return trained.scores
