@@ -5,7 +5,7 @@ import pytest
 from limits import most
 from scipy.stats import norm
 
-from dpverify.selection.ratio_curve import fit_independent_curve, fit_ratio_curve
+from dpverify.selection.ratio_curve import fit_nested_curve, fit_ratio_curve
 
 SHIFT, RUNS, SEEDS = 0.3, 20_000, 200
 THRESHOLDS = np.linspace(-1.0, 3.2, 22)
@@ -63,7 +63,7 @@ def test_independent_counts_need_no_table():
     """The covariances of independent runs follow from the counts: both functions give nearly the same curve."""
     table = joint_table(0, is_coupled=False)
     whole = fit_ratio_curve(table)
-    counts = fit_independent_curve(whole.counts, RUNS)
+    counts = fit_nested_curve(whole.counts, RUNS)
     np.testing.assert_allclose(counts.mean, whole.mean, atol=0.03)
     np.testing.assert_allclose(counts.deviation, whole.deviation, rtol=0.2, atol=2e-3)
 

@@ -99,8 +99,8 @@ def fit_ratio_curve(table: np.ndarray) -> RatioCurve | None:
     return _smooth_curve(counts, covariance, runs)
 
 
-def fit_independent_curve(counts: np.ndarray, runs: int) -> RatioCurve:
-    """Return the log-ratios of nested level sets, from counts of independent runs.
+def fit_nested_curve(counts: np.ndarray, runs: int, variance_share: float = 1.0) -> RatioCurve:
+    """Return the log-ratios of nested level sets, from their counts alone.
 
     Parameters
     ----------
@@ -108,10 +108,12 @@ def fit_independent_curve(counts: np.ndarray, runs: int) -> RatioCurve:
         The runs of both data sets in each level set, from rare level sets to frequent ones.
     runs : int
         All runs per data set.
+    variance_share : float
+        The variances of the log-ratios, as a share of those of independent runs.
     """
     covariance = np.diag(np.full(counts.shape[1], MODEL_ERROR**2))
     for count in counts + PSEUDO_RUNS:  # two nested level sets have the runs of the smaller one in common
-        covariance += 1 / np.maximum.outer(count, count) - 1 / (runs + 2 * PSEUDO_RUNS)
+        covariance += variance_share * (1 / np.maximum.outer(count, count) - 1 / (runs + 2 * PSEUDO_RUNS))
     return _smooth_curve(counts, covariance, runs)
 
 

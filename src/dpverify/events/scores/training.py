@@ -171,9 +171,7 @@ def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingDa
     return TrainingData(pooled[:runs], pooled[runs:], pooled, *divided, (steps, dimension))
 
 
-def _divide_coordinates(
-    flat: np.ndarray, independent: slice = np.s_[:]
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _divide_coordinates(flat: np.ndarray, independent: slice = np.s_[:]) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return the atoms and the edges of the bins of every coordinate; atoms are looked for in the independent runs."""
     atoms, edges = [], []
     for column in contiguous_columns(flat):

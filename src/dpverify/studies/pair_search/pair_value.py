@@ -3,8 +3,8 @@
 Both data sets are run with the same random numbers. A run of the first and the run of the second data set with the same
 number then often have nearly the same output, and fall into an event together. The two counts of the event have a
 large covariance, so that their ratio has a small standard error. The independent runs of a test would need many times
-as many runs to estimate it equally well. `selection.ratio_curve` smooths the ratios of all level sets of a score together. Rare
-events therefore become visible early (docs/method.md, section 5.7).
+as many runs to estimate it equally well. `selection.ratio_curve` smooths the ratios of all level sets of a score
+together. Rare events therefore become visible early (docs/method.md, section 5.7).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DataPair = tuple[object, object]
 STAGES = ("train", "cut")  # half of the runs each; test runs belong to another stage
 # Standard deviations of the log-ratio of an event. The largest of many estimates tends to be too large, so some are
 # subtracted; an event may still turn out to be better, so others are added.
-LOWER_DEVIATIONS, UPPER_DEVIATIONS = 0.5, 1.0
+LOWER_DEVIATIONS, UPPER_DEVIATIONS = 0.75, 1.0
 THRESHOLDS_PER_DOUBLING = 2
 EQUAL_SHARES = 16  # thresholds in the middle of a score
 REGION_RUNS = 512  # runs per data set that enclose the likely outputs
@@ -136,9 +136,7 @@ def learn_best_score(run: RunContext, pair: DataPair, aim: SearchAim, runs: int)
     return LearnedScore(best, float(np.median(values)), max(float(values.std()), np.finfo(float).tiny))
 
 
-def _draw_runs(
-    run: RunContext, pair: DataPair, aim: SearchAim, runs: int, kept: KeptRuns | None = None
-) -> PairRuns:
+def _draw_runs(run: RunContext, pair: DataPair, aim: SearchAim, runs: int, kept: KeptRuns | None = None) -> PairRuns:
     """Draw the runs of a pair, with the same random numbers for both data sets."""
     source = run.source._replace(data=tuple(map(read_only_view, pair)), is_coupled=True)
     assert source.shape is not None

@@ -38,10 +38,10 @@ def search_in_rounds(evaluate: Callable[[int, int], PairValue], number: int, run
 
     The runs of an item in one round are a part of its runs in the next one, so that only the further runs count. At
     most half of the items stay, or two: those with the largest lower estimates, and the one of the others with the
-    largest upper estimate. An item does not stay if its upper estimate is below the largest lower one, or if both of its
-    estimates are nearly those of the best item: little is lost if the wrong one of the two is chosen. If the runs that
-    are left would not allow two more rounds with growing runs, they are divided among the items that stay, and the next
-    round is the last.
+    largest upper estimate. An item does not stay if its upper estimate is below the largest lower one. It does not stay
+    either if both of its estimates are nearly those of the best item, because little is lost if the wrong one of the
+    two is chosen. If the runs that are left would not allow two more rounds with growing runs, they are divided among
+    the items that stay, and the next round is the last.
     """
     remaining, left, before, per_item = list(range(number)), runs, 0, int(FIRST_SHARE * runs / max(number, 1))
     evaluations: list[tuple[int, PairValue]] = []
