@@ -91,7 +91,7 @@ def test_equivalent_counts_are_those_of_an_event_that_exceeds():
         rng = np.random.default_rng(seed)
         sides = rng.standard_normal(300) + 0.3, rng.standard_normal(300)
         candidate = Candidate(BINNED, PairedHistogram.of(*(BINNED.count(side) for side in sides), 300))
-        known = [one.equivalent for one in propose_all_levels(candidate, OBJECTIVE).proposals]
+        known = [one.equivalent for one in propose_all_levels(candidate, OBJECTIVE, False).proposals]
         assert all(one.other < one.exceeding <= one.runs * (1 + 1e-9) for one in known if one is not None)
 
 
@@ -120,7 +120,7 @@ def test_decision_runs_can_contradict_a_model():
     assert known.agrees_with(40, 0)
     assert known.agrees_with(40, 2)
     assert not known.agrees_with(40, 12)
-    proposals = propose_all_levels(gaussian_candidate(0), OBJECTIVE).proposals
+    proposals = propose_all_levels(gaussian_candidate(0), OBJECTIVE, False).proposals
     proposal = next(one for one in proposals if one.equivalent is not None)
     for other, is_kept in ((0, True), (40, False)):
         judged = judge(proposal, decision_counts(proposal, 40, other), OBJECTIVE)
@@ -138,13 +138,13 @@ def test_a_refined_threshold_is_better_on_average():
     for seed in range(20):
         candidate, decided = gaussian_candidate(seed), draw_histogram(1000 + seed)
         judged = []
-        for proposal in propose_all_levels(candidate, OBJECTIVE).proposals:
+        for proposal in propose_all_levels(candidate, OBJECTIVE, False).proposals:
             if proposal.equivalent is not None and proposal.is_solid and proposal.event.direction == 0:
                 counts = decided.count_beyond(proposal.threshold, BINNED.edges, True)
                 judged.append(judge(proposal, decision_counts(proposal, *counts), OBJECTIVE))
         best = max(judged, key=lambda one: one.bound)
         before.append(true_bound(best))
-        after.append(true_bound(refine_threshold(best, decided, OBJECTIVE)))
+        after.append(true_bound(refine_threshold(best, decided, OBJECTIVE, False)))
     assert np.mean(after) > max(np.mean(before), 0.9 * 3.52)  # 3.52 is the bound of the best threshold
 
 
@@ -158,6 +158,6 @@ def test_a_line_says_nothing_about_a_leak(control, monkeypatch):
     sides[0][:6] = 0.6
     binned = BinnedScore(Linear(np.ones(1)), fine_edges(0.1 * rng.standard_normal(4000)))
     candidate = Candidate(binned, PairedHistogram.of(*(binned.count(side) for side in sides), RUNS))
-    leaks = [one for one in propose_all_levels(candidate, OBJECTIVE).proposals if one.counts == (6, 0)]
+    leaks = [one for one in propose_all_levels(candidate, OBJECTIVE, False).proposals if one.counts == (6, 0)]
     assert leaks
     assert all(one.equivalent is None for one in leaks) is not control

@@ -43,17 +43,18 @@ def test_the_best_pair_of_a_list_is_found_and_printed():
     left = [int(line.split()[1]) for line in lines[1:]]
     assert left == [rounds[line.split()[0]] for line in lines[1:]] == sorted(left, reverse=True)
     assert [int(line.split()[2]) for line in lines[1:]] == [search.runs_per_pair[number - 1] for number in left]
-    assert search.runs_per_pair[0] == 500  # half of the runs, for five pairs
+    assert search.runs_per_pair[0] == 400  # two fifths of the runs, for five pairs
     assert advice.startswith("  next      change the mechanism or the claim")
 
 
 def test_runs_that_the_search_does_not_need_are_selection_runs():
     pairs, small = [(0.0, 0.1), (0.0, 2.0)], {"select_runs": 500, "test_runs": 1000}
     clear = dpv.search_pairs(laplace, pairs, runs=8000, **small)
-    assert clear.runs_per_pair == (2000,)  # half of the runs, for two pairs
-    assert clear.report.settings.select_runs == 500 + 8000 - 2 * 2000
-    alike = [(0.0, 1.0 + k / 100) for k in range(4)]  # the negative control
-    assert dpv.search_pairs(laplace, alike, runs=8000, **small).report.settings.select_runs == 500
+    assert clear.runs_per_pair == (1600,)  # two fifths of the runs, for two pairs
+    assert clear.report.settings.select_runs == 500 + 8000 - 2 * 1600
+    alike = [(0.0, 1.0 + k / 10) for k in range(4)]  # the negative control
+    unclear = dpv.search_pairs(laplace, alike, runs=8000, **small)
+    assert unclear.report.settings.select_runs < clear.report.settings.select_runs
 
 
 def test_only_a_search_without_early_stopping_couples_the_selection():

@@ -17,7 +17,7 @@ from dpverify.selection.proposals import (
     Proposal,
     level_event,
 )
-from dpverify.selection.tails import fit_tails
+from dpverify.selection.tails import tail_models
 
 RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 MIN_RARE_COUNT = 2  # proposal runs of the exceeding data set in a proposed rare event
@@ -79,7 +79,7 @@ def propose_levels(candidate: Candidate, objective: SelectionObjective) -> Score
     return _collect(candidate, *_solid_events(candidate, objective))
 
 
-def propose_all_levels(candidate: Candidate, objective: SelectionObjective) -> ScoreProposals:
+def propose_all_levels(candidate: Candidate, objective: SelectionObjective, is_coupled: bool) -> ScoreProposals:
     """Return the proposals of `propose_levels`, rare events in both tails and both directions, and modelled events.
 
     A score can have the wrong sign in a tail that few training runs reached, so that {score > t} is proposed for the
@@ -108,7 +108,7 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective) -> S
                 both = int(pair[0][best]), int(pair[1][best])
                 is_solid = key in chosen
                 chosen[key] = ChosenLevel(both, is_solid, float(likely[best]) * scale)
-    for model in fit_tails(candidate):
+    for model in tail_models(candidate, is_coupled):
         side, index = model.direction, model.best(objective)
         if index is not None:
             key = LevelKey(float(model.edges[index]), side == 0, side)
@@ -123,7 +123,9 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective) -> S
     return _collect(candidate, chosen, rank)
 
 
-def refine_threshold(judged: JudgedProposal, decided: PairedHistogram, objective: SelectionObjective) -> JudgedProposal:
+def refine_threshold(
+    judged: JudgedProposal, decided: PairedHistogram, objective: SelectionObjective, is_coupled: bool
+) -> JudgedProposal:
     """Return the event of the same score in the same tail that a model of all proposal and decision runs prefers.
 
     The decision between scores is made. One more threshold, from a model with two parameters, adds little bias.
@@ -136,10 +138,13 @@ def refine_threshold(judged: JudgedProposal, decided: PairedHistogram, objective
         The histogram of the decision runs.
     objective : SelectionObjective
         The planned test.
+    is_coupled : bool
+        Whether the data sets have common random numbers (see `tail_models`).
     """
     candidate, side = judged.proposal.candidate, judged.proposal.event.direction
     assert candidate is not None
-    model = next((one for one in fit_tails(candidate.with_runs(decided)) if one.direction == side), None)
+    models = tail_models(candidate.with_runs(decided), is_coupled)
+    model = next((one for one in models if one.direction == side), None)
     index = None if model is None else model.best(objective)
     if model is None or index is None:
         return judged

@@ -73,7 +73,7 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
         The partition that the settings name. Without one, level sets of the selected score are bounded from above.
     """
     samples, known = context.draw_training_runs()
-    training = summarise(samples)
+    training = summarise(samples, context.source.is_coupled)
     if context.settings.partition == "tree":
         given = tree_partition(context, training)
     trained = train_candidates(context, given, training, samples, known)
@@ -90,9 +90,12 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
             proposals += propose_unions(cells, trained.partition_counts, counted.cells, context.objective)
     judged, histograms = _judge(context, proposals, group)
     winner = prefer_simpler(judged)
-    if context.max_events > 1 and winner.proposal.equivalent is not None:
-        winner = refine_threshold(winner, histograms[id(winner.proposal.candidate)], context.objective)
-        judged.append(winner)
+    is_coupled = context.source.is_coupled
+    if context.max_events > 1 and (winner.proposal.equivalent is not None or is_coupled):
+        decided = histograms.get(id(winner.proposal.candidate))
+        if decided is not None:
+            winner = refine_threshold(winner, decided, context.objective, is_coupled)
+            judged.append(winner)
     members = choose_portfolio(winner, judged, context.objective, context.max_events)
     expected = max(winner.bound, members[0].judged.bound)
     aims = None
@@ -112,8 +115,12 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
 
 def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Proposal]:
     """Return the proposed level sets of all scores."""
-    propose = propose_levels if context.max_events == 1 else propose_all_levels
-    return [proposal for one in candidates for proposal in propose(one, context.objective).proposals]
+    objective = context.objective
+    if context.max_events == 1:
+        proposed = [propose_levels(one, objective) for one in candidates]
+    else:
+        proposed = [propose_all_levels(one, objective, context.source.is_coupled) for one in candidates]
+    return [proposal for one in proposed for proposal in one.proposals]
 
 
 def _place_edges(group: ScoreGroup, samples: list[np.ndarray]) -> list[BinnedScore]:

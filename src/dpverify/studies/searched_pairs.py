@@ -15,7 +15,7 @@ from dpverify.sampling.context import RunContext, open_run
 from dpverify.studies.options import RunOptions
 from dpverify.studies.pair_search.gradient_search import MAX_SIMPLEX_DIMENSION, climb_box
 from dpverify.studies.pair_search.pair_gradient import estimate_gradient
-from dpverify.studies.pair_search.pair_value import DataPair, SearchAim, evaluate_pair
+from dpverify.studies.pair_search.pair_value import DataPair, KeptRuns, SearchAim, evaluate_pair
 from dpverify.studies.pair_search.rounds import search_in_rounds
 from dpverify.studies.pair_search.simplex_search import check_box, search_box
 from dpverify.util.formatting import one_line
@@ -108,7 +108,10 @@ class SearchedPairs(NamedTuple):
         if number == 1:
             return FoundPair(self.labels[0], self.listed[0], [], unused_runs=runs)
         with _open_search(mechanism, self.listed[0], runs // (4 * number), options) as run:
-            found = search_in_rounds(lambda i, each: evaluate_pair(run, self.listed[i], aim, each), number, runs)
+            kept = [KeptRuns.empty() for _ in self.listed]
+            found = search_in_rounds(
+                lambda i, each: evaluate_pair(run, self.listed[i], aim, each, kept[i]), number, runs
+            )
         tried = [Candidate(self.labels[index], value.lower) for index, value in found.evaluations]
         worst = self.labels[found.best], self.listed[found.best]
         return FoundPair(*worst, tried, found.runs_per_item, found.unused_runs)

@@ -10,6 +10,7 @@ from dpverify.events.cells import Atoms, pad_rows
 from dpverify.events.partition import code_weights
 from dpverify.events.scores.additive import drop_idle_edges, monotone_ratio
 from dpverify.events.scores.base import Score
+from dpverify.events.scores.smoothing import smooth_steps
 from dpverify.events.scores.training import MAX_BINS, Learner, TrainingData, quantile_edges
 from dpverify.util.arrays import Array, array_namespace
 
@@ -97,27 +98,41 @@ class PatternBinning(NamedTuple):
 
 
 class PatternLearner(NamedTuple):
-    """Fits a patterned score from the counts of a pattern binning."""
+    """Fits patterned scores from the counts of a pattern binning."""
 
     statistic: PatternBinning
 
     def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return the log-ratio of each pattern plus monotone log-ratios of its continuous coordinates."""
+        """Return two scores: log-ratios that are monotone in every continuous coordinate, and smooth ones.
+
+        A smooth log-ratio follows the tail of a pattern, where a monotone one has few steps.
+        """
         assert first is not None
         assert second is not None
-        score = self.statistic.score
-        count1, count2 = (table[-1, : len(score.offsets)] + 0.5 for table in (first, second))
+        binning = self.statistic.score
+        count1, count2 = (table[-1, : len(binning.offsets)] + 0.5 for table in (first, second))
         offsets = np.log(count1 / count2)
         offsets[-1] *= min(count1[-1], count2[-1]) > 1  # 0 for unlisted patterns that were not observed on both sides
-        steps = np.zeros_like(score.steps)
-        for row, bins in enumerate(np.isfinite(score.edges).sum(1) + 1):
-            ratio = monotone_ratio(first[row, :bins], second[row, :bins])
-            steps[row] = np.pad(ratio, (0, steps.shape[1] - bins), mode="edge")
-        varying = np.flatnonzero(np.ptp(steps, axis=1) > 0)
-        steps = steps[varying] - offsets[score.rows[varying]][:, None]
-        edges, steps = drop_idle_edges(score.edges[varying], steps)
-        rows, coordinates = score.rows[varying], score.coordinates[varying]
-        return [score._replace(offsets=offsets, rows=rows, coordinates=coordinates, edges=edges, steps=steps)]
+        tables = [table[:-1, : binning.steps.shape[1]] for table in (first, second)]
+        fitted = (binning.edges, _monotone_steps(*tables, binning.edges)), smooth_steps(*tables, binning.edges)
+        return [_patterned(binning, offsets, edges, steps) for edges, steps in fitted]
+
+
+def _monotone_steps(first: np.ndarray, second: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the monotone log-ratio of the counts of every row; the last value is repeated."""
+    steps = np.zeros(first.shape)
+    for row, bins in enumerate(np.isfinite(edges).sum(1) + 1):
+        ratio = monotone_ratio(first[row, :bins], second[row, :bins])
+        steps[row] = np.pad(ratio, (0, steps.shape[1] - bins), mode="edge")
+    return steps
+
+
+def _patterned(binning: Patterned, offsets: np.ndarray, edges: np.ndarray, steps: np.ndarray) -> Patterned:
+    """Return the score with these step functions, without those that are constant."""
+    varying = np.flatnonzero(np.ptp(steps, axis=1) > 0)
+    rows, coordinates = binning.rows[varying], binning.coordinates[varying]
+    edges, steps = drop_idle_edges(edges[varying], steps[varying] - offsets[rows][:, None])
+    return binning._replace(offsets=offsets, rows=rows, coordinates=coordinates, edges=edges, steps=steps)
 
 
 def pattern_learners(training: TrainingData) -> list[Learner]:

@@ -148,8 +148,17 @@ class TrainingData:
         return (pooled, pooled) if self.first is self.pooled else (pooled[:runs], pooled[runs:])
 
 
-def summarise(samples: list[np.ndarray]) -> TrainingData:
-    """Return the finite ones of the kept training runs of both data sets."""
+def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingData:
+    """Return the finite ones of the kept training runs of both data sets.
+
+    Parameters
+    ----------
+    samples : list of ndarray
+        The runs of both data sets.
+    is_coupled : bool
+        Whether the runs of both data sets have the same random numbers. A value that occurs in both of them is then no
+        sign of an atom, so that atoms are looked for in the first half of the one and the second half of the other.
+    """
     *_, steps, dimension = (1, *samples[0].shape[1:])
     sides = [x.reshape(len(x), -1) for x in samples]
     sides = [x if np.isfinite(x).all() else x[np.isfinite(x).all(1)] for x in sides]
@@ -157,16 +166,19 @@ def summarise(samples: list[np.ndarray]) -> TrainingData:
     if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
         pooled = np.zeros((1, pooled.shape[1]))
         return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled), (steps, dimension))
-    return TrainingData(pooled[:runs], pooled[runs:], pooled, *_divide_coordinates(pooled), (steps, dimension))
+    independent = np.s_[runs // 2 : runs + runs // 2] if is_coupled else np.s_[:]
+    divided = _divide_coordinates(pooled, independent)
+    return TrainingData(pooled[:runs], pooled[runs:], pooled, *divided, (steps, dimension))
 
 
-def _divide_coordinates(flat: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return the atoms and the edges of the bins of every coordinate."""
+def _divide_coordinates(flat: np.ndarray, independent: slice = np.s_[:]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the atoms and the edges of the bins of every coordinate; atoms are looked for in the independent runs."""
     atoms, edges = [], []
     for column in contiguous_columns(flat):
-        column.sort()
-        atoms.append(repeated_values(column))
-        edges.append(bin_edges(column, atoms[-1], flat.shape[1]))
+        ordered = np.sort(column)
+        looked_at = column[independent]
+        atoms.append(repeated_values(ordered if looked_at.size == column.size else np.sort(looked_at)))
+        edges.append(bin_edges(ordered, atoms[-1], flat.shape[1]))
     return atoms, edges
 
 

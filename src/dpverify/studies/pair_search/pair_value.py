@@ -3,7 +3,8 @@
 Both data sets are run with the same random numbers. A run of the first and the run of the second data set with the same
 number then often have nearly the same output, and fall into an event together. The two counts of the event have a
 large covariance, so that their ratio has a small standard error. The independent runs of a test would need many times
-as many runs to estimate it equally well. Rare events therefore become visible early (docs/method.md, section 5.7).
+as many runs to estimate it equally well. `selection.ratio_curve` smooths the ratios of all level sets of a score
+together. Rare events therefore become visible early (docs/method.md, section 5.7).
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from dpverify.selection.candidates import train_candidates
 from dpverify.selection.context import QUICK_SEARCH, SelectionContext, named_partition
 from dpverify.selection.histograms import score_values
 from dpverify.selection.objective import SelectionObjective, approximate_bound
+from dpverify.selection.ratio_curve import MIN_COUNT, fit_ratio_curve
 from dpverify.stats.claims import Claim
 
 DataPair = tuple[object, object]
 
 STAGES = ("train", "cut")  # half of the runs each; test runs belong to another stage
-# Subtracted, so that the largest of many estimates is not a lucky one: a constant number of standard errors, and a
-# number that is divided by the square root of the runs in the event. There are more rare events to choose from.
-LOWER_STANDARD_ERRORS, RARE_STANDARD_ERRORS = 0.75, 3.0
-UPPER_STANDARD_ERRORS = 1.0  # added, for what an event may still turn out to be
-MIN_COUNT = 10  # runs of the exceeding data set in an event that competes
-THRESHOLDS_PER_DOUBLING = 5
-EQUAL_SHARES = 128  # thresholds in the middle of a score
+# Standard deviations of the log-ratio of an event. The largest of many estimates tends to be too large, so some are
+# subtracted; an event may still turn out to be better, so others are added.
+LOWER_DEVIATIONS, UPPER_DEVIATIONS = 0.75, 1.0
+THRESHOLDS_PER_DOUBLING = 2
+EQUAL_SHARES = 16  # thresholds in the middle of a score
 REGION_RUNS = 512  # runs per data set that enclose the likely outputs
 MAX_NUMBERS = 1 << 25  # of one half of the runs of a data set: 256 MB
+MAX_KEPT_NUMBERS = 1 << 24  # of all runs of a pair that are kept for its next round: 128 MB
 
 
 class SearchAim(NamedTuple):
@@ -62,28 +63,6 @@ class PairValue(NamedTuple):
     upper: float
 
 
-class CoupledCounts(NamedTuple):
-    """How many runs of the first data set, of the second, and of both together, fall into each of several events."""
-
-    first: np.ndarray
-    second: np.ndarray
-    both: np.ndarray
-
-    def standard_error(self) -> np.ndarray:
-        """Return the standard error of the logarithm of the ratio of the first two counts."""
-        c1, c2 = np.maximum(self.first, 0.5), np.maximum(self.second, 0.5)
-        return np.sqrt(np.maximum(1 / c1 + 1 / c2 - 2 * self.both / (c1 * c2), 1 / (c1 * c2)))
-
-
-class LevelCounts(NamedTuple):
-    """How many runs of the first data set, of the second, and of both lie above each threshold; and all runs."""
-
-    first: np.ndarray
-    second: np.ndarray
-    both: np.ndarray
-    runs: int
-
-
 class LearnedScore(NamedTuple):
     """A score with the middle and the spread of its values."""
 
@@ -100,13 +79,39 @@ class PairRuns(NamedTuple):
     halves: list[list[np.ndarray]]
 
 
-def evaluate_pair(run: RunContext, pair: DataPair, aim: SearchAim, runs: int) -> PairValue:
+class KeptRuns(NamedTuple):
+    """Runs of a pair that were drawn before: for each stage, whole blocks by (data set, number of the block)."""
+
+    blocks: tuple[dict[tuple[int, int], np.ndarray], ...]
+
+    @classmethod
+    def empty(cls) -> KeptRuns:
+        """Return no runs."""
+        return cls(tuple({} for _ in STAGES))
+
+    def keep(self, halves: list[list[np.ndarray]], block: int) -> None:
+        """Keep the whole blocks of these runs, which begin with the blocks that were kept before.
+
+        Runs that need too much memory are not kept. They are the same runs when they are drawn again.
+        """
+        is_small = sum(samples.size for sides in halves for samples in sides) <= MAX_KEPT_NUMBERS
+        for kept, sides in zip(self.blocks, halves, strict=True):
+            kept.clear()
+            for side, samples in enumerate(sides if is_small else ()):
+                for number in range(len(samples) // block):
+                    kept[side, number] = samples[number * block : (number + 1) * block]
+
+
+def evaluate_pair(
+    run: RunContext, pair: DataPair, aim: SearchAim, runs: int, kept: KeptRuns | None = None
+) -> PairValue:
     """Return how well the planned test can distinguish the data sets of a pair, from `runs` runs of each of them.
 
     Scores are learned from each half of the runs and counted on the other half. Two scores of the same kind are counted
-    together: events with equal numbers of runs are added.
+    together: events with equal numbers of runs are added. Runs that were `kept` are not drawn again, and the runs that
+    are drawn are kept.
     """
-    drawn = _draw_runs(run, pair, aim, runs)
+    drawn = _draw_runs(run, pair, aim, runs, kept)
     objective = drawn.context.objective
     learned = []
     for training, held_out in (drawn.halves, drawn.halves[::-1]):
@@ -116,7 +121,7 @@ def evaluate_pair(run: RunContext, pair: DataPair, aim: SearchAim, runs: int) ->
     values = []
     for kind in [kind for kind in scores if kind in others] or list(scores):
         counted = [count_levels(scores[kind], samples) for scores, samples in learned if kind in scores]
-        values.append(_value_of_counts(add_counts(counted), objective))
+        values.append(_value_of_counts(sum(counted[1:], counted[0]), objective))
     return PairValue(max(value.lower for value in values), max(value.upper for value in values))
 
 
@@ -131,16 +136,22 @@ def learn_best_score(run: RunContext, pair: DataPair, aim: SearchAim, runs: int)
     return LearnedScore(best, float(np.median(values)), max(float(values.std()), np.finfo(float).tiny))
 
 
-def _draw_runs(run: RunContext, pair: DataPair, aim: SearchAim, runs: int) -> PairRuns:
+def _draw_runs(run: RunContext, pair: DataPair, aim: SearchAim, runs: int, kept: KeptRuns | None = None) -> PairRuns:
     """Draw the runs of a pair, with the same random numbers for both data sets."""
     source = run.source._replace(data=tuple(map(read_only_view, pair)), is_coupled=True)
     assert source.shape is not None
     most = MAX_NUMBERS // (source.shape[0] * source.shape[1])
     half = max(1, min(runs // 2, most))
-    halves = [collect_samples(source, stage, half, run.pool, run.progress) for stage in STAGES]
+    known = KeptRuns.empty() if kept is None else kept
+    halves = [
+        collect_samples(source, stage, half, run.pool, run.progress, drawn=blocks)
+        for stage, blocks in zip(STAGES, known.blocks, strict=True)
+    ]
+    known.keep(halves, source.block)
     settings = run.settings.change(select_runs=2 * half)  # half of the selection runs of a context are for training
     objective = SelectionObjective(settings.test_runs, aim.delta, settings.alpha, 0.0, aim.claim)
-    region, points, _ = make_region([runs[:REGION_RUNS] for runs in halves[0]], True)
+    # Different random numbers for the two data sets: a value that occurs in both of them is no atom.
+    region, points, _ = make_region([halves[0][0][:REGION_RUNS], halves[0][1][-REGION_RUNS:]], True)
     context = SelectionContext(source, settings, region, objective, run.pool, run.progress, QUICK_SEARCH)
     return PairRuns(context, points, halves)
 
@@ -149,7 +160,7 @@ def _learn_scores(context: SelectionContext, points: np.ndarray) -> list[Score]:
     """Return the scores that the selection would learn from the recorded runs; cells of a named partition are one."""
     given = named_partition(context.settings, context.region, points)
     samples, known = context.draw_training_runs()
-    trained = train_candidates(context, given, summarise(samples), samples, known)
+    trained = train_candidates(context, given, summarise(samples, context.source.is_coupled), samples, known)
     counts = trained.partition_counts
     if given is None or counts is None:
         return trained.scores
@@ -167,47 +178,35 @@ def _by_kind(scores: list[Score]) -> dict[tuple[str, int], Score]:
     return numbered
 
 
-def count_levels(score: Score, samples: list[np.ndarray]) -> LevelCounts:
-    """Count the runs of both data sets above thresholds of a score; the ranks of the thresholds do not depend on it."""
+def count_levels(score: Score, samples: list[np.ndarray]) -> np.ndarray:
+    """Count the pairs of runs in each pair of intervals of a score, from small scores to large ones.
+
+    The ranks of the ends of the intervals depend on the number of runs only, so that the tables of two scores can be
+    added.
+    """
     first, second = (score_values(score, runs) for runs in samples)
     thresholds = _thresholds(np.concatenate([first, second]))
-    counts = [_count_above(values, thresholds) for values in (first, second, np.minimum(first, second))]
-    return LevelCounts(counts[0], counts[1], counts[2], len(first))
+    size = thresholds.size + 1
+    intervals = np.searchsorted(thresholds, first) * size + np.searchsorted(thresholds, second)
+    return np.bincount(intervals, minlength=size * size).reshape(size, size)
 
 
-def add_counts(counted: list[LevelCounts]) -> LevelCounts:
-    """Add the counts of two scores of the same kind, threshold by threshold."""
-    total = counted[0]
-    for one in counted[1:]:
-        total = LevelCounts(
-            total.first + one.first, total.second + one.second, total.both + one.both, total.runs + one.runs
-        )
-    return total
-
-
-def _value_of_counts(levels: LevelCounts, objective: SelectionObjective) -> PairValue:
+def _value_of_counts(table: np.ndarray, objective: SelectionObjective) -> PairValue:
     """Return the largest values over the level sets of one score, in both tails and both directions."""
-    first, second, both, runs = levels
     variation, lower, upper = 0.0, 0.0, 0.0
-    for c1, c2, together in ((first, second, both), (runs - first, runs - second, runs - first - second + both)):
-        for counts in (CoupledCounts(c1, c2, together), CoupledCounts(c2, c1, together)):
-            variation = max(variation, float((counts.first - counts.second).max(initial=0)) / runs)
-            half_error = counts.standard_error() / 2  # for each of the two probabilities
-            p1, p2 = ((count + 0.5) / (runs + 1) for count in counts[:2])
-            caution = LOWER_STANDARD_ERRORS + RARE_STANDARD_ERRORS / np.sqrt(np.maximum(counts.first, 1))
-            down, up = np.exp(-caution * half_error), np.exp(UPPER_STANDARD_ERRORS * half_error)
-            cautious = approximate_bound(p1 * down, np.minimum(p2 / down, 1.0), objective)
-            hopeful = approximate_bound(np.minimum(p1 * up, 1.0), p2 / up, objective)
-            is_known = counts.first >= MIN_COUNT
-            lower = max(lower, float(cautious[is_known].max(initial=0.0)))
-            upper = max(upper, float(hopeful[is_known].max(initial=0.0)))
+    for tail in (table, table[::-1, ::-1]):
+        curve = fit_ratio_curve(tail)
+        if curve is None:
+            continue
+        variation = max(variation, float(np.abs(curve.counts[0] - curve.counts[1]).max()) / table.sum())
+        for direction in (0, 1):
+            is_known = curve.counts[direction] >= MIN_COUNT
+            cautious, hopeful = (
+                approximate_bound(*curve.probabilities(deviations, direction), objective)[is_known].max(initial=0.0)
+                for deviations in (-LOWER_DEVIATIONS, UPPER_DEVIATIONS)
+            )
+            lower, upper = max(lower, float(cautious)), max(upper, float(hopeful))
     return PairValue(lower if lower > 0 else variation - 1, max(lower, upper))
-
-
-def _count_above(values: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Return how many values exceed each of the sorted thresholds."""
-    levels = np.bincount(np.searchsorted(thresholds, values), minlength=thresholds.size + 1)
-    return values.size - np.cumsum(levels)[:-1]
 
 
 def _thresholds(values: np.ndarray) -> np.ndarray:
