@@ -118,8 +118,8 @@ def search_pairs(
 ) -> Search:
     """Find the pair of data sets with the largest expected lower bound, and verify it.
 
-    A list of pairs is searched in rounds: the pairs that may still be the worst one stay and get at least twice the
-    runs. A box is searched from several starting points: by the Nelder-Mead method, and along estimated gradients if it
+    A list of pairs is searched in rounds: the pairs that may still be the worst one keep their runs and get at least as
+    many again. A box is searched from several starting points: by the Nelder-Mead method, and along estimated gradients if it
     has more than four dimensions. The report of the best pair uses test runs that the search has not used.
 
     Parameters
