@@ -29,6 +29,7 @@ def make_partitions(pilot):
     equal_mass = make_partition("equal-mass", region, pilot, 16, False)
     edges, numbers = np.unique(np.quantile(pilot, np.linspace(0, 1, 23))), np.random.default_rng(0).normal(size=12)
     coordinate = Features(np.zeros(1), None)
+    whitened = Features(np.array([np.median(pilot)]), np.array([[-3.0 / max(np.abs(pilot).max(), 1e-300)]]))
     steps = Additive(
         coordinate, np.zeros(1, int), edges[None], np.random.default_rng(1).normal(size=(1, edges.size + 1))
     )
@@ -41,6 +42,8 @@ def make_partitions(pilot):
         Levels(Linear(np.array([-0.7])), np.unique(edges * -0.7)),
         Levels(CellScore(equal_mass, np.arange(2, 14), numbers, np.zeros(())), np.array([-0.5, 0.0, 0.5])),
         Levels(steps, np.array([-0.5, 0.1])),
+        Levels(Quadratic(whitened, np.array([0.3]), np.array([[-0.2]])), np.array([-3.0, -0.7, 0.1, 1.0])),
+        Levels(Quadratic(coordinate, np.array([1.1]), np.array([[0.7]])), np.array([-0.4, 0.2, 5.0])),
         Levels(Quadratic(coordinate, np.ones(1), np.ones((1, 1))), np.array([0.0, 1.0])),
     ]
 
@@ -61,7 +64,7 @@ def test_joint_counts_are_those_of_each_partition(law):
     cells = IntervalCells.of(partitions)
     assert cells is not None
     assert len(partitions) - 1 not in cells.numbers
-    assert len(cells.numbers) == {"constant": 3, "denormal": 3}.get(law, 8)  # these two pin their only coordinate
+    assert len(cells.numbers) == {"constant": 5, "denormal": 5}.get(law, 10)  # these two pin their only coordinate
     samples = hard_values(pilot.ravel(), partitions).reshape(-1, 1, 1)
     tables = IntervalTables(cells)
     tables.add(samples[:1000])
@@ -99,3 +102,27 @@ def test_accumulators_count_blocks_of_any_size_together():
         expected = count_cells(partition, np.concatenate(blocks))
         np.testing.assert_array_equal(counts.codes, expected.codes)
         np.testing.assert_array_equal(counts.counts, expected.counts)
+
+
+def test_every_number_near_a_root_of_a_quadratic_has_its_computed_level():
+    rng = np.random.default_rng(4)
+    steps = np.arange(-200, 201)
+    for _ in range(100):
+        mean, scale, weight, curvature = rng.normal(size=4)
+        z = rng.normal(size=5)
+        edges = np.unique((z * curvature + weight) * z)
+        features = Features(np.array([mean]), np.array([[scale]]))
+        levels = Levels(Quadratic(features, np.array([weight]), np.array([[curvature]])), edges)
+        cells = IntervalCells.of([levels])
+        assert cells is not None
+        x = (cells.edges + steps[:, None] * np.spacing(cells.edges)).ravel()
+        codes = cells.codes[0][np.searchsorted(cells.edges, x)]
+        np.testing.assert_array_equal(codes, levels.codes(x.reshape(-1, 1, 1)))
+
+
+def test_the_levels_at_the_vertex_of_a_quadratic_are_no_known_intervals():
+    levels = Levels(Quadratic(Features(np.zeros(1), None), np.ones(1), np.ones((1, 1))), np.array([-0.25]))
+    assert levels.interval_edges() is None
+    below = levels._replace(edges=np.array([-0.3])).interval_edges()
+    assert below is not None
+    assert below.size == 0

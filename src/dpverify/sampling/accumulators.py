@@ -148,7 +148,11 @@ class CellSum(StatisticSum):
         if not isinstance(samples, np.ndarray):
             self.include(count_cells(self.partition, samples))
             return
-        table = np.bincount(self.partition.codes(samples), minlength=self._size)
+        self.add_codes(self.partition.codes(samples))
+
+    def add_codes(self, codes: np.ndarray) -> None:
+        """Add runs whose cells are known."""
+        table = np.bincount(codes, minlength=self._size)
         if self._table is not None:
             table += self._table
         self._table = table
@@ -219,7 +223,7 @@ class CountAccumulator:
     """The merged results of all statistics, and the sum of the errors.
 
     For samples on a device, dense tables of counts are summed there. For scalar outputs in NumPy, partitions are
-    counted together. Both are read by `finish`.
+    counted together. Both are read by `finish`. Level sets of scores of the same features are found together.
     """
 
     def __init__(self, statistics: Statistics):
@@ -230,17 +234,25 @@ class CountAccumulator:
         cells = statistics.interval_cells
         self._interval_sums = [] if cells is None else [self._sums[number] for number in cells.numbers]
         self._intervals = None if cells is None else IntervalTables(cells)
+        self._features = [
+            (group, [one for one in map(self._sums.__getitem__, group.numbers) if isinstance(one, CellSum)])
+            for group in statistics.feature_cells
+        ]
+        self._host_sums = [*self._interval_sums, *(one for _, sums in self._features for one in sums)]
         self._errors = None if statistics.error is None else ErrorSum(statistics.error)
         self._is_empty = True
 
     def add(self, block: int, samples: Array, runs: int | None = None) -> None:
         self._is_empty = False
         on_device = not isinstance(samples, np.ndarray)
-        counted_together = self._device_sums if on_device else self._interval_sums
+        counted_together = self._device_sums if on_device else self._host_sums
         if on_device and self._device_sums:
             self._tables.add(samples, runs)
         elif not on_device and self._intervals is not None:
             self._intervals.add(_first_runs(samples, runs))
+        for group, sums in () if on_device else self._features:
+            for cell_sum, codes in zip(sums, group.codes(_first_runs(samples, runs)), strict=True):
+                cell_sum.add_codes(codes)
         for result_sum in self._sums:
             if result_sum not in counted_together:
                 result_sum.add(block, samples, runs)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from dpverify.sampling.block_counts import BlockChecker
+from dpverify.sampling.feature_counts import FeatureCells
 from dpverify.sampling.interval_counts import IntervalCells
 from dpverify.util.arrays import Array, cell_codes, enable_x64, is_pytree
 
@@ -171,6 +172,13 @@ class Statistics:
     def interval_cells(self) -> IntervalCells | None:
         """The partitions of a scalar output that are counted together with NumPy; None if there are none."""
         return IntervalCells.of([dense_partition(statistic) for statistic in self.statistics])
+
+    @functools.cached_property
+    def feature_cells(self) -> tuple[FeatureCells, ...]:
+        """The other level sets whose features are computed together with NumPy."""
+        taken = () if self.interval_cells is None else self.interval_cells.numbers
+        dense = [dense_partition(statistic) for statistic in self.statistics]
+        return FeatureCells.groups([None if number in taken else one for number, one in enumerate(dense)])
 
 
 def dense_partition(statistic: Statistic | BlockChecker) -> Cells | None:

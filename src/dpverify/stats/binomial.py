@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -22,24 +23,124 @@ BETA_ERROR = 1e-10  # relative; the regularised incomplete beta function is more
 MAX_BISECTIONS = 1200  # enough to reduce [0, 1] to two adjacent doubles anywhere, subnormal numbers included
 
 
-def _expansion_tail(count: FloatArray, runs: int, p: FloatArray, upper: bool) -> FloatArray:
-    """Return `binomial_tail` by Temme's uniform expansion.
+class ExpansionTerms(NamedTuple):
+    """What Temme's uniform expansion of a binomial tail needs of each count, whatever the probability is.
 
-    The leading term is the normal distribution function at the signed root of the deviance; a series corrects it.
+    Attributes
+    ----------
+    count, rest : numpy.ndarray
+        The counts, and `runs + 1` less the counts.
+    mean : numpy.ndarray
+        The counts divided by `runs + 1`.
+    constant, linear, quadratic : numpy.ndarray
+        Coefficients of the series, up to constant factors.
+    scale : numpy.ndarray
+        The factor of the series.
     """
-    sign = 1 if upper else -1
-    total, rest = runs + 1.0, runs + 1.0 - count
-    variance = count * rest / total
-    skewness, beta = (rest - count) / (total * np.sqrt(variance)), (1.0 / variance - 1.0 / total) / 12.0
-    difference = p - count / total
-    first = np.maximum(difference * total / count, -1.0 + 1e-15)
-    second = np.maximum(-difference * total / rest, -1.0 + 1e-15)
-    deviance = -2.0 * (count * (np.log1p(first) - first) + rest * (np.log1p(second) - second))
-    z = np.copysign(np.minimum(np.sqrt(np.maximum(deviance, 0.0)), 39.0), difference)
-    correction = -skewness / 3.0 + z * (skewness**2 + 3.0 / total) / 12.0
-    correction -= skewness * (2.0 * skewness**2 + 9.0 / total) * (2.0 + z * z) / 135.0
-    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-    return scipy.special.ndtr(sign * z) - sign * density * (1.0 - beta) * correction
+
+    count: FloatArray
+    rest: FloatArray
+    mean: FloatArray
+    constant: FloatArray
+    linear: FloatArray
+    quadratic: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def of(cls, count: FloatArray, runs: int) -> ExpansionTerms:
+        """Return the terms of counts above 0 and below `runs + 1`."""
+        total, rest = runs + 1.0, runs + 1.0 - count
+        variance = count * rest / total
+        skewness, beta = (rest - count) / (total * np.sqrt(variance)), (1.0 / variance - 1.0 / total) / 12.0
+        linear, quadratic = skewness**2 + 3.0 / total, skewness * (2.0 * skewness**2 + 9.0 / total)
+        return cls(count, rest, count / total, -skewness / 3.0, linear, quadratic, 1.0 - beta)
+
+    def take(self, index: np.ndarray) -> ExpansionTerms:
+        """Return the terms of some of the counts."""
+        return ExpansionTerms(*(term.take(index) for term in self))
+
+    def tail(self, runs: int, p: FloatArray, upper: bool) -> FloatArray:
+        """Return `binomial_tail` by the expansion.
+
+        The leading term is the normal distribution function at the signed root of the deviance; a series corrects it.
+        """
+        difference = p - self.mean
+        scaled = difference * (runs + 1.0)
+        deviance = _log_excess(scaled, self.count)
+        deviance += _log_excess(np.negative(scaled, out=scaled), self.rest)
+        deviance *= -2.0
+        z = np.sqrt(np.maximum(deviance, 0.0, out=deviance), out=deviance)
+        z = np.copysign(np.minimum(z, 39.0, out=z), difference, out=z)
+        square = z * z
+        correction = np.multiply(z, self.linear, out=difference)
+        correction /= 12.0
+        correction += self.constant
+        third = np.add(square, 2.0, out=scaled)
+        third *= self.quadratic
+        third /= 135.0
+        correction -= third
+        square *= -0.5
+        density = np.exp(square, out=square)
+        density /= math.sqrt(2.0 * math.pi)
+        density *= self.scale
+        density *= correction
+        if upper:
+            return np.subtract(scipy.special.ndtr(z, out=z), density, out=z)
+        return scipy.special.ndtr(-z) + density
+
+
+def _log_excess(scaled: FloatArray, count: FloatArray) -> FloatArray:
+    """Return `count * (log(1 + x) - x)` for `x = scaled / count`."""
+    x = scaled / count
+    np.maximum(x, -1.0 + 1e-15, out=x)
+    result = np.log1p(x)
+    result -= x
+    result *= count
+    return result
+
+
+def _is_expanded(count: FloatArray, runs: int) -> NDArray[np.bool_]:
+    """Return where the variance of a count is so large that the expansion is used."""
+    return count * (runs + 1.0 - count) >= MIN_EXPANSION_VARIANCE * (runs + 1.0)
+
+
+class PreparedTails(NamedTuple):
+    """Upper binomial tails of counts that are used with many probabilities.
+
+    Attributes
+    ----------
+    counts : numpy.ndarray
+        The counts.
+    runs : int
+        The number of trials.
+    is_expanded : numpy.ndarray
+        Whether the tail of each count comes from the expansion.
+    terms : ExpansionTerms
+        The terms of the expansion; those of any number where it is not used.
+    """
+
+    counts: FloatArray
+    runs: int
+    is_expanded: NDArray[np.bool_]
+    terms: ExpansionTerms
+
+    @classmethod
+    def of(cls, counts: FloatArray, runs: int) -> PreparedTails:
+        """Return the prepared counts."""
+        is_expanded = _is_expanded(counts, runs)
+        return cls(counts, runs, is_expanded, ExpansionTerms.of(np.where(is_expanded, counts, 0.5 * (runs + 1)), runs))
+
+    def at(self, index: np.ndarray, p: FloatArray) -> FloatArray:
+        """Return `binomial_tail(counts[index], runs, p)` for a p that broadcasts against the index."""
+        is_expanded = self.is_expanded.take(index)
+        if is_expanded.all():
+            return self.terms.take(index).tail(self.runs, p, upper=True)
+        if not is_expanded.any():
+            return binomial_tail(self.counts[index], self.runs, p)
+        tail = self.terms.take(index).tail(self.runs, p, upper=True)
+        others = ~is_expanded
+        tail[others] = binomial_tail(self.counts[index[others]], self.runs, np.broadcast_to(p, index.shape)[others])
+        return tail
 
 
 def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True) -> FloatArray:
@@ -69,16 +170,18 @@ def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True)
     0.75
     """
     count, p = np.broadcast_arrays(count, p)
-    expanded = count * (runs + 1.0 - count) >= MIN_EXPANSION_VARIANCE * (runs + 1.0)
+    if not count.ndim:
+        return binomial_tail(count[None], runs, p[None], upper)[0]
+    expanded = _is_expanded(count, runs)
     if expanded.all():
-        return _expansion_tail(count, runs, p, upper)
+        return ExpansionTerms.of(count, runs).tail(runs, p, upper)
     tail = np.where(count <= 0 if upper else count > runs, 1.0, 0.0)
     exact = (count > 0) & (count <= runs) & ~expanded
     # The beta function has a relative error of 1e-11 everywhere, but needs microseconds per value at large counts.
     # SciPy's bdtr is faster, but has an error of 2e-3 at 10^7 runs.
     beta_tail = scipy.special.betainc if upper else scipy.special.betaincc
     tail[exact] = beta_tail(count[exact], runs + 1.0 - count[exact], p[exact])
-    tail[expanded] = _expansion_tail(count[expanded], runs, p[expanded], upper)
+    tail[expanded] = ExpansionTerms.of(count[expanded], runs).tail(runs, p[expanded], upper)
     return tail
 
 

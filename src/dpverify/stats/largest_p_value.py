@@ -72,6 +72,11 @@ def largest_p_value(region: RejectionRegion, ratio: float, delta: float, level: 
     panels = np.array([[region.p2_lower], [min(region.p2_upper, cap)]])
     supremum = float(probability(panels[0])[0])
     panels = panels[:, panels[0] < panels[1]]
+    if level < 1.0 and panels.size:
+        # The maximum on the mesh cannot lie below the probability at one point by more than the tolerance.
+        at_middle = float(probability(panels.mean(axis=0))[0])
+        if at_middle - tolerance > level:
+            return add_errors(at_middle, alpha)
     while panels.size and add_errors(supremum, alpha) <= level:
         left, right = panels
         if len(left) > MAX_UNPRUNED_PANELS:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from dpverify.stats.binomial import (
     FloatArray,
+    PreparedTails,
     binomial_pmf,
-    binomial_tail,
     binomial_tail_table,
     clopper_pearson_interval,
 )
@@ -34,10 +34,56 @@ from dpverify.stats.binomial import (
 BoolArray = NDArray[np.bool_]
 
 MAX_TABLE_ENTRIES = 1 << 14  # of a table that is computed at once: small enough for the processor's cache
+MAX_KEPT_ENTRIES = 1 << 18  # of a table that is kept for the next evaluation
+SPARE_BLOCKS = 4  # on either side of a kept table
 MAX_BLOCKS = 8192  # blocks of values of c2; together they cover about 21 standard deviations
 MAX_ORDERING_LEVEL = 0.45  # the score is compared with a positive quantile, whatever alpha is
 NUISANCE_SHARE = 1e-3  # of alpha: p2 lies outside its interval (Berger and Boos)
 OUTSIDE_SHARE = 1e-8  # of alpha: a count lies outside its window
+
+
+class KeptTails(NamedTuple):
+    """Tails of c2 at the edges of some blocks. The search of a bound needs them for the same p2 several times.
+
+    Attributes
+    ----------
+    p2 : numpy.ndarray
+        The probabilities, one for each row.
+    begin : numpy.ndarray
+        The first block of each row.
+    table : numpy.ndarray
+        The tails at the edges of consecutive blocks.
+    """
+
+    p2: FloatArray
+    begin: np.ndarray
+    table: FloatArray
+
+    @classmethod
+    def of(cls, tails: PreparedTails, p2: FloatArray, begin: np.ndarray, number: int) -> KeptTails:
+        """Return the tails of so many blocks, and of a few more on either side."""
+        begin = np.maximum(begin - SPARE_BLOCKS, 0)
+        columns = np.arange(number + 2 * SPARE_BLOCKS)
+        table = np.empty((len(p2), len(columns)))
+        rows = max(1, MAX_TABLE_ENTRIES // len(columns))
+        for start in range(0, len(p2), rows):
+            part = slice(start, start + rows)
+            blocks = np.minimum(begin[part, None] + columns, len(tails.counts) - 1)
+            table[part] = tails.at(blocks, p2[part, None])
+        return cls(p2, begin, table)
+
+    def covers(self, p2: FloatArray, begin: np.ndarray, number: int) -> bool:
+        """Return whether the table has the tails of these blocks."""
+        if not np.array_equal(self.p2, p2):
+            return False
+        offset = begin - self.begin
+        return bool(offset.min() >= 0 and offset.max() + number <= self.table.shape[1])
+
+    def read(self, part: slice, begin: np.ndarray, number: int) -> FloatArray:
+        """Return the tails of some rows, from the given first blocks on."""
+        offsets = (begin - self.begin[part]).tolist()
+        rows = zip(self.table[part], offsets, strict=True)
+        return np.stack([row[offset : offset + number] for row, offset in rows])
 
 
 @dataclass(frozen=True)
@@ -89,23 +135,42 @@ class RejectionRegion:
         end = least.searchsorted(np.minimum(m1 * p1 + width1, m1 + 1.0))
         end = np.minimum(end, first.searchsorted(m2 * p2 + width2, "right"))
         columns = np.arange(max(0, int((end - begin).max())) + 1)
-        edges, least = np.r_[first, m2 + 1.0], np.r_[least, m1 + 1.0]
+        edges, thresholds = self._tails
         rows = max(1, MAX_TABLE_ENTRIES // len(columns))
+        is_kept = max(m1, m2) > MAX_BLOCKS and len(p1) > rows and len(p1) * len(columns) <= MAX_KEPT_ENTRIES
+        kept = self._keep_tails(p2, begin, len(columns)) if is_kept else None
         result = np.empty(len(p1))
         for start in range(0, len(p1), rows):
             part = slice(start, start + rows)
             blocks = np.minimum(begin[part, None] + columns, len(first))
-            bounds, thresholds = edges[blocks], least[blocks[:, :-1]]
-            if thresholds.size and max(m1, m2) <= MAX_BLOCKS:  # every value of c2 is a block of its own
-                above = binomial_tail(bounds[:, 0], m2, p2[part])
-                block_mass = binomial_pmf(bounds[:, :-1], m2, p2[part, None])
-                rejected = binomial_tail_table(thresholds, m1, p1[part])
+            inner = blocks[:, :-1]
+            if inner.size and max(m1, m2) <= MAX_BLOCKS:  # every value of c2 is a block of its own
+                above = edges.at(blocks[:, 0], p2[part])
+                block_mass = binomial_pmf(edges.counts[inner], m2, p2[part, None])
+                rejected = binomial_tail_table(thresholds.counts[inner], m1, p1[part])
             else:
-                tails = binomial_tail(bounds, m2, p2[part, None])
+                tails = edges.at(blocks, p2[part, None]) if kept is None else kept.read(part, begin[part], len(columns))
                 above, block_mass = tails[:, 0], tails[:, :-1] - tails[:, 1:]
-                rejected = binomial_tail(thresholds, m1, p1[part, None])
+                rejected = thresholds.at(inner, p1[part, None])
             result[part] = 1.0 - above + np.einsum("ij,ij->i", block_mass, rejected)
         return result
+
+    def _keep_tails(self, p2: FloatArray, begin: np.ndarray, number: int) -> KeptTails:
+        """Return a table of the tails of so many blocks; it is kept for the next call, which may have the same p2."""
+        kept = self._kept.get("tails")
+        if kept is None or not kept.covers(p2, begin, number):
+            kept = self._kept["tails"] = KeptTails.of(self._tails[0], p2, begin, number)
+        return kept
+
+    @cached_property
+    def _kept(self) -> dict[str, KeptTails]:
+        return {}
+
+    @cached_property
+    def _tails(self) -> tuple[PreparedTails, PreparedTails]:
+        """The tails of the counts at which blocks begin, and of the least counts; the last block is empty."""
+        (m1, m2), first, least = self.runs, self.first_counts, self.least_counts
+        return PreparedTails.of(np.r_[first, m2 + 1.0], m2), PreparedTails.of(np.r_[least, m1 + 1.0], m1)
 
     def _half_width(self, runs: int, p: FloatArray) -> FloatArray:
         """Return how far from its mean a count may lie within its window."""

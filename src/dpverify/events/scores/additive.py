@@ -29,6 +29,7 @@ from dpverify.util.arrays import (
     take_columns,
 )
 from dpverify.util.column_bins import ColumnBins
+from dpverify.util.order_statistics import OrderStatistics
 
 MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
 MAX_KEPT_INTERVALS = 2048  # bins of a segment whose intervals are kept for later segments
@@ -194,7 +195,8 @@ def make_binning(features: Features, values: np.ndarray, atoms: list[np.ndarray]
     rows = []
     for j, column in enumerate(contiguous_columns(values)):
         own_atoms = atoms[j] if features.whiten is None else np.zeros(0)
-        rows.append(bin_edges(np.sort(column), own_atoms, len(atoms)))
+        ordered = np.sort(column) if own_atoms.size else OrderStatistics(column)
+        rows.append(bin_edges(ordered, own_atoms, len(atoms)))
     return Binning(features, pad_rows(rows))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from dpverify.events.scores.base import Features, Linear, Score
 from dpverify.events.scores.training import Learner, TrainingData, covariance
 from dpverify.util.arrays import Array, multiply_rows
+from dpverify.util.exact_edges import exact_edges, quadratic_edges
 
 MAX_QUADRATIC_COORDINATES = 64
 MIN_RUNS_PER_COORDINATE = 10  # for a covariance
@@ -47,6 +48,26 @@ class Quadratic(NamedTuple):
     def values_of_features(self, features: Array) -> Array:
         """Return one number per run, given its features."""
         return ((multiply_rows(features, self.matrix) + self.weights) * features).sum(-1)
+
+    def interval_edges(self, edges: np.ndarray) -> np.ndarray | None:
+        """Return the numbers between which the score of a scalar output lies between the same edges."""
+        if self.features.mean.size != 1 or self.weights.size != 1:
+            return None
+        roots = quadratic_edges(float(self.weights[0]), float(self.matrix[0, 0]), edges)
+        whiten = self.features.whiten
+        if roots is None or not roots.size or whiten is None:
+            return roots
+        scale = float(whiten[0, 0])
+        if not scale:
+            return None
+
+        def is_right(x: np.ndarray) -> np.ndarray:
+            z = self.features.values(x[:, None])[:, 0]
+            return z > roots if scale > 0 else z <= roots
+
+        with np.errstate(over="ignore"):
+            exact = exact_edges(is_right, roots / scale + self.features.mean[0])
+        return None if exact is None else np.unique(exact)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""

@@ -13,6 +13,7 @@ import numpy as np
 from dpverify.events.cells import repeated_values
 from dpverify.events.scores.base import Features, Score
 from dpverify.util.arrays import Array, contiguous_columns, contiguous_transpose, sum_outer_products
+from dpverify.util.order_statistics import OrderStatistics
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
 MAX_WHITENED_COORDINATES = 1024  # a covariance of more coordinates needs too much memory, and more runs than are kept
@@ -182,29 +183,34 @@ def _divide_coordinates(flat: np.ndarray, independent: slice = np.s_[:]) -> tupl
     return atoms, edges
 
 
-def bin_edges(column: np.ndarray, atoms: np.ndarray, n_features: int) -> np.ndarray:
-    """Return quantile edges of one sorted feature, finer at both ends, with one bin per atom."""
+def bin_edges(column: np.ndarray | OrderStatistics, atoms: np.ndarray, n_features: int) -> np.ndarray:
+    """Return quantile edges of one sorted feature, finer at both ends, with one bin per atom.
+
+    All values must be given if there are atoms.
+    """
     number = MAX_BINS_SINGLE_COORDINATE if n_features == 1 else MAX_BINS
     if not atoms.size:
         return quantile_edges(column, number)
+    assert isinstance(column, np.ndarray)
     continuous = column[~np.isin(column, atoms)]
     return np.unique(np.concatenate([atoms, np.nextafter(atoms, -np.inf), quantile_edges(continuous, number)]))
 
 
-def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
+def quantile_edges(x: np.ndarray | OrderStatistics, number: int) -> np.ndarray:
     """Return edges between order statistics of sorted values: at equal shares, at doubling shares from the ends, and
     at small shares in wide gaps between the frequent values.
     """
     if not x.size:
-        return x
+        return np.zeros(0)
     doubling = TAIL_RUNS * 2 ** np.arange(max(1, int(np.log2(max(x.size / number / TAIL_RUNS, 1))) + 1))
     equal = np.arange(number + 1) * x.size // number
     ranks = np.concatenate([equal, doubling, x.size - doubling, _ranks_in_gaps(x, equal)])
     ranks = ranks[(ranks > 0) & (ranks < x.size)]
-    return np.unique(x[ranks - 1] + (x[ranks] - x[ranks - 1]) / 2)
+    below, above = x[np.stack([ranks - 1, ranks])]
+    return np.unique(below + (above - below) / 2)
 
 
-def _ranks_in_gaps(x: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+def _ranks_in_gaps(x: np.ndarray | OrderStatistics, ranks: np.ndarray) -> np.ndarray:
     """Return ranks that divide the bins that are much wider than others, except the outermost ones."""
     if x.size // len(ranks) < 2 * TAIL_RUNS:
         return np.zeros(0, np.intp)
