@@ -119,8 +119,8 @@ def search_pairs(
     """Find the pair of data sets with the largest expected lower bound, and verify it.
 
     A list of pairs is searched in rounds: the pairs that may still be the worst one keep their runs and get at least as
-    many again. A box is searched from several starting points: by the Nelder-Mead method, and along estimated gradients if it
-    has more than four dimensions. The report of the best pair uses test runs that the search has not used.
+    many again. A box is searched from several starting points: by the Nelder-Mead method, and along estimated gradients
+    if it has more than four dimensions. The report of the best pair uses test runs that the search has not used.
 
     Parameters
     ----------
