@@ -113,14 +113,18 @@ class PatternLearner(NamedTuple):
         count1, count2 = (table[-1, : len(binning.offsets)] + 0.5 for table in (first, second))
         offsets = np.log(count1 / count2)
         offsets[-1] *= min(count1[-1], count2[-1]) > 1  # 0 for unlisted patterns that were not observed on both sides
-        tables = [table[:-1, : binning.steps.shape[1]] for table in (first, second)]
-        fitted = (binning.edges, _monotone_steps(*tables, binning.edges)), smooth_steps(*tables, binning.edges)
+        bins = binning.steps.shape[1]
+        counts1, counts2 = first[:-1, :bins], second[:-1, :bins]
+        fitted = (
+            (binning.edges, _monotone_steps(counts1, counts2, binning.edges)),
+            smooth_steps(counts1, counts2, binning.edges),
+        )
         return [_patterned(binning, offsets, edges, steps) for edges, steps in fitted]
 
 
 def _monotone_steps(first: np.ndarray, second: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the monotone log-ratio of the counts of every row; the last value is repeated."""
-    steps = np.zeros(first.shape)
+    steps = np.zeros((len(first), first.shape[1]))
     for row, bins in enumerate(np.isfinite(edges).sum(1) + 1):
         ratio = monotone_ratio(first[row, :bins], second[row, :bins])
         steps[row] = np.pad(ratio, (0, steps.shape[1] - bins), mode="edge")
