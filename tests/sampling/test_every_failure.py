@@ -95,7 +95,10 @@ def add_versions(folder):
 
 def remove_lock(path):
     """Do what the message asks for after a process was killed: remove the lock file."""
-    path.with_name("ledger.json.lock").unlink(missing_ok=True)
+    try:
+        path.with_name("ledger.json.lock").unlink(missing_ok=True)
+    except OSError as problem:
+        raise dpv.InputError("the user cannot remove the lock file") from problem
 
 
 CALLS = {"verify": verify, "study": run_study, "check": check_claims, "ledger": add_versions}
