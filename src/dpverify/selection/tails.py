@@ -32,8 +32,8 @@ MAX_VARIANCE = 0.25  # of the log-ratio; the counts of an event are worth more t
 MIN_SLOPE_ERRORS = 3.0  # standard errors of the slope; a log-ratio that does not rise needs no model
 NEWTON_STEPS, MAX_STEP = 6, 3.0
 RIDGE = 0.1  # runs
-# With common random numbers, the variance of a log-ratio is smaller than with independent runs. The share was measured
-# for rare events of published mechanisms: .3 to .6.
+# With common random numbers, the variance of a log-ratio is smaller than with independent runs. The share depends on
+# mechanism and event: .3 to .6 for rare events of SVT3, .5 to .9 for those of RNM4.
 COUPLED_VARIANCE = 0.5
 THRESHOLD_GROWTH = 1.25  # of the runs from one threshold of a smooth tail to the next
 
@@ -125,7 +125,7 @@ def tail_models(candidate: Candidate, is_coupled: bool) -> list[TailModel]:
     """Return the models of the upper tail of the score and of the lower one, where there is one.
 
     If the data sets have common random numbers, a tail along which no line fits has a smooth curve. With independent
-    runs the counts of an event say more about its ratio than such a curve does.
+    runs only lines are used.
     """
     models = fit_tails(candidate)
     if is_coupled:
@@ -138,7 +138,9 @@ def tail_models(candidate: Candidate, is_coupled: bool) -> list[TailModel]:
 def smooth_tail(candidate: Candidate, direction: int) -> TailModel | None:
     """Return a model of one tail whose log-ratio is a smooth curve; None if the tail has too few runs.
 
-    It needs no line that fits. Every threshold of the model has at least a quarter more runs than the one before.
+    It needs no line that fits. Every threshold of the model has at least a quarter more runs than the one before. Where
+    the other data set has few runs, the curve underestimates large ratios: for Gaussian noise by several of its standard
+    errors. Then a rarer event could be better than the chosen one.
     """
     tail = _upper_tail(candidate, direction)
     if tail is None:
