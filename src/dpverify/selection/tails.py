@@ -138,9 +138,10 @@ def tail_models(candidate: Candidate, is_coupled: bool) -> list[TailModel]:
 def smooth_tail(candidate: Candidate, direction: int) -> TailModel | None:
     """Return a model of one tail whose log-ratio is a smooth curve; None if the tail has too few runs.
 
-    It needs no line that fits. Every threshold of the model has at least a quarter more runs than the one before. Where
-    the other data set has few runs, the curve underestimates large ratios: for Gaussian noise by several of its standard
-    errors. Then a rarer event could be better than the chosen one.
+    It needs no line that fits. Every threshold of the model has at least a quarter more runs than the one before.
+
+    Where the other data set has few runs, the curve underestimates large ratios: for Gaussian noise by several of its
+    standard errors. Then a rarer event could be better than the chosen one.
     """
     tail = _upper_tail(candidate, direction)
     if tail is None:
