@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from dpverify.selection.proposals import (
     Proposal,
     level_event,
 )
-from dpverify.selection.tails import tail_models
+from dpverify.selection.tails import TailModel, fit_tails, tail_models
 
 RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 MIN_RARE_COUNT = 2  # proposal runs of the exceeding data set in a proposed rare event
@@ -123,9 +124,7 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective, is_c
     return _collect(candidate, chosen, rank)
 
 
-def refine_threshold(
-    judged: JudgedProposal, decided: PairedHistogram, objective: SelectionObjective, is_coupled: bool
-) -> JudgedProposal:
+def refine_threshold(judged: JudgedProposal, decided: PairedHistogram, objective: SelectionObjective) -> JudgedProposal:
     """Return the event of the same score in the same tail that a model of all proposal and decision runs prefers.
 
     The decision between scores is made. One more threshold, from a model with two parameters, adds little bias.
@@ -138,31 +137,61 @@ def refine_threshold(
         The histogram of the decision runs.
     objective : SelectionObjective
         The planned test.
-    is_coupled : bool
-        Whether the data sets have common random numbers (see `tail_models`).
     """
     candidate, side = judged.proposal.candidate, judged.proposal.event.direction
     assert candidate is not None
-    models = tail_models(candidate.with_runs(decided), is_coupled)
+    models = fit_tails(candidate.with_runs(decided))
     model = next((one for one in models if one.direction == side), None)
-    index = None if model is None else model.best(objective)
-    if model is None or index is None:
+    refined = None if model is None else _modelled_event(candidate, decided, model, objective)
+    if refined is None or refined.proposal.equivalent is None:
         return judged
+    before = judged.proposal
+    proposal = refined.proposal._replace(is_solid=before.is_solid, predicted=before.predicted)
+    return judged._replace(proposal=proposal, decided=refined.decided)
+
+
+def best_modelled_event(
+    candidates: Iterable[tuple[Candidate, PairedHistogram]], objective: SelectionObjective
+) -> JudgedProposal | None:
+    """Return the level set of any score that a smooth model of all proposal and decision runs prefers.
+
+    The data sets have common random numbers. None if no model expects a bound above 0.
+
+    Parameters
+    ----------
+    candidates : iterable of (Candidate, PairedHistogram)
+        The scores, each with the histogram of the decision runs.
+    objective : SelectionObjective
+        The planned test.
+    """
+    events = [
+        _modelled_event(candidate, decided, model, objective)
+        for candidate, decided in candidates
+        for model in tail_models(candidate.with_runs(decided), is_coupled=True)
+    ]
+    return max((event for event in events if event is not None), key=lambda one: one.bound, default=None)
+
+
+def _modelled_event(
+    candidate: Candidate, decided: PairedHistogram, model: TailModel, objective: SelectionObjective
+) -> JudgedProposal | None:
+    """Return the event that a model of all proposal and decision runs prefers; None if no bound above 0 is expected."""
+    index, side = model.best(objective), model.direction
+    if index is None:
+        return None
     threshold, (score, edges) = float(model.edges[index]), candidate.binned
-    equivalent = model.equivalent_counts(threshold, int(model.counts[0][index]))
-    if equivalent is None:
-        return judged
     proposed, counts = (one.count_beyond(threshold, edges, side == 0) for one in (candidate.histogram, decided))
     exceeding, other = counts[side], counts[1 - side]
-    # The decision runs count on their own, so that the model stands for the proposal runs only.
-    known = EquivalentCounts(
-        max(equivalent.exceeding - exceeding, 1.0),
-        max(equivalent.other - other, 1.0),
-        max(equivalent.runs - decided.runs, 1.0),
-    )
+    known = model.equivalent_counts(threshold, int(model.counts[0][index]))
+    if known is not None:  # the decision runs count on their own, so that the model stands for the proposal runs only
+        known = EquivalentCounts(
+            max(known.exceeding - exceeding, 1.0), max(known.other - other, 1.0), max(known.runs - decided.runs, 1.0)
+        )
     event = level_event(Levels(score, np.array([threshold])), threshold, side)
-    proposal = judged.proposal._replace(event=event, counts=proposed, threshold=threshold, equivalent=known)
-    return judged._replace(proposal=proposal, decided=(exceeding, other))
+    predicted = float(model.predicted[index]) / model.runs
+    proposal = Proposal(event, proposed, candidate, threshold, predicted=predicted, equivalent=known)
+    bound, error = float(model.cautious_bounds(objective)[index]), float(np.sqrt(model.variance[index]))
+    return JudgedProposal(proposal, bound, bound, error, (exceeding, other), decided.runs)
 
 
 def _solid_events(candidate: Candidate, objective: SelectionObjective) -> tuple[dict[LevelKey, ChosenLevel], float]:

@@ -48,7 +48,11 @@ class Allotted(NamedTuple):
 
 
 def choose_portfolio(
-    cautious: JudgedProposal, judged: list[JudgedProposal], objective: SelectionObjective, max_events: int
+    cautious: JudgedProposal,
+    judged: list[JudgedProposal],
+    objective: SelectionObjective,
+    max_events: int,
+    only_clear: bool = False,
 ) -> list[Allotted]:
     """Return the events that are tested, with their shares of alpha.
 
@@ -62,6 +66,8 @@ def choose_portfolio(
         The planned test.
     max_events : int
         The largest number of events.
+    only_clear : bool
+        Whether a further event must be expected to give a bound that is many times as large.
     """
     if max_events == 1:
         return [Allotted(cautious, 1.0)]
@@ -97,7 +103,8 @@ def choose_portfolio(
                 # A distance from a curve is nearly 0 where the claim is tight. Bounds on mu have a meaningful ratio.
                 is_larger = expected[number] + offset > LARGE_RATIO * (before + offset)
                 is_clear = is_larger and chance[number] >= LARGE_CHANCE
-                is_allowed = is_clear or (share < LARGE_SHARE and rest[0] >= (1 - SAFE_SHARE) * MIN_FIRST_SHARE)
+                is_moderate = share < LARGE_SHARE and rest[0] >= (1 - SAFE_SHARE) * MIN_FIRST_SHARE
+                is_allowed = is_clear or (is_moderate and not only_clear)
                 if is_allowed and value > best:
                     best, chosen = value, (number, [*rest, share])
         if chosen is None:

@@ -26,7 +26,12 @@ from dpverify.selection.histograms import (
     fine_edges,
     merge_levels,
 )
-from dpverify.selection.level_proposals import propose_all_levels, propose_levels, refine_threshold
+from dpverify.selection.level_proposals import (
+    best_modelled_event,
+    propose_all_levels,
+    propose_levels,
+    refine_threshold,
+)
 from dpverify.selection.portfolio import choose_portfolio
 from dpverify.selection.proposals import (
     Candidate,
@@ -90,13 +95,13 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
             proposals += propose_unions(cells, trained.partition_counts, counted.cells, context.objective)
     judged, histograms = _judge(context, proposals, group)
     winner = prefer_simpler(judged)
-    is_coupled = context.source.is_coupled
-    if context.max_events > 1 and (winner.proposal.equivalent is not None or is_coupled):
-        decided = histograms.get(id(winner.proposal.candidate))
-        if decided is not None:
-            winner = refine_threshold(winner, decided, context.objective, is_coupled)
+    if context.max_events > 1:
+        refined = _refine(context, winner, [(one, histograms[id(one)]) for one in counted.candidates])
+        if refined is not winner:
+            winner = refined
             judged.append(winner)
-    members = choose_portfolio(winner, judged, context.objective, context.max_events)
+    # A smooth model has compared all level sets of all scores. It can be wrong about a sudden leak only.
+    members = choose_portfolio(winner, judged, context.objective, context.max_events, context.source.is_coupled)
     expected = max(winner.bound, members[0].judged.bound)
     aims = None
     if context.max_events > 1 and not callable(context.settings.events) and counted.candidates:
@@ -111,6 +116,28 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
     if members[0].judged is winner:
         events = (level_event(levels, main.threshold, main.event.direction, main.above), *events[1:])
     return SelectedEvents(events, shares, levels, expected, aims=aims)
+
+
+def _refine(
+    context: SelectionContext, winner: JudgedProposal, candidates: list[tuple[Candidate, PairedHistogram]]
+) -> JudgedProposal:
+    """Return the event whose threshold a model of all proposal and decision runs prefers.
+
+    Parameters
+    ----------
+    context : SelectionContext
+        The selection.
+    winner : JudgedProposal
+        The event that was selected.
+    candidates : list of (Candidate, PairedHistogram)
+        The scores, each with the histogram of the decision runs.
+    """
+    if context.source.is_coupled:  # smooth models compare the scores too, as in the search for the worst pair
+        return best_modelled_event(candidates, context.objective) or winner
+    decided = next((own for one, own in candidates if one is winner.proposal.candidate), None)
+    if decided is None or winner.proposal.equivalent is None:
+        return winner
+    return refine_threshold(winner, decided, context.objective)
 
 
 def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Proposal]:
@@ -140,10 +167,14 @@ class CountedCandidates(NamedTuple):
 def _count_candidates(
     context: SelectionContext, cells: Partition | None, scores: list[BinnedScore], group: ScoreGroup
 ) -> CountedCandidates:
-    """Count all scores on the first proposal runs, and the best few of them on all proposal runs."""
+    """Count all scores on the first proposal runs, and the best few of them on all proposal runs.
+
+    After a search for the worst pair all scores are counted on all proposal runs.
+    """
     block, runs = context.source.block, context.runs["cut"]
     counters = [] if cells is None else [CellCounter(cells)]
-    ranking_runs = min(runs, max(RANKING_RUNS // block, 1) * block)
+    # Few runs say little about the rare events for which the worst pair was searched.
+    ranking_runs = runs if context.source.is_coupled else min(runs, max(RANKING_RUNS // block, 1) * block)
     statistics = [*counters, BinnedScores.of(scores, group)]
     pairs = context.count("cut", statistics, ranking_runs)
     if ranking_runs < runs:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.selection.histograms import EXTREMES_KEPT
+from dpverify.selection.histograms import EXTREMES_KEPT, threshold_counts
 from dpverify.selection.objective import SelectionObjective, approximate_bound
 from dpverify.selection.proposals import MISFIT_P_VALUE, Candidate, EquivalentCounts
-from dpverify.selection.ratio_curve import fit_nested_curve
+from dpverify.selection.ratio_curve import MAX_SHARE, fit_nested_curve
 
 MIN_EVENT_RUNS = 8  # proposal runs of the exceeding data set in a modelled event
 MIN_TAIL_RUNS = 50  # proposal runs of the other data set to which the log-ratio is fitted
@@ -60,7 +60,7 @@ class Tail(NamedTuple):
 
 
 class TailModel(NamedTuple):
-    """What a linear log-ratio says about the events {score > edge}; for direction 1, about {score <= edge}.
+    """What a modelled log-ratio says about the events {score > edge}; for direction 1, about {score <= edge}.
 
     Attributes
     ----------
@@ -85,11 +85,15 @@ class TailModel(NamedTuple):
     variance: np.ndarray
     runs: int
 
-    def best(self, objective: SelectionObjective) -> int | None:
-        """Return the event with the largest bound if the ratio is one standard error smaller than predicted."""
+    def cautious_bounds(self, objective: SelectionObjective) -> np.ndarray:
+        """Return the bounds of the events if every ratio is one standard error smaller than predicted."""
         other = np.minimum(self.predicted * np.exp(np.sqrt(self.variance)) / self.runs, 1.0)
         bounds = approximate_bound(self.counts[0] / self.runs, other, objective)
-        bounds[(self.counts[0] < MIN_EVENT_RUNS) | (self.predicted <= 0)] = 0.0
+        return np.where((self.counts[0] < MIN_EVENT_RUNS) | (self.predicted <= 0), 0.0, bounds)
+
+    def best(self, objective: SelectionObjective) -> int | None:
+        """Return the event with the largest cautious bound; None if no bound is above 0."""
+        bounds = self.cautious_bounds(objective)
         index = int(np.argmax(bounds))
         return index if bounds[index] > 0 else None
 
@@ -124,40 +128,38 @@ def fit_tails(candidate: Candidate) -> list[TailModel]:
 def tail_models(candidate: Candidate, is_coupled: bool) -> list[TailModel]:
     """Return the models of the upper tail of the score and of the lower one, where there is one.
 
-    If the data sets have common random numbers, a tail along which no line fits has a smooth curve. With independent
-    runs only lines are used.
+    If the data sets have common random numbers, which is so after a search for the worst pair, the models are smooth
+    curves, as in the search. Otherwise they are lines.
     """
-    models = fit_tails(candidate)
-    if is_coupled:
-        modelled = {model.direction for model in models}
-        smooth = [smooth_tail(candidate, direction) for direction in (0, 1) if direction not in modelled]
-        models += [model for model in smooth if model is not None]
-    return models
+    if not is_coupled:
+        return fit_tails(candidate)
+    models = [smooth_tail(candidate, direction) for direction in (0, 1)]
+    return [model for model in models if model is not None]
 
 
 def smooth_tail(candidate: Candidate, direction: int) -> TailModel | None:
     """Return a model of one tail whose log-ratio is a smooth curve; None if the tail has too few runs.
 
-    It needs no line that fits. Every threshold of the model has at least a quarter more runs than the one before.
-
-    Where the other data set has few runs, the curve underestimates large ratios: for Gaussian noise by several of its
-    standard errors. Then a rarer event could be better than the chosen one.
+    The runs of the two data sets have common random numbers. Every threshold of the model has at least a quarter more
+    runs than the one before.
     """
-    tail = _upper_tail(candidate, direction)
-    if tail is None:
-        return None
     runs = candidate.histogram.runs
-    counts = np.stack([np.cumsum(tail.exceeding), tail.other])
+    thresholds, *above = threshold_counts(candidate.histogram, candidate.binned.edges)
+    order = np.argsort(-thresholds if direction == 0 else thresholds, kind="stable")
+    edges, counts = thresholds[order], np.stack(above)[:, order]
+    if direction == 1:
+        counts = runs - counts[::-1]
     total = counts.sum(axis=0)
     wanted = MIN_EVENT_RUNS * THRESHOLD_GROWTH ** np.arange(np.log(runs / MIN_EVENT_RUNS) / np.log(THRESHOLD_GROWTH))
     used = np.unique(np.searchsorted(total, wanted))
     used = used[used < total.size]
+    used = used[total[used] <= 2 * MAX_SHARE * runs]
     if not used.size:
         return None
-    counts, edges = counts[:, used], tail.edges[used]
-    curve = fit_nested_curve(counts, runs, COUPLED_VARIANCE)
-    model = TailModel(0, edges, counts, counts[0] * np.exp(-curve.mean), curve.deviation**2, runs)
-    return model if direction == 0 else model._replace(direction=1, edges=-edges)
+    counts, edges = counts[:, used], edges[used]
+    curve = fit_nested_curve(counts, runs)
+    variance = COUPLED_VARIANCE * curve.deviation**2
+    return TailModel(direction, edges, counts, counts[0] * np.exp(-curve.mean), variance, runs)
 
 
 def _upper_tail(candidate: Candidate, direction: int) -> Tail | None:

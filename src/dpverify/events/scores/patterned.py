@@ -12,10 +12,13 @@ from dpverify.events.scores.additive import drop_idle_edges, monotone_ratio
 from dpverify.events.scores.base import Score
 from dpverify.events.scores.smoothing import smooth_steps
 from dpverify.events.scores.training import MAX_BINS, Learner, TrainingData, quantile_edges
+from dpverify.events.scores.varying import varying_steps
 from dpverify.util.arrays import Array, array_namespace
 
 MAX_PATTERNS = 64
 MIN_RUNS_PER_PATTERN = 200
+MIN_SHARED_ROWS = 3  # rows that share coefficients
+MAX_COUNTED_ATOMS = 3  # atoms whose numbers in a pattern are features of it
 
 
 class Patterned(NamedTuple):
@@ -81,9 +84,18 @@ class Patterned(NamedTuple):
 
 
 class PatternBinning(NamedTuple):
-    """Bins of every continuous coordinate for each frequent pattern. As a statistic it counts the runs in each bin."""
+    """Bins of every continuous coordinate for each frequent pattern. As a statistic it counts the runs in each bin.
 
-    score: Patterned  # all heights are 0
+    Attributes
+    ----------
+    score : Patterned
+        The score with all heights 0.
+    features : ndarray of shape (P, F)
+        What the patterns have in common (see `pattern_features`).
+    """
+
+    score: Patterned
+    features: np.ndarray
 
     def measure(self, samples: Array) -> np.ndarray:
         """Return one row of counts for each row of the score, and a last row for the patterns."""
@@ -103,9 +115,10 @@ class PatternLearner(NamedTuple):
     statistic: PatternBinning
 
     def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return two scores: log-ratios that are monotone in every continuous coordinate, and smooth ones.
+        """Return log-ratios that are monotone in every continuous coordinate, smooth ones, and shared ones.
 
-        A smooth log-ratio follows the tail of a pattern, where a monotone one has few steps.
+        A smooth log-ratio follows the tail of a pattern, where a monotone one has few steps. Several patterns share the
+        coefficients of a model, which says something about the tails of rare patterns too.
         """
         assert first is not None
         assert second is not None
@@ -115,10 +128,13 @@ class PatternLearner(NamedTuple):
         offsets[-1] *= min(count1[-1], count2[-1]) > 1  # 0 for unlisted patterns that were not observed on both sides
         bins = binning.steps.shape[1]
         counts1, counts2 = first[:-1, :bins], second[:-1, :bins]
-        fitted = (
+        fitted = [
             (binning.edges, _monotone_steps(counts1, counts2, binning.edges)),
             smooth_steps(counts1, counts2, binning.edges),
-        )
+        ]
+        if len(binning.rows) >= MIN_SHARED_ROWS:
+            features = self.statistic.features[binning.rows]
+            fitted.append(varying_steps(counts1, counts2, binning.edges, features))
         return [_patterned(binning, offsets, edges, steps) for edges, steps in fitted]
 
 
@@ -152,7 +168,9 @@ def make_pattern_binning(flat: np.ndarray, atoms: list[np.ndarray]) -> PatternBi
         return None
     values = pad_rows([atoms[j] for j in with_atoms])
     table = Atoms(np.array(with_atoms), values, code_weights([1 + len(atoms[j]) for j in with_atoms]))
-    patterns, pattern_of_run, counts = np.unique(table.index(flat), return_inverse=True, return_counts=True)
+    patterns, first_runs, pattern_of_run, counts = np.unique(
+        table.index(flat), return_index=True, return_inverse=True, return_counts=True
+    )
     frequent = np.sort(np.argsort(-counts, kind="stable")[:MAX_PATTERNS])
     frequent = frequent[counts[frequent] >= MIN_RUNS_PER_PATTERN]
     rows, coordinates, edges = [], [], []
@@ -174,4 +192,30 @@ def make_pattern_binning(flat: np.ndarray, atoms: list[np.ndarray]) -> PatternBi
         pad_rows(edges),
         np.zeros((len(rows), max(map(len, edges)) + 1)),
     )
-    return PatternBinning(score)
+    return PatternBinning(score, pattern_features(table, flat[first_runs[frequent]]))
+
+
+def pattern_features(atoms: Atoms, examples: np.ndarray) -> np.ndarray:
+    """Return what patterns have in common: a constant, and how often each of the most frequent atoms occurs in them.
+
+    Parameters
+    ----------
+    atoms : Atoms
+        The atoms that define the patterns.
+    examples : ndarray of shape (P, coordinates)
+        One run of each pattern.
+
+    Returns
+    -------
+    ndarray of shape (P, F)
+        The constant, and for each atom its number of occurrences, divided by the largest one, and the square of this.
+    """
+    digits = np.stack(atoms.digits(examples), axis=1)
+    held = np.where(digits > 0, examples[:, atoms.coordinates], np.nan)
+    values, numbers = np.unique(held[digits > 0], return_counts=True)
+    counted = values[np.argsort(-numbers, kind="stable")[:MAX_COUNTED_ATOMS]]
+    occurrences = (held[:, :, None] == counted).sum(axis=1)
+    occurrences = occurrences[:, np.ptp(occurrences, axis=0) > 0]
+    shares = occurrences / np.maximum(occurrences.max(axis=0, initial=1), 1)
+    squares = shares[:, occurrences.max(axis=0, initial=0) > 1] ** 2
+    return np.concatenate([np.ones((len(examples), 1)), shares, squares], axis=1)
