@@ -3,7 +3,7 @@
 The parts are: draws of the paper's W2-MHE compared with a bare skeleton (the same random numbers, affine maps and
 squeeze test, but no second draws), of the EKF and of the KL-MHE; a verification with 10^9 test runs per data set from a
 cold process, with its compilations, and after compilation; runs that lie in another cell than on the CPU; and the tests
-of the samplers. With --variants: only the rates and the first calls for other sizes of blocks, batches and programs.
+of the samplers. With --variants: only the rates and the first calls for other sizes of blocks and batches.
 
 Run: python benchmarks/bench_device.py (some minutes on an H200).
 Fewer runs: --runs 1e7. Without the tests of the samplers: --no-tests. On a CPU use both.
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpverify as dpv
-from dpverify.estimation import KLMHE, W2MHE, PrivateEKF, adjacent_recordings, gibbs_trajectories, oscillator, particle
+from dpverify.estimation import KLMHE, W2MHE, PrivateEKF, adjacent_recordings, oscillator, particle
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.sampling.blocks import SampleSource, call_mechanism
 from dpverify.util.arrays import cell_codes, enable_x64
@@ -65,28 +65,25 @@ def mechanism_rate(mechanism, pair, block=None):
 
 
 def print_variants(system, pair):
-    """Print the first call and the rate of the moving-horizon estimators for other sizes of blocks and programs."""
+    """Print the first call and the rate of the moving-horizon estimators for other sizes of blocks and batches."""
     w2mhe, klmhe = W2MHE(system, 5, 0.8, 1.4e-5), KLMHE(system, 5, 0.8)
     for data in pair:
         w2mhe(data, 1 << 10, np.random.default_rng(0))  # computes the plan
-    variants = [(w2mhe, gibbs_trajectories, "UNROLLED_STEPS", n, w2mhe.block) for n in (1, 8)]
-    variants += [(w2mhe, gibbs_trajectories, "UNROLLED_STEPS", 8, w2mhe.block >> 1)]
-    variants += [(w2mhe, gibbs_trajectories, "UNROLLED_STEPS", 8, w2mhe.block << 1)]
     batch = particle.PARTICLES_PER_DEVICE_BATCH
-    variants += [(klmhe, particle, "PARTICLES_PER_DEVICE_BATCH", n, klmhe.block) for n in (batch >> 1, batch << 1)]
-    for mechanism, module, name, value, block in variants:
-        default = getattr(module, name)
-        setattr(module, name, value)
+    variants = [(w2mhe, w2mhe.block >> 1, batch), (w2mhe, w2mhe.block, batch), (w2mhe, w2mhe.block << 1, batch)]
+    variants += [(klmhe, klmhe.block, number) for number in (batch >> 1, batch << 1)]
+    for mechanism, block, number in variants:
+        particle.PARTICLES_PER_DEVICE_BATCH = number
         jax.clear_caches()
         start = time.perf_counter()
         jax.block_until_ready(mechanism(pair[0], block, np.random.default_rng(0)))
         first = time.perf_counter() - start
         rate = mechanism_rate(mechanism, pair, block)
-        setattr(module, name, default)
+        particles = f", batches of {number} particles" if mechanism is klmhe else ""
         print(
-            f"{mechanism.name}, {name} {value}, blocks of {block}: first call {first:.1f} s, {rate:.3g} runs/s",
-            flush=True,
+            f"{mechanism.name}, blocks of {block}{particles}: first call {first:.1f} s, {rate:.3g} runs/s", flush=True
         )
+    particle.PARTICLES_PER_DEVICE_BATCH = batch
 
 
 def skeleton_rate(block, steps=4, states=4):
@@ -206,7 +203,7 @@ def main():
     parser.add_argument("--runs", type=float, default=1e9, help="test runs per data set")
     parser.add_argument("--no-tests", action="store_true", help="leave out the tests of the samplers")
     parser.add_argument("--cold", action="store_true", help="only verify, and print the stages")
-    parser.add_argument("--variants", action="store_true", help="only compare sizes of blocks, batches and programs")
+    parser.add_argument("--variants", action="store_true", help="only compare sizes of blocks and batches")
     options = parser.parse_args()
     runs = int(options.runs)
     if options.cold:

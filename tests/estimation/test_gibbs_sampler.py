@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from quadrature import BANANA, CHAIN, QUADRATIC, TWO_MODES, chi_square, clipped, draw_runs, grid, rounded
 
-from dpverify.estimation import W2MHE, System
+from dpverify.estimation import W2MHE, System, gibbs_trajectories
 from dpverify.estimation.gibbs_sampler import Ball, RejectionSampler, taylor_envelope
 from dpverify.estimation.moving_horizon import stage_cost
 from dpverify.estimation.sampler_plan import Faithfulness
@@ -140,9 +140,24 @@ def test_the_quick_sampler_has_the_draws_of_the_full_one_or_says_that_it_is_not_
 
 
 @pytest.mark.slow
-def test_a_block_that_the_quick_sampler_does_not_finish_is_drawn_by_the_full_one(monkeypatch):
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_a_block_that_the_quick_sampler_does_not_finish_is_drawn_by_the_full_one(on_cpu, monkeypatch):
     mechanism, data = W2MHE(QUADRATIC, 0, 0.9, 1.0, support="wide", radius=0.3), np.array([[0.1, 0.2]])
     full = np.asarray(mechanism(data, 4096, np.random.default_rng(0)))
     monkeypatch.setattr(Faithfulness, "mostly_squeezed", True)
+    monkeypatch.setattr(gibbs_trajectories, "compiles_for_cpu", lambda: on_cpu)
     assert np.array_equal(np.asarray(mechanism(data, 4096, np.random.default_rng(0))), full)
     assert not np.array_equal(np.asarray(mechanism(data, 4096, np.random.default_rng(1))), full)
+
+
+@pytest.mark.parametrize("prior", ["carried", pytest.param("start", marks=pytest.mark.slow)])
+def test_the_programs_of_an_accelerator_draw_what_the_program_of_a_processor_draws(prior, monkeypatch):
+    # The processor takes the role of the accelerator. The ball is so large that all draws pass the squeeze test.
+    mechanism = W2MHE(QUADRATIC, 0, 0.9, 1.0, prior=prior, support="wide", radius=10.0)
+    data = np.array([[0.1, 0.2], [0.0, -0.3], [0.4, 0.1]])
+    assert mechanism.faithfulness(data).mostly_squeezed
+    expected = np.asarray(mechanism(data, 64, np.random.default_rng(0)))
+    monkeypatch.setattr(gibbs_trajectories, "compiles_for_cpu", lambda: False)
+    monkeypatch.setattr(gibbs_trajectories, "_compiled_sampler", None)  # it is not used
+    drawn = np.asarray(mechanism(data, 64, np.random.default_rng(0)))
+    np.testing.assert_allclose(drawn, expected, rtol=1e-12)

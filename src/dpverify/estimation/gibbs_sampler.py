@@ -33,6 +33,11 @@ MAX_ABANDONED_SHARE = 1e-6  # share of runs
 MAX_DRAWS_PER_RUN = MAX_TESTS_PER_STEP / math.log(1 / MAX_ABANDONED_SHARE)  # M above which more runs are abandoned
 
 
+def float_shape(*shape: int) -> jax.ShapeDtypeStruct:
+    """Return the description of an array of 64-bit floats, for code that is compiled before its arguments exist."""
+    return jax.ShapeDtypeStruct(shape, np.float64)
+
+
 class Ball(NamedTuple):
     """The ball of points within `radius` of `centre`; arrays with one more axis hold one ball for each step."""
 
@@ -42,6 +47,11 @@ class Ball(NamedTuple):
     def contains(self, z: jax.Array) -> jax.Array:
         """Return for each column of z (n, runs) whether it lies in the ball."""
         return jnp.sum(jnp.square(z - self.centre[:, None]), 0) <= self.radius**2
+
+    @classmethod
+    def shapes(cls, steps: int, n: int) -> Ball:
+        """Return the shapes of the balls of all steps."""
+        return cls(float_shape(steps, n), float_shape(steps))
 
 
 class Draw(NamedTuple):
@@ -100,6 +110,12 @@ class Taylor(NamedTuple):
         lower = self.value + jnp.sum(self.gradient[:, None] * d, 0) + quadratic / 2
         slack = square * (jnp.sqrt(square) * self.third / 6 + self.curvature_bound / 2)
         return Draw(self.point[:, None] + d, lower, slack)
+
+    @classmethod
+    def shapes(cls, steps: int, n: int) -> Taylor:
+        """Return the shapes of the envelopes of all steps."""
+        number, vector, matrix = float_shape(steps), float_shape(steps, n), float_shape(steps, n, n)
+        return cls(vector, number, vector, matrix, number, number, matrix, vector, matrix)
 
 
 def taylor_envelope(

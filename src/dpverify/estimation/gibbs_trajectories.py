@@ -3,22 +3,29 @@
 The quick sampler has no loop, which would wait for the host in each iteration on a GPU. Where its few tests are not
 enough for all runs, the full sampler draws the block again. The same keys give the same draws, so that the runs that
 the quick sampler has finished stay as they are, and the distribution is exact.
+
+On an accelerator the quick sampler has one program for the first step and one for all later steps. They are compiled at
+the same time, and faster than one program of all steps. They pass on the states and not the priors, which would be
+written to memory once more.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dpverify.estimation.gibbs_sampler import Ball, Envelope, RejectionSampler
+from dpverify.estimation.gibbs_sampler import Ball, Envelope, RejectionSampler, Taylor, float_shape
 from dpverify.estimation.moving_horizon import Problem, stage_cost
-from dpverify.estimation.validation import compiles_for_cpu
+from dpverify.estimation.validation import compiles_for_cpu, current_device
+from dpverify.util.arrays import enable_x64
 
-UNROLLED_STEPS = 8  # steps of the quick sampler that are compiled together, for an accelerator
+StepInputs = tuple[jax.Array, Ball, Envelope, jax.Array]  # the window, K_k, the envelope and the key of a step
 
 
 def sample_trajectories(problem: Problem, quick: bool, *arguments: Any) -> jax.Array:
@@ -28,12 +35,14 @@ def sample_trajectories(problem: Problem, quick: bool, *arguments: Any) -> jax.A
     """
     template, parameters = problem.template, problem.system.parameters
     if quick:
-        sample = _compiled_sampler(template, True, 1 if compiles_for_cpu() else UNROLLED_STEPS)
-        released, unfinished = sample(parameters, *arguments)
-        estimates = _by_run(released)
+        if compiles_for_cpu():
+            released, unfinished = _compiled_sampler(template, True)(parameters, *arguments)
+            estimates = _by_run(released)
+        else:
+            estimates, unfinished = _draw_step_by_step(template, parameters, *arguments)
         if not unfinished:  # the device orders the estimates by run meanwhile, and does not stand still
             return estimates
-    return _by_run(_compiled_sampler(template, False, 1)(parameters, *arguments)[0])
+    return _by_run(_compiled_sampler(template, False)(parameters, *arguments)[0])
 
 
 @jax.jit
@@ -42,12 +51,23 @@ def _by_run(released: jax.Array) -> jax.Array:
     return jnp.transpose(released, (2, 0, 1))
 
 
-@functools.lru_cache(maxsize=64)
-def _compiled_sampler(template: Problem, quick: bool, unrolled: int) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """Return a function to the estimates (K, d, runs) and whether any run is unfinished.
+def _draw_step(
+    template: Problem, quick: bool, parameters: Any, m: jax.Array, inputs: StepInputs, kappa: float, tau: float
+) -> tuple[jax.Array, jax.Array | bool]:
+    """Return the states (n, runs) of one step, and whether any run is unfinished.
 
     Only the quick sampler can leave a run unfinished.
     """
+    rows, ball, envelope, key = inputs
+    cost = stage_cost(template.system.bind(parameters), template.residual_weights)
+    m = m if template.prior == "carried" else jnp.tile(ball.centre[:, None], m.shape[1])
+    sampler = RejectionSampler(lambda z: cost(z, rows), envelope, ball, kappa, tau)
+    return sampler.draw_quickly(m, key) if quick else (sampler.draw(m, key), False)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled_sampler(template: Problem, quick: bool) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """Return a function to the estimates (K, d, runs) and whether any run is unfinished."""
 
     def sample(
         parameters: Any,
@@ -59,21 +79,90 @@ def _compiled_sampler(template: Problem, quick: bool, unrolled: int) -> Callable
         kappa: float,
         tau: float,
     ) -> tuple[jax.Array, jax.Array]:
-        system = template.system.bind(parameters)
-        cost = stage_cost(system, template.residual_weights)
+        system = template.system
 
-        def step(m: jax.Array, inputs: tuple[jax.Array, Ball, Envelope, jax.Array]) -> tuple[jax.Array, Any]:
-            rows, ball, step_envelope, step_key = inputs
-            m = m if template.prior == "carried" else jnp.tile(ball.centre[:, None], runs)
-            sampler = RejectionSampler(lambda z: cost(z, rows), step_envelope, ball, kappa, tau)
-            z, unfinished = sampler.draw_quickly(m, step_key) if quick else (sampler.draw(m, step_key), False)
+        def step(m: jax.Array, inputs: StepInputs) -> tuple[jax.Array, Any]:
+            z, unfinished = _draw_step(template, quick, parameters, m, inputs, kappa, tau)
             return system.step_columns(z), (z[jnp.asarray(system.released)], unfinished)
 
-        start = jnp.tile(jnp.asarray(system.start, y.dtype)[:, None], runs)
         keys = jax.random.split(key, len(y))
-        _, (released, unfinished) = jax.lax.scan(
-            step, start, (y, support, envelope, keys), unroll=min(len(y), unrolled)
-        )
+        _, (released, unfinished) = jax.lax.scan(step, _start(template, runs), (y, support, envelope, keys))
         return released, jnp.any(unfinished)
 
     return jax.jit(sample, static_argnums=2)
+
+
+def _draw_step_by_step(
+    template: Problem, parameters: Any, key: jax.Array, runs: int, *arguments: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Return the estimates (runs, K, d) of the quick sampler, and whether any run is unfinished."""
+    windows = arguments[0]
+    by_run, first_step, *later_step = _step_programs(
+        template, _shapes(parameters), runs, windows.shape, current_device()
+    )
+    z, unfinished = first_step.result()(parameters, key, arguments)
+    states = [z]
+    for step in range(1, len(windows)):
+        z, unfinished = later_step[0].result()(parameters, key, arguments, np.int32(step), z, unfinished)
+        states.append(z)
+    return by_run.result()(states), unfinished
+
+
+def compile_quick_sampler(problem: Problem, runs: int, windows: tuple[int, ...]) -> None:
+    """Start to compile the quick sampler of an accelerator for windows of this shape; nothing waits for the end.
+
+    The plan can be computed meanwhile. If it is a plan for another sampler, the programs are not used.
+    """
+    if not compiles_for_cpu():
+        _step_programs(problem.template, _shapes(problem.system.parameters), runs, windows, current_device())
+
+
+def _shapes(parameters: Any) -> Any:
+    """Return the shapes and types of the numbers of h, which need not be those of the template."""
+    return jax.tree.map(lambda v: jax.ShapeDtypeStruct(np.shape(v), np.asarray(v).dtype), parameters)
+
+
+@functools.lru_cache(maxsize=64)
+def _step_programs(
+    template: Problem, parameters: Any, runs: int, windows: tuple[int, ...], device: Any
+) -> list[Future[Any]]:
+    """Return the programs that order states by run, draw the first step and draw a later one; threads compile them."""
+    system, steps = template.system, windows[0]
+
+    def draw(parameters: Any, key: jax.Array, arguments: tuple[Any, ...], step: Any, m: jax.Array) -> Any:
+        *arrays, kappa, tau = arguments
+        inputs = jax.tree.map(lambda v: v[step], (*arrays, jax.random.split(key, steps)))
+        return _draw_step(template, True, parameters, m, inputs, kappa, tau)
+
+    def first_step(parameters: Any, key: jax.Array, arguments: tuple[Any, ...]) -> Any:
+        return draw(parameters, key, arguments, 0, _start(template, runs))
+
+    def later_step(parameters: Any, key: jax.Array, arguments: Any, step: Any, z: jax.Array, unfinished: Any) -> Any:
+        z, pending = draw(parameters, key, arguments, step, system.step_columns(z))
+        return z, unfinished | pending
+
+    def by_run(states: list[jax.Array]) -> jax.Array:
+        rows = [z[i] for z in states for i in system.released]
+        return jnp.stack(rows, axis=-1).reshape(runs, steps, len(system.released))
+
+    def compiled(function: Callable[..., Any], *shapes: Any) -> Any:
+        with enable_x64(), jax.default_device(device):
+            return jax.jit(function).lower(*shapes).compile()
+
+    with enable_x64():
+        key = jax.eval_shape(jax.random.key, 0)
+    n, state = system.states, float_shape(system.states, runs)
+    arguments = float_shape(*windows), Ball.shapes(steps, n), Taylor.shapes(steps, n), 1.0, 1.0
+    inputs = parameters, key, arguments
+    threads = ThreadPoolExecutor(3)
+    programs = [threads.submit(compiled, by_run, [state] * steps), threads.submit(compiled, first_step, *inputs)]
+    if steps > 1:
+        later = np.int32(0), state, jax.ShapeDtypeStruct((), bool)
+        programs.append(threads.submit(compiled, later_step, *inputs, *later))
+    threads.shutdown(wait=False)
+    return programs
+
+
+def _start(template: Problem, runs: int) -> jax.Array:
+    """Return the prior of the first step, (n, runs)."""
+    return jnp.tile(jnp.asarray(template.system.start, float)[:, None], runs)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.estimation.gibbs_sampler import Ball, Envelope
-from dpverify.estimation.gibbs_trajectories import sample_trajectories
+from dpverify.estimation.gibbs_trajectories import compile_quick_sampler, sample_trajectories
 from dpverify.estimation.moving_horizon import (
     PRIORS,
     SPANS,
@@ -243,6 +243,9 @@ class W2MHE:
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
         plan_key = self._plan_key(data)
+        if self.law == "gibbs" and 0 < self.s < 1:
+            steps, measurements = plan_key[1]
+            compile_quick_sampler(self.problem, runs, (steps - self.window, self.window + 1, measurements))
         plan = _cached_plan(*plan_key)
         with enable_x64():
             key, released = jax_key(rng), tuple(self.system.released)
