@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dpverify.util import guide_table
 from dpverify.util.guide_table import VALUES_COUNTED_TOGETHER, IntervalCounter, edge_finder
 
 RNG = np.random.default_rng(0)
@@ -34,9 +35,11 @@ def hard_numbers(edges):
     return np.concatenate([*near, *others])
 
 
+@pytest.mark.parametrize("min_numbers", [1, guide_table.MIN_NUMBERS_WITH_STEPS])
 @pytest.mark.parametrize("first", FIRST_NUMBERS)
 @pytest.mark.parametrize("kind", EDGES)
-def test_counts_do_not_depend_on_the_first_numbers(kind, first):
+def test_counts_do_not_depend_on_the_first_numbers(monkeypatch, kind, first, min_numbers):
+    monkeypatch.setattr(guide_table, "MIN_NUMBERS_WITH_STEPS", min_numbers)
     edges, numbers = EDGES[kind], np.concatenate([FIRST_NUMBERS[first], hard_numbers(EDGES[kind])])
     counter = IntervalCounter(edges)
     for _ in range(2):  # reading begins anew

@@ -13,7 +13,8 @@ VALUES_PER_PIECE = 1 << 14  # values that are processed together, so that they s
 STEPS_PER_EDGE, MAX_STEPS = 64, 8192  # of the guide table
 VALUES_COUNTED_TOGETHER = 1 << 16
 COUNTED_STEPS_PER_EDGE, MAX_COUNTED_STEPS = 512, 16384  # narrow steps, because numbers near an edge are counted slowly
-NUMBERS_WITH_STEPS = 1024  # the first numbers, whose range is divided into the steps of a counter
+NUMBERS_IN_STEPS = 1024  # the first numbers, whose range is divided into the steps of a counter
+MIN_NUMBERS_WITH_STEPS = 1 << 15  # fewer numbers are sorted
 WHOLE = 2.0**52  # a sum from here up to 2^53 is a whole number, and its last bits are its distance from 2^52
 WHOLE_BITS = np.array(WHOLE).view(np.int64)
 
@@ -95,8 +96,8 @@ class IntervalCounter:
     """Counts the numbers in each interval between sorted edges. An interval contains its upper edge.
 
     Numbers in a step of the guide table without an edge are counted by their steps. The few others are kept until they
-    are enough to be compared with the edges together. The steps divide the range of the first numbers, because some
-    edges may be far from all numbers. The counts do not depend on this range.
+    are enough to be sorted together. The steps divide the range of the first numbers, because some edges may be far
+    from all numbers. The counts do not depend on this range.
 
     Examples
     --------
@@ -109,35 +110,23 @@ class IntervalCounter:
     def __init__(self, edges: np.ndarray):
         self._edges = edges
         self._guide: GuideTable | None = None
-        self._has_steps = False  # whether the range of the steps is chosen
+        self._has_edge = np.zeros(0, bool)  # of each step
         self._clear()
 
     def _clear(self) -> None:
         self._table = np.zeros(self._edges.size + 1, np.int64)
-        self._steps = np.zeros(0 if self._guide is None else self._guide.first_edge.size, np.int64)
+        self._steps = np.zeros(self._has_edge.size, np.int64)
         self._near_edges: list[np.ndarray] = []
         self._waiting = 0  # numbers near edges that are not counted yet
 
-    def _choose_steps(self, x: np.ndarray) -> None:
-        """Divide the range of some numbers into steps, as far as it has edges."""
-        edges = self._edges
-        low, high = max(x.min(), edges[0]), min(x.max(), edges[-1])
-        if low >= high:
-            low, high = edges[0], edges[-1]
-        self._guide = GuideTable.of(edges, low, high, min(COUNTED_STEPS_PER_EDGE * edges.size, MAX_COUNTED_STEPS))
-        if self._guide is not None:
-            self._has_edge = np.diff(self._guide.first_edge, append=edges.size) > 0
-        self._has_steps = True
-        self._clear()
-
     def add(self, x: np.ndarray) -> None:
         """Add numbers, none of which is NaN."""
-        if not self._has_steps and x.size:
-            self._choose_steps(x[:NUMBERS_WITH_STEPS])
+        if self._guide is None and x.size >= MIN_NUMBERS_WITH_STEPS:
+            self._choose_steps(x[:NUMBERS_IN_STEPS])
         for begin in range(0, len(x), VALUES_COUNTED_TOGETHER):
             piece = x[begin : begin + VALUES_COUNTED_TOGETHER]
             if self._guide is None:
-                self._table += np.bincount(bisect(self._edges, piece), minlength=self._table.size)
+                self._table += count_by_sorting(self._edges, piece)
                 continue
             step = self._guide.step(piece)
             self._steps += np.bincount(step, minlength=self._steps.size)
@@ -156,12 +145,30 @@ class IntervalCounter:
         self._clear()
         return table
 
+    def _choose_steps(self, x: np.ndarray) -> None:
+        """Divide the range of some numbers into steps, as far as it has edges."""
+        edges = self._edges
+        low, high = max(x.min(), edges[0]), min(x.max(), edges[-1])
+        if low >= high:
+            low, high = edges[0], edges[-1]
+        self._guide = GuideTable.of(edges, low, high, min(COUNTED_STEPS_PER_EDGE * edges.size, MAX_COUNTED_STEPS))
+        if self._guide is not None:
+            self._has_edge = np.diff(self._guide.first_edge, append=edges.size) > 0
+            self._steps = np.zeros(self._has_edge.size, np.int64)
+
     def _count_near_edges(self) -> None:
         if self._near_edges:
-            assert self._guide is not None
-            interval = self._guide.find(np.concatenate(self._near_edges))
-            self._table += np.bincount(interval, minlength=self._table.size)
+            self._table += count_by_sorting(self._edges, np.concatenate(self._near_edges))
             self._near_edges, self._waiting = [], 0
+
+
+def count_by_sorting(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the counts of the numbers in each interval between sorted edges, for no NaN.
+
+    NumPy sorts numbers faster than it searches for each of them.
+    """
+    ranks = np.searchsorted(np.sort(x), edges, side="right")
+    return np.diff(ranks, prepend=0, append=x.size)
 
 
 def bisect(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
