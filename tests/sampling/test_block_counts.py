@@ -6,6 +6,7 @@ import pytest
 import dpverify as dpv
 from dpverify.events.event import Event
 from dpverify.events.scores import Levels, Linear
+from dpverify.sampling import accumulators
 from dpverify.sampling.accumulators import BlockSum
 from dpverify.sampling.block_counts import MAX_CHECKED_BLOCKS, MAX_CHECKED_RUNS, BlockChecker, BlockCounts
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
@@ -69,7 +70,9 @@ def test_the_first_runs_of_the_first_blocks_are_counted(on_device):
     assert checked.result().counts[1, 0] != (samples[0] > 0).sum()  # all runs of a block have another count
 
 
-def test_blocks_that_share_an_array_and_differ_in_size_are_counted_one_by_one():
+@pytest.mark.parametrize("max_dense_cells", [0, 1 << 18])
+def test_blocks_that_share_an_array_and_differ_in_size_are_counted_one_by_one(monkeypatch, max_dense_cells):
+    monkeypatch.setattr(accumulators, "MAX_DENSE_CELLS", max_dense_cells)  # of a partition that has a table of cells
     event = Event(Levels(Linear(np.ones(1)), np.zeros(1)), np.array([1]), 0)  # a positive output
     checked = BlockSum(BlockChecker(event, np.array([0]), np.array([1.0])))
     rng, buffer, expected = np.random.default_rng(1), np.empty((64, 1, 1)), []

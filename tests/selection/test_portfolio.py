@@ -11,6 +11,7 @@ from scipy.special import ndtr
 import dpverify as dpv
 from dpverify import claims
 from dpverify.events.scores import Levels, Linear
+from dpverify.report.evaluate import divide_p_value
 from dpverify.sampling.counts import CellCounter, counts_from_table
 from dpverify.sampling.joint_counts import count_together
 from dpverify.selection.objective import SelectionObjective, approximate_bound
@@ -79,6 +80,15 @@ def test_each_event_is_tested_with_its_share_of_alpha(tmp_path):
     assert dpv.Report.from_json(path) == report
     assert report.against(0.2).tested == report.tested
     assert report.against(0.2).refuted
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 0.95, 1.0, 1.02, 1.5])
+def test_the_p_value_is_the_smallest_one_of_all_events(epsilon):
+    report = several_events().against(epsilon)
+    alpha = report.alpha
+    p_values = [small_p_value(*w.ordered, w.runs, epsilon, 0.0, w.share * alpha) for w in report.tested]
+    divided = [divide_p_value(p, w.share, alpha) for p, w in zip(p_values, report.tested, strict=True)]
+    assert report.p_value == min(divided)
 
 
 def test_the_papers_preset_tests_one_event_at_the_whole_level():

@@ -37,6 +37,16 @@ def test_a_small_p_value_does_not_decrease_with_the_claim():
     assert (np.diff(p_values) >= 0).all()
 
 
+@pytest.mark.parametrize("limit", [0.0, 0.08, 0.3, 0.9])
+@pytest.mark.parametrize("runs", [RUNS, 100_000])
+def test_a_p_value_up_to_the_limit_is_exact(runs, limit):
+    c2, alpha = round(0.2 * runs), 0.05
+    for c1 in np.linspace(0.2 * runs, 0.4 * runs, 12).round().astype(int).tolist():
+        p_value = small_p_value(c1, c2, runs, 0.3, 0.0, alpha)
+        limited = small_p_value(c1, c2, runs, 0.3, 0.0, alpha, limit)
+        assert limited == p_value or min(limited, p_value) > max(limit, 2 * alpha)
+
+
 def test_the_lower_curve_uses_half_of_alpha_for_each_limit():
     curve = delta_lower_curve(301, 118, RUNS, PROFILE_EPSILONS, 0.05)
     first, second = clopper_pearson_lower(301, RUNS, 0.025), clopper_pearson_upper(118, RUNS, 0.025)

@@ -34,6 +34,7 @@ from dpverify.util.formatting import format_count, format_number
 REGION_SHARE = 0.1
 THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's randomised p-values; the stages use smaller ones
 LARGEST_EVENT_PROBABILITY = 1 - 1e-12  # plan_runs needs a probability below 1
+ROUNDING_FACTOR = 1 + 1e-12  # a p-value larger by this factor is larger whatever the rounding
 MAX_PACKED_RUNS = 1 << 31  # a pair of counts below this fits into one 64-bit integer
 
 
@@ -108,7 +109,7 @@ def evaluate_claim(
     if len(tested) > 1 and max(bounds[: len(tested)]) <= 0:  # the event that could have shown most
         proof = min(tested, key=lambda one: witness_epsilon(one, claim, delta, one.share * alpha))
     if settings.test == "exact" and claim is not None:
-        by_event = [_event_p_value(one, claim, level) if is_tested else 1.0 for one in tested]
+        by_event = p_value_by_event(tested, proof, claim, level) if is_tested else [1.0]
         p_value = min(by_event)
         if sequence is not None:  # the wealth and the exact test have a share of alpha each
             by_wealth = min(sequence.p_value(claim) / sequence.early_share, 1.0)
@@ -185,10 +186,18 @@ def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta
     return bounds
 
 
-def _event_p_value(witness: Witness, claim: Claim, level: float) -> float:
-    """Return the p-value of a claim by one event, divided by its share of the level of all events together."""
-    own_level = witness.share * level
-    return divide_p_value(small_curve_p_value(*witness.ordered, witness.runs, claim, own_level), witness.share, level)
+def p_value_by_event(tested: tuple[Witness, ...], proof: Witness, claim: Claim, level: float) -> list[float]:
+    """Return the p-value of a claim by each event, divided by its share of the level of all events together.
+
+    Only the smallest one is exact: a larger one need not be computed. So the event that proves most comes first.
+    """
+    p_values = [1.0] * len(tested)
+    for event in sorted(range(len(tested)), key=lambda number: tested[number] is not proof):
+        one = tested[event]
+        limit = ROUNDING_FACTOR * one.share * min(p_values)
+        p_value = small_curve_p_value(*one.ordered, one.runs, claim, one.share * level, limit)
+        p_values[event] = divide_p_value(p_value, one.share, level)
+    return p_values
 
 
 def divide_p_value(p_value: float, share: float, level: float) -> float:

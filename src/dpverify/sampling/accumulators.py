@@ -13,6 +13,7 @@ import numpy as np
 
 from dpverify.sampling.block_counts import MAX_CHECKED_BLOCKS, MAX_CHECKED_RUNS, BlockChecker, BlockCounts
 from dpverify.sampling.counts import (
+    MAX_DENSE_CELLS,
     Cells,
     Counts,
     DeviceTables,
@@ -203,7 +204,13 @@ class BlockSum(StatisticSum):
         event, coordinates, medians = self._checker
         sizes = np.array([len(checked) for checked in samples])
         checked = np.concatenate(samples)
-        inside = np.isin(event.partition.codes(checked), event.codes)
+        codes = event.partition.codes(checked)
+        if event.partition.size <= MAX_DENSE_CELLS:  # a table of all cells is much faster than a search for each code
+            is_inside = np.zeros(event.partition.size, bool)
+            is_inside[event.codes] = True
+            inside = is_inside.take(codes)
+        else:
+            inside = np.isin(codes, event.codes)
         above = checked.reshape(len(checked), -1)[:, coordinates] > medians
         starts = np.append(0, np.cumsum(sizes)[:-1])
         counts = np.add.reduceat(np.column_stack([inside, above]), starts, dtype=np.int64)

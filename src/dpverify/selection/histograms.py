@@ -24,18 +24,21 @@ class Extremes(NamedTuple):
     @classmethod
     def of(cls, values: np.ndarray) -> Extremes:
         """Return the extremes of some values."""
-        if values.size <= EXTREMES_KEPT:
-            values = np.sort(values)
-            return cls(values, values)
-        ends = np.partition(values, (EXTREMES_KEPT - 1, values.size - EXTREMES_KEPT))
-        return cls(np.sort(ends[:EXTREMES_KEPT]), np.sort(ends[-EXTREMES_KEPT:]))
+        return cls.of_sorted(np.sort(values))
+
+    @classmethod
+    def of_sorted(cls, values: np.ndarray) -> Extremes:
+        """Return the extremes of sorted values."""
+        return cls(values[:EXTREMES_KEPT].copy(), values[-EXTREMES_KEPT:].copy())  # not views of all values
 
     @staticmethod
     def merge(results: Sequence[Extremes]) -> Extremes:
         """Return the extremes of all values together."""
         low = np.concatenate([result.low for result in results])
         high = np.concatenate([result.high for result in results])
-        return Extremes(Extremes.of(low).low, Extremes.of(high).high)
+        low.sort()
+        high.sort()
+        return Extremes(low[:EXTREMES_KEPT].copy(), high[-EXTREMES_KEPT:].copy())
 
 
 class ScoreHistogram(NamedTuple):
@@ -87,8 +90,7 @@ class BinnedScore(NamedTuple):
         """Return the histogram of some score values."""
         values = np.sort(values)  # NumPy sorts all values faster than it searches for each of them
         ranks = np.concatenate([[0], np.searchsorted(values, self.edges, side="right"), [values.size]])
-        extremes = Extremes(values[:EXTREMES_KEPT].copy(), values[-EXTREMES_KEPT:].copy())  # not views of all values
-        return ScoreHistogram(ranks[1:] - ranks[:-1], extremes)
+        return ScoreHistogram(ranks[1:] - ranks[:-1], Extremes.of_sorted(values))
 
     def _on_device(self, samples: Array) -> tuple[Array, Array, Array]:
         xp = array_namespace(samples)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.scores import Levels
-from dpverify.selection.histograms import PairedHistogram, threshold_counts
+from dpverify.selection.histograms import PairedHistogram, ThresholdCounts, threshold_counts
 from dpverify.selection.objective import PRIOR_COUNT, SelectionObjective, approximate_bound, cautious_lower_bound
 from dpverify.selection.proposals import (
     PROPOSAL_PENALTIES,
@@ -77,7 +77,8 @@ def propose_levels(candidate: Candidate, objective: SelectionObjective) -> Score
     All events of a score share one partition, whose edges are the chosen thresholds. The direction is 0 for
     {score > t} and 1 for {score <= t}.
     """
-    return _collect(candidate, *_solid_events(candidate, objective))
+    counted = threshold_counts(candidate.histogram, candidate.binned.edges)
+    return _collect(candidate, *_solid_events(candidate, counted, objective))
 
 
 def propose_all_levels(candidate: Candidate, objective: SelectionObjective, is_coupled: bool) -> ScoreProposals:
@@ -88,10 +89,11 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective, is_c
     expected lower bound is proposed. A model of each tail that fits proposes one event, and it says more about the
     other events of its tail than their counts do.
     """
-    chosen, rank = _solid_events(candidate, objective)
     binned, histogram = candidate
     runs = histogram.runs
-    thresholds, *above = threshold_counts(histogram, binned.edges)
+    counted = threshold_counts(histogram, binned.edges)
+    chosen, rank = _solid_events(candidate, counted, objective)
+    thresholds, *above = counted
     scale = 1 / runs
     for is_above in (True, False):
         counts = above if is_above else [runs - count for count in above]
@@ -194,13 +196,14 @@ def _modelled_event(
     return JudgedProposal(proposal, bound, bound, error, (exceeding, other), decided.runs)
 
 
-def _solid_events(candidate: Candidate, objective: SelectionObjective) -> tuple[dict[LevelKey, ChosenLevel], float]:
+def _solid_events(
+    candidate: Candidate, counted: ThresholdCounts, objective: SelectionObjective
+) -> tuple[dict[LevelKey, ChosenLevel], float]:
     """Return the events that the cautious rule proposes, and the largest bound at the ranking penalty."""
-    binned, histogram = candidate
-    runs = histogram.runs
-    thresholds, above1, above2 = threshold_counts(histogram, binned.edges)
+    runs, n_parameters = candidate.histogram.runs, candidate.binned.score.n_parameters
+    thresholds, above1, above2 = counted
     exceeding, other = np.stack([above1, runs - above2]), np.stack([above2, runs - above1])  # both directions
-    bounds = cautious_lower_bound(exceeding, other, runs, objective, PROPOSAL_PENALTIES, binned.score.n_parameters)
+    bounds = cautious_lower_bound(exceeding, other, runs, objective, PROPOSAL_PENALTIES, n_parameters)
     chosen: dict[LevelKey, ChosenLevel] = {}
     for best in np.argmax(bounds, axis=-1):
         for direction, i in enumerate(best.tolist()):

@@ -79,11 +79,17 @@ def choose_portfolio(
     rng = np.random.default_rng(PERMUTATION_SEED)
     orders = [rng.permutation(QUANTILES.size**2) for _ in range(2)]
 
-    def bounds(number: int, share: float) -> np.ndarray:
+    def bounds(numbers: list[int], shares: list[float]) -> list[np.ndarray]:
+        pairs = quantiles[0][numbers], quantiles[1][numbers]
+        tested = approximate_bound(*pairs, objective, np.array(shares)[:, None])
         # The errors of events in one direction are treated as dependent: these events often contain each other.
-        pair = (quantiles[0][number], quantiles[1][number])
-        return approximate_bound(*pair, objective, share)[orders[judged[number].proposal.event.direction]]
+        directions = [judged[number].proposal.event.direction for number in numbers]
+        return [values[orders[direction]] for values, direction in zip(tested, directions, strict=True)]
 
+    further_bounds = {
+        share: dict(zip(compared, bounds(compared, [share] * len(compared)), strict=True))
+        for share in (*FURTHER_SHARES, LARGE_SHARE)
+    }
     scores = [id(getattr(one.proposal.event.partition, "score", None)) for one in judged]
     members, shares = [first], [1.0]
     if cautious.standard_error > RARE_ERROR:
@@ -92,13 +98,13 @@ def choose_portfolio(
             members, shares = [first, safe], [1 - SAFE_SHARE, SAFE_SHARE]
     while len(members) < max_events:
         distinct = [n for n in compared if not any(_are_similar(judged[n], judged[member]) for member in members)]
-        kept = np.max([bounds(n, s) for n, s in zip(members, shares, strict=True)], axis=0).mean()
+        kept = np.max(bounds(members, shares), axis=0).mean()
         before, best, chosen = kept, kept * (1 + MIN_GAIN), None
-        for share in (*FURTHER_SHARES, LARGE_SHARE):
+        for share, own_bounds in further_bounds.items():
             rest = [(1 - share) * one for one in shares]
-            kept = np.max([bounds(n, s) for n, s in zip(members, rest, strict=True)], axis=0)
+            kept = np.max(bounds(members, rest), axis=0)
             for number in distinct:
-                value = np.maximum(kept, bounds(number, share)).mean()
+                value = np.maximum(kept, own_bounds[number]).mean()
                 value *= 1.0 if scores[number] in {scores[n] for n in members} else 1 - NEW_SCORE_COST
                 # A distance from a curve is nearly 0 where the claim is tight. Bounds on mu have a meaningful ratio.
                 is_larger = expected[number] + offset > LARGE_RATIO * (before + offset)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import overload
 
 import numpy as np
@@ -96,9 +96,12 @@ def largest_rejected(
     return low
 
 
-def _p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon: float, delta: float) -> float:
+def _p_value(
+    limit: float, c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon: float, delta: float
+) -> float:
     """Return the p-value of one claim, which is at most alpha exactly where epsilon lies below the lower bound."""
-    p = largest_p_value(rejection_region(c1, c2, runs, alpha, None, delta), math.exp(epsilon), delta)
+    region = rejection_region(c1, c2, runs, alpha, None, delta)
+    p = largest_p_value(region, math.exp(epsilon), delta, max(limit, 2 * alpha))
     if not alpha / 2 < p < 2 * alpha:  # far from alpha the bound agrees with the p-value
         return p
     # The bound and the p-value both come from upper bounds on one rising function. Where they disagree about alpha, the
@@ -254,14 +257,26 @@ def delta_lower_bound(
 
 @overload
 def claim_p_value(
-    c1: float, c2: float, runs: Runs, epsilon: float, delta: float = 0.0, alpha: float = 0.05
+    c1: float, c2: float, runs: Runs, epsilon: float, delta: float = 0.0, alpha: float = 0.05, limit: float = 1.0
 ) -> float: ...
 @overload
 def claim_p_value(
-    c1: ArrayLike, c2: ArrayLike, runs: Runs, epsilon: ArrayLike, delta: ArrayLike = 0.0, alpha: float = 0.05
+    c1: ArrayLike,
+    c2: ArrayLike,
+    runs: Runs,
+    epsilon: ArrayLike,
+    delta: ArrayLike = 0.0,
+    alpha: float = 0.05,
+    limit: float = 1.0,
 ) -> np.ndarray: ...
 def claim_p_value(
-    c1: ArrayLike, c2: ArrayLike, runs: Runs, epsilon: ArrayLike, delta: ArrayLike = 0.0, alpha: float = 0.05
+    c1: ArrayLike,
+    c2: ArrayLike,
+    runs: Runs,
+    epsilon: ArrayLike,
+    delta: ArrayLike = 0.0,
+    alpha: float = 0.05,
+    limit: float = 1.0,
 ) -> float | np.ndarray:
     """Return a valid p-value of the claim `p1 <= e^epsilon p2 + delta`.
 
@@ -281,6 +296,8 @@ def claim_p_value(
         The claim. `c1`, `c2`, `epsilon` and `delta` broadcast.
     alpha : float
         The level for which the test is optimised.
+    limit : float
+        A p-value above it and above `2 * alpha` is not computed further: the result is then some number above both.
 
     Returns
     -------
@@ -297,4 +314,4 @@ def claim_p_value(
     >>> claim_p_value(300, 100, 1000, epsilon=0.5) < 0.05 < claim_p_value(300, 100, 1000, epsilon=1.0)
     True
     """
-    return _vectorise(_p_value, c1, c2, runs, alpha, epsilon, delta)
+    return _vectorise(partial(_p_value, limit), c1, c2, runs, alpha, epsilon, delta)

@@ -30,7 +30,7 @@ PROFILE_EPSILONS = np.array(
 )
 
 
-def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float) -> float:
+def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float, limit: float = 1.0) -> float:
     """Return a p-value of the claim `p1 <= e^epsilon p2 + delta` that can be much smaller than alpha.
 
     A p-value of the exact test at level alpha is at least about alpha / 700. If it reaches `P_VALUE_FLOOR * alpha`, the
@@ -47,15 +47,20 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
         The claim.
     alpha : float
         Level of the test.
+    limit : float
+        A p-value above it and above `2 * alpha` is not computed further: the result is then some number above both.
     """
-    p_value = claim_p_value(c1, c2, runs, epsilon, delta, alpha)
+    p_value = claim_p_value(c1, c2, runs, epsilon, delta, alpha, limit)
     return repeat_at_smaller_levels(p_value, alpha, lambda level: is_rejected(c1, c2, runs, epsilon, delta, level))
 
 
-def small_curve_p_value(c1: int, c2: int, runs: int, claim: Claim, alpha: float) -> float:
-    """Return a p-value of any claim that can be much smaller than alpha, in the same way as `small_p_value`."""
+def small_curve_p_value(c1: int, c2: int, runs: int, claim: Claim, alpha: float, limit: float = 1.0) -> float:
+    """Return a p-value of any claim that can be much smaller than alpha, in the same way as `small_p_value`.
+
+    For a curve the p-value is computed whatever the limit is.
+    """
     if isinstance(claim, Approximate):
-        return small_p_value(c1, c2, runs, claim.epsilon, claim.delta, alpha)
+        return small_p_value(c1, c2, runs, claim.epsilon, claim.delta, alpha, limit)
     p_value = curve_p_value(c1, c2, (runs, runs), claim, alpha)
     return repeat_at_smaller_levels(
         p_value, alpha, lambda level: curve_p_value(c1, c2, (runs, runs), claim, level) <= level
