@@ -127,7 +127,8 @@ class Settings:
     coupled_selection : bool, default False
         Whether the selection runs of both data sets use the same random numbers. If the noise of the mechanism does
         not depend on the data, the ratio of two probabilities is then estimated more precisely, and rarer events are
-        found. Test runs are always independent. `search_pairs` sets it; with `stop_early` it must be False.
+        found. Smooth models of all selection runs then choose the score and the threshold. Test runs are always
+        independent. `search_pairs` sets it; with `stop_early` it must be False.
     block : int or None, default None
         Runs that the mechanism draws in one call. None uses the attribute `block` of the mechanism, or a power of two
         from 64 to 65 536 with 64 to 128 blocks in the test, halved until the outputs of a block take at most 64 MB.

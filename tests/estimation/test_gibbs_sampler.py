@@ -153,7 +153,7 @@ def test_a_block_that_the_quick_sampler_does_not_finish_is_drawn_by_the_full_one
 @pytest.mark.parametrize("prior", ["carried", pytest.param("start", marks=pytest.mark.slow)])
 def test_the_programs_of_an_accelerator_draw_what_the_program_of_a_processor_draws(prior, monkeypatch):
     # The processor takes the role of the accelerator. The ball is so large that all draws pass the squeeze test.
-    mechanism = W2MHE(QUADRATIC, 0, 0.9, 1.0, prior=prior, support="wide", radius=10.0)
+    mechanism = W2MHE(QUADRATIC, 0, 0.9, 1, prior=prior, support="wide", radius=10.0)  # tau may be a whole number
     data = np.array([[0.1, 0.2], [0.0, -0.3], [0.4, 0.1]])
     assert mechanism.faithfulness(data).mostly_squeezed
     expected = np.asarray(mechanism(data, 64, np.random.default_rng(0)))

@@ -46,7 +46,7 @@ def test_rare_rows_learn_from_frequent_ones():
     assert np.median(shared) < 0.2 * np.median(alone)
 
 
-def test_features_that_say_nothing_do_not_share():
+def test_rows_with_equal_features_have_equal_log_ratios():
     """Without the feature of the row all rows have the same log-ratio."""
     first, second, edges = draw_counts(0)
     _, steps = varying_steps(first, second, edges, FEATURES[:, :1])

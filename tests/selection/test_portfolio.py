@@ -147,6 +147,23 @@ def test_a_rare_event_does_not_take_most_of_alpha_from_a_tight_claim(control, mo
     assert (rare.share > cautious.share) is control
 
 
+@pytest.mark.parametrize(("rare", "is_clear"), [((400, 200), False), ((60, 0), True)])
+def test_a_further_event_must_be_much_better_if_models_compared_the_others(rare, is_clear):
+    """The first event has a ratio of 1.5; the second one a ratio of 2, or runs of one data set only."""
+    objective, runs = SelectionObjective(10**5, 0.0, 0.05, 1.85), 12_500
+    levels = Levels(Linear(np.ones(1)), np.array([0.0, 5.0]))
+    tables = [6500, 6000 - rare[0], rare[0]], [8500, 4000 - rare[1], rare[1]]
+    decision = SelectionCounts(*(counts_from_table(np.array(table)) for table in tables), runs, runs)
+    proposals = [
+        Proposal(level_event(levels, 0.0, 0), (6000, 4000)),
+        Proposal(level_event(levels, 5.0, 0), rare, is_solid=False),
+    ]
+    judged = [judge(proposal, decision, objective) for proposal in proposals]
+    members = choose_portfolio(judged[0], judged, objective, 3, only_clear=True)
+    assert (len(members) > 1) is is_clear
+    assert len(choose_portfolio(judged[0], judged, objective, 3)) > 1
+
+
 @pytest.mark.parametrize(
     ("claim", "mu"),
     [(claims.gaussian(1.3), 1.3), (claims.profile(lambda e: true_delta(e, 1.3)), 1.3), (claims.pure(1.0), 0.0)],

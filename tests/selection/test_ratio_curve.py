@@ -73,8 +73,8 @@ def test_independent_counts_need_no_table():
 def test_the_standard_deviation_of_nested_counts_holds(shift, level):
     """Also where the other data set has few runs or none; the largest log-ratio here is 8.
 
-    The log-ratio of Gaussian noise bends as a function of rarity. A smooth curve follows a bend late, so that the error
-    of a shift of 1 exceeds two standard deviations more often than that of a line would.
+    The log-ratio of Gaussian noise is a curved function of rarity. The prior prefers straight lines, so that the
+    estimate is biased, and 20% of the errors may exceed 1.96 standard deviations for a shift of 1.
     """
     standardised = []
     thresholds = np.linspace(4.0 + shift, 0.0, 60)
@@ -116,3 +116,12 @@ def test_a_leak_in_nested_counts_is_not_smoothed_away():
     curve = fit_nested_curve(counts, 100_000)
     assert curve.mean[0] > 2.0
     assert abs(curve.mean[-1]) < 0.02
+
+
+def test_disjoint_level_sets_have_a_finite_ratio():
+    """The log-odds are so large that 1 - probability would be rounded to 0."""
+    counts = np.array([[5000, 15_000, 19_990], [0, 0, 5]])
+    curve = fit_nested_curve(counts, RUNS)
+    assert np.isfinite(curve.mean).all()
+    assert np.isfinite(curve.deviation).all()
+    assert curve.mean[0] > 5

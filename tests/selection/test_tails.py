@@ -12,6 +12,7 @@ from dpverify.selection.histograms import BinnedScore, PairedHistogram, fine_edg
 from dpverify.selection.level_proposals import best_modelled_event, propose_all_levels, refine_threshold
 from dpverify.selection.objective import SelectionObjective, approximate_bound
 from dpverify.selection.proposals import Candidate, EquivalentCounts, SelectionCounts, judge
+from dpverify.selection.ratio_curve import MAX_SHARE
 from dpverify.selection.tails import fit_log_ratio, fit_tails, smooth_tail
 
 OBJECTIVE = SelectionObjective(10**6, 0.0, 0.05, 1.85)
@@ -91,7 +92,7 @@ def test_equivalent_counts_are_those_of_an_event_that_exceeds():
         rng = np.random.default_rng(seed)
         sides = rng.standard_normal(300) + 0.3, rng.standard_normal(300)
         candidate = Candidate(BINNED, PairedHistogram.of(*(BINNED.count(side) for side in sides), 300))
-        known = [one.equivalent for one in propose_all_levels(candidate, OBJECTIVE, False).proposals]
+        known = [one.equivalent for one in propose_all_levels(candidate, OBJECTIVE).proposals]
         assert all(one.other < one.exceeding <= one.runs * (1 + 1e-9) for one in known if one is not None)
 
 
@@ -120,7 +121,7 @@ def test_decision_runs_can_contradict_a_model():
     assert known.agrees_with(40, 0)
     assert known.agrees_with(40, 2)
     assert not known.agrees_with(40, 12)
-    proposals = propose_all_levels(gaussian_candidate(0), OBJECTIVE, False).proposals
+    proposals = propose_all_levels(gaussian_candidate(0), OBJECTIVE).proposals
     proposal = next(one for one in proposals if one.equivalent is not None)
     for other, is_kept in ((0, True), (40, False)):
         judged = judge(proposal, decision_counts(proposal, 40, other), OBJECTIVE)
@@ -138,7 +139,7 @@ def test_a_refined_threshold_is_better_on_average():
     for seed in range(20):
         candidate, decided = gaussian_candidate(seed), draw_histogram(1000 + seed)
         judged = []
-        for proposal in propose_all_levels(candidate, OBJECTIVE, False).proposals:
+        for proposal in propose_all_levels(candidate, OBJECTIVE).proposals:
             if proposal.equivalent is not None and proposal.is_solid and proposal.event.direction == 0:
                 counts = decided.count_beyond(proposal.threshold, BINNED.edges, True)
                 judged.append(judge(proposal, decision_counts(proposal, *counts), OBJECTIVE))
@@ -159,6 +160,7 @@ def test_a_smooth_tail_has_the_counts_of_its_events():
         for edge, counts in zip(model.edges, model.counts.T, strict=True):
             inside = [(side > edge if direction == 0 else side <= edge).sum() for side in counted]
             np.testing.assert_array_equal(counts, inside)
+        assert model.counts.sum(axis=0).max() <= 2 * MAX_SHARE * RUNS
 
 
 def test_smooth_models_choose_between_scores():
@@ -182,11 +184,44 @@ def test_smooth_models_choose_between_scores():
     assert np.mean(bounds) > 0.9 * 3.52  # 3.52 is the bound of the best threshold
 
 
-def test_smooth_models_of_equal_distributions_expect_next_to_nothing():
+def draw_coupled(seed, shift):
+    """The same Gaussian noise for both data sets; the first one is shifted."""
+    noise = np.random.default_rng(seed).standard_normal(RUNS)
+    return PairedHistogram.of(*(BINNED.count(noise + one) for one in (shift, 0.0)), RUNS)
+
+
+@pytest.mark.parametrize(("shift", "is_found"), [(0.0, False), (0.2, True)])
+def test_smooth_models_of_equal_distributions_expect_nothing(shift, is_found):
+    """With common random numbers equal distributions have equal counts. A small shift is the control."""
     for seed in range(10):
-        candidates = [(gaussian_candidate(seed, 0.0), draw_histogram(1000 + seed, 0.0))]
-        chosen = best_modelled_event(candidates, OBJECTIVE)
-        assert chosen is None or chosen.bound < 0.5
+        candidates = [(Candidate(BINNED, draw_coupled(seed, shift)), draw_coupled(1000 + seed, shift))]
+        assert (best_modelled_event(candidates, OBJECTIVE) is not None) is is_found
+
+
+def test_the_standard_error_of_a_smooth_tail_holds_with_common_random_numbers():
+    """Small shifts, for which the variance is at most that of the model. A tenth of the error is the control."""
+    standardised = []
+    for seed in range(100):
+        model = smooth_tail(Candidate(BINNED, draw_coupled(seed, 0.2)), 0)
+        index = int(np.searchsorted(model.counts[0], 200))
+        truth = np.log(ndtr(0.2 - model.edges[index]) / ndtr(-model.edges[index]))
+        estimate = np.log(model.counts[0][index] / model.predicted[index])
+        standardised.append(abs(estimate - truth) / np.sqrt(model.variance[index]))
+    assert sum(z > 1.96 for z in standardised) <= most(100, 0.05)
+    assert sum(z > 0.196 for z in standardised) > most(100, 0.05)
+
+
+def test_a_modelled_event_keeps_the_decision_runs_apart():
+    """What the model knows and what the decision runs counted add up to what the model knows about all runs."""
+    candidate, decided = Candidate(BINNED, draw_coupled(0, 0.5)), draw_coupled(1, 0.5)
+    chosen = best_modelled_event([(candidate, decided)], OBJECTIVE)
+    threshold, known = chosen.proposal.threshold, chosen.proposal.equivalent
+    model = smooth_tail(candidate.with_runs(decided), chosen.proposal.event.direction)
+    index = int(np.flatnonzero(model.edges == threshold)[0])
+    whole = model.equivalent_counts(threshold, int(model.counts[0][index]))
+    assert known.exceeding + chosen.decided[0] == pytest.approx(whole.exceeding)
+    assert known.other + chosen.decided[1] == pytest.approx(whole.other)
+    assert known.runs + decided.runs == pytest.approx(whole.runs)
 
 
 @pytest.mark.parametrize("control", [False, True])
@@ -199,6 +234,6 @@ def test_a_line_says_nothing_about_a_leak(control, monkeypatch):
     sides[0][:6] = 0.6
     binned = BinnedScore(Linear(np.ones(1)), fine_edges(0.1 * rng.standard_normal(4000)))
     candidate = Candidate(binned, PairedHistogram.of(*(binned.count(side) for side in sides), RUNS))
-    leaks = [one for one in propose_all_levels(candidate, OBJECTIVE, False).proposals if one.counts == (6, 0)]
+    leaks = [one for one in propose_all_levels(candidate, OBJECTIVE).proposals if one.counts == (6, 0)]
     assert leaks
     assert all(one.equivalent is None for one in leaks) is not control

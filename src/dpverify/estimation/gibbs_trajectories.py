@@ -97,15 +97,18 @@ def _draw_step_by_step(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the estimates (runs, K, d) of the quick sampler, and whether any run is unfinished."""
     windows = arguments[0]
-    by_run, first_step, *later_step = _step_programs(
-        template, _shapes(parameters), runs, windows.shape, current_device()
-    )
-    z, unfinished = first_step.result()(parameters, key, arguments)
+    compiling = _step_programs(template, _shapes(parameters), runs, windows.shape, current_device())
+    try:
+        by_run, first_step, *later_step = [program.result() for program in compiling]
+    except BaseException:
+        _step_programs.cache_clear()  # the next call compiles again; the memory may suffice then
+        raise
+    z, unfinished = first_step(parameters, key, arguments)
     states = [z]
     for step in range(1, len(windows)):
-        z, unfinished = later_step[0].result()(parameters, key, arguments, np.int32(step), z, unfinished)
+        z, unfinished = later_step[0](parameters, key, arguments, np.int32(step), z, unfinished)
         states.append(z)
-    return by_run.result()(states), unfinished
+    return by_run(states), unfinished
 
 
 def compile_quick_sampler(problem: Problem, runs: int, windows: tuple[int, ...]) -> None:

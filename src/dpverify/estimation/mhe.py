@@ -259,7 +259,9 @@ class W2MHE:
                 return _uniform(key, runs, plan.support, released)
             if not plan.faithfulness.feasible:
                 raise InputError(infeasible_message(plan.faithfulness))
-            arguments = key, runs, *_sampler_arguments(*plan_key, current_device()), self.kappa, self.tau
+            # Programs that were compiled ahead accept numbers of 64 bits only.
+            weights = float(self.kappa), float(self.tau)
+            arguments = key, runs, *_sampler_arguments(*plan_key, current_device()), *weights
             return sample_trajectories(self.problem, plan.faithfulness.mostly_squeezed, *arguments)
 
 

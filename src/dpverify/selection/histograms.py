@@ -34,11 +34,8 @@ class Extremes(NamedTuple):
     @staticmethod
     def merge(results: Sequence[Extremes]) -> Extremes:
         """Return the extremes of all values together."""
-        low = np.concatenate([result.low for result in results])
-        high = np.concatenate([result.high for result in results])
-        low.sort()
-        high.sort()
-        return Extremes(low[:EXTREMES_KEPT].copy(), high[-EXTREMES_KEPT:].copy())
+        low, high = (Extremes.of(np.concatenate(part)) for part in zip(*results, strict=True))
+        return Extremes(low.low, high.high)
 
 
 class ScoreHistogram(NamedTuple):

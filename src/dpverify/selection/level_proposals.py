@@ -18,7 +18,7 @@ from dpverify.selection.proposals import (
     Proposal,
     level_event,
 )
-from dpverify.selection.tails import TailModel, fit_tails, tail_models
+from dpverify.selection.tails import TailModel, fit_tails, smooth_tails
 
 RANKING_PENALTY = 1.5  # standard errors; ranks the scores
 MIN_RARE_COUNT = 2  # proposal runs of the exceeding data set in a proposed rare event
@@ -81,12 +81,12 @@ def propose_levels(candidate: Candidate, objective: SelectionObjective) -> Score
     return _collect(candidate, *_solid_events(candidate, counted, objective))
 
 
-def propose_all_levels(candidate: Candidate, objective: SelectionObjective, is_coupled: bool) -> ScoreProposals:
+def propose_all_levels(candidate: Candidate, objective: SelectionObjective, with_lines: bool = True) -> ScoreProposals:
     """Return the proposals of `propose_levels`, rare events in both tails and both directions, and modelled events.
 
     A score can have the wrong sign in a tail that few training runs reached, so that {score > t} is proposed for the
     second data set too, and {score <= t} for the first. For each doubling of the count, the event with the largest
-    expected lower bound is proposed. A model of each tail that fits proposes one event, and it says more about the
+    expected lower bound is proposed. `with_lines`, a line that fits a tail proposes one event, and it says more about the
     other events of its tail than their counts do.
     """
     binned, histogram = candidate
@@ -111,7 +111,7 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective, is_c
                 both = int(pair[0][best]), int(pair[1][best])
                 is_solid = key in chosen
                 chosen[key] = ChosenLevel(both, is_solid, float(likely[best]) * scale)
-    for model in tail_models(candidate, is_coupled):
+    for model in fit_tails(candidate) if with_lines else ():
         side, index = model.direction, model.best(objective)
         if index is not None:
             key = LevelKey(float(model.edges[index]), side == 0, side)
@@ -169,7 +169,7 @@ def best_modelled_event(
     events = [
         _modelled_event(candidate, decided, model, objective)
         for candidate, decided in candidates
-        for model in tail_models(candidate.with_runs(decided), is_coupled=True)
+        for model in smooth_tails(candidate.with_runs(decided))
     ]
     return max((event for event in events if event is not None), key=lambda one: one.bound, default=None)
 
@@ -193,6 +193,7 @@ def _modelled_event(
     predicted = float(model.predicted[index]) / model.runs
     proposal = Proposal(event, proposed, candidate, threshold, predicted=predicted, equivalent=known)
     bound, error = float(model.cautious_bounds(objective)[index]), float(np.sqrt(model.variance[index]))
+    # The bound allows for its standard error already, so that it is the safe bound too.
     return JudgedProposal(proposal, bound, bound, error, (exceeding, other), decided.runs)
 
 

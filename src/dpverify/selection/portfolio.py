@@ -67,7 +67,7 @@ def choose_portfolio(
     max_events : int
         The largest number of events.
     only_clear : bool
-        Whether a further event must be expected to give a bound that is many times as large.
+        Whether the expected bound of a further event must be LARGE_RATIO times that of the events before it.
     """
     if max_events == 1:
         return [Allotted(cautious, 1.0)]

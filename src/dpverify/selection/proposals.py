@@ -112,7 +112,7 @@ class JudgedProposal(NamedTuple):
     bound : float
         The bound of the cautious rule, from the proposal runs and the decision runs.
     safe_bound : float
-        The same with a large penalty.
+        The same with a large penalty; equal to `bound` for an event that a smooth model chose.
     standard_error : float
         The standard error of the bound.
     decided : tuple of int

@@ -7,8 +7,9 @@ estimated from the counts. Its mean and its standard deviation, given all counts
 than the event's own counts do.
 
 A search for the worst pair gives both data sets the same random numbers. The covariances of all counts then follow from
-how many pairs of runs lie in each pair of level sets (`fit_ratio_curve`; docs/method.md, section 5.7). For independent
-runs the counts between one threshold and the next are enough (`fit_nested_curve`).
+how many pairs of runs lie in each pair of level sets (`fit_ratio_curve`; docs/method.md, section 5.7).
+`fit_nested_curve` treats the runs as independent. It needs the counts between one threshold and the next only.
+`tails.smooth_tail` corrects its variance for common random numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MAX_SHARE = 0.75  # of all runs in a level set that is used
 LINE_SCALES = (10.0, 0.5)  # standard deviations of the line: at the most frequent level set, and of its slope per nat
 ROUGHNESSES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # standard deviations of the change of the slope per nat
 MODEL_ERROR = 1e-3  # standard deviation of a log-ratio, because no model is exact
-MAX_NEWTON_STEPS, MAX_STEP, STEP_TOLERANCE = 40, 3.0, 1e-4
+MAX_NEWTON_STEPS, MAX_STEP, STEP_TOLERANCE = 40, 3.0, 1e-4  # of the log-odds
 
 
 class RatioCurve(NamedTuple):
@@ -105,7 +106,7 @@ def fit_ratio_curve(table: np.ndarray) -> RatioCurve | None:
 
 
 def fit_nested_curve(counts: np.ndarray, runs: int) -> RatioCurve:
-    """Return the log-ratios of nested level sets of independent runs, from their counts alone.
+    """Return the log-ratios of nested level sets from their counts alone, as if the runs were independent.
 
     The runs between one threshold and the next are binomial: given how many runs lie there, each of them belongs to
     the first data set with a probability whose log-odds are the log-ratio of the two densities. This log-ratio is the
@@ -134,9 +135,9 @@ def fit_nested_curve(counts: np.ndarray, runs: int) -> RatioCurve:
     for prior in _priors(rarity):
         fitted = _fit_log_odds(prior, between, densities)
         densities = fitted.mean
-        share = scipy.special.expit(densities)
-        p1, p2 = np.cumsum(masses * share), np.cumsum(masses * (1 - share))
-        gradient = is_inside * (masses * share * (1 - share)) * (1 / p1 + 1 / p2)[:, None]
+        share, rest = scipy.special.expit(densities), scipy.special.expit(-densities)  # 1 - share may be rounded to 0
+        p1, p2 = np.cumsum(masses * share), np.cumsum(masses * rest)
+        gradient = is_inside * (masses * share * rest) * (1 / p1 + 1 / p2)[:, None]
         log_likelihoods.append(fitted.log_likelihood)
         means.append(np.log(p1 / p2))
         variances.append(((gradient @ fitted.covariance) * gradient).sum(axis=1))
@@ -168,7 +169,6 @@ def _fit_log_odds(prior: np.ndarray, counts: np.ndarray, start: np.ndarray) -> F
         share = scipy.special.expit(mean)
         root = np.sqrt(np.maximum(both * share * (1 - share), np.finfo(float).tiny))
         factor = np.linalg.cholesky(np.eye(len(mean)) + root[:, None] * prior * root)
-        gain = scipy.linalg.solve_triangular(factor, root[:, None] * prior, lower=True)
         target = root**2 * mean + counts[0] - both * share
         weights = target - root * scipy.linalg.cho_solve((factor, True), root * (prior @ target))
         step = prior @ weights - mean
@@ -176,6 +176,7 @@ def _fit_log_odds(prior: np.ndarray, counts: np.ndarray, start: np.ndarray) -> F
         mean = mean + step * min(1.0, MAX_STEP / max(largest, np.finfo(float).tiny))
         if largest < STEP_TOLERANCE:
             break
+    gain = scipy.linalg.solve_triangular(factor, root[:, None] * prior, lower=True)
     log_likelihood = counts[0] @ mean - both @ np.logaddexp(0.0, mean) - weights @ mean / 2
     return FittedLogOdds(mean, prior - gain.T @ gain, float(log_likelihood - np.log(np.diag(factor)).sum()))
 

@@ -100,8 +100,9 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
         if refined is not winner:
             winner = refined
             judged.append(winner)
-    # A smooth model has compared all level sets of all scores. It can be wrong about a sudden leak only.
-    members = choose_portfolio(winner, judged, context.objective, context.max_events, context.source.is_coupled)
+    # Smooth models have compared all level sets of all scores. They may miss a sudden leak, which is much better.
+    is_modelled = context.source.is_coupled and winner.proposal.candidate is not None
+    members = choose_portfolio(winner, judged, context.objective, context.max_events, only_clear=is_modelled)
     expected = max(winner.bound, members[0].judged.bound)
     aims = None
     if context.max_events > 1 and not callable(context.settings.events) and counted.candidates:
@@ -121,7 +122,10 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
 def _refine(
     context: SelectionContext, winner: JudgedProposal, candidates: list[tuple[Candidate, PairedHistogram]]
 ) -> JudgedProposal:
-    """Return the event whose threshold a model of all proposal and decision runs prefers.
+    """Return the event that a model of all proposal and decision runs prefers.
+
+    It has another threshold of the same score. With common random numbers it is any level set of any score, because
+    smooth models compare the scores too, as in the search for the worst pair.
 
     Parameters
     ----------
@@ -132,8 +136,10 @@ def _refine(
     candidates : list of (Candidate, PairedHistogram)
         The scores, each with the histogram of the decision runs.
     """
-    if context.source.is_coupled:  # smooth models compare the scores too, as in the search for the worst pair
-        return best_modelled_event(candidates, context.objective) or winner
+    if context.source.is_coupled:
+        modelled = best_modelled_event(candidates, context.objective)
+        is_union = winner.proposal.candidate is None  # of cells, which the models do not compare
+        return winner if modelled is None or (is_union and winner.bound >= modelled.bound) else modelled
     decided = next((own for one, own in candidates if one is winner.proposal.candidate), None)
     if decided is None or winner.proposal.equivalent is None:
         return winner
@@ -146,7 +152,7 @@ def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Pro
     if context.max_events == 1:
         proposed = [propose_levels(one, objective) for one in candidates]
     else:
-        proposed = [propose_all_levels(one, objective, context.source.is_coupled) for one in candidates]
+        proposed = [propose_all_levels(one, objective, not context.source.is_coupled) for one in candidates]
     return [proposal for one in proposed for proposal in one.proposals]
 
 
@@ -169,11 +175,11 @@ def _count_candidates(
 ) -> CountedCandidates:
     """Count all scores on the first proposal runs, and the best few of them on all proposal runs.
 
-    After a search for the worst pair all scores are counted on all proposal runs.
+    With common random numbers all scores are counted on all proposal runs.
     """
     block, runs = context.source.block, context.runs["cut"]
     counters = [] if cells is None else [CellCounter(cells)]
-    # Few runs say little about the rare events for which the worst pair was searched.
+    # Few runs say little about the rare events that common random numbers make visible.
     ranking_runs = runs if context.source.is_coupled else min(runs, max(RANKING_RUNS // block, 1) * block)
     statistics = [*counters, BinnedScores.of(scores, group)]
     pairs = context.count("cut", statistics, ranking_runs)
@@ -211,7 +217,7 @@ def _judge(context: SelectionContext, proposals: list[Proposal], group: ScoreGro
     partitions = {id(p.event.partition): (p.event.partition, p.candidate) for p in proposals}.values()
     others = [partition for partition, _ in partitions if partition.levels is None]
     levels = [(own.levels, candidate) for own, candidate in partitions if own.levels is not None]
-    # The fine edges are counted too, so that a threshold can be chosen anew from the proposal and decision runs.
+    # The fine edges are counted too, so that a threshold can be chosen again from the proposal and decision runs.
     joined = [own if one is None else own.join(Levels(own.score, one.binned.edges)) for own, one in levels]
     binned = BinnedScores.of([BinnedScore(*one) for one in joined], group)
     pairs = context.count("decide", [binned, *(CellCounter(partition) for partition in others)])

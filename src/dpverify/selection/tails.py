@@ -4,7 +4,8 @@ The best event is often so rare under one data set that the proposal runs contai
 log-ratio of the two densities along a good score is nearly linear in the tail. A linear fit, together with the runs of
 the data set under which the event is frequent, predicts the small probability. The fit uses far more runs than the
 event contains, so that its prediction is worth more than the counts of the event. The decision runs can contradict it,
-and the test does not use it.
+and the test does not use it. With common random numbers the log-ratio is a smooth curve instead of a line
+(`smooth_tails`), as in the search for the worst pair.
 """
 
 from __future__ import annotations
@@ -125,14 +126,8 @@ def fit_tails(candidate: Candidate) -> list[TailModel]:
     return models
 
 
-def tail_models(candidate: Candidate, is_coupled: bool) -> list[TailModel]:
-    """Return the models of the upper tail of the score and of the lower one, where there is one.
-
-    If the data sets have common random numbers, which is so after a search for the worst pair, the models are smooth
-    curves, as in the search. Otherwise they are lines.
-    """
-    if not is_coupled:
-        return fit_tails(candidate)
+def smooth_tails(candidate: Candidate) -> list[TailModel]:
+    """Return the smooth models of the upper tail of the score and of the lower one, where there are enough runs."""
     models = [smooth_tail(candidate, direction) for direction in (0, 1)]
     return [model for model in models if model is not None]
 

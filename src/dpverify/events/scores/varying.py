@@ -12,10 +12,10 @@ import numpy as np
 import scipy
 
 KNOTS = 32  # of each coefficient
-EDGES_PER_KNOT = 3
+EDGES_PER_KNOT = 3  # of the step function between two knots
 PENALTIES = 10.0 ** np.arange(5, -1, -1)  # of half the squared second differences of a coefficient at its knots
 RIDGE = 1e-3  # keeps coefficients finite that the counts do not determine
-MAX_NEWTON_STEPS, MAX_STEP, STEP_TOLERANCE = 12, 2.0, 1e-3
+MAX_NEWTON_STEPS, MAX_STEP, STEP_TOLERANCE = 12, 2.0, 1e-3  # of a coefficient at a knot
 
 
 def varying_steps(
@@ -78,7 +78,7 @@ def _fit_coefficients(design: np.ndarray, c1: np.ndarray, c2: np.ndarray, number
     roughness = np.kron(np.eye(number), second_difference.T @ second_difference)
     both, fitted = c1 + c2, np.zeros(design.shape[1])
     best, largest = fitted, -np.inf
-    for penalty in PENALTIES:  # from stiff coefficients to flexible ones, each beginning with the fit before
+    for penalty in PENALTIES:  # from a large penalty to a small one; each fit starts at the previous one
         precision = penalty * roughness + RIDGE * np.eye(len(fitted))
         for _ in range(MAX_NEWTON_STEPS):
             share = scipy.special.expit(design @ fitted)
