@@ -44,6 +44,7 @@ def test_the_detectable_epsilon_is_refuted_with_the_stated_power():
     assert power(m, p2 * math.exp(detectable), p2, 0.5) == pytest.approx(0.8, abs=1e-6)
     assert 0.5 < detectable < detectable_epsilon(m // 4, p2, 0.5, 0.0, 0.05)
     assert detectable_epsilon(5, 0.9, 3.0, 0.0, 0.05) == math.inf
+    assert detectable_epsilon(143, 0.01, 1.0, 0.0, 0.81) == 1.0  # the level exceeds the power
 
 
 def test_the_report_states_the_detectable_epsilon():

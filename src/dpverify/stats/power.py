@@ -121,7 +121,7 @@ def detectable_epsilon(runs: int, p2: float, epsilon: float, delta: float, alpha
     """Return the smallest true epsilon that so many runs per data set refute with probability `target`.
 
     `p2` is the probability of the event under the data set for which it is less likely. The result is infinite where no
-    epsilon reaches the target.
+    epsilon reaches the target, and the claimed epsilon where a true claim does, which needs a level above the target.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def detectable_epsilon(runs: int, p2: float, epsilon: float, delta: float, alpha
         p1 = min(1.0, math.exp(true_epsilon) * p2 + delta)
         return power(runs, p1, p2, epsilon, delta, alpha) - target
 
-    return _find_root(missing_power, epsilon, highest)
+    return epsilon if missing_power(epsilon) >= 0 else _find_root(missing_power, epsilon, highest)
 
 
 def _find_root(function: Callable[[float], float], low: float, high: float) -> float:

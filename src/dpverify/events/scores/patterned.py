@@ -117,9 +117,9 @@ class PatternLearner(NamedTuple):
     def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
         """Return log-ratios that are monotone in every continuous coordinate, smooth ones, and shared ones.
 
-        A smooth log-ratio follows the tail of a pattern, where a monotone one has few steps. Shared log-ratios come from
-        one model of all rows, so that rare patterns have a log-ratio where they have no runs. There are none for fewer
-        than three rows.
+        A smooth log-ratio follows the tail of a pattern, where a monotone one has few steps. Shared log-ratios come
+        from one model of all rows, so that rare patterns have a log-ratio where they have no runs. There are none for
+        fewer than three rows.
         """
         assert first is not None
         assert second is not None
