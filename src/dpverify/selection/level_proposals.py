@@ -86,8 +86,8 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective, with
 
     A score can have the wrong sign in a tail that few training runs reached, so that {score > t} is proposed for the
     second data set too, and {score <= t} for the first. For each doubling of the count, the event with the largest
-    expected lower bound is proposed. If `with_lines`, a line that fits a tail proposes one event, and it says more about
-    the other events of its tail than their counts do.
+    expected lower bound is proposed. If `with_lines`, a line that fits a tail proposes one event, and it says more
+    about the other events of its tail than their counts do.
     """
     binned, histogram = candidate
     runs = histogram.runs
