@@ -1,12 +1,14 @@
 """Runs every benchmark that takes minutes, and writes what they print to docs/benchmarks.md.
 
 Run: python benchmarks/all.py, or `make bench` (about three quarters of an hour).
+Some of them only, while the page keeps the other sections: --only verify ekf.
 Some benchmarks are run by themselves: bench_mechanisms.py and bench_power.py take an hour, bench_peers.py needs other
 tools, bench_device.py needs a GPU, and bench_structure.py measures the code instead of its speed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import subprocess
@@ -38,20 +40,36 @@ Other pages show the benchmarks of [power](power.md), of
 """
 
 
+def run_benchmark(name: str, title: str) -> str:
+    """Run a benchmark, and return its section of the page."""
+    script = FOLDER / f"bench_{name}.py"
+    options = ["--out", str(DOCS / "figures")] if name == "scaling" else []
+    print(f"== {title} ({script.name})", flush=True)
+    command = [sys.executable, "-W", "ignore", str(script), *options]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    print(result.stdout, flush=True)
+    picture = "![Scaling](figures/scaling.png)\n" if name == "scaling" else ""
+    return f"## {title}\n\n`python benchmarks/{script.name}`\n\n```text\n{result.stdout.strip()}\n```\n{picture}"
+
+
+def read_sections(page: Path) -> dict[str, str]:
+    """Return the sections of the page by their titles."""
+    parts = page.read_text(encoding="utf-8").split("\n## ")[1:] if page.exists() else []
+    return {part.split("\n", 1)[0]: f"## {part.rstrip()}\n" for part in parts}
+
+
 def main() -> None:
-    """Run the benchmarks one after the other, and write the page."""
-    parts = [HEAD.format(version=dpverify.__version__, python=platform.python_version(), cores=os.cpu_count())]
-    for name, title in TITLES.items():
-        script = FOLDER / f"bench_{name}.py"
-        options = ["--out", str(DOCS / "figures")] if name == "scaling" else []
-        print(f"== {title} ({script.name})", flush=True)
-        command = [sys.executable, "-W", "ignore", str(script), *options]
-        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        print(result.stdout, flush=True)
-        picture = "![Scaling](figures/scaling.png)\n" if name == "scaling" else ""
-        output = result.stdout.strip()
-        parts.append(f"## {title}\n\n`python benchmarks/{script.name}`\n\n```text\n{output}\n```\n{picture}")
-    (DOCS / "benchmarks.md").write_text("\n".join(parts), encoding="utf-8")
+    """Run the benchmarks one after the other, and write the page after each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(TITLES), default=list(TITLES), help="some benchmarks")
+    options = parser.parse_args()
+    page = DOCS / "benchmarks.md"
+    sections = read_sections(page)
+    head = HEAD.format(version=dpverify.__version__, python=platform.python_version(), cores=os.cpu_count())
+    for name in options.only:
+        sections[TITLES[name]] = run_benchmark(name, TITLES[name])
+        known = [sections[title] for title in TITLES.values() if title in sections]
+        page.write_text("\n".join([head, *known]), encoding="utf-8")
 
 
 if __name__ == "__main__":
