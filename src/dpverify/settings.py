@@ -127,7 +127,7 @@ class Settings:
     coupled_selection : bool, default False
         Whether the selection runs of both data sets use the same random numbers. If the noise of the mechanism does
         not depend on the data, the ratio of two probabilities is then estimated more precisely, and rarer events are
-        found. Smooth models of all selection runs then choose the score and the threshold. Test runs are always
+        found. Smooth models of all selection runs then choose one of the tested events. Test runs are always
         independent. `search_pairs` sets it; with `stop_early` it must be False.
     block : int or None, default None
         Runs that the mechanism draws in one call. None uses the attribute `block` of the mechanism, or a power of two

@@ -159,7 +159,7 @@ def test_a_further_event_must_be_much_better_if_models_compared_the_others(rare,
         Proposal(level_event(levels, 5.0, 0), rare, is_solid=False),
     ]
     judged = [judge(proposal, decision, objective) for proposal in proposals]
-    members = choose_portfolio(judged[0], judged, objective, 3, only_clear=True)
+    members = choose_portfolio(judged[0], judged, objective, 3, beside=judged[0])
     assert (len(members) > 1) is is_clear
     assert len(choose_portfolio(judged[0], judged, objective, 3)) > 1
 

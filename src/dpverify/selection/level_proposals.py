@@ -81,13 +81,13 @@ def propose_levels(candidate: Candidate, objective: SelectionObjective) -> Score
     return _collect(candidate, *_solid_events(candidate, counted, objective))
 
 
-def propose_all_levels(candidate: Candidate, objective: SelectionObjective, with_lines: bool = True) -> ScoreProposals:
+def propose_all_levels(candidate: Candidate, objective: SelectionObjective) -> ScoreProposals:
     """Return the proposals of `propose_levels`, rare events in both tails and both directions, and modelled events.
 
     A score can have the wrong sign in a tail that few training runs reached, so that {score > t} is proposed for the
     second data set too, and {score <= t} for the first. For each doubling of the count, the event with the largest
-    expected lower bound is proposed. If `with_lines`, a line that fits a tail proposes one event, and it says more
-    about the other events of its tail than their counts do.
+    expected lower bound is proposed. A line that fits a tail proposes one event, and it says more about the other
+    events of its tail than their counts do.
     """
     binned, histogram = candidate
     runs = histogram.runs
@@ -111,7 +111,7 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective, with
                 both = int(pair[0][best]), int(pair[1][best])
                 is_solid = key in chosen
                 chosen[key] = ChosenLevel(both, is_solid, float(likely[best]) * scale)
-    for model in fit_tails(candidate) if with_lines else ():
+    for model in fit_tails(candidate):
         side, index = model.direction, model.best(objective)
         if index is not None:
             key = LevelKey(float(model.edges[index]), side == 0, side)

@@ -29,6 +29,7 @@ LARGE_SHARE = 0.9  # of an event whose expected bound is many times as large as 
 LARGE_RATIO, LARGE_CHANCE = 3.0, 0.9
 MIN_FIRST_SHARE = 0.5  # of the cautious event, unless a further event is clearly better
 MIN_CHANCE = 0.5  # probability of a positive bound that a further event needs
+BESIDE_SHARE = 0.5  # of the event of the cautious rule beside one that smooth models chose
 SAFE_SHARE = 0.1  # of the event that is chosen with a large penalty
 RARE_ERROR = 0.1  # standard error of the log-ratio above which the cautious event needs a safer one beside it
 SIZE_RATIO = 4.0  # counts within this ratio belong to events of about the same size
@@ -52,7 +53,7 @@ def choose_portfolio(
     judged: list[JudgedProposal],
     objective: SelectionObjective,
     max_events: int,
-    only_clear: bool = False,
+    beside: JudgedProposal | None = None,
 ) -> list[Allotted]:
     """Return the events that are tested, with their shares of alpha.
 
@@ -66,8 +67,9 @@ def choose_portfolio(
         The planned test.
     max_events : int
         The largest number of events.
-    only_clear : bool
-        Whether the expected bound of a further event must be LARGE_RATIO times that of the events before it.
+    beside : JudgedProposal, optional
+        The event of the cautious rule, if smooth models chose the first event. It has half of alpha, unless it is
+        similar to the first one. The expected bound of a further event must then be LARGE_RATIO times as large.
     """
     if max_events == 1:
         return [Allotted(cautious, 1.0)]
@@ -96,6 +98,9 @@ def choose_portfolio(
         safe = max(range(len(judged)), key=lambda number: judged[number].safe_bound)
         if judged[safe].safe_bound > 0 and not _are_similar(judged[safe], cautious):
             members, shares = [first, safe], [1 - SAFE_SHARE, SAFE_SHARE]
+    if beside is not None and not _are_similar(beside, cautious):
+        second = next(i for i, one in enumerate(judged) if one is beside)
+        members, shares = [first, second], [1 - BESIDE_SHARE, BESIDE_SHARE]
     while len(members) < max_events:
         distinct = [n for n in compared if not any(_are_similar(judged[n], judged[member]) for member in members)]
         kept = np.max(bounds(members, shares), axis=0).mean()
@@ -110,7 +115,7 @@ def choose_portfolio(
                 is_larger = expected[number] + offset > LARGE_RATIO * (before + offset)
                 is_clear = is_larger and chance[number] >= LARGE_CHANCE
                 is_moderate = share < LARGE_SHARE and rest[0] >= (1 - SAFE_SHARE) * MIN_FIRST_SHARE
-                is_allowed = is_clear or (is_moderate and not only_clear)
+                is_allowed = is_clear or (is_moderate and beside is None)
                 if is_allowed and value > best:
                     best, chosen = value, (number, [*rest, share])
         if chosen is None:

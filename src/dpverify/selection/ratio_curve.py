@@ -9,7 +9,6 @@ than the event's own counts do.
 A search for the worst pair gives both data sets the same random numbers. The covariances of all counts then follow from
 how many pairs of runs lie in each pair of level sets (`fit_ratio_curve`; docs/method.md, section 5.7).
 `fit_nested_curve` treats the runs as independent. It needs the counts between one threshold and the next only.
-`tails.smooth_tail` corrects its variance for common random numbers.
 """
 
 from __future__ import annotations

@@ -94,15 +94,20 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
         else:
             proposals += propose_unions(cells, trained.partition_counts, counted.cells, context.objective)
     judged, histograms = _judge(context, proposals, group)
-    winner = prefer_simpler(judged)
+    cautious = winner = prefer_simpler(judged)
+    beside = None
     if context.max_events > 1:
-        refined = _refine(context, winner, [(one, histograms[id(one)]) for one in counted.candidates])
-        if refined is not winner:
-            winner = refined
-            judged.append(winner)
-    # Smooth models have compared all level sets of all scores. They may miss a sudden leak, which is much better.
-    is_modelled = context.source.is_coupled and winner.proposal.candidate is not None
-    members = choose_portfolio(winner, judged, context.objective, context.max_events, only_clear=is_modelled)
+        decided = histograms.get(id(cautious.proposal.candidate))
+        if decided is not None and cautious.proposal.equivalent is not None:
+            cautious = winner = refine_threshold(cautious, decided, context.objective)
+            judged.append(cautious)
+        if context.source.is_coupled:  # smooth models compare all level sets of all scores, as in the search for a pair
+            counted_runs = [(one, histograms[id(one)]) for one in counted.candidates]
+            modelled = best_modelled_event(counted_runs, context.objective)
+            if modelled is not None:
+                winner, beside = modelled, cautious
+                judged.append(winner)
+    members = choose_portfolio(winner, judged, context.objective, context.max_events, beside)
     expected = max(winner.bound, members[0].judged.bound)
     aims = None
     if context.max_events > 1 and not callable(context.settings.events) and counted.candidates:
@@ -119,40 +124,13 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
     return SelectedEvents(events, shares, levels, expected, aims=aims)
 
 
-def _refine(
-    context: SelectionContext, winner: JudgedProposal, candidates: list[tuple[Candidate, PairedHistogram]]
-) -> JudgedProposal:
-    """Return the event that a model of all proposal and decision runs prefers.
-
-    It has another threshold of the same score. With common random numbers it is any level set of any score, because
-    smooth models compare the scores too, as in the search for the worst pair.
-
-    Parameters
-    ----------
-    context : SelectionContext
-        The selection.
-    winner : JudgedProposal
-        The event that was selected.
-    candidates : list of (Candidate, PairedHistogram)
-        The scores, each with the histogram of the decision runs.
-    """
-    if context.source.is_coupled:
-        modelled = best_modelled_event(candidates, context.objective)
-        is_union = winner.proposal.candidate is None  # of cells, which the models do not compare
-        return winner if modelled is None or (is_union and winner.bound >= modelled.bound) else modelled
-    decided = next((own for one, own in candidates if one is winner.proposal.candidate), None)
-    if decided is None or winner.proposal.equivalent is None:
-        return winner
-    return refine_threshold(winner, decided, context.objective)
-
-
 def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Proposal]:
     """Return the proposed level sets of all scores."""
     objective = context.objective
     if context.max_events == 1:
         proposed = [propose_levels(one, objective) for one in candidates]
     else:
-        proposed = [propose_all_levels(one, objective, not context.source.is_coupled) for one in candidates]
+        proposed = [propose_all_levels(one, objective) for one in candidates]
     return [proposal for one in proposed for proposal in one.proposals]
 
 

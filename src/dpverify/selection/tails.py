@@ -33,9 +33,6 @@ MAX_VARIANCE = 0.25  # of the log-ratio; the counts of an event are worth more t
 MIN_SLOPE_ERRORS = 3.0  # standard errors of the slope; a log-ratio that does not rise needs no model
 NEWTON_STEPS, MAX_STEP = 6, 3.0
 RIDGE = 0.1  # runs
-# With common random numbers, the variance of a log-ratio is smaller than with independent runs. The share depends on
-# mechanism and event: .3 to .6 for rare events of SVT3, .5 to .9 for those of RNM4.
-COUPLED_VARIANCE = 0.5
 THRESHOLD_GROWTH = 1.25  # of the runs from one threshold of a smooth tail to the next
 
 
@@ -135,8 +132,8 @@ def smooth_tails(candidate: Candidate) -> list[TailModel]:
 def smooth_tail(candidate: Candidate, direction: int) -> TailModel | None:
     """Return a model of one tail whose log-ratio is a smooth curve; None if the tail has too few runs.
 
-    The runs of the two data sets have common random numbers. Every threshold of the model has at least a quarter more
-    runs than the one before.
+    The variances are those of independent runs. With common random numbers they are smaller for some mechanisms. Every
+    threshold of the model has at least a quarter more runs than the one before.
     """
     runs = candidate.histogram.runs
     thresholds, *above = threshold_counts(candidate.histogram, candidate.binned.edges)
@@ -153,8 +150,7 @@ def smooth_tail(candidate: Candidate, direction: int) -> TailModel | None:
         return None
     counts, edges = counts[:, used], edges[used]
     curve = fit_nested_curve(counts, runs)
-    variance = COUPLED_VARIANCE * curve.deviation**2
-    return TailModel(direction, edges, counts, counts[0] * np.exp(-curve.mean), variance, runs)
+    return TailModel(direction, edges, counts, counts[0] * np.exp(-curve.mean), curve.deviation**2, runs)
 
 
 def _upper_tail(candidate: Candidate, direction: int) -> Tail | None:
