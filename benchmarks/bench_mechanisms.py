@@ -4,7 +4,7 @@ The pair of data sets is searched among the listed ones with at most half of the
 other tools are the published ones. Times are processor times, compared with drawing the same number of runs in the same
 process.
 
-Run: python benchmarks/bench_mechanisms.py (2e7 test runs and at most 1e7 selection runs; half an hour).
+Run: python benchmarks/bench_mechanisms.py (2e7 test runs and at most 1e7 selection runs; an hour).
 Coverage instead, that is, how often a bound exceeds the exact epsilon over 20 seeds: --coverage.
 Some rows only: --rows RNM4 SVT3.
 """

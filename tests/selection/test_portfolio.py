@@ -162,6 +162,8 @@ def test_a_further_event_must_be_much_better_if_models_compared_the_others(rare,
     members = choose_portfolio(judged[0], judged, objective, 3, beside=judged[0])
     assert (len(members) > 1) is is_clear
     assert len(choose_portfolio(judged[0], judged, objective, 3)) > 1
+    # The event of the cautious rule has half of alpha beside another one.
+    assert [one.share for one in choose_portfolio(judged[1], judged, objective, 2, beside=judged[0])] == [0.5, 0.5]
 
 
 @pytest.mark.parametrize(

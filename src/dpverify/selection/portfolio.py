@@ -49,7 +49,7 @@ class Allotted(NamedTuple):
 
 
 def choose_portfolio(
-    cautious: JudgedProposal,
+    selected: JudgedProposal,
     judged: list[JudgedProposal],
     objective: SelectionObjective,
     max_events: int,
@@ -59,8 +59,8 @@ def choose_portfolio(
 
     Parameters
     ----------
-    cautious : JudgedProposal
-        The event of the cautious rule.
+    selected : JudgedProposal
+        The first event: that of the smooth models if `beside` is given, otherwise that of the cautious rule.
     judged : list of JudgedProposal
         All proposals.
     objective : SelectionObjective
@@ -68,16 +68,16 @@ def choose_portfolio(
     max_events : int
         The largest number of events.
     beside : JudgedProposal, optional
-        The event of the cautious rule, if smooth models chose the first event. It has half of alpha, unless it is
-        similar to the first one. The expected bound of a further event must then be LARGE_RATIO times as large.
+        The event of the cautious rule. It has half of alpha, unless it is similar to the first event. The expected
+        bound of a further event must then be LARGE_RATIO times as large.
     """
     if max_events == 1:
-        return [Allotted(cautious, 1.0)]
+        return [Allotted(selected, 1.0)]
     quantiles, offset = _draw_probabilities(judged), objective.claimed_mu
     possible = approximate_bound(*quantiles, objective)
     expected, chance = possible.mean(-1), (possible > 0).mean(-1)
     compared = [number for number in _best_of_each_size(judged, expected) if chance[number] >= MIN_CHANCE]
-    first = next(i for i, one in enumerate(judged) if one is cautious)
+    first = next(i for i, one in enumerate(judged) if one is selected)
     rng = np.random.default_rng(PERMUTATION_SEED)
     orders = [rng.permutation(QUANTILES.size**2) for _ in range(2)]
 
@@ -94,11 +94,11 @@ def choose_portfolio(
     }
     scores = [id(getattr(one.proposal.event.partition, "score", None)) for one in judged]
     members, shares = [first], [1.0]
-    if cautious.standard_error > RARE_ERROR:
+    if selected.standard_error > RARE_ERROR:
         safe = max(range(len(judged)), key=lambda number: judged[number].safe_bound)
-        if judged[safe].safe_bound > 0 and not _are_similar(judged[safe], cautious):
+        if judged[safe].safe_bound > 0 and not _are_similar(judged[safe], selected):
             members, shares = [first, safe], [1 - SAFE_SHARE, SAFE_SHARE]
-    if beside is not None and not _are_similar(beside, cautious):
+    if beside is not None and not _are_similar(beside, selected):
         second = next(i for i, one in enumerate(judged) if one is beside)
         members, shares = [first, second], [1 - BESIDE_SHARE, BESIDE_SHARE]
     while len(members) < max_events:

@@ -4,7 +4,7 @@ The best event is often so rare under one data set that the proposal runs contai
 log-ratio of the two densities along a good score is nearly linear in the tail. A linear fit, together with the runs of
 the data set under which the event is frequent, predicts the small probability. The fit uses far more runs than the
 event contains, so that its prediction is worth more than the counts of the event. The decision runs can contradict it,
-and the test does not use it. With common random numbers the log-ratio is a smooth curve instead of a line
+and the test does not use it. With common random numbers a smooth curve is fitted besides the line
 (`smooth_tails`), as in the search for the worst pair.
 """
 
