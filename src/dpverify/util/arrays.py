@@ -27,10 +27,10 @@ MAX_SUMMED_EDGES = 16  # up to this number of edges, all of them are compared wi
 MAX_UNROLLED_COLUMNS = 16  # of a matrix whose product is written as a sum, in compiled code
 MIN_BISECTED_VALUES = 512  # fewer values are located one by one
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
-SERIAL_MULTIPLICATIONS = 1 << 17  # multiplications that BLAS does without starting threads
-MIN_MULTIPLIED_ROWS = 3  # fewer rows at a time would read a large matrix too often
+SERIAL_MULTIPLICATIONS = 1 << 18  # multiplications that OpenBLAS does without starting threads
+MIN_MULTIPLIED_ROWS = 24  # fewer rows at a time would read a large matrix too often
 ROWS_TRANSPOSED, COLUMNS_COPIED = 256, 32  # rows and columns that are copied together to a transpose
-TILE_ROWS, TILE_COLUMNS = 8, 48  # rows and columns that are multiplied together
+TILE_ROWS, TILE_COLUMNS = 24, 48  # rows and columns that are multiplied together
 WORD_BITS = 32  # values of a mask that are stored in one word
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
