@@ -101,6 +101,10 @@ def test_an_import_loads_only_what_a_verification_needs():
     assert later >= {"xml.etree.ElementTree", "dpverify.studies", "dpverify.adapters", "scipy.special"}
 
 
+def test_estimators_are_imported_without_scipy_stats():
+    assert "scipy.stats" not in imported_modules("import dpverify.estimation")
+
+
 def test_names_that_are_imported_later_are_listed():
     assert set(dpv._IMPORTED_LATER) <= set(dpv.__all__)
     assert set(dpv.__all__) <= set(dir(dpv))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpverify.errors import InputError
-from dpverify.estimation import System, adjacent_pair, adjacent_recordings, oscillator
+from dpverify.estimation import System, TruncatedMixture, adjacent_pair, adjacent_recordings, oscillator
 
 SYSTEM = oscillator()
 
@@ -53,3 +53,30 @@ def test_an_impossible_move_raises_an_error():
 def test_a_number_in_place_of_a_distribution_raises_an_error(field):
     with pytest.raises(InputError, match=rf"{field}: found 0.1; expected a distribution; Normal\(0.1\)"):
         System(A=[[1.0]], C=[[1.0]], start=(0.0,), **{field: 0.1})
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "limit", "variance"),
+    [
+        (0.0, 1e6, 1.0, 1 / 3),  # uniform
+        (0.0, 1e-3, 1.0, 1e-6),  # normal
+        (1.0, 1e-3, 1.0, 1e-6 * (1 - 2 / np.pi)),  # half of a normal distribution
+        (-1e6, 1.0, 1.0, 1e-12),  # exponential, of scale 1e-6
+        (0.5, 0.0, 1.0, 0.0),  # not random
+    ],
+)
+def test_the_variance_of_a_truncated_normal_distribution_has_the_right_limits(mean, deviation, limit, variance):
+    mixture = TruncatedMixture((1.0,), (mean,), (deviation,), limit)
+    assert mixture.variance == pytest.approx(variance, rel=1e-5)
+
+
+def test_the_variance_of_a_truncated_mixture_is_that_of_its_density():
+    weights, means, deviations, limit = (0.3, 0.7), (-0.5, 2.0), (0.4, 0.7), 1.0
+    x, step = np.linspace(-limit, limit, 400_001, retstep=True)
+    density = np.zeros_like(x)
+    for weight, mean, deviation in zip(weights, means, deviations, strict=True):
+        part = np.exp(-(((x - mean) / deviation) ** 2) / 2)
+        density += weight * part / (np.trapezoid(part) * step)
+    moments = [np.trapezoid(density * x**power) * step for power in (1, 2)]
+    mixture = TruncatedMixture(weights, means, deviations, limit)
+    assert mixture.variance == pytest.approx(moments[1] - moments[0] ** 2, rel=1e-8)

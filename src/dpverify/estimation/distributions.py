@@ -12,7 +12,9 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import truncnorm
+
+QUADRATURE_NODES = 256
+TAIL_LENGTH = 40.0  # beyond so many scales from its mode a truncated normal density is negligible
 
 
 class Law(Protocol):
@@ -127,8 +129,26 @@ class TruncatedMixture(NamedTuple):
     @property
     def variance(self) -> float:
         """The variance of every coordinate, truncation included."""
-        mean, deviation = np.asarray(self.means), np.asarray(self.deviations)
-        components = truncnorm((-self.limit - mean) / deviation, (self.limit - mean) / deviation, mean, deviation)
-        component_means, component_variances = components.mean(), components.var()
-        mixture_mean = np.dot(self.weights, component_means)
-        return float(np.dot(self.weights, component_variances + np.square(component_means - mixture_mean)))
+        moments = [_truncated_moments(*one, self.limit) for one in zip(self.means, self.deviations, strict=True)]
+        means, variances = np.transpose(moments)
+        mixture_mean = np.dot(self.weights, means)
+        return float(np.dot(self.weights, variances + np.square(means - mixture_mean)))
+
+
+def _truncated_moments(mean: float, deviation: float, limit: float) -> tuple[float, float]:
+    """Return mean and variance of a normal distribution that is truncated to [-limit, limit], by quadrature.
+
+    This is accurate for all parameters, also if the interval is very short or lies in a tail. There
+    `scipy.stats.truncnorm` is not, and importing it takes as long as importing the rest of the package.
+    """
+    mode = min(max(mean, -limit), limit)
+    if not deviation:
+        return mode, 0.0
+    reach = TAIL_LENGTH * deviation**2 / (deviation + abs(mean - mode))
+    low, high = max(-limit, mode - reach), min(limit, mode + reach)
+    nodes, weights = np.polynomial.legendre.leggauss(QUADRATURE_NODES)
+    x = low + (high - low) / 2 * (1 + nodes)
+    weights = weights * np.exp((mode - x) * (mode + x - 2 * mean) / (2 * deviation**2))
+    weights /= weights.sum()
+    truncated_mean = weights @ x
+    return float(truncated_mean), float(weights @ np.square(x - truncated_mean))

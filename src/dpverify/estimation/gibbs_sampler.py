@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from dpverify.estimation.small_linalg import multiply_columns
 from dpverify.util.arrays import first_true
@@ -150,7 +150,7 @@ def taylor_envelope(
     accepted = np.exp(-curvature_bound / kappa * np.sum(np.square(vectors.T @ mean) / stretch))
     accepted = accepted / np.sqrt(np.prod(stretch))
     margin = ball.radius - np.linalg.norm(point + mean - ball.centre)
-    outside = chi2.sf(max(margin, 0.0) ** 2 * values[0] / kappa, n)
+    outside = chdtrc(n, max(margin, 0.0) ** 2 * values[0] / kappa)  # the upper tail of a chi-squared distribution
     draws_bound = 1 / (accepted - outside) if accepted > outside else np.inf
     envelope = Taylor(point, value, gradient, hessian, third, curvature_bound, mean_gain, mean_shift, covariance_root)
     return envelope, float(draws_bound)

@@ -21,7 +21,7 @@ from scipy.optimize import bisect
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.estimation.distributions import TruncatedMixture, Uniform
 from dpverify.estimation.system import STEPS, Recording, StateMap, System, simulate
-from dpverify.util.arrays import enable_x64
+from dpverify.util.arrays import enable_x64, host_device
 from dpverify.util.checks import check_choice
 
 CIRCLE_RADIUS = 10 * math.sqrt(2)  # of the circle on which the paper's sensors stand
@@ -261,7 +261,7 @@ def adjacent_recordings(
     recording = simulate(replace(system, h=sensors, C=None), rng, steps, system.start)
 
     def measured(turn: float) -> np.ndarray:
-        with enable_x64():
+        with enable_x64(), host_device():
             return np.asarray(jax.vmap(sensors.moved(move, turn))(jnp.asarray(recording.states))) + recording.noise
 
     def excess_distance(turn: float) -> float:

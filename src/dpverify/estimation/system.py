@@ -307,13 +307,13 @@ def simulate(
         return Recording(np.asarray(states), np.asarray(noise), np.asarray(data))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 2))
+@functools.partial(jax.jit, static_argnums=(0, 2, 4))
 def _simulated(
-    system: System, key: jax.Array, steps: int, start: jax.Array, random_start: jax.Array
+    system: System, key: jax.Array, steps: int, start: jax.Array, random_start: bool
 ) -> tuple[jax.Array, jax.Array]:
     """Return states and noise; `random_start` tells whether a draw from the initial distribution is added."""
     initial_key, disturbance_key, noise_key = jax.random.split(key, 3)
-    x_0 = start + jnp.where(random_start, system.initial.sample(initial_key, (system.states,)), 0.0)
+    x_0 = start + system.initial.sample(initial_key, (system.states,)) if random_start else start
     disturbances = system.disturbance.sample(disturbance_key, (steps, system.states))
 
     def step(x: jax.Array, w_k: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -270,4 +270,5 @@ def _compiled_table_sums() -> Callable[[Any, Any, Array, Any], Any]:
             sums.append(table + count(codes, table.size))
         return tuple(sums)
 
-    return jax.jit(add, donate_argnums=1)
+    # Autotuning takes most of the compilation on a GPU, and does not make counting faster.
+    return jax.jit(add, donate_argnums=1, compiler_options={"xla_gpu_autotune_level": 0})
