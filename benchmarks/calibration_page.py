@@ -174,6 +174,10 @@ def limits_table(seeds: int, rates: int) -> str:
         limits = [count_limit(level, seeds, rates) / seeds for level in levels]
         pairs = zip(levels, limits, strict=True)
         rows.append([words, *(f"{percent(level)}, limit {percent(limit)}" for level, limit in pairs)])
+    doubled = f"false alarm of *{DOUBLED_SETTING.mechanism}*, *{DOUBLED_SETTING.choice}*"
+    limit = count_limit(2 * DOUBLED_SETTING.alpha, seeds, rates) / seeds
+    text = f"{percent(2 * DOUBLED_SETTING.alpha)}, limit {percent(limit)}"
+    rows.append([doubled, *(text if alpha == DOUBLED_SETTING.alpha else "" for alpha in ALPHAS)])
     return markdown_table(["", *(f"alpha {alpha:g}" for alpha in ALPHAS)], rows)
 
 

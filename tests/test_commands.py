@@ -25,6 +25,10 @@ class Sum:
 pairs = [(0.0, 0.2), (0.0, 1.5), (0.0, 0.5)]
 
 
+def make_pairs():
+    return {"near": (0.0, 0.2), "far": (0.0, 1.5)}
+
+
 def pair_at(point):
     return 0.0, float(point[0])
 """
@@ -100,6 +104,8 @@ def test_search(capsys):
     status, _, err = run(capsys, "search", "mine.py:Sum()", "mine.py:pair_at", *FEW)
     assert status == 2
     assert "--box: found none for a function of pairs" in err
+    status, *_ = run(capsys, "search", "mine.py:Sum()", "mine.py:make_pairs", "--runs", "2000", "--epsilon", "1", *FEW)
+    assert status == 1
 
 
 def test_tradeoff(capsys, place):

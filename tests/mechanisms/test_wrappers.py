@@ -132,6 +132,12 @@ def test_outputs_of_different_shapes_name_the_run_and_both_shapes():
         dpv.per_run(lambda data, rng: [[1.0], [1.0, 2.0]])(0.0, 1, np.random.default_rng(0))
 
 
+def test_a_function_of_many_runs_needs_no_per_run():
+    with pytest.raises(dpv.InputError, match="is a mechanism already, without per_run"):
+        dpv.per_run(lambda data, runs, rng: data + rng.laplace(size=runs))
+    assert dpv.per_run(lambda *arguments: arguments[0])(1.0, 2, np.random.default_rng(0)).tolist() == [1.0, 1.0]
+
+
 def test_a_function_inside_a_factory_has_both_names():
     def tracker():
         def estimate(data, rng):

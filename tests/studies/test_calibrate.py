@@ -171,7 +171,7 @@ def test_the_printed_bracket_is_rounded_away_from_the_estimate():
     report = dpv.verify(Response(0.7), 0.0, 1.0, 1.0, DELTA, alpha=0.0125, **FEW)
     lines = str(Calibration(0.7311, 0.738149, 0.720052, report, ())).splitlines()
     assert lines[0] == "Response: parameter for epsilon 1 at delta 0.01, from 0 verifications"
-    assert " ".join(lines[1].split()) == "insufficient 0.7382 refuted over all events; confidence 98.75%"
+    assert " ".join(lines[1].split()) == "insufficient 0.7382 refuted by an event; confidence 98.75%"
     assert lines[2].split() == ["estimate", "0.7311"]
     assert lines[3].startswith("  sufficient    0.72  ")
     assert "none found" in str(Calibration(0.7311, None, None, report, ()))

@@ -28,6 +28,13 @@ def test_the_best_pair_of_a_box_is_found_and_verified():
     assert dpv.verify(laplace, *bump(search.pair), 0.5, coupled_selection=True, **small) == search.report
 
 
+def test_exchanged_arguments_and_a_single_pair_are_named():
+    with pytest.raises(dpv.InputError, match=r"mechanism: found list; expected a callable \(data, runs, rng\)"):
+        dpv.search_pairs([(0.0, 1.0)], laplace)
+    with pytest.raises(dpv.InputError, match=r"pairs: found float for pair 0; .* \[\(first, second\), ...\]"):
+        dpv.search_pairs(laplace, (0.0, 1.0))
+
+
 def test_the_best_pair_of_a_list_is_found_and_printed():
     pairs = [(0.0, shift) for shift in (0.1, 0.5, 2.0, 0.3, 1.0)]
     search = dpv.search_pairs(laplace, pairs, 0.5, runs=5000, select_runs=1000, test_runs=4000, alpha=0.0125)
@@ -35,8 +42,8 @@ def test_the_best_pair_of_a_list_is_found_and_printed():
     assert dpv.verify(laplace, *pairs[2], 0.5, settings=search.report.settings) == search.report
     title, proved, header, *lines, advice = str(search).splitlines()
     assert title == f"laplace: pair 2 after {len(search.tried)} evaluations: REFUTED"
-    assert proved.endswith("at delta 0 over all events; confidence 98.75%")
-    assert header.split() == ["pair", "left", "in", "round", "runs", *["expected", "lower", "bound", "there"]]
+    assert proved.endswith("at delta 0; for this pair of data sets, by the witness, confidence 98.75%")
+    assert header.split() == ["pair", "left", "in", "round", "runs", *["cautious", "estimate", "of", "the", "bound"]]
     assert lines[0].split()[:2] == ["2", "chosen"]
     assert sorted(line.split()[0] for line in lines) == ["0", "1", "2", "3", "4"]  # each pair once
     rounds = Counter(str(candidate.pair) for candidate in search.tried)

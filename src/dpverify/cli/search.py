@@ -10,8 +10,9 @@ from dpverify.cli.inputs import absolute, read_settings
 from dpverify.cli.options import AddCommand, add_box, add_quiet, add_settings, add_workers
 from dpverify.cli.output import NO_ANSWER, REFUTED, print_error, print_output, stdout_to_stderr
 from dpverify.errors import InputError
+from dpverify.mechanisms.protocol import accepts_arguments
 from dpverify.studies.files.claim_text import load_claim
-from dpverify.studies.files.loading import load_object
+from dpverify.studies.files.loading import call_user_code, load_object
 
 
 def add_to(add_command: AddCommand) -> None:
@@ -26,8 +27,8 @@ def add_to(add_command: AddCommand) -> None:
     add(
         "pairs",
         metavar="PAIRS",
-        help="A list of pairs (first, second), or, with --box, a function from a point to such a pair; named in the "
-        "same way.",
+        help="A list of pairs (first, second), or a mapping from names to pairs, or a function that returns one of "
+        "them. With --box: a function from a point to a pair. It is named in the same way.",
     )
     add_box(command)
     add("--runs", type=int, default=100_000, metavar="N", help="Selection runs of the search (default 100000).")
@@ -45,8 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run `dpverify search`; the exit status is that of the worst pair."""
     with stdout_to_stderr():
         pairs = load_object(arguments.pairs, what="pairs")
-        if callable(pairs) and arguments.box is None:
-            raise InputError("--box: found none for a function of pairs; expected an interval for each coordinate")
+        if callable(pairs) and arguments.box is None and not hasattr(pairs, "bounds"):
+            if not accepts_arguments(pairs, 0):
+                raise InputError("--box: found none for a function of pairs; expected an interval for each coordinate")
+            pairs = call_user_code("pairs: calling the function", pairs)
         found = search_pairs(
             load_object(arguments.mechanism),
             cast("Any", pairs),  # search_pairs checks it

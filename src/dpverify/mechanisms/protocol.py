@@ -2,13 +2,14 @@
 
 A mechanism is called as `mechanism(data, runs, rng)` and returns one output per run, with the runs on the first axis.
 It may carry optional attributes (`name`, `block`, `seeded`, `log_lipschitz`, `remarks`, `finish`, `output_names`,
-`output_units`, `times`). The functions of
-this module read these attributes and protect the data set that a mechanism receives.
+`output_units`, `times`). The functions of this module read these attributes, tell how a function can be called, and
+protect the data set that a mechanism receives.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -151,3 +152,14 @@ def read_only_view(data: T) -> T:
         data = data.view()
         data.flags.writeable = False
     return data
+
+
+def accepts_arguments(function: Callable[..., Any], number: int) -> bool:
+    """Return whether a function can be called with so many positional arguments; True if this is not known."""
+    try:
+        inspect.signature(function).bind(*[None] * number)
+    except TypeError:
+        return False
+    except Exception:  # the signature is not known
+        pass
+    return True

@@ -68,11 +68,18 @@ def validate_output(
             finite = not require_finite or bool(all_finite(samples))
     if not finite:
         bad = int((~np.isfinite(np.asarray(samples))).any(axis=(1, 2)).sum())
+        as_event = 'count such runs as an event: nonfinite="event" (--set nonfinite=event)'
+        advice = as_event if bad < runs else "the data, if they contain NaN or infinity"
         raise InputError(
-            f"found NaN or infinity in {bad} of {runs} runs; expected finite outputs; "
-            'fix the mechanism, or count such runs as an event: nonfinite="event" (--set nonfinite=event)'
+            f"found NaN or infinity in {bad} of {runs} runs; expected finite outputs; fix the mechanism, or {advice}"
         )
     return samples
+
+
+def check_callable(mechanism: object) -> None:
+    """Raise an InputError if a mechanism cannot be called."""
+    if not callable(mechanism):
+        raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
 
 
 def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tuple[int, int]:

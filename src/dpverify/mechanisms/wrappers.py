@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.protocol import Mechanism, inherited_attribute, is_seeded, mechanism_name, wrapped_name
+from dpverify.mechanisms.protocol import (
+    Mechanism,
+    accepts_arguments,
+    inherited_attribute,
+    is_seeded,
+    mechanism_name,
+    wrapped_name,
+)
 from dpverify.util.arrays import Array, enable_x64
 
 
@@ -90,6 +97,11 @@ def per_run(function: Callable[[Any, np.random.Generator], ArrayLike], *, seeded
     >>> mechanism(np.array([1.0, 3.0]), 4, np.random.default_rng(0)).shape
     (4,)
     """
+    if callable(function) and accepts_arguments(function, 3) and not accepts_arguments(function, 2):
+        raise InputError(
+            "per_run: found a function with three parameters; expected function(data, rng); a function (data, runs, "
+            "rng) is a mechanism already, without per_run"
+        )
     return PerRun(function, bool(seeded))
 
 

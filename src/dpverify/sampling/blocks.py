@@ -10,7 +10,6 @@ measured speed only decides how many blocks are drawn in one task.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError, MechanismError, describe_exception
-from dpverify.mechanisms.protocol import Mechanism, mechanism_name
+from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name
 from dpverify.mechanisms.validation import CallableOutput, all_finite, validate_output
 from dpverify.sampling.accumulators import Accumulator
 from dpverify.sampling.checkpoints import Record
@@ -148,7 +147,7 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     except (MechanismError, KeyboardInterrupt):
         raise
     except BaseException as problem:  # also SystemExit and CancelledError, which must not end this process
-        raise _mechanism_error(source.mechanism, stage, side, block, problem) from problem
+        raise _mechanism_error(source, stage, side, block, problem) from problem
     finally:
         if os.getpid() != process:  # a child that the mechanism has forked returns here too; only the parent continues
             os._exit(0)
@@ -180,7 +179,7 @@ def validate_block(
     except KeyboardInterrupt:
         raise
     except BaseException as problem:  # the conversion to an array can run code of the mechanism
-        raise _mechanism_error(source.mechanism, stage, side, block, problem) from problem
+        raise _mechanism_error(source, stage, side, block, problem) from problem
 
 
 def draw_block(source: SampleSource, stage: str, side: int, block: int) -> Array:
@@ -188,19 +187,16 @@ def draw_block(source: SampleSource, stage: str, side: int, block: int) -> Array
     return validate_block(source, stage, side, block, call_mechanism(source, stage, side, block))
 
 
-def _mechanism_error(mechanism: Mechanism, stage: str, side: int, block: int, problem: BaseException) -> MechanismError:
+def _mechanism_error(source: SampleSource, stage: str, side: int, block: int, problem: BaseException) -> MechanismError:
     """Return the error that names the block and the cause of a failure, with advice for frequent mistakes."""
+    mechanism = source.mechanism
     # The messages of an InputError are complete.
     cause = str(problem) if isinstance(problem, InputError) else describe_exception(problem)
-    if isinstance(problem, TypeError) and not _accepts_three_arguments(mechanism):
+    if isinstance(problem, TypeError) and not accepts_arguments(mechanism, 3):
         cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
         cause += _call_first(mechanism)
-    if (
-        isinstance(problem, AttributeError)
-        and type(problem.obj) is int
-        and hasattr(np.random.Generator, problem.name or "")
-    ):
-        cause += "; a mechanism is called as (data, runs, rng): the number of runs comes before the generator"
+    if isinstance(problem, AttributeError) and _is_another_argument(problem, source.data[side]):
+        cause += "; a mechanism is called as (data, runs, rng); compare the order of its parameters"
     if isinstance(problem, CallableOutput):
         cause += _call_first(mechanism)
     if isinstance(problem, ValueError) and "read-only" in cause:
@@ -209,20 +205,16 @@ def _mechanism_error(mechanism: Mechanism, stage: str, side: int, block: int, pr
     return MechanismError(f"the mechanism failed {where}: {cause}", stage, side, block)
 
 
+def _is_another_argument(problem: AttributeError, data: object) -> bool:
+    """Return whether the object without the attribute is probably the number of runs."""
+    is_data = type(data) is int and not hasattr(np.random.Generator, problem.name or "")
+    return type(problem.obj) is int and not is_data
+
+
 def _call_first(mechanism: Mechanism) -> str:
     """Return the advice for a function that makes a mechanism and was passed as if it were one."""
     name = mechanism_name(mechanism)
     return f"; if {name} makes a mechanism, call it first: {name}(), or on the command line FILE.py:{name}()"
-
-
-def _accepts_three_arguments(mechanism: Mechanism) -> bool:
-    try:
-        inspect.signature(mechanism).bind(None, None, None)
-    except TypeError:
-        return False
-    except Exception:  # the signature is not known
-        pass
-    return True
 
 
 @dataclass
@@ -330,4 +322,4 @@ def draw_ranges(source: SampleSource, stage: str, runs: int, sums: BlockSums[A],
             sums.is_consistent = False
             draw_block(source, stage, side, block)  # raises an error that counts the runs that are not finite
             problem = InputError("found NaN or infinity; expected finite outputs; fix the mechanism")
-            raise _mechanism_error(source.mechanism, stage, side, block, problem)
+            raise _mechanism_error(source, stage, side, block, problem)

@@ -28,6 +28,7 @@ from dpverify.errors import (
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
+from dpverify.mechanisms.validation import check_callable
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import (
     FIRST_BLOCK,
@@ -157,8 +158,7 @@ def open_run(
     Stopped
         If the run is interrupted from the keyboard, loses its workers, or has no memory left.
     """
-    if not callable(mechanism):
-        raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
+    check_callable(mechanism)
     clock, display = StageClock(), Progress(progress, folder is not None)
     block = stated_block_size(mechanism, settings.block)
     is_fixed = block is not None

@@ -111,7 +111,7 @@ class Calibration:
             found = f"of the worst pair, {format_label(self.pair)}"
             covered = covered or ", for this pair"
         rows = [
-            ("insufficient", self._rounded(self.insufficient), f"refuted over all events; {confidence}"),
+            ("insufficient", self._rounded(self.insufficient), f"refuted by an event; {confidence}"),
             ("estimate", format_number(self.parameter), found),
             ("sufficient", self._rounded(self.sufficient), f"bounded over unions of cells only{covered}; {confidence}"),
         ]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
+from dpverify.mechanisms.validation import check_callable
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions
@@ -67,13 +68,14 @@ class Search:
     def __str__(self) -> str:
         report = self.report
         proved = (
-            f"epsilon >= {format_lower(report.epsilon_lower)} at delta {format_number(report.delta)} over all events"
+            f"epsilon >= {format_lower(report.epsilon_lower)} at delta {format_number(report.delta)}; for this pair of "
+            "data sets, by the witness"
         )
         pair, number = format_label(self.pair), len(self.tried)
         return "\n".join(
             [
                 f"{report.name}: pair {pair} after {number} evaluations: {report.verdict.name}",
-                f"  proved    {proved}; confidence {format_confidence(report.alpha)}",
+                f"  proved    {proved}, confidence {format_confidence(report.alpha)}",
                 *self._table_lines(),
                 f"  next      {self._next_step()}",
             ]
@@ -85,7 +87,7 @@ class Search:
         last = {candidate.pair: candidate.expected_lower_bound for candidate in self.tried}
         order = sorted(last, key=lambda pair: (pair != self.pair, -rounds[pair], -last[pair]))
         has_runs = bool(self.runs_per_pair)
-        header = ("pair", "left in round", *["runs"] * has_runs, "expected lower bound there")
+        header = ("pair", "left in round", *["runs"] * has_runs, "cautious estimate of the bound")
         rows = []
         for pair in order[:PRINTED_CANDIDATES]:
             left = "chosen" if pair == self.pair else str(rounds[pair])
@@ -112,7 +114,7 @@ def search_pairs(
     delta: float = 0.0,
     *,
     claim: object = None,
-    runs: int,
+    runs: int = 100_000,
     bounds: Sequence[tuple[float, float]] | None = None,
     **options: Unpack[VerifyOptions],
 ) -> Search:
@@ -165,6 +167,7 @@ def search_pairs(
     >>> found.pair
     1
     """
+    check_callable(mechanism)
     run_options = RunOptions.from_keywords(**options)
     tested, delta = resolve_claim(epsilon, delta, claim)
     check_claim(run_options.settings, None, delta, tested)

@@ -176,5 +176,8 @@ def list_pairs(
             number = None
         if number != 2:
             found = type(pair).__name__ if number is None else f"{number} parts"
-            raise InputError(f"pairs: found {found} for pair {one_line(str(label))}; expected (first, second)")
+            raise InputError(
+                f"pairs: found {found} for pair {one_line(str(label))}; expected (first, second), in a "
+                "list of pairs: [(first, second), ...]"
+            )
     return labels, listed

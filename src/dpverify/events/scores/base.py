@@ -241,6 +241,17 @@ class Levels(NamedTuple):
         return selected.compare(self.score.describe(coordinate_names(*examples.shape[1:])))
 
 
+def count_numbers(names: list[str]) -> str:
+    """Return how many output numbers have these names, in words.
+
+    Examples
+    --------
+    >>> count_numbers(["x"]), count_numbers(["x", "y"])
+    ('one output number', '2 output numbers')
+    """
+    return "one output number" if len(names) == 1 else f"{len(names)} output numbers"
+
+
 def describe_coordinates(weights: np.ndarray, coordinates: np.ndarray, names: list[str]) -> str:
     """Name the coordinates that a score depends on; of several coordinates the two with the largest weights."""
     by_weight = coordinates[np.argsort(-weights, kind="stable")]

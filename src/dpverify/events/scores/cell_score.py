@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.partition import Partition
-from dpverify.events.scores.base import Levels, SelectedLevels
+from dpverify.events.scores.base import Levels, SelectedLevels, count_numbers
 from dpverify.util.arrays import Array, array_namespace, digitize
 
 MAX_SCORED_CELLS = 4096  # more cells are mostly noise and make a report too long
@@ -69,7 +69,7 @@ class CellScore(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score."""
-        return f"a score of the cells of a partition of {len(names)} output numbers"
+        return f"a score of the cells of a partition of {count_numbers(names)}"
 
     def describe_level_set(self, selected: SelectedLevels, examples: np.ndarray) -> str | None:
         """Describe the union of the cells with these scores."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.scores.base import Features, Linear, Score
+from dpverify.events.scores.base import Features, Linear, Score, count_numbers
 from dpverify.events.scores.training import Learner, TrainingData, covariance
 from dpverify.util.arrays import Array, multiply_rows
 from dpverify.util.exact_edges import exact_edges, quadratic_edges
@@ -71,7 +71,7 @@ class Quadratic(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
-        return f"a quadratic score of {len(names)} output numbers"
+        return f"a quadratic score of {count_numbers(names)}"
 
 
 class GaussianLearner(NamedTuple):

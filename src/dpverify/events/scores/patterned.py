@@ -9,7 +9,7 @@ import numpy as np
 from dpverify.events.cells import Atoms, pad_rows
 from dpverify.events.partition import code_weights
 from dpverify.events.scores.additive import drop_idle_edges, monotone_ratio
-from dpverify.events.scores.base import Score
+from dpverify.events.scores.base import Score, count_numbers
 from dpverify.events.scores.smoothing import smooth_steps
 from dpverify.events.scores.training import MAX_BINS, Learner, TrainingData, quantile_edges
 from dpverify.events.scores.varying import varying_steps
@@ -80,7 +80,7 @@ class Patterned(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
-        return f"a score by patterns of atoms of {len(names)} output numbers"
+        return f"a score by patterns of atoms of {count_numbers(names)}"
 
 
 class PatternBinning(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpverify.events.cells import pad_rows
 from dpverify.events.scores.additive import Additive, drop_idle_edges, monotone_ratio, shrunken_ratio
-from dpverify.events.scores.base import Features, Linear, Score
+from dpverify.events.scores.base import Features, Linear, Score, count_numbers
 from dpverify.events.scores.moments import Quadratic
 from dpverify.events.scores.training import Learner, TrainingData, quantile_edges
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, take_columns
@@ -73,7 +73,7 @@ class Shared(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score."""
-        return f"a score with one function for all {len(self.records)} records of {len(names)} output numbers"
+        return f"a score with one function for all {len(self.records)} records of {count_numbers(names)}"
 
 
 class SharedLearner(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.events.scores.additive import additive_learners
-from dpverify.events.scores.base import Score
+from dpverify.events.scores.base import Score, count_numbers
 from dpverify.events.scores.moments import gaussian_learners
 from dpverify.events.scores.piecewise import piecewise_learners
 from dpverify.events.scores.training import Learner, TrainingData, summarise
@@ -53,7 +53,7 @@ class Transformed(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and the transform."""
-        return f"a score of {self.transform.describe()} of {len(names)} output numbers"
+        return f"a score of {self.transform.describe()} of {count_numbers(names)}"
 
 
 class TransformedLearner(NamedTuple):
