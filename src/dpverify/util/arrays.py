@@ -31,6 +31,7 @@ SERIAL_MULTIPLICATIONS = 1 << 18  # multiplications that OpenBLAS does without s
 MIN_MULTIPLIED_ROWS = 24  # fewer rows at a time would read a large matrix too often
 ROWS_TRANSPOSED, COLUMNS_COPIED = 256, 32  # rows and columns that are copied together to a transpose
 TILE_ROWS, TILE_COLUMNS = 24, 48  # rows and columns that are multiplied together
+MIN_TILE_COLUMNS = 32  # of a large matrix
 WORD_BITS = 32  # values of a mask that are stored in one word
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
@@ -273,20 +274,27 @@ def multiply_rows(x: Array, matrix: Array) -> Array:
 
 
 def _multiply_tiles(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return `x @ matrix` for a large matrix, in tiles of few rows of x and few columns of the matrix.
+    """Return `x @ matrix` for a large matrix, in tiles of few rows of x and few rows and columns of the matrix.
 
-    Rows of zeros at the end of a tile are left out, which halves the work for a triangular matrix.
+    Rows of zeros at the end of a group of columns are left out, which halves the work for a triangular matrix.
     """
-    result = np.empty((len(x), matrix.shape[1]))
+    result = np.zeros((len(x), matrix.shape[1]))
     whole = len(x) // TILE_ROWS * TILE_ROWS
     pieces, sums = (one[:whole].reshape(-1, TILE_ROWS, one.shape[1]) for one in (x, result))
-    columns = max(1, SERIAL_MULTIPLICATIONS // (TILE_ROWS * len(matrix)))
-    for j in range(0, matrix.shape[1], columns):
-        used = slice(j, j + columns)
-        length = 1 + int(np.flatnonzero(matrix[:, used].any(axis=1)).max(initial=0))
-        tile = np.ascontiguousarray(matrix[:length, used])
-        np.matmul(pieces[:, :, :length], tile, out=sums[:, :, used])
-        result[whole:, used] = x[whole:, :length] @ tile
+    number = -(-len(matrix) * TILE_ROWS * MIN_TILE_COLUMNS // SERIAL_MULTIPLICATIONS)  # of tiles that are added up
+    depth = -(-len(matrix) // number)
+    width = SERIAL_MULTIPLICATIONS // (TILE_ROWS * depth)
+    for j in range(0, matrix.shape[1], width):
+        columns = slice(j, j + width)
+        length = 1 + int(np.flatnonzero(matrix[:, columns].any(axis=1)).max(initial=0))
+        for i in range(0, length, depth):
+            rows = slice(i, min(i + depth, length))
+            tile = np.ascontiguousarray(matrix[rows, columns])
+            if i == 0:
+                np.matmul(pieces[:, :, rows], tile, out=sums[:, :, columns])
+            else:
+                sums[:, :, columns] += np.matmul(pieces[:, :, rows], tile)
+            result[whole:, columns] += x[whole:, rows] @ tile
     return result
 
 
