@@ -62,7 +62,7 @@ def test_products_of_rows(columns, is_triangular):
     x, matrix = rng.standard_normal((1003, columns)), rng.standard_normal((columns, columns))
     if is_triangular:
         matrix = np.triu(matrix)
-    np.testing.assert_allclose(multiply_rows(x, matrix), x @ matrix, atol=1e-10)
+    np.testing.assert_allclose(multiply_rows(x, matrix), x @ matrix, atol=1e-11)
     assert not np.allclose(multiply_rows(x, matrix), x @ np.triu(matrix, 1), atol=1e-3)
 
 
