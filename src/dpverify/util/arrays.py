@@ -32,6 +32,7 @@ MIN_MULTIPLIED_ROWS = 24  # fewer rows at a time would read a large matrix too o
 ROWS_TRANSPOSED, COLUMNS_COPIED = 256, 32  # rows and columns that are copied together to a transpose
 TILE_ROWS, TILE_COLUMNS = 24, 48  # rows and columns that are multiplied together
 MIN_TILE_COLUMNS = 32  # of a large matrix
+SUMMED_MULTIPLICATIONS = 1 << 17  # in one piece of a sum of outer products; it determines the rounding
 WORD_BITS = 32  # values of a mask that are stored in one word
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
@@ -307,7 +308,7 @@ def sum_outer_products(x: np.ndarray) -> np.ndarray:
     [[1.0, 2.0], [2.0, 5.0]]
     """
     runs, columns = x.shape
-    rows = SERIAL_MULTIPLICATIONS // TILE_COLUMNS**2
+    rows = SUMMED_MULTIPLICATIONS // TILE_COLUMNS**2
     whole = runs // rows * rows
     pieces, rest = x[:whole].reshape(-1, rows, columns), x[whole:]
     result = np.empty((columns, columns))
