@@ -16,6 +16,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpverify.errors import InputError
+
 T = TypeVar("T")
 
 
@@ -152,6 +154,12 @@ def read_only_view(data: T) -> T:
         data = data.view()
         data.flags.writeable = False
     return data
+
+
+def check_callable(mechanism: object) -> None:
+    """Raise an InputError if a mechanism cannot be called."""
+    if not callable(mechanism):
+        raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
 
 
 def accepts_arguments(function: Callable[..., Any], number: int) -> bool:

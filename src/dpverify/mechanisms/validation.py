@@ -76,12 +76,6 @@ def validate_output(
     return samples
 
 
-def check_callable(mechanism: object) -> None:
-    """Raise an InputError if a mechanism cannot be called."""
-    if not callable(mechanism):
-        raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
-
-
 def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tuple[int, int]:
     """Return the number of steps and the dimension of one output, or raise an InputError."""
     if samples.dtype.kind == "O" and samples.size:

@@ -27,8 +27,7 @@ from dpverify.errors import (
     describe_exception,
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name, read_only_view
-from dpverify.mechanisms.validation import check_callable
+from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name, read_only_view
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import (
     FIRST_BLOCK,

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.protocol import Mechanism
-from dpverify.mechanisms.validation import check_callable
+from dpverify.mechanisms.protocol import Mechanism, check_callable
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions
