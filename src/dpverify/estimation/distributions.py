@@ -6,6 +6,7 @@ that it can be compared by value, hashed and pickled. A distribution of your own
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -135,11 +136,13 @@ class TruncatedMixture(NamedTuple):
         return float(np.dot(self.weights, variances + np.square(means - mixture_mean)))
 
 
+@functools.lru_cache(maxsize=256)
 def _truncated_moments(mean: float, deviation: float, limit: float) -> tuple[float, float]:
     """Return mean and variance of a normal distribution that is truncated to [-limit, limit], by quadrature.
 
     This is accurate for all parameters, also if the interval is very short or lies in a tail. There
-    `scipy.stats.truncnorm` is not, and importing it takes as long as importing the rest of the package.
+    `scipy.stats.truncnorm` is not, and importing it takes as long as importing the rest of the package. The moments are
+    kept, because estimators ask for them at every call.
     """
     mode = min(max(mean, -limit), limit)
     if not deviation:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
-from dpverify.estimation.extended_filter import MAX_UNROLLED_STATES, filter_columns, whitener
+from dpverify.estimation.extended_filter import MAX_UNROLLED_STATES, filter_runs, whitener
 from dpverify.estimation.small_linalg import posterior_covariance
 from dpverify.estimation.system import System
 from dpverify.estimation.truths import GaussianTruth
@@ -152,9 +152,8 @@ def _ekf_runs(
     shocks = scale * jax.random.uniform(key, shape)
     if system.states > MAX_UNROLLED_STATES:
         return jax.vmap(noise_free.filtered, (None, 0))(data, shocks)
-    whiten, shocks = whitener(noise_free.measurement), jnp.transpose(shocks, (1, 2, 0))
     covariances = np.asarray(noise_free.process), np.asarray(noise_free.initial)
-    return jnp.transpose(filter_columns(system, whiten, *covariances, data, shocks), (2, 0, 1))
+    return filter_runs(system, whitener(noise_free.measurement), *covariances, data, shocks)
 
 
 @dataclass(frozen=True)
