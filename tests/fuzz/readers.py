@@ -44,7 +44,7 @@ from dpverify.events.selected import (
 )
 from dpverify.mechanisms.validation import validate_output
 from dpverify.sampling.accumulators import SampleBuffer
-from dpverify.sampling.blocks import BlockSums
+from dpverify.sampling.block_sums import BlockSums
 from dpverify.sampling.checkpoints import Record, open_checkpoint, record_checksum
 from dpverify.sampling.context import read_record
 from dpverify.sampling.pilot import read_region

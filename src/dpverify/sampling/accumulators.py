@@ -35,6 +35,11 @@ MAX_NUMBERS_CHECKED_TOGETHER = 1 << 15  # of the first runs of several blocks
 class Accumulator(Protocol):
     """A sum over blocks of one data set."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether samples are counted by code of dpverify alone, so that another thread can do it."""
+        ...
+
     def add(self, block: int, samples: Any, runs: int | None = None, /) -> None:
         """Add the samples of one block, or the first `runs` of them."""
         ...
@@ -58,6 +63,8 @@ class Accumulator(Protocol):
 
 class SampleBuffer:
     """The samples of all added blocks. They are copied, because a mechanism may return views of one buffer."""
+
+    is_plain = False  # a second thread would copy the samples once more
 
     def __init__(self) -> None:
         self._blocks: dict[int, np.ndarray] = {}
@@ -248,6 +255,11 @@ class CountAccumulator:
         self._host_sums = [*self._interval_sums, *(one for _, sums in self._features for one in sums)]
         self._errors = None if statistics.error is None else ErrorSum(statistics.error)
         self._is_empty = True
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no function of the user is called with the samples."""
+        return self._statistics.is_plain
 
     def add(self, block: int, samples: Array, runs: int | None = None) -> None:
         self._is_empty = False

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpverify.events.event import Event
 from dpverify.stats.dispersion import MAX_P_VALUE, homogeneity_p_value
+from dpverify.util.arrays import is_pytree
 
 MAX_CHECKED_BLOCKS = 256  # per data set
 MAX_CHECKED_RUNS = 1024  # per block
@@ -81,6 +82,11 @@ class BlockChecker(NamedTuple):
         number = min(MAX_CHECKED_COORDINATES, flat.shape[1])
         coordinates = np.unique(np.linspace(0, flat.shape[1] - 1, number).round().astype(int))
         return cls(event, coordinates, np.median(flat[:, coordinates], axis=0))
+
+    @property
+    def is_pytree(self) -> bool:
+        """Whether the event is plain data."""
+        return is_pytree(self.event.partition)
 
     @property
     def result_kind(self) -> type[BlockCounts]:

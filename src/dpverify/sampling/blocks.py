@@ -12,9 +12,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,14 +21,12 @@ from numpy.typing import ArrayLike
 from dpverify.errors import InputError, MechanismError, describe_exception
 from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name
 from dpverify.mechanisms.validation import CallableOutput, all_finite, validate_output
-from dpverify.sampling.accumulators import Accumulator
-from dpverify.sampling.checkpoints import Record
-from dpverify.sampling.ranges import BlockRange, BlockRanges
+from dpverify.sampling.block_sums import A, BlockAdder, BlockSums
+from dpverify.sampling.ranges import BlockRange
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array, is_jax, on_accelerator, retain_freed_memory
 from dpverify.util.checks import check_whole_number
 from dpverify.util.hashing import fingerprint
-from dpverify.util.intervals import merge_intervals
 
 # The position is part of every seed: append, never reorder.
 STAGES = ("pilot", "train", "cut", "decide", "test", "probe")
@@ -48,8 +45,6 @@ MAX_STOPPING_BLOCK = 1 << 18  # of a verification that may stop early, where a b
 BLOCKS_PER_TEST = 64  # at least, with the default block size
 MAX_BLOCK_BYTES, MAX_DEVICE_BLOCK_BYTES = 64 << 20, 1 << 30  # bytes of the output of one block
 MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per data set is counted on the host
-
-A = TypeVar("A", bound=Accumulator)
 
 
 class SampleSource(NamedTuple):
@@ -217,77 +212,18 @@ def _call_first(mechanism: Mechanism) -> str:
     return f"; if {name} makes a mechanism, call it first: {name}(), or on the command line FILE.py:{name}()"
 
 
-@dataclass
-class BlockSums(Generic[A]):
-    """One accumulator per data set, and the blocks that they contain.
-
-    Attributes
-    ----------
-    accumulators : dict
-        The accumulator of each data set, by side (0 or 1).
-    done : dict
-        The ranges of blocks that each accumulator contains, by side.
-    is_consistent : bool
-        False while a block is being added. It stays False after an interruption at that moment; the sums are then
-        unusable.
-    """
-
-    accumulators: dict[int, A]
-    done: dict[int, BlockRanges]
-    is_consistent: bool = True
-
-    @classmethod
-    def empty(cls, sides: Sequence[int], make: Callable[[], A]) -> BlockSums[A]:
-        return cls({side: make() for side in sides}, {side: [] for side in sides})
-
-    def add(self, side: int, block: int, samples: Array, runs: int | None = None) -> None:
-        """Add the samples of one block, or the first `runs` of them."""
-        self.is_consistent = False
-        if runs is None:
-            self.accumulators[side].add(block, samples)
-        else:
-            self.accumulators[side].add(block, samples, runs)
-        self.done[side].append((block, block + 1))
-        self.is_consistent = True
-
-    def finish(self) -> None:
-        """Wait for computations on a device. If this is interrupted, some results may have been added, others not."""
-        was_consistent, self.is_consistent = self.is_consistent, False
-        for accumulator in self.accumulators.values():
-            accumulator.finish()
-        self.is_consistent = was_consistent
-
-    def merge(self, other: BlockSums[A]) -> None:
-        """Add the blocks of other sums, which must hold other blocks."""
-        self.is_consistent = False
-        for side, accumulator in other.accumulators.items():
-            self.accumulators[side].merge(accumulator)
-            self.done[side] = merge_intervals([*self.done[side], *other.done[side]])
-        self.is_consistent = True
-
-    def to_record(self) -> Record:
-        """Return everything as plain data and arrays: the form for another process and for a checkpoint."""
-        parts = [accumulator.to_arrays() for accumulator in self.accumulators.values()]
-        done = [merge_intervals(ranges) for ranges in self.done.values()]
-        head = {"sides": list(self.accumulators), "done": done, "arrays": [len(part) for part in parts]}
-        return Record(head, [array for part in parts for array in part])
-
-    def merge_record(self, record: Record) -> None:
-        """Add the blocks of other sums, given as a record."""
-        self.is_consistent = False
-        arrays = iter(record.arrays)
-        head = record.head
-        for side, ranges, number in zip(head["sides"], head["done"], head["arrays"], strict=True):
-            self.accumulators[side].merge_arrays([next(arrays) for _ in range(number)])
-            done = [(int(start), int(stop)) for start, stop in ranges]
-            self.done[side] = merge_intervals([*self.done[side], *done])
-        self.is_consistent = True
-
-
-def draw_ranges(source: SampleSource, stage: str, runs: int, sums: BlockSums[A], ranges: Sequence[BlockRange]) -> None:
+def draw_ranges(
+    source: SampleSource,
+    stage: str,
+    runs: int,
+    sums: BlockSums[A],
+    ranges: Sequence[BlockRange],
+    adder: BlockAdder | None = None,
+) -> None:
     """Draw ranges of blocks, in this order, and add them to `sums`; the last block is cut to `runs` runs in total.
 
-    After an exception `sums` contains the blocks before it, or is not consistent.
+    After an exception `sums` contains the blocks before it, or is not consistent. Without an adder, every block is
+    added before the next one is drawn.
     """
     retain_freed_memory()
     blocks = [(side, block) for side, start, stop in ranges for block in range(start, stop)]
@@ -304,14 +240,23 @@ def draw_ranges(source: SampleSource, stage: str, runs: int, sums: BlockSums[A],
             runs_left = runs - block * source.block
             if type(samples) is np.ndarray or runs <= MAX_COPIED_RUNS:
                 # Few runs are copied faster than the programs that count them on a device are compiled.
-                sums.add(side, block, np.asarray(samples if runs_left >= source.block else samples[:runs_left]))
+                drawn = np.asarray(samples if runs_left >= source.block else samples[:runs_left])
+                if adder is None:
+                    sums.add(side, block, drawn)
+                else:
+                    adder.add(sums, side, block, drawn)
             else:
                 # The samples are not cut, because each shape would compile a program of its own.
                 sums.add(side, block, samples, min(runs_left, source.block))
             if following is not None:
                 output = next_output if ahead else call_mechanism(source, stage, *following)
+        if adder is not None:
+            adder.wait()
         sums.finish()
     except BaseException:
+        with contextlib.suppress(Exception):
+            if adder is not None:
+                adder.wait()
         was_consistent, sums.is_consistent = sums.is_consistent, False
         with contextlib.suppress(Exception):  # a second failure must not hide the first
             sums.finish()

@@ -146,6 +146,11 @@ class CellCounter(NamedTuple):
     partition: Cells
 
     @property
+    def is_pytree(self) -> bool:
+        """Whether the partition is plain data."""
+        return is_pytree(self.partition)
+
+    @property
     def result_kind(self) -> type[Counts]:
         return Counts
 
@@ -167,6 +172,11 @@ class Statistics:
 
     statistics: tuple[Statistic | BlockChecker, ...]
     error: Callable[[Array], Array] | None = None
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether all statistics are plain data, so that no function of the user is called."""
+        return self.error is None and all(map(is_pytree, self.statistics))
 
     @functools.cached_property
     def interval_cells(self) -> IntervalCells | None:

@@ -15,7 +15,9 @@ import numpy as np
 
 from dpverify.errors import FolderError
 from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer
-from dpverify.sampling.blocks import STAGE_WORDS, A, BlockSums, SampleSource, draw_ranges
+from dpverify.sampling.background import background_counter
+from dpverify.sampling.block_sums import A, BlockSums
+from dpverify.sampling.blocks import STAGE_WORDS, SampleSource, draw_ranges
 from dpverify.sampling.checkpoints import Record
 from dpverify.sampling.counts import Statistics
 from dpverify.sampling.executors import WorkerPool, check_picklable, completed_tasks, next_batch_size
@@ -207,18 +209,21 @@ def _sums_of_this_process(
 ) -> Iterator[BlockSums[A]]:
     """Draw in this process, both data sets in turn; after an exception, yield the blocks before it first."""
     batch = 1
-    while queue.left:
-        ranges = [queue.take(1) for _ in range(min(batch, queue.left))]
-        sums = BlockSums.empty(sorted({block_range.side for block_range in ranges}), make)
-        start = time.perf_counter()
-        try:
-            draw_ranges(source, stage, runs, sums, ranges)
-        except BaseException:
-            if sums.is_consistent:
-                yield sums
-            raise
-        batch = next_batch_size(len(ranges), time.perf_counter() - start, SERIAL_TASK_SECONDS)
-        yield sums
+    with background_counter(make().is_plain) as counter:
+        while queue.left:
+            ranges = [queue.take(1) for _ in range(min(batch, queue.left))]
+            sums = BlockSums.empty(sorted({block_range.side for block_range in ranges}), make)
+            start = time.perf_counter()
+            try:
+                draw_ranges(source, stage, runs, sums, ranges, counter)
+            except BaseException:
+                if sums.is_consistent:
+                    yield sums
+                raise
+            seconds = time.perf_counter() - start
+            counter.choose(len(ranges), seconds)
+            batch = next_batch_size(len(ranges), seconds, SERIAL_TASK_SECONDS)
+            yield sums
 
 
 def _draw_sums(

@@ -132,6 +132,11 @@ class BinnedScores(NamedTuple):
         return cls(tuple(scores), known)
 
     @property
+    def is_pytree(self) -> bool:
+        """Whether all scores are plain data."""
+        return all(binned.is_pytree for binned in self.scores)
+
+    @property
     def result_kind(self) -> HistogramsKind:
         """The kind of the results."""
         return HistogramsKind(len(self.scores))

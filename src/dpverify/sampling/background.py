@@ -1,0 +1,105 @@
+"""Counting in a second thread, while the mechanism draws the next block in this one.
+
+NumPy computes without Python's global lock, so that two cores share the work. The mechanism is always called in the
+thread that called `verify`. Only code of dpverify runs in the second thread, on a copy of the samples.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from dpverify.sampling.block_sums import BlockSums
+
+MIN_COUNTING_SECONDS = 3e-4  # per block; handing over a smaller block takes longer than counting it
+MIN_COUNTING_SHARE = 0.15  # of the time of a block
+MAX_RELATIVE_SECONDS = 1.3  # of a block with the second thread, relative to a block without it; machines are noisy
+
+
+class PendingBlock(NamedTuple):
+    """A block that the second thread is adding to some sums."""
+
+    sums: BlockSums
+    side: int
+    block: int
+    added: Future[None]
+
+
+class BackgroundCounter:
+    """Adds blocks to sums, in a second thread if this saves time.
+
+    The first blocks are added in this thread and timed. A block in the second thread has been added when `wait`
+    returns; until then its sums are not consistent.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor | None):
+        self._pool = pool
+        self._pending: PendingBlock | None = None
+        self._is_overlapping = False
+        self._counting_seconds = 0.0  # of the blocks since the last call of `choose`, in this thread
+        self._seconds_alone = np.inf  # of one block that is drawn and then counted
+        self._overlapping_blocks, self._overlapping_seconds = 0, 0.0
+
+    def add(self, sums: BlockSums, side: int, block: int, samples: np.ndarray) -> None:
+        """Add the samples of one block, or start to add them."""
+        self.wait()
+        if self._pool is None or not self._is_overlapping:
+            start = time.perf_counter()
+            sums.add(side, block, samples)
+            self._counting_seconds += time.perf_counter() - start
+            return
+        sums.is_consistent = False
+        # The samples are copied, because a mechanism may use its array again. The context has NumPy's error handling.
+        add = contextvars.copy_context().run
+        added = self._pool.submit(add, sums.accumulators[side].add, block, samples.copy())
+        self._pending = PendingBlock(sums, side, block, added)
+
+    def wait(self) -> None:
+        """Wait until all blocks have been added; raise the exception of the second thread, if there was one."""
+        if self._pending is None:
+            return
+        pending, self._pending = self._pending, None
+        pending.added.result()
+        pending.sums.done[pending.side].append((pending.block, pending.block + 1))
+        pending.sums.is_consistent = True
+
+    def choose(self, blocks: int, seconds: float) -> None:
+        """Decide for the next blocks whether the second thread is used, given the duration of the last blocks.
+
+        A mechanism that holds Python's global lock slows the second thread down. It is then not used any more.
+        """
+        if self._pool is None:
+            return
+        if self._is_overlapping:
+            self._overlapping_blocks += blocks
+            self._overlapping_seconds += seconds
+            if self._overlapping_seconds > MAX_RELATIVE_SECONDS * self._seconds_alone * self._overlapping_blocks:
+                self._pool = None
+            return
+        counting, self._counting_seconds = self._counting_seconds, 0.0
+        self._seconds_alone = seconds / blocks
+        self._is_overlapping = counting > max(blocks * MIN_COUNTING_SECONDS, MIN_COUNTING_SHARE * seconds)
+
+
+@contextlib.contextmanager
+def background_counter(is_allowed: bool) -> Iterator[BackgroundCounter]:
+    """Provide a counter for the blocks of a stage; its thread ends with the context."""
+    if not is_allowed or available_cores() < 2:
+        yield BackgroundCounter(None)
+        return
+    with ThreadPoolExecutor(1, "dpverify-counting") as pool:
+        yield BackgroundCounter(pool)
+
+
+def available_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
