@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.sampling.block_sums import BlockSums
+from dpverify.util.parallel import available_cores
 
 MIN_COUNTING_SECONDS = 3e-4  # per block; handing over a smaller block takes longer than counting it
 MIN_COUNTING_SHARE = 0.15  # of the time of a block
@@ -96,10 +96,3 @@ def background_counter(is_allowed: bool) -> Iterator[BackgroundCounter]:
         return
     with ThreadPoolExecutor(1, "dpverify-counting") as pool:
         yield BackgroundCounter(pool)
-
-
-def available_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -30,6 +30,7 @@ from dpverify.selection.histograms import fine_edges, score_values
 from dpverify.selection.proposals import SelectionCounts
 from dpverify.selection.structured import promising_scores
 from dpverify.selection.trees import grow_tree
+from dpverify.util.parallel import map_parallel
 
 EQUAL_MASS_CELL_COUNTS = (64, 512)
 MIN_RUNS_PER_CELL = 50  # training runs, on average
@@ -102,9 +103,11 @@ def train_candidates(
     counters = [CellCounter(partition) for partition in cell_partitions]
     results = iter(_count_training_runs(context, [*statistics, *counters], samples, known))
 
-    scores: list[Score] = []
-    for learner in learners:
-        scores += learner.fit(*((None, None) if learner.statistic is None else next(results)))
+    counted = [(None, None) if learner.statistic is None else next(results) for learner in learners]
+    fitted = map_parallel(
+        lambda one: one[0].fit(*one[1]), list(zip(learners, counted, strict=True)), training.pooled.size
+    )
+    scores: list[Score] = [score for own in fitted for score in own]
     if learners and not as_cells and context.budget.max_cost >= LearnerCost.STRUCTURED:
         scores += promising_scores(training, scores, context.runs["train"], context.objective.delta)
     if context.learn is not None and events != "cell":
@@ -175,8 +178,9 @@ def _count_training_runs(
     known: set[tuple[int, int]],
 ) -> list[tuple[Any, Any]]:
     """Return the sums of each statistic over all training runs, as pairs (first data set, second data set)."""
-    first, second = samples
-    results = [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]
+    tasks = [(statistic, side) for statistic in statistics for side in samples]
+    measured = map_parallel(lambda task: task[0].measure(task[1]), tasks, samples[0].size)
+    results = list(zip(measured[::2], measured[1::2], strict=True))
     if len(known) // 2 * context.source.block < context.runs["train"]:
         further = context.count("train", statistics, known=known)
         results = merge_results(statistics, results, further)

@@ -137,7 +137,7 @@ def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Pro
 def _place_edges(group: ScoreGroup, samples: list[np.ndarray]) -> list[BinnedScore]:
     """Return the scores with fine edges between their values for training runs."""
     thinned = np.concatenate([x[:MAX_EDGE_RUNS] for x in samples])
-    values = group.values(thinned.reshape(len(thinned), -1))
+    values = group.values(thinned.reshape(len(thinned), -1), in_threads=True)
     return [BinnedScore(score, fine_edges(own)) for score, own in zip(group.scores, values, strict=True)]
 
 

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ MIN_BISECTED_VALUES = 512  # fewer values are located one by one
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
 SERIAL_MULTIPLICATIONS = 1 << 18  # multiplications that OpenBLAS does without starting threads
 MIN_MULTIPLIED_ROWS = 24  # fewer rows at a time would read a large matrix too often
-ROWS_TRANSPOSED, COLUMNS_COPIED = 256, 32  # rows and columns that are copied together to a transpose
+ROWS_TRANSPOSED = 256  # rows that are copied together to a transpose
 TILE_ROWS, TILE_COLUMNS = 24, 48  # rows and columns that are multiplied together
 MIN_TILE_COLUMNS = 32  # of a large matrix
 SUMMED_MULTIPLICATIONS = 1 << 17  # in one piece of a sum of outer products; it determines the rounding
@@ -213,20 +213,6 @@ def contiguous_transpose(table: Array) -> Array:
     for begin in range(0, len(table), ROWS_TRANSPOSED):
         result[:, begin : begin + ROWS_TRANSPOSED] = table[begin : begin + ROWS_TRANSPOSED].T
     return result
-
-
-def contiguous_columns(table: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield each column, contiguous. Few columns at a time need little memory, which is used again and again.
-
-    A single column is not copied.
-
-    Examples
-    --------
-    >>> [column.tolist() for column in contiguous_columns(np.array([[1, 2], [3, 4]]))]
-    [[1, 3], [2, 4]]
-    """
-    for begin in range(0, table.shape[1], COLUMNS_COPIED):
-        yield from contiguous_transpose(table[:, begin : begin + COLUMNS_COPIED])
 
 
 def take_columns(x: Array, columns: Array) -> Array:

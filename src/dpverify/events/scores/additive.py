@@ -19,17 +19,10 @@ from dpverify.events.scores.base import Features, SelectedLevels, describe_coord
 from dpverify.events.scores.smoothing import smooth_steps
 from dpverify.events.scores.training import Learner, TrainingData, bin_edges
 from dpverify.events.wording import coordinate_names, describe_intervals
-from dpverify.util.arrays import (
-    Array,
-    array_namespace,
-    contiguous_columns,
-    contiguous_transpose,
-    digitize,
-    evaluate_method,
-    take_columns,
-)
+from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method, take_columns
 from dpverify.util.column_bins import ColumnBins
 from dpverify.util.order_statistics import OrderStatistics
+from dpverify.util.parallel import map_columns
 
 MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
 MAX_KEPT_INTERVALS = 2048  # bins of a segment whose intervals are kept for later segments
@@ -192,12 +185,13 @@ def make_binning(features: Features, values: np.ndarray, atoms: list[np.ndarray]
 
     Whitened features of discrete coordinates repeat in many combinations, so they get quantile bins only.
     """
-    rows = []
-    for j, column in enumerate(contiguous_columns(values)):
-        own_atoms = atoms[j] if features.whiten is None else np.zeros(0)
+
+    def column_edges(column: np.ndarray, own_atoms: np.ndarray) -> np.ndarray:
         ordered = np.sort(column) if own_atoms.size else OrderStatistics(column)
-        rows.append(bin_edges(ordered, own_atoms, len(atoms)))
-    return Binning(features, pad_rows(rows))
+        return bin_edges(ordered, own_atoms, len(atoms))
+
+    used_atoms = atoms if features.whiten is None else [np.zeros(0)] * values.shape[1]
+    return Binning(features, pad_rows(map_columns(column_edges, values, used_atoms)))
 
 
 def coordinate_binning(training: TrainingData) -> Binning:

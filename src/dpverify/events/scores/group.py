@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpverify.events.scores.base import Features, Score
+from dpverify.util.parallel import map_parallel
 
 RUNS_PER_PIECE = 4096  # the arrays of this many runs stay small
 
@@ -86,19 +87,23 @@ class ScoreGroup(NamedTuple):
         by_features = tuple(FeatureGroup.of(scores, numbers) for numbers in members.values())
         return cls(tuple(scores), tuple(single), by_features)
 
-    def values(self, flat: np.ndarray) -> list[np.ndarray]:
-        """Return the values of each score, one number per run."""
+    def values(self, flat: np.ndarray, in_threads: bool = False) -> list[np.ndarray]:
+        """Return the values of each score, one number per run; large arrays can be divided among threads."""
         result = [np.empty(len(flat)) for _ in self.scores]
+
+        def evaluate_piece(start: int) -> None:
+            piece = slice(start, start + RUNS_PER_PIECE)
+            for group in self.by_features:
+                z = group.features.values(flat[piece])
+                for number in group.others:
+                    result[number][piece] = self.scores[number].values_of_features(z)  # type: ignore[attr-defined]
+                for numbers, combined in group.combined:
+                    for number, values in zip(numbers, combined.values(z), strict=True):
+                        result[number][piece] = values
+
         with np.errstate(over="ignore", invalid="ignore"):
             for number in self.single:
                 result[number] = np.asarray(self.scores[number].values(flat), float)
-            for start in range(0, len(flat), RUNS_PER_PIECE) if self.by_features else ():
-                piece = slice(start, start + RUNS_PER_PIECE)
-                for group in self.by_features:
-                    z = group.features.values(flat[piece])
-                    for number in group.others:
-                        result[number][piece] = self.scores[number].values_of_features(z)  # type: ignore[attr-defined]
-                    for numbers, combined in group.combined:
-                        for number, values in zip(numbers, combined.values(z), strict=True):
-                            result[number][piece] = values
+            starts = range(0, len(flat), RUNS_PER_PIECE) if self.by_features else ()
+            map_parallel(evaluate_piece, starts, flat.size if in_threads else 0)
         return result

@@ -12,8 +12,9 @@ import numpy as np
 
 from dpverify.events.cells import repeated_values
 from dpverify.events.scores.base import Features, Score
-from dpverify.util.arrays import Array, contiguous_columns, contiguous_transpose, sum_outer_products
+from dpverify.util.arrays import Array, contiguous_transpose, sum_outer_products
 from dpverify.util.order_statistics import OrderStatistics
+from dpverify.util.parallel import map_columns
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
 MAX_WHITENED_COORDINATES = 1024  # a covariance of more coordinates needs too much memory, and more runs than are kept
@@ -174,13 +175,15 @@ def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingDa
 
 def _divide_coordinates(flat: np.ndarray, independent: slice = np.s_[:]) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return the atoms and the edges of the bins of every coordinate; atoms are looked for in the independent runs."""
-    atoms, edges = [], []
-    for column in contiguous_columns(flat):
+
+    def divide(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ordered = np.sort(column)
         looked_at = column[independent]
-        atoms.append(repeated_values(ordered if looked_at.size == column.size else np.sort(looked_at)))
-        edges.append(bin_edges(ordered, atoms[-1], flat.shape[1]))
-    return atoms, edges
+        atoms = repeated_values(ordered if looked_at.size == column.size else np.sort(looked_at))
+        return atoms, bin_edges(ordered, atoms, flat.shape[1])
+
+    atoms, edges = zip(*map_columns(divide, flat), strict=True)
+    return list(atoms), list(edges)
 
 
 def bin_edges(column: np.ndarray | OrderStatistics, atoms: np.ndarray, n_features: int) -> np.ndarray:
@@ -224,7 +227,8 @@ def _ranks_in_gaps(x: np.ndarray | OrderStatistics, ranks: np.ndarray) -> np.nda
 def clip_tails(flat: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Clip each coordinate at its extreme quantiles, so that moments exist for heavy tails; `out` can be `flat`."""
     thinned = contiguous_transpose(flat[:: max(1, len(flat) // MAX_QUANTILE_RUNS)])
-    low, high = np.quantile(thinned, [CLIPPED_SHARE, 1 - CLIPPED_SHARE], axis=1)
+    is_copy = thinned.base is None
+    low, high = np.quantile(thinned, [CLIPPED_SHARE, 1 - CLIPPED_SHARE], axis=1, overwrite_input=is_copy)
     return np.clip(flat, low, high, out=out)
 
 

@@ -1,0 +1,76 @@
+"""Threads for large computations with NumPy, which releases Python's global lock."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dpverify.util.arrays import contiguous_transpose
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MIN_NUMBERS = 1 << 18  # that all tasks read together; with fewer numbers, starting threads takes longer
+COLUMNS_COPIED = 32  # together to a transpose
+
+
+def available_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_parallel(function: Callable[[T], R], items: Sequence[T], numbers: int) -> list[R]:
+    """Return the results of a function of each item, computed in one thread for each available core.
+
+    Parameters
+    ----------
+    function : callable
+        Must be safe to call from several threads. NumPy's error handling is the same in all of them.
+    items : sequence
+        The arguments of the function.
+    numbers : int
+        About how many numbers all calls read together. Few numbers are computed in this thread.
+
+    Examples
+    --------
+    >>> map_parallel(abs, [-1, 2, -3], numbers=3)
+    [1, 2, 3]
+    """
+    threads = min(available_cores(), len(items))
+    if threads < 2 or numbers < MIN_NUMBERS:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(threads, "dpverify-parallel") as pool:
+        futures = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # the other items are not needed any more
+            raise
+
+
+def map_columns(function: Callable[..., R], table: np.ndarray, *others: Sequence[Any]) -> list[R]:
+    """Return the results of a function of each column, contiguous, and of one item of each other sequence.
+
+    Few columns at a time are copied, which needs little memory. A single column is not copied. Large tables are
+    divided among threads.
+
+    Examples
+    --------
+    >>> map_columns(lambda column, name: (name, column.tolist()), np.array([[1, 2], [3, 4]]), "ab")
+    [('a', [1, 3]), ('b', [2, 4])]
+    """
+
+    def of_group(begin: int) -> list[R]:
+        group = slice(begin, begin + COLUMNS_COPIED)
+        columns = contiguous_transpose(table[:, group])
+        return [function(*one) for one in zip(columns, *(other[group] for other in others), strict=True)]
+
+    groups = map_parallel(of_group, range(0, table.shape[1], COLUMNS_COPIED), table.size)
+    return [result for group in groups for result in group]

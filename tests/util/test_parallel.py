@@ -1,0 +1,71 @@
+"""Threads for large computations: the same results in the same order, and errors arrive."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import dpverify as dpv
+from dpverify.util import parallel
+from dpverify.util.parallel import MIN_NUMBERS, available_cores, map_columns, map_parallel
+
+
+@pytest.fixture(params=[1, 2, 5])
+def cores(request, monkeypatch):
+    monkeypatch.setattr(parallel, "available_cores", lambda: request.param)
+    return request.param
+
+
+def test_results_keep_the_order_of_the_items(cores):
+    assert map_parallel(lambda x: x * x, range(20), MIN_NUMBERS) == [x * x for x in range(20)]
+    assert map_parallel(abs, [], MIN_NUMBERS) == []
+
+
+def test_few_numbers_and_one_core_need_no_thread(cores):
+    def thread(_):
+        return threading.current_thread()
+
+    here = {threading.current_thread()}
+    assert set(map_parallel(thread, range(4), MIN_NUMBERS - 1)) == here
+    assert (set(map_parallel(thread, range(4), MIN_NUMBERS)) == here) == (cores == 1)
+
+
+def test_an_error_is_raised_and_no_thread_stays(cores):
+    def fail(x):
+        if x == 3:
+            raise KeyError(x)
+
+    with pytest.raises(KeyError):
+        map_parallel(fail, range(50), MIN_NUMBERS)
+    assert not any(thread.name.startswith("dpverify-parallel") for thread in threading.enumerate())
+
+
+def test_error_handling_of_numpy_is_that_of_the_caller(cores):
+    with np.errstate(divide="ignore"):
+        results = map_parallel(lambda x: np.divide(1.0, np.float64(x)), [0, 0], MIN_NUMBERS)
+    assert np.isinf(results).all()
+
+
+@pytest.mark.usefixtures("cores")
+@pytest.mark.parametrize("columns", [1, 31, 32, 33, 100])
+def test_columns_are_those_of_the_table(columns):
+    table = np.random.default_rng(0).normal(size=(MIN_NUMBERS // 32, columns))
+    sums = map_columns(lambda column, number: (column.sum(), number), table, list(range(columns)))
+    assert sums == [(column.sum(), number) for number, column in enumerate(np.ascontiguousarray(table.T))]
+
+
+def test_available_cores_is_at_least_one():
+    assert available_cores() >= 1
+
+
+def test_the_selection_does_not_depend_on_the_number_of_cores(monkeypatch):
+    def mechanism(data, runs, rng):
+        return data + rng.standard_normal((runs, 40))
+
+    digests = []
+    monkeypatch.setattr(parallel, "MIN_NUMBERS", 1)
+    for cores in (1, 3):
+        monkeypatch.setattr(parallel, "available_cores", lambda cores=cores: cores)
+        report = dpv.verify(mechanism, np.zeros(40), np.full(40, 0.1), 0.5, select_runs=20_000, test_runs=5000)
+        digests.append(report.digest)
+    assert digests[0] == digests[1]
