@@ -23,8 +23,8 @@ NAME = "dpverify-counting"
 def second_thread(monkeypatch):
     """Use the second thread from the second task of a stage on, however fast the blocks are."""
     monkeypatch.setattr(background, "available_cores", lambda: 2)
-    monkeypatch.setattr(background, "MIN_COUNTING_SECONDS", 0.0)
-    monkeypatch.setattr(background, "MIN_COUNTING_SHARE", 0.0)
+    monkeypatch.setattr(background, "MIN_SAVED_SECONDS", 0.0)
+    monkeypatch.setattr(background, "MIN_SAVED_SHARE", 0.0)
     monkeypatch.setattr(background, "MAX_RELATIVE_SECONDS", np.inf)
 
 

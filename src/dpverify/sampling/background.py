@@ -18,8 +18,9 @@ import numpy as np
 from dpverify.sampling.block_sums import BlockSums
 from dpverify.util.parallel import available_cores
 
-MIN_COUNTING_SECONDS = 3e-4  # per block; handing over a smaller block takes longer than counting it
-MIN_COUNTING_SHARE = 0.15  # of the time of a block
+# The second thread saves at most the shorter one of drawing and counting. Handing over a block takes time too.
+MIN_SAVED_SECONDS = 3e-4  # per block
+MIN_SAVED_SHARE = 0.15  # of the time of a block
 MAX_RELATIVE_SECONDS = 1.3  # of a block with the second thread, relative to a block without it; machines are noisy
 
 
@@ -85,7 +86,8 @@ class BackgroundCounter:
             return
         counting, self._counting_seconds = self._counting_seconds, 0.0
         self._seconds_alone = seconds / blocks
-        self._is_overlapping = counting > max(blocks * MIN_COUNTING_SECONDS, MIN_COUNTING_SHARE * seconds)
+        saved = min(counting, seconds - counting)
+        self._is_overlapping = saved > max(blocks * MIN_SAVED_SECONDS, MIN_SAVED_SHARE * seconds)
 
 
 @contextlib.contextmanager
