@@ -41,8 +41,9 @@ demo: $(VENV)/estimation.stamp  ## verify a false claim, a true claim and the pa
 # these are flags of the release in constraints.txt. `make test-all` optimises as users do.
 FAST_COMPILATION := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 
+# Several tests run at the same time, so threads of BLAS would only wait for each other.
 test: $(VENV)/test.stamp  ## run the fast tests and the examples of the docstrings (some minutes)
-	XLA_FLAGS="$(FAST_COMPILATION)" $(BIN)/python -m pytest --doctest-modules tests src/dpverify
+	OPENBLAS_NUM_THREADS=1 XLA_FLAGS="$(FAST_COMPILATION)" $(BIN)/python -m pytest --doctest-modules tests src/dpverify
 
 test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## run all tests, including the slow statistical ones (about an hour)
 	$(BIN)/python -m pytest -m "" --hypothesis-profile=many --doctest-modules tests src/dpverify

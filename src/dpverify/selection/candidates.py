@@ -178,9 +178,8 @@ def _count_training_runs(
     known: set[tuple[int, int]],
 ) -> list[tuple[Any, Any]]:
     """Return the sums of each statistic over all training runs, as pairs (first data set, second data set)."""
-    tasks = [(statistic, side) for statistic in statistics for side in samples]
-    measured = map_parallel(lambda task: task[0].measure(task[1]), tasks, samples[0].size)
-    results = list(zip(measured[::2], measured[1::2], strict=True))
+    first, second = samples
+    results = [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]
     if len(known) // 2 * context.source.block < context.runs["train"]:
         further = context.count("train", statistics, known=known)
         results = merge_results(statistics, results, further)
