@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.sampling import background
+from dpverify.sampling import background, blocks
 from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer
 from dpverify.sampling.background import BackgroundCounter, background_counter
 from dpverify.sampling.block_sums import BlockSums
+from dpverify.sampling.blocks import SampleSource, draw_ranges
 from dpverify.sampling.counts import Statistics
+from dpverify.sampling.ranges import BlockRange
 
 DATA = np.zeros((4, 2)), np.full((4, 2), 0.2)
 RUNS = {"select_runs": 2000, "test_runs": 8000}
@@ -79,7 +81,7 @@ def test_a_mechanism_may_use_its_array_again():
 class Uncopied(np.ndarray):
     """An array that cannot be copied."""
 
-    def copy(self, order="C"):
+    def copy(self, order="K"):
         return np.asarray(self)
 
 
@@ -103,6 +105,65 @@ def test_an_array_that_is_not_copied_would_be_seen(monkeypatch):
     expected = dpv.verify(OneBuffer(), *DATA, 0.5, **few)
     monkeypatch.setattr(background, "BackgroundCounter", WithoutCopy)
     assert dpv.verify(OneBuffer(), *DATA, 0.5, **few).witness.counts != expected.witness.counts
+
+
+def transposed(data, runs, rng):
+    """Return an array whose runs are not contiguous."""
+    return np.moveaxis(rng.standard_normal((*data.shape, runs)), -1, 0) + data
+
+
+def test_the_order_of_the_numbers_in_memory_stays():
+    kept = []
+
+    class Layout(SampleBuffer):
+        def add(self, block, samples, runs=None):
+            kept.append(samples.strides)
+            super().add(block, samples, runs)
+
+    sums, samples = BlockSums.empty((0,), Layout), transposed(DATA[0], 10, np.random.default_rng(0))
+    with ThreadPoolExecutor(1) as pool:
+        counter = BackgroundCounter(pool)
+        counter._is_overlapping = True
+        counter.add(sums, 0, 0, samples)
+        counter.wait()
+    assert kept == [samples.strides]
+
+
+def test_an_array_on_a_device_waits_for_the_block_before_it(monkeypatch):
+    """A mechanism may return arrays of NumPy and of JAX in turn; both are added to the same accumulator."""
+    jnp = pytest.importorskip("jax.numpy")
+    order = []
+
+    class Slow(SampleBuffer):
+        def add(self, block, samples, runs=None):
+            order.append(("begin", block))
+            time.sleep(0.01)
+            order.append(("end", block))
+
+    def alternate(source, stage, side, block, output, check_finite_later):
+        return jnp.asarray(output) if block % 2 else output
+
+    monkeypatch.setattr(blocks, "validate_block", alternate)
+    monkeypatch.setattr(blocks, "MAX_COPIED_RUNS", 0)
+    source, sums = SampleSource(gaussian, DATA, 0, 5), BlockSums.empty((0,), Slow)
+    with ThreadPoolExecutor(1) as pool:
+        counter = BackgroundCounter(pool)
+        counter._is_overlapping = True
+        draw_ranges(source, "test", 20, sums, [BlockRange(0, 0, 4)], counter)
+    assert order == [(name, block) for block in range(4) for name in ("begin", "end")]
+    assert sums.is_consistent
+
+
+@pytest.mark.usefixtures("second_thread")
+def test_without_a_further_thread_the_caller_counts(counted_by, monkeypatch):
+    def cannot_start(*args):
+        raise RuntimeError("can't start new thread")
+
+    expected = dpv.verify(gaussian, *DATA, 0.5, **RUNS).digest
+    counted_by.clear()
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", cannot_start)
+    assert dpv.verify(gaussian, *DATA, 0.5, **RUNS).digest == expected
+    assert NAME not in counted_by
 
 
 @pytest.mark.usefixtures("second_thread")
@@ -208,5 +269,5 @@ def test_the_second_thread_is_used_only_if_it_saves_time():
 def test_a_statistic_with_a_function_of_the_user_is_not_plain():
     assert Statistics(()).is_plain
     assert not Statistics((), error=np.sum).is_plain
-    assert CountAccumulator(Statistics(())).is_plain
-    assert not SampleBuffer().is_plain
+    assert CountAccumulator(Statistics(())).may_use_thread
+    assert not SampleBuffer().may_use_thread

@@ -40,6 +40,33 @@ def test_an_error_is_raised_and_no_thread_stays(cores):
     assert not any(thread.name.startswith("dpverify-parallel") for thread in threading.enumerate())
 
 
+def test_without_a_further_thread_the_caller_computes(cores, monkeypatch):
+    def cannot_start(*args):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(parallel.ThreadPoolExecutor, "submit", cannot_start)
+    assert map_parallel(abs, [-1, -2], MIN_NUMBERS) == [1, 2]
+
+
+def test_an_interruption_does_not_wait_for_the_other_threads(monkeypatch):
+    monkeypatch.setattr(parallel, "available_cores", lambda: 2)
+    has_begun, end, is_ended = (threading.Event() for _ in range(3))
+
+    def wait_or_interrupt(item):
+        if item == "interrupted":
+            assert has_begun.wait(10)
+            raise KeyboardInterrupt
+        has_begun.set()
+        assert end.wait(10)
+        is_ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        map_parallel(wait_or_interrupt, ["interrupted", "waiting"], MIN_NUMBERS)
+    assert not is_ended.is_set()
+    end.set()
+    assert is_ended.wait(10)
+
+
 def test_error_handling_of_numpy_is_that_of_the_caller(cores):
     with np.errstate(divide="ignore"):
         results = map_parallel(lambda x: np.divide(1.0, np.float64(x)), [0, 0], MIN_NUMBERS)

@@ -1,7 +1,8 @@
 """The columns of a Jacobian. Those that are 0 at every state are found before anything is computed.
 
 A sensor usually measures few of the states. The other columns of its Jacobian are 0, and so are all products with them.
-A compiler cannot leave them out, because 0 times infinity is not 0.
+A compiler cannot leave them out, because 0 times infinity is not 0. A state that has become infinite is therefore the
+one case in which the result differs from that of all columns.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def value_and_columns(function: StateMap, x: jax.Array) -> tuple[jax.Array, list
 def _is_always_zero(linear: ClosedJaxpr, direction: np.ndarray) -> bool:
     """Return whether a linear function of a direction is 0, whatever the constants of the function are.
 
-    What follows from the direction alone is computed. Every operation is linear in what depends on the direction, so
-    that its results are 0 if all of that is 0. The result of any other operation is unknown.
+    What follows from the direction alone is computed. If all inputs of an operation that depend on the direction are 0,
+    its results are 0, because the function is linear. The result of any other operation is unknown.
     """
     (argument,), (output,) = linear.jaxpr.invars, linear.jaxpr.outvars
     known: dict[Any, np.ndarray] = {argument: direction}
@@ -48,7 +49,7 @@ def _is_always_zero(linear: ClosedJaxpr, direction: np.ndarray) -> bool:
         if not all(one in known for one in inputs):
             continue
         if not any(known[one].any() for one in inputs):
-            results = [np.zeros(one.aval.shape) for one in equation.outvars]
+            results = [np.zeros(one.aval.shape, one.aval.dtype) for one in equation.outvars]
         elif len(inputs) == len(variables):
             results = _evaluate(
                 equation, [one.val if isinstance(one, Literal) else known[one] for one in equation.invars]

@@ -36,8 +36,8 @@ class Accumulator(Protocol):
     """A sum over blocks of one data set."""
 
     @property
-    def is_plain(self) -> bool:
-        """Whether samples are counted by code of dpverify alone, so that another thread can do it."""
+    def may_use_thread(self) -> bool:
+        """Whether a second thread may add samples: no function of the user is called, and it can save time."""
         ...
 
     def add(self, block: int, samples: Any, runs: int | None = None, /) -> None:
@@ -64,7 +64,7 @@ class Accumulator(Protocol):
 class SampleBuffer:
     """The samples of all added blocks. They are copied, because a mechanism may return views of one buffer."""
 
-    is_plain = False  # a second thread would copy the samples once more
+    may_use_thread = False  # a second thread would only copy the samples once more
 
     def __init__(self) -> None:
         self._blocks: dict[int, np.ndarray] = {}
@@ -257,7 +257,7 @@ class CountAccumulator:
         self._is_empty = True
 
     @property
-    def is_plain(self) -> bool:
+    def may_use_thread(self) -> bool:
         """Whether no function of the user is called with the samples."""
         return self._statistics.is_plain
 

@@ -21,7 +21,7 @@ from dpverify.util.parallel import available_cores
 # The second thread saves at most the shorter one of drawing and counting. Handing over a block takes time too.
 MIN_SAVED_SECONDS = 3e-4  # per block
 MIN_SAVED_SHARE = 0.15  # of the time of a block
-MAX_RELATIVE_SECONDS = 1.3  # of a block with the second thread, relative to a block without it; machines are noisy
+MAX_RELATIVE_SECONDS = 1.3  # the second thread is given up if a block takes so many times as long as without it
 
 
 class PendingBlock(NamedTuple):
@@ -56,17 +56,24 @@ class BackgroundCounter:
             sums.add(side, block, samples)
             self._counting_seconds += time.perf_counter() - start
             return
+        # The samples are copied, because a mechanism may use its array again. The order of the numbers in memory stays,
+        # because it determines the rounding of sums. The context has NumPy's error handling.
+        run, copied = contextvars.copy_context().run, samples.copy(order="K")
         sums.is_consistent = False
-        # The samples are copied, because a mechanism may use its array again. The context has NumPy's error handling.
-        add = contextvars.copy_context().run
-        added = self._pool.submit(add, sums.accumulators[side].add, block, samples.copy())
+        try:
+            added = self._pool.submit(run, sums.accumulators[side].add, block, copied)
+        except RuntimeError:
+            # No thread can be started. The pool may keep the block, but it has no thread and is not used again.
+            self._pool = None
+            sums.add(side, block, samples)
+            return
         self._pending = PendingBlock(sums, side, block, added)
 
     def wait(self) -> None:
         """Wait until all blocks have been added; raise the exception of the second thread, if there was one."""
         if self._pending is None:
             return
-        pending, self._pending = self._pending, None
+        pending, self._pending = self._pending, None  # first: after an interruption the sums stay inconsistent
         pending.added.result()
         pending.sums.done[pending.side].append((pending.block, pending.block + 1))
         pending.sums.is_consistent = True
@@ -74,7 +81,8 @@ class BackgroundCounter:
     def choose(self, blocks: int, seconds: float) -> None:
         """Decide for the next blocks whether the second thread is used, given the duration of the last blocks.
 
-        A mechanism that holds Python's global lock slows the second thread down. It is then not used any more.
+        A mechanism that holds Python's global lock slows the second thread down. The thread is then given up for this
+        stage.
         """
         if self._pool is None:
             return

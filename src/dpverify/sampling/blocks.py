@@ -246,6 +246,8 @@ def draw_ranges(
                 else:
                     adder.add(sums, side, block, drawn)
             else:
+                if adder is not None:
+                    adder.wait()  # a mechanism may return arrays of NumPy and of JAX in turn
                 # The samples are not cut, because each shape would compile a program of its own.
                 sums.add(side, block, samples, min(runs_left, source.block))
             if following is not None:

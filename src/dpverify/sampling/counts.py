@@ -133,6 +133,11 @@ class TableCounter(NamedTuple):
     table: Table
 
     @property
+    def is_pytree(self) -> bool:
+        """Whether the table is plain data."""
+        return is_pytree(self.table)
+
+    @property
     def result_kind(self) -> type[CountTable]:
         return CountTable
 

@@ -209,7 +209,7 @@ def _sums_of_this_process(
 ) -> Iterator[BlockSums[A]]:
     """Draw in this process, both data sets in turn; after an exception, yield the blocks before it first."""
     batch = 1
-    with background_counter(make().is_plain) as counter:
+    with background_counter(make().may_use_thread) as counter:
         while queue.left:
             ranges = [queue.take(1) for _ in range(min(batch, queue.left))]
             sums = BlockSums.empty(sorted({block_range.side for block_range in ranges}), make)

@@ -15,8 +15,9 @@ from dpverify.util.arrays import contiguous_transpose
 T = TypeVar("T")
 R = TypeVar("R")
 
-MIN_NUMBERS = 1 << 18  # that all tasks read together; with fewer numbers, starting threads takes longer
-COLUMNS_COPIED = 32  # together to a transpose
+MIN_NUMBERS = 1 << 18  # for fewer numbers, starting threads takes longer than it saves
+MAX_THREADS = 8  # every thread needs memory for its own arrays
+COLUMNS_COPIED = 32  # columns that are copied to a transpose at the same time, by each thread
 
 
 def available_cores() -> int:
@@ -43,23 +44,30 @@ def map_parallel(function: Callable[[T], R], items: Sequence[T], numbers: int) -
     >>> map_parallel(abs, [-1, 2, -3], numbers=3)
     [1, 2, 3]
     """
-    threads = min(available_cores(), len(items))
+    threads = min(available_cores(), MAX_THREADS, len(items))
     if threads < 2 or numbers < MIN_NUMBERS:
         return [function(item) for item in items]
-    with ThreadPoolExecutor(threads, "dpverify-parallel") as pool:
-        futures = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
+    pool, is_interrupted = ThreadPoolExecutor(threads, "dpverify-parallel"), False
+    try:
         try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # the other items are not needed any more
-            raise
+            futures = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
+        except RuntimeError:  # no thread can be started, for example while the interpreter ends
+            return [function(item) for item in items]
+        return [future.result() for future in futures]
+    except Exception:
+        raise
+    except BaseException:  # an interruption or a time limit must not wait for the other threads
+        is_interrupted = True
+        raise
+    finally:
+        pool.shutdown(wait=not is_interrupted, cancel_futures=True)
 
 
 def map_columns(function: Callable[..., R], table: np.ndarray, *others: Sequence[Any]) -> list[R]:
     """Return the results of a function of each column, contiguous, and of one item of each other sequence.
 
-    Few columns at a time are copied, which needs little memory. A single column is not copied. Large tables are
-    divided among threads.
+    Every thread copies few columns at a time, which needs little memory. A single column is not copied. Large tables
+    are divided among threads.
 
     Examples
     --------

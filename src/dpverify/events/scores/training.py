@@ -114,7 +114,11 @@ class TrainingData:
 
     @functools.cached_property
     def innovations(self) -> Features:
-        """The innovations as features; the coordinates themselves if there are very many."""
+        """The innovations as features; the coordinates themselves if there are very many.
+
+        Threads that fit scores read the cached properties. Python 3.11 locks them, so a cached property must not wait
+        for threads that read another one.
+        """
         return fit_innovations(self.first, self.second) if self.can_be_whitened else self.coordinates
 
     @property
