@@ -1,7 +1,8 @@
 """Measures how the time of a verification grows with runs, cells, steps K, coordinates d and workers.
 
 Every figure is a ratio: to the processor time of drawing the same runs in the same process (pilot, selection and test
-runs); for workers, to the elapsed time of one process. The number of pilot runs grows with the square of d.
+runs); for workers, to the elapsed time of one process, which counts in a second thread already. The number of pilot
+runs grows with the square of d.
 
 The cost of a verification grows at most linearly where this ratio does not rise.
 
@@ -121,7 +122,7 @@ def draw_figure(series, folder):
         panel.spines[["top", "right"]].set_visible(False)
     for panel in panels[:, 0]:
         panel.set_ylabel("verify / draw")
-    figure.suptitle("Time of a verification relative to drawing its samples (Gaussian noise, NumPy, one core)")
+    figure.suptitle("Time of a verification relative to drawing its samples (Gaussian noise, NumPy, processor time)")
     for suffix in ("png", "svg"):
         figure.savefig(folder / f"scaling.{suffix}", dpi=110)
 
