@@ -99,7 +99,7 @@ def _draw_step_by_step(
     windows = arguments[0]
     compiling = _step_programs(template, _shapes(parameters), runs, windows.shape, current_device())
     try:
-        by_run, first_step, *later_step = [program.result() for program in compiling]
+        first_step, *later_step, by_run = [program.result() for program in compiling]
     except BaseException:
         _step_programs.cache_clear()  # the next call compiles again; the memory may suffice then
         raise
@@ -129,7 +129,7 @@ def _shapes(parameters: Any) -> Any:
 def _step_programs(
     template: Problem, parameters: Any, runs: int, windows: tuple[int, ...], device: Any
 ) -> list[Future[Any]]:
-    """Return the programs that order states by run, draw the first step and draw a later one; threads compile them."""
+    """Return the programs that draw the first step, draw a later one, and order states by run; threads compile them."""
     system, steps = template.system, windows[0]
 
     def draw(parameters: Any, key: jax.Array, arguments: tuple[Any, ...], step: Any, m: jax.Array) -> Any:
@@ -148,9 +148,10 @@ def _step_programs(
         rows = [z[i] for z in states for i in system.released]
         return jnp.stack(rows, axis=-1).reshape(runs, steps, len(system.released))
 
-    def compiled(function: Callable[..., Any], *shapes: Any) -> Any:
+    def compile_in_thread(function: Callable[..., Any], *shapes: Any) -> Future[Any]:
         with enable_x64(), jax.default_device(device):
-            return jax.jit(function).lower(*shapes).compile()
+            traced = jax.jit(function).lower(*shapes)  # Python runs one thread at a time, so threads would not help
+        return threads.submit(traced.compile)
 
     with enable_x64():
         key = jax.eval_shape(jax.random.key, 0)
@@ -158,10 +159,11 @@ def _step_programs(
     arguments = float_shape(*windows), Ball.shapes(steps, n), Taylor.shapes(steps, n), 1.0, 1.0
     inputs = parameters, key, arguments
     threads = ThreadPoolExecutor(3)
-    programs = [threads.submit(compiled, by_run, [state] * steps), threads.submit(compiled, first_step, *inputs)]
+    programs = [compile_in_thread(first_step, *inputs)]
     if steps > 1:
         later = np.int32(0), state, jax.ShapeDtypeStruct((), bool)
-        programs.append(threads.submit(compiled, later_step, *inputs, *later))
+        programs.append(compile_in_thread(later_step, *inputs, *later))
+    programs.append(compile_in_thread(by_run, [state] * steps))
     threads.shutdown(wait=False)
     return programs
 

@@ -44,6 +44,7 @@ FIRST_RUNS, FIRST_BLOCK, FIRST_COMPILED_BLOCK = 16, 4, 64  # of a verification t
 MAX_STOPPING_BLOCK = 1 << 18  # of a verification that may stop early, where a batch has at least one block
 BLOCKS_PER_TEST = 64  # at least, with the default block size
 MAX_BLOCK_BYTES, MAX_DEVICE_BLOCK_BYTES = 64 << 20, 1 << 30  # bytes of the output of one block
+MIN_COPIED_NUMBERS = 1 << 20  # of a block on a device; copying them takes less time than compiling a program
 MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per data set is counted on the host
 
 
@@ -212,6 +213,17 @@ def _call_first(mechanism: Mechanism) -> str:
     return f"; if {name} makes a mechanism, call it first: {name}(), or on the command line FILE.py:{name}()"
 
 
+def copy_runs(samples: Array, runs: int) -> np.ndarray:
+    """Return the first runs on the host.
+
+    A device copies more runs than these, so that few programs are compiled, one for each length.
+    """
+    if type(samples) is not np.ndarray and runs < len(samples):
+        least = MIN_COPIED_NUMBERS // max(math.prod(samples.shape[1:]), 1)
+        samples = samples[: 1 << (max(runs, least) - 1).bit_length()]
+    return np.asarray(samples)[:runs]
+
+
 def draw_ranges(
     source: SampleSource,
     stage: str,
@@ -240,7 +252,7 @@ def draw_ranges(
             runs_left = runs - block * source.block
             if type(samples) is np.ndarray or runs <= MAX_COPIED_RUNS:
                 # Few runs are copied faster than the programs that count them on a device are compiled.
-                drawn = np.asarray(samples if runs_left >= source.block else samples[:runs_left])
+                drawn = copy_runs(samples, runs_left)
                 if adder is None:
                     sums.add(side, block, drawn)
                 else:

@@ -35,6 +35,7 @@ from dpverify.sampling.blocks import (
     FIRST_RUNS,
     MAX_STOPPING_BLOCK,
     SampleSource,
+    copy_runs,
     default_block_size,
     fitting_block_size,
     look_key,
@@ -280,7 +281,7 @@ def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
         found.append(Diagnostic.UNREPEATABLE_BLOCK)
     if not stop_early:  # otherwise the first batches are compared
         other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks), context.pilot_blocks, keep=True)
-        if blocks_repeat(np.asarray(first_runs[:PROBE_RUNS]), np.asarray(other_runs[:PROBE_RUNS])):
+        if blocks_repeat(copy_runs(first_runs, PROBE_RUNS), copy_runs(other_runs, PROBE_RUNS)):
             found.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in found:
         warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)

@@ -18,7 +18,14 @@ import numpy as np
 
 from dpverify.errors import MechanismError
 from dpverify.mechanisms.wrappers import has_fixed_block
-from dpverify.sampling.blocks import SampleSource, call_mechanism, draw_block, fitting_block_size, validate_block
+from dpverify.sampling.blocks import (
+    SampleSource,
+    call_mechanism,
+    copy_runs,
+    draw_block,
+    fitting_block_size,
+    validate_block,
+)
 from dpverify.util.arrays import Array, array_namespace, enable_x64, is_jax, on_accelerator
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, Progress
@@ -167,7 +174,7 @@ def behaviour_hash(drawn: PilotBlocks) -> str:
     """Return a hash of the first 64 pilot runs of each data set."""
     first_runs = []
     for wanted in (0, 1):
-        samples = [np.asarray(drawn[side, block][:PROBE_RUNS]) for side, block in sorted(drawn) if side == wanted]
+        samples = [copy_runs(drawn[side, block], PROBE_RUNS) for side, block in sorted(drawn) if side == wanted]
         first_runs.append(np.concatenate(samples)[:PROBE_RUNS])
     return fingerprint(first_runs)
 
