@@ -148,17 +148,25 @@ def _step_programs(
         rows = [z[i] for z in states for i in system.released]
         return jnp.stack(rows, axis=-1).reshape(runs, steps, len(system.released))
 
+    threads = ThreadPoolExecutor(4)
+    # The first array on a device starts it, which takes a second. The programs are traced meanwhile.
+    started = threads.submit(lambda: jax.block_until_ready(jax.device_put(np.zeros(()), device)))
+
     def compile_in_thread(function: Callable[..., Any], *shapes: Any) -> Future[Any]:
         with enable_x64(), jax.default_device(device):
             traced = jax.jit(function).lower(*shapes)  # Python runs one thread at a time, so threads would not help
-        return threads.submit(traced.compile)
+        return threads.submit(compile_traced, traced)
+
+    def compile_traced(traced: Any) -> Any:
+        started.result()
+        # Autotuning takes a second on a GPU, and does not make drawing faster.
+        return traced.compile(compiler_options={"xla_gpu_autotune_level": 0})
 
     with enable_x64():
         key = jax.eval_shape(jax.random.key, 0)
     n, state = system.states, float_shape(system.states, runs)
     arguments = float_shape(*windows), Ball.shapes(steps, n), Taylor.shapes(steps, n), 1.0, 1.0
     inputs = parameters, key, arguments
-    threads = ThreadPoolExecutor(3)
     programs = [compile_in_thread(first_step, *inputs)]
     if steps > 1:
         later = np.int32(0), state, jax.ShapeDtypeStruct((), bool)

@@ -244,8 +244,8 @@ class System:
     @functools.cached_property
     def measurements(self) -> int:
         """The number of measurements per step."""
-        with enable_x64():
-            return int(jax.eval_shape(self.h, jnp.asarray(self.start, float)).shape[0])
+        with enable_x64():  # a shape alone: an array would be placed on the accelerator, which takes seconds to start
+            return int(jax.eval_shape(self.h, jax.ShapeDtypeStruct((self.states,), float)).shape[0])
 
 
 class Recording(NamedTuple):
