@@ -14,8 +14,10 @@ from dpverify.events.ellipsoid import minimum_volume_ellipsoid
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, multiply_rows
 from dpverify.util.checks import check_probability, check_whole_number
 from dpverify.util.exact_edges import exact_edges
+from dpverify.util.parallel import map_parallel
 
 MAX_EXACT_DIMENSION = 20  # the smallest ellipsoid of one step takes 0.04 s in 20 and 40 s in 100 dimensions
+MIN_PARALLEL_DIMENSION = 8  # smaller ellipsoids consist of short calls, which threads cannot share
 MAX_UNROLLED_DIMENSION = 8  # of the output of one step, for products in compiled code
 NUMBERS_PER_PIECE = 1 << 17  # arrays of this many numbers stay within the processor caches
 
@@ -212,8 +214,13 @@ def high_likely_set(samples: ArrayLike, approximate: bool = False) -> Region:
     _, steps, d = samples.shape
     A, pins = np.zeros((steps, d, d)), np.zeros((steps, d, d))
     b, values, slack, centre, half = (np.zeros((steps, d)) for _ in range(5))
-    for k in range(steps):
-        ellipsoid = minimum_volume_ellipsoid(samples[:, k], approximate and d > MAX_EXACT_DIMENSION)
+    is_approximate = approximate and d > MAX_EXACT_DIMENSION
+    ellipsoids = map_parallel(
+        lambda k: minimum_volume_ellipsoid(samples[:, k], is_approximate),
+        range(steps),
+        samples.size if d >= MIN_PARALLEL_DIMENSION else 0,
+    )
+    for k, ellipsoid in enumerate(ellipsoids):
         rank = len(ellipsoid.b)
         A[k, :rank], b[k, :rank] = ellipsoid.A, ellipsoid.b
         directions, pinned_values, tolerance = ellipsoid.flat

@@ -78,17 +78,16 @@ class SampleBuffer:
     def merge(self, other: SampleBuffer) -> None:
         self._blocks.update(other._blocks)
 
-    def samples(self) -> np.ndarray:
-        """Return all samples in the order of their blocks."""
-        return np.concatenate([self._blocks[block] for block in sorted(self._blocks)])
+    def blocks(self) -> list[np.ndarray]:
+        """Return the samples of each block, in the order of the blocks."""
+        return [self._blocks[block] for block in sorted(self._blocks)]
 
     def to_arrays(self) -> list[np.ndarray]:
         """Return the numbers of the blocks, the number of runs in each, and all samples."""
         if not self._blocks:
             return []
-        blocks = sorted(self._blocks)
-        lengths = [len(self._blocks[block]) for block in blocks]
-        return [np.array(blocks), np.array(lengths), self.samples()]
+        samples = self.blocks()
+        return [np.array(sorted(self._blocks)), np.array([len(one) for one in samples]), np.concatenate(samples)]
 
     def merge_arrays(self, arrays: list[np.ndarray]) -> None:
         if arrays:

@@ -9,6 +9,7 @@ import numpy as np
 from dpverify.events.region import Region, high_likely_set
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.probe import pilot_runs
+from dpverify.util.joined_rows import join_rows
 
 
 def read_region(record: Mapping[str, object]) -> Region:
@@ -34,7 +35,7 @@ def make_region(pilot: list[np.ndarray], is_limited: bool = False) -> tuple[Regi
         the smallest volume are sufficient.
     """
     lengths = [len(runs) for runs in pilot]
-    joined = np.concatenate(pilot)
+    joined = join_rows(pilot)
     pilot.clear()
     runs = np.split(joined, np.cumsum(lengths)[:-1])
     is_finite = np.isfinite(joined).all(axis=(1, 2))
@@ -70,8 +71,9 @@ def picture_runs(context: RunContext, pilot: list[np.ndarray], number: int) -> t
     else:
         blocks = range(-(-number // context.source.block))
         second = np.asarray(pilot_runs(context.source, 1, blocks, context.pilot_blocks))
-    return _finite_runs(first)[:number], _finite_runs(second)[:number]
+    return _finite_runs(first, number), _finite_runs(second, number)
 
 
-def _finite_runs(runs: np.ndarray) -> np.ndarray:
-    return runs[np.isfinite(runs).all(axis=(1, 2))]
+def _finite_runs(runs: np.ndarray, number: int) -> np.ndarray:
+    """Return the first finite runs, at most `number`."""
+    return runs[np.flatnonzero(np.isfinite(runs).all(axis=(1, 2)))[:number]]

@@ -24,6 +24,7 @@ from dpverify.sampling.executors import WorkerPool, check_picklable, completed_t
 from dpverify.sampling.ranges import BlockQueue, BlockRange
 from dpverify.util.hashing import fingerprint
 from dpverify.util.intervals import merge_intervals
+from dpverify.util.joined_rows import join_and_release
 from dpverify.util.progress import Progress
 
 SERIAL_TASK_SECONDS = 0.5  # target duration of a task in this process
@@ -55,12 +56,17 @@ def collect_samples(
     sides: tuple[int, ...] = (0, 1),
     drawn: Mapping[tuple[int, int], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """Return the samples of each data set, in the order of their blocks; `drawn` blocks are not drawn again."""
+    """Return the samples of each data set, in the order of their blocks; `drawn` blocks are not drawn again.
+
+    The samples of the second data set follow those of the first one in memory, so that they can be joined without a
+    copy (`join_rows`).
+    """
     buffers = accumulate_stage(source, stage, runs, SampleBuffer, pool, progress, sides, drawn=drawn)
-    samples = []
-    while buffers:  # a buffer is released as soon as its samples are joined: both together may be large
-        samples.append(buffers.pop(0).samples())
-    return samples
+    blocks = [buffer.blocks() for buffer in buffers]
+    lengths = [sum(map(len, own)) for own in blocks]
+    parts = [block for own in blocks for block in own]
+    del buffers, blocks  # `parts` alone keeps the blocks, and is emptied
+    return np.split(join_and_release(parts), np.cumsum(lengths)[:-1])
 
 
 def collect_statistics(

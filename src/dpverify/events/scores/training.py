@@ -13,6 +13,7 @@ import numpy as np
 from dpverify.events.cells import repeated_values
 from dpverify.events.scores.base import Features, Score
 from dpverify.util.arrays import Array, contiguous_transpose, sum_outer_products
+from dpverify.util.joined_rows import join_rows
 from dpverify.util.order_statistics import OrderStatistics
 from dpverify.util.parallel import map_columns
 
@@ -168,7 +169,7 @@ def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingDa
     *_, steps, dimension = (1, *samples[0].shape[1:])
     sides = [x.reshape(len(x), -1) for x in samples]
     sides = [x if np.isfinite(x).all() else x[np.isfinite(x).all(1)] for x in sides]
-    pooled, runs = np.concatenate(sides), len(sides[0])
+    pooled, runs = join_rows(sides), len(sides[0])
     if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
         pooled = np.zeros((1, pooled.shape[1]))
         return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled), (steps, dimension))
