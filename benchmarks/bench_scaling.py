@@ -1,10 +1,12 @@
-"""Measures how the time of a verification grows with runs, cells, steps K, coordinates d and workers.
+"""Measures how the cost of a verification grows with runs, cells, steps K, coordinates d and workers.
 
-Every figure is a ratio: to the processor time of drawing the same runs in the same process (pilot, selection and test
-runs); for workers, to the elapsed time of one process, which counts in a second thread already. The number of pilot
-runs grows with the square of d.
+The cost is the processor time of all cores. It is printed in seconds, and relative to drawing the same runs (pilot,
+selection and test runs) in the same process. The growth compares the largest with the smallest size: the cost grows at
+most linearly where it is multiplied by no more than the size. The number of pilot runs grows with the square of d,
+because the region around them has so many parameters; so the growth between two large d may exceed that of d.
 
-The cost of a verification grows at most linearly where this ratio does not rise.
+For workers the figure is the elapsed time of one process, which counts in a second thread already, divided by the
+elapsed time with so many threads.
 
 Run: python benchmarks/bench_scaling.py (about a quarter of an hour). A part: --only steps.
 A figure too, as scaling.png and scaling.svg: --out docs/figures.
@@ -18,6 +20,7 @@ import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -40,10 +43,23 @@ def slow_gaussian(data, runs, rng):
     return data + np.mean(rng.standard_normal((10, runs, *data.shape)), axis=0)
 
 
-def verification_ratio(shape, test_runs, rounds=ROUNDS, **settings):
-    """Return the time of a verification divided by that of drawing its samples, the median over rounds."""
+class Cost(NamedTuple):
+    """The processor time of a verification and of drawing its runs, in seconds."""
+
+    verification: float
+    drawing: float
+
+    @property
+    def ratio(self):
+        """The time of the verification relative to drawing."""
+        return self.verification / self.drawing
+
+
+def verification_cost(shape, test_runs, rounds=ROUNDS, **settings):
+    """Return the cost of a verification, the median over rounds by its ratio to drawing."""
     data = np.zeros(shape), np.full(shape, 0.3 / np.sqrt(np.prod(shape)))
-    ratios = []
+    dpv.verify(gaussian, *data, test_runs=1000, select_runs=1000)  # imports
+    costs = []
     for _ in range(rounds):
         start = time.process_time()
         report = dpv.verify(gaussian, *data, test_runs=test_runs, **settings)
@@ -54,8 +70,8 @@ def verification_ratio(shape, test_runs, rounds=ROUNDS, **settings):
         for number in range(-(-(pilot_runs + report.settings.select_runs + test_runs) // block)):
             for side in (0, 1):
                 draw_block(source, "test", side, number)
-        ratios.append((middle - start) / (time.process_time() - middle))
-    return statistics.median(ratios)
+        costs.append(Cost(middle - start, time.process_time() - middle))
+    return sorted(costs, key=lambda cost: cost.ratio)[rounds // 2]
 
 
 def speed_up(executor):
@@ -73,30 +89,39 @@ def speed_up(executor):
 
 
 def measure(only):
-    """Yield the label of each axis whose name contains a text, and its points (x, ratio)."""
+    """Yield the label of each axis whose name contains a text, and its points (x, cost)."""
     grid = {"partition": "grid", "events": "union", "select_runs": 200_000}
     few = {"test_runs": 20_000, "select_runs": 20_000}
     axes = {
-        "runs per data set": ((10**4, 10**5, 10**6, 10**7), lambda runs: verification_ratio((4, 2), runs)),
-        "runs per data set (one number)": ((10**6, 10**7, 10**8), lambda runs: verification_ratio((1,), runs, 1)),
+        "runs per data set": ((10**4, 10**5, 10**6, 10**7), lambda runs: verification_cost((4, 2), runs)),
+        "runs per data set (one number)": ((10**4, 10**6, 10**7, 10**8), lambda runs: verification_cost((1,), runs, 1)),
         "cells (grid, 10^6 runs)": (
             (257, 6562, 390_626, 10**8 + 1),
-            lambda cells: verification_ratio((4, 2), 10**6, resolution=round((cells - 1) ** (1 / 8)), **grid),
+            lambda cells: verification_cost((4, 2), 10**6, resolution=round((cells - 1) ** (1 / 8)), **grid),
         ),
-        "steps K (d 2, 10^6 runs)": ((1, 4, 16, 64), lambda k: verification_ratio((k, 2), 10**6)),
-        "steps K (d 1, 2 x 10^4 runs)": ((1, 10, 100, 1000), lambda k: verification_ratio((k, 1), rounds=1, **few)),
-        "coordinates d (K 4, 10^6 runs)": ((1, 2, 4, 8), lambda d: verification_ratio((4, d), 10**6)),
-        "coordinates d (K 4, 2 x 10^4 runs)": ((2, 10, 50), lambda d: verification_ratio((4, d), rounds=1, **few)),
+        "steps K (d 2, 10^6 runs)": ((1, 4, 16, 64), lambda k: verification_cost((k, 2), 10**6)),
+        "steps K (d 1, 2 x 10^4 runs)": ((1, 10, 100, 1000), lambda k: verification_cost((k, 1), rounds=1, **few)),
+        "coordinates d (K 4, 10^6 runs)": ((1, 2, 4, 8), lambda d: verification_cost((4, d), 10**6)),
+        "coordinates d (K 4, 2 x 10^4 runs)": ((1, 2, 10, 50), lambda d: verification_cost((4, d), rounds=1, **few)),
     }
-    for title, (points, ratio) in axes.items():
+    for title, (points, cost) in axes.items():
         if only in title:
-            yield title, [(x, ratio(x)) for x in points]
-    if only in "workers":
-        points = [(1, 1.0)]
-        for threads in (2, 4):
-            with ThreadPoolExecutor(threads) as pool:
-                points.append((threads, speed_up(pool)))
-        yield f"workers: speed-up of threads on {os.cpu_count()} cores", points
+            yield title, [(x, cost(x)) for x in points]
+
+
+def measure_workers():
+    """Return the speed-up of some numbers of threads."""
+    points = [(1, 1.0)]
+    for threads in (2, 4):
+        with ThreadPoolExecutor(threads) as pool:
+            points.append((threads, speed_up(pool)))
+    return points
+
+
+def growth(points):
+    """Return how many times as large the largest size and its cost are, compared with the smallest size."""
+    (smallest, cheapest), *_, (largest, dearest) = points
+    return largest / smallest, dearest.verification / cheapest.verification
 
 
 def tick_label(x):
@@ -108,35 +133,44 @@ def draw_figure(series, folder):
     """Draw one panel for each axis except the workers."""
     import matplotlib.pyplot as plt
 
-    series = [one for one in series if "workers" not in one[0]]
-    figure, panels = plt.subplots(2, 4, figsize=(12, 6), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(2, 4, figsize=(12, 6), layout="constrained")
     for panel in panels.flat[len(series) :]:
         panel.set_axis_off()
     for panel, (title, points) in zip(panels.flat, series, strict=False):
-        x, y = zip(*points, strict=True)
-        panel.plot(x, y, "o-", color="#3b6ea5")
-        panel.axhline(1, color="0.6", lw=1, ls="--")
-        panel.set(xscale="log", xlabel=title, ylim=(0, None))
+        x, costs = zip(*points, strict=True)
+        verification, drawing = (np.array(seconds) for seconds in zip(*costs, strict=True))
+        linear = verification[0] * np.array(x) / x[0]
+        panel.plot(x, linear, color="0.6", lw=1, ls="--", label="proportional to the size")
+        panel.plot(x, verification, "o-", color="#3b6ea5", label="verification")
+        panel.plot(x, drawing, "s-", color="#c2703d", ms=4, lw=1, label="drawing alone")
+        panel.set(xscale="log", yscale="log", xlabel=title, ylim=(0.5 * drawing.min(), 4 * verification.max()))
         panel.set_xticks(x, [tick_label(value) for value in x])
         panel.minorticks_off()
         panel.spines[["top", "right"]].set_visible(False)
     for panel in panels[:, 0]:
-        panel.set_ylabel("verify / draw")
-    figure.suptitle("Time of a verification relative to drawing its samples (Gaussian noise, NumPy, processor time)")
+        panel.set_ylabel("seconds of processor time")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    panels[-1, -1].legend(handles, labels, frameon=False, loc="center")
+    figure.suptitle("Cost of a verification (Gaussian noise, NumPy)")
     for suffix in ("png", "svg"):
         figure.savefig(folder / f"scaling.{suffix}", dpi=110)
 
 
 def main():
-    """Print the ratios, and draw them if asked."""
+    """Print the costs with their ratios to drawing in parentheses, and draw them if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", help="a folder for the figure")
     parser.add_argument("--only", default="", help="axes whose name contains this text")
     options = parser.parse_args()
     series = []
     for title, points in measure(options.only):
-        print(f"{title}: " + ", ".join(f"{x:.3g}: {y:.2f}" for x, y in points), flush=True)
+        listed = ", ".join(f"{x:.3g}: {cost.verification:.3g} s ({cost.ratio:.1f})" for x, cost in points)
+        size, factor = growth(points)
+        print(f"{title}: {listed}; size times {size:.3g}, cost times {factor:.3g}", flush=True)
         series.append((title, points))
+    if options.only in "workers":
+        listed = ", ".join(f"{threads}: {ratio:.2f}" for threads, ratio in measure_workers())
+        print(f"workers: speed-up of threads on {os.cpu_count()} cores: {listed}", flush=True)
     if options.out:
         draw_figure(series, Path(options.out))
 
