@@ -7,7 +7,14 @@ import pytest
 
 import dpverify as dpv
 from dpverify.util import parallel
-from dpverify.util.parallel import MIN_NUMBERS, available_cores, map_columns, map_parallel
+from dpverify.util.parallel import (
+    MIN_NUMBERS,
+    UNLIMITED_CORES,
+    available_cores,
+    container_cores,
+    map_columns,
+    map_parallel,
+)
 
 
 @pytest.fixture(params=[1, 2, 5])
@@ -83,6 +90,45 @@ def test_columns_are_those_of_the_table(columns):
 
 def test_available_cores_is_at_least_one():
     assert available_cores() >= 1
+
+
+@pytest.fixture
+def quota(monkeypatch, tmp_path):
+    """A function that writes the files of a quota, and returns how many cores they allow."""
+
+    def cores_of(*contents):
+        files = [tmp_path / str(number) for number in range(len(contents))]
+        for file, content in zip(files, contents, strict=True):
+            file.write_text(content)
+        monkeypatch.setattr(parallel, "QUOTA_FILES", ((str(tmp_path / "missing"),), tuple(map(str, files))))
+        container_cores.cache_clear()
+        return container_cores()
+
+    yield cores_of
+    monkeypatch.undo()
+    container_cores.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("contents", "cores"),
+    [
+        (["100000 100000\n"], 1),
+        (["150000 100000\n"], 2),
+        (["5000 100000\n"], 1),
+        (["400000\n", "100000\n"], 4),
+        (["max 100000\n"], UNLIMITED_CORES),
+        (["-1\n", "100000\n"], UNLIMITED_CORES),
+        (["100000 0\n"], UNLIMITED_CORES),
+        ([""], UNLIMITED_CORES),
+    ],
+)
+def test_the_quota_of_a_container_limits_the_cores(quota, contents, cores):
+    assert quota(*contents) == cores
+
+
+def test_available_cores_are_those_of_the_quota(quota):
+    quota("100000 100000")
+    assert available_cores() == 1
 
 
 def test_the_selection_does_not_depend_on_the_number_of_cores(monkeypatch):

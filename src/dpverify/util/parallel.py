@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextvars
+import functools
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,14 +20,41 @@ R = TypeVar("R")
 
 MIN_NUMBERS = 1 << 18  # for fewer numbers, starting threads takes longer than it saves
 MAX_THREADS = 8  # every thread needs memory for its own arrays
+UNLIMITED_CORES = 1 << 30
+# Where Linux shows the quota of a container and its period, in microseconds: version 2 and version 1 of cgroups.
+QUOTA_FILES = (
+    ("/sys/fs/cgroup/cpu.max",),
+    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+)
 COLUMNS_COPIED = 32  # columns that are copied to a transpose at the same time, by each thread
 
 
 def available_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of processor cores that this process may use, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, container_cores())
+
+
+@functools.cache
+def container_cores() -> int:
+    """Return how many cores the quota of a Linux container allows; a large number without a quota.
+
+    The system halts a container that has used its processor time, so more threads than this are slower.
+
+    Examples
+    --------
+    >>> container_cores() >= 1
+    True
+    """
+    cores = UNLIMITED_CORES
+    for files in QUOTA_FILES:  # one file, or one for the quota and one for the period
+        try:
+            quota, period = " ".join(Path(file).read_text() for file in files).split()
+            if int(quota) > 0:  # -1 means no quota
+                cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
+        except (OSError, ValueError, ZeroDivisionError):  # no such file, or the word "max"
+            continue
+    return cores
 
 
 def map_parallel(function: Callable[[T], R], items: Sequence[T], numbers: int) -> list[R]:
