@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpverify.estimation.devices import compiles_for_cpu, current_device, started
 from dpverify.estimation.gibbs_sampler import Ball, Envelope, RejectionSampler, Taylor, float_shape
 from dpverify.estimation.moving_horizon import Problem, stage_cost
-from dpverify.estimation.validation import compiles_for_cpu, current_device
 from dpverify.util.arrays import enable_x64
 
 StepInputs = tuple[jax.Array, Ball, Envelope, jax.Array]  # the window, K_k, the envelope and the key of a step
@@ -148,9 +148,8 @@ def _step_programs(
         rows = [z[i] for z in states for i in system.released]
         return jnp.stack(rows, axis=-1).reshape(runs, steps, len(system.released))
 
-    threads = ThreadPoolExecutor(4)
-    # The first array on a device starts it, which takes a second. The programs are traced meanwhile.
-    started = threads.submit(lambda: jax.block_until_ready(jax.device_put(np.zeros(()), device)))
+    threads = ThreadPoolExecutor(3)
+    start = started(device)
 
     def compile_in_thread(function: Callable[..., Any], *shapes: Any) -> Future[Any]:
         with enable_x64(), jax.default_device(device):
@@ -158,7 +157,7 @@ def _step_programs(
         return threads.submit(compile_traced, traced)
 
     def compile_traced(traced: Any) -> Any:
-        started.result()
+        wait([start])  # the compiler would wait for the device, and could disturb its start
         # Autotuning takes a second on a GPU, and does not make drawing faster.
         return traced.compile(compiler_options={"xla_gpu_autotune_level": 0})
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
+from dpverify.estimation.devices import default_block
 from dpverify.estimation.mhe import W2MHE
 from dpverify.estimation.moving_horizon import sliding_windows
 from dpverify.estimation.system import System
@@ -21,7 +22,6 @@ from dpverify.estimation.validation import (
     check_covariance,
     check_data,
     check_noise_parameter,
-    default_block,
     finite_estimate,
     split_parameters,
 )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
+from dpverify.estimation.devices import default_block
 from dpverify.estimation.extended_filter import MAX_UNROLLED_STATES, filter_runs, whitener
 from dpverify.estimation.small_linalg import posterior_covariance
 from dpverify.estimation.system import System
@@ -25,7 +26,6 @@ from dpverify.estimation.validation import (
     check_data,
     check_integer,
     check_noise_parameter,
-    default_block,
     finite_estimate,
     split_parameters,
 )

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError
+from dpverify.estimation.devices import compiles_for_cpu, current_device, default_block
 from dpverify.estimation.gibbs_sampler import Ball, Envelope
 from dpverify.estimation.gibbs_trajectories import compile_quick_sampler, sample_trajectories
 from dpverify.estimation.moving_horizon import (
@@ -41,9 +42,6 @@ from dpverify.estimation.validation import (
     check_integer,
     check_noise_parameter,
     check_positive,
-    compiles_for_cpu,
-    current_device,
-    default_block,
     measurement_weights,
 )
 from dpverify.estimation.warm_start import make_warm_started_solver

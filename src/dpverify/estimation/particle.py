@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError
+from dpverify.estimation.devices import compiles_for_cpu, default_block
 from dpverify.estimation.moving_horizon import SPANS
 from dpverify.estimation.small_linalg import log_abs_determinant
 from dpverify.estimation.system import System
@@ -25,8 +26,6 @@ from dpverify.estimation.validation import (
     check_integer,
     check_noise_parameter,
     check_positive,
-    compiles_for_cpu,
-    default_block,
     host_device,
     measurement_weights,
 )

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpverify.estimation.devices import default_block
 from dpverify.estimation.extended_filter import whitener
 from dpverify.estimation.particle import PARTICLES_PER_BATCH
 from dpverify.estimation.system import System
-from dpverify.estimation.validation import check_covariance, check_data, check_integer, default_block
+from dpverify.estimation.validation import check_covariance, check_data, check_integer
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 from dpverify.util.checks import check_choice

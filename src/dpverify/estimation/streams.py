@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike
 from scipy.linalg import block_diag, toeplitz
 
 from dpverify.errors import InputError
+from dpverify.estimation.devices import default_block
 from dpverify.estimation.filter_maps import FilterMaps, LinearModel, filter_maps, smoother_maps
 from dpverify.estimation.kalman import gaussian_runs
 from dpverify.estimation.system import System
 from dpverify.estimation.truths import GaussianTruth
-from dpverify.estimation.validation import check_data, check_positive, default_block
+from dpverify.estimation.validation import check_data, check_positive
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 from dpverify.util.checks import check_choice

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
+from dpverify.estimation.devices import start_accelerator
 from dpverify.estimation.distributions import Law, Normal
 from dpverify.estimation.small_linalg import multiply_columns
 from dpverify.mechanisms.wrappers import jax_key
@@ -124,6 +125,7 @@ class System:
         if not len(self.start):
             raise InputError("start: found nothing; expected the first guess of the state; pass start=(...)")
         object.__setattr__(self, "start", tuple(float(v) for v in self.start))
+        start_accelerator()
         self._fill_in_maps()
         for name in ("disturbance", "noise", "initial"):
             value = getattr(self, name)

@@ -1,4 +1,4 @@
-"""Checks of arguments and data that all mechanisms of this package share, and their default block size.
+"""Checks of arguments and data that all mechanisms of this package share.
 
 Every error message is one line of the form `name: found X; expected Y; do Z`.
 """
@@ -18,9 +18,6 @@ from dpverify.errors import InputError
 from dpverify.estimation.system import System
 from dpverify.util.arrays import enable_x64, host_device
 from dpverify.util.checks import is_real_number
-
-LOG2_CPU_BLOCK, LOG2_ACCELERATOR_BLOCK, LOG2_LARGE_BLOCK = 13, 22, 23
-LARGE_JAX_MEMORY = 60e9  # bytes that JAX may use on a device that draws large blocks; by default 75% of its memory
 
 Matrix = tuple[tuple[float, ...], ...]  # hashable, so that it can be part of a static argument
 
@@ -43,30 +40,6 @@ class Estimator(Protocol):
     def estimate(self, data: jax.Array) -> jax.Array:
         """Map data (T + 1, measurements) to estimates (K, d) without noise: pure JAX, can be vmapped over data."""
         ...
-
-
-def current_device() -> Any:
-    """Return the device on which JAX computes in the current context (`jax.default_device`)."""
-    device = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return device if isinstance(device, jax.Device) else jax.local_devices(backend=device)[0]
-
-
-def compiles_for_cpu() -> bool:
-    """Return whether JAX computes on a CPU in the current context."""
-    return current_device().platform == "cpu"
-
-
-def default_block() -> int:
-    """Return the number of runs per block: what fits into the caches of a CPU, or what fills an accelerator.
-
-    It depends on the platform and on the memory that JAX may use there, so that results are reproducible on one kind of
-    device with the same settings of JAX.
-    """
-    if compiles_for_cpu():
-        return 1 << LOG2_CPU_BLOCK
-    statistics = current_device().memory_stats() or {}
-    is_large = statistics.get("bytes_limit", 0) >= LARGE_JAX_MEMORY
-    return 1 << (LOG2_LARGE_BLOCK if is_large else LOG2_ACCELERATOR_BLOCK)
 
 
 def check_data(system: System, data: object, min_steps: int = 1, missing: bool = False) -> np.ndarray:
