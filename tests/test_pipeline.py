@@ -15,6 +15,11 @@ from mechanisms import ONE, ZERO, gaussian_trajectory, laplace, laplace_half_noi
 SMALL = {"select_runs": 2000, "test_runs": 4000}
 
 
+def without_data(mechanism):
+    """Return a mechanism that uses 0 in place of its data: both data sets have the same distribution."""
+    return lambda data, runs, rng: mechanism(0.0, runs, rng)
+
+
 def test_a_false_claim_is_refuted_and_a_true_one_is_not():
     report = verify(laplace, ZERO, ONE, 0.5)
     assert report.refuted
@@ -40,7 +45,7 @@ def test_without_a_claim_the_bounds_are_measured():
 
 def test_epsilon_zero_is_a_claim():
     assert verify(laplace, ZERO, ONE, 0, **SMALL).refuted
-    assert verify(laplace, 1.0, 1.0, 0, alpha=1e-4, **SMALL).verdict is Verdict.NOT_REFUTED
+    assert verify(without_data(laplace), 0.0, 1.0, 0, alpha=1e-4, **SMALL).verdict is Verdict.NOT_REFUTED
 
 
 def test_delta_is_part_of_the_claim():
@@ -83,8 +88,8 @@ def test_type_1_error_of_the_paper_settings_at_the_exact_epsilon(seeds):
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_type_1_error_at_epsilon_zero_and_equal_distributions(seeds):
     """The paper takes the smaller of two p-values, so its level is 2 alpha (docs/method.md, section 4.9)."""
-    assert rejections(seeds, laplace, 0.0, 0.0, 0, Settings.paper()) <= most(seeds, 0.10)
-    assert rejections(seeds, laplace, 0.0, 0.0, 0, MANY) <= most(seeds, 0.05)
+    assert rejections(seeds, without_data(laplace), 0.0, 1.0, 0, Settings.paper()) <= most(seeds, 0.10)
+    assert rejections(seeds, without_data(laplace), 0.0, 1.0, 0, MANY) <= most(seeds, 0.05)
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
@@ -96,7 +101,7 @@ def test_type_1_error_of_the_default_at_the_exact_epsilon(seeds):
 def test_type_1_error_of_a_coupled_selection(seeds):
     coupled = MANY.change(coupled_selection=True)
     assert rejections(seeds, laplace, ZERO, ONE, 1.0, coupled) <= most(seeds, 0.05)
-    assert rejections(seeds, laplace, 0.0, 0.0, 0, coupled) <= most(seeds, 0.05)
+    assert rejections(seeds, without_data(laplace), 0.0, 1.0, 0, coupled) <= most(seeds, 0.05)
     assert rejections(5, laplace_half_noise, ZERO, ONE, 1.0, coupled) == 5  # the negative control
 
 
@@ -146,11 +151,11 @@ def shaped(steps, dimension):
     "mechanism",
     [line, geometric, geometric_as_floats, flags_and_values, cauchy, shaped(1, 1), shaped(50, 1), shaped(1, 10)],
 )
-def test_any_kind_of_output_distinguishes_different_data_and_not_equal_data(mechanism):
+def test_any_kind_of_output_distinguishes_different_distributions_and_not_equal_ones(mechanism):
     different = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)
     assert different.refuted, str(different)
     assert different.witness.text
-    same = verify(mechanism, 0.0, 0.0, 0.1, select_runs=4000, test_runs=20_000)
+    same = verify(without_data(mechanism), 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)
     assert not same.refuted
     assert same.on_partition.region_mass > 0.9
 
@@ -158,7 +163,7 @@ def test_any_kind_of_output_distinguishes_different_data_and_not_equal_data(mech
 def test_fifty_steps_in_ten_dimensions():
     settings = Settings(beta=0.5, gamma=0.1, select_runs=2000, test_runs=4000)
     assert verify(shaped(50, 10), 0.0, 2.0, 0.1, settings=settings).refuted
-    assert not verify(shaped(50, 10), 0.0, 0.0, 0.1, settings=settings).refuted
+    assert not verify(without_data(shaped(50, 10)), 0.0, 2.0, 0.1, settings=settings).refuted
 
 
 def test_integers_and_equal_floats_give_the_same_result():
@@ -182,7 +187,7 @@ def test_two_different_constants_are_violated_at_every_epsilon():
 
 
 def test_one_constant_has_no_privacy_loss():
-    report = verify(constant, 1.0, 1.0, 0, **SMALL)
+    report = verify(without_data(constant), 0.0, 1.0, 0, **SMALL)
     assert not report.refuted
     assert report.epsilon_lower == 0
     assert report.diagnostics == (Diagnostic.IDENTICAL_OUTPUTS,)
@@ -268,8 +273,21 @@ def test_an_error_that_is_not_finite_is_refused():
         verify(sometimes_nan, 0, 1, nonfinite="event", error=dpv.rmse(0.0), **SMALL)
 
 
-def test_equal_data_sets_have_no_answer():
-    report = verify(laplace, ONE, ONE.copy(), 1.0, **SMALL)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (ONE, ONE.copy()),
+        (1.0, 1.0),
+        ([1, 2], [1, 2]),
+        ([1, 2], np.array([1.0, 2.0])),
+        ((1.0, np.nan), (1.0, np.nan)),
+        ({"y": [1.0, 2.0]}, {"y": np.array([1.0, 2.0])}),
+        ("readings.csv", "readings.csv"),
+        ([[1.0], [2.0, 3.0]], [[1.0], [2.0, 3.0]]),
+    ],
+)
+def test_equal_data_sets_of_any_kind_have_no_answer(first, second):
+    report = verify(without_data(laplace), first, second, 1.0, **SMALL)
     assert report.diagnostics == (Diagnostic.SAME_DATA, Diagnostic.SHORTENED)
     assert report.verdict is Verdict.NO_ANSWER
     assert report.notes[0] == Diagnostic.SAME_DATA.value
@@ -366,7 +384,7 @@ def test_identical_outputs_are_reported_only_if_all_test_runs_agree():
         return np.where(rng.random(runs) < 1e-3 * data, 5.0, 0.0)
 
     few = {"select_runs": 100, "test_runs": 20_000}
-    assert dpv.verify(rare, 0.0, 0, **few).diagnostics == (Diagnostic.IDENTICAL_OUTPUTS,)
+    assert dpv.verify(rare, 0.0, -1.0, **few).diagnostics == (Diagnostic.IDENTICAL_OUTPUTS,)
     assert Diagnostic.IDENTICAL_OUTPUTS not in dpv.verify(rare, 0.0, 1.0, seed=3, **few).diagnostics
     constants = dpv.verify(lambda data, runs, rng: np.full(runs, float(data)), 0.0, 1.0, **few)
     assert constants.diagnostics == (Diagnostic.DETERMINISTIC_OUTPUTS,)

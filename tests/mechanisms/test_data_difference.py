@@ -49,7 +49,7 @@ CASES = [
     (TABLE, TABLE, Relation.EQUAL, "equal, 12 numbers"),
     ({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 3.0}, Relation.ONE_NUMBER, "entry 'b': 1 of 1 number: from 2 to 3"),
     ({"a": 1.0}, {"b": 1.0}, Relation.OTHER, "2 of 2 entries: 'a', 'b'"),
-    ({"a": 1.0}, {"a": 1.0}, Relation.EQUAL, "0 of 1 entry"),
+    ({"a": 1.0}, {"a": 1.0}, Relation.EQUAL, "equal, 1 entry"),
     ("left", "right", Relation.UNKNOWN, "objects of type str and objects of type str, which are not compared"),
     (None, object, Relation.UNKNOWN, "objects of type NoneType and objects of type type, which are not compared"),
 ]

@@ -33,6 +33,7 @@ def test_all_real_data_types_are_accepted(dtype):
         (None, "found an object of type NoneType"),
         (print, "found a builtin_function_or_method instead of outputs"),
         (np.array([1, 2, np.nan, np.inf, 0]), "NaN or infinity in 2 of 5 runs"),
+        (np.ma.array(np.zeros(5), mask=[0, 0, 1, 0, 0]), "found masked numbers"),
     ],
 )
 def test_an_invalid_output_is_refused_in_one_line(output, message):

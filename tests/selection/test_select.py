@@ -305,3 +305,15 @@ def test_smooth_models_choose_the_event_with_common_random_numbers():
     for seed in range(3):
         report = dpv.verify(gaussian, ZERO, ONE, seed=seed, coupled_selection=True, **sizes)
         assert report.epsilon_lower > 0.85 * 3.0  # 3.0 is about the expected bound of the best threshold
+
+
+def test_outputs_whose_squares_overflow_are_refused():
+    def huge(data, runs, rng):
+        return 1e160 * (data + rng.laplace(size=(runs, 2)))
+
+    with pytest.raises(dpv.InputError, match=r"found outputs of size \de\+16\d; expected at most 1e\+150"):
+        dpv.verify(huge, 0.0, 1.0, select_runs=1000, test_runs=2000)
+    assert (
+        dpv.verify(lambda *arguments: huge(*arguments)[:, :1], 0.0, 1.0, select_runs=1000, test_runs=2000).epsilon_lower
+        > 0.5
+    )

@@ -77,6 +77,25 @@ def describe_difference(first: object, second: object) -> DataDifference:
     return DataDifference(Relation.UNKNOWN, f"{_kind(first)} and {_kind(second)}, which are not compared")
 
 
+def are_equal(first: object, second: object) -> bool:
+    """Return whether two data sets of any kind are equal; False if this cannot be found out.
+
+    Examples
+    --------
+    >>> are_equal([1, 2], [1, 2]), are_equal({"y": np.zeros(2)}, {"y": np.ones(2)})
+    (True, False)
+    """
+    relation = describe_difference(first, second).relation
+    if relation is not Relation.UNKNOWN:
+        return relation is Relation.EQUAL
+    try:
+        return type(first) is type(second) and bool(first == second)
+    except MemoryError:
+        raise
+    except Exception:  # an object of the user can raise anything
+        return False
+
+
 def _numbers(data: object) -> np.ndarray | None:
     """Return a data set as an array of numbers, or None if it is something else."""
     if not isinstance(data, (np.ndarray, np.generic, int, float, Sequence)) and not hasattr(data, "__array__"):
@@ -152,9 +171,10 @@ def _compare_mappings(first: Mapping[object, object], second: Mapping[object, ob
     if len(changed) == 1 and changed[0] in first and changed[0] in second:
         inner = describe_difference(first[changed[0]], second[changed[0]])
         return DataDifference(inner.relation, f"entry {_show(changed[0])}: {inner.text}")
-    relation = Relation.EQUAL if not changed else Relation.OTHER
-    listed = f": {_join(changed)}" if changed else ""
-    return DataDifference(relation, f"{len(changed)} of {_plural(len(names), 'entry', 'entries')}{listed}")
+    entries = _plural(len(names), "entry", "entries")
+    if not changed:
+        return DataDifference(Relation.EQUAL, f"equal, {entries}")
+    return DataDifference(Relation.OTHER, f"{len(changed)} of {entries}: {_join(changed)}")
 
 
 def _same(a: object, b: object) -> bool:

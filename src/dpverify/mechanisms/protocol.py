@@ -148,14 +148,6 @@ def inherited_attribute(attribute: str, wrapped: Callable[[], object]) -> Any:
     return getattr(wrapped(), attribute)
 
 
-def read_only_view(data: T) -> T:
-    """Return a read-only view of an array, so that no run can change the data of the next; other objects unchanged."""
-    if isinstance(data, np.ndarray):
-        data = data.view()
-        data.flags.writeable = False
-    return data
-
-
 def check_callable(mechanism: object) -> None:
     """Raise an InputError if a mechanism cannot be called."""
     if not callable(mechanism):

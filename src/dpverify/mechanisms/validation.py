@@ -51,6 +51,11 @@ def validate_output(
     if type(samples) is not np.ndarray:
         on_device = on_accelerator(samples)
         if not on_device:
+            if np.ma.is_masked(samples):
+                raise InputError(
+                    "found masked numbers; expected an array without a mask; leave out numbers that are not published, "
+                    "or fill in what is published in their place"
+                )
             try:
                 samples = np.asarray(samples)
             except ValueError as problem:

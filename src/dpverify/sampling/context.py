@@ -15,8 +15,6 @@ from concurrent.futures import BrokenExecutor, Executor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from dpverify.errors import (
     DPVerifyWarning,
     FolderError,
@@ -26,8 +24,9 @@ from dpverify.errors import (
     TimeLimitReached,
     describe_exception,
 )
+from dpverify.mechanisms.data_difference import are_equal
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name, read_only_view
+from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import (
     FIRST_BLOCK,
@@ -68,6 +67,7 @@ from dpverify.util.arrays import equal_arrays
 from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
+from dpverify.util.read_only import read_only
 from dpverify.util.serialization import from_plain
 from dpverify.util.timing import StageClock, versions
 
@@ -166,7 +166,7 @@ def open_run(
         first_block = FIRST_COMPILED_BLOCK if has_fixed_block(mechanism) else FIRST_BLOCK
         block = first_block if block is None else min(block, MAX_STOPPING_BLOCK)
     block = block or default_block_size(settings.test_runs)
-    data = read_only_view(first), read_only_view(second)
+    data = read_only(first), read_only(second)
     source = SampleSource(mechanism, data, settings.seed, block, settings.nonfinite)
     notes: list[str] = []
     with open_checkpoint(folder) as checkpoint:
@@ -285,8 +285,7 @@ def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
             found.append(Diagnostic.REPEATED_BLOCKS)
     for diagnostic in found:
         warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
-    first, second = source.data
-    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
+    if are_equal(*source.data):
         found.append(Diagnostic.SAME_DATA)
     return tuple(found)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.util.arrays import Array, enable_x64, is_jax
+from dpverify.util.read_only import call_read_only
 
 
 class ErrorSum:
@@ -32,7 +33,7 @@ class ErrorSum:
     def add(self, samples: Array) -> None:
         """Add the errors of some samples."""
         with enable_x64(samples):
-            errors = self._error(samples)
+            errors = call_read_only(self._error, samples, "error")
             on_device = is_jax(errors)
             if not on_device:
                 errors = np.asarray(errors, float)

@@ -31,6 +31,7 @@ from dpverify.selection.proposals import SelectionCounts
 from dpverify.selection.structured import promising_scores
 from dpverify.selection.trees import grow_tree
 from dpverify.util.parallel import map_parallel
+from dpverify.util.read_only import call_read_only, read_only
 
 EQUAL_MASS_CELL_COUNTS = (64, 512)
 MIN_RUNS_PER_CELL = 50  # training runs, on average
@@ -131,13 +132,12 @@ def learned_score(context: SelectionContext, training: TrainingData, samples: np
     A score of a kind that a report can hold is used as it is. It survives files and other processes. Any other callable
     is used like a score function of the user: a resumed run fits it again to the same training runs.
     """
-    assert context.learn is not None
+    learn = context.learn
+    assert learn is not None
     if context.nonfinite_event:
         raise InputError('learn: found nonfinite="event"; a learned score needs finite runs; use nonfinite="error"')
-    sides = [side.reshape(-1, *context.shape) for side in (training.first, training.second)]
-    for side in sides:
-        side.flags.writeable = False
-    fitted = context.learn(*sides)
+    sides = [read_only(side.reshape(-1, *context.shape)) for side in (training.first, training.second)]
+    fitted = call_read_only(lambda both: learn(*both), sides, "learn")
     if isinstance(fitted, SCORE_KINDS):
         return fitted
     if isinstance(fitted, Score) or not callable(fitted):

@@ -225,7 +225,7 @@ def measure_pair(
                 "steps; return an array of shape (runs, steps, coordinates), with per_run one run of shape (steps, "
                 "coordinates), for example numpy.array(path)[:, None]; or use verify"
             )
-        if Diagnostic.SAME_DATA in diagnostics or are_equal(first, second):
+        if Diagnostic.SAME_DATA in diagnostics:
             raise InputError(f"data sets{about}: {Diagnostic.SAME_DATA.value}")
         if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
             run = shorten_run(run)
@@ -251,14 +251,6 @@ def measure_pair(
     if not result.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=3)
     return result
-
-
-def are_equal(first: object, second: object) -> bool:
-    """Return whether two data sets of any kind have the same content; False if this cannot be found out."""
-    try:
-        return fingerprint(first) == fingerprint(second)
-    except InputError:
-        return False
 
 
 def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, BlockChecker]:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from dpverify.errors import InputError
 from dpverify.events.cells import repeated_values
 from dpverify.events.scores.base import Features, Score
 from dpverify.util.arrays import Array, contiguous_transpose, sum_outer_products
@@ -19,6 +20,7 @@ from dpverify.util.parallel import map_columns
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
 MAX_WHITENED_COORDINATES = 1024  # a covariance of more coordinates needs too much memory, and more runs than are kept
+MAX_MAGNITUDE = 1e150  # of the numbers of an output whose covariance is computed
 CLIPPED_SHARE = 0.005  # of the runs at either end: heavy tails have no moments
 MAX_BINS = 64  # per coordinate
 MAX_BINS_SINGLE_COORDINATE = 512
@@ -249,6 +251,12 @@ def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
     """
     clipped = np.concatenate([first, second])
     clip_tails(clipped, out=clipped)
+    largest = max(float(clipped.max()), -float(clipped.min()))
+    if largest > MAX_MAGNITUDE:
+        raise InputError(
+            f"mechanism: found outputs of size {largest:.0e}; expected at most {MAX_MAGNITUDE:.0e} for several numbers "
+            "per run, because products of larger ones overflow; return the outputs in a larger unit"
+        )
     sides = clipped[: len(first)], clipped[len(first) :]
     pooled_covariance = sum(covariance(side) for side in sides) / 2
     # A coordinate that is constant for each data set has no spread; the distance of the data sets is its scale.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dpverify.errors import InputError
 from dpverify.util.arrays import Array, array_namespace
+from dpverify.util.read_only import call_read_only
 
 
 class UserScore(NamedTuple):
@@ -43,7 +44,7 @@ class UserScore(NamedTuple):
                 f"{self.argument}: found only the name of the score, {self.function}; a report file does not hold the "
                 "function; expected the function itself; verify again"
             )
-        values = self.function(flat.reshape(flat.shape[0], *self.shape))
+        values = call_read_only(self.function, flat.reshape(flat.shape[0], *self.shape), self.argument)
         if values.shape != flat.shape[:1] or bool(array_namespace(values).isnan(values).any()):
             found = "NaN" if values.shape == flat.shape[:1] else f"shape {values.shape}"
             raise InputError(

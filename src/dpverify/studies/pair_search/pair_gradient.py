@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from dpverify.mechanisms.protocol import read_only_view
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.stages import collect_samples
 from dpverify.selection.histograms import score_values
 from dpverify.studies.pair_search.pair_value import DataPair, SearchAim, learn_best_score
+from dpverify.util.read_only import read_only
 
 LEARNING_SHARE = 0.25  # of the runs, for the score
 STAGE = "decide"  # runs that neither learned the score nor test the pair
@@ -53,7 +53,7 @@ def estimate_gradient(
     differences = []
     for signs in design:
         pair = pair_at(point + signs * distances)
-        source = run.source._replace(data=tuple(map(read_only_view, pair)), is_coupled=True)
+        source = run.source._replace(data=tuple(map(read_only, pair)), is_coupled=True)
         first, second = (
             scipy.special.expit((score_values(learned.score, samples) - learned.middle) / learned.spread).mean()
             for samples in collect_samples(source, STAGE, each, run.pool, run.progress)

@@ -15,7 +15,6 @@ import numpy as np
 
 from dpverify.events.scores import Score, summarise
 from dpverify.events.scores.cell_score import fit_cell_score
-from dpverify.mechanisms.protocol import read_only_view
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.counts import occupied_codes
 from dpverify.sampling.pilot import make_region
@@ -26,6 +25,7 @@ from dpverify.selection.histograms import score_values
 from dpverify.selection.objective import SelectionObjective, approximate_bound
 from dpverify.selection.ratio_curve import MIN_COUNT, fit_ratio_curve
 from dpverify.stats.claims import Claim
+from dpverify.util.read_only import read_only
 
 DataPair = tuple[object, object]
 
@@ -138,7 +138,7 @@ def learn_best_score(run: RunContext, pair: DataPair, aim: SearchAim, runs: int)
 
 def _draw_runs(run: RunContext, pair: DataPair, aim: SearchAim, runs: int, kept: KeptRuns | None = None) -> PairRuns:
     """Draw the runs of a pair, with the same random numbers for both data sets."""
-    source = run.source._replace(data=tuple(map(read_only_view, pair)), is_coupled=True)
+    source = run.source._replace(data=tuple(map(read_only, pair)), is_coupled=True)
     assert source.shape is not None
     most = MAX_NUMBERS // (source.shape[0] * source.shape[1])
     half = max(1, min(runs // 2, most))
