@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.mechanisms.protocol import read_only_view
+from dpverify.util.read_only import read_only
 from mechanisms import ONE, ZERO
 
 
 def test_arrays_are_passed_read_only():
     with pytest.raises(ValueError, match="read-only"):
-        read_only_view(np.zeros(3))[0] = 1
-    assert read_only_view({"a": 1}) == {"a": 1}
+        read_only(np.zeros(3))[0] = 1
+    assert read_only({"a": 1}) == {"a": 1}
 
 
 class Unseeded:

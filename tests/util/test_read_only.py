@@ -46,5 +46,5 @@ def test_other_errors_of_a_function_are_not_changed():
     def fail(samples):
         raise ValueError("no such value")
 
-    with pytest.raises(ValueError, match="^no such value$"):
+    with pytest.raises(ValueError, match=r"^no such value$"):
         call_read_only(fail, np.zeros(3), "events")
