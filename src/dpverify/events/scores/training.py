@@ -254,8 +254,8 @@ def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
     largest = max(float(clipped.max()), -float(clipped.min()))
     if largest > MAX_MAGNITUDE:
         raise InputError(
-            f"mechanism: found outputs of size {largest:.0e}; expected at most {MAX_MAGNITUDE:.0e}, because the squares "
-            "of larger numbers overflow; return the outputs in a larger unit"
+            f"mechanism: found outputs of size {largest:.0e}; expected at most {MAX_MAGNITUDE:.0e}, because squares of "
+            "larger numbers overflow; return the outputs in a larger unit"
         )
     sides = clipped[: len(first)], clipped[len(first) :]
     pooled_covariance = sum(covariance(side) for side in sides) / 2
