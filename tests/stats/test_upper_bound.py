@@ -10,7 +10,7 @@ from scipy.stats import binom, norm
 
 import dpverify as dpv
 from dpverify.report.statements import OnPartition
-from dpverify.stats.excess_limit import excess_limit
+from dpverify.stats.excess_limit import ExcessLimit, excess_limit
 from dpverify.stats.upper_bound import frontier, frontier_bound, least_bounded_delta
 
 LONG = pytest.mark.slow
@@ -26,7 +26,7 @@ def size(p1, p2, runs, epsilon, alpha=ALPHA):
         columns.append(np.arange(binom.ppf(1e-4 * alpha**2, m, p), binom.isf(1e-4 * alpha**2, m, p) + 1))
     a, b = (grid.ravel() for grid in np.meshgrid(*columns, indexing="ij"))
     weight = np.outer(binom.pmf(columns[0], m1, p1), binom.pmf(columns[1], m2, p2)).ravel()
-    below = excess_limit(a, b, b, runs, alpha).excess(math.exp(epsilon)) < p1 - math.exp(epsilon) * p2
+    below = excess_limit(a, b, runs, alpha).excess(math.exp(epsilon)) < p1 - math.exp(epsilon) * p2
     return weight[below].sum()
 
 
@@ -170,12 +170,35 @@ def test_the_frontier_bound_holds_between_its_nodes(runs):
     c1, c2 = rng.multinomial(runs, np.full(6, 1 / 6)), rng.multinomial(runs, rng.dirichlet(np.ones(6)))
     line = frontier(c1, c2, runs, 0.05)
     b = np.arange(runs + 1.0)
-    all_limits = excess_limit(line.height(b), b, b, (runs, runs), 0.05)
+    all_limits = excess_limit(line.height(b), b, (runs, runs), 0.05)
     for epsilon in (0.0, 0.3, 1.0):
         highest = all_limits.excess(math.exp(epsilon)).max()
         bound = frontier_bound(line, epsilon)
         assert highest <= bound + 1e-12
         assert bound <= highest + 0.02 / math.sqrt(runs)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1e-6])
+@pytest.mark.parametrize("runs", [(40, 40), (3000, 3000), (2000, 500), (500, 2000)])
+def test_the_limit_of_a_stretch_is_at_least_that_of_each_of_its_counts(runs, alpha):
+    rng = np.random.default_rng(8)
+    scales = np.array([[0.5], [1.0], [2.0], [50.0]])
+    compared = 0
+    for _ in range(10):
+        c1, c2 = (rng.multinomial(m, rng.dirichlet(np.full(5, 0.7))) for m in runs)
+        line = frontier(c1, c2, runs, alpha)
+        corner = rng.integers(len(line.second_counts) - 1)
+        begin, end = line.second_counts[corner : corner + 2]
+        left, right = sorted(rng.integers(begin, end + 1, 2).astype(float))
+        between = np.arange(left + 1, right)
+        for limit, counts in (
+            (line.stretch_limits(np.array([left]), np.array([right])), between),
+            (ExcessLimit(*(column[[corner]] for column in line.segment_limits)), np.arange(begin, end + 1)),
+        ):
+            points = line.point_limits(counts).excess(scales)
+            assert (limit.excess(scales) >= points).all()
+            compared += points.size
+    assert compared > 500
 
 
 def test_the_frontier_bound_is_tight_at_large_epsilon():
@@ -195,4 +218,4 @@ def test_the_limit_falls_in_the_scale_also_below_one():
     line = frontier([100_000], [1000], 100_000, 0.045)
     bounds = [frontier_bound(line, epsilon) for epsilon in (-0.5, -1e-9, 0.0, 0.5)]
     assert all(a >= b for a, b in itertools.pairwise(bounds))
-    assert not excess_limit(np.arange(5.0), np.arange(5.0), np.arange(5.0), (10**6, 10**6), 0.4).maybe_frequent.any()
+    assert not excess_limit(np.arange(5.0), np.arange(5.0), (10**6, 10**6), 0.4).maybe_frequent.any()

@@ -32,6 +32,9 @@ OneSidedLimit = Callable[[ArrayLike, int, float], FloatArray]
 class ExcessLimit(NamedTuple):
     """Upper confidence limits for the excess `p1 - scale p2` of unions, for every scale from 1 up.
 
+    A limit is about all unions whose pair of counts lies on a straight line between two points, or about one pair. The
+    observed excess is linear along the line, so that it is largest at an end.
+
     A union that is frequent under the second data set has the joint limit: the observed excess plus z standard
     deviations, both at their largest for p1 and p2 in their intervals. A rare union has two Clopper-Pearson limits at
     half of alpha each. Which of the two applies depends on p2 alone, so the choice costs nothing; where p2 may be
@@ -40,9 +43,11 @@ class ExcessLimit(NamedTuple):
     Attributes
     ----------
     share1, share2 : numpy.ndarray
-        The largest share of the runs of the first data set, and the smallest one of the second data set.
+        The shares of the runs of the first and of the second data set, at the lower end of the line.
+    upper_share1, upper_share2 : numpy.ndarray
+        The same at the upper end.
     margin1, margin2 : numpy.ndarray
-        z standard deviations of the two shares.
+        z standard deviations of the two shares, at their largest along the line.
     upper1, lower2 : numpy.ndarray
         The Clopper-Pearson limits: the upper one of p1 and the lower one of p2.
     maybe_frequent, maybe_rare : numpy.ndarray
@@ -51,6 +56,8 @@ class ExcessLimit(NamedTuple):
 
     share1: FloatArray
     share2: FloatArray
+    upper_share1: FloatArray
+    upper_share2: FloatArray
     margin1: FloatArray
     margin2: FloatArray
     upper1: FloatArray
@@ -63,13 +70,14 @@ class ExcessLimit(NamedTuple):
         # The joint limit is valid for scales from 1 up only. Below 1, the larger of the limit at 1 and of the separate
         # limits is valid, and it keeps falling in the scale.
         least = np.maximum(scale, 1.0)
-        joint = self.share1 - least * self.share2 + np.hypot(self.margin1, least * self.margin2)
+        ends = self.share1 - least * self.share2, self.upper_share1 - least * self.upper_share2
+        joint = np.maximum(*ends) + np.hypot(self.margin1, least * self.margin2)
         separate = self.upper1 - least * self.lower2
         limit = np.maximum(np.where(self.maybe_frequent, joint, -np.inf), np.where(self.maybe_rare, separate, -np.inf))
         return np.where(scale < least, np.maximum(limit, self.upper1 - scale * self.lower2), limit)
 
     def ratio(self) -> FloatArray:
-        """Return the largest scale at which the limit of the excess is still positive."""
+        """Return the largest scale at which the limit of the excess of a single pair of counts is still positive."""
         with np.errstate(divide="ignore", invalid="ignore"):
             separate = self.upper1 / self.lower2
             lead = self.share2**2 - self.margin2**2
@@ -172,27 +180,50 @@ def _cached_limit(limit: OneSidedLimit, counts: FloatArray, runs: int, alpha: fl
 
 
 def excess_limit(
-    first_counts: FloatArray, lowest: FloatArray, highest: FloatArray, runs: tuple[int, int], alpha: float
+    first_counts: FloatArray, second_counts: FloatArray, runs: tuple[int, int], alpha: float
 ) -> ExcessLimit:
-    """Return the limits for unions with at most `first_counts` runs of the first data set.
+    """Return the limits of unions with these counts, or with smaller counts of the first data set.
 
-    Of the second data set they have `lowest` to `highest` runs. The result does not depend on epsilon.
+    The result does not depend on epsilon.
+    """
+    return segment_limit((first_counts, first_counts), (second_counts, second_counts), runs, alpha)
+
+
+def segment_limit(
+    first_ends: tuple[FloatArray, FloatArray],
+    second_ends: tuple[FloatArray, FloatArray],
+    runs: tuple[int, int],
+    alpha: float,
+) -> ExcessLimit:
+    """Return the limits of all unions whose counts lie on straight lines, or below them in the first count.
+
+    Parameters
+    ----------
+    first_ends, second_ends : pair of numpy.ndarray
+        The counts at the lower and at the upper end of each line. Between the ends both counts rise. The counts of the
+        first data set are rounded down along the line.
+    runs : tuple of int
+        The runs of the two data sets.
+    alpha : float
+        The level of each limit.
     """
     m1, m2 = runs
+    lowest, highest = second_ends
+    least_first, largest_first = (np.floor(end) for end in first_ends)
     nuisance_alpha, test_alpha = NUISANCE_SHARE * alpha, (1 - 4 * NUISANCE_SHARE) * alpha
     # One run of either data set changes the standardised excess by at most max(1, m2/m1) / sqrt(m2 v2).
     step_factor = max(1.0, m2 / m1)
     least_variance = least_frequent_count(test_alpha) * step_factor**2 / m2
     if least_variance > 0.25:  # no variance is larger than 1/4: every event is rare, whatever p1 and p2 are
-        p1_upper = np.ones(np.shape(first_counts))
-        p2_lower, p2_upper = np.zeros(np.shape(first_counts)), np.ones(np.shape(first_counts))
+        p1_upper = np.ones(np.shape(largest_first))
+        p2_lower, p2_upper = np.zeros(np.shape(largest_first)), np.ones(np.shape(largest_first))
     else:
-        p1_upper = _cached_limit(clopper_pearson_upper, first_counts, m1, nuisance_alpha)
+        p1_upper = _cached_limit(clopper_pearson_upper, largest_first, m1, nuisance_alpha)
         p2_lower = _cached_limit(clopper_pearson_lower, lowest, m2, nuisance_alpha)
         p2_upper = _cached_limit(clopper_pearson_upper, highest, m2, nuisance_alpha)
     # Hoeffding's limit rises by 1/m1 per run. So the joint limit does not fall in the first count, and it covers all
     # smaller first counts (docs/method.md, section 5.4).
-    p1_lower = np.maximum(first_counts / m1 - math.sqrt(-math.log(nuisance_alpha) / (2.0 * m1)), 0.0)
+    p1_lower = np.maximum(least_first / m1 - math.sqrt(-math.log(nuisance_alpha) / (2.0 * m1)), 0.0)
     smallest, largest = _variance_range(p2_lower, p2_upper)
     maybe_frequent, maybe_rare = largest >= least_variance, smallest < least_variance
     z = np.zeros(np.shape(maybe_frequent))
@@ -203,11 +234,13 @@ def excess_limit(
         third_moment = np.maximum(1 - 2 * variance, 2 * m2 / (3 * m1)) / np.sqrt(m2 * variance)
         z[maybe_frequent] = joint_quantile(step_factor / np.sqrt(m2 * variance), test_alpha, third_moment)
     return ExcessLimit(
-        share1=np.asarray(first_counts, float) / m1,
+        share1=np.asarray(first_ends[0], float) / m1,
         share2=np.asarray(lowest, float) / m2,
+        upper_share1=np.asarray(first_ends[1], float) / m1,
+        upper_share2=np.asarray(highest, float) / m2,
         margin1=z * np.sqrt(_variance_range(np.minimum(p1_lower, p1_upper), p1_upper)[1] / m1),
         margin2=z * np.sqrt(largest / m2),
-        upper1=_cached_limit(clopper_pearson_upper, first_counts, m1, test_alpha / 2),
+        upper1=_cached_limit(clopper_pearson_upper, largest_first, m1, test_alpha / 2),
         lower2=_cached_limit(clopper_pearson_lower, lowest, m2, test_alpha / 2),
         maybe_frequent=maybe_frequent,
         maybe_rare=maybe_rare,

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.stats.excess_limit import ExcessLimit, excess_limit
+from dpverify.stats.excess_limit import ExcessLimit
 from dpverify.stats.upper_bound import (
     MAX_EXPONENT,
     MAX_REFINEMENTS,
@@ -125,13 +125,9 @@ class _FrontierCover:
                 return
             left, right = self._left[split], self._right[split]
             middle = np.floor((left + right) / 2)
-            points = excess_limit(line.height(middle), middle, middle, line.runs, line.alpha)
+            self._points = _join(self._points, line.point_limits(middle))
             left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-            inner = np.minimum(left + 1, right), np.maximum(right - 1, left)
-            lowest, highest = np.minimum(*inner), np.maximum(*inner)
-            stretches = excess_limit(line.height(inner[1]), lowest, highest, line.runs, line.alpha)
-            self._points = _join(self._points, points)
-            self._stretches = _join(_select(self._stretches, ~split), stretches)
+            self._stretches = _join(_select(self._stretches, ~split), line.stretch_limits(left, right))
             self._left = np.concatenate([self._left[~split], left])
             self._right = np.concatenate([self._right[~split], right])
 

@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from dpverify.stats.binomial import FloatArray
-from dpverify.stats.excess_limit import ExcessLimit, excess_limit
+from dpverify.stats.excess_limit import ExcessLimit, excess_limit, segment_limit
 from dpverify.util.checks import (
     Runs,
     check_count_columns,
@@ -57,6 +57,30 @@ class Frontier(NamedTuple):
         """Return the largest first count for each second count; the factor makes up for rounding errors."""
         return np.floor(np.interp(second_counts, self.second_counts, self.first_counts) * (1 + 1e-14))
 
+    def point_limits(self, second_counts: FloatArray) -> ExcessLimit:
+        """Return the limits at some second counts."""
+        return excess_limit(self.height(second_counts), second_counts, self.runs, self.alpha)
+
+    def stretch_limits(self, left: FloatArray, right: FloatArray) -> ExcessLimit:
+        """Return the limits over all second counts between `left` and `right`, both excluded, on one segment each.
+
+        Where there is no count between them, both are included.
+        """
+        inner = np.minimum(left + 1, right), np.maximum(right - 1, left)
+        lowest, highest = np.minimum(*inner), np.maximum(*inner)
+        on_line = [
+            np.where(
+                lowest == highest, self.height(end), _above_line(np.interp(end, self.second_counts, self.first_counts))
+            )
+            for end in (lowest, highest)
+        ]
+        return segment_limit((on_line[0], on_line[1]), (lowest, highest), self.runs, self.alpha)
+
+
+def _above_line(first_counts: FloatArray) -> FloatArray:
+    """Return numbers that are safely above the points of a segment that `Frontier.height` computes with rounding."""
+    return first_counts * (1 + 1e-13)
+
 
 def frontier(counts1: ArrayLike, counts2: ArrayLike, runs: Runs, alpha: float) -> Frontier:
     """Return the frontier of a partition: the cells in the order of their ratio, cumulated.
@@ -73,8 +97,9 @@ def frontier(counts1: ArrayLike, counts2: ArrayLike, runs: Runs, alpha: float) -
     second = np.append(0.0, np.cumsum(np.bincount(segment, c2)))
     is_highest = np.append(second[1:] > second[:-1], True)  # of several points with one second count
     first, second = first[is_highest], second[is_highest]
-    corner_limits = excess_limit(first, second, second, both_runs, alpha)
-    segment_limits = excess_limit(first[1:], second[:-1], second[1:], both_runs, alpha)
+    corner_limits = excess_limit(first, second, both_runs, alpha)
+    on_line = _above_line(first)
+    segment_limits = segment_limit((on_line[:-1], on_line[1:]), (second[:-1], second[1:]), both_runs, alpha)
     return Frontier(first, second, both_runs, alpha, corner_limits, segment_limits)
 
 
@@ -86,9 +111,9 @@ def frontier_bound(line: Frontier, epsilon: float, tolerance: float = 1e-3) -> f
 def frontier_bounds(line: Frontier, epsilons: FloatArray, tolerance: float = 1e-3) -> FloatArray:
     """Return the upper bound on delta of `frontier_bound` at each epsilon; the limits are computed once for all.
 
-    A stretch of second counts between two evaluated ones, b0 < b1, is bounded as a whole: by the limit with the largest
-    first count at b1 - 1 and from b0 + 1 to b1 - 1 runs of the second data set. Stretches are halved until none can
-    exceed the largest limit so far by more than `tolerance` standard errors of the first count.
+    A stretch of second counts between two evaluated ones is bounded as a whole: by the larger observed excess of its
+    two ends, and the largest margin of all of its counts. Stretches are halved until none can exceed the largest limit
+    so far by more than `tolerance` standard errors of the first count.
     """
     if len(epsilons) > 1 and len(epsilons) * len(line.second_counts) > MAX_LIMITS_AT_ONCE:
         parts = np.array_split(epsilons, 2)
@@ -111,13 +136,10 @@ def frontier_bounds(line: Frontier, epsilons: FloatArray, tolerance: float = 1e-
         if not left.size:
             return largest[:, 0]
         middle = np.floor((left + right) / 2)
-        middle_limits = excess_limit(line.height(middle), middle, middle, line.runs, line.alpha)
-        largest = np.maximum(largest, _largest_where(is_open, middle_limits.excess(scales)))
+        largest = np.maximum(largest, _largest_where(is_open, line.point_limits(middle).excess(scales)))
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         is_open = np.concatenate([is_open, is_open], axis=1)
-        inner = np.minimum(left + 1, right), np.maximum(right - 1, left)
-        lowest, highest = np.minimum(*inner), np.maximum(*inner)
-        bounds = excess_limit(line.height(inner[1]), lowest, highest, line.runs, line.alpha).excess(scales)
+        bounds = line.stretch_limits(left, right).excess(scales)
     return np.maximum(largest, _largest_where(is_open, bounds))[:, 0]
 
 
@@ -207,7 +229,7 @@ def epsilon_upper_bound(
     m1, m2 = runs_per_side(runs)
     if delta == 0:
         c1, c2 = check_count_columns(counts1, counts2, (m1, m2))
-        forward, backward = excess_limit(c1, c2, c2, (m1, m2), alpha), excess_limit(c2, c1, c1, (m2, m1), alpha)
+        forward, backward = excess_limit(c1, c2, (m1, m2), alpha), excess_limit(c2, c1, (m2, m1), alpha)
         largest_ratio = np.max(np.maximum(forward.ratio(), backward.ratio()), initial=1.0)
         return float(np.log(largest_ratio))
     forward_line = frontier(counts1, counts2, (m1, m2), alpha)
@@ -241,7 +263,7 @@ def least_bounded_delta(runs: int, alpha: float) -> float:
     inf
     """
     nobody = np.zeros(1)
-    return float(excess_limit(nobody, nobody, nobody, (runs, runs), alpha).upper1[0])
+    return float(excess_limit(nobody, nobody, (runs, runs), alpha).upper1[0])
 
 
 def smallest_epsilon(bound: Callable[[float], float], delta: float, least: float = 0.0) -> float:
