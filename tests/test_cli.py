@@ -156,7 +156,7 @@ FAILURES = [
         ["mine:Scaled"],
         "found the class Scaled; expected a function or an object; add () to create an object: mine:Scaled()",
     ),
-    (["mine:swapped"], "called as (data, runs, rng); compare the order of its parameters\n"),
+    (["mine:swapped"], "called as (data, runs, rng); compare the order of its parameters, (data, rng, runs)\n"),
     (["mine:clumsy"], "but 3 were given (at mine.py, line 38)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),

@@ -1,0 +1,60 @@
+"""The cause of a failure of a mechanism in words, with advice for frequent mistakes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpverify.errors import InputError, describe_exception
+from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name, positional_names
+from dpverify.mechanisms.validation import CallableOutput
+
+PARAMETERS = ("data", "runs", "rng")  # of a mechanism, in this order
+
+
+def describe_failure(mechanism: Mechanism, data: object, problem: BaseException) -> str:
+    """Return what a mechanism raised for a data set, or what is wrong with its output, and advice.
+
+    Examples
+    --------
+    >>> print(describe_failure(lambda runs, data, rng: data, 0.0, TypeError("no")))
+    TypeError: no; a mechanism is called as (data, runs, rng); compare the order of its parameters, (runs, data, rng)
+    """
+    # The messages of an InputError are complete.
+    cause = str(problem) if isinstance(problem, InputError) else describe_exception(problem)
+    if isinstance(problem, TypeError) and not accepts_arguments(mechanism, 3):
+        cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
+        cause += _call_first(mechanism)
+    elif has_other_order(mechanism):
+        names = ", ".join(positional_names(mechanism))
+        cause += f"; a mechanism is called as (data, runs, rng); compare the order of its parameters, ({names})"
+    elif isinstance(problem, AttributeError) and _is_another_argument(problem, data):
+        cause += "; a mechanism is called as (data, runs, rng); compare the order of its parameters"
+    if isinstance(problem, CallableOutput):
+        cause += _call_first(mechanism)
+    if isinstance(problem, ValueError) and "read-only" in cause:
+        cause += "; data sets are read-only, so that no run can change the data of the next; work on a copy"
+    return cause
+
+
+def has_other_order(mechanism: Mechanism) -> bool:
+    """Return whether the name of a parameter shows another order than (data, runs, rng).
+
+    Examples
+    --------
+    >>> has_other_order(lambda data, rng, runs: data), has_other_order(lambda readings, n, generator: readings)
+    (True, False)
+    """
+    names = positional_names(mechanism)
+    return any(name in PARAMETERS and PARAMETERS.index(name) != place for place, name in enumerate(names))
+
+
+def _is_another_argument(problem: AttributeError, data: object) -> bool:
+    """Return whether the object without the attribute is probably the number of runs."""
+    is_data = type(data) is int and not hasattr(np.random.Generator, problem.name or "")
+    return type(problem.obj) is int and not is_data
+
+
+def _call_first(mechanism: Mechanism) -> str:
+    """Return the advice for a function that makes a mechanism and was passed as if it were one."""
+    name = mechanism_name(mechanism)
+    return f"; if {name} makes a mechanism, call it first: {name}(), or on the command line FILE.py:{name}()"
