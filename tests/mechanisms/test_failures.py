@@ -1,6 +1,8 @@
 """The message of a mechanism that fails: the line of the user, and advice for frequent mistakes."""
 
+import contextlib
 import inspect
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,3 +68,22 @@ def test_a_right_order_gets_no_advice():
 
     assert "is called as" not in failure(fails)
     assert "compare the order of its parameters, (data, rng, runs)" in failure(Method())
+
+
+def mean(data, runs, rng):
+    return np.mean(data) + rng.laplace(size=runs)
+
+
+def letters(data, runs, rng):
+    return len(data) + rng.laplace(size=runs)
+
+
+def test_the_name_of_a_file_as_a_data_set_is_named_if_the_mechanism_fails(tmp_path):
+    advice = "; the data set is the text {}; read the file first, for example with numpy.loadtxt"
+    assert failure(mean, "a.csv", "b.csv").endswith(advice.format("'a.csv'"))
+    assert failure(mean, Path("a.npy"), Path("b.npy")).endswith(advice.format("'a.npy'"))
+    (tmp_path / "a").touch()
+    with contextlib.chdir(tmp_path):
+        assert failure(mean, "a", "b").endswith(advice.format("'a'"))
+    assert "read the file" not in failure(mean, "one", "two")
+    assert dpv.verify(letters, "a.csv", "bb.csv", 1.0, select_runs=500, test_runs=1000).epsilon == 1.0

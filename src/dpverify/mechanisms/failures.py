@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 
 from dpverify.errors import InputError, describe_exception
 from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name, positional_names
 from dpverify.mechanisms.validation import CallableOutput
+from dpverify.util.checks import shorten
+from dpverify.util.files import is_readable
 
 PARAMETERS = ("data", "runs", "rng")  # of a mechanism, in this order
+DATA_SUFFIXES = (".csv", ".txt", ".npy", ".json")
 
 
 def describe_failure(mechanism: Mechanism, data: object, problem: BaseException) -> str:
@@ -33,7 +39,7 @@ def describe_failure(mechanism: Mechanism, data: object, problem: BaseException)
         cause += _call_first(mechanism)
     if isinstance(problem, ValueError) and "read-only" in cause:
         cause += "; data sets are read-only, so that no run can change the data of the next; work on a copy"
-    return cause
+    return cause + _read_first(data)
 
 
 def has_other_order(mechanism: Mechanism) -> bool:
@@ -46,6 +52,16 @@ def has_other_order(mechanism: Mechanism) -> bool:
     """
     names = positional_names(mechanism)
     return any(name in PARAMETERS and PARAMETERS.index(name) != place for place, name in enumerate(names))
+
+
+def _read_first(data: object) -> str:
+    """Return the advice for the name of a file that was passed as a data set; empty for every other data set."""
+    if not isinstance(data, (str, os.PathLike)):
+        return ""
+    name = os.fsdecode(data)
+    if not name.endswith(DATA_SUFFIXES) and not is_readable(Path(name)):
+        return ""
+    return f"; the data set is the text {shorten(name)}; read the file first, for example with numpy.loadtxt"
 
 
 def _is_another_argument(problem: AttributeError, data: object) -> bool:
