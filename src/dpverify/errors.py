@@ -83,6 +83,31 @@ class InputError(ValueError):
     """
 
 
+class OutputError(OSError, InputError):
+    """A file cannot be written. It is an InputError and an OSError, so that a program can catch either of them.
+
+    Parameters
+    ----------
+    errno : int or None
+        The number of the error.
+    reason : str
+        The reason in words.
+    path : str
+        The file, as the caller has named it.
+
+    Examples
+    --------
+    >>> print(OutputError(2, "No such file or directory", "nowhere/report.html"))
+    nowhere/report.html: No such file or directory; expected a path that can be written
+    """
+
+    def __init__(self, errno: int | None, reason: str, path: str):
+        super().__init__(errno, reason, path)
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}; expected a path that can be written"
+
+
 class MechanismError(RuntimeError):
     """The mechanism raised an exception, or its output cannot be used. An exception of the mechanism is the cause.
 
