@@ -183,6 +183,19 @@ def test_signals_end_the_command_and_its_child(place, target, number, status, li
     wait_for(lambda: not is_alive(child))
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+def test_a_signal_says_how_to_resume_if_there_is_a_folder(place):
+    process = start("verify", "faults.py:slow", *ARGUMENTS, "--quiet", "--folder", "night")
+    wait_for((place / "night" / "dpverify.json").exists)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert err == (
+        "dpverify: the process ended without a report (killed by SIGTERM); stopped by a signal; the results up to the "
+        "last checkpoint are saved in night; repeat the same command to resume\n"
+    )
+
+
 def test_the_streams_of_the_command(place):
     status, out, err = run("verify", "faults.py:laplace", *ARGUMENTS, "--json", "-", "--epsilon", "0.3")
     assert (status, err) == (1, "")

@@ -226,9 +226,21 @@ def main_in_child(argv: Sequence[str]) -> int:
         if arguments.command == "study" and not outcome.stopped:
             start = read_start(study_folder(arguments.file, arguments.folder))
         if start is None or start.process != outcome.process or start.number in ended:
-            cause = "stopped by a signal" if outcome.stopped else "the mechanism, or a library, ended it"
+            cause = "the mechanism, or a library, ended it"
+            if outcome.stopped:
+                cause = f"stopped by a signal{_how_to_resume(arguments)}"
             return print_error(f"the process ended without a report ({outcome.end}); {cause}", NO_ANSWER)
         ended[start.number] = describe_end(start, outcome.end)
+
+
+def _how_to_resume(arguments: argparse.Namespace) -> str:
+    """Return what a process that was ended by a signal has left in its folder, and what to do; empty without one."""
+    folder = getattr(arguments, "folder", None) or getattr(arguments, "out", None)
+    if arguments.command == "study":
+        folder = study_folder(arguments.file, folder)
+    if folder is None or not os.path.isdir(folder):
+        return ""
+    return f"; the results up to the last checkpoint are saved in {folder}; repeat the same command to resume"
 
 
 def run(arguments: argparse.Namespace) -> int:
