@@ -14,7 +14,7 @@ from typing import cast
 from dpverify import Report, Settings, run_study, verify
 from dpverify.cli.arguments import parser
 from dpverify.cli.gallery import run_gallery_command
-from dpverify.cli.inputs import absolute, choose_mechanism, open_executor, read_changes
+from dpverify.cli.inputs import COMMANDS_WITH_PROGRAM, absolute, choose_mechanism, open_executor, read_changes
 from dpverify.cli.output import (
     BAD_INPUT,
     NO_ANSWER,
@@ -188,7 +188,7 @@ def _run_command(arguments: argparse.Namespace) -> int:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a command line; wrong usage ends the process with status 2."""
     argv = list(argv)
-    end = argv.index("--") if argv[:1] in (["verify"], ["over-time"]) and "--" in argv else len(argv)
+    end = argv.index("--") if argv[:1] and argv[0] in COMMANDS_WITH_PROGRAM and "--" in argv else len(argv)
     arguments = parser().parse_args(argv[:end])
     arguments.program, arguments.line = argv[end + 1 :], shlex.join(["dpverify", *argv])
     arguments.shorten = relative_paths()

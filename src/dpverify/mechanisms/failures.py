@@ -73,4 +73,9 @@ def _is_another_argument(problem: AttributeError, data: object) -> bool:
 def _call_first(mechanism: Mechanism) -> str:
     """Return the advice for a function that makes a mechanism and was passed as if it were one."""
     name = mechanism_name(mechanism)
+    if not accepts_arguments(mechanism, 0):
+        return (
+            f"; if {name} makes a mechanism, call it first, for example mine = {name}(...); on the command line, write "
+            "this in the file and use FILE.py:mine"
+        )
     return f"; if {name} makes a mechanism, call it first: {name}(), or on the command line FILE.py:{name}()"
