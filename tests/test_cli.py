@@ -47,6 +47,9 @@ def one(data, rng):
 def swapped(data, rng, runs):
     return data + rng.laplace(size=(runs, 1))
 
+def rotated(runs, data, rng):
+    return data + rng.laplace(size=(runs, 1))
+
 def clumsy(data, runs, rng):
     return one(data, runs, rng)
 
@@ -165,7 +168,8 @@ FAILURES = [
         "found the class Scaled; expected a function or an object; add () to create an object: mine:Scaled()",
     ),
     (["mine:swapped"], "called as (data, runs, rng); compare the order of its parameters, (data, rng, runs)\n"),
-    (["mine:clumsy"], "but 3 were given (at mine.py, line 38)\n"),
+    (["mine:rotated"], "compare the order of its parameters, (runs, data, rng)\n"),  # no advice about integers
+    (["mine:clumsy"], "but 3 were given (at mine.py, line 41)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),
     (["mine:absent"], "has no absent"),

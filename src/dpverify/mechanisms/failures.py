@@ -14,6 +14,7 @@ from dpverify.util.checks import shorten
 from dpverify.util.files import is_readable
 
 PARAMETERS = ("data", "runs", "rng")  # of a mechanism, in this order
+CALL_ORDER = "a mechanism is called as (data, runs, rng)"
 DATA_SUFFIXES = (".csv", ".txt", ".npy", ".json")
 
 
@@ -28,13 +29,13 @@ def describe_failure(mechanism: Mechanism, data: object, problem: BaseException)
     # The messages of an InputError are complete.
     cause = str(problem) if isinstance(problem, InputError) else describe_exception(problem)
     if isinstance(problem, TypeError) and not accepts_arguments(mechanism, 3):
-        cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
+        cause += f"; {CALL_ORDER}; wrap a function of one run: dpverify.per_run(f)"
         cause += _call_first(mechanism)
     elif has_other_order(mechanism):
         names = ", ".join(positional_names(mechanism))
-        cause += f"; a mechanism is called as (data, runs, rng); compare the order of its parameters, ({names})"
+        cause += f"; {CALL_ORDER}; compare the order of its parameters, ({names})"
     elif isinstance(problem, AttributeError) and _is_another_argument(problem, data):
-        cause += "; a mechanism is called as (data, runs, rng); compare the order of its parameters"
+        cause += f"; {CALL_ORDER}; compare the order of its parameters"
     if isinstance(problem, CallableOutput):
         cause += _call_first(mechanism)
     if isinstance(problem, ValueError) and "read-only" in cause:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dpverify.errors import InputError, describe_exception
+from dpverify.mechanisms.failures import CALL_ORDER
 from dpverify.mechanisms.protocol import accepts_arguments
 from dpverify.util.checks import nearest_name
 from dpverify.util.formatting import one_line, too_little_memory
@@ -163,6 +164,8 @@ def integer_hint(problem: object, files: Iterable[object]) -> str:
     >>> integer_hint("IndexError: arrays used as indices must be of integer (or boolean) type", ["a.npy"])
     ''
     """
+    if CALL_ORDER in str(problem):  # the number that should be an integer is another argument
+        return ""
     if not NEEDS_INTEGERS.search(str(problem)) or not any(str(file).endswith((".csv", ".txt")) for file in files):
         return ""
     return "; text files are read as floating-point numbers; .npy files keep integers"
