@@ -36,6 +36,7 @@ from dpverify.errors import (
     FolderError,
     InputError,
     MechanismError,
+    OutputError,
     Stopped,
     StopReason,
     describe_exception,
@@ -119,6 +120,8 @@ def _study(arguments: argparse.Namespace) -> int:
     if html:
         try:
             study.to_html(html)
+        except OutputError:  # a page of a report
+            raise
         except InputError as problem:  # the answers of the study are complete, so its status counts
             page_status = print_error(problem, BAD_INPUT)
     if study.failed:
@@ -256,6 +259,8 @@ def run(arguments: argparse.Namespace) -> int:
         hint = integer_hint(problem, (getattr(arguments, name, None) for name in ("first", "second", "data")))
         hint += f"; finished runs are kept in {folder}; fix the mechanism and repeat the command" if folder else ""
         return print_error(arguments.shorten(f"{problem}{hint}"), BAD_INPUT)
+    except OutputError as problem:  # a disk that fails during the work, because output paths are checked before
+        return print_error(arguments.shorten(problem), NO_ANSWER)
     except (InputError, FolderError) as problem:
         return print_error(arguments.shorten(problem), BAD_INPUT)
     except Stopped as problem:
