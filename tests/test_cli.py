@@ -47,6 +47,9 @@ def one(data, rng):
 def swapped(data, rng, runs):
     return data + rng.laplace(size=(runs, 1))
 
+def rotated(runs, data, rng):
+    return data + rng.laplace(size=(runs, 1))
+
 def clumsy(data, runs, rng):
     return one(data, runs, rng)
 
@@ -63,6 +66,13 @@ class Scaled:
     def __call__(self, data, runs, rng):
         return data + rng.laplace(size=(runs, 1))
 
+def smoother(scale):
+    return lambda data, runs, rng: data + rng.laplace(scale=scale, size=(runs, 1))
+
+class Needy:
+    def __init__(self, scale):
+        self.scale = scale
+
 local = lambda data, runs, rng: rng.random(runs)
 number = 3
 """
@@ -76,6 +86,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(MECHANISMS)
     (tmp_path / "broken.py").write_text("raise ImportError('half installed')")
     (tmp_path / "leaves.py").write_text("raise SystemExit(1)")
+    (tmp_path / "kf").touch()
     (tmp_path / "a.txt").write_text("1 2\n")
     (tmp_path / "b.csv").write_text("1,3\n")
     (tmp_path / "c.json").write_text("[1, 2]")
@@ -156,11 +167,37 @@ FAILURES = [
         ["mine:Scaled"],
         "found the class Scaled; expected a function or an object; add () to create an object: mine:Scaled()",
     ),
-    (["mine:swapped"], "called as (data, runs, rng); compare the order of its parameters\n"),
-    (["mine:clumsy"], "but 3 were given (at mine.py, line 38)\n"),
+    (["mine:swapped"], "called as (data, runs, rng); compare the order of its parameters, (data, rng, runs)\n"),
+    (["mine:rotated"], "compare the order of its parameters, (runs, data, rng)\n"),  # no advice about integers
+    (["mine:clumsy"], "but 3 were given (at mine.py, line 41)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),
     (["mine:absent"], "has no absent"),
+    (
+        ["mine.py:laplac"],
+        "mine.py has no laplac; expected the name of a function or object in it; the nearest is 'lapl",
+    ),
+    (
+        ["mine.py:smoother(1.0)"],
+        "mechanism: found 'mine.py:smoother(1.0)'; expected module:name or path/file.py:name; arguments are not "
+        "possible here; write `mine = smoother(1.0)` in the file and use mine.py:mine\n",
+    ),
+    (
+        ["mine.py:smoother()"],
+        "mechanism: found smoother(), but smoother needs arguments; expected a function without; arguments are not "
+        "possible here; write `mine = smoother(...)` in the file and use mine.py:mine\n",
+    ),
+    (
+        ["mine.py:smoother"],
+        "if smoother makes a mechanism, call it first, for example mine = smoother(...); on the command line, write "
+        "this in the file and use FILE.py:mine\n",
+    ),
+    (["mine.py:Needy"], "expected a function or an object; arguments are not possible here; write `mine = Needy(...)`"),
+    (
+        ["./kf"],
+        "mechanism: found './kf', a file; expected module:name or path/file.py:name; a program follows after --, at "
+        "the end of the command: -- ./kf\n",
+    ),
     (["nowhere:f"], "No module named 'nowhere'"),
     (["nowhere.py:f"], "no file nowhere.py"),
     (["broken:f"], "half installed (at broken.py, line 1)"),
@@ -217,6 +254,37 @@ def test_usage_errors_exit_2(capsys):
         assert line.startswith("dpverify: ")
         assert line.endswith(" --help\n")
         assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "line"),
+    [
+        (
+            "verify",
+            ["--test_runs", "100"],
+            "option --test_runs; expected an option of dpverify verify; use --set test_runs=100",
+        ),
+        (
+            "verify",
+            ["--test-runs=100"],
+            "option --test-runs; expected an option of dpverify verify; use --set test_runs=100",
+        ),
+        ("verify", ["--seed"], "option --seed; expected an option of dpverify verify; use --set seed=VALUE"),
+        (
+            "verify",
+            ["--floder", "x"],
+            "option --floder; expected an option of dpverify verify; the nearest is --folder",
+        ),
+        ("verify", ["other:f"], "argument 'other:f'; expected no more arguments"),
+        ("report", ["--test_runs", "1"], "option --test_runs; expected an option of dpverify report"),
+    ],
+)
+def test_an_unknown_option_names_the_help_of_its_command(capsys, command, arguments, line):
+    required = ["--first", "a", "--second", "b"] if command == "verify" else []
+    with pytest.raises(SystemExit) as stop:
+        main([command, "m:f", *required, *arguments])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == f"dpverify: found the {line}; see dpverify {command} --help\n"
 
 
 @pytest.mark.parametrize("command", ["verify", "study", "reproduce", "report", "demo"])

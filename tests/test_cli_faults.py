@@ -14,7 +14,8 @@ import pytest
 from user_folder import make_user_folder
 
 import dpverify as dpv
-from dpverify.cli import main
+from dpverify.cli import commands, main
+from dpverify.errors import OutputError
 
 MECHANISMS = """
 import asyncio, multiprocessing, os, signal, time
@@ -183,6 +184,19 @@ def test_signals_end_the_command_and_its_child(place, target, number, status, li
     wait_for(lambda: not is_alive(child))
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
+def test_a_signal_says_how_to_resume_if_there_is_a_folder(place):
+    process = start("verify", "faults.py:slow", *ARGUMENTS, "--quiet", "--folder", "night")
+    wait_for((place / "night" / "dpverify.json").exists)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert err == (
+        "dpverify: the process ended without a report (killed by SIGTERM); stopped by a signal; the results up to the "
+        "last checkpoint are saved in night; repeat the same command to resume\n"
+    )
+
+
 def test_the_streams_of_the_command(place):
     status, out, err = run("verify", "faults.py:laplace", *ARGUMENTS, "--json", "-", "--epsilon", "0.3")
     assert (status, err) == (1, "")
@@ -253,6 +267,19 @@ def test_json_is_written_before_the_text_and_a_failure_loses_no_other_form(place
     assert captured.out.startswith("laplace: MEASURED")
     assert captured.err == "dpverify: out.json: No space left on device; expected a path that can be written\n"
     assert (place / "out.html").exists()
+
+
+def test_a_disk_that_fails_during_the_work_is_no_answer(capsys, monkeypatch):
+    """Such a file is not an argument of the command, so the exit status is not that of bad input."""
+
+    def fails(arguments):
+        raise OutputError(28, "No space left on device", "reports/a.json")
+
+    monkeypatch.setattr(commands, "_run_command", fails)
+    assert main(["demo"]) == 3
+    assert capsys.readouterr().err == (
+        "dpverify: reports/a.json: No space left on device; expected a path that can be written\n"
+    )
 
 
 def test_a_report_is_replaced_as_a_whole(tmp_path, monkeypatch):

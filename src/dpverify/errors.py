@@ -13,6 +13,15 @@ from pathlib import Path
 
 PACKAGE_FOLDER = str(Path(__file__).parent)
 LIBRARY_FOLDERS = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+COMPILED_SUFFIXES = (".pyx", ".pxd", ".pxi")  # sources of Cython
+
+
+def _is_installed(file: str) -> bool:
+    """Return whether a file of a traceback belongs to Python or to an installed library.
+
+    Compiled libraries name their sources relative to a folder that is not here, for example numpy/random/_common.pyx.
+    """
+    return file.startswith(LIBRARY_FOLDERS) or (file.endswith(COMPILED_SUFFIXES) and not Path(file).is_file())
 
 
 def raised_at(problem: BaseException) -> str:
@@ -23,7 +32,7 @@ def raised_at(problem: BaseException) -> str:
     """
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(problem.__traceback__)]
     outside = [(file, line) for file, line in lines if not file.startswith(("<", PACKAGE_FOLDER))]
-    own = [(file, line) for file, line in outside if not file.startswith(LIBRARY_FOLDERS)]
+    own = [(file, line) for file, line in outside if not _is_installed(file)]
     for file, line in reversed(own or outside):
         return f" (at {Path(file).name}, line {line})"
     return ""
@@ -34,7 +43,7 @@ def is_users(problem: BaseException) -> bool:
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(problem.__traceback__)]
     inside = [number for number, file in enumerate(files) if file.startswith(PACKAGE_FOLDER)]
     called = files[inside[-1] + 1 :] if inside else []
-    return any(not file.startswith(("<", *LIBRARY_FOLDERS)) for file in called)
+    return any(not file.startswith("<") and not _is_installed(file) for file in called)
 
 
 def describe_exception(problem: BaseException, shorten: Callable[[str], str] = str) -> str:
@@ -72,6 +81,31 @@ class InputError(ValueError):
     Traceback (most recent call last):
     dpverify.errors.InputError: epsilon: found -1; expected a finite number from 0 up
     """
+
+
+class OutputError(OSError, InputError):
+    """A file cannot be written. It is an InputError and an OSError, so that a program can catch either of them.
+
+    Parameters
+    ----------
+    errno : int or None
+        The number of the error.
+    reason : str
+        The reason in words.
+    path : str
+        The file, as the caller has named it.
+
+    Examples
+    --------
+    >>> print(OutputError(2, "No such file or directory", "nowhere/report.html"))
+    nowhere/report.html: No such file or directory; expected a path that can be written
+    """
+
+    def __init__(self, errno: int | None, reason: str, path: str):
+        super().__init__(errno, reason, path)
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}; expected a path that can be written"
 
 
 class MechanismError(RuntimeError):

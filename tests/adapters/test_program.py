@@ -17,6 +17,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.adapters.process import GRACE_SECONDS, Child, End
+from dpverify.adapters.text_format import read_rows
 from dpverify.cli import main
 from mechanisms import ONE, ZERO
 
@@ -131,7 +132,7 @@ FAILURES = {
     "mute": "ended .exit status 4. after 0 of 2048 lines; .*it wrote nothing to stderr",
     "garbage": "line 7 of the answer is 'Warning: matrix is singular'; expected 1 number; print nothing else",
     "endless": "line 1 of the answer is 'xxx",
-    "ragged": "line 4 of the answer is '1.5'; expected 2 numbers",
+    "ragged": "line 4 of the answer is '1.5', 1 number; expected 2 numbers, separated by spaces; print nothing else",
     "long": "found 2049 lines; expected the 2048",
     "drowns": "ended .exit status 1. after 0 of 2048 lines; .*: .*step size too small .{1,3}state vector lost",
     "nan": "found NaN or infinity in 3 of 2048 runs",
@@ -146,6 +147,23 @@ def test_the_messages_of_a_program_that_ends_at_once_are_read(early):
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         answer = child.exchange(b"1 2 3\n", 1, lambda _: 100, time.monotonic() + 60)
         assert (answer.end, child.end(GRACE_SECONDS), child.messages) == (End.EXITED, 3, "no such script")
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "message"),
+    [
+        (
+            b"1 2 3 4",
+            3,
+            "is '1 2 3 4', 4 numbers; expected 3 numbers, separated by spaces; print nothing else, or change",
+        ),
+        (b"1 2", 1, "is '1 2', 2 numbers; expected 1 number; print nothing else, or change the shape of an output"),
+        (b"1,2,3", 3, "is '1,2,3'; expected 3 numbers, separated by spaces; print nothing else$"),
+    ],
+)
+def test_a_line_that_does_not_fit_the_shape_names_how_many_numbers_it_has(line, size, message):
+    with pytest.raises(dpv.InputError, match=f"line 1 of the answer {message}"):
+        read_rows(line + b"\n" + line + b"\n", size)
 
 
 @pytest.mark.parametrize("kind", FAILURES)

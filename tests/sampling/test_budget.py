@@ -182,6 +182,34 @@ def test_a_long_run_is_announced_before_its_first_block(monkeypatch, capsys):
     assert sum(asked[:-1]) < 100
 
 
+def test_a_resumed_run_announces_what_is_left(monkeypatch, capsys, tmp_path):
+    """The folder of a run that was stopped among its test runs; then the folder of a finished run."""
+    clock, calls_left = [0.0], [25]
+    monkeypatch.setattr(probe.time, "perf_counter", lambda: clock[0])
+
+    def slow(data, runs, rng):
+        clock[0] += 0.017 * runs
+        calls_left[0] -= 1
+        if not calls_left[0]:
+            raise KeyboardInterrupt
+        return laplace(data, runs, rng)
+
+    def announced():
+        found = re.search(r"about \d+ \w+ for ([\d ]+) runs", capsys.readouterr().err)
+        return None if found is None else int(found[1].replace(" ", ""))
+
+    call = {"select_runs": 1000, "test_runs": 2000, "block": 256, "progress": True, "folder": tmp_path / "night"}
+    with pytest.raises(dpv.Stopped) as stopped:
+        dpv.verify(slow, 0.0, 1.0, **call)
+    total = announced()
+    assert total >= 6000
+    assert 2 * 1000 < stopped.value.done < total
+    report = dpv.verify(slow, 0.0, 1.0, **call)
+    assert announced() == total - stopped.value.done
+    assert dpv.verify(slow, 0.0, 1.0, **call) == report
+    assert announced() is None
+
+
 def test_the_suggested_budget_takes_about_ten_minutes():
     settings = Settings()
     plan = plan_pilot(settings, (1, 1))

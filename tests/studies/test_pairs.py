@@ -153,8 +153,8 @@ def test_the_pairs_of_a_mapping_are_named():
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ({"far": (1, 2, 3)}, r"found 3 parts for pair far; expected \(first, second\)"),
-        ([(0.5, 0.5), 0.5], "found float for pair 1; expected"),
+        ({"far": (1, 2, 3)}, r"found 3 parts as pair far; expected \(first, second\)"),
+        ([(0.5, 0.5), 0.5], "found float as pair 1; expected"),
     ],
 )
 def test_what_is_no_pair_is_named(pairs, message):

@@ -31,7 +31,7 @@ def test_the_best_pair_of_a_box_is_found_and_verified():
 def test_exchanged_arguments_and_a_single_pair_are_named():
     with pytest.raises(dpv.InputError, match=r"mechanism: found list; expected a callable \(data, runs, rng\)"):
         dpv.search_pairs([(0.0, 1.0)], laplace)
-    with pytest.raises(dpv.InputError, match=r"pairs: found float for pair 0; .* \[\(first, second\), ...\]"):
+    with pytest.raises(dpv.InputError, match=r"pairs: found float as pair 0; .* \[\(first, second\)\]"):
         dpv.search_pairs(laplace, (0.0, 1.0))
 
 

@@ -179,7 +179,7 @@ BAD_INPUT = {
         "found outputs of 3 and 4 steps",
     ),
     "no pairs": (lambda: dpv.privacy_over_time(laplace_stream, pairs={}), "expected a mapping"),
-    "no pair": (lambda: dpv.privacy_over_time(laplace_stream, pairs={"a": 1}), "expected a pair"),
+    "no pair": (lambda: dpv.privacy_over_time(laplace_stream, pairs={"a": 1}), r"expected \(first, second\)"),
     "both": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA, pairs={"a": (0, 1)}), "expected one of them"),
     "record outside": (lambda: dpv.neighbours.one_reading(DATA, 1.0, steps=[3]), "steps: found 3; expected at most 2"),
     "sensor outside": (lambda: dpv.neighbours.one_sensor(DATA, 1.0, sensors=[2]), "sensors: found 2"),

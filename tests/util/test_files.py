@@ -2,9 +2,11 @@
 
 import errno
 import os
+import pickle
 
 import pytest
 
+import dpverify as dpv
 from dpverify.util.files import replace_file
 
 
@@ -49,3 +51,25 @@ def test_file_and_folder_are_synchronised_in_this_order(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", record_replace)
     replace_file(tmp_path / "report.json", b"{}")
     assert events == ["file", "replace", "folder"]
+
+
+def two_steps(data, runs, rng):
+    return data + rng.laplace(size=(runs, 2, 1))
+
+
+@pytest.mark.parametrize("writer", ["to_json", "to_html"])
+def test_a_report_that_cannot_be_written_gives_the_line_of_the_command(tmp_path, monkeypatch, writer):
+    """The path is that of the caller, and a program that catches OSError still does."""
+    monkeypatch.chdir(tmp_path)
+    few = {"select_runs": 500, "test_runs": 1000}
+    for result in (dpv.verify(two_steps, 0.0, 1.0, **few), dpv.privacy_over_time(two_steps, 0.0, 1.0, **few)):
+        for kind in (OSError, dpv.InputError):
+            with pytest.raises(kind) as caught:
+                getattr(result, writer)("nowhere/x.html")
+            assert str(caught.value) == "nowhere/x.html: No such file or directory; expected a path that can be written"
+            assert caught.value.errno == errno.ENOENT
+            assert caught.value.filename == "nowhere/x.html"
+            assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+        with pytest.raises(dpv.InputError, match="expected a path that can be written"):
+            getattr(result, writer)("x\0")
+    assert not list(tmp_path.iterdir())

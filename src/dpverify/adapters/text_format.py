@@ -35,19 +35,27 @@ def read_rows(content: bytes, size: int | None) -> np.ndarray:
             return rows
     except ValueError:
         pass
-    size = size or len(content.split(b"\n", 1)[0].split())
+    expected_size = size or len(content.split(b"\n", 1)[0].split())
     for number, line in enumerate(content.split(b"\n"), 1):
-        if line.strip() and not _has_numbers(line, size):
-            expected = "1 number" if size == 1 else f"{size} numbers, separated by spaces"
-            raise InputError(f"line {number} of the answer is {quote(line)}; expected {expected}; print nothing else")
+        found = _count_numbers(line)
+        if not line.strip() or found == expected_size:
+            continue
+        expected = "1 number" if expected_size == 1 else f"{expected_size} numbers, separated by spaces"
+        about, advice = "", "print nothing else"
+        if found is not None:
+            about = ", 1 number" if found == 1 else f", {found} numbers"
+            if size is not None:
+                advice += ", or change the shape of an output (shape=, --shape)"
+        raise InputError(f"line {number} of the answer is {quote(line)}{about}; expected {expected}; {advice}")
     raise InputError(f"found an answer that cannot be read: {quote(content)}; expected lines of numbers")
 
 
-def _has_numbers(line: bytes, size: int) -> bool:
+def _count_numbers(line: bytes) -> int | None:
+    """Return how many numbers a line has; None if it contains anything else."""
     try:
-        return len([float(number) for number in line.split()]) == size
+        return len([float(number) for number in line.split()])
     except ValueError:
-        return False
+        return None
 
 
 def quote(content: bytes, max_bytes: int = 60) -> str:

@@ -22,13 +22,15 @@ def parser() -> Parser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add_command(name: str, summary: str, example: str) -> Parser:
-        return commands.add_parser(
+        command = commands.add_parser(
             name,
             help=summary,
             description=summary,
             epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        command.set_defaults(parser=command)
+        return command
 
     _add_verify_arguments(
         add_command(

@@ -14,7 +14,7 @@ from typing import cast
 from dpverify import Report, Settings, run_study, verify
 from dpverify.cli.arguments import parser
 from dpverify.cli.gallery import run_gallery_command
-from dpverify.cli.inputs import absolute, choose_mechanism, open_executor, read_changes
+from dpverify.cli.inputs import COMMANDS_WITH_PROGRAM, absolute, choose_mechanism, open_executor, read_changes
 from dpverify.cli.output import (
     BAD_INPUT,
     NO_ANSWER,
@@ -36,6 +36,7 @@ from dpverify.errors import (
     FolderError,
     InputError,
     MechanismError,
+    OutputError,
     Stopped,
     StopReason,
     describe_exception,
@@ -119,6 +120,8 @@ def _study(arguments: argparse.Namespace) -> int:
     if html:
         try:
             study.to_html(html)
+        except OutputError:  # a page of a report
+            raise
         except InputError as problem:  # the answers of the study are complete, so its status counts
             page_status = print_error(problem, BAD_INPUT)
     if study.failed:
@@ -188,7 +191,7 @@ def _run_command(arguments: argparse.Namespace) -> int:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Return the arguments of a command line; wrong usage ends the process with status 2."""
     argv = list(argv)
-    end = argv.index("--") if argv[:1] in (["verify"], ["over-time"]) and "--" in argv else len(argv)
+    end = argv.index("--") if argv[:1] and argv[0] in COMMANDS_WITH_PROGRAM and "--" in argv else len(argv)
     arguments = parser().parse_args(argv[:end])
     arguments.program, arguments.line = argv[end + 1 :], shlex.join(["dpverify", *argv])
     arguments.shorten = relative_paths()
@@ -226,9 +229,21 @@ def main_in_child(argv: Sequence[str]) -> int:
         if arguments.command == "study" and not outcome.stopped:
             start = read_start(study_folder(arguments.file, arguments.folder))
         if start is None or start.process != outcome.process or start.number in ended:
-            cause = "stopped by a signal" if outcome.stopped else "the mechanism, or a library, ended it"
+            cause = "the mechanism, or a library, ended it"
+            if outcome.stopped:
+                cause = f"stopped by a signal{_how_to_resume(arguments)}"
             return print_error(f"the process ended without a report ({outcome.end}); {cause}", NO_ANSWER)
         ended[start.number] = describe_end(start, outcome.end)
+
+
+def _how_to_resume(arguments: argparse.Namespace) -> str:
+    """Return what a process that was ended by a signal has left in its folder, and what to do; empty without one."""
+    folder = getattr(arguments, "folder", None) or getattr(arguments, "out", None)
+    if arguments.command == "study":
+        folder = study_folder(arguments.file, folder)
+    if folder is None or not os.path.isdir(folder):
+        return ""
+    return f"; the results up to the last checkpoint are saved in {folder}; repeat the same command to resume"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -244,6 +259,8 @@ def run(arguments: argparse.Namespace) -> int:
         hint = integer_hint(problem, (getattr(arguments, name, None) for name in ("first", "second", "data")))
         hint += f"; finished runs are kept in {folder}; fix the mechanism and repeat the command" if folder else ""
         return print_error(arguments.shorten(f"{problem}{hint}"), BAD_INPUT)
+    except OutputError as problem:  # a disk that fails during the work, because output paths are checked before
+        return print_error(arguments.shorten(problem), NO_ANSWER)
     except (InputError, FolderError) as problem:
         return print_error(arguments.shorten(problem), BAD_INPUT)
     except Stopped as problem:

@@ -7,12 +7,18 @@ import ast
 import contextlib
 import logging
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 
 from dpverify import Mechanism, Settings, program
 from dpverify.errors import InputError, Stopped, StopReason, how_to_install
-from dpverify.studies.files.loading import load_object
+from dpverify.mechanisms.protocol import accepts_arguments
+from dpverify.studies.files.loading import how_to_pass_arguments, is_file, load_object
+from dpverify.util.checks import shorten
+
+COMMANDS_WITH_PROGRAM = ("verify", "over-time")  # -- PROGRAM ARG... can follow their options
 
 
 def choose_mechanism(arguments: argparse.Namespace) -> Mechanism:
@@ -22,12 +28,18 @@ def choose_mechanism(arguments: argparse.Namespace) -> Mechanism:
         raise InputError(f"mechanism: found {found} of MECHANISM and -- PROGRAM ARG...; expected one of them")
     if arguments.program:
         return program(arguments.program, arguments.shape, arguments.timeout, seeded=not arguments.unseeded)
-    mechanism = load_object(arguments.mechanism)
-    if isinstance(mechanism, type):
+    text = arguments.mechanism
+    if arguments.command in COMMANDS_WITH_PROGRAM and is_file(Path(text)) and not text.endswith(".py"):
         raise InputError(
-            f"mechanism: found the class {mechanism.__name__}; expected a function or an object; add () to create an "
-            f"object: {arguments.mechanism}()"
+            f"mechanism: found {shorten(text)}, a file; expected module:name or path/file.py:name; a program follows "
+            f"after --, at the end of the command: -- {shlex.quote(text)}"
         )
+    mechanism = load_object(text)
+    if isinstance(mechanism, type):
+        advice = f"add () to create an object: {text}()"
+        if not accepts_arguments(mechanism, 0):
+            advice = how_to_pass_arguments(text.rpartition(":")[0], f"{mechanism.__name__}(...)")
+        raise InputError(f"mechanism: found the class {mechanism.__name__}; expected a function or an object; {advice}")
     return mechanism
 
 

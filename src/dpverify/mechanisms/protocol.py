@@ -154,6 +154,22 @@ def check_callable(mechanism: object) -> None:
         raise InputError(f"mechanism: found {type(mechanism).__name__}; expected a callable (data, runs, rng) -> array")
 
 
+def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the positional parameters of a function; none if they are not known.
+
+    Examples
+    --------
+    >>> positional_names(lambda data, runs, rng: data)
+    ('data', 'runs', 'rng')
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except Exception:  # the signature is not known
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(parameter.name for parameter in parameters if parameter.kind in kinds)
+
+
 def accepts_arguments(function: Callable[..., Any], number: int) -> bool:
     """Return whether a function can be called with so many positional arguments; True if this is not known."""
     try:

@@ -220,6 +220,11 @@ class Report(ReportFields):
         ----------
         path : str, Path or text stream
             The file, or a stream that is open for text.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written. The exception is an OSError, too.
         """
         write_report(self, path)
 
@@ -230,6 +235,11 @@ class Report(ReportFields):
         ----------
         path : str or Path
             The file.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written. The exception is an OSError, too.
         """
         write_file(path, load_page_renderer()(self))
 

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.errors import InputError, MechanismError, describe_exception
-from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name
-from dpverify.mechanisms.validation import CallableOutput, all_finite, validate_output
+from dpverify.errors import InputError, MechanismError
+from dpverify.mechanisms.failures import describe_failure
+from dpverify.mechanisms.protocol import Mechanism
+from dpverify.mechanisms.validation import all_finite, validate_output
 from dpverify.sampling.block_sums import A, BlockAdder, BlockSums
 from dpverify.sampling.ranges import BlockRange
 from dpverify.settings import Settings
@@ -185,32 +186,9 @@ def draw_block(source: SampleSource, stage: str, side: int, block: int) -> Array
 
 def _mechanism_error(source: SampleSource, stage: str, side: int, block: int, problem: BaseException) -> MechanismError:
     """Return the error that names the block and the cause of a failure, with advice for frequent mistakes."""
-    mechanism = source.mechanism
-    # The messages of an InputError are complete.
-    cause = str(problem) if isinstance(problem, InputError) else describe_exception(problem)
-    if isinstance(problem, TypeError) and not accepts_arguments(mechanism, 3):
-        cause += "; a mechanism is called as (data, runs, rng); wrap a function of one run: dpverify.per_run(f)"
-        cause += _call_first(mechanism)
-    if isinstance(problem, AttributeError) and _is_another_argument(problem, source.data[side]):
-        cause += "; a mechanism is called as (data, runs, rng); compare the order of its parameters"
-    if isinstance(problem, CallableOutput):
-        cause += _call_first(mechanism)
-    if isinstance(problem, ValueError) and "read-only" in cause:
-        cause += "; data sets are read-only, so that no run can change the data of the next; work on a copy"
     where = f"in the {STAGE_WORDS[stage]} of the {SIDES[side]} data set, block {block}"
+    cause = describe_failure(source.mechanism, source.data[side], problem)
     return MechanismError(f"the mechanism failed {where}: {cause}", stage, side, block)
-
-
-def _is_another_argument(problem: AttributeError, data: object) -> bool:
-    """Return whether the object without the attribute is probably the number of runs."""
-    is_data = type(data) is int and not hasattr(np.random.Generator, problem.name or "")
-    return type(problem.obj) is int and not is_data
-
-
-def _call_first(mechanism: Mechanism) -> str:
-    """Return the advice for a function that makes a mechanism and was passed as if it were one."""
-    name = mechanism_name(mechanism)
-    return f"; if {name} makes a mechanism, call it first: {name}(), or on the command line FILE.py:{name}()"
 
 
 def copy_runs(samples: Array, runs: int) -> np.ndarray:

@@ -92,6 +92,11 @@ class Checkpoint:
         self._steps: Counter[str] = Counter()
         self._last_save, self._save_seconds = time.monotonic(), 0.0
 
+    @property
+    def is_started(self) -> bool:
+        """Whether a run has used the folder before."""
+        return self.folder is not None and (self.folder / OWNER_FILE).exists()
+
     def acquire(
         self, run: dict[str, Any], about: Mapping[str, object], sources: SourceHashes | None = None
     ) -> SourceHashes | None:

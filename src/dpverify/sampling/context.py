@@ -176,7 +176,7 @@ def open_run(
                 if settings.stop_early:  # the first runs are training runs, and no others are drawn before them
                     source, pilot_blocks = probe_mechanism(source, True, display, FIRST_RUNS)
                 else:
-                    source = announce(source, settings, pool.number, display)
+                    source = announce(source, settings, pool.number, display, checkpoint.is_started)
                     source, pilot_blocks = probe_mechanism(source, folder is not None, display)
                 assert source.shape is not None
                 pool = devices.enter_context(all_devices(pool, source.device))
@@ -221,7 +221,9 @@ def try_optional_method(name: str, method: Callable[[], T], notes: list[str]) ->
         return None
 
 
-def announce(source: SampleSource, settings: Settings, workers: int, display: Progress) -> SampleSource:
+def announce(
+    source: SampleSource, settings: Settings, workers: int, display: Progress, is_resumed: bool = False
+) -> SampleSource:
     """Call the mechanism with a few runs; return the source with a block size that fits, and announce a long run."""
     pace = measure_pace(source, 2 * (settings.select_runs + settings.test_runs) // workers)
     if pace is None:
@@ -230,7 +232,8 @@ def announce(source: SampleSource, settings: Settings, workers: int, display: Pr
     block = fitting_block_size(source.block, steps * dimension * BYTES_PER_NUMBER)
     plan_and_announce(display, settings, pace.shape, block)
     if pace.seconds_per_run is not None:
-        display.announce(workers / max(pace.seconds_per_run, 1e-12))
+        rate = workers / max(pace.seconds_per_run, 1e-12)
+        (display.announce_later if is_resumed else display.announce)(rate)
     return source._replace(block=block)
 
 

@@ -150,6 +150,8 @@ def accumulate_stage(
         progress.include(finished_runs)
     queue = BlockQueue(-(-runs // source.block), sums.done)
     is_saved = record is not None
+    if queue.left:
+        progress.begin_drawing()
 
     def save() -> None:
         record = sums.to_record()

@@ -8,18 +8,18 @@ one parameter that is certainly insufficient and one that is sufficient on the p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, check_claim
 from dpverify.settings import VerifyOptions
 from dpverify.studies.epsilon_line import LINEAR_RANGE, Axis, Line, Point, check_bounds, estimate_epsilon, fit_line
+from dpverify.studies.families import Family, check_family
 from dpverify.studies.options import RunOptions, type_one_error_factor
 from dpverify.studies.pair_search.pair_value import DataPair, SearchAim
 from dpverify.studies.plots import plot_bounds
@@ -31,8 +31,6 @@ from dpverify.util.formatting import format_confidence, format_lower, format_num
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-Family = Callable[[float], Mechanism]
 
 FIT_OFFSETS = (-0.15, 0.15, -0.075, 0.075, 0.0)  # of log epsilon, around the required value: where the line is measured
 FIRST_OFFSET_IN_GAPS = 2.5  # distance of the first tested parameter, in units of the gap between estimate and bound
@@ -196,6 +194,7 @@ def calibrate(
     """
     run_options = RunOptions.from_keywords(**options)
     settings = run_options.settings
+    check_family(family)
     if epsilon is None or delta is None:
         raise InputError(f"found epsilon {epsilon} and delta {delta}; expected the required privacy, both numbers")
     check_claim(settings, epsilon, delta)

@@ -208,7 +208,9 @@ def verify_pairs(
         The mechanism, as in `verify`.
     pairs : iterable of (first, second), or mapping
         Pairs of neighbouring data sets, or a mapping from names to pairs, as `dpverify.neighbours` returns it. The
-        statements about shares assume that they are independent draws from one population.
+        statements about shares assume that they are independent draws from one population. A pair is a tuple or a list
+        of two data sets, never an array. Two tuples of two numbers in a list, [(0.0, 1.0), (1.0, 2.0)], are two pairs
+        of numbers. In a tuple, or as lists, they could also be one pair of data sets, so they are refused.
     epsilon, delta : float
         The claim.
     claim : claim, optional

@@ -129,7 +129,8 @@ def search_pairs(
         The mechanism, as in `verify`.
     pairs : iterable of (first, second), mapping, or callable
         The pairs; a mapping from names to pairs, as `dpverify.neighbours` returns it; or a function from a point of the
-        box to (first, second), for example `dpverify.neighbours.ball`.
+        box to (first, second), for example `dpverify.neighbours.ball`. What counts as a pair is the same as in
+        `verify_pairs`.
     epsilon : float or None
         The claim that is tested on the best pair. None measures without a claim.
     delta : float

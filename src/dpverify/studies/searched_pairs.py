@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.errors import InputError
+from dpverify.mechanisms.data_pairs import check_pairs
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.sampling.blocks import MAX_LOG2_BLOCK, stated_block_size
 from dpverify.sampling.context import RunContext, open_run
@@ -18,7 +19,6 @@ from dpverify.studies.pair_search.pair_gradient import estimate_gradient
 from dpverify.studies.pair_search.pair_value import DataPair, KeptRuns, SearchAim, evaluate_pair
 from dpverify.studies.pair_search.rounds import search_in_rounds
 from dpverify.studies.pair_search.simplex_search import check_box, search_box
-from dpverify.util.formatting import one_line
 
 MIN_RUNS_PER_PAIR = 32  # in all rounds
 BLOCKS_PER_EVALUATION = 8  # at least, so that few runs are drawn beyond those that are needed
@@ -157,7 +157,7 @@ def _open_search(mechanism: Mechanism, pair: DataPair, runs: int, options: RunOp
 def list_pairs(
     pairs: Iterable[DataPair] | Mapping[str, DataPair],
 ) -> tuple[tuple[int | str, ...], tuple[DataPair, ...]]:
-    """Return the labels and the pairs of a list or a mapping; raise InputError if one of them is no pair.
+    """Return the labels and the pairs of a list or a mapping; raise InputError if one is no pair (`check_pairs`).
 
     Examples
     --------
@@ -169,15 +169,5 @@ def list_pairs(
     else:
         listed = tuple(pairs)
         labels = tuple(range(len(listed)))
-    for label, pair in zip(labels, listed, strict=True):
-        try:
-            number = len(pair)
-        except TypeError:
-            number = None
-        if number != 2:
-            found = type(pair).__name__ if number is None else f"{number} parts"
-            raise InputError(
-                f"pairs: found {found} for pair {one_line(str(label))}; expected (first, second), in a "
-                "list of pairs: [(first, second), ...]"
-            )
+    check_pairs(pairs, listed)
     return labels, listed

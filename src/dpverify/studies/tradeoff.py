@@ -12,8 +12,8 @@ from dpverify.errors import InputError
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions
-from dpverify.studies.calibrate import Family
 from dpverify.studies.epsilon_line import estimate_epsilon
+from dpverify.studies.families import Family, check_family
 from dpverify.studies.options import RunOptions
 from dpverify.studies.plots import plot_comparison
 from dpverify.studies.tables import format_table, write_comparison, write_csv
@@ -154,6 +154,8 @@ def tradeoff(
     points = [(name, value, family) for name, (family, values) in families.items() for value in values]
     if not points:
         raise InputError('families: found no parameter; expected {"name": (family, values)} with at least one value')
+    for name, _, family in points:
+        check_family(family, f"families: {name}")
     rows: list[TradeoffRow] = []
     reports: list[Report] = []
     with run_options.share_executor() as shared:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dpverify.errors import InputError
+from dpverify.mechanisms.data_pairs import check_pairs
 from dpverify.sampling.executors import open_pool
 from dpverify.settings import Settings
 from dpverify.timeline import documents, texts
@@ -103,9 +104,7 @@ def measure_records(
     """
     if not isinstance(pairs, Mapping) or not pairs:
         raise InputError(f"pairs: found {shorten(pairs)}; expected a mapping from names to (first, second)")
-    for record, pair in pairs.items():
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise InputError(f"pairs: found {shorten(pair)} for {record!r}; expected a pair (first, second)")
+    check_pairs(pairs, tuple(pairs.values()))
     if jointly:
         settings = settings.change(alpha=settings.alpha / len(pairs))
     curves: list[PrivacyOverTime] = []

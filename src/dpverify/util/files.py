@@ -7,7 +7,7 @@ import errno
 import os
 from pathlib import Path
 
-from dpverify.errors import FolderError, InputError
+from dpverify.errors import FolderError, InputError, OutputError
 
 NEW_FILE_SUFFIX = ".new"
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -61,10 +61,18 @@ def write_file(path: str | os.PathLike[str], text: str) -> None:
 
     Raises
     ------
-    OSError
-        If the file cannot be written.
+    OutputError
+        If the file cannot be written. The message names the path of the caller, not that of a temporary file.
     """
-    target, content = Path(os.path.realpath(path)), text.encode(errors="backslashreplace")
+    try:
+        _write_bytes(Path(os.path.realpath(path)), text.encode(errors="backslashreplace"))
+    except (OSError, ValueError) as problem:  # a null character in the name is a ValueError
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise OutputError(getattr(problem, "errno", None), reason, os.fspath(path)) from problem
+
+
+def _write_bytes(target: Path, content: bytes) -> None:
+    """Write a file as `write_file` explains; raise OSError where this is not possible."""
     if target.exists() and not target.is_file():
         target.write_bytes(content)
         return
@@ -80,9 +88,9 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file atomically, in UTF-8; raise InputError where the path cannot be written."""
     try:
         write_file(path, text)
-    except OSError as problem:
+    except OutputError as problem:
         raise InputError(
-            f"{path}: found {problem.strerror or problem}; expected a path that can be written; choose another one"
+            f"{path}: found {problem.strerror}; expected a path that can be written; choose another one"
         ) from None
 
 

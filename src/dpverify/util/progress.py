@@ -62,6 +62,7 @@ class Progress:
         self._advice: Callable[[float], str] | None = None
         self._stage = self._note = ""
         self._start: float | None = None
+        self._later_rate: float | None = None
         self._last_line: float | None = None
         self._announced = False
         self._lines: set[str] = set()
@@ -105,6 +106,16 @@ class Progress:
         """Announce the expected time before the first block if it is long, given the number of runs per second."""
         if self._shown and (self._total - self._done) / rate >= MIN_ANNOUNCED_SECONDS:
             self._announce(rate)
+
+    def announce_later(self, rate: float) -> None:
+        """Announce the expected time when the first missing block is drawn, because finished runs are not known yet."""
+        self._later_rate = rate
+
+    def begin_drawing(self) -> None:
+        """State that blocks of a stage are drawn now; an announcement that was postponed counts what is left."""
+        rate, self._later_rate = self._later_rate, None
+        if rate is not None:
+            self.announce(rate)
 
     def announce_once(self, line: str) -> None:
         """Write a line, unless it was written before."""

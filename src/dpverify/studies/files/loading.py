@@ -16,6 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dpverify.errors import InputError, describe_exception
+from dpverify.mechanisms.failures import CALL_ORDER
+from dpverify.mechanisms.protocol import accepts_arguments
+from dpverify.util.checks import nearest_name
 from dpverify.util.formatting import one_line, too_little_memory
 
 T = TypeVar("T")
@@ -32,16 +35,40 @@ def load_object(text: str, base: Path | None = None, what: str = "mechanism") ->
     target = text.removesuffix("()")
     source, colon, name = target.rpartition(":")
     if not colon or not source or not name.isidentifier():
+        called = re.fullmatch(r"(.+?):(\w+)\(.*\)", text, re.DOTALL)
+        advice = "add () to call it first"
+        if called is not None:
+            advice = how_to_pass_arguments(called[1], text[called.start(2) :])
         raise InputError(
-            f"{what}: found {one_line(repr(text))}; expected module:name or path/file.py:name; add () to call it first"
+            f"{what}: found {one_line(repr(text))}; expected module:name or path/file.py:name; {one_line(advice)}"
         )
     module = _import_file(source, name, base, what) if source.endswith(".py") else _import_module(source, base, what)
     if not hasattr(module, name):
+        near = nearest_name(name, (other for other in vars(module) if not other.startswith("_")))
+        advice = "" if near is None else f"; the nearest is {near!r}"
         raise InputError(
             f"{what}: {one_line(source)} has no {one_line(name)}; expected the name of a function or object in it"
+            f"{advice}"
         )
     loaded = getattr(module, name)
-    return call_user_code(f"{what}: calling {one_line(name)}()", loaded) if text.endswith("()") else loaded
+    if not text.endswith("()"):
+        return loaded
+    if callable(loaded) and not accepts_arguments(loaded, 0):
+        advice = how_to_pass_arguments(source, f"{name}(...)")
+        found = f"{one_line(name)}(), but {one_line(name)} needs arguments"
+        raise InputError(f"{what}: found {found}; expected a function without; {advice}")
+    return call_user_code(f"{what}: calling {one_line(name)}()", loaded)
+
+
+def how_to_pass_arguments(source: str, call: str) -> str:
+    """Return the advice for an object that only a call with arguments makes.
+
+    Examples
+    --------
+    >>> how_to_pass_arguments("cv.py", "smoother(1.0)")
+    'arguments are not possible here; write `mine = smoother(1.0)` in the file and use cv.py:mine'
+    """
+    return f"arguments are not possible here; write `mine = {call}` in the file and use {source}:mine"
 
 
 def _import_module(name: str, base: Path | None, what: str) -> ModuleType:
@@ -137,6 +164,8 @@ def integer_hint(problem: object, files: Iterable[object]) -> str:
     >>> integer_hint("IndexError: arrays used as indices must be of integer (or boolean) type", ["a.npy"])
     ''
     """
+    if CALL_ORDER in str(problem):  # the number that should be an integer is another argument
+        return ""
     if not NEEDS_INTEGERS.search(str(problem)) or not any(str(file).endswith((".csv", ".txt")) for file in files):
         return ""
     return "; text files are read as floating-point numbers; .npy files keep integers"
