@@ -16,7 +16,7 @@ from dpverify.timeline.texts import claim_sentence, loss_sentence, runs_phrase, 
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 
 COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (unions of cells)", "added", "spent")
-TABLE_COLUMNS = ("record", "visible from step", "ε at the end, lower bound", "upper bound (unions of cells)")
+TABLE_COLUMNS = ("record", "loss proved from step", "ε at the end, lower bound", "upper bound (unions of cells)")
 
 
 def curve_drawing(curve: PrefixBounds) -> Drawing:

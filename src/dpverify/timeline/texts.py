@@ -21,14 +21,19 @@ MAX_PRINTED_STEPS = 40  # of a table in text; of a longer output evenly spaced s
 
 
 def loss_sentence(curve: PrefixBounds) -> str:
-    """Return when a record becomes visible and what it costs in the end, in one sentence."""
+    """Return by which step a record is proved to be visible and what it costs in the end, in one sentence."""
     subject = curve.record or "the difference of the data sets"
     if curve.voiding:
         return f"{subject}: no answer; {curve.voiding[0].value}"
     if curve.start is None:
-        return f"{subject} does not become visible in {curve.steps} steps"
+        return f"nothing is proved about {subject}: {_no_lower_bound(curve)}"
     cost = f"costs at least {format_lower(curve.final)} in the end"
-    return f"{subject} becomes visible at step {curve.start} and {cost}"
+    return f"{subject} is visible at step {curve.start} at the latest and {cost}"
+
+
+def _no_lower_bound(curve: PrefixBounds) -> str:
+    """Return that no loss was proved, and that this proves nothing."""
+    return f"no lower bound above 0 in {curve.steps} steps, which does not prove that nothing leaks"
 
 
 def claim_sentence(curve: PrefixBounds) -> str:
@@ -63,7 +68,10 @@ def curve_text(curve: PrefixBounds) -> str:
     header = ["step", "epsilon >=", "epsilon <= (cells)", "added", "spent"]
     header += ["exact"] if curve.truth is not None else []
     lines += format_table(header, [step_cells(curve, step) for step in printed_steps(curve.steps)])
-    lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
+    if curve.start is None:
+        lines.append(f"  proved      nothing: {_no_lower_bound(curve)}")
+    else:
+        lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
     upper = f"epsilon <= {format_upper(float(curve.epsilon_upper[-1]))}"
     lines.append(f"  bounded     {upper} at the last step, over unions of cells only; {together}")
     if curve.claim is not None:
@@ -115,7 +123,7 @@ def table_text(table: RecordBounds) -> str:
     """Return the results of many records as plain text."""
     first = table.curves[0]
     title = f"{first.name}: privacy of {len(table.curves)} records over {first.steps} steps"
-    header = ("record", "visible from step", "half spent at step", "epsilon >= at the end", "epsilon <= (cells)")
+    header = ("record", "loss proved from step", "half spent at step", "epsilon >= at the end", "epsilon <= (cells)")
     rows = []
     for curve in table.curves:
         if curve.voiding:
