@@ -226,9 +226,10 @@ def test_a_mechanism_that_ignores_its_generator_gives_no_answer():
         return data + np.random.default_rng(0).laplace(size=(runs, *data.shape))
 
     with pytest.warns(dpv.DPVerifyWarning):
-        result = dpv.privacy_over_time(constant, DATA, DATA + 1.0, **RUNS)
+        result = dpv.privacy_over_time(constant, DATA, DATA + 1.0, epsilon=1.0, **RUNS)
     assert result.verdict is dpv.Verdict.NO_ANSWER
     assert "no answer" in str(result)
+    assert str(result).endswith(": no conclusion is possible")
     assert repr(result).endswith("no answer>")
     assert (result.until(1.0).bounded, result.until(1.0).exceeded) == (0, None)
     with pytest.warns(dpv.DPVerifyWarning):

@@ -43,3 +43,49 @@ def test_the_step_of_a_proof_is_not_called_the_first_visible_step(tmp_path):
     result = dpv.privacy_over_time(laplace_stream, DATA, second, **RUNS)
     assert "the difference of the data sets is visible at step 1 at the latest and costs at least" in str(result)
     assert "the first step with a proved loss: step 1" in page_of(result, tmp_path)
+
+
+PAIRS = dpv.neighbours.one_reading(DATA, 3.0, steps=[0, 2])
+VERDICTS = {
+    0.5: "refuted for 2 of 2 records",
+    2.95: "not refuted for 2 of 2 records, which does not prove that it holds for them",
+    9.0: "bounded for 2 of 2 records, over unions of cells; other events are not bounded",
+}
+CELLS = {0.5: "refuted from step 2 on", 2.95: "not refuted", 9.0: "bounded (cells)"}
+
+
+@pytest.mark.parametrize("epsilon", VERDICTS)
+def test_a_table_states_the_claim_and_its_verdict(epsilon, tmp_path):
+    table = dpv.privacy_over_time(laplace_stream, pairs=PAIRS, epsilon=epsilon, **RUNS)
+    printed, page = str(table), page_of(table, tmp_path)
+    sentence = f"{table.curves[0].claim.describe()}: {VERDICTS[epsilon]}"
+    assert f"  claim       {sentence}" in printed.splitlines()
+    assert f"Claim: {sentence}." in page
+    assert f"<td>{CELLS[epsilon]}</td>" in page
+    assert any(line.endswith(CELLS[epsilon]) for line in printed.splitlines() if "reading 2" in line)
+
+
+def test_a_claim_about_one_record_is_answered_in_the_words_of_one_pair(tmp_path):
+    table = dpv.privacy_over_time(laplace_stream, pairs={"a": (DATA, DATA + 1e-6)}, epsilon=0.01, **RUNS)
+    assert "not refuted in 3 steps; this does not prove that it holds" in str(table)
+    page = page_of(table, tmp_path)
+    assert "not refuted in 3 steps; this does not prove that it holds." in page
+    assert "privacy of 1 record over 3 steps" in str(table)
+    assert "1 record, 3 steps" in page
+    assert "1 records" not in str(table) + page
+
+
+def test_without_a_claim_no_verdict_is_shown(unproved, tmp_path):
+    table = dpv.privacy_over_time(laplace_stream, pairs={"a": (DATA, DATA + 1e-6)}, **RUNS)
+    assert "claim" not in str(table)
+    assert "<td>not refuted" not in page_of(table, tmp_path)
+
+
+def test_several_readings_take_the_plural():
+    table = dpv.privacy_over_time(laplace_stream, pairs=dpv.neighbours.window(DATA, 2, 3.0), **RUNS)
+    assert table.sentences[0].startswith("readings 0 to 1 are visible at step 0 at the latest and cost at least ")
+
+
+def test_a_window_of_one_row_is_no_range():
+    assert list(dpv.neighbours.window(DATA, 1, 3.0)) == ["reading 0", "reading 1", "reading 2"]
+    assert list(dpv.neighbours.window(np.zeros((2, 2)), 1, 3.0)) == ["readings of step 0", "readings of step 1"]

@@ -137,7 +137,7 @@ def heat_map(
     return Drawing(
         picture,
         title,
-        f"{rows} records over {columns} steps. The largest epsilon at the end is "
+        f"{rows} record{'' if rows == 1 else 's'} over {columns} steps. The largest epsilon at the end is "
         f"{format_lower(float(values[worst, -1]))}, for {names[worst]}.",
         (
             Key("proved", "area", f"{meaning}; the darkest colour is {format_lower(largest)}"),

@@ -12,7 +12,16 @@ from dpverify.render.style import Drawing
 from dpverify.stats.claim_kinds import Approximate
 from dpverify.timeline.bounds import PrefixBounds
 from dpverify.timeline.record_bounds import RecordBounds
-from dpverify.timeline.texts import claim_sentence, loss_sentence, runs_phrase, step_cells, table_scope
+from dpverify.timeline.texts import (
+    claim_cell,
+    claim_sentence,
+    loss_sentence,
+    records_phrase,
+    runs_phrase,
+    step_cells,
+    table_claim,
+    table_scope,
+)
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 
 COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (unions of cells)", "added", "spent")
@@ -35,11 +44,9 @@ def curve_plot(curve: PrefixBounds) -> Figure:
 def curve_page(curve: PrefixBounds) -> str:
     """Return the page of one pair as HTML."""
     confidence = format_confidence(curve.alpha)
-    lead = [_sentence(loss_sentence(curve))]
+    lead = [_sentence(diagnostic.value) for diagnostic in curve.voiding] or [_sentence(loss_sentence(curve))]
     if curve.claim is not None:
         lead.append(_sentence(f"claim: {claim_sentence(curve)}"))
-    if curve.voiding:
-        lead = [_sentence(diagnostic.value) for diagnostic in curve.voiding]
     exact = () if curve.truth is None else ("ε, exact",)
     return render(
         "over_time.html.j2",
@@ -81,6 +88,8 @@ def table_page(table: RecordBounds) -> str:
     """Return the page of many records as HTML."""
     first, truth = table.curves[0], table.truth
     lead = [_sentence(table_scope(table))]
+    if first.claim is not None:
+        lead.insert(0, _sentence(f"claim: {table_claim(table)}"))
     if truth is not None and np.isfinite(truth).all():
         largest = float((truth - table.epsilon_lower).max())
         lead.append(f"The exact ε exceeds the lower bound by at most {format_number(largest)}.")
@@ -88,13 +97,13 @@ def table_page(table: RecordBounds) -> str:
     steps = [str(step) for step in range(table.steps)]
     return render(
         "over_time.html.j2",
-        over=f"{len(table.curves)} records, {table.steps} steps, {runs_phrase(table.curves)}",
+        over=f"{records_phrase(len(table.curves))}, {table.steps} steps, {runs_phrase(table.curves)}",
         title=f"{first.name}: privacy over time, δ = {format_number(first.delta)}",
         lead=lead,
         figures=shown(table_drawings(table), "map"),
         sentences=[_sentence(loss_sentence(curve)) for curve in table.curves],
         scope="The table has the lower bounds on ε, over all events, of each record and step.",
-        columns=(*TABLE_COLUMNS, *steps),
+        columns=(*TABLE_COLUMNS, *(() if first.claim is None else ("claim",)), *steps),
         rows=[_record_cells(curve) for curve in table.curves],
         notes=[_sentence(diagnostic.value) for diagnostic in diagnostics],
     )
@@ -104,6 +113,7 @@ def _record_cells(curve: PrefixBounds) -> list[str]:
     """Return the cells of one record."""
     start = "" if curve.start is None else str(curve.start)
     ends = [curve.record, start, format_lower(curve.final), format_upper(float(curve.epsilon_upper[-1]))]
+    ends += [] if curve.claim is None else [claim_cell(curve)]
     return ends + [format_lower(float(value)) for value in curve.epsilon_lower]
 
 
