@@ -89,3 +89,16 @@ def test_several_readings_take_the_plural():
 def test_a_window_of_one_row_is_no_range():
     assert list(dpv.neighbours.window(DATA, 1, 3.0)) == ["reading 0", "reading 1", "reading 2"]
     assert list(dpv.neighbours.window(np.zeros((2, 2)), 1, 3.0)) == ["readings of step 0", "readings of step 1"]
+
+
+def test_a_page_says_the_largest_losses_in_words_and_the_rest_in_the_table(tmp_path):
+    data = np.zeros((7, 1))
+    changes = np.array([3.0, 1e-6, 2.0, 3.0, 1e-6, 2.0, 3.0])
+    table = dpv.privacy_over_time(laplace_stream, pairs=dpv.neighbours.one_reading(data, changes[:, None]), **RUNS)
+    page = page_of(table, tmp_path)
+    assert [step for step in range(7) if f"<li>Reading {step} is visible" in page] == [0, 2, 3, 5, 6]
+    assert "These are the 5 records with the largest lower bounds; the table has all 7 records." in page
+    assert page.count("<li>Nothing is proved") == 0
+    assert "<td>reading 1</td>" in page
+    few = dpv.PrivacyTable(table.curves[:5], table.jointly)
+    assert "the table has all" not in page_of(few, tmp_path)

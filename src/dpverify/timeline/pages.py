@@ -25,6 +25,7 @@ from dpverify.timeline.texts import (
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 
 COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (unions of cells)", "added", "spent")
+MAX_SENTENCES = 5  # about records; the table has all of them
 TABLE_COLUMNS = ("record", "loss proved from step", "ε at the end, lower bound", "upper bound (unions of cells)")
 
 
@@ -55,6 +56,7 @@ def curve_page(curve: PrefixBounds) -> str:
         lead=lead,
         figures=shown([curve_drawing(curve)], "step"),
         sentences=[],
+        more="",
         scope=f"The lower bounds hold over all events and for all steps together, with confidence {confidence}; so do "
         "the upper bounds.",
         columns=(*COLUMNS, *exact),
@@ -101,12 +103,27 @@ def table_page(table: RecordBounds) -> str:
         title=f"{first.name}: privacy over time, δ = {format_number(first.delta)}",
         lead=lead,
         figures=shown(table_drawings(table), "map"),
-        sentences=[_sentence(loss_sentence(curve)) for curve in table.curves],
+        sentences=[_sentence(loss_sentence(curve)) for curve in _worst_records(table)],
+        more=_what_is_left_out(table),
         scope="The table has the lower bounds on ε, over all events, of each record and step.",
         columns=(*TABLE_COLUMNS, *(() if first.claim is None else ("claim",)), *steps),
         rows=[_record_cells(curve) for curve in table.curves],
         notes=[_sentence(diagnostic.value) for diagnostic in diagnostics],
     )
+
+
+def _worst_records(table: RecordBounds) -> list[PrefixBounds]:
+    """Return the records with the largest lower bounds at the end, in their order; those without an answer come last."""
+    order = sorted(range(len(table.curves)), key=lambda i: (bool(table.curves[i].voiding), -table.curves[i].final))
+    return [table.curves[i] for i in sorted(order[:MAX_SENTENCES])]
+
+
+def _what_is_left_out(table: RecordBounds) -> str:
+    """Return which records the sentences are about if they are not about all of them."""
+    number = len(table.curves)
+    if number <= MAX_SENTENCES:
+        return ""
+    return f"These are the {MAX_SENTENCES} records with the largest lower bounds; the table has all {number} records."
 
 
 def _record_cells(curve: PrefixBounds) -> list[str]:
