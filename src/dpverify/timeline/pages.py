@@ -113,7 +113,7 @@ def table_page(table: RecordBounds) -> str:
 
 
 def _worst_records(table: RecordBounds) -> list[PrefixBounds]:
-    """Return the records with the largest lower bounds at the end, in their order; those without an answer come last."""
+    """Return the records with the largest lower bounds at the end, in their order."""
     order = sorted(range(len(table.curves)), key=lambda i: (bool(table.curves[i].voiding), -table.curves[i].final))
     return [table.curves[i] for i in sorted(order[:MAX_SENTENCES])]
 
