@@ -8,7 +8,8 @@ from test_page import EVIL, REPORTS, ROWS
 
 from dpverify import Report
 from dpverify.render.figures import privacy_map
-from dpverify.render.page import comparison
+from dpverify.render.page import comparison, report_page
+from dpverify.report.page import page_content
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,10 +86,21 @@ def check_slider(browser):
         p_values = numbers["p_first"][position], numbers["p_second"][position]
         tested = min(p_values) if numbers["tested"] == 0 else p_values[numbers["tested"] - 1]
         assert ("not be refuted" not in shown["outcome"]) == (tested <= numbers["alpha"])
+        crossed = numbers["delta_lower"][position] > numbers["delta_upper"][position]
+        assert browser.value("getComputedStyle(document.getElementById('crossed')).display !== 'none'") == crossed
         cursor_positions.add(
             browser.value("[...document.querySelectorAll('.cursor')].map(c => c.getAttribute('x1')).join()")
         )
     assert len(cursor_positions) == 3
+
+
+def test_crossed_bounds_are_explained_where_the_slider_shows_them(browser, tmp_path):
+    content = page_content(REPORTS["line"]())
+    slider = content.slider
+    crossed = slider._replace(delta_lower=[0.9999, *slider.delta_lower[1:]], delta_upper=[0.5, *slider.delta_upper[1:]])
+    (tmp_path / "page.html").write_text(report_page(content._replace(slider=crossed)))
+    browser.open(tmp_path / "page.html", 1280, "light")
+    check_slider(browser)
 
 
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
