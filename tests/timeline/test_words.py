@@ -1,5 +1,7 @@
 """The words of results over time, as text and on pages: what is proved, what is not, claims, and grammar."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from streams import laplace_stream
@@ -102,3 +104,24 @@ def test_a_page_says_the_largest_losses_in_words_and_the_rest_in_the_table(tmp_p
     assert "<td>reading 1</td>" in page
     few = dpv.PrivacyTable(table.curves[:5], table.jointly)
     assert "the table has all" not in page_of(few, tmp_path)
+
+
+def test_a_missing_upper_bound_is_not_called_a_bound(unproved, tmp_path):
+    result = dataclasses.replace(unproved, counts=unproved.counts.copy(), claim=dpv.claims.pure(1.0))
+    last = result.counts[:, -1]
+    last[0, 1] += last[0, 0]
+    last[0, 0] = 0  # a cell that one data set never reached
+    assert np.isinf(result.epsilon_upper[-1])
+    lines = str(result).splitlines()
+    assert "  bounded     nothing: no finite upper bound at the last step, over unions of cells" in lines
+    table = dpv.PrivacyTable((result,), False)
+    for page in (page_of(result, tmp_path), page_of(table, tmp_path)):
+        assert "infinity" not in page
+        assert ">none</td>" in page
+
+
+def test_what_is_not_refuted_has_no_confidence(unproved):
+    result = dataclasses.replace(unproved, claim=dpv.claims.pure(0.001))
+    assert result.verdict is dpv.Verdict.NOT_REFUTED
+    (line,) = [line for line in str(result).splitlines() if line.startswith("  claim")]
+    assert line.endswith("not refuted in 3 steps; this does not prove that it holds")

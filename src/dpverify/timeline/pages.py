@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -60,7 +62,7 @@ def curve_page(curve: PrefixBounds) -> str:
         scope=f"The lower bounds hold over all events and for all steps together, with confidence {confidence}; so do "
         "the upper bounds.",
         columns=(*COLUMNS, *exact),
-        rows=[step_cells(curve, step) for step in range(curve.steps)],
+        rows=[_without_infinity(step_cells(curve, step)) for step in range(curve.steps)],
         notes=[_sentence(diagnostic.value) for diagnostic in curve.diagnostics],
     )
 
@@ -107,7 +109,7 @@ def table_page(table: RecordBounds) -> str:
         more=_what_is_left_out(table),
         scope="The table has the lower bounds on ε, over all events, of each record and step.",
         columns=(*TABLE_COLUMNS, *(() if first.claim is None else ("claim",)), *steps),
-        rows=[_record_cells(curve) for curve in table.curves],
+        rows=[_without_infinity(_record_cells(curve)) for curve in table.curves],
         notes=[_sentence(diagnostic.value) for diagnostic in diagnostics],
     )
 
@@ -132,6 +134,11 @@ def _record_cells(curve: PrefixBounds) -> list[str]:
     ends = [curve.record, start, format_lower(curve.final), format_upper(float(curve.epsilon_upper[-1]))]
     ends += [] if curve.claim is None else [claim_cell(curve)]
     return ends + [format_lower(float(value)) for value in curve.epsilon_lower]
+
+
+def _without_infinity(cells: list[str]) -> list[str]:
+    """Return the cells of a page, on which a missing bound is called "none"."""
+    return ["none" if cell == format_upper(math.inf) else cell for cell in cells]
 
 
 def _sentence(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Sequence
 
 from dpverify.report.statements import Verdict
@@ -101,10 +102,15 @@ def curve_text(curve: PrefixBounds) -> str:
         lines.append(f"  proved      nothing: {_no_lower_bound(curve)}")
     else:
         lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
-    upper = f"epsilon <= {format_upper(float(curve.epsilon_upper[-1]))}"
-    lines.append(f"  bounded     {upper} at the last step, over unions of cells only; {together}")
+    if math.isinf(curve.epsilon_upper[-1]):
+        lines.append("  bounded     nothing: no finite upper bound at the last step, over unions of cells")
+    else:
+        upper = f"epsilon <= {format_upper(float(curve.epsilon_upper[-1]))}"
+        lines.append(f"  bounded     {upper} at the last step, over unions of cells only; {together}")
     if curve.claim is not None:
-        lines.append(f"  claim       {claim_sentence(curve)}; confidence {format_confidence(curve.alpha)}")
+        is_answered = curve.verdict in (Verdict.REFUTED, Verdict.BOUNDED)
+        confidence = f"; confidence {format_confidence(curve.alpha)}" if is_answered else ""
+        lines.append(f"  claim       {claim_sentence(curve)}{confidence}")
     lines.append(f"  runs        {runs_phrase([curve])}, the same for all steps")
     lines += [f"  note        {diagnostic.value}" for diagnostic in curve.diagnostics]
     return "\n".join(lines)
