@@ -125,3 +125,9 @@ def test_what_is_not_refuted_has_no_confidence(unproved):
     assert result.verdict is dpv.Verdict.NOT_REFUTED
     (line,) = [line for line in str(result).splitlines() if line.startswith("  claim")]
     assert line.endswith("not refuted in 3 steps; this does not prove that it holds")
+
+
+def test_the_upper_bounds_are_not_said_to_hold_over_all_events(unproved, tmp_path):
+    page = page_of(unproved, tmp_path)
+    assert "so do the upper bounds" not in page
+    assert "for all steps together, with confidence 95%. The upper bounds hold over unions" in page

@@ -59,8 +59,8 @@ def curve_page(curve: PrefixBounds) -> str:
         figures=shown([curve_drawing(curve)], "step"),
         sentences=[],
         more="",
-        scope=f"The lower bounds hold over all events and for all steps together, with confidence {confidence}; so do "
-        "the upper bounds.",
+        scope=f"The lower bounds hold over all events and for all steps together, with confidence {confidence}. The "
+        f"upper bounds hold for all steps together, with confidence {confidence}.",
         columns=(*COLUMNS, *exact),
         rows=[_without_infinity(step_cells(curve, step)) for step in range(curve.steps)],
         notes=[_sentence(diagnostic.value) for diagnostic in curve.diagnostics],
