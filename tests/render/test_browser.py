@@ -2,13 +2,20 @@
 
 import json
 
+import numpy as np
 import pytest
 from browser import CHROMIUM, Browser
+from streams import laplace_stream
 from test_page import EVIL, REPORTS, ROWS
 
+import dpverify as dpv
 from dpverify import Report
+from dpverify.render.bounds import Bounds, draw_bounds
 from dpverify.render.figures import privacy_map
-from dpverify.render.page import comparison
+from dpverify.render.page import comparison, report_page
+from dpverify.render.results import Cell, Column, ResultsContent, results_page
+from dpverify.report.page import page_content
+from dpverify.timeline.pages import curve_page
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,10 +92,21 @@ def check_slider(browser):
         p_values = numbers["p_first"][position], numbers["p_second"][position]
         tested = min(p_values) if numbers["tested"] == 0 else p_values[numbers["tested"] - 1]
         assert ("not be refuted" not in shown["outcome"]) == (tested <= numbers["alpha"])
+        crossed = numbers["delta_lower"][position] > numbers["delta_upper"][position]
+        assert browser.value("getComputedStyle(document.getElementById('crossed')).display !== 'none'") == crossed
         cursor_positions.add(
             browser.value("[...document.querySelectorAll('.cursor')].map(c => c.getAttribute('x1')).join()")
         )
     assert len(cursor_positions) == 3
+
+
+def test_crossed_bounds_are_explained_where_the_slider_shows_them(browser, tmp_path):
+    content = page_content(REPORTS["line"]())
+    slider = content.slider
+    crossed = slider._replace(delta_lower=[0.9999, *slider.delta_lower[1:]], delta_upper=[0.5, *slider.delta_upper[1:]])
+    (tmp_path / "page.html").write_text(report_page(content._replace(slider=crossed)))
+    browser.open(tmp_path / "page.html", 1280, "light")
+    check_slider(browser)
 
 
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
@@ -97,6 +115,44 @@ def test_a_comparison_opens_without_errors(browser, tmp_path, width, scheme):
     (tmp_path / "page.html").write_text(comparison(ROWS, title=EVIL, drawings=[chart]))
     check_page(browser, tmp_path / "page.html", width, scheme)
     assert browser.value("document.querySelector('h1').textContent") == EVIL
+
+
+def study_page():
+    columns = [Column("verdict"), *(Column(f"parameter {number}", True) for number in range(8))]
+    columns.append(Column("ε at most (unions of cells)", True))
+    row = tuple(Cell("NOT REFUTED", "0") for _ in columns)
+    content = ResultsContent("a study", "over", "NOT_REFUTED", "NOT REFUTED", "None.", (), tuple(columns), (row,))
+    return results_page(content, [draw_bounds([Bounds("a", 1.0, 2.0)], "Bounds on ε", "", 1.5)])
+
+
+def stream_page():
+    streams = np.zeros((3, 1)), np.ones((3, 1))
+    return curve_page(dpv.privacy_over_time(laplace_stream, *streams, select_runs=1000, test_runs=4000))
+
+
+@pytest.mark.parametrize("make", [study_page, stream_page])
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_a_single_figure_has_its_legend_beside_it_on_a_wide_screen(browser, tmp_path, make, width, scheme):
+    (tmp_path / "page.html").write_text(make())
+    check_page(browser, tmp_path / "page.html", width, scheme)
+    picture, legend = (
+        json.loads(browser.value(f"JSON.stringify(document.querySelector('{name}').getBoundingClientRect())"))
+        for name in ("figure > svg", "figure > .keys")
+    )
+    if width == 1280:
+        assert legend["left"] > picture["right"]
+        assert legend["right"] > 1100
+        assert picture["width"] > 550
+    else:
+        assert legend["bottom"] <= picture["top"]
+        assert picture["width"] > 350
+
+
+def test_a_table_of_answers_has_headings_of_one_line_on_a_phone(browser, tmp_path):
+    """A heading of many lines that is scrolled out of sight would leave a gap above the visible ones."""
+    (tmp_path / "page.html").write_text(study_page())
+    browser.open(tmp_path / "page.html", 390, "light")
+    assert browser.value("document.querySelector('.answers thead').clientHeight") < 45
 
 
 def test_errors_and_requests_of_a_page_are_detected(browser, tmp_path):

@@ -17,7 +17,7 @@ from dpverify import Report
 from dpverify.cli import main
 from dpverify.render.content import BoundTrack
 from dpverify.render.figures import privacy_map, tradeoff
-from dpverify.render.page import NUMBER_WIDTH, SCRIPT, _place_track, comparison
+from dpverify.render.page import NUMBER_WIDTH, SCRIPT, _place_track, comparison, report_page
 from dpverify.render.terms import mark_terms
 from dpverify.report.document import with_checksum
 from dpverify.report.page import page, page_content
@@ -206,6 +206,20 @@ def test_the_lower_and_the_upper_bound_are_separate_statements():
     unbounded = Reader(report_and_page("constant")[1]).text
     assert "no upper bound over unions of these 2 cells" in unbounded
     assert "infinity" not in unbounded
+
+
+def test_a_lower_bound_on_delta_above_the_upper_bound_is_explained():
+    content = page_content(report_and_page("line")[0])
+    count = len(content.slider.epsilon)
+
+    def is_hidden(lower, upper):
+        slider = content.slider._replace(delta_lower=[lower] * count, delta_upper=[upper] * count)
+        (tag,) = re.findall(r'<p class="outcome" id="crossed"[^>]*>', report_page(content._replace(slider=slider)))
+        return " hidden" in tag
+
+    assert not is_hidden(0.9999, 0.9633)
+    assert is_hidden(0.5, 0.5)
+    assert is_hidden(0.1, 0.9633)
 
 
 def test_a_page_without_an_answer_is_dimmed_below_the_reason():

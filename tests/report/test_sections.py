@@ -55,6 +55,33 @@ def test_the_note_compares_the_counts_of_the_event():
     assert note(0, 0).startswith("The event never occurred in the test runs")
 
 
+def upper_detail(mechanism, delta, **runs):
+    (detail,) = [
+        track.detail
+        for track in page_content(dpv.verify(mechanism, ZERO, ONE, delta=delta, **runs)).bounds.tracks
+        if track.kind == "bounded" and track.statement.startswith("no upper bound")
+    ]
+    return detail
+
+
+def mostly_constant(data, runs, rng):
+    """Return the data in one of four runs, otherwise a fair coin, so that some cells have one data set only."""
+    return np.where(rng.random(runs) < 0.25, 10.0 * data, 20.0 + rng.integers(2, size=runs))
+
+
+def test_too_few_runs_are_named_only_where_more_of_them_could_give_an_upper_bound():
+    """At every number of runs a quarter of them lies in cells of one data set, far more than delta."""
+    one_sided = "some cells occurred with one data set only; confidence 95%"
+    assert upper_detail(mostly_constant, 0.01, **SMALL) == one_sided
+    assert upper_detail(mostly_constant, 1e-5, **SMALL) == one_sided
+    assert upper_detail(rarely_different, 1e-5, **SMALL) == "too few runs for this δ; confidence 95%"
+
+
+def rarely_different(data, runs, rng):
+    """Return 5 in one of 5000 runs with the second data set, otherwise a fair coin."""
+    return np.where(rng.random(runs) < 2e-4 * data, 5.0, rng.integers(2, size=runs))
+
+
 def test_a_name_from_code_keeps_its_first_letter():
     assert as_sentence("more runs help") == "More runs help."
     assert as_sentence("test_runs=100 is too small.") == "test_runs=100 is too small."

@@ -27,7 +27,7 @@ def test_each_record_becomes_visible_at_its_step(table):
     assert table.epsilon_lower.shape == table.epsilon_upper.shape == table.spent.shape == (2, 3)
     assert (table.epsilon_lower <= table.truth).all()
     assert table["reading 2 of sensor 1"] is table.curves[1]
-    assert table.sentences[1].startswith("reading 2 of sensor 1 becomes visible at step 2 and costs at least ")
+    assert table.sentences[1].startswith("reading 2 of sensor 1 is visible at step 2 at the latest and costs at least ")
 
 
 def test_the_table_states_its_scope(table):
@@ -99,7 +99,7 @@ def test_rows_and_dataframes_have_one_row_per_record_and_step(table):
 def test_pages_name_records_scopes_and_the_closed_form(table, tmp_path):
     table.to_html(tmp_path / "table.html")
     page = (tmp_path / "table.html").read_text()
-    assert "Reading 2 of sensor 1 becomes visible at step 2" in page
+    assert "Reading 2 of sensor 1 is visible at step 2 at the latest" in page
     assert "Exact, from the closed form" in page
     assert "do not hold jointly" in page
     table.curves[0].to_html(tmp_path / "curve.html")
@@ -226,9 +226,10 @@ def test_a_mechanism_that_ignores_its_generator_gives_no_answer():
         return data + np.random.default_rng(0).laplace(size=(runs, *data.shape))
 
     with pytest.warns(dpv.DPVerifyWarning):
-        result = dpv.privacy_over_time(constant, DATA, DATA + 1.0, **RUNS)
+        result = dpv.privacy_over_time(constant, DATA, DATA + 1.0, epsilon=1.0, **RUNS)
     assert result.verdict is dpv.Verdict.NO_ANSWER
     assert "no answer" in str(result)
+    assert str(result).endswith(": no conclusion is possible")
     assert repr(result).endswith("no answer>")
     assert (result.until(1.0).bounded, result.until(1.0).exceeded) == (0, None)
     with pytest.warns(dpv.DPVerifyWarning):

@@ -134,7 +134,13 @@ def _add_over_time_arguments(command: Parser) -> None:
         default="reading",
         help="What must stay hidden: reading, sensor, stream, or window:W for W consecutive rows (default reading).",
     )
-    records.add_argument("--change", type=float, metavar="X", help="Add X to the readings that must stay hidden.")
+    records.add_argument(
+        "--change",
+        type=_changes,
+        metavar="X,...",
+        help="Add X to the readings that must stay hidden: one number, or one per sensor, for example 3,1. "
+        "If the first of several is negative, write --change=-3,1.",
+    )
     records.add_argument("--steps", type=_numbers, metavar="K,...", help="Hide readings, or windows from, these steps.")
     records.add_argument("--sensors", type=_numbers, metavar="J,...", help="Hide these sensors (default: all).")
     records.add_argument(
@@ -230,6 +236,17 @@ def _add_execution(command: Parser) -> None:
 def _numbers(text: str) -> tuple[int, ...]:
     """Return the whole numbers in a text such as 0,3,5."""
     return tuple(int(part) for part in text.split(","))
+
+
+def _changes(text: str) -> float | tuple[float, ...]:
+    """Return the number in a text such as 3, or the numbers in a text such as 3,1."""
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}; expected a number, or one number per sensor, for example 3,1"
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _shape(text: str) -> tuple[int, ...]:

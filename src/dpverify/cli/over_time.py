@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+import numpy as np
+
 import dpverify as dpv
 from dpverify.cli.inputs import absolute, choose_mechanism, open_executor, read_changes
 from dpverify.cli.output import (
@@ -73,10 +75,26 @@ def read_records(arguments: argparse.Namespace) -> tuple[object, object, dict[st
     return None, None, make_records(load_data(arguments.data), arguments)
 
 
+def check_changes(change: float | tuple[float, ...], data: object) -> None:
+    """Raise InputError if several changes are not one per sensor; an array of one per step would broadcast too."""
+    if not isinstance(change, tuple):
+        return
+    try:
+        shape = np.shape(data)  # type: ignore[arg-type]
+    except ValueError:  # rows of different lengths; `dpverify.neighbours` says so
+        return
+    sensors = shape[1] if len(shape) > 1 else 1
+    if len(change) != sensors:
+        columns = "1 column" if sensors == 1 else f"{sensors} columns"
+        expected = "one number" if sensors == 1 else f"one number, or {sensors} numbers"
+        raise InputError(f"--change: found {len(change)} numbers for data of {columns}; expected {expected}")
+
+
 def make_records(data: object, arguments: argparse.Namespace) -> dict[str, tuple[object, object]]:
     """Return the pairs of data sets of the kind that --hide names."""
     kind, colon, width = arguments.hide.partition(":")
     change, steps, sensors = arguments.change, arguments.steps, arguments.sensors
+    check_changes(change, data)
     if colon and not (kind == "window" and width.isdigit()):
         kind = ""
     match kind:

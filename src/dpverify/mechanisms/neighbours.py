@@ -120,10 +120,13 @@ def window(
     width = check_whole_number("width", width, 1)
     if width > len(stream):
         raise InputError(f"width: found {width}; expected at most the {len(stream)} steps of the data")
-    return {
-        f"readings {start} to {start + width - 1}": _pair(stream, added, (slice(start, start + width),))
-        for start in _check_records("starts", starts, len(stream) - width + 1)
-    }
+    pairs = {}
+    for start in _check_records("starts", starts, len(stream) - width + 1):
+        name = f"readings {start} to {start + width - 1}"
+        if width == 1:
+            name = f"reading {start}" if stream[start].size == 1 else f"readings of step {start}"
+        pairs[name] = _pair(stream, added, (slice(start, start + width),))
+    return pairs
 
 
 def one_sensor(data: ArrayLike, change: ArrayLike, sensors: Iterable[int] | None = None) -> Pairs:

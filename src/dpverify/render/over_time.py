@@ -65,7 +65,7 @@ def step_figure(bounds: StepBounds, title: str) -> Drawing:
         axes.plot(steps, bounds.lower, color=PROVED, lw=0, marker="o", ms=3)
         if bounds.start is not None:
             axes.axvline(bounds.start, color=SECOND, lw=1)
-            keys.append(Key("second", "tick", f"the difference becomes visible at step {bounds.start}"))
+            keys.append(Key("second", "tick", f"the first step with a proved loss: step {bounds.start}"))
         if bounds.claim is not None:
             axes.axhline(bounds.claim, color=INK, lw=1, ls=(0, (1, 2)))
             keys.append(Key("ink", "dots", "the claimed ε"))
@@ -101,7 +101,7 @@ def heat_map(
     meaning: str,
     scale: float | None = None,
 ) -> Drawing:
-    """Draw epsilon of every record (rows) and step (columns), with the step at which each record becomes visible.
+    """Draw epsilon of every record (rows) and step (columns), with the first step of each record above 0.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def heat_map(
     values : ndarray of shape (records, steps)
         The epsilons.
     starts : sequence of int or None
-        The step at which each record becomes visible.
+        The first step of each record with an epsilon above 0.
     title, meaning : str
         The title, and what the colour stands for.
     scale : float, optional
@@ -137,11 +137,11 @@ def heat_map(
     return Drawing(
         picture,
         title,
-        f"{rows} records over {columns} steps. The largest epsilon at the end is "
+        f"{rows} record{'' if rows == 1 else 's'} over {columns} steps. The largest epsilon at the end is "
         f"{format_lower(float(values[worst, -1]))}, for {names[worst]}.",
         (
             Key("proved", "area", f"{meaning}; the darkest colour is {format_lower(largest)}"),
-            Key("ink", "tick", "the step at which the record becomes visible"),
+            Key("ink", "tick", "the first step with a value above 0"),
         ),
         "The number at the end of a row is the value of the last step.",
     )

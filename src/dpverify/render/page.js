@@ -31,6 +31,7 @@ function update() {
   show("p-second", pValueText(second));
   show("delta-lower", "≥ " + numbers.delta_lower[i]);
   show("delta-upper", "≤ " + numbers.delta_upper[i]);
+  document.getElementById("crossed").hidden = numbers.delta_lower[i] <= numbers.delta_upper[i];
   show("outcome", tested <= numbers.alpha
     ? `A claim of ε = ${epsilon} would be refuted.`
     : `A claim of ε = ${epsilon} would not be refuted by this event.`);

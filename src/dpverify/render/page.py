@@ -215,7 +215,7 @@ def _scale_shares(shares: Sequence[EventShare]) -> list[ScaledShare]:
     ]
 
 
-def _first_values(slider: SliderData) -> dict[str, str]:
+def _first_values(slider: SliderData) -> dict[str, str | bool]:
     """Return the numbers at the first position of the slider, for browsers without JavaScript."""
     i = slider.start
     return {
@@ -224,6 +224,7 @@ def _first_values(slider: SliderData) -> dict[str, str]:
         "p_second": _p_value_text(slider.p_second[i], slider.p_floor),
         "delta_lower": str(slider.delta_lower[i]),
         "delta_upper": str(slider.delta_upper[i]),
+        "crossed": slider.delta_lower[i] > slider.delta_upper[i],
     }
 
 

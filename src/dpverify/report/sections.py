@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, Table, TableRow
 from dpverify.report.fields import ReportFields
@@ -13,6 +15,7 @@ from dpverify.report.sequence import Sequence
 from dpverify.report.summary import as_sentence
 from dpverify.report.text import describe_bounded_curve, describe_data, parameter_words
 from dpverify.stats.claim_kinds import Claim
+from dpverify.stats.upper_bound import least_bounded_delta
 from dpverify.util.formatting import (
     format_cell_count,
     format_count,
@@ -99,10 +102,21 @@ def _upper_track(report: ReportFields, epsilon_upper: float) -> BoundTrack:
         return BoundTrack("bounded", statement, scope, epsilon_upper, None, upper)
     if not report.on_partition.runs:
         return BoundTrack("bounded", "no upper bound", "the verification ended before its first upper bound")
-    reason = "too few runs for this δ"
+    statement = f"no upper bound over unions of these {cells} cells"
+    return BoundTrack("bounded", statement, f"{_why_unbounded(report)}; {confidence}")
+
+
+def _why_unbounded(report: ReportFields) -> str:
+    """Return why the test runs give no upper bound; more runs are named only if they could give one."""
     if report.delta == 0:
-        reason = "in some cell a data set has no run; a δ above 0 may give a bound"
-    return BoundTrack("bounded", f"no upper bound over unions of these {cells} cells", f"{reason}; {confidence}")
+        return "in some cell a data set has no run; a δ above 0 may give a bound"
+    part = report.on_partition
+    first_only = part.c1 @ np.where(part.c2 == 0, part.number, 0)
+    second_only = part.c2 @ np.where(part.c1 == 0, part.number, 0)
+    share = max(first_only, second_only) / part.runs
+    if share > max(report.delta, least_bounded_delta(part.runs, part.alpha)):
+        return "some cells occurred with one data set only"
+    return "too few runs for this δ"
 
 
 def event_shares(report: ReportFields) -> tuple[EventShare, ...]:

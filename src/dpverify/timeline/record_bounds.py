@@ -62,7 +62,7 @@ class RecordBounds:
 
     @property
     def start(self) -> tuple[int | None, ...]:
-        """The step at which each record becomes visible, or None."""
+        """The first step at which a loss of each record is proved, or None."""
         return tuple(curve.start for curve in self.curves)
 
     @property

@@ -62,7 +62,7 @@ class PrivacyTable(RecordBounds):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """For each record in words when it becomes visible and what it costs."""
+        """For each record in words by which step it is proved to be visible and what it costs."""
         return tuple(texts.loss_sentence(curve) for curve in self.curves)
 
     def to_json(self, path: str | Path | TextIO) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import math
 from collections.abc import Sequence
 
 from dpverify.report.statements import Verdict
@@ -21,14 +23,20 @@ MAX_PRINTED_STEPS = 40  # of a table in text; of a longer output evenly spaced s
 
 
 def loss_sentence(curve: PrefixBounds) -> str:
-    """Return when a record becomes visible and what it costs in the end, in one sentence."""
+    """Return by which step a record is proved to be visible and what it costs in the end, in one sentence."""
     subject = curve.record or "the difference of the data sets"
+    is_plural = subject.startswith(("readings ", "records "))
     if curve.voiding:
         return f"{subject}: no answer; {curve.voiding[0].value}"
     if curve.start is None:
-        return f"{subject} does not become visible in {curve.steps} steps"
-    cost = f"costs at least {format_lower(curve.final)} in the end"
-    return f"{subject} becomes visible at step {curve.start} and {cost}"
+        return f"nothing is proved about {subject}: {_no_lower_bound(curve)}"
+    cost = f"{'cost' if is_plural else 'costs'} at least {format_lower(curve.final)} in the end"
+    return f"{subject} {'are' if is_plural else 'is'} visible at step {curve.start} at the latest and {cost}"
+
+
+def _no_lower_bound(curve: PrefixBounds) -> str:
+    """Return that no loss was proved, and that this proves nothing."""
+    return f"no lower bound above 0 in {curve.steps} steps, which does not prove that nothing leaks"
 
 
 def claim_sentence(curve: PrefixBounds) -> str:
@@ -40,8 +48,34 @@ def claim_sentence(curve: PrefixBounds) -> str:
     if curve.refuted_from is not None:
         return f"{claim}: refuted from step {curve.refuted_from} on{_test_is_sharper(curve)}"
     if curve.verdict is Verdict.BOUNDED:
-        return f"{claim}: no union of the cells of any prefix violates it; other events are not bounded"
-    return f"{claim}: no event was found that violates it; this does not prove that it holds"
+        meets = "no union of the cells of any prefix violates it; other events are not bounded"
+        return f"{claim}: not refuted in {curve.steps} steps; {meets}"
+    return f"{claim}: not refuted in {curve.steps} steps; this does not prove that it holds"
+
+
+def claim_cell(curve: PrefixBounds) -> str:
+    """Return the verdict about the claim in a few words, for a table."""
+    if curve.refuted_from is not None:
+        return f"refuted from step {curve.refuted_from} on"
+    return {Verdict.NO_ANSWER: "no answer", Verdict.BOUNDED: "bounded (cells)"}.get(curve.verdict, "not refuted")
+
+
+def table_claim(table: RecordBounds) -> str:
+    """Return what is known about the claim of all records, in one sentence."""
+    first, number = table.curves[0], len(table.curves)
+    assert first.claim is not None
+    if number == 1:
+        return claim_sentence(first)
+    verdicts = collections.Counter(curve.verdict for curve in table.curves)
+    sharper = next(filter(None, (_test_is_sharper(curve) for curve in table.curves if curve.refuted)), "")
+    wordings = {
+        Verdict.REFUTED: f"refuted for {{}} of {number} records{sharper}",
+        Verdict.NOT_REFUTED: f"not refuted for {{}} of {number} records, which does not prove that it holds for them",
+        Verdict.BOUNDED: f"bounded for {{}} of {number} records, over unions of cells; other events are not bounded",
+        Verdict.NO_ANSWER: f"no conclusion is possible for {{}} of {number} records",
+    }
+    parts = [wording.format(verdicts[verdict]) for verdict, wording in wordings.items() if verdicts[verdict]]
+    return f"{first.claim.describe()}: {'; '.join(parts)}"
 
 
 def _test_is_sharper(curve: PrefixBounds) -> str:
@@ -59,15 +93,24 @@ def curve_text(curve: PrefixBounds) -> str:
     lines = [f"{curve.name}{label}: privacy over {curve.steps} steps at delta {format_number(curve.delta)}"]
     if curve.voiding:
         lines += [f"  no answer   {diagnostic.value}" for diagnostic in curve.voiding]
+        lines += [] if curve.claim is None else [f"  claim       {claim_sentence(curve)}"]
         return "\n".join(lines)
     header = ["step", "epsilon >=", "epsilon <= (cells)", "added", "spent"]
     header += ["exact"] if curve.truth is not None else []
     lines += format_table(header, [step_cells(curve, step) for step in printed_steps(curve.steps)])
-    lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
-    upper = f"epsilon <= {format_upper(float(curve.epsilon_upper[-1]))}"
-    lines.append(f"  bounded     {upper} at the last step, over unions of cells only; {together}")
+    if curve.start is None:
+        lines.append(f"  proved      nothing: {_no_lower_bound(curve)}")
+    else:
+        lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
+    if math.isinf(curve.epsilon_upper[-1]):
+        lines.append("  bounded     nothing: no finite upper bound at the last step, over unions of cells")
+    else:
+        upper = f"epsilon <= {format_upper(float(curve.epsilon_upper[-1]))}"
+        lines.append(f"  bounded     {upper} at the last step, over unions of cells only; {together}")
     if curve.claim is not None:
-        lines.append(f"  claim       {claim_sentence(curve)}; confidence {format_confidence(curve.alpha)}")
+        is_answered = curve.verdict in (Verdict.REFUTED, Verdict.BOUNDED)
+        confidence = f"; confidence {format_confidence(curve.alpha)}" if is_answered else ""
+        lines.append(f"  claim       {claim_sentence(curve)}{confidence}")
     lines.append(f"  runs        {runs_phrase([curve])}, the same for all steps")
     lines += [f"  note        {diagnostic.value}" for diagnostic in curve.diagnostics]
     return "\n".join(lines)
@@ -100,6 +143,11 @@ def step_cells(curve: PrefixBounds, step: int) -> list[str]:
     return cells + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
 
 
+def records_phrase(number: int) -> str:
+    """Return a number of records in words."""
+    return "1 record" if number == 1 else f"{number} records"
+
+
 def table_scope(table: RecordBounds) -> str:
     """Return whether the table holds jointly or record by record, in one sentence."""
     confidence = format_confidence(table.alpha)
@@ -114,26 +162,26 @@ def table_scope(table: RecordBounds) -> str:
 def table_text(table: RecordBounds) -> str:
     """Return the results of many records as plain text."""
     first = table.curves[0]
-    title = f"{first.name}: privacy of {len(table.curves)} records over {first.steps} steps"
-    header = ("record", "visible from step", "half spent at step", "epsilon >= at the end", "epsilon <= (cells)")
+    title = f"{first.name}: privacy of {records_phrase(len(table.curves))} over {first.steps} steps"
+    header = ["record", "loss proved from step", "half spent at step", "epsilon >= at the end", "epsilon <= (cells)"]
+    claimed = first.claim is not None
     rows = []
     for curve in table.curves:
-        if curve.voiding:
-            rows.append((curve.record, "no answer", "", "", ""))
-            continue
         half = "" if curve.start is None else str(int((curve.spent >= 0.5).argmax()))
-        rows.append(
-            (
-                curve.record,
-                "-" if curve.start is None else str(curve.start),
-                half,
-                format_lower(curve.final),
-                format_upper(float(curve.epsilon_upper[-1])),
-            )
-        )
+        cells = [
+            "-" if curve.start is None else str(curve.start),
+            half,
+            format_lower(curve.final),
+            format_upper(float(curve.epsilon_upper[-1])),
+        ]
+        if curve.voiding:
+            cells = ["no answer", "", "", ""]
+        rows.append([curve.record, *cells, *([claim_cell(curve)] if claimed else [])])
+    header += ["claim"] if claimed else []
     lines = [f"{title} at delta {format_number(first.delta)}", *format_table(header, rows)]
     lines.append(f"  scope       {table_scope(table)}")
-    lines += [f"  claim       {curve.record}: {claim_sentence(curve)}" for curve in table.curves if curve.refuted]
+    if claimed:
+        lines.append(f"  claim       {table_claim(table)}")
     diagnostics = dict.fromkeys(diagnostic for curve in table.curves for diagnostic in curve.diagnostics)
     lines += [f"  note        {diagnostic.value}" for diagnostic in diagnostics]
     return "\n".join(lines)
