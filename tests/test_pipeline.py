@@ -148,10 +148,10 @@ def shaped(steps, dimension):
     [line, geometric, geometric_as_floats, flags_and_values, cauchy, shaped(1, 1), shaped(50, 1), shaped(1, 10)],
 )
 def test_any_kind_of_output_distinguishes_different_data_and_not_equal_data(mechanism):
-    different = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)
+    different = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000, block=2000)
     assert different.refuted, str(different)
     assert different.witness.text
-    same = verify(mechanism, 0.0, 0.0, 0.1, select_runs=4000, test_runs=20_000)
+    same = verify(mechanism, 0.0, 0.0, 0.1, select_runs=4000, test_runs=20_000, block=2000)
     assert not same.refuted
     assert same.on_partition.region_mass > 0.9
 
@@ -170,7 +170,7 @@ def test_integers_and_equal_floats_give_the_same_result():
 
 def test_geometric_noise_has_its_exact_epsilon():
     """Two-sided geometric noise with ratio 1/2 has epsilon ln 2."""
-    report = verify(geometric, 0, 1, math.log(2))
+    report = verify(geometric, 0, 1, math.log(2), select_runs=50_000, test_runs=200_000)
     assert not report.refuted
     assert 0.6 < report.epsilon_lower < math.log(2) < report.on_partition.epsilon_upper(0.01) + 0.05
 

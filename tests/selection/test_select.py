@@ -22,6 +22,7 @@ from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 10_000, "test_runs": 20_000}
 FEW_BLOCKS = {**SMALL, "block": 2500}  # takes less time
+FEWER = {"select_runs": 4000, "test_runs": 8000, "block": 2000}
 
 
 def left_and_right(cells):
@@ -97,7 +98,7 @@ def test_every_kind_of_event_on_every_partition(events, partition, tmp_path):
         0.1,
         events=events,
         partition=partition,
-        **FEW_BLOCKS,
+        **FEWER,
     )
     assert report.refuted or (partition == "atoms" and events in ("cell", "union"))
     report.to_json(tmp_path / "report.json")
