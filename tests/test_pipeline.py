@@ -170,7 +170,7 @@ def test_integers_and_equal_floats_give_the_same_result():
 
 def test_geometric_noise_has_its_exact_epsilon():
     """Two-sided geometric noise with ratio 1/2 has epsilon ln 2."""
-    report = verify(geometric, 0, 1, math.log(2), select_runs=50_000, test_runs=200_000)
+    report = verify(geometric, 0, 1, math.log(2), select_runs=50_000, test_runs=50_000)
     assert not report.refuted
     assert 0.6 < report.epsilon_lower < math.log(2) < report.on_partition.epsilon_upper(0.01) + 0.05
 
