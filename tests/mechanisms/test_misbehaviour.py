@@ -28,7 +28,7 @@ from dpverify.sampling.accumulators import CountAccumulator
 from dpverify.sampling.probe import FALSE_REPEAT_PROBABILITY, blocks_repeat
 from mechanisms import ONE, ZERO, laplace
 
-SMALL = {"select_runs": 1000, "test_runs": 4000, "block": 256, "partition": "grid", "events": "union"}
+SMALL = {"select_runs": 1000, "test_runs": 4000, "block": 256}
 QUICK = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
 SOURCE = Path(dpv.__file__).parent
 

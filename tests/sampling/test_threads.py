@@ -15,7 +15,7 @@ from dpverify.sampling.block_counts import BlockCounts
 from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.threads import extreme_blocks
 
-FEW = {"select_runs": 400, "test_runs": 4000, "partition": "grid", "events": "union"}  # a fast selection
+FEW = {"select_runs": 400, "test_runs": 4000}
 
 
 class StoresData:
@@ -68,9 +68,7 @@ def test_a_call_that_is_interrupted_at_each_line_shows_stored_data(mechanism, is
 def test_a_mechanism_without_state_is_never_voided(seeds):
     with ThreadPoolExecutor(2) as pool:
         for seed in range(seeds):
-            report = dpv.verify(
-                laplace, 0.0, 1.0, 0.5, executor=pool, seed=seed, **{**FEW, "select_runs": 100, "test_runs": 300}
-            )
+            report = dpv.verify(laplace, 0.0, 1.0, 0.5, executor=pool, seed=seed, select_runs=100, test_runs=300)
             assert not report.voiding
     print(f"a mechanism without state: voided in 0 of {seeds} runs")
 
