@@ -1,5 +1,6 @@
 """Settings of all tests: how many examples a property is checked with, and what a test must not leave behind."""
 
+import gc
 import os
 import sys
 import tempfile
@@ -16,6 +17,12 @@ from leaks import files_left_in, left_behind, resources
 settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
 settings.register_profile("many", max_examples=5000, deadline=None, derandomize=True)
 settings.load_profile("few")
+
+
+def pytest_collection_finish():
+    """Exclude what exists before the first test from garbage collection: modules and tests are never garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -75,6 +75,7 @@ class Untidy:
 untidy = Untidy()
 """
 ARGUMENTS = ["--first", "a.txt", "--second", "b.txt", "--set", "select_runs=2000", "--set", "test_runs=4000"]
+ARGUMENTS += ["--set", "block=1000"]
 
 
 @pytest.fixture

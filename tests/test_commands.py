@@ -86,6 +86,7 @@ def test_a_bad_claim_lists_all_kinds(capsys):
 
 def test_calibrate(capsys):
     few = ["--set", "select_runs=500", "--set", "test_runs=2000", "--quiet"]
+    few += ["--set", "partition=grid", "--set", "events=union", "--set", "block=500"]  # fast
     required = ["--range", "0.2", "10", "--epsilon", "1", "--delta", "0.01"]
     status, out, _ = run(capsys, "calibrate", "mine.py:Sum", *required, *PAIR, *few)
     assert status == 0

@@ -12,7 +12,7 @@ from dpverify.events.partition import FIRST_CELL
 from dpverify.mechanisms.diagnostics import Diagnostic
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace, laplace_half_noise
 
-SMALL = {"select_runs": 2000, "test_runs": 4000}
+SMALL = {"select_runs": 2000, "test_runs": 4000, "block": 1000}  # few blocks take less time
 
 
 def without_data(mechanism):
@@ -76,7 +76,7 @@ def rejections(seeds, mechanism, first, second, epsilon, settings):
     return sum(report.refuted for report in reports)
 
 
-MANY = Settings(**SMALL, block=1000)  # few blocks, so that many seeds take little time
+MANY = Settings(**SMALL)
 SEEDS = [100, pytest.param(1000, marks=pytest.mark.slow)]
 
 
@@ -152,16 +152,16 @@ def shaped(steps, dimension):
     [line, geometric, geometric_as_floats, flags_and_values, cauchy, shaped(1, 1), shaped(50, 1), shaped(1, 10)],
 )
 def test_any_kind_of_output_distinguishes_different_distributions_and_not_equal_ones(mechanism):
-    different = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)
+    different = verify(mechanism, 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000, block=2000)
     assert different.refuted, str(different)
     assert different.witness.text
-    same = verify(without_data(mechanism), 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000)
+    same = verify(without_data(mechanism), 0.0, 2.0, 0.1, select_runs=4000, test_runs=20_000, block=2000)
     assert not same.refuted
     assert same.on_partition.region_mass > 0.9
 
 
 def test_fifty_steps_in_ten_dimensions():
-    settings = Settings(beta=0.5, gamma=0.1, select_runs=2000, test_runs=4000)
+    settings = Settings(beta=0.5, gamma=0.1, select_runs=1000, test_runs=2000, block=1000)
     assert verify(shaped(50, 10), 0.0, 2.0, 0.1, settings=settings).refuted
     assert not verify(without_data(shaped(50, 10)), 0.0, 2.0, 0.1, settings=settings).refuted
 
@@ -174,7 +174,7 @@ def test_integers_and_equal_floats_give_the_same_result():
 
 def test_geometric_noise_has_its_exact_epsilon():
     """Two-sided geometric noise with ratio 1/2 has epsilon ln 2."""
-    report = verify(geometric, 0, 1, math.log(2))
+    report = verify(geometric, 0, 1, math.log(2), select_runs=50_000, test_runs=50_000)
     assert not report.refuted
     assert 0.6 < report.epsilon_lower < math.log(2) < report.on_partition.epsilon_upper(0.01) + 0.05
 

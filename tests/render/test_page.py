@@ -23,7 +23,7 @@ from dpverify.report.document import with_checksum
 from dpverify.report.page import page, page_content
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
-SMALL = {"select_runs": 2000, "test_runs": 10_000}
+SMALL = {"select_runs": 2000, "test_runs": 10_000, "block": 1000}  # few blocks take less time
 EVIL = "</script><script>alert(1)</script>"
 
 

@@ -14,7 +14,7 @@ from dpverify.report.summary import as_sentence
 from dpverify.util.formatting import format_upper
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
-SMALL = {"select_runs": 2000, "test_runs": 10_000}
+SMALL = {"select_runs": 2000, "test_runs": 10_000, "block": 1000}  # few blocks take less time
 
 
 def test_without_a_command_the_page_shows_the_call():

@@ -91,7 +91,10 @@ def test_the_default_block_size_is_a_function_of_the_test_runs(runs, block):
 
 
 def test_a_large_output_halves_the_block():
-    source = SampleSource(gaussian_trajectory, (np.zeros((100, 100)), None), 0, 4096)
+    def wide(data, runs, rng):
+        return data + rng.random((runs, 1, 1))
+
+    source = SampleSource(wide, (np.zeros((100, 100)), None), 0, 4096)
     probed, drawn = probe_mechanism(source)
     assert probed.block * 100 * 100 * 8 <= 64 << 20 < 2 * probed.block * 100 * 100 * 8
     assert not drawn

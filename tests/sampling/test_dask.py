@@ -51,7 +51,7 @@ class Cluster:
         command = ["distributed.cli.dask_scheduler", *GOES, "--port", "0", "--idle-timeout", "120"]
         self.scheduler = start([*command, "--scheduler-file", str(where)], place, **quiet)
         wait_for(lambda: where.exists() and where.stat().st_size)
-        self.workers = [self.add_worker() for _ in range(3)]
+        self.workers = [self.add_worker() for _ in range(2)]
         self.address = json.loads(where.read_text())["address"]
 
     def add_worker(self):

@@ -24,6 +24,7 @@ from dpverify.util.serialization import to_plain
 from mechanisms import ONE, ZERO, laplace
 
 SMALL = {"select_runs": 1000, "test_runs": 2000, "block": 256}
+QUICK = {"select_runs": 200, "test_runs": 400, "block": 200, "partition": "grid", "events": "cell"}
 STUDY = """
 epsilon = 0.5
 seeds = 2
@@ -89,7 +90,7 @@ def add_versions(folder):
         if seed not in seeds:
             remove_lock(path)
             versioned = {"name": "sum", "version": f"v{seed}", "ledger": path, "seed": seed}
-            verify_version(laplace, ZERO, ONE, 2.0, **versioned, select_runs=200, test_runs=400)
+            verify_version(laplace, ZERO, ONE, 2.0, **versioned, **QUICK)
     return fingerprint(to_plain(read_ledger(path)))
 
 
@@ -103,7 +104,7 @@ def remove_lock(path):
 
 CALLS = {"verify": verify, "study": run_study, "check": check_claims, "ledger": add_versions}
 FEW = {"verify": 23, "study": 97, "check": 61, "ledger": 13}  # the fast tests take every so-manieth operation
-FEW_ARRAYS = {"verify": 1499, "study": 799, "check": 399, "ledger": 5003}
+FEW_ARRAYS = {"verify": 1499, "study": 799, "check": 399, "ledger": 3001}
 MANY_ARRAYS = {"verify": 7, "study": 3, "check": 1, "ledger": 41}  # the slow tests take every operation on the disk
 
 

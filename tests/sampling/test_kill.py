@@ -153,7 +153,7 @@ def test_the_workers_of_a_killed_run_end_and_the_run_is_resumed(tmp_path, undist
 def test_ctrl_c_saves_the_finished_blocks(workers, tmp_path, undisturbed):
     """A terminal sends the signal to the command and to its workers."""
     command = Command(tmp_path, *workers)
-    process = command.start("--folder", "kept", pause="0.2")  # the first file exists long before the end
+    process = command.start("--folder", "kept", pause="0.1")  # the first file exists long before the end
     wait_for((tmp_path / "kept" / "test-1.npz").exists)
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate()

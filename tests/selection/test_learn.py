@@ -7,7 +7,7 @@ import dpverify as dpv
 from dpverify.events.scores import Linear
 from dpverify.events.scores.rounding import rounding_score
 
-SMALL = {"select_runs": 8000, "test_runs": 10_000}
+SMALL = {"select_runs": 8000, "test_runs": 10_000, "block": 2000}
 
 
 def spiral(side, runs, rng):

@@ -21,6 +21,8 @@ from dpverify.stats.upper_bound import epsilon_upper_bound
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 10_000, "test_runs": 20_000}
+FEW_BLOCKS = {**SMALL, "block": 2500}  # takes less time
+FEWER = {"select_runs": 4000, "test_runs": 8000, "block": 2000}
 
 
 def left_and_right(cells):
@@ -62,7 +64,7 @@ def test_scores_beat_boxes_on_trajectories(shape):
     data = np.zeros((8, 2)), shift
 
     def proved(**settings):
-        reports = [verify(gaussian_trajectory, *data, seed=s, **settings, **SMALL) for s in range(3)]
+        reports = [verify(gaussian_trajectory, *data, seed=s, **settings, **FEW_BLOCKS) for s in range(3)]
         return np.median([report.epsilon_lower for report in reports])
 
     boxes, level_sets, auto = proved(events="union", partition="tree"), proved(events="union"), proved()
@@ -81,7 +83,7 @@ def test_single_precision_keeps_the_scores_of_innovations():
     def single(data, runs, rng):
         return walk(data, runs, rng, np.float32)
 
-    settings = {"select_runs": 60_000, "test_runs": 20_000}
+    settings = {"select_runs": 60_000, "test_runs": 20_000, "block": 5000}
     double, rounded = (verify(m, 0.0, 0.5, **settings).epsilon_lower for m in (walk, single))
     assert rounded > 0.95 * double
 
@@ -90,7 +92,13 @@ def test_single_precision_keeps_the_scores_of_innovations():
 @pytest.mark.parametrize("partition", ["auto", "grid", "equal-mass", "tree", "atoms"])
 def test_every_kind_of_event_on_every_partition(events, partition, tmp_path):
     report = verify(
-        gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.8), 0.1, events=events, partition=partition, **SMALL
+        gaussian_trajectory,
+        np.zeros((2, 2)),
+        np.full((2, 2), 0.8),
+        0.1,
+        events=events,
+        partition=partition,
+        **FEWER,
     )
     assert report.refuted or (partition == "atoms" and events in ("cell", "union"))
     report.to_json(tmp_path / "report.json")

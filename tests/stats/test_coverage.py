@@ -9,7 +9,7 @@ from limits import box_bound, most
 
 import dpverify as dpv
 
-RUNS = {"select_runs": 10_000, "test_runs": 20_000}
+RUNS = {"select_runs": 10_000, "test_runs": 20_000, "block": 2500}  # few blocks take less time
 LEVELS = {
     "epsilon_lower": 0.05,
     "delta_lower": 0.05,

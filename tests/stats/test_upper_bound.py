@@ -16,6 +16,7 @@ from dpverify.stats.upper_bound import frontier, frontier_bound, least_bounded_d
 LONG = pytest.mark.slow
 
 ALPHA = 0.05
+TRIALS = 400
 
 
 def size(p1, p2, runs, epsilon, alpha=ALPHA):
@@ -84,9 +85,9 @@ def test_delta_upper_covers_the_partitions_own_delta(cells, epsilon, runs):
     p1 = rng.dirichlet(np.ones(cells))
     p2 = rng.dirichlet(np.ones(cells))
     true = delta_on(p1, p2, epsilon)
-    c1, c2 = rng.multinomial(runs, p1, 400), rng.multinomial(runs, p2, 400)
+    c1, c2 = rng.multinomial(runs, p1, TRIALS), rng.multinomial(runs, p2, TRIALS)
     missed = sum(dpv.delta_upper_bound(a, b, runs, epsilon) < true for a, b in zip(c1, c2, strict=True))
-    assert missed <= most(400, 0.05)
+    assert missed <= most(TRIALS, 0.05)
 
 
 def test_the_plug_in_alone_would_miss():
@@ -94,9 +95,9 @@ def test_the_plug_in_alone_would_miss():
     rng = np.random.default_rng(5)
     p = np.full(4, 0.25)
     q = np.array([0.4, 0.3, 0.2, 0.1])
-    c1, c2 = rng.multinomial(2000, p, 400), rng.multinomial(2000, q, 400)
+    c1, c2 = rng.multinomial(2000, p, TRIALS), rng.multinomial(2000, q, TRIALS)
     missed = (np.maximum(c1 / 2000 - c2 / 2000, 0).sum(1) < delta_on(p, q, 0)).sum()
-    assert missed > most(400, 0.05)
+    assert missed > most(TRIALS, 0.05)
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.05])

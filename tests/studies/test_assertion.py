@@ -18,7 +18,7 @@ from dpverify.stats.lower_bound import claim_p_value
 from dpverify.studies.assertion import describe_weakness, needed_runs
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
-CHEAP = {"select_runs": 4000, "test_runs": 10_000}
+CHEAP = {"select_runs": 4000, "test_runs": 10_000, "block": 1000}
 
 
 def very_private(data, runs, rng):

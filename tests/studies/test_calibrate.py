@@ -15,7 +15,7 @@ from dpverify.studies.epsilon_line import estimate_epsilon
 
 DELTA = 0.01
 FEW = {"partition": "atoms", "events": "union", "select_runs": 500, "test_runs": 2000}
-QUICK = {"partition": "atoms", "events": "union", "select_runs": 1000, "test_runs": 20_000}
+QUICK = {"partition": "atoms", "events": "union", "select_runs": 1000, "test_runs": 20_000, "block": 2000}
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,18 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
             assert report.refuted == (line["mechanism.truth"] == "0.9")
             assert repr(report.epsilon_lower) == line["epsilon_lower"]
     assert not (place / "study" / "running").exists()
+
+
+@pytest.mark.filterwarnings("default:.*failed")
+def test_a_finished_study_writes_its_table_again_and_a_page_per_report(place, capsys):
+    """The page has one row for each of three reports and one for a failure."""
+    change(place, "[0.6, 0.9, 2.0]", "[0.6, 2.0]")
+    change(place, "seeds = 2", "seeds = 1")
+    change(place, '[mechanisms.plain]\nuse = "mine:plain"\n', "")
+    assert main(["study", "inner/study.toml", "--quiet"]) == 2
+    lines = table(place / "study")
     (place / "study" / "table.csv").unlink()
+    capsys.readouterr()
     assert main(["study", "inner/study.toml", "--quiet", "--html", "page.html"]) == 2
     assert table(place / "study") == lines
     assert capsys.readouterr().out == ""
@@ -138,7 +149,7 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
     assert ">exact</button></th>" in page
     assert ">error</button></th>" in page
     links = re.findall(r'href="(inner/study/pages/[^"]*)"', page)
-    assert len(links) == sum(line["report"] != "" for line in lines)
+    assert len(links) == sum(line["report"] != "" for line in lines) == 3
     assert all("<h1>" in Path(link).read_text() for link in links)
     assert "Bars are two standard errors." in page
     assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)

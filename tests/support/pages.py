@@ -44,8 +44,16 @@ def shown(page):
 
 
 def with_few_runs(function):
-    """Return the function with few runs, whatever number the caller asks for."""
-    return lambda *args, **options: function(*args, **{**options, **FEW_RUNS})
+    """Return the function with few runs, whatever number the caller asks for.
+
+    A mechanism that states its block size gets smaller blocks, because it would draw many more runs than these.
+    """
+
+    def call(mechanism, *args, **options):
+        block = {"block": FEW_RUNS["select_runs"]} if hasattr(mechanism, "block") else {}
+        return function(mechanism, *args, **{**options, **FEW_RUNS, **block})
+
+    return call
 
 
 def run(page, folder, monkeypatch, short, fewer=("", "")):
