@@ -41,7 +41,7 @@ def save_files(folder):
     (folder / "mine.py").write_text(next(block.code for block in all_blocks if "def smoother" in block.code))
     (folder / "test_mine.py").write_text(next(block.code for block in all_blocks if block.mark == "pytest"))
     study = next(block.code for block in all_blocks if block.language == "toml")
-    (folder / "noise.toml").write_text(study.replace("50_000", "4_000\nselect_runs = 1_000"))
+    (folder / "noise.toml").write_text(study.replace("100_000", "4_000\nselect_runs = 1_000"))
 
 
 @pytest.mark.slow

@@ -3,8 +3,9 @@
 A ```text block that follows a ```python block shows what this Python block prints. A ```text block that follows a
 ```sh block with `python examples/NAME.py` shows the output of that script. All Python blocks of a page run in order in
 one namespace, as a reader would paste them. Blocks with a comment before them (`pytest`, `needs: ...`, `not run: ...`)
-are skipped. Without arguments every page with such a block is refreshed. With --check nothing is written, and a page
-that would change is an error.
+are skipped. A block after `saved as NAME` is also written to this file, so that later blocks can import it. Without
+arguments every page with such a block is refreshed. With --check nothing is written, and a page that would change is an
+error.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"(?:<!-- (?P<mark>.+?) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.DOTALL)
+SAVED = "saved as "
 SCRIPT = re.compile(r"python (examples/\w+\.py)")
 
 
@@ -25,13 +27,16 @@ def outputs(text):
     """The printed text of each ```text block of a page that shows the output of an example, by its start position."""
     printed, results = None, {}
     scope = {"__name__": "page"}
+    sys.path.insert(0, os.getcwd())  # as for a script in this folder
     for block in BLOCK.finditer(text):
         code, language = block["code"], block["language"]
         if language == "text":
             if printed is not None:
                 results[block.start("code")] = printed
             printed = None
-        elif language == "python" and not block["mark"]:
+        elif language == "python" and (not block["mark"] or block["mark"].startswith(SAVED)):
+            if block["mark"]:
+                Path(block["mark"].removeprefix(SAVED)).write_text(code)
             with contextlib.redirect_stdout(io.StringIO()) as stdout:
                 exec(code.replace('__name__ == "__main__"', "True"), scope)
             printed = stdout.getvalue()
@@ -40,6 +45,7 @@ def outputs(text):
             printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         else:
             printed = None
+    sys.path.pop(0)
     return results
 
 
