@@ -174,7 +174,11 @@ def test_the_printed_bracket_is_rounded_away_from_the_estimate():
     assert " ".join(lines[1].split()) == "insufficient 0.7382 refuted by an event; confidence 98.75%"
     assert lines[2].split() == ["estimate", "0.7311"]
     assert lines[3].startswith("  sufficient    0.72  ")
-    assert "none found" in str(Calibration(0.7311, None, None, report, ()))
+    assert lines[4] == "  next          use 0.72 or less; the estimate itself may give too little privacy"
+    assert "use 0.75 or more" in str(Calibration(0.7311, 0.7, 0.75, report, ()))
+    nothing = str(Calibration(0.7311, None, None, report, ()))
+    assert "none found" in nothing
+    assert nothing.endswith("use more test runs, or a wider range of parameters")
 
 
 @pytest.mark.slow

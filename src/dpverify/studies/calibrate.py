@@ -115,7 +115,14 @@ class Calibration:
         ]
         title = f"{report.name}: parameter for {claim}, from {len(self.tried)} verifications"
         lines = [f"  {name:<12}  {value:<10}  {statement}".rstrip() for name, value, statement in rows]
-        return "\n".join([title, *lines])
+        return "\n".join([title, *lines, f"  next          {self._next_step()}"])
+
+    def _next_step(self) -> str:
+        """Return one sentence that says which parameter to use."""
+        if self.sufficient is None:
+            return "no parameter is shown to be sufficient; use more test runs, or a wider range of parameters"
+        side = "more" if self.sufficient >= self.parameter else "less"
+        return f"use {self._rounded(self.sufficient)} or {side}; the estimate itself may give too little privacy"
 
     def _rounded(self, parameter: float | None) -> str:
         """Return an end of the bracket, rounded away from the estimate."""
