@@ -46,6 +46,7 @@ class MeasuringExecutor(Executor):
 
 def main():
     """Print the figures for each number of workers."""
+    import dask
     from distributed import Client, LocalCluster
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -53,8 +54,12 @@ def main():
     runs = int(parser.parse_args().runs)
     data = np.zeros((4, 2)), np.full((4, 2), 0.1)
     one_worker = None
+    # Dask makes its workers return freed memory to the system, which takes a third of the time (docs/scale.md).
+    dask.config.set({"distributed.nanny.pre-spawn-environ": {"OPENBLAS_NUM_THREADS": 1}})
     for workers in (1, 2, 4):
-        cluster = LocalCluster(workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
+        cluster = LocalCluster(
+            n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, processes=True
+        )
         with cluster, Client(cluster) as client:
             executor = MeasuringExecutor(client.get_executor())
             dpv.verify(slow_gaussian, *data, test_runs=10**5, executor=executor)  # the workers import dpverify

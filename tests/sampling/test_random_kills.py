@@ -54,7 +54,7 @@ def laplace(scale, pause):
 if __name__ == "__main__":
     import time
     with (
-        LocalCluster(2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         report = dpv.verify(
