@@ -8,7 +8,7 @@ import pytest
 import dpverify as dpv
 from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, NONFINITE, OUTSIDE, make_partition
-from dpverify.events.scores import CellScore, Features, Levels, Linear, Piecewise, Quadratic
+from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Piecewise, Quadratic
 from dpverify.events.wording import MAX_LISTED_PIECES, describe_intervals
 from dpverify.util import serialization as serial
 
@@ -39,6 +39,21 @@ def test_descriptions_of_scores():
         (piecewise, "a piecewise linear score of 2 output numbers (most weight on x[1], x[0]) > 1"),
     ):
         assert Event(Levels(score, np.array([1.0])), np.array([1]), 0).describe(runs) == expected
+
+
+def test_an_additive_score_of_one_number_is_described_by_its_intervals():
+    """The second feature is 2 (x[1] - 1) - (x[0] - 5); its unit is that of x[1]."""
+    whitened = Features(np.array([5.0, 1.0]), np.array([[0.5, 0.0], [-1.0, 2.0]]))
+    plain = Features(np.zeros(2), None)
+    for features, coordinate, expected in (
+        (plain, 1, "x[1] <= 3"),
+        (whitened, 0, "x[0] <= 11"),
+        (whitened, 1, "innovation of x[1] <= 1.5"),
+        (Features(np.zeros(2), np.array([[1.0, 1.0]])), 0, "an additive score of x[0] > 0"),  # a projection
+    ):
+        score = Additive(features, np.array([coordinate]), np.array([[3.0]]), np.array([[1.0, -1.0]]))
+        event = Event(Levels(score, np.array([0.0])), np.array([1]), 0)
+        assert event.describe(np.zeros((3, 1, 2))) == expected
 
 
 def test_descriptions_of_level_set_cells():

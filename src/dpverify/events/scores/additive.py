@@ -108,17 +108,19 @@ class Additive(NamedTuple):
         return f"an additive score of {describe_coordinates(np.ptp(self.steps, axis=1), self.coordinates, names)}"
 
     def describe_level_set(self, selected: SelectedLevels, examples: np.ndarray) -> str | None:
-        """Describe a union of intervals of one coordinate."""
-        if self.features.whiten is not None or self.coordinates.size > 1:
+        """Describe a union of intervals of one coordinate, or of one innovation in the unit of its coordinate."""
+        unit = self.features.unit_of(int(self.coordinates[0])) if self.coordinates.size == 1 else None
+        if unit is None:
             return None
-        ends = np.concatenate([[-math.inf], self.edges[0], [math.inf]])
+        scale, shift, kind = unit
+        ends = np.concatenate([[-math.inf], scale * self.edges[0] + shift, [math.inf]])
         pieces = [
             (float(ends[i]), float(ends[i + 1]))
             for i in np.flatnonzero(selected.contains(self.steps[0]))
             if ends[i] < ends[i + 1]
         ]
         names = coordinate_names(*examples.shape[1:])
-        return describe_intervals(pieces, names[int(self.coordinates[0])])
+        return describe_intervals(pieces, kind + names[int(self.coordinates[0])])
 
 
 class SharedSteps(NamedTuple):

@@ -71,6 +71,21 @@ class Features(NamedTuple):
         """Return the features of every run."""
         return flat if self.whiten is None else multiply_rows(flat - self.mean, self.whiten.T)
 
+    def unit_of(self, number: int) -> tuple[float, float, str] | None:
+        """Return factor and shift from a feature to the unit of its coordinate, and how the result is called.
+
+        The result is the coordinate itself if the feature depends on no other one. A feature that is neither a
+        coordinate nor an innovation has no such unit: None.
+        """
+        if self.whiten is None:
+            return 1.0, 0.0, ""
+        weights = self.whiten[number]
+        if not weights[number] > 0 or weights[number + 1 :].any():
+            return None
+        scale = float(1 / weights[number])
+        is_coordinate = np.count_nonzero(weights) == 1
+        return (scale, float(self.mean[number]), "") if is_coordinate else (scale, 0.0, "innovation of ")
+
 
 class Linear(NamedTuple):
     """A weighted sum of the coordinates.
