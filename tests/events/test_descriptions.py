@@ -48,7 +48,7 @@ def test_an_additive_score_of_one_number_is_described_by_its_intervals():
     for features, coordinate, expected in (
         (plain, 1, "x[1] <= 3"),
         (whitened, 0, "x[0] <= 11"),
-        (whitened, 1, "innovation of x[1] <= 1.5"),
+        (whitened, 1, "x[1] less its prediction <= 1.5"),
         (Features(np.zeros(2), np.array([[1.0, 1.0]])), 0, "an additive score of x[0] > 0"),  # a projection
     ):
         score = Additive(features, np.array([coordinate]), np.array([[3.0]]), np.array([[1.0, -1.0]]))

@@ -112,7 +112,7 @@ class Additive(NamedTuple):
         unit = self.features.unit_of(int(self.coordinates[0])) if self.coordinates.size == 1 else None
         if unit is None:
             return None
-        scale, shift, kind = unit
+        scale, shift, suffix = unit
         ends = np.concatenate([[-math.inf], scale * self.edges[0] + shift, [math.inf]])
         pieces = [
             (float(ends[i]), float(ends[i + 1]))
@@ -120,7 +120,7 @@ class Additive(NamedTuple):
             if ends[i] < ends[i + 1]
         ]
         names = coordinate_names(*examples.shape[1:])
-        return describe_intervals(pieces, kind + names[int(self.coordinates[0])])
+        return describe_intervals(pieces, names[int(self.coordinates[0])] + suffix)
 
 
 class SharedSteps(NamedTuple):

@@ -72,7 +72,7 @@ class Features(NamedTuple):
         return flat if self.whiten is None else multiply_rows(flat - self.mean, self.whiten.T)
 
     def unit_of(self, number: int) -> tuple[float, float, str] | None:
-        """Return factor and shift from a feature to the unit of its coordinate, and how the result is called.
+        """Return factor and shift from a feature to the unit of its coordinate, and what to add to its name.
 
         The result is the coordinate itself if the feature depends on no other one. A feature that is neither a
         coordinate nor an innovation has no such unit: None.
@@ -84,7 +84,7 @@ class Features(NamedTuple):
             return None
         scale = float(1 / weights[number])
         is_coordinate = np.count_nonzero(weights) == 1
-        return (scale, float(self.mean[number]), "") if is_coordinate else (scale, 0.0, "innovation of ")
+        return (scale, float(self.mean[number]), "") if is_coordinate else (scale, 0.0, " less its prediction")
 
 
 class Linear(NamedTuple):
