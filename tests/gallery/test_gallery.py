@@ -1,127 +1,132 @@
-"""The command `dpverify gallery`: its table, its page, resuming, and missing programs."""
+"""`python -m gallery`: its rows, its page, resuming, and missing programs."""
 
-import csv
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from dpverify.cli import main
-from dpverify.errors import FolderError, InputError
-from dpverify.gallery import catalogue, programs, run
-from dpverify.gallery.catalogue import ENTRIES
-from dpverify.gallery.run import run_gallery
-from dpverify.report.statements import Verdict
+from gallery import __main__ as command
+from gallery import location_guard
+from gallery.__main__ import STORED, main, run_gallery
+from gallery.catalogue import ENTRIES
+from gallery.page import make_page
 
 NAMES = ["quantiser", "bounded-laplace"]
+FEW = tuple(entry for entry in ENTRIES if entry.name in (*NAMES, "posterior", "location-guard"))
+CASES = {case.name: case for entry in FEW for case in entry.cases}
+PROJECT = Path(__file__).parent.parent.parent
 
 
-def table(folder):
-    """The table without the seconds, which differ from run to run."""
-    with open(folder / "table.csv", newline="") as file:
-        return [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+def rows_of(folder):
+    return {row["case"]: row for row in json.loads((folder / "rows.json").read_text())}
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
+    """Some entries, because the figures of all of them take seconds."""
     folder = tmp_path_factory.mktemp("gallery")
-    return folder, run_gallery(folder, NAMES, quick=True, workers=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "ENTRIES", FEW)
+        yield folder, run_gallery(folder, NAMES, quick=True, workers=None)
 
 
-def test_a_row_per_case_and_a_figure_per_mechanism(finished):
-    folder, results = finished
-    assert [result.entry.name for result in results] == ["quantiser", "bounded-laplace"]
-    rows = table(folder)
-    assert len(rows) == sum(len(result.entry.cases) for result in results)
-    for row in rows:
-        assert row["verdict"] == ("REFUTED" if row["role"] == "control" else row["verdict"])
-        assert row["verdict"] in ("REFUTED", "BOUNDED", "NOT_REFUTED")
-        if row["role"] != "control":
-            assert row["verdict"] != "REFUTED"
-        assert float(row["proved"]) <= float(row["exact"])
-    assert len(json.loads((folder / "table.json").read_text())) == len(rows)
-    assert all((folder / "figures" / f"{name}.png").stat().st_size > 5000 for name in NAMES)
-    assert not (folder / "running").exists()
+def verified(rows):
+    return [rows[case.name] for entry in FEW if entry.name in NAMES for case in entry.cases]
+
+
+def test_a_control_is_refuted_and_nothing_is_proved_above_the_truth(finished):
+    folder, rows = finished
+    for row in verified(rows):
+        role = CASES[row["case"]].role
+        assert row["verdict"] == ("REFUTED" if role == "control" else "NOT_REFUTED"), row["case"]
+        assert row["proved"] <= row["exact"]
+    assert list(rows_of(folder)) == list(CASES)
+    assert rows_of(folder).items() <= rows.items()
 
 
 def test_the_page_states_verdicts_about_the_mechanism_as_specified_here(finished):
-    page = (finished[0] / "index.html").read_text()
-    assert page.count("fails for the mechanism as specified here") == 3
-    assert "Holohan" in page
-    assert "<script" not in page
-    text = (finished[0] / "gallery.md").read_text()
+    page, text = (finished[0] / "index.html").read_text(), (finished[0] / "gallery.md").read_text()
+    for shown in (page, text):
+        assert shown.count("is refuted for the mechanism as specified here") == shown.count("Witness: ") == 5
+        assert "Holohan" in shown
+        assert "BOUNDED" not in shown.split("</style>")[-1]
+    assert all(f"## {entry.title}" in text for entry in FEW)
     assert "| case | claim | verdict |" in text
-    assert text.count("Witness:") == 3
+    assert all((finished[0] / "figures" / f"{entry.name}.png").stat().st_size > 5000 for entry in FEW)
 
 
-def test_a_finished_run_is_read_and_other_code_or_another_form_is_refused(finished, monkeypatch):
-    folder, results = finished
-    monkeypatch.setattr(run, "verify", None)  # nothing is verified again
-    again = run_gallery(folder, NAMES, quick=True, workers=1)
-    assert [report.digest for result in again for report in result.reports] == [
-        report.digest for result in results for report in result.reports
-    ]
-    with pytest.raises(FolderError, match="quick"):
-        run_gallery(folder, NAMES)
-    monkeypatch.setattr(run, "_code_hash", lambda: "other")
-    with pytest.raises(FolderError, match="code"):
-        run_gallery(folder, NAMES, quick=True)
+def test_what_is_not_verified_keeps_its_stored_row(finished):
+    stored = {row["case"]: row for row in json.loads(STORED.read_text())}
+    new = {row["case"] for row in verified(finished[1])}
+    assert list(stored) == [case.name for entry in ENTRIES for case in entry.cases]
+    assert {name: row for name, row in finished[1].items() if name not in new} == {
+        name: row for name, row in stored.items() if name not in new
+    }
 
 
-def test_an_unknown_name_gets_one_line(capsys):
-    assert main(["gallery", "binari", "--out", "nowhere"]) == 2
-    assert "found 'binari'; the nearest is binary; expected kalman, " in capsys.readouterr().err
-    assert not Path("nowhere").exists()
-    assert main(["gallery", "--list"]) == 0
+def test_a_missing_program_never_replaces_a_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "ENTRIES", FEW[-1:])
+    monkeypatch.setenv(location_guard.LOCATION_GUARD, str(tmp_path / "no clone"))
+    rows = run_gallery(tmp_path / "out", ["location-guard"], quick=True, workers=None)
+    assert rows["location-guard"]["verdict"] == "REFUTED"
+    assert rows["location-guard"]["proved"] > 9
+    text = (tmp_path / "out" / "gallery.md").read_text()
+    date = rows["location-guard"]["date"]
+    assert f"The result is that of {date}, because the program is not installed here" in text
+    empty = tmp_path / "rows.json"
+    empty.write_text("[]")
+    assert run_gallery(tmp_path / "other", ["location-guard"], workers=None, stored=empty) == {}
+    assert (
+        "There is no result, because the program is not installed here" in (tmp_path / "other/gallery.md").read_text()
+    )
+
+
+def test_the_page_of_the_documentation_is_that_of_the_stored_rows():
+    rows = {row["case"]: row for row in json.loads(STORED.read_text())}
+    shown = (PROJECT / "docs" / "gallery.md").read_text().splitlines()
+    table = next(line for line in shown if line.startswith("| case |"))
+    page = make_page(ENTRIES, rows, {}).blocks
+    (section,) = [block for block in page if getattr(block, "title", "") == "All mechanisms"]
+    lines = section.blocks[-1].markdown(None).splitlines()
+    assert shown[shown.index(table) : shown.index(table) + len(lines)] == lines
+
+
+def test_a_finished_gallery_is_read(finished):
+    folder, rows = finished
+    written = {path.name: path.stat().st_mtime_ns for path in (folder / "quick" / "reports").iterdir()}
+    assert run_gallery(folder, NAMES, quick=True, workers=None) == rows
+    assert {path.name: path.stat().st_mtime_ns for path in (folder / "quick" / "reports").iterdir()} == written
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setattr(command, "ENTRIES", ENTRIES)
+    assert main(["--list"]) == 0
     assert capsys.readouterr().out.count("\n") == len(ENTRIES)
-    with pytest.raises(InputError, match="found 'x'"):
-        catalogue.choose_entries(["x"])
-
-
-def test_a_program_that_is_not_installed_is_skipped_with_a_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv(programs.LOCATION_GUARD, str(tmp_path / "no clone"))
-    (result,) = run_gallery(tmp_path / "out", ["location-guard"], quick=True, workers=1, progress=True)
-    assert result.reports == ()
-    assert "dpverify: location-guard: skipped; " in capsys.readouterr().err
-    assert "Skipped: " in (tmp_path / "out" / "index.html").read_text()
-    assert table(tmp_path / "out")[0]["mechanism"] == "location-guard"
-
-
-def test_a_killed_gallery_resumes_to_the_same_table(finished, tmp_path):
-    """The command and its workers are killed after the first report; the same command finishes the rest."""
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "dpverify", "gallery", NAMES[0], "--quick", "--workers", "1", "--out", str(out)]
-    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 120
-    while not list((out / "reports").glob("*.json")) and time.monotonic() < end:
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    before = {path.name: path.stat().st_mtime_ns for path in (out / "reports").glob("*.json")}
-    assert 1 <= len(before) < 4
-    assert not (out / "table.csv").exists()
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(out / "index.html")
-    assert table(out) == [row for row in table(finished[0]) if row["mechanism"] == NAMES[0]]
-    assert len(table(out)) == 4
-    after = {path.name: path.stat().st_mtime_ns for path in (out / "reports").glob("*.json")}
-    assert all(after[name] == written for name, written in before.items())
+    with pytest.raises(SystemExit):
+        main(["binari"])
+    assert "found 'binari'; the nearest is binary; expected kalman, " in capsys.readouterr().err
+    done = subprocess.run([sys.executable, "-m", "gallery", "--list"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("kalman  ")
+    monkeypatch.setattr(command, "ENTRIES", FEW[:1])
+    assert main([FEW[0].name, "--quick", "--workers", "1", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "index.html")
+    assert (tmp_path / "quick" / "table.csv").read_text().count("\n") == 1 + len(FEW[0].cases)
 
 
 @pytest.mark.slow
 def test_the_quick_gallery_refutes_false_claims_and_proves_nothing_above_the_truth(tmp_path):
     """DSAT without its likelihood ratio is left out: only the runs of the full form refute it."""
     names = [entry.name for entry in ENTRIES if entry.requirement is None]
-    results = run_gallery(tmp_path, names, quick=True, workers=2)
-    for row in table(tmp_path):
-        if row["exact"]:
-            assert float(row["proved"]) <= float(row["exact"]), row["case"]
-            false = float(row["exact"]) > float(row["claimed"]) + 1e-9
-            assert row["case"] == "dsat" or false == (row["verdict"] == "REFUTED"), row["case"]
-    verdicts = {report.verdict for result in results for report in result.reports}
-    assert verdicts == {Verdict.REFUTED, Verdict.BOUNDED, Verdict.NOT_REFUTED}
+    rows = run_gallery(tmp_path, names, quick=True, workers=2)
+    for entry in (entry for entry in ENTRIES if entry.name in names):
+        for case in entry.cases:
+            row = rows[case.name]
+            if row["exact"] is not None and row["is_exact"]:
+                exact = float(row["exact"])
+                assert row["proved"] <= exact, case.name
+                assert case.name == "dsat" or (exact > row["claimed"] + 1e-9) == (row["verdict"] == "REFUTED"), (
+                    case.name
+                )

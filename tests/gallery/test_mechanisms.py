@@ -4,24 +4,26 @@ from functools import partial
 
 import numpy as np
 import pytest
+import second_mechanisms as second
 
 import dpverify as dpv
-from dpverify.gallery import (
+from gallery import (
+    binary,
     consensus,
-    counting,
     fast,
-    grouping,
     kalman,
-    location,
+    matrix,
     output_noise,
+    pegasus,
+    planar_laplace,
     posterior,
     quantiser,
     triggered,
-    windows,
+    w_event,
 )
-from dpverify.gallery.bounded_noise import BoundedLaplace, StaircaseNoise, corrected_scale, edge_loss
-from dpverify.gallery.catalogue import ENTRIES
-from gallery import second
+from gallery.bounded_laplace import BoundedLaplace, corrected_scale, edge_loss
+from gallery.catalogue import ENTRIES
+from gallery.truncated import StaircaseNoise
 
 
 class Fixed:
@@ -45,7 +47,7 @@ def test_every_case_has_a_name_of_its_own_and_draws_its_runs():
         if entry.requirement is not None:
             continue
         for case in entry.cases:
-            for data in (case.first, case.second):
+            for data in case.pair:
                 samples = case.mechanism(data, 50, np.random.default_rng(0))
                 assert len(samples) == 50
                 assert np.isfinite(samples).all()
@@ -99,9 +101,9 @@ def test_consensus_messages_follow_the_recursion_of_one_agent():
 
 def test_tree_and_square_root_give_the_prefix_sums_without_noise():
     data = np.array([3.0, 1, 4, 1, 5, 9, 2, 6])
-    assert counting.MatrixMechanism(1.0)(data, 1, Fixed(np.zeros(8)))[0] == pytest.approx(np.cumsum(data))
-    assert counting.HonakerTree(1.0)(data, 1, Fixed(np.zeros(15)))[0] == pytest.approx(np.cumsum(data))
-    assert counting.BinaryMechanism(1.0)(data, 1, Fixed(np.zeros(8)))[0] == pytest.approx(np.cumsum(data))
+    assert matrix.MatrixMechanism(1.0)(data, 1, Fixed(np.zeros(8)))[0] == pytest.approx(np.cumsum(data))
+    assert matrix.HonakerTree(1.0)(data, 1, Fixed(np.zeros(15)))[0] == pytest.approx(np.cumsum(data))
+    assert binary.BinaryMechanism(1.0)(data, 1, Fixed(np.zeros(8)))[0] == pytest.approx(np.cumsum(data))
 
 
 def test_fast_is_its_loop_of_one_run():
@@ -149,8 +151,10 @@ def test_the_rounded_radius_is_the_rounded_lambert_function():
     radius = -(W + 1)
     assert 1 - (1 + radius) * np.exp(-radius) == pytest.approx(p)  # the distribution function of a gamma variable
     assert -(np.round(W, 6) + 1) == pytest.approx(np.round(radius, 6), abs=1.1e-6)
-    outputs = location.PlanarLaplace(location.EPSILON, 6)(location.FIRST, 1000, np.random.default_rng(6))
-    assert (location.closeness_to_rings(outputs[:, None]) > 4).all()
+    outputs = planar_laplace.PlanarLaplace(planar_laplace.EPSILON, 6)(
+        planar_laplace.FIRST, 1000, np.random.default_rng(6)
+    )
+    assert (planar_laplace.closeness_to_rings(outputs[:, None]) > 4).all()
 
 
 def test_bounded_noise_stays_in_its_range_and_is_no_larger_than_needed():
@@ -169,10 +173,10 @@ def test_the_quantiser_has_the_right_mean():
 
 
 PAIRS = {
-    "binary": (counting.BinaryMechanism(2.0), partial(second.binary_counting, scale=2.0), np.eye(4)[0]),
+    "binary": (binary.BinaryMechanism(2.0), partial(second.binary_counting, scale=2.0), np.eye(4)[0]),
     "dsat": (triggered.TriggeredRelease(adaptive=True), partial(second.triggered, clipped=True), triggered.FIRST),
-    "pegasus": (grouping.Pegasus(), second.pegasus, grouping.FIRST),
-    "absorption": (windows.ABSORPTION, partial(second.absorption, window=3, epsilon=1.0), windows.FIRST),
+    "pegasus": (pegasus.Pegasus(), second.pegasus, pegasus.FIRST),
+    "absorption": (w_event.ABSORPTION, partial(second.absorption, window=3, epsilon=1.0), w_event.FIRST),
 }
 WRONG = {
     "binary": partial(second.binary_counting, scale=2.2),
@@ -184,15 +188,15 @@ WRONG = {
 
 MANY_RUNS = {
     "planar": (
-        location.PlanarLaplace(location.EPSILON),
-        partial(second.planar, epsilon=location.EPSILON),
-        location.SECOND,
+        planar_laplace.PlanarLaplace(planar_laplace.EPSILON),
+        partial(second.planar, epsilon=planar_laplace.EPSILON),
+        planar_laplace.SECOND,
     ),
     "bounded": (BoundedLaplace(1.0), partial(second.bounded, scale=1.0, top=20.0), 0.7),
     "consensus": (consensus.MECHANISM, partial(second.agreed, own_weight=0.9), consensus.FIRST),
 }
 MANY_WRONG = {
-    "planar": partial(second.planar, epsilon=1.1 * location.EPSILON),
+    "planar": partial(second.planar, epsilon=1.1 * planar_laplace.EPSILON),
     "bounded": partial(second.bounded, scale=1.1, top=20.0),
     "consensus": partial(second.agreed, own_weight=0.8),
 }

@@ -1,1 +1,0 @@
-"""The four claims of the paper: what they say, the rule that answers them, and the answers."""

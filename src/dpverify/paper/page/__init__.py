@@ -1,1 +1,0 @@
-"""The output of the reproduction: tables, figures, sentences and the page."""
