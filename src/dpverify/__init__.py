@@ -9,10 +9,10 @@ import importlib
 import logging
 from typing import TYPE_CHECKING
 
+from dpverify import claims
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
-from dpverify.events.ellipsoid import Ellipsoid, minimum_volume_ellipsoid
-from dpverify.events.region import Region, high_likely_set, scenario_size
-from dpverify.events.scores.rounding import rounding_score
+from dpverify.events.region import Ellipsoid, Region, high_likely_set, minimum_volume_ellipsoid, scenario_size
+from dpverify.events.scores.transformed import rounding_score
 from dpverify.mechanisms import neighbours
 from dpverify.mechanisms.accuracy import rmse
 from dpverify.mechanisms.diagnostics import Diagnostic
@@ -22,15 +22,14 @@ from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict, Witness
 from dpverify.settings import Settings
-from dpverify.stats import claims
-from dpverify.stats.lower_bound import delta_lower_bound, epsilon_lower_bound
-from dpverify.stats.paper_test import critical_epsilon, p_values, paper_lambda
-from dpverify.stats.power import plan_runs
-from dpverify.stats.upper_bound import delta_upper_bound, epsilon_upper_bound
+from dpverify.stats.exact import delta_lower_bound, epsilon_lower_bound, plan_runs
+from dpverify.stats.paper import critical_epsilon, p_values, paper_lambda
+from dpverify.stats.upper import delta_upper_bound, epsilon_upper_bound
 from dpverify.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dpverify.adapters.program import program
+    from dpverify.over_time import PrivacyOverTime, PrivacyTable, privacy_over_time
     from dpverify.studies.assertion import assert_private
     from dpverify.studies.calibrate import Calibration, calibrate
     from dpverify.studies.comparison import Comparison, compare_reports
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
     from dpverify.studies.releases.check import Check, run_check
     from dpverify.studies.search import Search, search_pairs
     from dpverify.studies.tradeoff import Tradeoff, tradeoff
-    from dpverify.timeline.over_time import privacy_over_time
-    from dpverify.timeline.result import PrivacyOverTime
-    from dpverify.timeline.table import PrivacyTable
 
 logging.getLogger("dpverify").addHandler(logging.NullHandler())  # an application decides what is shown
 
@@ -108,15 +104,15 @@ _IMPORTED_LATER = {
     "Check": "studies.releases.check",
     "Comparison": "studies.comparison",
     "ManyPairs": "studies.pairs",
-    "PrivacyOverTime": "timeline.result",
-    "PrivacyTable": "timeline.table",
+    "PrivacyOverTime": "over_time",
+    "PrivacyTable": "over_time",
     "Search": "studies.search",
     "Study": "studies.files.study",
     "Tradeoff": "studies.tradeoff",
     "assert_private": "studies.assertion",
     "calibrate": "studies.calibrate",
     "compare_reports": "studies.comparison",
-    "privacy_over_time": "timeline.over_time",
+    "privacy_over_time": "over_time",
     "program": "adapters.program",
     "run_check": "studies.releases.check",
     "run_study": "studies.files.study",
@@ -128,7 +124,7 @@ _IMPORTED_LATER = {
 
 def __getattr__(name: str) -> object:
     """Return a name of `_IMPORTED_LATER`, or one of the packages that they come from."""
-    if name in ("adapters", "studies", "timeline"):
+    if name in ("adapters", "over_time", "render", "studies"):
         return importlib.import_module(f"dpverify.{name}")
     if name not in _IMPORTED_LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,38 +12,44 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from types import NoneType
 from typing import Unpack
 
 import numpy as np
 
+from dpverify.claims import Claim, resolve_claim
+from dpverify.early import Question, conclude, run_until_decided
 from dpverify.errors import DPVerifyWarning, FolderError, InputError
+from dpverify.events.event import SELECTION_KINDS, SelectedEvents, read_selected, store_selected
 from dpverify.events.region import Region, RegionIndicator
-from dpverify.events.selected import SELECTION_KINDS, SelectedEvents, read_selected, store_selected
 from dpverify.events.wording import labelled_outputs
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, mechanism_name
-from dpverify.report.all_events import smooth_grid
-from dpverify.report.assemble import Findings, HypothesisCounts, assemble_report, describe_problems, read_labels
+from dpverify.report.assemble import count_event, describe_problems, make_report, make_witness, read_labels
 from dpverify.report.report import Report
-from dpverify.report.statements import check_claim
-from dpverify.sampling.block_counts import BlockChecker
+from dpverify.report.statements import CellBounds, Certificate, DeltaEvents, SmoothGrid, check_claim, smooth_grid
 from dpverify.sampling.checkpoints import Record
-from dpverify.sampling.context import RunContext, check_mechanism, open_run, read_record, shorten_run
-from dpverify.sampling.counts import CellCounter, Statistics
-from dpverify.sampling.joint_counts import count_together
-from dpverify.sampling.pilot import make_region, read_region
-from dpverify.sampling.stages import collect_samples, collect_statistics
-from dpverify.sampling.threads import threads_agree
-from dpverify.selection.context import THOROUGH_SEARCH, ScoreLearner, SearchBudget, SelectionContext, named_partition
-from dpverify.selection.objective import SelectionObjective
+from dpverify.sampling.context import (
+    RunContext,
+    check_mechanism,
+    make_region,
+    open_run,
+    read_record,
+    read_region,
+    shorten_run,
+)
+from dpverify.sampling.counts import BlockChecker, CellCounter, CheckedEvent, Statistics, count_together
+from dpverify.sampling.stages import collect_samples, collect_statistics, threads_agree
+from dpverify.selection.objective import (
+    THOROUGH_SEARCH,
+    ScoreLearner,
+    SearchBudget,
+    SelectionContext,
+    SelectionObjective,
+    named_partition,
+)
 from dpverify.selection.select import select_cell, select_events
-from dpverify.sequential.conclusion import conclude
-from dpverify.sequential.stopping import Question, run_until_decided
 from dpverify.settings import Settings, SettingsChanges
-from dpverify.stats.claims import Approximate, Claim, resolve_claim
 from dpverify.util.arrays import Array, cell_codes, is_pytree
-from dpverify.util.formatting import format_lower
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
 
@@ -179,8 +185,7 @@ def answer(
     if question.learn is not None:
         call["learn"] = fingerprint(question.learn)
     settings, not_stopping = check_stop_early(settings, claim)
-    # The bets depend on the claim, and so does the selection for a claim that is a curve.
-    if settings.stop_early or not isinstance(claim, (Approximate, NoneType)):
+    if claim is not None:  # the selection and the bets depend on it
         call["claim"] = fingerprint(to_plain(claim))
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
         diagnostics = check_mechanism(run) + not_stopping
@@ -189,8 +194,9 @@ def answer(
         assert run.source.shape is not None
         with labelled_outputs(read_labels(mechanism, run.source.shape, run.notes)):
             report = proceed(run, question, diagnostics)
-    report.run.update(describe_problems(run))  # closing the run calls the mechanism's method finish, which can fail
-    LOGGER.info("%s: %s, epsilon >= %s", report.name, report.verdict.name, format_lower(report.epsilon_lower))
+    # Closing the run calls the mechanism's method finish, which can fail.
+    report.provenance.update(describe_problems(run))
+    LOGGER.info("%r", report)
     return report
 
 
@@ -214,13 +220,11 @@ def follow_plan(run: RunContext, question: Question, diagnostics: tuple[Diagnost
     selected = freeze_events(run, region, points, question.delta, claim=question.claim, learn=question.learn)
     # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
     smooth, not_smooth = smooth_grid(question.log_lipschitz, run.source.mechanism, run.source.data, region, points)
-    findings = Findings(region, points, pilot, selected, smooth, diagnostics + not_smooth)
-    counts = count_test_runs(run, findings, question.error)
-    return assemble_report(run, findings, counts, question.claim, question.delta)
+    return count_test_runs(run, question, diagnostics + not_smooth, region, points, pilot, selected, smooth)
 
 
 def stop_early(run: RunContext, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
-    """Verify until the claim is refuted or bounded, or the budget is spent (docs/method.md, section 5.8)."""
+    """Verify until the claim is refuted or certified, or the budget is spent (docs/method.md, section 5.8)."""
     grid = partial(smooth_grid, question.log_lipschitz, run.source.mechanism, run.source.data)
     is_void = any(diagnostic.voids for diagnostic in diagnostics)
     decision = run_until_decided(run, question, grid, is_void)
@@ -246,7 +250,7 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     for side, block in list(run.pilot_blocks):
         if side in plan.sides:  # the samples contain this block
             del run.pilot_blocks[side, block]
-    region, points, pilot = make_region(samples, plan.is_limited)
+    region, points, pilot = make_region(samples, run.settings.nonfinite, plan.is_limited)
     # The stored region is used, because another machine may compute one that differs in the last bits.
     stored = read_record(checkpoint, "region", nested_kinds(Region), read_region)
     if stored is None:
@@ -322,29 +326,70 @@ def check_refit(run: RunContext, selected: SelectedEvents, points: np.ndarray) -
         )
 
 
-def count_test_runs(run: RunContext, findings: Findings, error: Callable[[Array], Array] | None) -> HypothesisCounts:
-    """HypothesisTest (Algorithm 5): draw the test runs and count them. The event and its direction are fixed now."""
-    selected = findings.selected
-    joint = count_together(selected.partitions)
-    counters = {"inside": CellCounter(RegionIndicator(findings.region))}
-    if findings.smooth is not None:
-        counters["smooth"] = CellCounter(findings.smooth.grid)
+def count_test_runs(
+    run: RunContext,
+    question: Question,
+    diagnostics: tuple[Diagnostic, ...],
+    region: Region,
+    points: np.ndarray,
+    pilot: list[np.ndarray],
+    selected: SelectedEvents,
+    smooth: SmoothGrid | None,
+) -> Report:
+    """HypothesisTest (Algorithm 5): draw the test runs, count them, and report. The event and its direction are fixed.
+
+    Parameters
+    ----------
+    run, question
+        The verification, and what it is asked.
+    diagnostics : tuple of Diagnostic
+        Diagnostics that do not depend on the test runs.
+    region, points, pilot
+        As `find_region` returns them.
+    selected : SelectedEvents
+        The tested events, the partition that is bounded, and the events for delta.
+    smooth : SmoothGrid or None
+        The fine grid for the bound over all events.
+    """
+    settings, joint = run.settings, count_together(selected.partitions)
+    counters = {"inside": CellCounter(RegionIndicator(region))}
+    if smooth is not None:
+        counters["smooth"] = CellCounter(smooth.grid)
     counters |= {f"partition {number}": CellCounter(one) for number, one in enumerate(joint.counted)}
-    block_checker = BlockChecker.make(selected.event, findings.points)
-    statistics = Statistics((*counters.values(), block_checker), error)
-    result = collect_statistics(run.source, "test", run.settings.test_runs, statistics, run.pool, run.progress)
+    checked = [joint.event(1 + number, event) for number, event in enumerate(selected.events)]
+    block_checker = BlockChecker.make(list(map(CheckedEvent.of, checked)), points)
+    statistics = Statistics((*counters.values(), block_checker), question.error)
+    result = collect_statistics(run.source, "test", settings.test_runs, statistics, run.pool, run.progress)
     names = (*counters, "blocks")
     counts = {name: (first, second) for name, first, second in zip(names, *result.parts, strict=True)}
-    agree = threads_agree(run.source, run.settings.test_runs, block_checker, counts["blocks"], run.pool)
+    agree = threads_agree(run.source, run.pool)
     run.clock.lap("test")
     cells, *events = joint.split([counts[name] for name in counters if name.startswith("partition")])
-    return HypothesisCounts(
-        events=tuple(events[: len(selected.events)]),
-        aims=None if selected.aims is None else events[-1],
-        cells=cells,
-        inside=counts["inside"],
-        smooth=counts.get("smooth"),
-        blocks=counts["blocks"],
+    tested = tuple(
+        make_witness(points, event, count_event(event, pair), settings.test_runs, settings.alpha, share)
+        for event, pair, share in zip(selected.events, events, selected.shares, strict=False)
+    )
+    delta_events = None
+    if selected.aims is not None:
+        tables = np.stack([side.of(np.arange(selected.aims.levels.size)) for side in events[-1]])
+        ordered = selected.aims.ordered_counts(tables, tested[0].ordered)
+        delta_events = DeltaEvents(selected.aims, *ordered, settings.test_runs)
+    return make_report(
+        run,
+        question.claim,
+        question.delta,
+        diagnostics,
+        region,
+        selected.partition,
+        pilot,
+        counts["inside"],
+        ((counts["blocks"][0],), (counts["blocks"][1],)),
+        agree,
+        drawn=list(zip(selected.partitions, (cells, *events), strict=True)),
+        tested=tested,
+        cell_counts=CellBounds.of(selected.partition, cells, counts["inside"], settings),
+        grid_counts=None if smooth is None else Certificate.of(smooth, counts["smooth"], settings),
+        delta_events=delta_events,
+        selection_eta=selected.eta,
         error=result.error,
-        threads_agree=agree,
     )

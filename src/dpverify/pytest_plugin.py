@@ -26,6 +26,7 @@ PULL_REQUEST_VARIABLES = (
 )  # set and not empty
 SECTION = "dpverify"  # of the report of a test
 DEFAULT_ALPHA = 0.05  # of a new ledger
+ALARMS = pytest.StashKey[list[str]]()  # the lines about alarms that are not confirmed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -124,7 +125,7 @@ class AssertPrivate:
             self._record({"seed": report.settings.seed})
             return report
         from dpverify.studies.releases.version_check import verify_version
-        from dpverify.util.commits import current_commit
+        from dpverify.util.provenance import current_commit
 
         number = f" #{self._calls}" if self._calls > 1 else ""
         result = verify_version(
@@ -141,20 +142,20 @@ class AssertPrivate:
             **{key: value for key, value in options.items() if key not in ("alpha", "detects")},
         )
         self._record(result.properties())
-        self._node.add_report_section("call", SECTION, f"{result.name}: {result.describe()}")
+        self._node.add_report_section("call", SECTION, f"{result.record.title}: {result.describe()}")
         if result.failed:
-            source = f"the evidence of all runs together ({len(result.versions)})"
+            source = f"the evidence of all runs together ({len(result.record.runs)})"
             if not result.decided_by_ledger:
                 source = "this run alone; the ledger was only read"
             repeat = f"pytest {shlex.quote(self._node.nodeid)} --dpverify-seed {result.run.seed}"
             parts = [
-                f"{result.name}: REFUTED by {source}",
+                f"{result.record.name}: REFUTED by {source}",
                 f"  began     at version {result.start}",
                 f"  evidence  {result.describe()}",
                 f"  repeat    {repeat} --dpverify-ledger {shlex.quote(str(path))}",
             ]
-            if result.alarm is not None:
-                confirm = shlex.join(["dpverify", "ledger", str(path), "--confirm", result.name])
+            if result.record.alarm is not None:
+                confirm = shlex.join(["dpverify", "ledger", str(path), "--confirm", result.record.name])
                 parts.append(f"  then      fix the fault, and start again with half of the level: {confirm}")
             raise AssertionError("\n".join([*parts, "this version alone:", str(result.report)]))
         return result.report
@@ -171,13 +172,41 @@ def assert_private(request: pytest.FixtureRequest) -> AssertPrivate:
     return AssertPrivate(request)
 
 
+def evidence_lines(terminal: pytest.TerminalReporter) -> list[str]:
+    """Return the evidence against each claim; worker processes send it with the reports of their tests."""
+    reports = [report for name in ("passed", "failed") for report in terminal.stats.get(name, [])]
+    return [text for each in reports for title, text in each.sections if title == f"Captured {SECTION} call"]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if the ledger has an alarm of a claim that no test has verified, for example because a test was renamed."""
+    config = session.config
+    path, terminal = ledger_path(config), config.pluginmanager.get_plugin("terminalreporter")
+    if path is None or not os.path.exists(path) or hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    from dpverify.errors import InputError
+    from dpverify.studies.releases.ledger import read_ledger
+
+    lines = [] if terminal is None else evidence_lines(terminal)
+    try:
+        alarms = [record for record in read_ledger(path).records if record.alarm is not None]
+    except InputError:  # each test of a claim reports it
+        return
+    config.stash[ALARMS] = found = [f"{record.title}: ALARM at version {record.alarm}" for record in alarms]
+    lost = [record for record in alarms if not any(line.startswith(f"{record.title}: ") for line in lines)]
+    if lost:
+        found.append(
+            "a claim with an alarm was not tested; run its test, or dpverify ledger FILE --rename OLD NEW if the test "
+            "was renamed, or --confirm NAME if the alarm was looked at"
+        )
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the evidence against each claim; worker processes send it with the reports of their tests."""
-    reports = [report for name in ("passed", "failed") for report in terminalreporter.stats.get(name, [])]
-    lines = []
-    for report in reports:
-        lines += [text for title, text in report.sections if title == f"Captured {SECTION} call"]
-    if lines:
-        terminalreporter.write_sep("-", "evidence in the ledger")
-        for line in lines:
-            terminalreporter.write_line(line)
+    """Print the evidence against each claim, and the alarms that are not confirmed."""
+    alarms = terminalreporter.config.stash.get(ALARMS, [])
+    for title, lines in (("evidence in the ledger", evidence_lines(terminalreporter)), ("unconfirmed alarms", alarms)):
+        if lines:
+            terminalreporter.write_sep("-", title)
+            terminalreporter.write_line("\n".join(lines))

@@ -110,7 +110,8 @@ class Settings:
         None selects the event with the largest expected lower bound. A number is the epsilon at which the selector of
         the paper compares single cells.
     nonfinite : {"error", "event"}, default "error"
-        "error": an output with NaN or infinity stops the verification. "event": such outputs form a cell of their own.
+        "error": an output with NaN or infinity stops the verification. "event": NaN, inf and
+        -inf are atoms of their coordinates, and the other coordinates of such a run count.
     beta : float, default 0.05
         Pilot runs, which are drawn first, locate a region of likely outputs; partitions divide this region. Largest
         probability mass that the region of likely outputs may leave out, between 0 and 1. A smaller value
@@ -135,9 +136,9 @@ class Settings:
         Random streams belong to blocks, so another block size gives other runs. Set it if one block does not fit into
         memory.
     stop_early : bool, default False
-        Whether the verification ends as soon as the claim is refuted or bounded. The events are then selected from all
-        runs so far, again and again, and `select_runs` and `test_runs` are the largest numbers of runs
-        (docs/method.md, section 5.8). Without a claim nothing stops early.
+        Whether the verification ends as soon as the claim is refuted, or certified over all events. The events are then
+        selected from all runs so far, again and again, and `select_runs` and `test_runs` are the largest numbers of
+        runs (docs/method.md, section 5.8). Without a claim nothing stops early.
     seed : int, default 0
         Seed of all random streams, at least 0. The same seed gives the same report. Change it for an independent
         repetition.
@@ -301,3 +302,12 @@ def _unknown_setting(name: str, names: list[str]) -> str:
     kind = "the argument " if nearest in ARGUMENTS else ""
     hint = f"the nearest is {kind}{nearest!r}; " if nearest else ""
     return f"unknown setting {name!r}; {hint}all are: {', '.join(names)}"
+
+
+def type_one_error_factor(settings: Settings) -> int:
+    """Return how many times alpha the type I error of the test can be.
+
+    The randomised test of the paper refutes a claim if the smaller of two p-values is at most alpha, so that it refutes
+    a true claim with probability up to about 2 alpha.
+    """
+    return 2 if settings.test == "thinned" else 1

@@ -1,8 +1,8 @@
 """Child processes that never outlive this process.
 
-A child and all processes that it starts are killed when the child fails or is no longer needed. A second process, the
+A child and the processes of its group are killed when the child fails or is no longer needed. A second process, the
 guard, waits on a pipe from this process. When this process ends for any reason, also by a signal that cannot be caught,
-the pipe closes and the guard kills them.
+the pipe closes and the guard kills the group.
 """
 
 from __future__ import annotations
@@ -10,21 +10,30 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-import secrets
 import selectors
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dpverify.adapters import guard as guard_script
 from dpverify.errors import InputError
 
 MESSAGE_BYTES = 600  # bytes that are stored of the messages of a child
 CHUNK_BYTES = 1 << 16
 POLL_SECONDS = 0.02  # interval of checks whether a silent child has ended
 GRACE_SECONDS = 2.0  # time for a child to end after its input has ended
+# The guard reads the process group, waits for the end of its input, and ends the group.
+GUARD = """
+import os, signal, sys
+group = sys.stdin.readline()
+sys.stdin.read()
+try:
+    os.killpg(int(group), signal.SIGKILL)
+except (OSError, ValueError):
+    pass  # the group has ended, or never started
+"""
 
 
 class End(enum.Enum):
@@ -55,8 +64,7 @@ class Child:
     """
 
     def __init__(self, argv: Sequence[str], answers: bool):
-        self._mark = secrets.token_hex(16)
-        guard = [sys.executable, "-I", "-S", guard_script.__file__]
+        guard = [sys.executable, "-I", "-S", "-c", GUARD]
         self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
         try:
             self._process = subprocess.Popen(
@@ -65,7 +73,6 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if answers else subprocess.STDOUT,
                 start_new_session=True,  # a group of its own, so that one signal reaches the processes that it starts
-                env={**os.environ, guard_script.MARK_VARIABLE: self._mark},
             )
         except BaseException as problem:
             self._end_guard()
@@ -83,7 +90,7 @@ class Child:
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
         with contextlib.suppress(OSError):
-            os.write(self._guard.stdin.fileno(), f"{self._process.pid} {self._mark}\n".encode())  # type: ignore[union-attr]
+            os.write(self._guard.stdin.fileno(), f"{self._process.pid}\n".encode())  # type: ignore[union-attr]
 
     @property
     def pid(self) -> int:
@@ -157,7 +164,8 @@ class Child:
                 self._process.stdin.close()
         if grace_seconds:
             self.exchange(b"", float("inf"), lambda _: CHUNK_BYTES, time.monotonic() + grace_seconds)
-        guard_script.end_processes(self.pid, self._mark)
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL)
         status = self._process.wait()
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:

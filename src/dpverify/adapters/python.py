@@ -42,11 +42,11 @@ class Perturbed:
         return mechanism_name(self.estimate)
 
     def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
-        clean = np.asarray(data if self.where == "input" else self.estimate(data), float)
+        clean = np.asanyarray(data if self.where == "input" else self.estimate(data), float)  # a mask stays
         noisy = clean + self.scale * rng.standard_normal((runs, *clean.shape))
         if self.where == "output":
             return noisy
-        return np.stack([np.asarray(self.estimate(noisy_data)) for noisy_data in noisy])
+        return np.ma.stack([self.estimate(noisy_data) for noisy_data in noisy])
 
 
 def perturbed(estimate: Callable[[Any], ArrayLike], scale: float, where: str = "output") -> Mechanism:
@@ -93,6 +93,10 @@ class _PerturbedRun:
     def __call__(self, data: ArrayLike, key: Any) -> Any:
         import jax
 
+        if np.ma.is_masked(data):
+            raise InputError(
+                "data: found masked numbers, which JAX does not know; mark missing readings in another way"
+            )
         clean = jax.numpy.asarray(data, float)
         if self.where == "output":
             clean = self.estimate(clean)
@@ -156,7 +160,7 @@ class FilterPyEstimates:
     def __call__(self, data: ArrayLike) -> np.ndarray:
         tracker: Filter = self.make()
         states = []
-        for measurement in np.asarray(data):
+        for measurement in np.asanyarray(data):
             tracker.predict()
             if self.update is None:
                 tracker.update(measurement)

@@ -16,7 +16,8 @@ def parser() -> Parser:
     top = Parser(
         prog="dpverify",
         description="Measures, from samples alone, how private a randomised mechanism is.",
-        epilog="Exit status: 0 not refuted, or no claim; 1 refuted; 2 bad input, or the mechanism failed; 3 no answer.",
+        epilog="Exit status: 0 not refuted, or no claim; 1 refuted; 2 bad input, or the mechanism failed; 3 no "
+        "answer, or too few runs.",
     )
     top.add_argument("--version", action="version", version=f"dpverify {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -66,36 +67,6 @@ def parser() -> Parser:
         help="Write a page with the finding, all answers and figures to this file, and a page for each report.",
     )
     study.add_argument("--quiet", action="store_true", help="Print only what failed.")
-    reproduce = add_command(
-        "reproduce",
-        "Repeat the experiments of the source paper, and compare the numbers.",
-        "dpverify reproduce --quick --out reproduced",
-    )
-    reproduce.add_argument(
-        "--quick", action="store_true", help="Use fewer seeds and runs, so that it takes minutes instead of an hour."
-    )
-    reproduce.add_argument(
-        "--out", metavar="DIR", help="Write everything to this folder; the same command resumes a stopped run."
-    )
-    reproduce.add_argument("--workers", type=int, default=2, metavar="N", help="Use N processes (default 2).")
-    reproduce.add_argument("--quiet", action="store_true", help="Print nothing.")
-    gallery = add_command(
-        "gallery",
-        "Verify published private mechanisms for dynamic data, each at its own claim.",
-        "dpverify gallery --quick --out gallery binary triggered",
-    )
-    gallery.add_argument(
-        "names", metavar="NAME", nargs="*", help="Verify these mechanisms only (default: all); --list names them."
-    )
-    gallery.add_argument("--list", action="store_true", help="Print the names of the mechanisms and stop.")
-    gallery.add_argument(
-        "--quick", action="store_true", help="Use fewer runs, so that it takes minutes instead of half an hour."
-    )
-    gallery.add_argument(
-        "--out", metavar="DIR", help="Write everything to this folder; the same command resumes a stopped run."
-    )
-    gallery.add_argument("--workers", type=int, default=2, metavar="N", help="Use N processes (default 2).")
-    gallery.add_argument("--quiet", action="store_true", help="Print nothing.")
     report = add_command(
         "report",
         "Print a report that was written as JSON, or write its page.",
@@ -154,7 +125,7 @@ def _add_over_time_arguments(command: Parser) -> None:
     add(
         "--stop-early",
         action="store_true",
-        help="Stop as soon as the claim is refuted for the whole output, or bounded for every step.",
+        help="Stop as soon as the claim is refuted for the whole output.",
     )
     add("--json", metavar="FILE", help="Write the result as JSON to this file; - writes it to standard output.")
     add("--html", metavar="FILE", help="Write the result as a page to this file.")
@@ -190,14 +161,14 @@ def _add_verify_arguments(command: Parser) -> None:
         "--detects",
         type=float,
         metavar="X",
-        help="Exit with status 3 if the detectable epsilon of the report is larger than X times E, for example 1.25.",
+        help="Exit with status 3 if the runs are too few to notice a violation by this factor, such as 1.25.",
     )
     add_settings(command)
     add(
         "--stop-early",
         action="store_true",
-        help="Stop as soon as the claim is refuted or bounded. With --folder, the same command with more test runs "
-        "continues.",
+        help="Stop as soon as the claim is refuted, or certified over all events. With --folder, the same command with "
+        "more test runs continues.",
     )
     add("--paper", action="store_true", help="Start from the settings of the source paper.")
     add("--json", metavar="FILE", help="Write the report as JSON to this file; - writes it to standard output.")

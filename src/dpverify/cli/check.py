@@ -8,7 +8,7 @@ import sys
 from dpverify.cli.inputs import absolute
 from dpverify.cli.options import AddCommand, add_quiet, add_trust
 from dpverify.cli.output import BAD_INPUT, NO_ANSWER, REFUTED, print_error, print_output, stdout_to_stderr
-from dpverify.report.report import load_page_renderer
+from dpverify.report.report import load_pages
 from dpverify.report.statements import Verdict
 from dpverify.studies.releases.check import run_check
 from dpverify.studies.releases.junit import FAILED, TOO_WEAK
@@ -43,7 +43,7 @@ def add_to(add_command: AddCommand) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run `dpverify check`, and return the exit status of its worst answer."""
     if not arguments.no_pages:
-        load_page_renderer()
+        load_pages()
 
     def notify(line: str) -> None:
         if not arguments.quiet:

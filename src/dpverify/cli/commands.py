@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from dpverify import Report, Settings, run_study, verify
+from dpverify.claims import resolve_claim
 from dpverify.cli.arguments import parser
-from dpverify.cli.gallery import run_gallery_command
 from dpverify.cli.inputs import COMMANDS_WITH_PROGRAM, absolute, choose_mechanism, open_executor, read_changes
 from dpverify.cli.output import (
     BAD_INPUT,
@@ -43,9 +43,8 @@ from dpverify.errors import (
     is_users,
 )
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.text import report_text
-from dpverify.stats.claims import resolve_claim
-from dpverify.studies.assertion import check_detects, describe_weakness
+from dpverify.report.power import check_detects
+from dpverify.report.text import describe_weakness, report_text
 from dpverify.studies.files.claim_text import load_claim
 from dpverify.studies.files.folder_check import check_folder
 from dpverify.studies.files.interruptions import describe_end, read_start, set_supervised
@@ -82,7 +81,7 @@ def _verify(arguments: argparse.Namespace) -> int:
                 progress=not arguments.quiet,
                 trust_results=arguments.trust_results,
             )
-    report.run["command"] = arguments.line
+    report.provenance["command"] = arguments.line
     weakness = None if arguments.detects is None else describe_weakness(report, arguments.detects)
     write_results(report, json, html, arguments.quiet, report_text(report, with_next=weakness is None))
     if report.voiding:
@@ -129,18 +128,11 @@ def _study(arguments: argparse.Namespace) -> int:
     if study.unanswered:
         number, diagnostic = len(study.unanswered), Diagnostic[study.unanswered[0]["diagnostic"]]
         return print_error(f"{number} without an answer, the first: {diagnostic.value}", NO_ANSWER)
-    return REFUTED if study.refuted else page_status
-
-
-def _reproduce(arguments: argparse.Namespace) -> int:
-    """Run `dpverify reproduce`."""
-    from dpverify.paper.reproduce import reproduce
-
-    out = arguments.out or ("reproduced-quick" if arguments.quick else "reproduced")
-    page = reproduce(out, quick=arguments.quick, workers=arguments.workers, progress=not arguments.quiet)
-    if not arguments.quiet:
-        print_output(page)
-    return 0
+    if study.certain:
+        return REFUTED
+    if study.too_weak:
+        return print_error(f"{len(study.too_weak)} too weak, the first: {study.too_weak[0]['too_weak']}", NO_ANSWER)
+    return page_status
 
 
 def _report(arguments: argparse.Namespace) -> int:
@@ -176,10 +168,6 @@ def _run_command(arguments: argparse.Namespace) -> int:
             return over_time(arguments)
         case "study":
             return _study(arguments)
-        case "reproduce":
-            return _reproduce(arguments)
-        case "gallery":
-            return run_gallery_command(arguments)
         case "report":
             return _report(arguments)
         case "verify-folder":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 
 from dpverify.cli.options import AddCommand
 from dpverify.cli.output import REFUTED, print_output
 from dpverify.errors import InputError
-from dpverify.studies.releases.ledger import locked, read_ledger, write_ledger
+from dpverify.studies.releases.ledger import read_ledger, write_ledger
+from dpverify.util.files import locked
 
 
 def add_to(add_command: AddCommand) -> None:
@@ -24,17 +26,31 @@ def add_to(add_command: AddCommand) -> None:
         metavar="NAME",
         help="State that the alarm of this claim was looked at. Its evidence starts again, with half of its level.",
     )
+    for option, values, text in (
+        ("--rename", ("OLD", "NEW"), "State that a test was renamed. Its evidence and its alarm stay."),
+        ("--merge", ("OTHER.json",), "Add the versions that only another copy of this ledger has."),
+    ):
+        command.add_argument(option, nargs=len(values), metavar=values, help=text)
     command.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run `dpverify ledger`; the exit status is 1 if an alarm is not confirmed."""
-    if not Path(arguments.file).exists():
-        raise InputError(f"{arguments.file}: found no file; expected a ledger, which pytest --dpverify-write makes")
-    if arguments.confirm is not None:
-        with locked(arguments.file):
-            write_ledger(arguments.file, read_ledger(arguments.file).confirm(arguments.confirm))
-        print_output(f"{arguments.confirm}: confirmed; its evidence starts again, with half of its level")
-    ledger = read_ledger(arguments.file)
-    print_output(ledger)
-    return REFUTED if any(record.alarm is not None for record in ledger.records) else 0
+    confirm, rename, merged = arguments.confirm, arguments.rename, arguments.merge or []
+    for file in (arguments.file, *merged):
+        if not Path(file).exists():
+            raise InputError(f"{file}: found no file; expected a ledger, which pytest --dpverify-write makes")
+    with locked(arguments.file) if confirm or rename or merged else nullcontext():
+        changed = ledger = read_ledger(arguments.file)
+        for file in merged:
+            changed = changed.merge(read_ledger(file))
+        if rename is not None:
+            changed = changed.rename(*rename)
+        if confirm is not None:
+            changed = changed.confirm(confirm)
+        if changed is not ledger:
+            write_ledger(arguments.file, changed)
+    if confirm is not None:
+        print_output(f"{confirm}: confirmed; its evidence starts again, with half of its level")
+    print_output(changed)
+    return REFUTED if any(record.alarm is not None for record in changed.records) else 0

@@ -14,9 +14,8 @@ from functools import partial
 from typing import TextIO
 
 from dpverify.errors import DPVerifyWarning, InputError
-from dpverify.report.report import Report, load_page_renderer
-from dpverify.timeline.result import PrivacyOverTime
-from dpverify.timeline.table import PrivacyTable
+from dpverify.over_time import PrivacyOverTime, PrivacyTable
+from dpverify.report.report import Report, load_pages
 from dpverify.util.formatting import one_line
 
 REFUTED, BAD_INPUT, NO_ANSWER = 1, 2, 3  # exit statuses; 0 means not refuted
@@ -51,7 +50,7 @@ def stdout_to_stderr() -> Iterator[None]:
 def check_outputs(json: str | None, html: str | None) -> None:
     """Raise InputError before a long run if a file could not be written, or the page could not be made."""
     if html:
-        load_page_renderer()
+        load_pages()
     for path in filter(None, (json, html)):
         write_output(_check_writable, path)
 

@@ -10,8 +10,6 @@ from dpverify.cli.output import print_output
 from dpverify.errors import InputError
 from dpverify.util.formatting import format_count, format_number
 
-DEFAULT_EVENT_MASS = 0.5
-
 
 def add_to(add_command: AddCommand) -> None:
     """Add the command."""
@@ -27,7 +25,7 @@ def add_to(add_command: AddCommand) -> None:
     add(
         "--event-mass",
         type=float,
-        default=DEFAULT_EVENT_MASS,
+        default=0.5,
         metavar="P",
         help="The probability of the event under the data set for which it is more likely (default 0.5, which is "
         "favourable: rarer events need more runs).",
@@ -45,20 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
     runs = plan_runs(
         arguments.epsilon, true_epsilon, arguments.event_mass, arguments.delta, arguments.alpha, arguments.power
     )
+    favourable = "this is a favourable event; " if arguments.event_mass >= 0.5 else ""
     print_output(
         f"{format_count(runs)} test runs per data set refute epsilon {format_number(arguments.epsilon)} with "
         f"probability {format_number(arguments.power)}, if the true epsilon is {format_number(true_epsilon)} on an "
         f"event of probability {format_number(arguments.event_mass)}; --set test_runs={runs}\n"
-        f"{describe_event(arguments.event_mass)}"
+        f"{favourable}a rarer event needs more runs, in proportion to one over its probability: --event-mass sets its "
+        "probability"
     )
     return 0
-
-
-def describe_event(mass: float) -> str:
-    """Return how the probability of the event changes the number of runs."""
-    if mass < DEFAULT_EVENT_MASS:
-        return "a rarer event needs more runs: --event-mass sets its probability"
-    return (
-        "this is a favourable event; a rarer event needs more runs, in proportion to one over its probability: "
-        "--event-mass sets its probability"
-    )

@@ -24,14 +24,14 @@ from dpverify.studies.files.loading import load_data
 from dpverify.util.progress import is_terminal
 
 SECONDS_BETWEEN_LINES = 1.0
-LOGGER = "dpverify.sequential"  # says after every batch how far the verification is
+LOGGER = "dpverify.early"  # says after every batch how far the verification is
 
 
 def add_to(add_command: AddCommand) -> None:
     """Add the command."""
     command = add_command(
         "watch",
-        "Verify until the claim is refuted or bounded, and show the evidence meanwhile.",
+        "Verify until the claim is refuted, or certified over all events, and show the evidence meanwhile.",
         "dpverify watch mine.py:mechanism --first a.csv --second b.csv --epsilon 1",
     )
     add = command.add_argument
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
             logger.removeHandler(handler)
             logger.setLevel(level)
             handler.close()
-    report.run["command"] = arguments.line
+    report.provenance["command"] = arguments.line
     print_output(report)
     for writer, path in ((report.to_json, json), (report.to_html, html)):
         if path is not None:

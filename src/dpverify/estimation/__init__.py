@@ -13,10 +13,19 @@ except ImportError as problem:
     raise ImportError(f"dpverify.estimation: {problem}; expected JAX; {how_to_install('estimation')}") from None
 
 import dpverify.estimation.theory as theory
-from dpverify.estimation.consensus import PrivateConsensus
-from dpverify.estimation.distributions import Law, Normal, TruncatedMixture, Uniform
+from dpverify.estimation.ekf import PrivateEKF
 from dpverify.estimation.input_perturbation import InputPerturbed
-from dpverify.estimation.kalman import PrivateEKF, PrivateKalman
+from dpverify.estimation.kalman import (
+    EqualisedKalman,
+    GaussianTruth,
+    IntermittentKalman,
+    LaplaceTruth,
+    PosteriorKalman,
+    PrivateConsensus,
+    PrivateKalman,
+    PrivateSmoother,
+    TwoStageKalman,
+)
 from dpverify.estimation.mhe import W2MHE
 from dpverify.estimation.paper_system import (
     SensorCircle,
@@ -25,17 +34,8 @@ from dpverify.estimation.paper_system import (
     oscillator,
     sensor_circle,
 )
-from dpverify.estimation.particle import KLMHE
-from dpverify.estimation.particle_filter import ParticleFilter
-from dpverify.estimation.streams import (
-    EqualisedKalman,
-    IntermittentKalman,
-    PosteriorKalman,
-    PrivateSmoother,
-    TwoStageKalman,
-)
-from dpverify.estimation.system import System, simulate
-from dpverify.estimation.truths import GaussianTruth, LaplaceTruth
+from dpverify.estimation.particles import KLMHE, ParticleFilter
+from dpverify.estimation.system import Law, Normal, System, TruncatedMixture, Uniform, simulate
 
 __all__ = [
     "KLMHE",

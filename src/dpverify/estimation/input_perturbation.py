@@ -7,21 +7,22 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
-from dpverify.estimation.devices import default_block
-from dpverify.estimation.mhe import W2MHE
 from dpverify.estimation.moving_horizon import sliding_windows
-from dpverify.estimation.system import System
-from dpverify.estimation.validation import (
+from dpverify.estimation.system import (
     Estimator,
     Matrix,
+    System,
     bind_parameters,
     check_covariance,
     check_data,
     check_noise_parameter,
+    covariance_root,
+    default_block,
     finite_estimate,
     split_parameters,
 )
@@ -130,11 +131,9 @@ class InputPerturbed:
     @property
     def noise_covariance(self) -> Matrix:
         """The covariance of the noise on one y_k."""
-        number = self.system.measurements
-        if self.covariance is not None:
-            return check_covariance("covariance", self.covariance, 0.0, number)
-        assert self.s_bar is not None
-        noise = (1 - self.s_bar) * sensor_blocks(number, self.coordinates, self.seed)
+        number, noise = self.system.measurements, self.covariance
+        if self.s_bar is not None:
+            noise = (1 - self.s_bar) * sensor_blocks(number, self.coordinates, self.seed)
         return check_covariance("covariance", noise, 0.0, number)
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
@@ -142,32 +141,29 @@ class InputPerturbed:
             y = check_data(self.system, data, getattr(self.estimator, "window", 0) + 1)
             finite_estimate(self.estimator, y)
             template, parameters = split_parameters(self.estimator)
-            draw = _perturbed_runs if self.noise_per == "run" else _perturbed_windows
-            return draw(template, parameters, _matrix_root(self.noise_covariance), y, jax_key(rng), runs)
+            arguments = parameters, _noise_root(self.noise_covariance), y, jax_key(rng), runs
+            estimates = _perturbed_runs(template, self.noise_per, True, *arguments)
+            if hasattr(template, "warm_start") and jnp.isnan(estimates).any():  # the data of a run are too far away
+                return _perturbed_runs(template, self.noise_per, False, *arguments)
+            return estimates
 
 
 @functools.lru_cache(maxsize=64)
-def _matrix_root(covariance: Matrix) -> np.ndarray:
-    """Return B with B B' = covariance, which may be singular."""
-    values, vectors = np.linalg.eigh(np.asarray(covariance))
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+def _noise_root(covariance: Matrix) -> np.ndarray:
+    return covariance_root(covariance)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 7))
 def _perturbed_runs(
-    template: Estimator, parameters: Any, root: jax.Array, data: jax.Array, key: jax.Array, runs: int
+    template: Any, noise_per: str, warm: bool, parameters: Any, root: Any, data: Any, key: Any, runs: int
 ) -> jax.Array:
+    """Draw the runs; `warm` starts each from the solution of the data, where the estimator can."""
     estimator = bind_parameters(template, parameters)
-    noisy = data + jax.random.normal(key, (runs, *data.shape)) @ root.T
-    warm_start = getattr(estimator, "warm_start", None)
-    return jax.vmap(warm_start(data) if warm_start else estimator.estimate)(noisy)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 5))
-def _perturbed_windows(
-    template: W2MHE, parameters: Any, root: jax.Array, data: jax.Array, key: jax.Array, runs: int
-) -> jax.Array:
-    estimator = bind_parameters(template, parameters)
-    windows = sliding_windows(data, estimator.window)
-    noisy = windows + jax.random.normal(key, (runs, *windows.shape)) @ root.T
-    return jax.vmap(estimator.warm_start_windows(data))(noisy)
+    if noise_per == "window":
+        rows, solve = sliding_windows(data, estimator.window), estimator.estimate_windows
+        start = getattr(estimator, "warm_start_windows", None)
+    else:
+        rows, solve = data, estimator.estimate
+        start = getattr(estimator, "warm_start", None)
+    noisy = rows + jax.random.normal(key, (runs, *rows.shape)) @ root.T
+    return jax.vmap(start(data) if start and warm else solve)(noisy)

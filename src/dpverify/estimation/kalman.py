@@ -1,167 +1,357 @@
-"""Kalman filters that release noisy estimates: the paper's private EKF, and linear filters with an exact answer.
+"""Linear estimators whose privacy is known exactly, for every prefix of their output: the oracles of the library.
 
-docs/method.md, sections 7.6 and 7.7.
+Every output is an affine function of the data plus Gaussian (or, for consensus, Laplace) noise. A Kalman filter or
+smoother of a linear system is an affine map of all measurements: its matrices are computed once, in NumPy, and every
+run needs one product. A mechanism states its mean and a factor of its covariance; runs and the closed form follow from
+them (docs/method.md, sections 6, 7.7 and 7.9).
 """
 
 from __future__ import annotations
 
 import functools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import block_diag, toeplitz
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
 
 from dpverify.errors import InputError
-from dpverify.estimation.devices import default_block
-from dpverify.estimation.extended_filter import MAX_UNROLLED_STATES, filter_runs, whitener
-from dpverify.estimation.small_linalg import posterior_covariance
-from dpverify.estimation.system import System
-from dpverify.estimation.truths import GaussianTruth
-from dpverify.estimation.validation import (
-    bind_parameters,
-    check_covariance,
+from dpverify.estimation.ekf import PrivateEKF
+from dpverify.estimation.system import (
+    System,
     check_data,
-    check_integer,
-    check_noise_parameter,
-    finite_estimate,
-    split_parameters,
+    check_positive,
+    covariance_root,
+    default_block,
+    freeze_covariances,
 )
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
-from dpverify.util.checks import check_choice, is_real_number
+from dpverify.util.checks import check_choice, check_whole_number, is_real_number
+
+LOSS_STEP = 5e-4  # width of a bin of the privacy loss of Laplace noise
 
 
-@dataclass(frozen=True)
-class PrivateEKF:
-    """The paper's private extended Kalman filter: each update adds (1 - s_hat)/s_hat * w, w uniform on [0, 1]^n.
+class GaussianTruth(NamedTuple):
+    """The exact privacy of a pair of data sets under a linear-Gaussian mechanism.
 
-    The noise enters the state and therefore all later estimates. Its mean is (1 - s_hat)/(2 s_hat) and not 0, so that
-    it biases the estimates; this is the paper's definition. The filter starts at `system.start` and updates with y_0
-    before its first prediction.
+    The outputs are N(mean, covariance) with the same covariance for both data sets. The privacy depends only on `mu`,
+    the Mahalanobis distance of the two means (docs/method.md, section 6).
 
     Parameters
     ----------
-    system : System
-        The model of the data.
-    s_hat : float
-        Amount of noise, above 0 and at most 1; 1 is the filter without noise.
-    window : int
-        0 releases all steps k = 0, ..., T. N releases the first T + 1 - N steps, which are those of a moving-horizon
-        estimator with this window, so that both can be compared on the same events.
-    process, measurement, initial : array_like, optional
-        The covariances Q, R and P0 of the filter: a number, one variance per coordinate, or a matrix, in squared units
-        of the state and of the measurements. By default those of the system's distributions. R must be positive
-        definite.
-    name : str
-        Name in reports.
-
-    References
-    ----------
-    docs/method.md, sections 3 and 7.6.
+    first, second : np.ndarray
+        The means under the two data sets, of shape (K, d).
+    covariance : np.ndarray
+        The covariance of the flattened output, of shape (K d, K d).
+    mu : float
+        The Mahalanobis distance of the means.
+    factor : np.ndarray or None
+        A matrix F with covariance F F', of shape (K d, n); None: a factor of the covariance is computed.
 
     Examples
     --------
-    >>> from dpverify.estimation import Normal, PrivateEKF, System
-    >>> system = System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(0.5), initial=Normal(1.0))
-    >>> PrivateEKF(system, s_hat=0.9).measurement
-    ((0.25,),)
+    >>> import numpy as np
+    >>> from dpverify.estimation import GaussianTruth
+    >>> truth = GaussianTruth(np.zeros((1, 1)), np.ones((1, 1)), np.eye(1), mu=1.0)
+    >>> round(truth.delta(1.0), 4), round(truth.epsilon(0.01), 4)
+    (0.1269, 2.3178)
     """
 
+    first: np.ndarray
+    second: np.ndarray
+    covariance: np.ndarray
+    mu: float
+    factor: np.ndarray | None = None
+
+    def prefix(self, steps: int) -> GaussianTruth:
+        """Return the exact privacy of the first steps of the output.
+
+        Examples
+        --------
+        >>> truth = GaussianTruth(np.zeros((2, 1)), np.ones((2, 1)), np.eye(2), mu=2**0.5)
+        >>> float(truth.prefix(1).mu)
+        1.0
+        """
+        first, second = self.first[:steps], self.second[:steps]
+        covariance = self.covariance[: first.size, : first.size]
+        factor = covariance_root(self.covariance) if self.factor is None else self.factor
+        factor, shift = factor[: first.size], (first - second).ravel()
+        distance = np.linalg.norm(np.linalg.lstsq(factor, shift)[0]) if factor.any() else np.inf
+        return GaussianTruth(first, second, covariance, float(distance) if shift.any() else 0.0, factor)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the exact delta at this epsilon, over all events; it is the same for both orders."""
+        if self.mu in (0.0, np.inf):
+            return float(self.mu > 0)
+        a, b = self.mu / 2, epsilon / self.mu
+        return float(ndtr(a - b) - np.exp(epsilon + log_ndtr(-a - b)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the exact epsilon at this delta; it is infinite at delta 0 if the means differ."""
+        if self.delta(0.0) <= delta:
+            return 0.0
+        if delta <= 0 or self.mu == np.inf:
+            return np.inf
+        upper = self.mu**2 / 2 + self.mu * 40
+        root: Any = brentq(lambda e: self.delta(e) - delta, 0.0, upper, xtol=1e-12)
+        return float(root)
+
+
+class LaplaceTruth(NamedTuple):
+    """The exact privacy of a pair of data sets under independent Laplace noise, step by step.
+
+    Parameters
+    ----------
+    shifts : np.ndarray
+        By how much the centre of each number moves, in units of the scale of its noise, of shape (K, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> truth = LaplaceTruth(np.array([[0.5], [0.25]]))
+    >>> truth.epsilon(0.0), truth.prefix(1).epsilon(0.0)
+    (0.75, 0.5)
+    """
+
+    shifts: np.ndarray
+
+    def prefix(self, steps: int) -> LaplaceTruth:
+        """Return the exact privacy of the first steps of the output."""
+        return LaplaceTruth(self.shifts[:steps])
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at this epsilon; above the exact one by at most 5e-4 for each number that moves."""
+        return self._curve(epsilon) if epsilon < self.shifts.sum() else 0.0
+
+    def epsilon(self, delta: float) -> float:
+        """Return the epsilon at this delta; exact at delta 0."""
+        if delta <= 0:
+            return float(self.shifts.sum())
+        if self.delta(0.0) <= delta:
+            return 0.0
+        largest = float(self.shifts.sum()) + LOSS_STEP * self.shifts.size  # losses are rounded up to bins
+        root: Any = brentq(lambda epsilon: self._curve(epsilon) - delta, 0.0, largest)
+        return float(root)
+
+    def _curve(self, epsilon: float) -> float:
+        """Return delta from the distribution of the sum of the privacy losses."""
+        loss, masses = _laplace_loss(tuple(self.shifts[self.shifts > 0].tolist()))
+        return float((masses * np.maximum(-np.expm1(epsilon - loss), 0)).sum())
+
+
+@functools.cache
+def _laplace_loss(shifts: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the possible privacy losses of independent Laplace noises of scale 1 that are shifted, and their masses.
+
+    Each loss lies in a bin of width LOSS_STEP and is rounded up, so that delta is never below the exact one.
+    """
+    masses, lowest = np.ones(1), 0
+    for shift in shifts:
+        low, high = math.floor(-shift / LOSS_STEP), math.ceil(shift / LOSS_STEP)
+        edges = np.clip(np.arange(low, high + 1) * LOSS_STEP, -shift, shift)
+        # The loss is |x - shift| - |x|. It is at most l where x is at least (shift - l) / 2, for -shift <= l < shift.
+        below = np.where(edges >= shift, 1.0, 0.5 * np.exp(-np.maximum(shift - edges, 0) / 2))
+        masses, lowest = np.convolve(masses, np.diff(below, prepend=0.0)), lowest + low
+    return (lowest + np.arange(len(masses))) * LOSS_STEP, masses
+
+
+class LinearModel(NamedTuple):
+    """The matrices of a linear system and the covariances that a filter of it assumes."""
+
+    A: np.ndarray
+    C: np.ndarray
+    process: np.ndarray
+    measurement: np.ndarray
+    initial: np.ndarray
+    start: np.ndarray
+
+
+class FilterMaps(NamedTuple):
+    """The estimate of step k is `gains[k] @ y.ravel() + offsets[k]`, with the posterior covariance `covariances[k]`.
+
+    Attributes
+    ----------
+    gains : ndarray of shape (K, states, K * measurements)
+        The matrices; columns of missing measurements are 0.
+    offsets : ndarray of shape (K, states)
+        The estimates if all measurements are 0.
+    covariances : ndarray of shape (K, states, states)
+        The covariances of the states given the measurements.
+    """
+
+    gains: np.ndarray
+    offsets: np.ndarray
+    covariances: np.ndarray
+
+    def released(self, coordinates: tuple[int, ...]) -> FilterMaps:
+        """Return the maps of some coordinates of the state."""
+        chosen = list(coordinates)
+        return FilterMaps(self.gains[:, chosen], self.offsets[:, chosen], self.covariances[:, chosen][:, :, chosen])
+
+    def estimate(self, data: np.ndarray) -> np.ndarray:
+        """Return the estimates of shape (K, states)."""
+        return self.gains @ data.ravel() + self.offsets
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The gains of all steps as one matrix of shape (K * states, K * measurements)."""
+        return self.gains.reshape(-1, self.gains.shape[-1])
+
+
+def filter_maps(model: LinearModel, observed: np.ndarray) -> FilterMaps:
+    """Return the Kalman filter. It updates with y_0 before its first prediction.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The system.
+    observed : ndarray of bool, of shape (K, measurements)
+        Which measurements exist.
+
+    Examples
+    --------
+    >>> one = np.eye(1)
+    >>> maps = filter_maps(LinearModel(one, one, 0 * one, one, one, np.zeros(1)), np.array([[True], [False], [True]]))
+    >>> maps.gains[2].round(3).tolist()
+    [[0.333, 0.0, 0.333]]
+    """
+    steps, sensors = observed.shape
+    # The last column is the constant part of the map.
+    estimate = np.zeros((len(model.start), steps * sensors + 1))
+    estimate[:, -1] = model.start
+    P, estimates, covariances = model.initial, [], []
+    for k in range(steps):
+        if k:
+            estimate, P = model.A @ estimate, model.A @ P @ model.A.T + model.process
+        rows = np.flatnonzero(observed[k])
+        C, R = model.C[rows], model.measurement[np.ix_(rows, rows)]
+        gain = P @ C.T @ np.linalg.inv(C @ P @ C.T + R)
+        measured = np.zeros((len(rows), estimate.shape[1]))
+        measured[np.arange(len(rows)), k * sensors + rows] = 1.0
+        estimate = estimate + gain @ (measured - C @ estimate)
+        P = P - gain @ C @ P
+        estimates.append(estimate)
+        covariances.append((P + P.T) / 2)
+    return _as_maps(np.array(estimates), np.array(covariances))
+
+
+def smoother_maps(model: LinearModel, observed: np.ndarray) -> FilterMaps:
+    """Return the Rauch-Tung-Striebel smoother: every estimate uses all measurements, later ones included.
+
+    Examples
+    --------
+    >>> one = np.eye(1)
+    >>> maps = smoother_maps(LinearModel(one, one, 0 * one, one, one, np.zeros(1)), np.ones((2, 1), bool))
+    >>> maps.gains[0].round(3).tolist()
+    [[0.333, 0.333]]
+    """
+    filtered = filter_maps(model, observed)
+    estimates = np.concatenate([filtered.gains, filtered.offsets[:, :, None]], axis=2)
+    covariances = filtered.covariances.copy()
+    for k in range(len(observed) - 2, -1, -1):
+        P = filtered.covariances[k]
+        predicted = model.A @ P @ model.A.T + model.process
+        back = P @ model.A.T @ np.linalg.pinv(predicted, hermitian=True)
+        estimates[k] += back @ (estimates[k + 1] - model.A @ estimates[k])
+        covariances[k] += back @ (covariances[k + 1] - predicted) @ back.T
+    return _as_maps(estimates, covariances)
+
+
+def _as_maps(estimates: np.ndarray, covariances: np.ndarray) -> FilterMaps:
+    """Split the constant part from the matrices."""
+    return FilterMaps(estimates[:, :, :-1], estimates[:, :, -1], covariances)
+
+
+class GaussianOutput(NamedTuple):
+    """The distribution of an output: its mean (K, d), and noise of a standard deviation that passes the matrix `gain`.
+
+    The gain has shape (K d, n); None stands for independent noise on every number.
+    """
+
+    mean: np.ndarray
+    scale: float
+    gain: np.ndarray | None = None
+
+    @property
+    def factor(self) -> np.ndarray:
+        """A factor F of the covariance F F', of shape (K d, n)."""
+        return self.scale * (np.eye(self.mean.size) if self.gain is None else self.gain)
+
+
+class GaussianStream(ABC):
+    """A filter of a linear system whose output is Gaussian, with a covariance that does not depend on the readings."""
+
     system: System
-    s_hat: float
-    window: int = 0
-    process: ArrayLike | None = None
-    measurement: ArrayLike | None = None
-    initial: ArrayLike | None = None
-    name: str = "private EKF"
 
     def __post_init__(self) -> None:
-        check_noise_parameter("s_hat", self.s_hat, positive=True)
-        object.__setattr__(self, "window", check_integer("window", self.window))
-        system, n = self.system, self.system.states
-        covariances = {
-            "process": check_covariance("process", self.process, system.disturbance.variance, n),
-            "measurement": check_covariance(
-                "measurement", self.measurement, system.noise.variance, system.measurements, definite=True
-            ),
-            "initial": check_covariance("initial", self.initial, system.initial.variance, n),
-        }
-        if not np.any(covariances["process"]) and not np.any(covariances["initial"]):
+        if self.system.A is None or self.system.C is None:
             raise InputError(
-                "initial: found initial and process covariance 0; expected a positive variance of some state, because "
-                "the filter ignores its data otherwise; pass initial=... or process=..."
+                "system: found a system without A or C; expected a linear one; pass both, or use PrivateEKF"
             )
-        for name, matrix in covariances.items():
-            object.__setattr__(self, name, matrix)
+        freeze_covariances(self)
 
     @property
     def block(self) -> int:
         """The number of runs per block."""
         return default_block()
 
-    @functools.cached_property
-    def noise_free(self) -> PrivateEKF:
-        """The filter without noise. It is the static argument of compiled code, which thus serves all s_hat."""
-        return replace(self, s_hat=1.0, name="")
+    @property
+    def model(self) -> LinearModel:
+        """The matrices of the system and the covariances of the filter."""
+        system, own = self.system, (getattr(self, name) for name in ("process", "measurement", "initial"))
+        return LinearModel(*(np.asarray(v, float) for v in (system.A, system.C, *own, system.start)))
 
-    def estimate(self, data: jax.Array) -> jax.Array:
-        """Return the released estimates without noise, (K, d): pure JAX, can be vmapped over data."""
-        steps = data.shape[0] - self.window
-        return self.filtered(data, jnp.zeros((steps, self.system.states)))
+    def maps(self, observed: np.ndarray) -> FilterMaps:
+        """Return the estimator without noise, for readings that are observed or missing."""
+        return filter_maps(self.model, observed).released(tuple(self.system.released))
 
-    def filtered(self, data: jax.Array, shocks: jax.Array) -> jax.Array:
-        """Return the released estimates of one run in which update k adds shocks[k] to the state."""
-        system, Q = self.system, jnp.asarray(self.process)
-        whiten = whitener(self.measurement)
-        released = jnp.asarray(system.released)
-
-        def update_and_predict(
-            prior: tuple[jax.Array, jax.Array], y_and_shock: tuple[jax.Array, jax.Array]
-        ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-            (x, P), (y, shock) = prior, y_and_shock
-            H = jax.jacfwd(lambda z: whiten(system.h(z)))(x)
-            innovation = whiten(y - system.h(x))
-            # One product with H' for the information matrix and the information vector.
-            information = H.T @ jnp.concatenate([H, innovation[:, None]], axis=1)
-            P = posterior_covariance(P, information[:, :-1])
-            x = x + P @ information[:, -1] + shock
-            F = jax.jacfwd(system.f)(x)
-            return (system.f(x), F @ P @ F.T + Q), x[released]
-
-        start = jnp.asarray(system.start), jnp.asarray(self.initial)
-        return jax.lax.scan(update_and_predict, start, (data[: len(shocks)], shocks))[1]
+    @abstractmethod
+    def distribution(self, data: object) -> GaussianOutput:
+        """Return the distribution of the output for these data."""
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
+        mean, scale, gain = self.distribution(data)
         with enable_x64():
-            y = check_data(self.system, data, self.window + 1)
-            finite_estimate(self.noise_free, y)
-            template, parameters = split_parameters(self.noise_free)
-            return _ekf_runs(template, parameters, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
+            return _gaussian_runs(
+                jnp.asarray(mean), scale, None if gain is None else jnp.asarray(gain), jax_key(rng), runs
+            )
+
+    def truth(self, first: object, second: object) -> GaussianTruth:
+        """Return the exact privacy of this pair of data sets; its method `prefix` has that of the first steps."""
+        one, two = self.distribution(first), self.distribution(second)
+        factor = one.factor
+        if factor.shape != two.factor.shape or not np.allclose(factor, two.factor, rtol=1e-9, atol=0.0):
+            raise InputError(
+                "data: found data sets with different covariances of the output; expected equal lengths and the same "
+                "missing readings; use privacy_over_time or verify, which need no closed form"
+            )
+        whole = GaussianTruth(one.mean, two.mean, factor @ factor.T, 0.0, factor)
+        return whole.prefix(len(one.mean))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5))
-def _ekf_runs(
-    template: PrivateEKF, parameters: Any, scale: float, data: jax.Array, key: jax.Array, runs: int
-) -> jax.Array:
-    noise_free = bind_parameters(template, parameters)
-    system = noise_free.system
-    shape = (runs, data.shape[0] - noise_free.window, system.states)
-    shocks = scale * jax.random.uniform(key, shape)
-    if system.states > MAX_UNROLLED_STATES:
-        return jax.vmap(noise_free.filtered, (None, 0))(data, shocks)
-    covariances = np.asarray(noise_free.process), np.asarray(noise_free.initial)
-    return filter_runs(system, whitener(noise_free.measurement), *covariances, data, shocks)
+@functools.partial(jax.jit, static_argnums=4)
+def _gaussian_runs(centre: jax.Array, scale: float, gain: jax.Array | None, key: jax.Array, runs: int) -> jax.Array:
+    """Draw runs around a centre (K, d): with independent noise, or with noise that passes the matrix `gain`."""
+    if gain is None:
+        return centre + scale * jax.random.normal(key, (runs, *centre.shape))
+    noise = scale * jax.random.normal(key, (runs, gain.shape[1]))
+    return centre + (noise @ gain.T).reshape(runs, *centre.shape)
 
 
 @dataclass(frozen=True)
-class PrivateKalman:
+class PrivateKalman(GaussianStream):
     """A Kalman filter with Gaussian noise N(0, scale^2) on its released estimates or on its data.
 
-    The filter is an affine map M(y) = G y + c, so that both output distributions are Gaussian and `truth` returns the
-    exact privacy.
+    The filter is an affine map M(y) = G y + c, so that both output distributions are Gaussian.
 
     Parameters
     ----------
@@ -202,15 +392,11 @@ class PrivateKalman:
     name: str = "private Kalman filter"
 
     def __post_init__(self) -> None:
-        if self.system.A is None or self.system.C is None:
-            raise InputError(
-                "system: found a system without A or C; expected a linear one; pass both, or use PrivateEKF"
-            )
         if not (is_real_number(self.scale) and self.scale >= 0):
             raise InputError(f"scale: found {self.scale!r}; expected a standard deviation, a number from 0 up")
         check_choice("where", self.where, ("output", "input"))
-        for name in ("window", "process", "measurement", "initial"):
-            object.__setattr__(self, name, getattr(self.filter, name))
+        object.__setattr__(self, "window", check_whole_number("window", self.window))
+        super().__post_init__()
 
     @functools.cached_property
     def filter(self) -> PrivateEKF:
@@ -218,58 +404,367 @@ class PrivateKalman:
         linear = replace(self.system, f=None, h=None)
         return PrivateEKF(linear, 1.0, self.window, self.process, self.measurement, self.initial, "")
 
-    @property
-    def block(self) -> int:
-        """The number of runs per block."""
-        return default_block()
+    def maps(self, observed: np.ndarray) -> FilterMaps:
+        """Return the estimator without noise, for readings that are observed or missing."""
+        steps = len(observed) - self.window
+        return FilterMaps(*(v[:steps] for v in super().maps(observed)))
+
+    def _all_observed(self, steps: int) -> FilterMaps:
+        return self.maps(np.ones((steps, self.system.measurements), bool))
 
     def estimate(self, data: jax.Array) -> jax.Array:
         """Return the released estimates without noise, (K, d): pure JAX, can be vmapped over data."""
-        return self.filter.estimate(data)
+        maps = self._all_observed(data.shape[0])
+        return jnp.tensordot(jnp.asarray(maps.gains), data.reshape(-1), 1) + maps.offsets
 
     def gain(self, steps: int) -> np.ndarray:
         """Return G for data of `steps` rows, of shape (K d, steps * measurements)."""
-        return _gain(self.filter, steps)
+        return self._all_observed(steps).matrix
 
-    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
-        with enable_x64():
-            y = check_data(self.system, data, self.window + 1)
-            centre = finite_estimate(self.filter, y)
-            G = jnp.asarray(self.gain(len(y))) if self.where == "input" else None
-            return gaussian_runs(centre, self.scale, G, jax_key(rng), runs)
-
-    def truth(self, first: object, second: object) -> GaussianTruth:
-        """Return the exact privacy of this pair of data sets, with which a report can be compared."""
-        with enable_x64():
-            sides = [check_data(self.system, data, self.window + 1) for data in (first, second)]
-            means = [np.asarray(finite_estimate(self.filter, y)) for y in sides]
-        if np.shape(sides[0]) != np.shape(sides[1]):
-            raise InputError(f"data: found shapes {sides[0].shape} and {sides[1].shape}; expected two equal ones")
-        shift = (means[0] - means[1]).ravel()
-        if self.where == "output":
-            covariance, length, factor = np.eye(shift.size), float(np.linalg.norm(shift)), np.eye(shift.size)
-        else:
-            factor = G = self.gain(len(sides[0]))
-            # G may have fewer columns than rows. The distribution is then supported on its range, which also contains
-            # the shift.
-            covariance, length = G @ G.T, float(np.linalg.norm(np.linalg.lstsq(G, shift)[0]))
-        with np.errstate(divide="ignore"):
-            mu = float(np.divide(length, self.scale)) if length else 0.0
-        return GaussianTruth(means[0], means[1], self.scale**2 * covariance, mu, self.scale * factor)
+    def distribution(self, data: object) -> GaussianOutput:
+        """Return the distribution of the output for these data."""
+        y = check_data(self.system, data, self.window + 1)
+        maps = self._all_observed(len(y))
+        return GaussianOutput(maps.estimate(y), self.scale, None if self.where == "output" else maps.matrix)
 
 
-@functools.lru_cache(maxsize=64)
-def _gain(noise_free: PrivateEKF, steps: int) -> np.ndarray:
-    with enable_x64():
-        zero = jnp.zeros((steps, noise_free.system.measurements))
-        jacobian = np.asarray(jax.jacfwd(noise_free.estimate)(zero))
-    return jacobian.reshape(-1, zero.size)
+@dataclass(frozen=True)
+class IntermittentKalman(GaussianStream):
+    """A Kalman filter with missing readings, and Gaussian noise on its estimates or on its data.
+
+    A reading that is NaN is missing; the filter predicts without it. Which readings are missing is not hidden by noise
+    on the data; noise on the estimates hides it as well.
+
+    Parameters
+    ----------
+    system : System
+        A linear system; it must have `A` and `C`.
+    scale : float
+        Standard deviation of the noise, in units of the released estimates or of the readings.
+    where : {"output", "input"}
+        Whether the noise is added to the released estimates or to the readings.
+    process, measurement, initial : array_like, optional
+        The covariances of the filter, as for `PrivateEKF`.
+    name : str
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import IntermittentKalman, Normal, System
+    >>> system = System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(1.0), initial=Normal(1.0))
+    >>> mechanism = IntermittentKalman(system, scale=0.5)
+    >>> truth = mechanism.truth([[0.0], [np.nan], [0.0]], [[1.0], [np.nan], [0.0]])
+    >>> [round(truth.prefix(steps).mu, 3) for steps in (1, 2, 3)]
+    [1.0, 1.414, 1.563]
+    """
+
+    system: System
+    scale: float
+    where: str = "output"
+    process: ArrayLike | None = None
+    measurement: ArrayLike | None = None
+    initial: ArrayLike | None = None
+    name: str = "Kalman filter with missing readings"
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale, "the standard deviation of the noise")
+        check_choice("where", self.where, ("output", "input"))
+        super().__post_init__()
+
+    def distribution(self, data: object) -> GaussianOutput:
+        """Return the distribution of the output for these data."""
+        y = check_data(self.system, data, missing=True)
+        maps = self.maps(~np.isnan(y))
+        gain = None if self.where == "output" else maps.matrix
+        return GaussianOutput(maps.estimate(np.nan_to_num(y)), self.scale, gain)
 
 
-@functools.partial(jax.jit, static_argnums=4)
-def gaussian_runs(centre: jax.Array, scale: float, gain: jax.Array | None, key: jax.Array, runs: int) -> jax.Array:
-    """Draw runs around a centre (K, d): with independent noise, or with noise that passes the matrix `gain`."""
-    if gain is None:
-        return centre + scale * jax.random.normal(key, (runs, *centre.shape))
-    noise = scale * jax.random.normal(key, (runs, gain.shape[1]))
-    return centre + (noise @ gain.T).reshape(runs, *centre.shape)
+@dataclass(frozen=True)
+class PrivateSmoother(IntermittentKalman):
+    """A fixed-interval smoother with Gaussian noise: every estimate uses all readings, later ones included.
+
+    A reading therefore shows in the outputs of earlier steps, too. Missing readings are NaN.
+
+    Parameters
+    ----------
+    system, scale, where, process, measurement, initial, name
+        As for `IntermittentKalman`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import Normal, PrivateSmoother, System
+    >>> system = System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(1.0), initial=Normal(1.0))
+    >>> truth = PrivateSmoother(system, scale=0.5).truth(np.zeros((3, 1)), np.array([[0.0], [0.0], [1.0]]))
+    >>> truth.prefix(1).mu > 0  # the last reading is visible in the first output
+    True
+    """
+
+    name: str = "private smoother"
+
+    def maps(self, observed: np.ndarray) -> FilterMaps:
+        """Return the estimator without noise, for readings that are observed or missing."""
+        return smoother_maps(self.model, observed).released(tuple(self.system.released))
+
+
+@dataclass(frozen=True)
+class TwoStageKalman(GaussianStream):
+    """Aggregate the readings, add Gaussian noise, and run a Kalman filter that knows this noise.
+
+    The filter assumes the measurement matrix D C and the covariance D R D' + scale^2 I of what it sees.
+
+    Parameters
+    ----------
+    system : System
+        A linear system; it must have `A` and `C`.
+    aggregation : sequence of sequences of float
+        The matrix D, with one column per measurement. The identity gives input perturbation.
+    scale : float
+        Standard deviation of the noise on the aggregated readings.
+    process, measurement, initial : array_like, optional
+        The covariances Q, R and P0, as for `PrivateEKF`; R is that of the readings before aggregation.
+    name : str
+        Name in reports.
+
+    References
+    ----------
+    Le Ny and Pappas, Differentially private filtering, 2014; Degue and Le Ny, on two-stage mechanisms, 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import Normal, System, TwoStageKalman
+    >>> pair = System(A=[[0.9]], C=[[1.0], [1.0]], start=(0.0,), noise=Normal(0.5), initial=Normal(1.0))
+    >>> mechanism = TwoStageKalman(pair, [[1.0, 1.0]], scale=2.0)  # the noisy sum of two sensors
+    >>> round(mechanism.truth(np.zeros((4, 2)), np.array([[1.0, 0.0]] * 4)).mu, 6)
+    1.0
+    """
+
+    system: System
+    aggregation: Sequence[Sequence[float]]
+    scale: float
+    process: ArrayLike | None = None
+    measurement: ArrayLike | None = None
+    initial: ArrayLike | None = None
+    name: str = "two-stage Kalman filter"
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale, "the standard deviation of the noise")
+        D = np.asarray(self.aggregation, float)
+        if D.ndim != 2 or D.shape[1] != self.system.measurements:
+            raise InputError(
+                f"aggregation: found shape {D.shape}; expected a matrix with {self.system.measurements} columns, one "
+                "for each measurement"
+            )
+        object.__setattr__(self, "aggregation", tuple(tuple(row) for row in D.tolist()))
+        super().__post_init__()
+
+    def distribution(self, data: object) -> GaussianOutput:
+        """Return the distribution of the output for these data."""
+        y, D, model = check_data(self.system, data), np.asarray(self.aggregation), self.model
+        noisy = D @ model.measurement @ D.T + self.scale**2 * np.eye(len(D))
+        seen = model._replace(C=D @ model.C, measurement=noisy)
+        maps = filter_maps(seen, np.ones((len(y), len(D)), bool)).released(tuple(self.system.released))
+        return GaussianOutput(maps.estimate(y @ D.T), self.scale, maps.matrix)
+
+
+@dataclass(frozen=True)
+class EqualisedKalman(GaussianStream):
+    """A Kalman filter behind a zero-forcing equaliser: prefilter, noise, inverse of the prefilter, Kalman filter.
+
+    The readings of each sensor pass the causal prefilter F and receive Gaussian noise. The inverse of F follows, so
+    that the mean of the output is the estimate without noise.
+
+    Parameters
+    ----------
+    system : System
+        A linear system; it must have `A` and `C`.
+    prefilter : sequence of float
+        The impulse response of F; its first value is not 0. `(1.0,)` gives input perturbation.
+    scale : float
+        Standard deviation of the noise on the prefiltered readings.
+    process, measurement, initial : array_like, optional
+        The covariances of the filter, as for `PrivateEKF`.
+    name : str
+        Name in reports.
+
+    References
+    ----------
+    Le Ny and Pappas, Differentially private filtering, 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import EqualisedKalman, Normal, System
+    >>> system = System(A=[[0.8]], C=[[1.0]], start=(0.0,), noise=Normal(1.0), initial=Normal(1.0))
+    >>> mechanism = EqualisedKalman(system, prefilter=(1.0, 0.5), scale=1.0)
+    >>> first, second = np.zeros((3, 1)), np.array([[1.0], [0.0], [0.0]])
+    >>> round(mechanism.truth(first, second).mu ** 2, 6)  # the response to one reading is 1, 0.5
+    1.25
+    """
+
+    system: System
+    prefilter: Sequence[float]
+    scale: float
+    process: ArrayLike | None = None
+    measurement: ArrayLike | None = None
+    initial: ArrayLike | None = None
+    name: str = "equalised Kalman filter"
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale, "the standard deviation of the noise")
+        response = np.asarray(self.prefilter, float)
+        if response.ndim != 1 or not response.size or not np.isfinite(response).all() or response[0] == 0:
+            raise InputError(
+                f"prefilter: found {self.prefilter!r}; expected an impulse response, finite numbers of which the first "
+                "is not 0"
+            )
+        object.__setattr__(self, "prefilter", tuple(response.tolist()))
+        super().__post_init__()
+
+    def distribution(self, data: object) -> GaussianOutput:
+        """Return the distribution of the output for these data."""
+        y = check_data(self.system, data)
+        maps = self.maps(np.ones(y.shape, bool))
+        response = np.zeros(len(y))
+        response[: len(self.prefilter)] = self.prefilter[: len(y)]
+        F = np.kron(toeplitz(response, np.zeros(len(y))), np.eye(y.shape[1]))
+        return GaussianOutput(maps.estimate(y), self.scale, np.linalg.solve(F.T, maps.matrix.T).T)
+
+
+@dataclass(frozen=True)
+class PosteriorKalman(GaussianStream):
+    """A Kalman filter that releases, at every step, one sample of its posterior distribution instead of its estimate.
+
+    The samples of different steps are independent given the readings.
+
+    Parameters
+    ----------
+    system : System
+        A linear system; it must have `A` and `C`.
+    temperature : float
+        Factor of the posterior covariance; a larger one releases less.
+    process, measurement, initial : array_like, optional
+        The covariances of the filter, as for `PrivateEKF`.
+    name : str
+        Name in reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import Normal, PosteriorKalman, System
+    >>> system = System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(1.0), initial=Normal(1.0))
+    >>> round(PosteriorKalman(system).truth(np.zeros((1, 1)), np.ones((1, 1))).mu, 6)  # shift 1/2, variance 1/2
+    0.707107
+    """
+
+    system: System
+    temperature: float = 1.0
+    process: ArrayLike | None = None
+    measurement: ArrayLike | None = None
+    initial: ArrayLike | None = None
+    name: str = "posterior sample of a Kalman filter"
+
+    def __post_init__(self) -> None:
+        check_positive("temperature", self.temperature, "the factor of the posterior covariance")
+        super().__post_init__()
+
+    def distribution(self, data: object) -> GaussianOutput:
+        """Return the distribution of the output for these data."""
+        y = check_data(self.system, data)
+        maps = self.maps(np.ones(y.shape, bool))
+        roots = [covariance_root(self.temperature * covariance) for covariance in maps.covariances]
+        return GaussianOutput(maps.estimate(y), 1.0, np.asarray(block_diag(*roots)))
+
+
+@dataclass(frozen=True)
+class PrivateConsensus:
+    """Agents agree on the average of their states. All messages are public; the initial states are hidden.
+
+    In step k agent i sends x_i = theta_i + eta_i with Laplace noise eta_i of scale noise * decay^k. Its state becomes
+    theta_i - step_size (L x)_i + own_weight * eta_i, with the Laplacian matrix L of the network.
+
+    Parameters
+    ----------
+    laplacian : sequence of sequences of float
+        The matrix L.
+    steps : int
+        Number of messages of each agent.
+    noise : float
+        Scale of the noise in the first step, in units of the states.
+    decay : float
+        Factor of the scale from step to step, above |own_weight - 1| and below 1.
+    own_weight : float
+        Weight of an agent's own noise in its state; 1 costs only the first message.
+    step_size : float
+        Step size of the consensus.
+    name : str
+        Name in reports.
+
+    References
+    ----------
+    Nozari, Tallapragada and Cortes, Differentially private average consensus, 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.estimation import PrivateConsensus
+    >>> path = [[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]]
+    >>> mechanism = PrivateConsensus(path, steps=5, noise=1.0, decay=0.5, own_weight=0.9)
+    >>> truth = mechanism.truth(np.zeros(3), np.array([1.0, 0.0, 0.0]))
+    >>> [round(truth.prefix(steps).epsilon(0.0), 4) for steps in (1, 2, 5)]
+    [1.0, 1.2, 1.2496]
+    """
+
+    laplacian: Sequence[Sequence[float]]
+    steps: int
+    noise: float
+    decay: float = 0.5
+    own_weight: float = 1.0
+    step_size: float = 0.2
+    name: str = "private consensus"
+
+    def __post_init__(self) -> None:
+        L = np.asarray(self.laplacian, float)
+        if L.ndim != 2 or L.shape[0] != L.shape[1] or not np.allclose(L.sum(axis=1), 0.0):
+            raise InputError(f"laplacian: found shape {L.shape}; expected a square matrix whose rows add up to 0")
+        object.__setattr__(self, "laplacian", tuple(tuple(row) for row in L.tolist()))
+        object.__setattr__(self, "steps", check_whole_number("steps", self.steps, 1))
+        check_positive("noise", self.noise, "the scale of the noise")
+        check_positive("step_size", self.step_size, "the step size of the consensus")
+        low = abs(self.own_weight - 1) if is_real_number(self.own_weight) else 1.0
+        if not (is_real_number(self.decay) and low < self.decay < 1):
+            raise InputError(
+                f"decay: found {self.decay!r} with own_weight {self.own_weight!r}; expected a number above "
+                "|own_weight - 1| and below 1"
+            )
+
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray:
+        """Return all messages, of shape (runs, steps, agents)."""
+        L, states = np.asarray(self.laplacian), np.broadcast_to(self._check(data), (runs, len(self.laplacian)))
+        messages = np.empty((runs, self.steps, len(L)))
+        for k in range(self.steps):
+            eta = rng.laplace(scale=self.noise * self.decay**k, size=states.shape)
+            messages[:, k] = states + eta
+            states = states - self.step_size * messages[:, k] @ L.T + self.own_weight * eta
+        return messages
+
+    def truth(self, first: object, second: object) -> LaplaceTruth:
+        """Return the exact privacy: given the messages, the states differ by |1 - own_weight|^k of the start."""
+        difference = np.abs(self._check(first) - self._check(second))
+        k = np.arange(self.steps)[:, None]
+        return LaplaceTruth(difference * (abs(1 - self.own_weight) / self.decay) ** k / self.noise)
+
+    def _check(self, data: object) -> np.ndarray:
+        """Return the initial states as an array."""
+        try:
+            states = np.asarray(data, float)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        except (TypeError, ValueError):
+            states = np.empty(0)
+        if states.shape != (len(self.laplacian),) or not np.isfinite(states).all():
+            raise InputError(
+                f"data: found {type(data).__name__} of shape {np.shape(states)}; expected {len(self.laplacian)} finite "
+                "initial states, one per agent"
+            )
+        return states

@@ -2,7 +2,7 @@
 
 The parameter s interpolates between the deterministic estimate (s = 1) and a uniform draw from a compact set K_k
 (s = 0). The paper does not print the distribution for 0 < s < 1, so there are two. `law="gibbs"` minimises
-s E[cost] - (1 - s) entropy and is sampled exactly (modules `gibbs_sampler`, `box_envelope` and `sampler_plan`).
+s E[cost] - (1 - s) entropy and is sampled exactly (module `gibbs`).
 `law="blend"` is s times the deterministic estimate plus 1 - s times a uniform draw from K_k.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -18,36 +19,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.estimation.devices import compiles_for_cpu, current_device, default_block
-from dpverify.estimation.gibbs_sampler import Ball, Envelope
-from dpverify.estimation.gibbs_trajectories import compile_quick_sampler, sample_trajectories
-from dpverify.estimation.moving_horizon import (
-    PRIORS,
-    SPANS,
-    Problem,
-    jitted_trajectory_solver,
-    make_trajectory_solver,
-    sliding_windows,
-)
-from dpverify.estimation.sampler_plan import (
-    Faithfulness,
-    SamplerPlan,
-    count_modes,
-    infeasible_message,
-    plan_sampler,
-)
-from dpverify.estimation.system import System
-from dpverify.estimation.validation import (
+from dpverify.estimation import gibbs, moving_horizon
+from dpverify.estimation.moving_horizon import Ball, Problem, sliding_windows
+from dpverify.estimation.system import (
+    System,
     check_data,
-    check_integer,
     check_noise_parameter,
     check_positive,
+    compiles_for_cpu,
+    current_device,
+    default_block,
     measurement_weights,
 )
-from dpverify.estimation.warm_start import make_warm_started_solver
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import Array, enable_x64, host_device
-from dpverify.util.checks import check_choice
+from dpverify.util.checks import check_choice, check_whole_number
 
 LAWS = ("gibbs", "blend")
 BOUNDARY_REMARK = (
@@ -125,13 +111,13 @@ class W2MHE:
     name: str = "W2-MHE"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "window", check_integer("window", self.window))
+        object.__setattr__(self, "window", check_whole_number("window", self.window))
         object.__setattr__(self, "weights", measurement_weights(self.system, self.weights))
         check_noise_parameter("s", self.s)
         check_positive("tau", self.tau, "the weight of the measurements against the prediction")
         check_choice("law", self.law, LAWS)
-        check_choice("span", self.span, SPANS)
-        check_choice("prior", self.prior, PRIORS)
+        check_choice("span", self.span, moving_horizon.SPANS)
+        check_choice("prior", self.prior, moving_horizon.PRIORS)
         check_choice("support", self.support, ("theorem", "wide"))
         self._check_support()
 
@@ -185,9 +171,12 @@ class W2MHE:
 
     def estimate(self, data: jax.Array) -> jax.Array:
         """Return the released estimates at s = 1, (K, d): pure JAX, can be vmapped over data."""
-        solve = make_trajectory_solver(self.system, self.problem.residual_weights, self._shape, self.prior)
-        trajectory = solve(sliding_windows(data, self.window), self.tau, *self._constant_sets(data))
-        return trajectory[:, self._released]
+        return self.estimate_windows(sliding_windows(data, self.window))
+
+    def estimate_windows(self, windows: jax.Array) -> jax.Array:
+        """Return the same for windows (K, window + 1, measurements), which need not fit together."""
+        support = self._constant_sets(len(windows))
+        return moving_horizon.trajectory(self.problem, self._shape, windows, self.tau, support)[:, self._released]
 
     def warm_start(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """Return a function with the values of `estimate` that is faster for data sets close to `data`."""
@@ -196,9 +185,10 @@ class W2MHE:
 
     def warm_start_windows(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """Return the same function of the windows (K, window + 1, measurements), which need not fit together."""
-        linearise = make_warm_started_solver(self.system, self.problem.residual_weights, self._shape, self.prior)
-        solve = linearise(sliding_windows(data, self.window), self.tau, *self._constant_sets(data))
-        return lambda windows: solve(windows)[:, self._released]
+        windows = sliding_windows(data, self.window)
+        support = self._constant_sets(len(windows))
+        solve = moving_horizon.warm_started_trajectory(self.problem, self._shape, windows, self.tau, support)
+        return lambda other: solve(other)[:, self._released]
 
     @property
     def _shape(self) -> str:
@@ -208,16 +198,16 @@ class W2MHE:
     def _released(self) -> np.ndarray:
         return np.asarray(self.system.released)
 
-    def _constant_sets(self, data: jax.Array) -> Ball:
-        """Return the sets of all steps; they depend on the number of rows only, not on traced values."""
+    def _constant_sets(self, steps: int) -> Ball:
+        """Return the sets of all steps, which do not depend on traced values."""
         with jax.ensure_compile_time_eval():
-            return self.sets(len(data) - self.window)
+            return self.sets(steps)
 
-    def faithfulness(self, data: object) -> Faithfulness:
+    def faithfulness(self, data: object) -> gibbs.Faithfulness:
         """Return what is proved about the sampler for this data set, and what is only expected."""
         plan = self._plan(data)
         with enable_x64(), host_device():
-            return plan.faithfulness._replace(modes=count_modes(self.problem, plan, self.tau))
+            return plan.faithfulness._replace(modes=gibbs.count_modes(self.problem, plan, self.tau))
 
     def remarks(self, data: object) -> tuple[str, ...]:
         """Return the sentences that a report on this data set adds to its numbers."""
@@ -227,11 +217,9 @@ class W2MHE:
             distance = np.linalg.norm(offset, axis=1)
         else:
             distance = np.abs(offset).max(1) * np.sqrt(offset.shape[1])
-        if (distance < (1 - 1e-6) * plan.support.radius).all():
-            return plan.remarks
-        return *plan.remarks, BOUNDARY_REMARK
+        return () if (distance < (1 - 1e-6) * plan.support.radius).all() else (BOUNDARY_REMARK,)
 
-    def _plan(self, data: object) -> SamplerPlan:
+    def _plan(self, data: object) -> gibbs.SamplerPlan:
         return _cached_plan(*self._plan_key(data))
 
     def _plan_key(self, data: object) -> tuple[W2MHE, tuple[int, ...], bytes]:
@@ -239,11 +227,17 @@ class W2MHE:
         array = np.ascontiguousarray(check_data(self.system, data, self.window + 1))
         return self, array.shape, array.tobytes()
 
+    @property
+    def _is_gibbs(self) -> bool:
+        return self.law == "gibbs" and 0 < self.s < 1
+
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
-        plan_key = self._plan_key(data)
-        if self.law == "gibbs" and 0 < self.s < 1:
-            steps, measurements = plan_key[1]
-            compile_quick_sampler(self.problem, runs, (steps - self.window, self.window + 1, measurements))
+        plan_key, device = self._plan_key(data), current_device()
+        steps, measurements = plan_key[1]
+        compiling = []
+        if self._is_gibbs and not compiles_for_cpu():
+            windows = steps - self.window, self.window + 1, measurements
+            compiling.append(gibbs.compile_ahead(self.problem, runs, windows, device))
         plan = _cached_plan(*plan_key)
         with enable_x64():
             key, released = jax_key(rng), tuple(self.system.released)
@@ -251,38 +245,39 @@ class W2MHE:
                 estimates = jnp.asarray(plan.trajectory)[:, list(released)]
                 return jnp.broadcast_to(estimates, (runs, len(plan.windows), len(released)))
             if self.law == "blend":
-                trajectory = plan.trajectory[:, list(released)]
-                return _blend(key, runs, trajectory, plan.support, self.s, self.system.states, released)
+                estimates = plan.trajectory[:, list(released)]
+                return _blend(key, runs, estimates, plan.support, self.s, self.system.states, released)
             if self.s == 0:
                 return _uniform(key, runs, plan.support, released)
-            if not plan.faithfulness.feasible:
-                raise InputError(infeasible_message(plan.faithfulness))
-            # Programs that were compiled ahead accept numbers of 64 bits only.
-            weights = float(self.kappa), float(self.tau)
-            arguments = key, runs, *_sampler_arguments(*plan_key, current_device()), *weights
-            return sample_trajectories(self.problem, plan.faithfulness.mostly_squeezed, *arguments)
+            if plan.refusal:
+                raise InputError(plan.refusal)
+            wait(compiling)  # a failure there fails here again, or does not
+            quick, own = plan.faithfulness.mostly_squeezed, _plan_on_device(*plan_key, device)
+            return gibbs.sample_trajectories(self.problem, quick, key, runs, own, float(self.kappa), float(self.tau))
 
 
 @functools.lru_cache(maxsize=64)
-def _cached_plan(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> SamplerPlan:
+def _cached_plan(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> gibbs.SamplerPlan:
     """Return the plan for a data set."""
-    y = np.frombuffer(data).reshape(shape)
+    y, problem = np.frombuffer(data).reshape(shape), mechanism.problem
     with enable_x64(), host_device():
         support = mechanism.sets(len(y) - mechanism.window)
-        if mechanism.law == "gibbs" and 0 < mechanism.s < 1:
-            return plan_sampler(mechanism.problem, y, support, mechanism.kappa, mechanism.tau)
-        rows = np.stack([y[k : k + mechanism.window + 1] for k in range(len(support.radius))])
-        solve = jitted_trajectory_solver(mechanism.problem, mechanism._shape)
-        trajectory = np.asarray(solve(rows, mechanism.tau, *support))
-    if not np.isfinite(trajectory).all():
+        if mechanism._is_gibbs:
+            return gibbs.plan_sampler(problem, y, support, mechanism.kappa, mechanism.tau)
+        rows = np.asarray(sliding_windows(y, mechanism.window))
+        solved = moving_horizon.jitted_trajectory(
+            problem.template, mechanism._shape, problem.system.parameters, rows, mechanism.tau, support
+        )
+        states = np.asarray(solved)
+    if not np.isfinite(states).all():
         raise InputError("f: found NaN or infinity in f or h near an estimate; expected finite numbers; fix f or h")
-    return SamplerPlan(rows, support, None, trajectory, Faithfulness("direct", True, (1.0,) * len(rows)))
+    return gibbs.SamplerPlan(rows, support, None, states, gibbs.Faithfulness("direct", True, (1.0,) * len(rows)))
 
 
 @functools.lru_cache(maxsize=64)
-def _sampler_arguments(
+def _plan_on_device(
     mechanism: W2MHE, shape: tuple[int, ...], data: bytes, device: Any
-) -> tuple[jax.Array, Ball, Envelope]:
+) -> tuple[jax.Array, Ball, gibbs.Taylor]:
     """Return the arrays of a plan on the device that samples, so that they are not copied with every block."""
     plan = _cached_plan(mechanism, shape, data)
     return jax.device_put((plan.windows, plan.support, plan.envelope), device)
@@ -290,17 +285,11 @@ def _sampler_arguments(
 
 @functools.partial(jax.jit, static_argnames=("runs", "states", "released"))
 def _blend(
-    key: jax.Array,
-    runs: int,
-    trajectory: jax.Array,
-    support: Ball,
-    s: float,
-    states: int,
-    released: tuple[int, ...],
+    key: jax.Array, runs: int, estimates: jax.Array, support: Ball, s: float, states: int, released: tuple[int, ...]
 ) -> jax.Array:
     half = jnp.asarray(support.radius)[:, None] / np.sqrt(states)
-    u = jax.random.uniform(key, (runs, *trajectory.shape), trajectory.dtype, -1.0, 1.0)
-    return s * trajectory + (1 - s) * (jnp.asarray(support.centre)[:, released] + half * u)
+    u = jax.random.uniform(key, (runs, *estimates.shape), estimates.dtype, -1.0, 1.0)
+    return s * estimates + (1 - s) * (jnp.asarray(support.centre)[:, released] + half * u)
 
 
 @functools.partial(jax.jit, static_argnames=("runs", "released"))

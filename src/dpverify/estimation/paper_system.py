@@ -19,8 +19,7 @@ from scipy.linalg import expm
 from scipy.optimize import bisect
 
 from dpverify.errors import DPVerifyWarning, InputError
-from dpverify.estimation.distributions import TruncatedMixture, Uniform
-from dpverify.estimation.system import STEPS, Recording, StateMap, System, simulate
+from dpverify.estimation.system import STEPS, Recording, StateMap, System, TruncatedMixture, Uniform, simulate
 from dpverify.util.arrays import enable_x64, host_device
 from dpverify.util.checks import check_choice
 
@@ -49,6 +48,8 @@ class SensorCircle:
 
     angles: tuple[float, ...]
     radius: float = CIRCLE_RADIUS
+
+    observed = (0, 1)  # the states that the measurements depend on (`System`)
 
     @property
     def places(self) -> np.ndarray:

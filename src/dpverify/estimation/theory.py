@@ -14,12 +14,10 @@ import warnings
 import numpy as np
 
 from dpverify.errors import DPVerifyWarning, InputError
-from dpverify.estimation.derivative_bounds import Jet, measurement_jets
-from dpverify.estimation.gibbs_sampler import Ball
-from dpverify.estimation.interval_arithmetic import Interval, NoBound
+from dpverify.estimation.bounds import HOW_TO_WRITE, Interval, Jet, NoBound, measurement_jets
 from dpverify.estimation.mhe import W2MHE
-from dpverify.estimation.sampler_plan import BOUNDED_OPERATIONS
-from dpverify.estimation.validation import check_data, check_noise_parameter
+from dpverify.estimation.moving_horizon import Ball
+from dpverify.estimation.system import check_data, check_noise_parameter
 from dpverify.util.arrays import enable_x64
 
 
@@ -275,6 +273,5 @@ def _measurement_jets(mechanism: W2MHE, steps: int) -> tuple[Ball, list[Jet]]:
         return support, measurement_jets(mechanism.system, mechanism.window, box)
     except NoBound as operation:
         raise InputError(
-            f"f: found the operation {operation} in f or h; expected operations with interval bounds; write f and h "
-            f"with {BOUNDED_OPERATIONS}, in 64 bits"
+            f"f: found the operation {operation} in f or h; expected operations with interval bounds; {HOW_TO_WRITE}"
         ) from operation

@@ -1,8 +1,15 @@
-"""The event that is tested: a union of cells, and the data set that is expected to fall into it more often."""
+"""The event that is tested, and everything else that is frozen before the first test run.
+
+An event is a union of cells, with the data set that is expected to fall into it more often.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,3 +58,167 @@ class Event:
 
 # The classes that the plain data of an event are made of.
 EVENT_KINDS = tuple(dict.fromkeys(kind for top in (Event, *SCORE_KINDS) for kind in nested_kinds(top)))
+
+
+SHARE_TOLERANCE = 1e-9  # rounding of a sum of shares
+WITNESS = -1  # the entry of `DeltaAims.edges` that stands for the first tested event
+
+
+class DeltaAims(NamedTuple):
+    """For some epsilons, the event that is expected to prove the largest delta.
+
+    The event that proves the largest epsilon is often rare, and says little about delta at a small epsilon. For delta
+    at a given epsilon the best event of a score is a level set whose threshold depends on epsilon. Which event belongs
+    to an epsilon is fixed before the test runs, so that a bound on delta at one epsilon needs no correction for their
+    number.
+
+    Attributes
+    ----------
+    levels : Levels
+        Level sets of one score.
+    epsilons : ndarray of shape (n,)
+        The epsilons, sorted.
+    edges : ndarray of shape (n,)
+        The numbers of the thresholds among the edges of the levels; `WITNESS` for the first tested event.
+    directions : ndarray of shape (n,)
+        0 for {score > threshold}, which is tested for the first data set, and 1 for {score <= threshold}, which is
+        tested for the second one.
+    """
+
+    levels: Levels
+    epsilons: np.ndarray
+    edges: np.ndarray
+    directions: np.ndarray
+
+    def check(self) -> None:
+        """Raise ValueError if the columns do not fit together."""
+        size, columns = self.epsilons.size, (self.edges, self.directions)
+        fits = (
+            size > 0
+            and all(column.shape == (size,) for column in self[1:])
+            and self.epsilons.dtype == np.float64
+            and all(column.dtype == np.int64 for column in columns)
+            and bool((np.diff(self.epsilons) > 0).all())
+            and bool(((self.edges >= WITNESS) & (self.edges < self.levels.edges.size)).all())
+            and bool(np.isin(self.directions, (0, 1)).all())
+        )
+        if not fits:
+            raise ValueError("events for delta: no verification gives these values")
+
+    def ordered_counts(self, tables: np.ndarray, witness: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the counts of each event: of the data set that is expected to exceed, and of the other one.
+
+        Parameters
+        ----------
+        tables : ndarray of shape (2, level sets)
+            Counts of all level sets, for each data set.
+        witness : pair of int
+            The ordered counts of the first tested event.
+        """
+        below = np.cumsum(tables, axis=1)[:, self.edges]
+        inside = np.where(self.directions == 0, tables.sum(1, keepdims=True) - below, below)
+        ordered = np.where(self.directions == 0, inside, inside[::-1])
+        first, second = np.where(self.edges == WITNESS, np.array(witness)[:, None], ordered)
+        return first, second
+
+
+class SelectedEvents(NamedTuple):
+    """What is frozen before the first test run.
+
+    Attributes
+    ----------
+    events : tuple of Event
+        The events that are tested.
+    shares : tuple of float
+        The share of alpha of each event; they add up to 1.
+    partition : Partition or Levels
+        The partition whose unions are bounded from above.
+    expected_bound : float
+        The lower bound of epsilon that the test runs are expected to prove; NaN for the paper's selector.
+    eta : float or None
+        The paper's eta: the largest share of the first data set's selection runs in an event. None without the paper's
+        selector.
+    aims : DeltaAims or None
+        Events that are chosen for bounds on delta; None if the first event serves for them too.
+    """
+
+    events: tuple[Event, ...]
+    shares: tuple[float, ...]
+    partition: Partition | Levels
+    expected_bound: float = math.nan
+    eta: float | None = None
+    aims: DeltaAims | None = None
+
+    @property
+    def partitions(self) -> list[Partition | Levels]:
+        """All partitions that are counted: the bounded one, those of the events, and that of the events for delta."""
+        aims = [] if self.aims is None else [self.aims.levels]
+        return [self.partition, *(event.partition for event in self.events), *aims]
+
+    @property
+    def event(self) -> Event:
+        """The first event."""
+        return self.events[0]
+
+
+# The classes that the plain data of a selection are made of.
+SELECTION_KINDS = (*EVENT_KINDS, DeltaAims)
+
+
+def store_selected(selected: SelectedEvents) -> dict[str, object]:
+    """Return what a checkpoint stores. An event without a partition belongs to the bounded partition."""
+    events = [
+        {"partition": None if one.partition is selected.partition else one.partition, "codes": one.codes}
+        for one in selected.events
+    ]
+    return {
+        "events": events,
+        "directions": [one.direction for one in selected.events],
+        "shares": list(selected.shares),
+        "partition": selected.partition,
+        "eta": selected.eta,
+        "aims": selected.aims,
+    }
+
+
+def read_selected(stored: Mapping[str, Any], examples: np.ndarray) -> SelectedEvents:
+    """Return the selection that `store_selected` was called with.
+
+    Parameters
+    ----------
+    stored : mapping
+        What `store_selected` returned.
+    examples : ndarray of shape (runs, steps, dimensions)
+        Runs on which the events are evaluated, because events of damaged data fail.
+
+    Raises
+    ------
+    ValueError
+        If the shares of alpha, the directions or the events for delta are not those of a selection.
+    """
+    partition = stored["partition"]
+    events = tuple(
+        Event(partition if one["partition"] is None else one["partition"], one["codes"], direction)
+        for one, direction in zip(stored["events"], stored["directions"], strict=True)
+    )
+    selected = SelectedEvents(events, tuple(stored["shares"]), partition, eta=stored["eta"], aims=stored["aims"])
+    _check_selected(selected, examples)
+    return selected
+
+
+def _check_selected(selected: SelectedEvents, examples: np.ndarray) -> None:
+    """Raise an exception if the stored data cannot be those of a selection."""
+    shares = selected.shares
+    if len(shares) != len(selected.events) or min(shares) <= 0 or sum(shares) > 1 + SHARE_TOLERANCE:
+        raise ValueError("shares: expected one positive share of alpha per event, with a sum of at most 1")
+    if any(event.direction not in (0, 1) for event in selected.events):
+        raise ValueError("directions: expected 0 or 1")
+    if not hasattr(selected.partition, "codes"):
+        raise TypeError("partition: expected a partition or level sets")
+    if not isinstance(selected.eta, (float, NoneType)):
+        raise TypeError("eta: expected a number")
+    for event in selected.events:
+        event.contains(examples)
+    if selected.aims is not None:
+        selected.aims.check()
+        cell_codes(selected.aims.levels, examples)

@@ -1,12 +1,11 @@
-"""Partitions of the output space into cells (paper, section III and Algorithm 2).
+"""Partitions of the output space, and the kinds of cells that they are made of.
 
-Code 0 is the complement of the region of likely outputs, code 1 a run with a NaN or an infinite value, and codes from 2
-are the cells inside the region. A code is the mixed-radix number of the cell's digits as long as it fits into 63 bits.
-Otherwise it is a fixed 64-bit hash of the digits. A hash collision merges two cells of a partition that was fixed
-before the test runs, so every statement stays valid.
+A kind of cells is a rule that maps the coordinates of an output to integer digits, and digits back to boxes. A cell is
+identified by one digit per coordinate (`Bins`, `Edges`) or by a single digit (`Tree`, the number of a leaf). `Atoms`
+adds digits for values that have positive probability. `Partition` combines these digits into one cell code.
 
-A value that repeats among the pilot runs of one coordinate, more often than by chance, is treated as an atom and gets
-its own cell, whatever the data type.
+All kinds are NamedTuples of arrays. They are therefore pytrees for JAX and plain data for JSON, and each method works
+on NumPy and on JAX arrays. `flat` always stands for outputs of shape (runs, steps * dimensions).
 """
 
 from __future__ import annotations
@@ -16,13 +15,302 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.cells import Atoms, Bins, Box, Edges, Tree, find_atoms, make_tree, pad_rows
 from dpverify.events.region import Region
 from dpverify.events.wording import MAX_LISTED_PIECES, coordinate_names, describe_interval, describe_intervals
-from dpverify.util.arrays import Array, array_namespace
+from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, fori_loop
 from dpverify.util.formatting import format_cell_count, format_number
 
-OUTSIDE, NONFINITE, FIRST_CELL = 0, 1, 2  # codes
+CHANCE_ATOMS = 0.05  # the expected number of values of one coordinate that are taken for atoms by chance
+
+Box = tuple[np.ndarray, np.ndarray]  # the lowest and the highest value of every coordinate
+
+
+class Atoms(NamedTuple):
+    """Values with positive probability, for the coordinates that have such values.
+
+    Attributes
+    ----------
+    coordinates : ndarray of shape (J,)
+        The coordinates that have atoms.
+    values : ndarray of shape (J, most)
+        The atoms of each of these coordinates, sorted and padded with infinity.
+    weights : ndarray of shape (J,)
+        The weight of each digit in the code of a cell.
+    """
+
+    coordinates: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+
+    def digits(self, flat: Array) -> list[Array]:
+        """Return one digit per coordinate with atoms: 0 for a value that is no atom, else the atom's rank from 1."""
+        xp = array_namespace(flat)
+        digits = []
+        for j in range(self.values.shape[0]):
+            x, values = flat[:, self.coordinates[j]], self.values[j]
+            index = xp.clip(xp.searchsorted(values, x), 0, values.shape[0] - 1)
+            digits.append(xp.where(values[index] == x, index + 1, 0))
+        return digits
+
+    def index(self, flat: Array) -> Array:
+        """Return the weighted sum of the digits: the contribution of the atoms to the code of a cell."""
+        return sum(digit * self.weights[j] for j, digit in enumerate(self.digits(flat)))  # type: ignore[return-value]
+
+
+class Bins(NamedTuple):
+    """Bins of equal width for every coordinate, over the box around each step's ellipsoid: the grid of the paper.
+
+    The axes are the coordinates of the output, so a cell is a product of intervals of released values.
+
+    Attributes
+    ----------
+    low : ndarray of shape (coordinates,)
+        The lower end of the first bin.
+    scale : ndarray of shape (coordinates,)
+        One over the width of a bin; 0 for a coordinate without spread.
+    top : ndarray of shape (coordinates,)
+        The number of the last bin.
+    weights : ndarray of shape (coordinates,)
+        The weight of each digit in the code of a cell.
+    """
+
+    low: np.ndarray
+    scale: np.ndarray
+    top: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def radix(self) -> list[int]:
+        """The number of values of every digit."""
+        return [int(top) + 1 for top in self.top]
+
+    def with_weights(self, weights: np.ndarray) -> Bins:
+        """Return the same bins with other digit weights."""
+        return self._replace(weights=weights)
+
+    def digits(self, flat: Array) -> Array:
+        """Return the bin of every coordinate, of shape (runs, coordinates)."""
+        xp = array_namespace(flat)
+        return xp.clip((flat - self.low) * self.scale, 0, self.top).astype(np.int64)
+
+    def index(self, flat: Array) -> Array:
+        """Return the weighted sum of the digits: the contribution of the bins to the code of a cell."""
+        if self.low.shape[0] == 1:
+            return self.digits(flat)[:, 0] * self.weights[0]
+        return self.digits(flat) @ self.weights
+
+    def box(self, digits: np.ndarray, coordinates: int) -> Box:
+        """Return the box of a cell; the first and the last bin extend to infinity."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = self.low + np.stack([digits, digits + 1]) / self.scale
+        # The region limits the first and the last bin, so they have no outer end of their own.
+        low = np.where((digits > 0) & (self.scale > 0), ends[0], -np.inf)
+        high = np.where((digits < self.top) & (self.scale > 0), ends[1], np.inf)
+        return low, high
+
+    def count(self, atoms: Atoms | None) -> int:
+        """Return the number of cells. A coordinate takes either a value in a bin or an atom, not both."""
+        per_coordinate = self.top.astype(int) + 1
+        if atoms is not None:
+            per_coordinate[atoms.coordinates] += np.isfinite(atoms.values).sum(1)
+        return math.prod(int(number) for number in per_coordinate)
+
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return the edges between the bins of one coordinate."""
+        if self.scale[coordinate] <= 0:
+            return np.zeros(0)
+        return self.low[coordinate] + np.arange(1, int(self.top[coordinate]) + 1) / self.scale[coordinate]
+
+
+class Edges(NamedTuple):
+    """Bins of unequal width for every coordinate. An atom a is the bin from the number just below a up to a.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (coordinates, E)
+        The sorted edges of every coordinate, padded with infinity.
+    weights : ndarray of shape (coordinates,)
+        The weight of each digit in the code of a cell.
+    """
+
+    edges: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def radix(self) -> list[int]:
+        """The number of values of every digit."""
+        return [self.edges.shape[1] + 1] * len(self.edges)
+
+    def with_weights(self, weights: np.ndarray) -> Edges:
+        """Return the same bins with other digit weights."""
+        return self._replace(weights=weights)
+
+    def digits(self, flat: Array) -> Array:
+        """Return the bin of every coordinate, of shape (runs, coordinates)."""
+        return array_namespace(flat).stack(self._columns(flat), axis=1)
+
+    def index(self, flat: Array) -> Array:
+        """Return the weighted sum of the digits: the contribution of the bins to the code of a cell."""
+        return sum(digits * self.weights[j] for j, digits in enumerate(self._columns(flat)))  # type: ignore[return-value]
+
+    def _columns(self, flat: Array) -> list[Array]:
+        return [digitize(edges, x) for edges, x in zip(self.edges, contiguous_transpose(flat), strict=True)]
+
+    def box(self, digits: np.ndarray, coordinates: int) -> Box:
+        """Return the box of a cell; the limits are equal where the bin holds an atom only."""
+        ends = np.pad(self.edges, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
+        rows = np.arange(len(digits))
+        low, high = ends[rows, digits], ends[rows, digits + 1]
+        return np.where(np.nextafter(low, np.inf) == high, high, low), high
+
+    def count(self, atoms: Atoms | None) -> int:
+        """Return the number of cells; digits of atoms multiply it."""
+        return math.prod(self.radix) * _atom_combinations(atoms)
+
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return the edges between the bins of one coordinate."""
+        return self.edges[coordinate]
+
+
+class Tree(NamedTuple):
+    """The leaves of a binary tree with splits `x[feature] > threshold`, numbered from left to right.
+
+    Attributes
+    ----------
+    feature, threshold : ndarray of shape (nodes,)
+        The split of every inner node.
+    left, right : ndarray of shape (nodes,)
+        The children of every node; a leaf points to itself.
+    leaf : ndarray of shape (nodes,)
+        The number of a leaf, and -1 for an inner node.
+    depth : ndarray of shape ()
+        The depth of the tree.
+    edges : ndarray
+        All thresholds, sorted. On a single coordinate they describe the whole tree.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    leaf: np.ndarray
+    depth: np.ndarray
+    edges: np.ndarray
+
+    @property
+    def radix(self) -> list[int]:
+        """The number of leaves, as a list with one entry."""
+        return [int(self.leaf.max()) + 1]
+
+    def with_weights(self, weights: np.ndarray) -> Tree:
+        """Return the tree itself: its single digit always has weight 1."""
+        return self
+
+    def digits(self, flat: Array) -> Array:
+        """Return the leaf of every run, of shape (runs, 1)."""
+        return self.index(flat)[:, None]
+
+    def index(self, flat: Array) -> Array:
+        """Return the leaf of every run."""
+        if flat.shape[1] == 1:
+            return digitize(self.edges, flat[:, 0])
+        xp = array_namespace(flat)
+        rows = xp.arange(flat.shape[0])
+
+        def descend(node: Array) -> Array:
+            right = flat[rows, self.feature[node]] > self.threshold[node]
+            return xp.where(right, self.right[node], self.left[node])
+
+        steps = xp.minimum(self.depth, len(self.leaf))
+        return self.leaf[fori_loop(xp, steps, descend, xp.zeros(flat.shape[0], np.int64))]
+
+    def box(self, digits: np.ndarray, coordinates: int) -> Box:
+        """Return the box of a leaf: the splits on the path from the leaf to the root limit it."""
+        low, high = np.full(coordinates, -np.inf), np.full(coordinates, np.inf)
+        node = int(np.flatnonzero(self.leaf == digits[0])[0])
+        for _ in range(min(int(self.depth), len(self.leaf))):
+            if node == 0:
+                break
+            is_parent = (self.left == node) | (self.right == node) & (np.arange(len(self.left)) != node)
+            parent = int(np.flatnonzero(is_parent)[0])
+            feature, threshold = int(self.feature[parent]), self.threshold[parent]
+            if self.left[parent] == node:
+                high[feature] = min(high[feature], threshold)
+            else:
+                low[feature] = max(low[feature], threshold)
+            node = parent
+        return low, high
+
+    def count(self, atoms: Atoms | None) -> int:
+        """Return the number of cells; digits of atoms multiply it."""
+        return math.prod(self.radix) * _atom_combinations(atoms)
+
+    def coordinate_edges(self, coordinate: int) -> np.ndarray:
+        """Return no edges: a tree does not divide a coordinate independently of the others."""
+        return np.zeros(0)
+
+
+def _atom_combinations(atoms: Atoms | None) -> int:
+    if atoms is None:
+        return 1
+    return math.prod(1 + int(number) for number in np.isfinite(atoms.values).sum(1))
+
+
+def make_tree(feature: list[int], threshold: list[float], left: list[int], right: list[int], depth: int) -> Tree:
+    """Return the tree with these nodes. A leaf points to itself; leaves are numbered from left to right."""
+    leaf = np.full(len(feature), -1, np.int64)
+    edges = []
+    stack, n_leaves = [(0, False)], 0
+    while stack:  # an in-order traversal without recursion
+        node, left_is_done = stack.pop()
+        if left[node] == node:
+            leaf[node], n_leaves = n_leaves, n_leaves + 1
+        elif left_is_done:
+            edges.append(threshold[node])
+            stack.append((right[node], False))
+        else:
+            stack += [(node, True), (left[node], False)]
+    return Tree(
+        np.array(feature), np.array(threshold), np.array(left), np.array(right), leaf, np.array(depth), np.array(edges)
+    )
+
+
+def pad_rows(rows: list[np.ndarray], least: int = 0) -> np.ndarray:
+    """Return sorted rows of different lengths as one table, padded with infinity to at least `least` columns."""
+    table = np.full((len(rows), max([least, *map(len, rows)])), np.inf)
+    for padded, row in zip(table, rows, strict=True):
+        padded[: len(row)] = row
+    return table
+
+
+def find_atoms(flat: np.ndarray) -> list[np.ndarray]:
+    """Return the values with positive probability, for each coordinate."""
+    return [repeated_values(np.sort(column)) for column in contiguous_transpose(flat)]
+
+
+def repeated_values(column: np.ndarray) -> np.ndarray:
+    """Return the sorted values that occur more often than by chance, given one coordinate of the runs, sorted.
+
+    Numbers of single precision or on a fine lattice repeat by chance: if `pairs` values occur exactly twice among n
+    runs, about `n c^(k-1) / k!` values occur k times, `c = 2 pairs / n`. An atom occurs so often that this is below
+    `CHANCE_ATOMS`. If half of the runs have a value that repeats, every repeated value is an atom.
+    """
+    ends = np.flatnonzero(np.append(column[1:] != column[:-1], True))
+    counts = np.diff(ends, prepend=-1)
+    runs, repeats = column.size, counts > 1
+    if not repeats.any():
+        return column[:0]
+    if counts[repeats].sum() < runs / 2:
+        rate, least = 2 * int((counts == 2).sum()) / runs, 2
+        expected = runs * rate / 2
+        while expected > CHANCE_ATOMS:
+            least += 1
+            expected *= rate / least
+        repeats = counts >= least
+    return column[ends[repeats]]
+
+
+OUTSIDE, FIRST_CELL = 0, 2  # codes
 HASHED_SIZE = 1 << 63  # the size of a partition whose codes are hashes
 MAX_DRAWN_EDGES = 200
 DEFAULT_GRID_RESOLUTION = 2  # bins per coordinate
@@ -30,7 +318,7 @@ DEFAULT_EQUAL_MASS_CELLS = 64
 
 
 class Partition(NamedTuple):
-    """The cells of a region, the complement of the region, and optionally the non-finite outputs.
+    """The cells of a region, and the complement of the region.
 
     Attributes
     ----------
@@ -42,15 +330,12 @@ class Partition(NamedTuple):
         The values that are cells of their own.
     radix : ndarray
         The number of values of every digit: those of the cells, then those of the atoms.
-    nonfinite : ndarray of shape ()
-        1 if outputs with NaN or infinity are a cell.
     """
 
     region: Region
     cells: Bins | Edges | Tree
     atoms: Atoms | None
     radix: np.ndarray
-    nonfinite: np.ndarray
 
     @property
     def size(self) -> int:
@@ -60,8 +345,8 @@ class Partition(NamedTuple):
 
     @property
     def n_cells(self) -> int:
-        """The number of cells, including the complement of the region and the cell of non-finite outputs."""
-        return self.cells.count(self.atoms) + 1 + int(self.nonfinite)
+        """The number of cells, including the complement of the region."""
+        return self.cells.count(self.atoms) + 1
 
     @property
     def n_parameters(self) -> int:
@@ -91,15 +376,6 @@ class Partition(NamedTuple):
         edges = self.cells.coordinate_edges(coordinate)
         return edges[np.isfinite(edges)][:MAX_DRAWN_EDGES]
 
-    def interval_edges(self) -> np.ndarray | None:
-        """Return numbers between which the code of a scalar output is constant; None if they are not known."""
-        ends = self.region.interval_edges()
-        edges = None if ends is None else self.cells.interval_edges()
-        if ends is None or edges is None:
-            return None
-        atoms = np.zeros(0) if self.atoms is None else self.atoms.values[np.isfinite(self.atoms.values)]
-        return np.unique(np.concatenate([ends, edges, np.nextafter(atoms, -np.inf), atoms]))
-
     def codes(self, x: Array) -> Array:
         """Return the cell of every run as a 64-bit integer.
 
@@ -113,17 +389,13 @@ class Partition(NamedTuple):
 
     def _codes(self, x: Array) -> Array:
         xp = array_namespace(x)
+        x = self.region.fill(x.reshape(-1, *self.region.centre.shape))
         flat = x.reshape(x.shape[0], -1)
-        finite = None
-        if xp is not np or self.nonfinite:
-            finite = xp.isfinite(flat).all(-1)
-            flat = xp.where(finite[:, None], flat, 0.0)
-        inside = self.region.contains(flat.reshape(-1, *self.region.centre.shape))
+        inside = self.region.contains(x)
         codes = FIRST_CELL + self.cells.index(flat)
         if self.atoms is not None:
             codes = codes + self.atoms.index(flat)
-        codes = xp.where(inside, codes, OUTSIDE)
-        return codes if finite is None else xp.where(finite, codes, NONFINITE)
+        return xp.where(inside, codes, OUTSIDE)
 
     def box(self, code: int, examples: np.ndarray) -> Box | None:
         """Return the lowest and highest value of each coordinate in a cell, or None if no box is known.
@@ -169,17 +441,18 @@ class Partition(NamedTuple):
     def _describe_cell(self, code: int, examples: np.ndarray) -> str:
         if self.size != HASHED_SIZE and code == OUTSIDE:
             return "an output outside the region of likely outputs"
-        if self.size != HASHED_SIZE and code == NONFINITE:
-            return "an output with NaN or infinity"
         box = self.box(code, examples)
         if box is None:
             return "one cell of the partition that no pilot run fell into"
         names = coordinate_names(*self.region.centre.shape)
-        limits = [
-            describe_interval(name, low, high)
-            for name, low, high in zip(names, *box, strict=True)
-            if low > -math.inf or high < math.inf
-        ]
+        limits = []
+        for coordinate, (name, low, high) in enumerate(zip(names, *box, strict=True)):
+            meaning = self.region.meaning(coordinate, high) if low == high else ""
+            if meaning:
+                limits.append(f"{name} is {meaning}")
+            elif low > -math.inf or high < math.inf:
+                has_nan = high == math.inf and self.region.stand_ins is not None and self.atoms is None
+                limits.append(describe_interval(name, low, high) + (" or NaN" if has_nan else ""))
         if not limits:
             return "an output inside the region of likely outputs"
         most = 2 * MAX_LISTED_PIECES
@@ -193,13 +466,13 @@ class Partition(NamedTuple):
         top = float((self.region.centre + self.region.half).ravel()[0])
         intervals, points, others = [], [], []
         for code in codes.tolist():
-            if code == NONFINITE:
-                others.append("output is NaN or infinite")
-            elif code == OUTSIDE:
+            if code == OUTSIDE:
                 intervals += [(-math.inf, bottom), (top, math.inf)]
             else:
                 low, high = (float(limit[0]) for limit in self.box(code, examples) or ([-math.inf], [math.inf]))
-                if low == high:
+                if low == high and self.region.meaning(0, low):
+                    others.append(f"output is {self.region.meaning(0, low)}")
+                elif low == high:
                     points.append(low)
                 else:
                     intervals.append((max(low, bottom), min(high, top)))
@@ -223,9 +496,7 @@ def code_weights(radix: list[int] | np.ndarray) -> np.ndarray:
     return (multipliers * np.uint64(2) + np.uint64(1)).view(np.int64)
 
 
-def make_partition_of(
-    region: Region, cells: Bins | Edges | Tree, atoms: list[np.ndarray], nonfinite: bool
-) -> Partition:
+def make_partition_of(region: Region, cells: Bins | Edges | Tree, atoms: list[np.ndarray]) -> Partition:
     """Return the partition of a region by these cells, with one list of atoms per coordinate."""
     with_atoms = [j for j, values in enumerate(atoms) if len(values)]
     cell_radix = cells.radix
@@ -236,10 +507,10 @@ def make_partition_of(
         values = pad_rows([atoms[j] for j in with_atoms])
         atom_table = Atoms(np.array(with_atoms), values, weights[len(cell_radix) :])
     cells = cells.with_weights(weights[: len(cell_radix)])
-    return Partition(region, cells, atom_table, radix, np.array(int(nonfinite)))
+    return Partition(region, cells, atom_table, radix)
 
 
-def grid(region: Region, pilot: np.ndarray, resolution: int, nonfinite: bool = False) -> Partition:
+def grid(region: Region, pilot: np.ndarray, resolution: int) -> Partition:
     """Return the event list of the paper: `resolution` bins per coordinate, so r^d cells per step and (r^d)^K in all.
 
     With resolution 1 the cells are the atoms and the remaining values of every coordinate.
@@ -249,12 +520,10 @@ def grid(region: Region, pilot: np.ndarray, resolution: int, nonfinite: bool = F
         scale = np.where(width > 0, resolution / width, 0.0)
     scale = np.where(np.isfinite(scale), scale, 0.0)
     bins = Bins(low, scale, np.full(low.size, float(resolution - 1)), np.ones(low.size, np.int64))
-    return make_partition_of(region, bins, find_atoms(pilot.reshape(len(pilot), -1)), nonfinite)
+    return make_partition_of(region, bins, find_atoms(pilot.reshape(len(pilot), -1)))
 
 
-def equal_mass(
-    region: Region, pilot: np.ndarray, cells: int, nonfinite: bool = False, atoms: list[np.ndarray] | None = None
-) -> Partition:
+def equal_mass(region: Region, pilot: np.ndarray, cells: int, atoms: list[np.ndarray] | None = None) -> Partition:
     """Return at most `cells` cells of nearly equal mass, from k-d splits at medians of the pilot runs.
 
     The paper outlines ellipsoids around subsets of the runs instead. These neither cover the region nor keep the
@@ -286,7 +555,7 @@ def equal_mass(
         depth += bool(next_level)
         level = next_level
     tree = make_tree(feature, threshold, left, right, depth)
-    return make_partition_of(region, tree, find_atoms(flat) if atoms is None else atoms, nonfinite)
+    return make_partition_of(region, tree, find_atoms(flat) if atoms is None else atoms)
 
 
 def _median_split(points: np.ndarray, spread: np.ndarray) -> tuple[int, float] | None:
@@ -303,7 +572,7 @@ def _median_split(points: np.ndarray, spread: np.ndarray) -> tuple[int, float] |
     return None
 
 
-def make_partition(kind: str, region: Region, pilot: np.ndarray, resolution: int | None, nonfinite: bool) -> Partition:
+def make_partition(kind: str, region: Region, pilot: np.ndarray, resolution: int | None) -> Partition:
     """Return the partition that the settings name.
 
     Parameters
@@ -316,15 +585,13 @@ def make_partition(kind: str, region: Region, pilot: np.ndarray, resolution: int
         The finite pilot runs that the region was made from.
     resolution : int or None
         Bins per coordinate of a grid, or the number of cells of equal mass.
-    nonfinite : bool
-        Whether outputs with NaN or infinity are a cell.
     """
     if kind == "auto":
         flat = pilot.reshape(len(pilot), -1)
         repeated_share = [np.isin(flat[:, j], values).mean() for j, values in enumerate(find_atoms(flat))]
         kind = "atoms" if min(repeated_share) > 0.5 else "equal-mass"
     if kind == "grid":
-        return grid(region, pilot, resolution or DEFAULT_GRID_RESOLUTION, nonfinite)
+        return grid(region, pilot, resolution or DEFAULT_GRID_RESOLUTION)
     if kind == "atoms":
-        return grid(region, pilot, 1, nonfinite)
-    return equal_mass(region, pilot, resolution or DEFAULT_EQUAL_MASS_CELLS, nonfinite)
+        return grid(region, pilot, 1)
+    return equal_mass(region, pilot, resolution or DEFAULT_EQUAL_MASS_CELLS)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.events.cells import pad_rows, repeated_values
+from dpverify.events.partition import pad_rows, repeated_values
 from dpverify.events.scores.additive import Additive, AdditiveLearner, Binning, coordinate_binning, make_binning
 from dpverify.events.scores.base import Features
 from dpverify.events.scores.moments import MAX_QUADRATIC_COORDINATES, MIN_RUNS_PER_COORDINATE, RIDGE

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import NamedTuple
 
 import numpy as np
 
 from dpverify.util.formatting import format_number
-from dpverify.util.intervals import merge_intervals
 
 MAX_LISTED_PIECES = 4  # a longer list is shortened
 
@@ -144,3 +143,29 @@ def _describe_joined(group: list[Interval], name: str) -> str:
     if low == -math.inf and high == math.inf:
         return excluded
     return f"{describe_interval(name, low, high)} and {excluded}"
+
+
+def merge_intervals(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the union of intervals as sorted, disjoint intervals; intervals that overlap or touch are joined.
+
+    Parameters
+    ----------
+    intervals : iterable of pairs
+        Each pair holds the lower and the upper end.
+
+    Returns
+    -------
+    list of pairs
+
+    Examples
+    --------
+    >>> merge_intervals([(4, 5), (0, 2), (2, 3)])
+    [(0, 3), (4, 5)]
+    """
+    merged: list[tuple[float, float]] = []
+    for low, high in sorted(intervals):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return merged

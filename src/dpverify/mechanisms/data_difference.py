@@ -7,12 +7,14 @@ or one record added or removed. A mechanism that satisfies the claim for one rel
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpverify.util.formatting import format_count, format_number, one_line
+from dpverify.util.hashing import fingerprint
 
 MAX_EXAMPLES = 2
 MAX_VALUE_LENGTH = 30
@@ -71,29 +73,27 @@ def describe_difference(first: object, second: object) -> DataDifference:
     """
     a, b = _numbers(first), _numbers(second)
     if a is not None and b is not None:
-        return _compare_arrays(a, b)
+        found = _compare_arrays(a, b)
+        has_more = type(first) is type(second) and type(first) is not np.ndarray and hasattr(first, "__array__")
+        if found.relation is Relation.EQUAL and has_more and not _same(first, second):
+            return DataDifference(Relation.OTHER, "labels or missing values, and in no number")
+        return found
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return _compare_mappings(first, second)
+    if _same(first, second):
+        return DataDifference(Relation.EQUAL, f"equal, {_kind(first)}")
     return DataDifference(Relation.UNKNOWN, f"{_kind(first)} and {_kind(second)}, which are not compared")
 
 
 def are_equal(first: object, second: object) -> bool:
-    """Return whether two data sets of any kind are equal; False if this cannot be found out.
+    """Return whether two data sets of any kind are equal; False if they cannot be compared.
 
     Examples
     --------
     >>> are_equal([1, 2], [1, 2]), are_equal({"y": np.zeros(2)}, {"y": np.ones(2)})
     (True, False)
     """
-    relation = describe_difference(first, second).relation
-    if relation is not Relation.UNKNOWN:
-        return relation is Relation.EQUAL
-    try:
-        return type(first) is type(second) and bool(first == second)
-    except MemoryError:
-        raise
-    except Exception:  # an object of the user can raise anything
-        return False
+    return describe_difference(first, second).relation is Relation.EQUAL
 
 
 def _numbers(data: object) -> np.ndarray | None:
@@ -101,7 +101,7 @@ def _numbers(data: object) -> np.ndarray | None:
     if not isinstance(data, (np.ndarray, np.generic, int, float, Sequence)) and not hasattr(data, "__array__"):
         return None
     try:
-        array = np.asarray(data)
+        array = np.asanyarray(data)  # a mask stays
     except MemoryError:
         raise
     except Exception:  # an object of the user can raise anything
@@ -113,7 +113,8 @@ def _compare_arrays(a: np.ndarray, b: np.ndarray) -> DataDifference:
     """Compare two arrays of numbers."""
     if a.shape != b.shape:
         return _compare_lengths(a, b)
-    differs = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    (x, missing_x), (y, missing_y) = ((np.ma.getdata(one), np.ma.getmaskarray(one)) for one in (a, b))
+    differs = np.where(missing_x | missing_y, missing_x != missing_y, (x != y) & ~(np.isnan(x) & np.isnan(y)))
     changed = np.argwhere(differs)
     if not len(changed):
         return DataDifference(Relation.EQUAL, f"equal, {_plural(a.size, 'number')}")
@@ -154,7 +155,7 @@ def _compare_lengths(a: np.ndarray, b: np.ndarray) -> DataDifference:
     is_one_longer = a.ndim == b.ndim >= 1 and a.shape[1:] == b.shape[1:] and len(longer) == len(shorter) + 1
     if not is_one_longer or len(longer) > MAX_REMOVAL_ROWS:
         return DataDifference(Relation.UNKNOWN, text)
-    unequal = (longer[:-1] != shorter).reshape(len(shorter), -1).any(1)
+    unequal = (longer[:-1] != shorter).any(tuple(range(1, longer.ndim)))
     row = int(np.argmax(unequal)) if unequal.any() else len(shorter)
     if not np.array_equal(np.delete(longer, row, 0), shorter):
         return DataDifference(Relation.OTHER, text)
@@ -178,9 +179,10 @@ def _compare_mappings(first: Mapping[object, object], second: Mapping[object, ob
 
 
 def _same(a: object, b: object) -> bool:
-    """Return whether two values are equal; values that cannot be compared count as different."""
+    """Return whether two values of any kind are equal; values that cannot be hashed count as different."""
     try:
-        return bool(np.array_equal(np.asarray(a), np.asarray(b)))
+        # The hash of a function is that of its name and its file, which two functions may share.
+        return a is b or (not hasattr(a, "__qualname__") and fingerprint(a) == fingerprint(b))
     except MemoryError:
         raise
     except Exception:  # an object of the user can raise anything
@@ -191,7 +193,7 @@ def _example(a: np.ndarray, b: np.ndarray, index: np.ndarray) -> str:
     """Return one changed number with its place, for example "data[1, 2] from 0.3 to 0.8"."""
     place = tuple(index.tolist())
     where = f"data[{', '.join(map(str, place))}] " if place else ""
-    before, after = float(a[place]), float(b[place])
+    before, after = (math.nan if one[place] is np.ma.masked else float(one[place]) for one in (a, b))
     texts = format_number(before), format_number(after)
     if texts[0] == texts[1]:  # four digits do not show the difference
         texts = repr(before), repr(after)

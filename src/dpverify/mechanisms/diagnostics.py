@@ -30,7 +30,8 @@ class Diagnostic(enum.Enum):
     PILOT_LIMITED
         Memory limits the pilot runs, so the region has no joint scenario guarantee.
     DEPENDENT_RUNS
-        Counts of an event vary more from block to block than independent runs allow. Voiding.
+        Counts of an event vary more between blocks, or between positions in a block, than independent runs allow.
+        Voiding.
     IDENTICAL_OUTPUTS
         Every run of both data sets gave the same output.
     DETERMINISTIC_OUTPUTS
@@ -81,8 +82,8 @@ class Diagnostic(enum.Enum):
         "the guarantee"
     )
     DEPENDENT_RUNS = (
-        "the number of runs in an event varies more from block to block than independent runs allow; draw new noise "
-        "for every run, and share no random number between the runs of one call"
+        "the number of runs in an event varies more between blocks, or between positions in a block, than independent "
+        "runs allow; draw new noise for every run, and share no random number between runs or calls"
     )
     IDENTICAL_OUTPUTS = "every run of both data sets gave the same output"
     DETERMINISTIC_OUTPUTS = (
@@ -91,7 +92,7 @@ class Diagnostic(enum.Enum):
     )
     UNSEEDED = "the mechanism cannot be seeded, so the numbers of this report cannot be reproduced exactly"
     NOTHING_TO_STOP = (
-        "no claim was stated, so nothing could be refuted or bounded, and the verification did not stop early"
+        "no claim was stated, so nothing could be refuted or certified, and the verification did not stop early"
     )
     NO_DENSITY = "output values repeat, so the output has no density; the stated Lipschitz constant was not used"
     LIPSCHITZ_DIMENSION = (

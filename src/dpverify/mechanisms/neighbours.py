@@ -29,12 +29,13 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
+from dpverify.mechanisms.data_difference import are_equal
 from dpverify.mechanisms.record_neighbours import Ball, Pairs, add_or_remove_one, ball, group, replace_one
 from dpverify.util.checks import check_whole_number
 
@@ -80,11 +81,12 @@ def one_reading(
     [5.0, 7.0]
     """
     stream, added = _check_stream(data, change)
-    pairs = {}
-    for step in _check_records("steps", steps, len(stream)):
-        for sensor, label in _sensors(stream, sensors):
-            pairs[f"reading {step}{label}"] = _pair(stream, added, (slice(step, step + 1), sensor))
-    return pairs
+    places = {
+        f"reading {step}{label}": (slice(step, step + 1), sensor)
+        for step in _check_records("steps", steps, len(stream))
+        for sensor, label in _sensors(stream, sensors)
+    }
+    return _pairs(stream, added, places)
 
 
 def window(
@@ -120,13 +122,13 @@ def window(
     width = check_whole_number("width", width, 1)
     if width > len(stream):
         raise InputError(f"width: found {width}; expected at most the {len(stream)} steps of the data")
-    pairs = {}
+    places: dict[str, tuple[object, ...]] = {}
     for start in _check_records("starts", starts, len(stream) - width + 1):
         name = f"readings {start} to {start + width - 1}"
         if width == 1:
             name = f"reading {start}" if stream[start].size == 1 else f"readings of step {start}"
-        pairs[name] = _pair(stream, added, (slice(start, start + width),))
-    return pairs
+        places[name] = (slice(start, start + width),)
+    return _pairs(stream, added, places)
 
 
 def one_sensor(data: ArrayLike, change: ArrayLike, sensors: Iterable[int] | None = None) -> Pairs:
@@ -155,7 +157,7 @@ def one_sensor(data: ArrayLike, change: ArrayLike, sensors: Iterable[int] | None
     if stream.ndim == 1:
         raise InputError("data: found one column; expected one column per sensor; use whole_stream")
     numbers = _check_records("sensors", sensors, stream.shape[1])
-    return {f"sensor {number}": _pair(stream, added, (slice(None), number)) for number in numbers}
+    return _pairs(stream, added, {f"sensor {number}": (slice(None), number) for number in numbers})
 
 
 def whole_stream(data: ArrayLike, change: ArrayLike) -> Pairs:
@@ -179,13 +181,13 @@ def whole_stream(data: ArrayLike, change: ArrayLike) -> Pairs:
     [1.0, 1.0]
     """
     stream, added = _check_stream(data, change)
-    return {"the whole stream": _pair(stream, added, (slice(None),))}
+    return _pairs(stream, added, {"the whole stream": (slice(None),)})
 
 
 def _check_stream(data: ArrayLike, change: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return the data as an array of numbers, and the change in the same shape."""
     try:
-        stream, added = np.asarray(data, float), np.asarray(change, float)
+        stream, added = np.asanyarray(data, float), np.asarray(change, float)  # a mask stays
     except (TypeError, ValueError):
         raise InputError("data, change: found no arrays of numbers; expected one row per step") from None
     if stream.ndim not in (1, 2) or not stream.size:
@@ -218,11 +220,21 @@ def _sensors(stream: np.ndarray, sensors: Iterable[int] | None) -> list[tuple[in
     return [(number, f" of sensor {number}") for number in _check_records("sensors", sensors, stream.shape[1])]
 
 
-def _pair(stream: np.ndarray, added: np.ndarray, where: tuple[object, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the stream, and a copy in which the change was added in one place."""
-    place = tuple(index for index in where if index != ())
-    second = stream.copy()
-    second[place] += added[place]  # type: ignore[index]
-    if np.array_equal(second, stream, equal_nan=True):
-        raise InputError("change: found a change of 0 for a record; expected two different data sets")
-    return stream.copy(), second
+def _pairs(stream: np.ndarray, added: np.ndarray, places: Mapping[str, tuple[object, ...]]) -> Pairs:
+    """Return for each place the stream, and a copy in which the change was added there.
+
+    A place whose readings are all missing (masked) has no pair: there is nothing to change.
+    """
+    pairs = {}
+    for name, where in places.items():
+        place = tuple(index for index in where if index != ())
+        second = stream.copy()
+        second[place] += added[place]  # type: ignore[index]
+        if np.ma.getmaskarray(stream)[place].all():  # type: ignore[index]
+            continue
+        if are_equal(second, stream):
+            raise InputError("change: found a change of 0 for a record; expected two different data sets")
+        pairs[name] = stream.copy(), second
+    if not pairs:
+        raise InputError("data: found only missing readings; expected at least one that is not masked")
+    return pairs

@@ -97,7 +97,8 @@ def group(
         for number, value in enumerate(new):
             second = table.astype(np.result_type(table, new))
             second[list(members)] = value
-            if (second[list(members)] != table[list(members)]).reshape(size, -1).any(1).all():
+            differs = np.ma.filled(second != table, False) | (np.ma.getmaskarray(second) != np.ma.getmaskarray(table))
+            if differs[list(members)].reshape(size, -1).any(1).all():
                 pairs[f"{_name(members)} value {number}"] = table.copy(), second
     if not pairs:
         raise InputError("values: found no value that differs from the records; expected two different data sets")
@@ -129,11 +130,12 @@ def add_or_remove_one(data: ArrayLike, values: ArrayLike | None = None, records:
     """
     table = _check_table(data)
     pairs = {
-        f"without record {number}": (table.copy(), np.delete(table, number, axis=0))
+        f"without record {number}": (table.copy(), table[np.arange(len(table)) != number])
         for number in _check_numbers(records, len(table))
     }
     for number, value in enumerate([] if values is None else _check_values(data, values)):
-        pairs[f"with value {number}"] = table.copy(), np.concatenate([table, value[None]])
+        join = np.ma.concatenate if np.ma.isMaskedArray(table) or np.ma.isMaskedArray(value) else np.concatenate
+        pairs[f"with value {number}"] = table.copy(), join([table, value[None]])
     return pairs
 
 
@@ -211,7 +213,7 @@ def ball(data: ArrayLike, radius: float, norm: Norm | float = 2, where: object =
     [[3.0, 0.0], [4.0, 0.0], [0.0, 0.0]]
     """
     try:
-        centre = np.asarray(data, float)
+        centre = np.asanyarray(data, float)
     except (TypeError, ValueError):
         raise InputError(f"data: found {shorten(data)}; expected an array of numbers") from None
     if not (is_real_number(radius) and radius > 0):
@@ -249,7 +251,7 @@ def _name(members: tuple[int, ...]) -> str:
 
 def _check_table(data: ArrayLike) -> np.ndarray:
     """Return the data as an array with at least one record."""
-    table = np.asarray(data)
+    table = np.asanyarray(data)
     if table.ndim == 0 or not table.size or table.dtype == object:
         raise InputError(f"data: found {shorten(data)}; expected an array with one record or more along its first axis")
     return table
@@ -257,7 +259,7 @@ def _check_table(data: ArrayLike) -> np.ndarray:
 
 def _check_values(data: ArrayLike, values: ArrayLike) -> np.ndarray:
     """Return the new records, each with the shape of a record of the data."""
-    table, new = np.asarray(data), np.asarray(values)
+    table, new = np.asanyarray(data), np.asanyarray(values)
     if new.ndim == 0 or not len(new) or new.shape[1:] != table.shape[1:]:
         raise InputError(
             f"values: found shape {new.shape}; expected records of shape {table.shape[1:]} along the first axis"

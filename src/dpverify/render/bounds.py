@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from dpverify.render.style import BOUNDED, INK, PROVED, RULE, VARIABLES, Drawing, Key, canvas, label, styled
+from dpverify.render.style import CELLS, INK, PROVED, RULE, VARIABLES, Drawing, Key, canvas, label, styled
 
 MAX_LABELS = 30  # beyond it the rows have no names
 ROW_HEIGHT, FRAME_HEIGHT, MIN_HEIGHT = 0.22, 1.0, 2.2  # inches
@@ -102,9 +102,9 @@ def draw_bounds(rows: Sequence[Bounds], title: str, axis: str = "", claim: float
     keys = [
         Key("proved", "dot", "lower bound on ε over all events"),
         Key(
-            "bounded",
+            "cells",
             "bar" if has_positions else "tick",
-            "upper bound on ε over unions of cells; other events are not bounded",
+            "upper bound on ε over the cells; events that split a cell were not checked",
         ),
     ]
     if claim is not None:
@@ -122,7 +122,7 @@ def _draw_rows(rows: Sequence[Bounds], axis: str, claim: float | None) -> Figure
     axes = figure.add_subplot()
     for number, row in enumerate(rows):
         if math.isfinite(row.upper):
-            axes.plot(row.upper, number, "|", color=BOUNDED, markersize=8)
+            axes.plot(row.upper, number, "|", color=CELLS, markersize=8)
         if row.claim is not None:
             axes.plot(row.claim, number, "D", color=INK, markersize=4, fillstyle="none")
         axes.plot(row.lower, number, "o", color=PROVED, markersize=4)
@@ -145,7 +145,7 @@ def _draw_against_position(rows: Sequence[Bounds], axis: str, claim: float | Non
     axes.plot(x, [row.lower for row in ordered], "o", color=PROVED, markersize=4)
     upper = np.array([row.upper for row in ordered])
     finite = np.isfinite(upper)
-    axes.plot(x[finite], upper[finite], "_", color=BOUNDED, markersize=8)
+    axes.plot(x[finite], upper[finite], "_", color=CELLS, markersize=8)
     axes.set_ylim(bottom=0)
     if claim is not None:
         axes.axhline(claim, color=INK, linestyle="--", linewidth=0.8)

@@ -24,15 +24,12 @@ class ClaimResult(NamedTuple):
         Delta of the claim and the significance level of the test.
     epsilon_critical : float
         The smallest epsilon that is not rejected.
-    direction : int
-        1 where the tested hypothesis is P1 <= exp(epsilon) P2 + delta; 2 where it is P2 <= exp(epsilon) P1 + delta.
     """
 
     epsilon: float | None
     delta: float
     alpha: float
     epsilon_critical: float
-    direction: int
 
 
 class EpsilonCurves(NamedTuple):
@@ -43,7 +40,8 @@ class EpsilonCurves(NamedTuple):
     epsilon : ndarray
         The grid: it starts at 0 and increases in equal steps.
     p_first, p_second : ndarray
-        p-values of P1 <= exp(epsilon) P2 + delta and of P2 <= exp(epsilon) P1 + delta.
+        p-values of P1 <= exp(epsilon) P2 + delta and of P2 <= exp(epsilon) P1 + delta, by all tested events together.
+        They are 1 for a direction in which no event was tested.
     delta_lower, delta_upper : ndarray
         Bounds on delta. Each of the two holds at all epsilons simultaneously.
     p_floor : float
@@ -52,6 +50,8 @@ class EpsilonCurves(NamedTuple):
         Whether the p-values are those of the paper's test, which thins the counts at random and tests both directions.
     delta_claimed : ndarray or None
         The delta that the claim implies at each epsilon, if the claim is a curve.
+    decisive : ndarray of int or None
+        The tested event with the smallest p-value at each epsilon; None where the p-values are not those of events.
     """
 
     epsilon: np.ndarray
@@ -62,6 +62,7 @@ class EpsilonCurves(NamedTuple):
     p_floor: float
     randomised: bool
     delta_claimed: np.ndarray | None = None
+    decisive: np.ndarray | None = None
 
 
 class ErrorTradeoff(NamedTuple):
@@ -105,8 +106,10 @@ class SliderData(NamedTuple):
         As in `EpsilonCurves` and `ClaimResult`.
     start : int
         The first position of the slider.
-    tested : int
-        Which p-value decides: 1 the first, 2 the second, 0 the smaller of both.
+    decisive : list of int
+        The event that decides at each position; empty where the p-values are not those of events.
+    events : list of str
+        All tested events in words, with the shares of runs in them.
     """
 
     epsilon: list[float]
@@ -117,7 +120,8 @@ class SliderData(NamedTuple):
     p_floor: float
     alpha: float
     start: int
-    tested: int
+    decisive: list[int]
+    events: list[str]
 
 
 class BoundTrack(NamedTuple):
@@ -126,7 +130,7 @@ class BoundTrack(NamedTuple):
     Attributes
     ----------
     kind : str
-        "proved", "bounded", "certified" or "unknown"; it selects the style of the bar.
+        "proved", "cells", "certified" or "unknown"; it selects the style of the bar.
     statement, detail : str
         The statement, and its scope and confidence.
     start : float or None
@@ -236,21 +240,11 @@ class SummaryLine(NamedTuple):
     text: str
 
 
-class PageContent(NamedTuple):
-    """Everything that the page of one report shows.
+class PageFindings(NamedTuple):
+    """What the page shows of a test that has an answer.
 
     Attributes
     ----------
-    name : str
-        The name of the mechanism.
-    verdict : str
-        The name of the verdict, for example "NOT_REFUTED".
-    headline : str
-        The finding as a sentence.
-    summary : tuple of SummaryLine
-        What was claimed, what was found, what it means, and what to do.
-    dimmed : bool
-        Whether the numbers answer no question, so that the page dims everything below the summary.
     bounds : EpsilonBounds
         The statements about epsilon.
     event : str
@@ -271,23 +265,10 @@ class PageContent(NamedTuple):
         Outputs of some runs, the region and the cells.
     tables : tuple of Table
         Numbers of runs, confidence levels and further results.
-    notes : tuple of str
-        Further findings about the mechanism and the run.
-    command : str
-        The command or the Python call that reproduces the result.
-    run_tables : tuple of Table
-        Settings, versions and times.
-    version, digest : str
-        The version of dpverify and the digest of the result.
     wealth : WealthCourse or None
         The wealth over the runs, if the verification could stop early.
     """
 
-    name: str
-    verdict: str
-    headline: str
-    summary: tuple[SummaryLine, ...]
-    dimmed: bool
     bounds: EpsilonBounds
     event: str
     shares: tuple[EventShare, ...]
@@ -298,9 +279,41 @@ class PageContent(NamedTuple):
     errors: ErrorTradeoff
     scene: Scene
     tables: tuple[Table, ...]
+    wealth: WealthCourse | None = None
+
+
+class PageContent(NamedTuple):
+    """Everything that the page of one report shows.
+
+    Attributes
+    ----------
+    name : str
+        The name of the mechanism.
+    verdict : str
+        The name of the verdict, for example "NOT_REFUTED".
+    headline : str
+        The finding as a sentence.
+    summary : tuple of SummaryLine
+        What was claimed, what was found, what it means, and what to do.
+    findings : PageFindings or None
+        All numbers and figures; None without an answer.
+    notes : tuple of str
+        Further findings about the mechanism and the run.
+    command : str
+        The command or the Python call that reproduces the result.
+    run_tables : tuple of Table
+        Settings, versions and times.
+    version, digest : str
+        The version of dpverify and the digest of the result.
+    """
+
+    name: str
+    verdict: str
+    headline: str
+    summary: tuple[SummaryLine, ...]
+    findings: PageFindings | None
     notes: tuple[str, ...]
     command: str
     run_tables: tuple[Table, ...]
     version: str
     digest: str
-    wealth: WealthCourse | None = None

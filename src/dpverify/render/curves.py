@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dpverify.render.content import ClaimResult, EpsilonCurves, ErrorTradeoff, WealthCourse
-from dpverify.render.style import BOUNDED, FIRST, INK, MUTED, PAPER, PROVED, SECOND, Drawing, Key, canvas, label, styled
+from dpverify.render.style import CELLS, FIRST, INK, MUTED, PAPER, PROVED, SECOND, Drawing, Key, canvas, label, styled
 from dpverify.util.formatting import format_count, format_lower, format_number, format_percent, format_upper
 
 MIN_DRAWN_P_VALUE = 1e-6  # the p-values of the paper's test have no other lower limit
@@ -71,18 +71,13 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
     Drawing
         The figure.
     """
-    first_tested = result.direction == 1
     smallest = curves.p_floor or min(MIN_DRAWN_P_VALUE, result.alpha / 100)
     critical, last = result.epsilon_critical, float(curves.epsilon[-1])
     with styled():
         picture = canvas(3.1)
         axes = picture.add_subplot()
-        for values, colour, tested in (
-            (curves.p_first, FIRST, first_tested),
-            (curves.p_second, SECOND, not first_tested),
-        ):
-            drawn = np.maximum(values, smallest)
-            axes.plot(curves.epsilon, drawn, color=colour, lw=2 if tested else 1.4, ls="-" if tested else (0, (1, 2)))
+        for values, colour in ((curves.p_first, FIRST), (curves.p_second, SECOND)):
+            axes.plot(curves.epsilon, np.maximum(values, smallest), color=colour, lw=2)
         axes.set_yscale("log")
         axes.set_ylim(smallest / 1.6, smallest**-0.37)  # leaves space above 1 for the names of the vertical lines
         axes.set_xlim(0, last)
@@ -103,23 +98,16 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
             marks.append(Mark(result.epsilon, f"claimed ε = {format_number(result.epsilon)}", INK, True))
         _mark_epsilons(axes, marks)
         label(axes, EPSILON_LABEL, "p-value")
-    kind, suffixes = "p-values", (" (tested direction)", "") if first_tested else ("", " (tested direction)")
-    decisive = f"In the tested direction, {HYPOTHESES[result.direction - 1]}, they are"
-    refuted = "A claim is refuted where the p-value of the tested direction (solid line) is at most α."
-    if curves.randomised:
-        refuted = "A claim is refuted where one of the p-values is at most α."
-        kind, suffixes, decisive = "randomised p-values of the paper's test", ("", ""), "The smaller of the two is"
+    kind = "randomised p-values of the paper's test" if curves.randomised else "p-values of all tested events together"
     return Drawing(
         picture,
         "p-value as a function of the claimed ε",
-        f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. {decisive} at most "
-        f"{format_number(result.alpha)} up to epsilon {format_number(critical)}.",
-        (
-            Key("first", "line" if first_tested else "dots", HYPOTHESES[0] + suffixes[0]),
-            Key("second", "dots" if first_tested else "line", HYPOTHESES[1] + suffixes[1]),
-        ),
+        f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. The smaller of the two is at "
+        f"most {format_number(result.alpha)} up to epsilon {format_number(critical)}.",
+        (Key("first", "line", HYPOTHESES[0]), Key("second", "line", HYPOTHESES[1])),
         f"The {kind} of the two inequalities in the legend, at δ = {format_number(result.delta)}. P₁ and P₂ are the "
-        f"probabilities of the witness with the first and the second data set. {refuted} "
+        "probabilities of an event with the first and the second data set. An inequality for which no event was tested "
+        "has the p-value 1. A claim is refuted where one of the p-values is at most α. "
         f"p-values below {format_number(smallest)} are drawn at {format_number(smallest)}.",
     )
 
@@ -147,7 +135,7 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         axes = picture.add_subplot()
         axes.fill_between(epsilon, 0, lower, color=PROVED, alpha=0.16, lw=0)
         axes.plot(epsilon, lower, color=PROVED, lw=2)
-        axes.plot(epsilon, upper, color=BOUNDED, lw=1.8, ls=(0, (5, 2)))
+        axes.plot(epsilon, upper, color=CELLS, lw=1.8, ls=(0, (5, 2)))
         top = max(float(upper[0]), result.delta, 1e-9) * 1.3
         if curves.delta_claimed is not None:
             axes.plot(epsilon, curves.delta_claimed, color=INK, lw=1.4)
@@ -168,7 +156,7 @@ def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
         (
             Key("proved", "area", "shaded: values of δ that are refuted (the true δ is larger)"),
-            Key("bounded", "dash", "upper bound on δ over unions of these cells; other events are not bounded"),
+            Key("cells", "dash", "upper bound on δ over these cells; events that split a cell were not checked"),
             *([Key("ink", "diamond", "the claim")] if result.epsilon is not None else []),
             *([Key("ink", "line", "the claim")] if curves.delta_claimed is not None else []),
         ),
@@ -194,7 +182,7 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         picture = canvas(3.4)
         axes = picture.add_subplot()
         axes.plot([0, 1], [1, 0], color=MUTED, lw=0.8, ls=(0, (1, 2)))
-        axes.plot(errors.type1, errors.bounded, color=BOUNDED, lw=1.8, ls=(0, (5, 2)))
+        axes.plot(errors.type1, errors.bounded, color=CELLS, lw=1.8, ls=(0, (5, 2)))
         if errors.claimed is not None:
             axes.plot(errors.type1, errors.claimed, color=INK, lw=1.4)
         axes.plot([left, right], [y, y], color=PROVED, lw=1.6)
@@ -212,7 +200,7 @@ def error_figure(errors: ErrorTradeoff) -> Drawing:
         f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
         (
             Key("proved", "dot", f"the witness, with its confidence limits ({confidence} for each error)"),
-            Key("bounded", "dash", "no event made of these cells lies below this"),
+            Key("cells", "dash", "no event made of these cells lies below this"),
             *claimed,
             Key("muted", "dots", "no information: the outputs do not depend on the data set"),
         ),

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from dpverify.errors import InputError
 from dpverify.render.curves import EPSILON_LABEL
 from dpverify.render.style import (
-    BOUNDED,
+    CELLS,
     FIRST,
     INK,
     MUTED,
@@ -34,7 +34,7 @@ from dpverify.render.style import (
 from dpverify.util.formatting import format_lower
 
 ComparisonRow = Mapping[str, Any]  # one verification, by column: text, numbers or None
-LINE_COLOURS = (FIRST, SECOND, BOUNDED, PROVED, MUTED, INK)
+LINE_COLOURS = (FIRST, SECOND, CELLS, PROVED, MUTED, INK)
 LINE_MARKERS = ("o", "s", "D", "^", "v", "P")
 MAX_DISC_AREA = 700.0  # in square points
 MAP_WIDTH_IN_POINTS = 268.0  # of the axes of a map, about
@@ -92,7 +92,9 @@ def _tradeoff_keys(rows: Sequence[ComparisonRow], lines: int) -> tuple[Key, ...]
     colour, whose = (VARIABLES[LINE_COLOURS[0]], "") if lines == 1 else ("muted", ", in the colour of its line")
     keys = [Key(colour, "dot", f"lower bound on ε over all events{whose}; the number is the parameter")]
     if any(row.get("epsilon_upper") is not None and row["epsilon_upper"] < math.inf for row in rows):
-        keys.append(Key(colour, "open", f"upper bound on ε over unions of cells{whose}; other events are not bounded"))
+        keys.append(
+            Key(colour, "open", f"upper bound on ε over the cells{whose}; events that split a cell were not checked")
+        )
     return tuple(keys)
 
 

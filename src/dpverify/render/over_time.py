@@ -10,8 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from dpverify.render.style import BOUNDED, INK, MUTED, PROVED, RULE, SECOND, Drawing, Key, canvas, label, styled
+from dpverify.render.bounds import complete_figure
+from dpverify.render.page import render, shown
+from dpverify.render.style import CELLS, INK, MUTED, PROVED, RULE, SECOND, Drawing, Key, canvas, label, styled
 from dpverify.util.formatting import format_lower
+
+__all__ = ["StepBounds", "complete_figure", "heat_map", "render", "shown", "step_figure"]  # what pages over time need
 
 MAX_ROW_NAMES = 40  # beyond it only some rows of a heat map have names
 MAX_OPACITY = 0.9
@@ -50,14 +54,14 @@ def step_figure(bounds: StepBounds, title: str) -> Drawing:
     upper = np.where(np.isfinite(bounds.upper), bounds.upper, 10 * top)  # beyond the axis
     keys = [
         Key("proved", "line", "lower bound on ε of the steps up to this one, over all events"),
-        Key("bounded", "dash", "upper bound on ε over unions of cells; other events are not bounded"),
+        Key("cells", "dash", "upper bound on ε over the cells; events that split a cell were not checked"),
         Key("muted", "area", "between the two; they have different scopes, so this is no confidence interval"),
     ]
     with styled():
         picture = canvas(3.2)
         axes = picture.add_subplot()
         axes.fill_between(steps, bounds.lower, upper, color=MUTED, alpha=0.15, lw=0, step="post")
-        axes.step(steps, upper, where="post", color=BOUNDED, ls=(0, (4, 2)), lw=1.2)
+        axes.step(steps, upper, where="post", color=CELLS, ls=(0, (4, 2)), lw=1.2)
         if bounds.exact is not None and np.isfinite(bounds.exact).any():
             axes.plot(steps, bounds.exact, color=INK, lw=0, marker="x", ms=4)
             keys.append(Key("ink", "cross", "exact ε, from the closed form of the mechanism"))
@@ -108,7 +112,7 @@ def heat_map(
     names : sequence of str
         The records.
     values : ndarray of shape (records, steps)
-        The epsilons.
+        The epsilons; NaN in the whole row of a record without an answer.
     starts : sequence of int or None
         The first step of each record with an epsilon above 0.
     title, meaning : str
@@ -133,11 +137,14 @@ def heat_map(
         axes.tick_params(axis="y", length=0)
         label(axes, "last released step", "record")
         axes.text(columns - 0.3, -0.75, "end", ha="left", va="bottom", color=MUTED, fontsize=8.5)
-    worst = int(np.argmax(values[:, -1]))
+    final = values[:, -1]
+    worst = int(np.nanargmax(final))
+    unanswered = int(np.isnan(final).sum())
+    voided = f" {unanswered} without an answer." if unanswered else ""
     return Drawing(
         picture,
         title,
-        f"{rows} record{'' if rows == 1 else 's'} over {columns} steps. The largest epsilon at the end is "
+        f"{rows} record{'' if rows == 1 else 's'} over {columns} steps.{voided} The largest epsilon at the end is "
         f"{format_lower(float(values[worst, -1]))}, for {names[worst]}.",
         (
             Key("proved", "area", f"{meaning}; the darkest colour is {format_lower(largest)}"),
@@ -149,7 +156,8 @@ def heat_map(
 
 def _draw_row(axes: Axes, row: int, values: np.ndarray, largest: float, start: int | None) -> None:
     """Draw the cells of one record; cells of value 0 are empty."""
-    for step, value in enumerate(values.tolist()):
+    void = bool(np.isnan(values[-1]))
+    for step, value in enumerate([] if void else values.tolist()):
         opacity = MAX_OPACITY * min(value / largest, 1.0)
         if opacity > 0:
             axes.add_patch(Rectangle((step - 0.5, row - 0.42), 1.0, 0.84, color=PROVED, alpha=opacity, lw=0))
@@ -159,11 +167,11 @@ def _draw_row(axes: Axes, row: int, values: np.ndarray, largest: float, start: i
     axes.text(
         values.size - 0.3,
         row,
-        format_lower(float(values[-1])),
+        "no answer" if void else format_lower(float(values[-1])),
         ha="left",
         va="center",
         fontsize=8.5,
-        color=INK,
+        color=MUTED if void else INK,
     )
 
 

@@ -25,16 +25,16 @@ function update() {
   const epsilon = numbers.epsilon[i];
   const first = numbers.p_first[i];
   const second = numbers.p_second[i];
-  const tested = [Math.min(first, second), first, second][numbers.tested];
   show("at", String(epsilon));
   show("p-first", pValueText(first));
   show("p-second", pValueText(second));
   show("delta-lower", "≥ " + numbers.delta_lower[i]);
   show("delta-upper", "≤ " + numbers.delta_upper[i]);
   document.getElementById("crossed").hidden = numbers.delta_lower[i] <= numbers.delta_upper[i];
-  show("outcome", tested <= numbers.alpha
+  if (numbers.decisive.length) show("decisive", numbers.events[numbers.decisive[i]]);
+  show("outcome", Math.min(first, second) <= numbers.alpha
     ? `A claim of ε = ${epsilon} would be refuted.`
-    : `A claim of ε = ${epsilon} would not be refuted by this event.`);
+    : `A claim of ε = ${epsilon} would not be refuted by the tested events.`);
   slider.setAttribute("aria-valuetext", "epsilon " + epsilon);
   const last = numbers.epsilon[numbers.epsilon.length - 1];
   cursors.forEach((move) => move(epsilon / last));

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.errors import InputError
-from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, PageContent, SliderData
+from dpverify.render.content import BoundTrack, EpsilonBounds, EventShare, PageContent, PageFindings, SliderData
 from dpverify.render.curves import delta_figure, error_figure, p_value_figure, wealth_figure
 from dpverify.render.figures import ComparisonRow, tradeoff
 from dpverify.render.outputs import draw_outputs
@@ -60,6 +60,12 @@ def shown(drawings: Sequence[Drawing], prefix: str) -> list[Shown]:
     return [Shown(drawing, Markup(svg(drawing, f"{prefix}{number}"))) for number, drawing in enumerate(drawings)]
 
 
+def drawn(drawing: Drawing, element: Markup) -> Markup:
+    """Return the figure of a drawing as HTML, with its title, legend and caption."""
+    macro = _templates().get_template("macros.html.j2").module.drawn  # type: ignore[attr-defined]
+    return Markup(macro(Shown(drawing, element)))
+
+
 def report_page(content: PageContent) -> str:
     """Return the page of one report as HTML.
 
@@ -73,23 +79,31 @@ def report_page(content: PageContent) -> str:
     str
         The page. Equal content gives equal text.
     """
+    found = content.findings
     return render(
         "page.html.j2",
         SCRIPT,
         title=f"{content.name}: {content.verdict.replace('_', ' ')}",
         content=content,
         summary=[(line.name, mark_terms(_without_breaks(line.text))) for line in content.summary],
-        terms=used_terms(content),
-        axis=_place_bounds(content.bounds),
-        shares=_scale_shares(content.shares),
-        share_ticks=_share_ticks(content.shares),
-        slider=content.slider._asdict(),
-        start=_first_values(content.slider),
-        curves=shown([figure(content.result, content.curves) for figure in (p_value_figure, delta_figure)], "curve"),
-        wealth=shown([] if content.wealth is None else [wealth_figure(content.wealth)], "wealth"),
-        errors=shown([error_figure(content.errors)], "errors"),
-        outputs=shown(draw_outputs(content.scene), "outputs"),
+        terms=used_terms(found),
+        **({} if found is None else _findings(found)),
     )
+
+
+def _findings(found: PageFindings) -> dict[str, object]:
+    """Return what the template needs for a test that has an answer."""
+    return {
+        "axis": _place_bounds(found.bounds),
+        "shares": _scale_shares(found.shares),
+        "share_ticks": _share_ticks(found.shares),
+        "slider": found.slider._asdict(),
+        "start": _first_values(found.slider),
+        "curves": shown([figure(found.result, found.curves) for figure in (p_value_figure, delta_figure)], "curve"),
+        "wealth": shown([] if found.wealth is None else [wealth_figure(found.wealth)], "wealth"),
+        "errors": shown([error_figure(found.errors)], "errors"),
+        "outputs": shown(draw_outputs(found.scene), "outputs"),
+    }
 
 
 def _without_breaks(text: str) -> str:
@@ -222,6 +236,7 @@ def _first_values(slider: SliderData) -> dict[str, str | bool]:
         "epsilon": str(slider.epsilon[i]),
         "p_first": _p_value_text(slider.p_first[i], slider.p_floor),
         "p_second": _p_value_text(slider.p_second[i], slider.p_floor),
+        "decisive": slider.events[slider.decisive[i]] if slider.decisive else "",
         "delta_lower": str(slider.delta_lower[i]),
         "delta_upper": str(slider.delta_upper[i]),
         "crossed": slider.delta_lower[i] > slider.delta_upper[i],
@@ -236,7 +251,7 @@ COLUMN_TITLES = {
     "mechanism": "mechanism",
     "parameter": "parameter",
     "epsilon_lower": "ε, lower bound (all events)",
-    "epsilon_upper": "ε, upper bound (unions of cells)",
+    "epsilon_upper": "ε, upper bound (over the cells)",
     "error": "error",
     "error_se": "standard error",
 }

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 INK, MUTED, RULE, PAPER = "#1c2023", "#5f676d", "#c9cdd0", "#fffffe"
 FIRST, SECOND = "#1f5fa8", "#b65210"  # the first and the second data set
-WITNESS, PROVED, BOUNDED = "#d8a31a", "#a3283f", "#1d7a70"
+WITNESS, PROVED, CELLS = "#d8a31a", "#a3283f", "#5b6b8c"  # CELLS: bounds over the cells, never green
 VARIABLES = {
     INK: "ink",
     MUTED: "muted",
@@ -29,7 +29,7 @@ VARIABLES = {
     SECOND: "second",
     WITNESS: "witness",
     PROVED: "proved",
-    BOUNDED: "bounded",
+    CELLS: "cells",
 }
 STYLE: dict[str, object] = {
     "axes.edgecolor": MUTED,

@@ -6,7 +6,7 @@ import re
 
 from markupsafe import Markup, escape
 
-from dpverify.render.content import PageContent
+from dpverify.render.content import PageFindings
 
 TERMS = {
     "ε": "At δ = 0: the logarithm of the ratio of an event's two probabilities, for the event where it is largest. At "
@@ -17,23 +17,23 @@ TERMS = {
     "refutes the claim.",
     "confidence": "Statements that are made in this way are true with at least this probability.",
     "event": "A set of outputs, for example all outputs above 2.",
-    "witness": "The tested event that gives the largest lower bound.",
+    "witness": "The tested event with the strongest result.",
     "cells": "The parts into which all outputs are divided. They do not overlap.",
     "partition": "All cells together.",
-    "unions of cells": "Events that consist of whole cells. The upper bound is about these events only.",
+    "over the cells": "For events that consist of whole cells. The upper bound is about these events only.",
     "region of likely outputs": "The set that contains most outputs. Pilot runs determine it.",
     "wealth": "The evidence against the claim. It rarely becomes large if the claim is true.",
     "η": "The source paper's number: the largest share of selection runs in an event.",
     "λ": "The source paper's number for δ. It is not a guarantee.",
 }
 OPTIONAL_TERMS = ("wealth", "η", "λ")  # only some pages have them
-MARKED = re.compile(r"\b(unions of cells|cells|partition|region of likely outputs|p-value|witness|wealth)\b")
+MARKED = re.compile(r"\b(over the cells|cells|partition|region of likely outputs|p-value|witness|wealth)\b")
 
 
-def used_terms(content: PageContent) -> dict[str, str]:
+def used_terms(found: PageFindings | None) -> dict[str, str]:
     """Return the terms that a page explains: all, except those of results that the page does not have."""
-    names = " ".join(row.name for table in content.tables for row in table.rows)
-    present = f"{names} wealth" if content.wealth is not None else names
+    names = " ".join(row.name for table in found.tables for row in table.rows) if found else ""
+    present = f"{names} wealth" if found and found.wealth is not None else names
     return {term: text for term, text in TERMS.items() if term not in OPTIONAL_TERMS or term in present}
 
 

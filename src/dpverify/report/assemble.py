@@ -2,169 +2,103 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from dpverify.claims import Claim
 from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
-from dpverify.events.selected import SelectedEvents
 from dpverify.events.wording import NO_LABELS, OutputLabels, current_labels
 from dpverify.mechanisms.data_difference import describe_difference
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
-from dpverify.report.all_events import SmoothGrid, bound_all_events
-from dpverify.report.delta_bounds import DeltaEvents
-from dpverify.report.evaluate import Etas, bound_partition, evaluate_claim
 from dpverify.report.report import Report
-from dpverify.report.sequence import Sequence
-from dpverify.report.statements import OnAllEvents, OnPartition, Witness
-from dpverify.sampling.block_counts import BlockCounts, runs_are_dependent
-from dpverify.sampling.context import RunContext, try_optional_method
-from dpverify.sampling.counts import Counts
-from dpverify.sampling.pilot import picture_runs
-from dpverify.stats.claim_kinds import Claim
-from dpverify.stats.paper_test import eta_upper_bound
+from dpverify.report.statements import CountsPair, Witness
+from dpverify.sampling.context import RunContext, picture_runs, try_optional_method
+from dpverify.sampling.counts import EventTables, runs_are_dependent
 from dpverify.util.arrays import is_pytree
 from dpverify.util.formatting import one_line
-from dpverify.util.timing import versions
+from dpverify.util.provenance import versions
 
 MAX_PICTURE_CELLS = 1024  # whose densities are drawn from all test runs
 MAX_PICTURE_RUNS = 400  # per data set
 MAX_PICTURE_NUMBERS = 20_000  # per data set
 
-CountsPair = tuple[Counts, Counts]
 
+def make_report(
+    run: RunContext,
+    claim: Claim | None,
+    delta: float,
+    diagnostics: tuple[Diagnostic, ...],
+    region: Region,
+    partition: Partition | Levels,
+    pilot: list[np.ndarray],
+    inside: CountsPair,
+    blocks: tuple[tuple[EventTables, ...], ...],
+    agree: bool,
+    drawn: Sequence[tuple[Partition | Levels, CountsPair]] = (),
+    **counted: Any,
+) -> Report:
+    """Return the report of what was counted.
 
-class HypothesisCounts(NamedTuple):
-    """The counts of the test runs, for each data set, and the mean error.
-
-    Attributes
+    Parameters
     ----------
-    events : tuple of pairs of Counts
-        For each tested event, counts of the cells of its partition.
-    aims : pair of Counts or None
-        Counts of the level sets that are used for bounds on delta.
-    cells : pair of Counts
-        Counts of the cells of the partition that is bounded.
-    inside : pair of Counts
-        Counts of the region: code 1 is inside.
-    smooth : pair of Counts or None
-        Counts of the fine grid for the bound over all events.
-    blocks : pair of BlockCounts
-        Counts of single blocks, for the check that runs are independent.
-    error : pair of (mean, standard error), or None
-        The user's error function, for each data set.
-    threads_agree : bool
-        False if blocks that threads drew differ from the same blocks drawn alone.
-    """
-
-    events: tuple[CountsPair, ...]
-    aims: CountsPair | None
-    cells: CountsPair
-    inside: CountsPair
-    smooth: CountsPair | None
-    blocks: tuple[BlockCounts, BlockCounts]
-    error: tuple[tuple[float, float], tuple[float, float]] | None
-    threads_agree: bool = True
-
-
-class Findings(NamedTuple):
-    """What was fixed or found before the test runs.
-
-    Attributes
-    ----------
-    region : Region
-        The region of likely outputs.
-    points : array, shape (n, K, d)
-        The finite pilot runs from which the region was made.
-    pilot : list of array
-        All pilot runs, for one or both data sets.
-    selected : SelectedEvents
-        The tested events, the partition that is bounded, and the events for delta.
-    smooth : SmoothGrid or None
-        The fine grid for the bound over all events.
+    run : RunContext
+        The verification.
+    claim, delta
+        The claim, and the delta at which epsilon is bounded.
     diagnostics : tuple of Diagnostic
         Diagnostics that do not depend on the test runs.
-    """
-
-    region: Region
-    points: np.ndarray
-    pilot: list[np.ndarray]
-    selected: SelectedEvents
-    smooth: SmoothGrid | None
-    diagnostics: tuple[Diagnostic, ...]
-
-
-class Statements(NamedTuple):
-    """What the counts of a verification state.
-
-    Attributes
-    ----------
-    tested : tuple of Witness
-        The tested events.
-    on_partition, on_all_events, delta_events
-        As in `Report`.
-    etas : Etas
-        The probability of the most frequent cell.
+    region, partition
+        The region of likely outputs, and the partition that is bounded.
+    pilot : list of array
+        All pilot runs, for one or both data sets.
     inside : pair of Counts
         Counts of the region: code 1 is inside.
-    blocks, error, threads_agree
-        As in `HypothesisCounts`.
-    sequence : Sequence or None
-        The bets of a verification that may stop early.
+    blocks : tuple of tuple of EventTables
+        Counts of the checked events by block and by position, as `runs_are_dependent` expects them.
+    agree : bool
+        False if blocks that threads drew differ from the same blocks drawn alone.
+    drawn : sequence of pairs of partition and counts
+        The counts of the bounded partition and of those of the tested events, of which the page draws densities.
+    **counted
+        Fields of the report: the tested events with their counts, and the counts of the cells.
     """
-
-    tested: tuple[Witness, ...]
-    on_partition: OnPartition
-    on_all_events: OnAllEvents | None
-    etas: Etas
-    inside: CountsPair
-    blocks: tuple[BlockCounts, BlockCounts]
-    error: tuple[tuple[float, float], tuple[float, float]] | None
-    threads_agree: bool
-    sequence: Sequence | None = None
-    delta_events: DeltaEvents | None = None
-
-
-def assemble_report(
-    run: RunContext, findings: Findings, counts: HypothesisCounts, claim: Claim | None, delta: float
-) -> Report:
-    """Return the report of a verification whose test runs have been counted."""
-    settings, selected = run.settings, findings.selected
-    tested = tuple(
-        make_witness(findings, event, _count_event(event, pair), settings.test_runs, settings.alpha, share)
-        for event, pair, share in zip(selected.events, counts.events, selected.shares, strict=True)
+    mechanism, data = run.source.mechanism, run.source.data
+    diagnostics += make_diagnostics(mechanism, pilot, inside)
+    diagnostics += () if agree else (Diagnostic.NOT_THREAD_SAFE,)
+    if runs_are_dependent(*blocks) and not any(diagnostic.voids for diagnostic in diagnostics):
+        diagnostics += (Diagnostic.DEPENDENT_RUNS,)
+    report = Report(
+        name=mechanism_name(mechanism),
+        seeded=is_seeded(mechanism),
+        settings=run.settings,
+        claim=claim,
+        delta=float(delta),
+        diagnostics=diagnostics,
+        remarks=mechanism_remarks(mechanism, data, run.notes),
+        data_difference=describe_difference(*data),
+        **counted,
     )
-    delta_events = None
-    if selected.aims is not None and counts.aims is not None:
-        tables = np.stack([side.of(np.arange(selected.aims.levels.size)) for side in counts.aims])
-        ordered = selected.aims.ordered_counts(tables, tested[0].ordered)
-        delta_events = DeltaEvents(selected.aims, *ordered, settings.test_runs)
-    on_partition = bound_partition(selected.partition, counts.cells, counts.inside, settings)
-    on_all_events = None
-    if findings.smooth is not None and counts.smooth is not None:
-        on_all_events = bound_all_events(findings.smooth, counts.smooth, settings)
-    all_counts = np.concatenate([side.counts for side in counts.cells])
-    eta_upper = eta_upper_bound(all_counts, settings.test_runs, settings.alpha)
-    etas = Etas(eta_upper if selected.eta is None else selected.eta, eta_upper)
-    checks = counts.inside, counts.blocks, counts.error, counts.threads_agree
-    statements = Statements(tested, on_partition, on_all_events, etas, *checks, delta_events=delta_events)
-    report = complete_report(run, findings, statements, claim, delta)
-    report.picture.update(pictured_counts(findings, counts, report.witness))
+    own = report.witness.event.partition
+    report.picture.update(make_picture(run, pilot, region, None if partition is own else partition))
+    if drawn:
+        report.picture.update(pictured_counts(report.witness, drawn))
+    run.clock.lap("report")
+    report.provenance.update(describe_run(run))
     return report
 
 
-def pictured_counts(findings: Findings, counts: HypothesisCounts, witness: Witness) -> dict[str, np.ndarray]:
+def pictured_counts(witness: Witness, drawn: Sequence[tuple[Partition | Levels, CountsPair]]) -> dict[str, np.ndarray]:
     """Return the test runs in every cell, for densities of one number: the only coordinate, or a score of all."""
-    if witness.shape == (1, 1):
-        name, partition, pair = "cells", findings.selected.partition, counts.cells
-    else:
-        events = zip(findings.selected.events, counts.events, strict=True)
-        name, partition = "event_cells", witness.event.partition
-        pair = next(pair for event, pair in events if event is witness.event)
+    name, (partition, pair) = "cells", drawn[0]
+    if witness.shape != (1, 1):
+        own = witness.event.partition
+        name, (partition, pair) = "event_cells", next(one for one in drawn[1:] if one[0] is own)
         if partition.has_boxes:
             return {}
     if partition.size > MAX_PICTURE_CELLS or not is_pytree(partition):
@@ -172,56 +106,18 @@ def pictured_counts(findings: Findings, counts: HypothesisCounts, witness: Witne
     return {name: np.array([side.of(np.arange(partition.size)) for side in pair])}
 
 
-def _count_event(event: Event, pair: CountsPair) -> tuple[int, int]:
+def count_event(event: Event, pair: CountsPair) -> tuple[int, int]:
     """Return how many runs of each data set are in an event."""
     first, second = (int(side.of(event.codes).sum()) for side in pair)
     return first, second
 
 
 def make_witness(
-    findings: Findings, event: Event, counts: tuple[int, int], runs: int, alpha: float, share: float = 1.0
+    points: np.ndarray, event: Event, counts: tuple[int, int], runs: int, alpha: float, share: float = 1.0
 ) -> Witness:
-    """Return a tested event with its description."""
-    steps, dimension = findings.points.shape[1:]
-    return Witness(event, counts, runs, alpha, event.describe(findings.points), (steps, dimension), share)
-
-
-def complete_report(
-    run: RunContext, findings: Findings, statements: Statements, claim: Claim | None, delta: float
-) -> Report:
-    """Return the report: the evaluation of the claim, the diagnostics, and everything else that a reader needs."""
-    settings, source = run.settings, run.source
-    on_partition, sequence = statements.on_partition, statements.sequence
-    diagnostics = findings.diagnostics + make_diagnostics(source.mechanism, findings.pilot, statements.inside)
-    if not statements.threads_agree:
-        diagnostics += (Diagnostic.NOT_THREAD_SAFE,)
-    if runs_are_dependent(*statements.blocks) and not any(diagnostic.voids for diagnostic in diagnostics):
-        diagnostics += (Diagnostic.DEPENDENT_RUNS,)
-    evaluation = evaluate_claim(
-        statements.tested, on_partition, statements.etas, settings, claim, delta, diagnostics, sequence
-    )
-    partition = findings.selected.partition
-    other = None if partition is evaluation["witness"].event.partition else partition
-    report = Report(
-        **evaluation,
-        alpha=settings.alpha,
-        on_partition=on_partition,
-        on_all_events=statements.on_all_events,
-        error=statements.error,
-        sequence=sequence,
-        delta_events=statements.delta_events,
-        picture=make_picture(run, findings.pilot, findings.region, other),
-        settings=settings,
-        name=mechanism_name(source.mechanism),
-        seeded=is_seeded(source.mechanism),
-        diagnostics=diagnostics,
-        remarks=mechanism_remarks(source.mechanism, source.data, run.notes),
-        run={},
-        data_difference=describe_difference(*source.data),
-    )
-    run.clock.lap("report")
-    report.run.update(describe_run(run))
-    return report
+    """Return a tested event with its description, which needs pilot runs of shape (n, K, d)."""
+    steps, dimension = points.shape[1:]
+    return Witness(event, counts, runs, alpha, event.describe(points), (steps, dimension), share)
 
 
 def describe_run(run: RunContext) -> dict[str, Any]:

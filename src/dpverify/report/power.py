@@ -1,56 +1,119 @@
-"""What the test runs can detect on the witness, and how many runs are enough. All numbers are normal approximations.
+"""The power of a test: which violations its runs would notice on the witness, and how many runs are enough.
 
-The rarer data set is the one for which the witness is expected to be less likely. Its share of runs in the witness is
-kept, and the share of the other data set is varied: it is what the claim limits.
+One rule decides whether a test can notice anything (`describe_weakness`): a violation of the claim by a factor would be
+refuted with probability 80%, on an event as frequent as the witness and on one whose larger probability is beta. Beta
+is the probability that the likely region may leave out: a test that sees only more frequent events can miss a violation
+inside the region. The factor multiplies all parameters of the claim. All numbers are normal approximations. The share
+of runs in the witness is kept for the dataset where it is rarer, and the share of the other dataset is varied: it is
+what the claim limits.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpverify.report.statements import Verdict, Witness
+from dpverify.claims import Approximate, Claim
+from dpverify.errors import InputError
+from dpverify.report.statements import Witness
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.claim_kinds import Approximate, Claim
-from dpverify.stats.curve_power import detectable_probability, runs_to_refute
-from dpverify.stats.power import MAX_PLANNED_RUNS, detectable_epsilon, plan_runs
-from dpverify.util.formatting import format_number, format_percent
+from dpverify.stats.exact import MAX_PLANNED_RUNS
 
-FREQUENCY_RISK = 0.01  # of an error of the lower limit on a frequency from which a number of runs is planned
+if TYPE_CHECKING:
+    from dpverify.report.report import Report
+
+DETECTS = 1.25  # the default of `detects`
+FREQUENCY_RISK = 0.01  # of an error of a limit on a frequency that no certified statement depends on
 SELECTION_MARGIN = 1.25  # more runs for an event that is somewhat rarer than the witness
-CORNER_POINTS = 65  # frequencies at which a curve with corners is evaluated
-LARGEST_FINITE_PARAMETER = 1e6  # of a claim; a larger one is taken as infinite
-ORDINALS = {1: "first", 2: "second"}
+PLANNED_POINTS = 65  # frequencies between two limits; with a delta or corners, one of them may need most runs
+DOUBTFUL_P_VALUE = 1e-3  # a true claim has a smaller one in at most one of 1000 tests; it is not passed on
+DOUBTFUL_FACTOR = 4  # so many runs probably refute the claim at alpha 1e-6 if these shares are the true ones
+LARGEST_FACTOR = 1e6  # of a claim; a larger one is taken as infinite
+SEEN_RUNS = 17  # selection runs in an event: with probability 80% three of them are in the quarter that decides
 
 
-def estimate_share(count: int, runs: int) -> float:
-    """Return an estimate of a probability that is neither 0 nor 1."""
-    return (count + 0.5) / (runs + 1)
+def planned_share(report: Report, target: Claim) -> float:
+    """Return the smaller probability of the event that must be noticed: of the witness, or of a rarer one.
+
+    The larger probability of the rarer event is beta more than what a delta allows by itself, and the two reach the
+    boundary of the target.
+    """
+    larger = min(1.0, float(target.boundary(0.0)) + report.settings.beta)
+    return min(report.witness.estimates[1], _smaller_probability(target, larger))
 
 
 def witness_epsilon(witness: Witness, claim: Claim | None, delta: float, alpha: float) -> float:
     """Return the smallest epsilon of the witness, at this delta, that the test runs would refute the claim with."""
-    q = estimate_share(witness.ordered[1], witness.runs)
-    if claim is None or isinstance(claim, Approximate):
-        return detectable_epsilon(witness.runs, q, claim.epsilon if claim else 0.0, delta, alpha)
-    p = detectable_probability(witness.runs, q, claim, alpha)
+    q = witness.estimates[1]
+    p = (claim or Approximate(0.0, delta)).noticed_probability(witness.runs, q, alpha)
     if p == math.inf:
         return math.inf
     return max(0.0, math.log((p - delta) / q)) if p > delta else 0.0
 
 
-def reaches(witness: Witness, claim: Claim, target: Claim, alpha: float) -> bool:
-    """Return whether the test runs detect it if the witness reaches the boundary of the target claim."""
-    q = estimate_share(witness.ordered[1], witness.runs)
-    if isinstance(claim, Approximate) and isinstance(target, Approximate):
-        return detectable_epsilon(witness.runs, q, claim.epsilon, claim.delta, alpha) <= target.epsilon
-    return detectable_probability(witness.runs, q, claim, alpha) <= float(target.boundary(q))
+def obeys(witness: Witness, claim: Claim | None) -> bool:
+    """Return whether the frequencies of the witness satisfy the claim even at their confidence limits."""
+    high = float(clopper_pearson_upper(witness.ordered[0], witness.runs, FREQUENCY_RISK))
+    low = float(clopper_pearson_lower(witness.ordered[1], witness.runs, FREQUENCY_RISK))
+    return claim is not None and high <= float(claim.boundary(low))
 
 
-def is_too_frequent(witness: Witness, claim: Claim) -> bool:
-    """Return whether the witness cannot violate a claim, because the other probability would have to be above 1."""
-    return float(claim.boundary(estimate_share(witness.ordered[1], witness.runs))) >= 1
+def detectable_factor(witness: Witness, claim: Claim | None, delta: float, alpha: float) -> float:
+    """Return the smallest factor of the claim that the test runs notice on the witness; infinite if there is none.
+
+    Without a claim it is the smallest epsilon.
+    """
+    if claim is None:
+        return witness_epsilon(witness, None, delta, alpha)
+    q = witness.estimates[1]
+    p = claim.noticed_probability(witness.runs, q, alpha)
+    low = high = 1.0
+    while high <= LARGEST_FACTOR and float(claim.scale(high).boundary(q)) < p:
+        low, high = high, 2 * high
+    if p == math.inf or high > LARGEST_FACTOR:
+        return math.inf
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(claim.scale(middle).boundary(q)) < p else (low, middle)
+    return high
+
+
+def check_detects(detects: float, claim: Claim | None) -> None:
+    """Raise InputError unless `detects` is above 1 and there is a positive parameter of the claim to multiply."""
+    if isinstance(detects, str) or not 1 < detects < math.inf:
+        raise InputError(f"detects: found {detects!r}; expected a number above 1, a multiple of the claimed epsilon")
+    if claim is None or (claim.parameter_name is not None and claim.parameter == 0):
+        found = "no claim" if claim is None else f"a claimed {claim.parameter_name} of {claim.parameter}"
+        raise InputError(
+            f"detects: found {detects} with {found}; expected a claimed epsilon above 0, because detects is a multiple "
+            "of it; call verify without detects"
+        )
+
+
+def needed_runs(report: Report, detects: float = DETECTS) -> int | None:
+    """Return test runs per data set that are enough for `detects` on events as frequent as the rule demands.
+
+    The frequency with the rarer data set is only estimated, so the number is enough within its confidence limits. The
+    lower limit is not below what the violation allows for the other data set: a rarer event violates the claim more,
+    and these runs refute the claim with it. An event that is so frequent that it cannot violate the claim by this
+    factor is replaced by the most frequent one that can. A margin is added, because another verification selects its
+    event anew. None if the witness occurred too rarely, or if the runs are enough for a rarer event.
+    """
+    claim, witness = report.claim, report.witness
+    assert claim is not None
+    target, level = claim.scale(detects), witness.share * report.level
+    p_low, q_low = (float(clopper_pearson_lower(count, witness.runs, FREQUENCY_RISK)) for count in witness.ordered)
+    q_low = max(q_low, _smaller_probability(target, p_low))
+    q_high = float(clopper_pearson_upper(witness.ordered[1], witness.runs, FREQUENCY_RISK))
+    limits = np.minimum([q_low, q_high], planned_share(report, target))
+    points = PLANNED_POINTS if claim.has_corners else 2
+    needed = max(required_runs(q, claim, target, level) for q in np.linspace(limits[0], limits[1], points).tolist())
+    needed = math.ceil(SELECTION_MARGIN * needed)
+    if needed <= witness.runs and float(claim.boundary(witness.estimates[1])) >= 1:
+        return None
+    return max(needed, witness.runs + 1) if needed <= MAX_PLANNED_RUNS else None
 
 
 def required_runs(q: float, claim: Claim, target: Claim, alpha: float) -> int:
@@ -59,114 +122,24 @@ def required_runs(q: float, claim: Claim, target: Claim, alpha: float) -> int:
     Parameters
     ----------
     q : float
-        The probability of the event with the rarer data set. If it is too large for the target, an event is taken whose
-        larger probability is one half; with a claimed delta it is in the middle between delta and 1.
+        The probability of the event with the rarer data set.
     claim, target : Claim
-        The claim, and the same claim with a larger parameter.
+        The claim, and the claim multiplied by a factor.
     alpha : float
         The level of the test.
     """
+    p = min(float(target.boundary(q)), 1 - 1e-12)  # plan_runs needs a probability below 1
+    q = max(q, 1e-9 * p)  # what a delta allows for an event that never happens with the other data set
     unlimited = 10 * MAX_PLANNED_RUNS
-    p = float(target.boundary(q))
-    if p >= 1:
-        p = (1 + float(target.boundary(0.0))) / 2
-        q = _smaller_probability(target, p)
     if q <= 0 or p <= float(claim.boundary(q)):
         return unlimited
-    if isinstance(claim, Approximate) and isinstance(target, Approximate):
-        return min(plan_runs(claim.epsilon, target.epsilon, p, claim.delta, alpha), unlimited)
-    return math.ceil(min(runs_to_refute(p, q, claim, alpha), float(unlimited)))
-
-
-def planned_runs(witness: Witness, claim: Claim, target: Claim, alpha: float) -> int:
-    """Return test runs per data set that are enough for the target claim on an event as frequent as the witness.
-
-    The frequency with the rarer data set is only estimated, so the number is enough within its confidence limits. The
-    lower limit is not below what the target allows for the other data set: a rarer event violates the target, and these
-    runs refute the claim with it. A margin is added, because another verification selects its event anew.
-    """
-    p_low, q_low = (float(clopper_pearson_lower(count, witness.runs, FREQUENCY_RISK)) for count in witness.ordered)
-    q_low = max(q_low, _smaller_probability(target, p_low))
-    q_high = float(clopper_pearson_upper(witness.ordered[1], witness.runs, FREQUENCY_RISK))
-    # The number is largest at a limit, except for a curve with corners.
-    shares = np.linspace(0.0, 1.0, 2 if claim.parameter_name else CORNER_POINTS)
-    needed = max(required_runs(q_low + float(share) * (q_high - q_low), claim, target, alpha) for share in shares)
-    return max(math.ceil(SELECTION_MARGIN * needed), witness.runs + 1)
+    return math.ceil(min(claim.runs_to_refute(p, q, alpha), float(unlimited)))
 
 
 def _smaller_probability(claim: Claim, probability: float) -> float:
     """Return the smaller probability of an event that reaches the boundary of the claim with this larger one."""
-    if float(claim.boundary(0.0)) >= probability:
-        return 0.0
-    if isinstance(claim, Approximate):
-        return (probability - claim.delta) * math.exp(-claim.epsilon)
     low, high = 0.0, probability
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if float(claim.boundary(middle)) < probability else (low, middle)
-    return high
-
-
-def detectable_parameter(witness: Witness, claim: Claim, alpha: float) -> float | None:
-    """Return the smallest parameter of a curve (mu, rho, ...) that the test runs detect; None if it has no parameter.
-
-    The result is infinite where nothing is detectable.
-    """
-    q = estimate_share(witness.ordered[1], witness.runs)
-    p = detectable_probability(witness.runs, q, claim, alpha)
-    if claim.parameter_name is None:
-        return None
-    low = high = max(claim.parameter, 1e-9)
-    while p == math.inf or float(claim.with_parameter(high).boundary(q)) < p:
-        high *= 2
-        if high > LARGEST_FINITE_PARAMETER:
-            return math.inf
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(claim.with_parameter(middle).boundary(q)) < p else (low, middle)
-    return high
-
-
-def describe_power(
-    verdict: Verdict, witness: Witness, claim: Claim | None, delta: float, detectable: float, alpha: float
-) -> str | None:
-    """Return what the test runs would detect on the witness, in the claim's own parameter; None if there is nothing.
-
-    Parameters
-    ----------
-    verdict : Verdict
-        The verdict of the report.
-    witness : Witness
-        The witness.
-    claim : Claim or None
-        The claim.
-    delta : float
-        The delta of the report.
-    detectable : float
-        The detectable epsilon of the report.
-    alpha : float
-        The level of the report.
-    """
-    if claim is None or verdict in (Verdict.REFUTED, Verdict.NO_ANSWER):
-        return None
-    # The probability of an event is at most 1, which limits the privacy loss of a frequent event.
-    if is_too_frequent(witness, claim):
-        return "the witness is so frequent with both data sets that it cannot violate the claim"
-    result = "these runs would refute the claim with probability about 80%"
-    if isinstance(claim, Approximate):
-        if detectable < math.inf:
-            return f"if the true epsilon of the witness were {format_number(detectable)}, {result}"
-        q = estimate_share(witness.ordered[1], witness.runs)
-        limit = f"the epsilon of the witness is at most {format_number(math.log((1 - delta) / q))}"
-        return limit if verdict is Verdict.BOUNDED else f"{limit}, and these runs are too few to detect that"
-    parameter = detectable_parameter(witness, claim, witness.share * alpha)
-    if parameter is not None and parameter < math.inf:
-        return f"if the true {claim.parameter_name} of the witness were {format_number(parameter)}, {result}"
-    q = estimate_share(witness.ordered[1], witness.runs)
-    p = detectable_probability(witness.runs, q, claim, witness.share * alpha)
-    larger = ORDINALS[witness.direction[0]]
-    if p < math.inf:
-        return f"if the true probability of the witness with the {larger} data set were {format_percent(p)}, {result}"
-    return (
-        "these runs are too few to refute the claim with the witness, whatever its probability with the other data set"
-    )
+    return 0.0 if float(claim.boundary(0.0)) >= probability else high

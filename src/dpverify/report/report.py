@@ -1,7 +1,9 @@
-"""The report of a verification.
+"""The report of a verification: what was counted, and everything that follows from it.
 
-A report has two parts. The result is a function of mechanism, data sets and settings. The run describes how the result
-was computed (seconds, versions, device, workers); it is not part of equality and not part of the digest.
+A report stores counts and what they belong to. Every bound, p-value and verdict is a property that is computed from
+them when it is asked for, so another claim on the same counts is the same report with another claim. `provenance`
+(seconds, versions, device, workers) describes how the report was computed; it is not part of equality and not part of
+the digest.
 """
 
 from __future__ import annotations
@@ -9,106 +11,96 @@ from __future__ import annotations
 import dataclasses
 import functools
 import html
-from collections.abc import Callable
-from dataclasses import dataclass
+import importlib
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
+
+from dpverify.claims import CLAIM_KINDS, Approximate, Claim, resolve_claim
 from dpverify.errors import InputError, how_to_install
-from dpverify.report.document import read_report, report_digest, write_report
-from dpverify.report.evaluate import Etas, evaluate_claim
-from dpverify.report.fields import ReportFields
-from dpverify.report.text import report_text
-from dpverify.stats.claims import resolve_claim
+from dpverify.events.event import EVENT_KINDS
+from dpverify.mechanisms.data_difference import DataDifference, Relation
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report import json
+from dpverify.report.power import detectable_factor, obeys, witness_epsilon
+from dpverify.report.sequence import Sequence, StoppedBy
+from dpverify.report.statements import CellBounds, Certificate, DeltaEvents, Paper, Verdict, Witness, check_claim
+from dpverify.report.text import next_step, report_text
+from dpverify.settings import Settings
+from dpverify.stats.exact import delta_lower_bound, epsilon_lower_bound, is_rejected, score_lower_bound
+from dpverify.stats.paper import critical_epsilon, eta_upper_bound, p_values, paper_lambda
+from dpverify.stats.upper import PROFILE_EPSILONS
 from dpverify.util.checks import is_real_number
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import write_file
 from dpverify.util.formatting import format_lower
+from dpverify.util.serialization import nested_kinds
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's randomised p-values; the stages use smaller ones
+ROUNDING_FACTOR = 1 + 1e-12  # a p-value larger by this factor is larger whatever the rounding
+MAX_EXPONENT = 700.0  # of an e-value in double precision
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Report(ReportFields):
+class Report:
     """The result of one verification of a mechanism on one pair of data sets.
 
     `print(report)` shows it as text. A mechanism is (epsilon, delta)-private on the pair if P1(E) <= e^epsilon P2(E) +
     delta for all events E, and the same with P1 and P2 exchanged. docs/numbers.md explains every number.
 
+    The attributes are stored. The properties are computed from them. Without an answer (`verdict` is `NO_ANSWER`) there
+    are counts, and no bounds and p-values: these are None.
+
     Attributes
     ----------
-    verdict : Verdict
-        The conclusion: `REFUTED`, `BOUNDED`, `NOT_REFUTED`, `MEASURED` (no claim) or `NO_ANSWER`. Its value is the
-        sentence that is printed.
-    epsilon : float or None
-        The claimed epsilon; None if no claim was stated.
+    name : str
+        Name of the mechanism.
+    seeded : bool
+        Whether the mechanism can be seeded, so that the report can be reproduced.
+    settings : Settings
+        The settings that were used, with the block size filled in.
+    claim : Claim or None
+        The claim that was tested, of any kind (`dpverify.claims`); None without a claim.
     delta : float
         The claimed delta. Without a claim, the delta at which epsilon is bounded.
-    alpha : float
-        Level of the test, and 1 minus the confidence of the bounds.
-    epsilon_lower : float
-        Lower confidence bound on epsilon at `delta`: the true epsilon of this pair is at least this. It holds because
-        one event is enough to prove it. 0 if nothing is proved.
-    p_value : float or None
-        p-value of the claim, by all tested events together; None without a claim.
-    epsilon_critical : float
-        The smallest epsilon that is not rejected. It equals `epsilon_lower` unless `settings.test` is "thinned".
-    epsilon_detectable : float
-        If the true epsilon of the witness were this large, these runs would refute the claim with probability about
-        0.8. Infinite if no epsilon of the witness would be refuted. It says nothing about better events that the
-        selection may have missed.
-    on_partition : OnPartition
-        Upper bounds over unions of the partition's cells: `epsilon_upper(delta)`, `delta_upper(epsilon)`, `cells` (the
-        number of cells) and `region_mass` (a lower bound on the probability of the region of likely outputs). Other
-        events are not bounded.
-    on_all_events : OnAllEvents or None
-        Upper bounds over all events. None unless a Lipschitz constant of the log-density was stated.
-    witness : Witness
-        The tested event: `text`, `counts`, `probabilities` (share and confidence limits for each data set),
-        `direction` (`(1, 2)`: the test is whether the first data set falls into the event too often compared with the
-        second; `(2, 1)`: the other way) and `contains(samples)`.
-    paper : Paper
-        The numbers of the paper: `p_values` of its randomised test, `eta` (largest share of the first data set's
-        selection runs in an event) and `lambda_` = beta + 2 eta exp(epsilon_critical). They are not a guarantee.
-        `eta_upper` is a bound: the probability of the most likely cell is at most this, with confidence 1 - alpha.
+    tested : tuple of Witness
+        All events that were frozen together, with their counts. Each has a `share` of alpha, and the shares add up to
+        1.
+    cell_counts : CellBounds
+        What the property `on_partition` is computed from: upper bounds over the cells, `epsilon_upper(delta)`,
+        `delta_upper(epsilon)`, `cells` (the number of cells) and `region_mass` (a lower bound on the probability of the
+        region of likely outputs). Events that split a cell are not bounded.
+    grid_counts : Certificate or None
+        What the property `certificate` is computed from: upper bounds over all events, `epsilon_upper(delta)` and
+        `delta_upper(epsilon)`. None unless a Lipschitz constant of the log-density was stated.
+    delta_events : DeltaEvents or None
+        Events that were chosen for bounds on delta, which `delta_lower` and `profile` use. None if the witness is used.
+    sequence : Sequence or None
+        The bets of a verification with `stop_early`, from which `stopped`, `runs_used` and `e_value` follow; None
+        without it. The witness of a verification that stopped before its exact test (`is_tested` is False) is counted
+        in all runs, and the bounds come from the bets.
+    selection_eta : float or None
+        The largest share of the first data set's selection runs in an event; None without the paper's selection.
+    diagnostics : tuple of Diagnostic
+        Findings about the mechanism and the data sets. A voiding one makes the verdict `NO_ANSWER`.
+    remarks : tuple of str
+        Sentences of the mechanism's own method `remarks`.
+    data_difference : DataDifference or None
+        How the data sets differ, in words. Data sets that differ in another way are not tested.
     error : pair of (mean, standard error), or None
         The error of the estimate under the first and the second data set. None unless `error` was passed to `verify`.
     picture : dict
         What the page draws: runs of the data sets ("first", "second"), "region", "partition", and the counts of all
         test runs where they are drawn ("cells", "event_cells").
-    settings : Settings
-        The settings that were used, with the block size filled in.
-    name : str
-        Name of the mechanism.
-    seeded : bool
-        Whether the mechanism can be seeded, so that the report can be reproduced.
-    diagnostics : tuple of Diagnostic
-        Findings about the mechanism and the data sets. A voiding one makes the verdict `NO_ANSWER`.
-    remarks : tuple of str
-        Sentences of the mechanism's own method `remarks`.
-    next_step : str
-        What to do next.
-    run : dict
+    provenance : dict
         How the report was computed: "seconds", "versions", "device", "workers", "resumed".
-    data_difference : DataDifference or None
-        How the data sets differ, in words. Data sets that differ in another way are not tested. None in a report of an
-        earlier version.
-    claim : Claim or None
-        The claim that was tested, of any kind (`dpverify.claims`); None without a claim.
-    claim_lower : float or None
-        Lower bound on the claim's own parameter (epsilon, mu, rho), by all tested events together, with confidence
-        1 - alpha. None without a claim, or if the claim has no parameter.
-    sequence : Sequence or None
-        The bets of a verification with `stop_early`, from which `stopped`, `runs_used` and `e_value` follow; None
-        without it. The witness of a verification that stopped before its exact test (`is_tested` is False) is counted
-        in all runs, and the bounds come from the bets.
-    others : tuple of Witness
-        Events that were frozen and tested together with the witness. Each has a `share` of alpha, and the shares of all
-        tested events add up to 1. The witness is the one that proves most.
-    delta_events : DeltaEvents or None
-        Events that were chosen for bounds on delta, which `delta_lower` and `profile` use. None if the witness is used.
 
     Examples
     --------
@@ -124,6 +116,28 @@ class Report(ReportFields):
     False
     """
 
+    name: str
+    seeded: bool
+    settings: Settings
+    claim: Claim | None
+    delta: float
+    tested: tuple[Witness, ...]
+    cell_counts: CellBounds
+    grid_counts: Certificate | None = None
+    delta_events: DeltaEvents | None = None
+    sequence: Sequence | None = None
+    selection_eta: float | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    remarks: tuple[str, ...] = ()
+    data_difference: DataDifference | None = None
+    error: tuple[tuple[float, float], tuple[float, float]] | None = None
+    picture: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise InputError unless the claim is one that the test of the settings supports."""
+        check_claim(self.settings, self.epsilon, self.delta, self.claim)
+
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
@@ -132,8 +146,244 @@ class Report(ReportFields):
 
     @functools.cached_property
     def digest(self) -> str:
-        """A hash of the result. It does not depend on executor, number of workers or order of blocks."""
-        return report_digest(self)
+        """A hash of the stored result. It does not depend on executor, number of workers or order of blocks."""
+        return json.digest(self)
+
+    @property
+    def alpha(self) -> float:
+        """Level of the test, and 1 minus the confidence of the bounds."""
+        return self.settings.alpha
+
+    @property
+    def level(self) -> float:
+        """The level of the exact test of all events together: with `stop_early` the bets have a part of alpha."""
+        return self.alpha if self.sequence is None else self.sequence.exact_alpha(self.alpha)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The claimed epsilon; None without a claim, or if the claim is of another kind."""
+        return self.claim.epsilon if isinstance(self.claim, Approximate) else None
+
+    @functools.cached_property
+    def verdict(self) -> Verdict:
+        """The conclusion: `REFUTED`, `CERTIFIED`, `NOT_REFUTED`, `MEASURED` (no claim) or `NO_ANSWER`."""
+        if self.voiding:
+            return Verdict.NO_ANSWER
+        if self.p_value is None:
+            return Verdict.MEASURED
+        if self.p_value <= self.alpha:
+            return Verdict.REFUTED
+        is_certified = self.grid_counts is not None and self.grid_counts.meets_claim(self.claim)
+        return Verdict.CERTIFIED if is_certified else Verdict.NOT_REFUTED
+
+    @functools.cached_property
+    def _bounds(self) -> list[float]:
+        return bound_by_event(self.tested, self.sequence, self.delta, self.alpha)
+
+    @functools.cached_property
+    def _strongest(self) -> Witness:
+        """The event with the largest bound on epsilon."""
+        return self.tested[int(np.argmax(self._bounds[: len(self.tested)]))]
+
+    @functools.cached_property
+    def _p_values(self) -> list[float]:
+        """The p-value of the claim by each event, divided by its share of the level."""
+        if self.claim is None or not self.is_tested:
+            return [1.0] * len(self.tested)
+        return p_value_by_event(self.tested, self._strongest, self.claim, self.level)
+
+    @functools.cached_property
+    def witness(self) -> Witness:
+        """The tested event that proves most; if none proves anything, the one that could have shown most.
+
+        It has `text`, `counts`, `probabilities` (share and confidence limits for each data set), `direction` and
+        `contains(samples)`.
+        """
+        if self.voiding or len(self.tested) == 1:
+            return self.tested[0]
+        proof = self.tested[int(np.argmin(self._p_values))] if self.is_curve else self._strongest
+        if max(self._bounds[: len(self.tested)]) > 0 and not obeys(proof, self.claim):
+            return proof
+        return min(self.tested, key=lambda one: detectable_factor(one, self.claim, self.delta, one.share * self.alpha))
+
+    @property
+    def others(self) -> tuple[Witness, ...]:
+        """The events that were frozen and tested together with the witness."""
+        return tuple(one for one in self.tested if one is not self.witness)
+
+    @property
+    def epsilon_lower(self) -> float | None:
+        """Lower confidence bound on epsilon at `delta`: the true epsilon of this pair is at least this.
+
+        It holds because one event is enough to prove it. 0 if nothing is proved; None without an answer.
+        """
+        return None if self.voiding else max(self._bounds)
+
+    @functools.cached_property
+    def claim_lower(self) -> float | None:
+        """Lower bound on the claim's own parameter (epsilon, mu, rho), by all tested events together.
+
+        It has confidence 1 - alpha. None without a claim, or if the claim has no parameter.
+        """
+        claim = self.claim
+        if self.voiding or claim is None or self.epsilon is not None:
+            return None if claim is None else self.epsilon_lower
+        lowers = [
+            claim.lower_bound(*one.ordered, one.runs, one.share * self.level)
+            for one in (self.tested if self.is_tested else ())
+        ]
+        lowers += [] if self.sequence is None else [self.sequence.parameter_lower(claim, self.alpha)]
+        return max((bound for bound in lowers if bound is not None), default=None)
+
+    @functools.cached_property
+    def p_value(self) -> float | None:
+        """p-value of the claim, by all tested events together; None without a claim or without an answer."""
+        if self.voiding or self.claim is None:
+            return None
+        if self.paper is not None and self.settings.test == "thinned":
+            return min(self.paper.p_values or (1.0,))
+        p_value, sequence = min(self._p_values), self.sequence
+        if sequence is not None:  # the wealth and the exact test have a share of alpha each
+            by_wealth = min(sequence.p_value(self.claim) / sequence.early_share, 1.0)
+            by_test = divide_p_value(p_value, 1 - sequence.early_share, self.alpha) if self.is_tested else 1.0
+            p_value = min(by_wealth, by_test)
+        return p_value
+
+    @functools.cached_property
+    def epsilon_critical(self) -> float | None:
+        """The smallest epsilon that is not rejected: `epsilon_lower`, unless `settings.test` is "thinned"."""
+        if self.voiding or self.settings.test != "thinned":
+            return self.epsilon_lower
+        rng = _generator(self.settings, SWEEP_KEY)
+        return float(critical_epsilon(*self.witness.counts, self.witness.runs, self.alpha, rng))
+
+    @functools.cached_property
+    def epsilon_detectable(self) -> float | None:
+        """If the true epsilon of the witness were this, the claim would be refuted with probability about 0.8.
+
+        Infinite if no epsilon of the witness would be refuted. It says nothing about better events that the selection
+        may have missed. None without an answer.
+        """
+        one = self.witness
+        return None if self.voiding else witness_epsilon(one, self.claim, self.delta, one.share * self.alpha)
+
+    @functools.cached_property
+    def paper(self) -> Paper | None:
+        """The numbers of the paper, which are not a guarantee (`Paper`); None without an answer."""
+        if self.epsilon_critical is None:
+            return None
+        upper, part = None, self.cell_counts
+        if self.sequence is None:
+            upper = eta_upper_bound(np.append(part.c1, part.c2), part.runs, self.alpha)
+        estimated = 1.0 if upper is None else upper
+        eta = estimated if self.selection_eta is None else self.selection_eta
+        thinned = None if self.epsilon is None else thinned_p_values(self.witness, self.settings, self.epsilon)
+        return Paper(thinned, eta, paper_lambda(self.settings.beta, eta, self.epsilon_critical), upper)
+
+    @functools.cached_property
+    def next_step(self) -> str:
+        """What to do next."""
+        return next_step(self)
+
+    @property
+    def is_curve(self) -> bool:
+        """Whether the claim is a curve: it bounds a parameter of its own (mu, rho), and not epsilon at one delta."""
+        return self.claim is not None and self.epsilon is None
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is refuted. False if there is no claim or no answer."""
+        return self.verdict is Verdict.REFUTED
+
+    @property
+    def on_partition(self) -> CellBounds | None:
+        """Upper bounds over unions of the cells, from `cell_counts`; None without an answer."""
+        return None if self.voiding else self.cell_counts
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """Upper bounds over all events, from `grid_counts`; None without an answer or a stated Lipschitz constant."""
+        return None if self.voiding else self.grid_counts
+
+    @functools.cached_property
+    def holds_on_cells(self) -> bool:
+        """Whether the upper bounds show that no union of the cells violates the claim. Other events are not bounded."""
+        return self.claim is not None and self.on_partition is not None and self.on_partition.meets_claim(self.claim)
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether the witness was fixed before the runs that count it. False if the verification stopped early."""
+        return self.sequence is None or self.sequence.exact_runs > 0
+
+    @property
+    def stopped(self) -> StoppedBy | None:
+        """Why a verification with `stop_early` ended: "refuted", "certified" or "budget"; None without `stop_early`."""
+        return None if self.sequence is None else self.sequence.stopped
+
+    @property
+    def runs_used(self) -> int | None:
+        """All runs per data set of a verification with `stop_early`; None without `stop_early`."""
+        return None if self.sequence is None else self.sequence.runs_used
+
+    @property
+    def e_value(self) -> float | None:
+        """The wealth against the claim when the verification ended; None without an answer or without `stop_early`."""
+        if self.sequence is None or self.claim is None or self.voiding:
+            return None
+        return math.exp(min(float(self.sequence.log_wealth(self.claim)[-1]), MAX_EXPONENT))
+
+    @property
+    def voiding(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics that void the test. If there are any, the verdict is `NO_ANSWER`."""
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.voids)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All sentences for the reader: diagnostics, remarks, notes of the run, and the next step as the last one."""
+        findings = (diagnostic.value for diagnostic in self.diagnostics)
+        return *findings, *self.remarks, *self.provenance.get("notes", ()), self.next_step
+
+    @property
+    def cells(self) -> dict[str, list[int]]:
+        """Distinct pairs of cell counts "c1" and "c2" in the test runs, and the "number" of cells with each pair."""
+        part = self.cell_counts
+        return {"c1": part.c1.tolist(), "c2": part.c2.tolist(), "number": part.number.tolist()}
+
+    @functools.cached_property
+    def profile(self) -> dict[str, np.ndarray] | None:
+        """Columns "eps", "delta_lower" and "delta_upper" (over the cells); each bound holds as a whole curve.
+
+        None without an answer.
+        """
+        if self.voiding:
+            return None
+        lower = self.delta_lower_curve(PROFILE_EPSILONS)
+        upper = self.cell_counts.curve(PROFILE_EPSILONS)
+        return {"eps": PROFILE_EPSILONS.copy(), "delta_lower": lower, "delta_upper": upper}
+
+    def delta_lower_curve(self, epsilons: np.ndarray) -> np.ndarray:
+        """Return lower bounds on delta that hold at all given epsilons together, with confidence 1 - alpha."""
+        if self.voiding or (self.delta_events is None and not self.is_tested):
+            return np.zeros(epsilons.size)
+        if self.delta_events is not None:
+            return self.delta_events.curve(epsilons, self.alpha)
+        return np.max([one.delta_lower_curve(epsilons) for one in self.tested], axis=0)
+
+    def delta_lower(self, epsilon: float) -> float | None:
+        """Return a lower bound on delta at this epsilon, from events that were chosen for it, or from all bets.
+
+        Each value holds with confidence 1 - alpha on its own. `profile` has a curve that holds as a whole. None without
+        an answer.
+        """
+        sequence = self.sequence
+        if self.voiding:
+            return None
+        if self.delta_events is not None:
+            return self.delta_events.lower(epsilon, self.alpha)
+        tested = self.tested if self.is_tested else ()
+        bounds = [delta_lower_bound(*one.ordered, one.runs, epsilon, one.share * self.level) for one in tested]
+        lower = max(bounds, default=0.0)
+        return lower if sequence is None else max(lower, sequence.delta_lower(epsilon, self.alpha))
 
     def against(self, epsilon: object, delta: float = 0.0) -> Report:
         """Return the report of another claim on the same counts, without new runs.
@@ -153,25 +403,16 @@ class Report(ReportFields):
             claim, delta = resolve_claim(epsilon, delta)
         else:
             claim, delta = resolve_claim(None, delta, epsilon)
-        etas = Etas(self.paper.eta, self.paper.eta_upper)
-        evaluation = evaluate_claim(
-            self.tested,
-            self.on_partition,
-            etas,
-            self.settings,
-            claim,
-            delta,
-            self.diagnostics,
-            self.sequence,
-        )
-        return dataclasses.replace(self, **evaluation)
+        return dataclasses.replace(self, claim=claim, delta=float(delta))
 
     def row(self) -> dict[str, str | int | float | None]:
         """Return the report as one flat row of a table.
 
-        "diagnostic" is the name of the first voiding diagnostic, or None.
+        "diagnostic" is the name of the first voiding diagnostic, or None. With one, the row has no result.
         """
-        first, second = self.error or ((None, None), (None, None))
+        part, paper, error = self.on_partition, self.paper, None if self.voiding else self.error
+        first, second = error or ((None, None), (None, None))
+        counts = (None, None) if self.voiding else self.witness.counts
         return {
             "name": self.name,
             "verdict": self.verdict.name,
@@ -186,16 +427,17 @@ class Report(ReportFields):
             "epsilon_lower": self.epsilon_lower,
             "epsilon_critical": self.epsilon_critical,
             "epsilon_detectable": self.epsilon_detectable,
-            "epsilon_upper_on_partition": self.on_partition.epsilon_upper(self.delta),
-            "cells": self.on_partition.cells,
-            "region_mass": self.on_partition.region_mass,
-            "witness": self.witness.text,
-            "witness_cell": self.witness.cell,
-            "c1": self.witness.counts[0],
-            "c2": self.witness.counts[1],
+            "epsilon_upper_on_partition": None if part is None else part.epsilon_upper(self.delta),
+            "holds_on_cells": self.holds_on_cells,
+            "cells": None if part is None else part.cells,
+            "region_mass": None if part is None else part.region_mass,
+            "witness": None if self.voiding else self.witness.text,
+            "witness_cell": None if self.voiding else self.witness.cell,
+            "c1": counts[0],
+            "c2": counts[1],
             "test_runs": self.witness.runs,
-            "eta": self.paper.eta,
-            "lambda": self.paper.lambda_,
+            "eta": None if paper is None else paper.eta,
+            "lambda": None if paper is None else paper.lambda_,
             "error_first": first[0],
             "error_first_se": first[1],
             "error_second": second[0],
@@ -209,8 +451,8 @@ class Report(ReportFields):
         return report_text(self)
 
     def __repr__(self) -> str:
-        """Return name, verdict and lower bound; without an answer the bound is left out, because it is void."""
-        bound = "" if self.voiding else f", epsilon >= {format_lower(self.epsilon_lower)}"
+        """Return name, verdict and lower bound; there is no bound without an answer."""
+        bound = "" if self.epsilon_lower is None else f", epsilon >= {format_lower(self.epsilon_lower)}"
         return f"<Report {self.name}: {self.verdict.name}{bound}>"
 
     def to_json(self, path: str | Path | TextIO) -> None:
@@ -226,7 +468,7 @@ class Report(ReportFields):
         InputError
             If the file cannot be written. The exception is an OSError, too.
         """
-        write_report(self, path)
+        json.write(self, {**self.row(), "profile": self.profile, "notes": self.notes}, path)
 
     def to_html(self, path: str | Path) -> None:
         """Write the report as one self-contained HTML page with figures (needs `dpverify[report]`).
@@ -241,7 +483,7 @@ class Report(ReportFields):
         InputError
             If the file cannot be written. The exception is an OSError, too.
         """
-        write_file(path, load_page_renderer()(self))
+        write_file(path, load_pages().page(self))
 
     def plot(self, kind: str = "outputs") -> Figure:
         """Return a figure of the report (needs `dpverify[report]`); its method `savefig` writes PNG, SVG or PDF.
@@ -258,10 +500,8 @@ class Report(ReportFields):
         matplotlib.figure.Figure
             The figure. In a notebook it is shown if it is the value of a cell.
         """
-        load_page_renderer()
-        from dpverify.report.page import plot
-
-        return plot(self, kind)
+        figure: Figure = load_pages().plot(self, kind)
+        return figure
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return the columns of `row` as a pandas DataFrame with one row (needs pandas)."""
@@ -270,7 +510,7 @@ class Report(ReportFields):
     def _repr_html_(self) -> str | None:
         """Return the page in a frame for notebooks, or None (then the text is shown) if it cannot be drawn."""
         try:
-            page = load_page_renderer()(self)
+            page = load_pages().page(self)
         except InputError:
             return None
         return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 45rem; border: 0"></iframe>'
@@ -291,13 +531,74 @@ class Report(ReportFields):
         InputError
             If the file is missing or damaged, or if a newer version of dpverify wrote it.
         """
-        return read_report(cls, path)
+        return json.read(cls, path, KINDS, json.check_report)
 
 
-def load_page_renderer() -> Callable[[Report], str]:
-    """Return the function that draws a page. It needs matplotlib and Jinja2, so it is imported only when it is used."""
+def load_pages(name: str = "dpverify.report.page") -> Any:
+    """Return the module that draws figures and pages. It needs matplotlib and Jinja2, so it is imported when used."""
     try:
-        from dpverify.report.page import page
+        return importlib.import_module(name)
     except ImportError as problem:
         raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
-    return page
+
+
+def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta: float, alpha: float) -> list[float]:
+    """Return the lower bounds on epsilon at this delta by each tested event, and by the bets if there are any.
+
+    Only the largest one is exact: an event that proves less than another one may have the bound 0. The largest one
+    holds with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed before these runs. After
+    an early stop they are the runs that selected it, and its own bound is 0.
+    """
+    bounds: list[float] = []
+    if sequence is not None and not sequence.exact_runs:
+        bounds = [0.0] * len(tested)
+    else:
+        level = alpha if sequence is None else sequence.exact_alpha(alpha)
+        tests = [(*one.ordered, one.runs, delta, one.share * level) for one in tested]
+        bounds = [0.0] * len(tested)
+        # A bound that does not exceed an earlier one has no effect, and the test of one claim is enough to see it. So
+        # the event that probably proves most comes first.
+        by_score = sorted(range(len(tests)), key=lambda event: -score_lower_bound(*tests[event]))
+        for event in by_score:
+            c1, c2, runs, _, own_level = tests[event]
+            if event == by_score[0] or is_rejected(c1, c2, runs, max(bounds), delta, own_level):
+                bounds[event] = epsilon_lower_bound(*tests[event])
+    if sequence is not None:
+        bounds.append(sequence.parameter_lower(Approximate(0.0, delta), alpha) or 0.0)
+    return bounds
+
+
+def p_value_by_event(tested: tuple[Witness, ...], proof: Witness, claim: Claim, level: float) -> list[float]:
+    """Return the p-value of a claim by each event, divided by its share of the level of all events together.
+
+    Only the smallest one is exact: a larger one need not be computed. So the event that proves most comes first.
+    """
+    p_values = [1.0] * len(tested)
+    for event in sorted(range(len(tested)), key=lambda number: tested[number] is not proof):
+        one = tested[event]
+        limit = ROUNDING_FACTOR * one.share * min(p_values)
+        p_value = claim.p_value(*one.ordered, one.runs, one.share * level, limit)
+        p_values[event] = divide_p_value(p_value, one.share, level)
+    return p_values
+
+
+def divide_p_value(p_value: float, share: float, level: float) -> float:
+    """Return a p-value divided by a share of the level; the result is at most the level only if the event rejects."""
+    if p_value <= share * level:
+        return min(p_value / share, level)
+    return min(1.0, max(p_value / share, math.nextafter(level, 1.0)))
+
+
+def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
+    """Return the paper's two p-values; their random stream depends on the seed only, so that they are reproducible."""
+    first, second = p_values(*witness.counts, witness.runs, epsilon, _generator(settings, THINNING_KEY))
+    return float(first), float(second)
+
+
+def _generator(settings: Settings, key: int) -> np.random.Generator:
+    """Return the generator of one random quantity of the paper's test."""
+    return np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(key,)))
+
+
+# What a file may contain.
+KINDS = (*nested_kinds(Report), *EVENT_KINDS, *CLAIM_KINDS, Diagnostic, Relation, StoppedBy)

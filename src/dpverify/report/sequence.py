@@ -7,17 +7,15 @@ with it the e-value, the p-value and the confidence sequences, can be computed f
 from __future__ import annotations
 
 import enum
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from dpverify.claims import Approximate, Claim, sloped_boundary
 from dpverify.stats.anytime import Bets, log_wealth
-from dpverify.stats.boundaries import Boundary, BoundaryStack, GaussianBoundary, LinesBoundary, line_boundary
-from dpverify.stats.claim_kinds import ZCDP, Approximate, Claim, Gaussian, Profile, Renyi
-from dpverify.stats.supporting_lines import lines_above
+from dpverify.stats.boundaries import Boundary, line_boundary
 
 BoundaryOf = Callable[[np.ndarray], Boundary]
 
@@ -50,14 +48,14 @@ class StoppedBy(enum.StrEnum):
     ----------
     REFUTED
         The claim was refuted before all runs were drawn; in `verify`, because the wealth reached its threshold.
-    BOUNDED
-        At a look, the upper bound on the partition met the claim.
+    CERTIFIED
+        The upper bound over all events met the claim.
     BUDGET
         All runs were drawn. The verdict may still be any of them, because the exact test comes at this moment.
     """
 
     REFUTED = "refuted"
-    BOUNDED = "bounded"
+    CERTIFIED = "certified"
     BUDGET = "budget"
 
 
@@ -104,7 +102,7 @@ class Sequence:
 
     def log_wealth(self, claim: Claim) -> np.ndarray:
         """Return the logarithm of the wealth against a claim after every batch."""
-        return log_wealth(self.bets, wealth_boundary(claim))
+        return log_wealth(self.bets, sloped_boundary(claim))
 
     def p_value(self, claim: Claim) -> float:
         """Return the p-value of a claim that the wealth gives."""
@@ -116,7 +114,7 @@ class Sequence:
         grid = _grid(claim, self.claimed)
         grid = grid[: int(np.searchsorted(grid, epsilons[-1])) + 1]
         chunks = [grid[start : start + CHUNK] for start in range(0, grid.size, CHUNK)]
-        p_values = np.concatenate([_p_values(self.bets, _boundaries(claim), chunk) for chunk in chunks])
+        p_values = np.concatenate([_p_values(self.bets, claim.family_boundary, chunk) for chunk in chunks])
         # Of a claim between two parameters of the grid, the larger one decides.
         return np.append(np.maximum.accumulate(p_values), 1.0)[np.searchsorted(grid, epsilons)]
 
@@ -129,10 +127,10 @@ class Sequence:
 
         None if the claim has no parameter.
         """
-        if isinstance(claim, Profile):
+        if claim.parameter_name is None:
             return None
-        grid, chunk = _grid(claim, self.claimed), CHUNK if isinstance(claim, Approximate) else CURVE_CHUNK
-        return _largest_rejected(self.bets, _boundaries(claim), grid, self.early_share * alpha, chunk)
+        grid, chunk = _grid(claim, self.claimed), CURVE_CHUNK if claim.is_curve else CHUNK
+        return _largest_rejected(self.bets, claim.family_boundary, grid, self.early_share * alpha, chunk)
 
     def delta_lower(self, epsilon: float, alpha: float) -> float:
         """Return a lower bound on delta at this epsilon."""
@@ -158,26 +156,16 @@ def wealth_p_value(bets: Bets, claim: Claim, claimed: float | None) -> float:
     claimed : float or None
         The parameter of the claim that was stated, which belongs to the grid.
     """
-    if isinstance(claim, Profile):
-        return float(_p_values(bets, lambda _: wealth_boundary(claim), np.zeros(1))[0])
+    if claim.parameter_name is None:
+        return float(_p_values(bets, lambda _: sloped_boundary(claim), np.zeros(1))[0])
     grid = _grid(claim, claimed)
     number = int(np.searchsorted(grid, claim.parameter))
-    return float(_p_values(bets, _boundaries(claim), grid[: number + 1]).max()) if number < grid.size else 1.0
-
-
-@functools.lru_cache(maxsize=256)
-def wealth_boundary(claim: Claim) -> Boundary:
-    """Return the boundary that the wealth uses; a boundary that takes long to compute is replaced by lines above it."""
-    if isinstance(claim, Approximate):
-        return line_boundary(claim.epsilon, claim.delta)
-    if isinstance(claim, Gaussian):
-        return GaussianBoundary(claim.mu)
-    return LinesBoundary(claim.lines if isinstance(claim, Profile) else lines_above(claim.boundary))
+    return float(_p_values(bets, claim.family_boundary, grid[: number + 1]).max()) if number < grid.size else 1.0
 
 
 def _grid(claim: Claim, claimed: float | None) -> np.ndarray:
     """Return the grid of a claim's parameter; the parameter that was claimed belongs to it."""
-    grid = EPSILON_GRID if isinstance(claim, Approximate) else CURVE_GRID
+    grid = CURVE_GRID if claim.is_curve else EPSILON_GRID
     return grid if claimed is None else np.unique(np.append(grid, claimed))
 
 
@@ -198,15 +186,3 @@ def _largest_rejected(bets: Bets, boundary_of: BoundaryOf, grid: np.ndarray, lev
         if number < parameters.size:
             break
     return lower
-
-
-def _boundaries(claim: Approximate | Gaussian | Renyi | ZCDP) -> BoundaryOf:
-    """Return a function that maps parameters to the boundary of all claims with them, one along each first axis."""
-    if isinstance(claim, Approximate):
-        delta = claim.delta
-        return lambda epsilons: line_boundary(epsilons[:, None], delta)
-
-    def boundary_of(parameters: np.ndarray) -> Boundary:
-        return BoundaryStack([wealth_boundary(claim.with_parameter(parameter)) for parameter in parameters.tolist()])
-
-    return boundary_of

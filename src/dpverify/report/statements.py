@@ -2,6 +2,10 @@
 
 A statement stores counts, and its methods compute bounds from them, so a report that was read from a file gives the
 same bounds as a new one. The bounds themselves are in `dpverify.stats`.
+
+The bound over all events rests on a Lipschitz constant of the log-density that the user states. Before the test runs,
+the region is divided into a fine grid (`smooth_grid`). Within a cell of this grid the log-ratio of the two densities
+varies by at most the sum of both constants times the diagonal of the cell (docs/method.md, section 5).
 """
 
 from __future__ import annotations
@@ -10,21 +14,28 @@ import enum
 import functools
 import math
 from dataclasses import dataclass
-from types import NoneType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpverify.claims import Approximate, Claim, is_curve
 from dpverify.errors import InputError
-from dpverify.events.event import Event
+from dpverify.events.event import DeltaAims, Event
+from dpverify.events.partition import FIRST_CELL, Partition, find_atoms, grid
+from dpverify.events.region import Region
+from dpverify.events.scores import Levels
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.protocol import Mechanism
+from dpverify.sampling.counts import Counts, occupied_codes
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.claim_kinds import ZCDP, Approximate, Claim, Renyi
-from dpverify.stats.curve_bound import holds_on_partition
-from dpverify.stats.profile import delta_lower_curve, delta_upper_curve
-from dpverify.stats.upper_bound import (
+from dpverify.stats.exact import delta_lower_bound
+from dpverify.stats.upper import (
     Frontier,
+    delta_lower_curve,
     delta_upper_bound,
+    delta_upper_curve,
     epsilon_upper_bound,
     frontier,
     frontier_bound,
@@ -33,6 +44,15 @@ from dpverify.stats.upper_bound import (
 )
 from dpverify.util.checks import check_delta, check_epsilon
 
+CountsPair = tuple[Counts, Counts]
+
+# The upper bounds share alpha: this part bounds the region's mass, the rest bounds delta on the partition.
+REGION_SHARE = 0.1
+CURVE_SHARE = 0.2  # of alpha, in a lower bound on delta at one epsilon
+MAX_PACKED_RUNS = 1 << 31  # a pair of counts below this fits into one 64-bit integer
+SMOOTH_GRID_CELLS = 1024
+MAX_LIPSCHITZ_DIMENSION = 2
+
 
 class Verdict(enum.Enum):
     """The result of a verification; the value is the sentence that is printed.
@@ -40,19 +60,19 @@ class Verdict(enum.Enum):
     Attributes
     ----------
     REFUTED
-        The p-value of the claim is at most alpha, so the claim is false at this level.
-    BOUNDED
-        The claim is not refuted, and the upper bound on the partition is at most the claim.
+        The p-value of the claim is at most alpha. A true claim is refuted with probability at most alpha.
+    CERTIFIED
+        An upper bound over all events meets the claim. It rests on a Lipschitz constant that the user states.
     NOT_REFUTED
-        The claim is not refuted, and the upper bound on the partition is above the claim.
+        The claim is not refuted. `report.holds_on_cells` says whether, besides, no union of the cells violates it.
     MEASURED
         No claim was stated.
     NO_ANSWER
-        A diagnostic voids the test, so that its numbers answer no question.
+        A diagnostic voids the test, so that the report has counts and no bounds.
     """
 
-    REFUTED = "the claim is false: an event was found that violates it"
-    BOUNDED = "no event made of the partition's cells violates the claim; other events are not bounded"
+    REFUTED = "an event was found that contradicts the claim"
+    CERTIFIED = "an upper bound over all events meets the claim, under the stated assumption"
     NOT_REFUTED = "no event was found that violates the claim; this does not prove that the claim holds"
     MEASURED = "no claim was stated, so none was tested; the bounds on epsilon follow"
     NO_ANSWER = "no conclusion is possible: the mechanism or the pair of data sets is not fit for this test"
@@ -98,6 +118,12 @@ class Witness:
         """The counts in the tested order: first that of the data set that is expected to be more frequent."""
         first, second = self.counts
         return (first, second) if self.event.direction == 0 else (second, first)
+
+    @property
+    def estimates(self) -> tuple[float, float]:
+        """Estimates of the probabilities of the event in the tested order, neither 0 nor 1."""
+        larger, smaller = ((count + 0.5) / (self.runs + 1) for count in self.ordered)
+        return larger, smaller
 
     @property
     def probabilities(self) -> tuple[tuple[float, float, float], ...]:
@@ -148,7 +174,7 @@ class Witness:
 
 
 @dataclass(frozen=True)
-class OnPartition:
+class CellBounds:
     """Upper bounds over unions of the partition's cells. Other events are not bounded.
 
     Attributes
@@ -163,8 +189,8 @@ class OnPartition:
         Each bound has confidence 1 - alpha.
     cells : int
         Number of cells of the partition, empty ones included.
-    region_mass : float
-        Lower confidence bound on the probability of the region of likely outputs, for both data sets.
+    inside : tuple of int
+        Runs in the region of likely outputs, under the first and under the second data set.
     """
 
     c1: np.ndarray
@@ -173,7 +199,22 @@ class OnPartition:
     runs: int
     alpha: float
     cells: int
-    region_mass: float
+    inside: tuple[int, int]
+
+    @classmethod
+    def of(cls, partition: Partition | Levels, cells: CountsPair, inside: CountsPair, settings: Settings) -> CellBounds:
+        """Return the statement from the test counts of a partition's cells, and of its region (code 1 is inside)."""
+        codes, runs = occupied_codes(*cells), settings.test_runs
+        columns = distinct_pairs(cells[0].of(codes), cells[1].of(codes), runs)
+        first, second = (int(counts.of(np.array([1]))[0]) for counts in inside)
+        return cls(*columns, runs, (1 - REGION_SHARE) * settings.alpha, partition.n_cells, (first, second))
+
+    @property
+    def region_mass(self) -> float:
+        """A lower bound on the probability of the region of likely outputs under both data sets."""
+        # The data set with the smaller mass is unknown but fixed, so the limit needs no correction for two data sets.
+        level = REGION_SHARE / (1 - REGION_SHARE) * self.alpha
+        return float(clopper_pearson_lower(min(self.inside), self.runs, level)) if self.runs else 0.0
 
     @functools.cached_property
     def _columns(self) -> tuple[np.ndarray, np.ndarray]:
@@ -206,34 +247,13 @@ class OnPartition:
         """Return whether these runs can bound delta itself; if not, the bound on epsilon at delta 0 is used."""
         return delta >= least_bounded_delta(self.runs, self.alpha)
 
-    def uses_delta_zero(self, delta: float) -> bool:
-        """Return whether the bound at delta 0 is used for a positive delta.
-
-        Such a bound does not end a run early, because the allowed delta may hide a rare leak outside the few cells.
-        """
-        return delta > 0 and not self.is_bounded_at(delta)
-
-    def meets(self, epsilon: float, delta: float) -> bool:
-        """Return whether `epsilon_upper(delta)` is at most epsilon.
-
-        If delta can be bounded, one value of `delta_upper`, which decreases with epsilon, decides this at lower cost.
-        """
-        if not self.runs:
-            return False
-        return self.delta_upper(epsilon) <= delta if self.is_bounded_at(delta) else self.epsilon_upper() <= epsilon
-
     def meets_claim(self, claim: Claim) -> bool:
         """Return whether the claim holds for all unions of the cells, with confidence 1 - alpha.
 
-        A Renyi divergence is a sum over cells, so bounds on single events do not bound it. The result is False for
-        claims about divergences.
+        False for claims about divergences, which bounds on events do not bound.
         """
-        if not self.runs or isinstance(claim, (Renyi, ZCDP)):
-            return False
-        if isinstance(claim, Approximate):
-            return self.meets(claim.epsilon, claim.delta)
         c1, c2 = self._columns
-        return holds_on_partition(claim, c1, c2, self.runs, self.alpha, c1.size == self.cells)
+        return bool(self.runs) and claim.holds_on(c1, c2, self.runs, self.alpha, c1.size == self.cells)
 
     def curve(self, epsilons: np.ndarray) -> np.ndarray:
         """Return upper bounds on delta that hold at all given epsilons together, with confidence 1 - alpha.
@@ -246,7 +266,7 @@ class OnPartition:
 
 
 @dataclass(frozen=True)
-class OnAllEvents:
+class Certificate:
     """Upper bounds over all events. They rest on a Lipschitz constant of the log-densities that the user states.
 
     Within a bounded cell the logarithm of the density ratio varies by at most `variation`. The remaining runs count in
@@ -273,6 +293,14 @@ class OnAllEvents:
     runs: int
     alpha: float
 
+    @classmethod
+    def of(cls, smooth: SmoothGrid, cells: CountsPair, settings: Settings) -> Certificate:
+        """Return the statement from the test counts of the grid's cells."""
+        codes, runs = occupied_codes(*cells), settings.test_runs
+        c1, c2 = (counts.of(codes[codes >= FIRST_CELL]) for counts in cells)
+        rest = runs - int(c1.sum()), runs - int(c2.sum())
+        return cls(c1, c2, rest, smooth.variation, runs, (1 - REGION_SHARE) * settings.alpha)
+
     @functools.cached_property
     def _frontiers(self) -> tuple[Frontier, Frontier]:
         c1, c2 = self.c1, self.c2
@@ -298,6 +326,51 @@ class OnAllEvents:
         check_delta(delta)
         return smallest_epsilon(self.delta_upper, delta)
 
+    def meets_claim(self, claim: Claim | None) -> bool:
+        """Return whether the claim holds for all events, with confidence 1 - alpha; False for a curve."""
+        return isinstance(claim, Approximate) and self.delta_upper(claim.epsilon) <= claim.delta
+
+
+@dataclass(frozen=True)
+class DeltaEvents:
+    """The events that were chosen for bounds on delta, one for each of some epsilons, and their counts.
+
+    Attributes
+    ----------
+    aims : DeltaAims
+        The events as plain data, and the epsilons for which they were chosen.
+    c1, c2 : array of int
+        Test runs in each event: under the data set that is expected to exceed, and under the other one.
+    runs : int
+        Test runs per data set.
+    """
+
+    aims: DeltaAims
+    c1: np.ndarray
+    c2: np.ndarray
+    runs: int
+
+    def lower(self, epsilon: float, alpha: float) -> float:
+        """Return a lower bound on delta at this epsilon, with confidence 1 - alpha.
+
+        Most of alpha is for the event of the nearest chosen epsilon, which does not depend on the test runs. The rest
+        is for the curve of all events, because the event of one epsilon can be a poor choice.
+        """
+        number = int(np.argmin(np.abs(self.aims.epsilons - epsilon)))
+        level = (1 - CURVE_SHARE) * alpha
+        own = delta_lower_bound(int(self.c1[number]), int(self.c2[number]), self.runs, epsilon, level)
+        return max(own, float(self.curve(np.array([epsilon]), CURVE_SHARE * alpha)[0]))
+
+    def curve(self, epsilons: np.ndarray, alpha: float) -> np.ndarray:
+        """Return lower bounds on delta that hold at all given epsilons together, with confidence 1 - alpha.
+
+        The distinct events share alpha equally. Delta at an epsilon is at least delta at every larger epsilon.
+        """
+        pairs = np.unique(np.stack([self.c1, self.c2]), axis=1).T.tolist()
+        share = alpha / np.unique(np.stack([self.aims.edges, self.aims.directions]), axis=1).shape[1]
+        bounds = np.max([delta_lower_curve(c1, c2, self.runs, epsilons, share) for c1, c2 in pairs], axis=0)
+        return np.maximum.accumulate(bounds[::-1])[::-1]
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -315,7 +388,7 @@ class Paper:
         The paper's lambda, beta + 2 eta e^epsilon at the critical epsilon.
     eta_upper : float or None
         Upper confidence bound on the probability of the most frequent cell, from the test runs of both data sets. None
-        in a report of an earlier version, whose `eta` is this bound.
+        if the verification could stop early.
     """
 
     p_values: tuple[float, float] | None
@@ -329,7 +402,7 @@ def check_claim(settings: Settings, epsilon: float | None, delta: float, claim: 
     if epsilon is not None:
         check_epsilon(epsilon)
     check_delta(delta)
-    if settings.test == "thinned" and not isinstance(claim, (Approximate, NoneType)):
+    if settings.test == "thinned" and is_curve(claim):
         raise InputError(
             f'claim: found {claim.describe()} with test="thinned"; the paper\'s test supports an epsilon only; '
             'use test="exact"'
@@ -338,3 +411,72 @@ def check_claim(settings: Settings, epsilon: float | None, delta: float, claim: 
         raise InputError(
             f'delta: found {delta} with test="thinned"; the paper\'s test supports delta 0 only; use test="exact"'
         )
+
+
+def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct pairs of counts, and how many cells have each pair."""
+    if runs >= MAX_PACKED_RUNS:
+        pairs, number = np.unique(np.stack([c1, c2]), axis=1, return_counts=True)
+        return pairs[0], pairs[1], number
+    # Sorting single integers is much faster than sorting pairs.
+    packed, number = np.unique(c1 * (runs + 1) + c2, return_counts=True)
+    return packed // (runs + 1), packed % (runs + 1), number
+
+
+class SmoothGrid(NamedTuple):
+    """A fine grid, and the largest variation of the log-ratio of the densities within one of its cells."""
+
+    grid: Partition
+    variation: float
+
+
+def smooth_grid(
+    stated: float | tuple[float, float] | None,
+    mechanism: Mechanism,
+    data: tuple[object, object],
+    region: Region,
+    points: np.ndarray,
+) -> tuple[SmoothGrid | None, tuple[Diagnostic, ...]]:
+    """Return the grid for a bound over all events, and the diagnostics that explain why there is none.
+
+    Parameters
+    ----------
+    stated : float, pair of float, or None
+        The Lipschitz constant of the log-density, for both data sets or one for each. None uses the attribute
+        `log_lipschitz` of the mechanism; without this attribute there is no grid and no diagnostic.
+    mechanism, data
+        The mechanism and its two data sets.
+    region : Region
+        The region that the grid divides.
+    points : array, shape (n, K, d)
+        The finite pilot runs from which the region was made.
+    """
+    constants = lipschitz_constants(stated, mechanism, data)
+    if constants is None:
+        return None, ()
+    flat = points.reshape(len(points), -1)
+    dimension = flat.shape[1]
+    if any(map(len, find_atoms(flat))):
+        return None, (Diagnostic.NO_DENSITY,)
+    if dimension > MAX_LIPSCHITZ_DIMENSION:
+        return None, (Diagnostic.LIPSCHITZ_DIMENSION,)
+    resolution = round(SMOOTH_GRID_CELLS ** (1 / dimension))
+    diagonal = float(np.linalg.norm(2 * region.half)) / resolution
+    return SmoothGrid(grid(region, points, resolution), (constants[0] + constants[1]) * diagonal), ()
+
+
+def lipschitz_constants(
+    stated: float | tuple[float, float] | None, mechanism: Mechanism, data: tuple[object, object]
+) -> tuple[float, float] | None:
+    """Return the stated Lipschitz constants, one for each data set, or None if none is stated."""
+    if stated is None:
+        own = getattr(mechanism, "log_lipschitz", None)
+        if own is None:
+            return None
+        stated = own(data[0]), own(data[1])
+    pair = (stated, stated) if np.ndim(stated) == 0 else tuple(stated)  # type: ignore[arg-type]
+    if len(pair) != 2 or not all(isinstance(x, (int, float, np.number)) and 0 <= x < math.inf for x in pair):
+        raise InputError(
+            f"log_lipschitz: found {stated!r}; expected a finite number from 0 up, or one for each data set"
+        )
+    return float(pair[0]), float(pair[1])  # type: ignore[arg-type]

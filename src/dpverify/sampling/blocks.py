@@ -9,23 +9,20 @@ measured speed only decides how many blocks are drawn in one task.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.errors import InputError, MechanismError
+from dpverify.errors import MechanismError
 from dpverify.mechanisms.failures import describe_failure
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.mechanisms.validation import all_finite, validate_output
-from dpverify.sampling.block_sums import A, BlockAdder, BlockSums
-from dpverify.sampling.ranges import BlockRange
+from dpverify.mechanisms.validation import validate_output
 from dpverify.settings import Settings
-from dpverify.util.arrays import Array, is_jax, on_accelerator, retain_freed_memory
+from dpverify.util.arrays import Array, on_accelerator
 from dpverify.util.checks import check_whole_number
 from dpverify.util.hashing import fingerprint
 
@@ -46,7 +43,6 @@ MAX_STOPPING_BLOCK = 1 << 18  # of a verification that may stop early, where a b
 BLOCKS_PER_TEST = 64  # at least, with the default block size
 MAX_BLOCK_BYTES, MAX_DEVICE_BLOCK_BYTES = 64 << 20, 1 << 30  # bytes of the output of one block
 MIN_COPIED_NUMBERS = 1 << 20  # of a block on a device; copying them takes less time than compiling a program
-MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per data set is counted on the host
 
 
 class SampleSource(NamedTuple):
@@ -120,8 +116,9 @@ def fitting_block_size(block: int, run_bytes: int, on_device: bool = False) -> i
 def look_key(settings: Settings, call: Mapping[str, object]) -> tuple[int, ...]:
     """Return a hash of what makes two verifications different looks at a mechanism: all settings except the seed.
 
-    The selection of the second look may depend on the result of the first. Its test runs must therefore be new. The
-    claimed epsilon is not part of the hash, because one look answers all epsilons together.
+    The selection of the second look may depend on the result of the first. Its test runs must therefore be new. A
+    claim is part of the call, because the selection depends on it; `Report.against` asks for another claim on the same
+    runs.
     """
     plain = {"kind": "Settings", **{name: value for name, value in settings.identity.items() if name != "seed"}}
     digest = fingerprint((plain, dict(call)))
@@ -144,7 +141,7 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     except (MechanismError, KeyboardInterrupt):
         raise
     except BaseException as problem:  # also SystemExit and CancelledError, which must not end this process
-        raise _mechanism_error(source, stage, side, block, problem) from problem
+        raise mechanism_error(source, stage, side, block, problem) from problem
     finally:
         if os.getpid() != process:  # a child that the mechanism has forked returns here too; only the parent continues
             os._exit(0)
@@ -156,7 +153,7 @@ def validate_block(
     """Return the output of a block as an array of shape (source.block, K, d).
 
     With `check_finite_later`, the values of an array on a device are not checked here, because the check would wait for
-    the device. `draw_ranges` checks them at the end of a task.
+    the device. `draw_blocks` checks them at the end of a task.
     """
     require_finite = source.nonfinite == "error"
     if type(output) is np.ndarray:
@@ -176,7 +173,7 @@ def validate_block(
     except KeyboardInterrupt:
         raise
     except BaseException as problem:  # the conversion to an array can run code of the mechanism
-        raise _mechanism_error(source, stage, side, block, problem) from problem
+        raise mechanism_error(source, stage, side, block, problem) from problem
 
 
 def draw_block(source: SampleSource, stage: str, side: int, block: int) -> Array:
@@ -184,7 +181,7 @@ def draw_block(source: SampleSource, stage: str, side: int, block: int) -> Array
     return validate_block(source, stage, side, block, call_mechanism(source, stage, side, block))
 
 
-def _mechanism_error(source: SampleSource, stage: str, side: int, block: int, problem: BaseException) -> MechanismError:
+def mechanism_error(source: SampleSource, stage: str, side: int, block: int, problem: BaseException) -> MechanismError:
     """Return the error that names the block and the cause of a failure, with advice for frequent mistakes."""
     where = f"in the {STAGE_WORDS[stage]} of the {SIDES[side]} data set, block {block}"
     cause = describe_failure(source.mechanism, source.data[side], problem)
@@ -200,63 +197,3 @@ def copy_runs(samples: Array, runs: int) -> np.ndarray:
         least = MIN_COPIED_NUMBERS // max(math.prod(samples.shape[1:]), 1)
         samples = samples[: 1 << (max(runs, least) - 1).bit_length()]
     return np.asarray(samples)[:runs]
-
-
-def draw_ranges(
-    source: SampleSource,
-    stage: str,
-    runs: int,
-    sums: BlockSums[A],
-    ranges: Sequence[BlockRange],
-    adder: BlockAdder | None = None,
-) -> None:
-    """Draw ranges of blocks, in this order, and add them to `sums`; the last block is cut to `runs` runs in total.
-
-    After an exception `sums` contains the blocks before it, or is not consistent. Without an adder, every block is
-    added before the next one is drawn.
-    """
-    retain_freed_memory()
-    blocks = [(side, block) for side, start, stop in ranges for block in range(start, stop)]
-    finite_flags: list[Array] = []  # of blocks on a device
-    try:
-        output: object = call_mechanism(source, stage, *blocks[0])
-        for (side, block), following in zip(blocks, [*blocks[1:], None], strict=True):
-            # JAX computes the next block while this one is counted. Other libraries might reuse the output buffer.
-            ahead = following is not None and type(output) is not np.ndarray and is_jax(output)
-            next_output = call_mechanism(source, stage, *following) if following is not None and ahead else None
-            samples = validate_block(source, stage, side, block, output, check_finite_later=True)
-            if source.nonfinite == "error" and type(samples) is not np.ndarray:
-                finite_flags.append(all_finite(samples))
-            runs_left = runs - block * source.block
-            if type(samples) is np.ndarray or runs <= MAX_COPIED_RUNS:
-                # Few runs are copied faster than the programs that count them on a device are compiled.
-                drawn = copy_runs(samples, runs_left)
-                if adder is None:
-                    sums.add(side, block, drawn)
-                else:
-                    adder.add(sums, side, block, drawn)
-            else:
-                if adder is not None:
-                    adder.wait()  # a mechanism may return arrays of NumPy and of JAX in turn
-                # The samples are not cut, because each shape would compile a program of its own.
-                sums.add(side, block, samples, min(runs_left, source.block))
-            if following is not None:
-                output = next_output if ahead else call_mechanism(source, stage, *following)
-        if adder is not None:
-            adder.wait()
-        sums.finish()
-    except BaseException:
-        with contextlib.suppress(Exception):
-            if adder is not None:
-                adder.wait()
-        was_consistent, sums.is_consistent = sums.is_consistent, False
-        with contextlib.suppress(Exception):  # a second failure must not hide the first
-            sums.finish()
-            sums.is_consistent = was_consistent and all(finite_flags)
-        raise
-    for (side, block), finite in zip(blocks, map(bool, finite_flags), strict=False):
-        if not finite:
-            sums.is_consistent = False
-            draw_block(source, stage, side, block)  # raises an error that counts the runs that are not finite
-            problem = InputError("found NaN or infinity; expected finite outputs; fix the mechanism")
-            raise _mechanism_error(source, stage, side, block, problem)

@@ -6,14 +6,19 @@
     test-1.npz, ...   one file per step: the sums over its finished blocks, and which blocks these are
     region.npz, ...   choices that are made once
 
-Every file is replaced as a whole. It contains a checksum over its name and content, and the digest of the run that it
-belongs to. The content is plain data (arrays and JSON), never a pickle. The file of a step contains sums, so its size
-does not grow with the number of runs.
+Every file is replaced as a whole. It contains its name, the digest of the run that it belongs to, and a checksum. The
+content is plain data (arrays and JSON), never a pickle. The file of a step holds sums; its size hardly grows with
+the number of runs.
+
+A folder belongs to a run with the same settings, data and behaviour of the mechanism. Source files are compared
+separately: a changed source with unchanged behaviour is a warning, and the runs of a mechanism without a seed cannot be
+compared at all.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import io
 import json
@@ -21,24 +26,24 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from dpverify.errors import DPVerifyWarning, FolderError
-from dpverify.util.files import NEW_FILE_SUFFIX, check_regular, replace_file
+from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
+from dpverify.sampling.blocks import SIDES, SampleSource
+from dpverify.sampling.probe import PilotBlocks, behaviour_hash
+from dpverify.settings import Settings
+from dpverify.util.arrays import Array
+from dpverify.util.files import NEW_FILE_SUFFIX, check_regular, hold_lock, replace_file
 from dpverify.util.formatting import one_line, too_little_memory
 from dpverify.util.hashing import fingerprint
-from dpverify.util.sources import SourceHashes
+from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
 
-try:
-    import fcntl
-except ImportError:  # Windows: there a second run in the same folder is not refused
-    fcntl = None
-
-FORMAT = 3
+FORMAT = 1
 OWNER_FILE, LOCK_FILE = "dpverify.json", "lock"
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 MIN_SECONDS_BETWEEN_SAVES = 1.0
@@ -63,9 +68,9 @@ class Record(NamedTuple):
     arrays: Sequence[np.ndarray] = ()
 
 
-def record_checksum(name: str, head: Mapping[str, object], arrays: Sequence[np.ndarray]) -> str:
-    """Return the checksum of a file: its name is included, so that a renamed file is refused."""
-    return fingerprint((name, head, arrays))
+def record_checksum(head: Mapping[str, object], arrays: Sequence[np.ndarray]) -> str:
+    """Return the checksum of a file. Its head contains its name, its format and the run that it belongs to."""
+    return fingerprint((head, arrays))
 
 
 class Checkpoint:
@@ -174,26 +179,25 @@ class Checkpoint:
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 head = json.loads(file["head"].tobytes())
                 arrays = [file[f"arr_{index}"] for index in range(len(file.files) - 1)]
-            checksum, owner = head.pop("checksum"), head["owner"]
+            checksum, owner, file_name = head.pop("checksum"), head["owner"], head["file"]
         except MemoryError as problem:
             raise FolderError(too_little_memory(path, problem)) from None
         except Exception as problem:  # a damaged archive can raise any exception
             raise _damaged(path, type(problem).__name__) from None
-        _check_format(path, head.get("format"))
-        stored_name = head.get("file", name)
-        if record_checksum(stored_name, head, arrays) != checksum:
+        _check_format(path, head["format"])
+        if record_checksum(head, arrays) != checksum:
             raise _damaged(path, "wrong checksum")
-        if stored_name != name:
-            raise FolderError(
-                f"{path}: found the content of {one_line(stored_name)}.npz; expected that of {name}.npz; move the file "
-                "back to its name, or remove it"
-            )
-        del head["owner"]
-        head.pop("file", None)
         if owner != self._owner:
             raise FolderError(f"{path}: found a file of another run; expected files of this run; use another folder")
+        if file_name != name:
+            raise FolderError(
+                f"{path}: found the content of {file_name}.npz; expected that of {name}.npz; move the file back to its "
+                "name, or remove it"
+            )
         self.resumed = True
-        return Record(head, arrays)
+        if "content" not in head:
+            raise _damaged(path, "no content")
+        return Record(head["content"], arrays)
 
     def write(self, name: str, record: Record) -> None:
         """Save a record. If this fails, for example on a full disk, a warning is given and the old file remains."""
@@ -201,9 +205,9 @@ class Checkpoint:
             return
         start = time.monotonic()
         # The head is converted as JSON converts it, so that the checksum is that of what will be read.
-        head = json.loads(json.dumps({**record.head, "format": FORMAT, "owner": self._owner, "file": name}))
+        head = json.loads(json.dumps({"content": record.head, "format": FORMAT, "owner": self._owner, "file": name}))
         arrays = [np.asarray(array) for array in record.arrays]
-        head["checksum"] = record_checksum(name, head, arrays)
+        head["checksum"] = record_checksum(head, arrays)
         buffer = io.BytesIO()
         np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
         try:
@@ -259,26 +263,15 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
         lock = _open_lock(path)
     except (OSError, ValueError) as problem:  # a null character in the name is a ValueError
         raise _unusable(path, problem) from None
-    with lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FolderError(
-                    f"{path}: found another run that uses this folder; expected one run at a time; wait, or use "
-                    "another folder"
-                ) from None
-            except OSError as problem:  # a file system without locks
-                warnings.warn(
-                    f"{path}: the folder cannot be locked ({problem.strerror}); start only one run in it at a time",
-                    DPVerifyWarning,
-                )
+    with lock, contextlib.ExitStack() as held:
         try:
-            yield Checkpoint(path)
-        finally:
-            if fcntl is not None:  # closing is not enough: a child that a mechanism has forked holds the lock too
-                with contextlib.suppress(OSError):
-                    fcntl.flock(lock, fcntl.LOCK_UN)
+            held.enter_context(hold_lock(lock))
+        except BlockingIOError:
+            raise FolderError(
+                f"{path}: found another run that uses this folder; expected one run at a time; wait, or use "
+                "another folder"
+            ) from None
+        yield Checkpoint(path)
 
 
 def _open_lock(folder: Path) -> IO[str]:
@@ -294,16 +287,11 @@ def _open_lock(folder: Path) -> IO[str]:
 
 def _check_format(path: Path, found: object) -> None:
     """Raise a FolderError if a file was written in another format."""
-    if found == FORMAT:
-        return
-    if isinstance(found, int) and found > FORMAT:
-        raise FolderError(f"{path}: found format {found}; expected {FORMAT}; update dpverify to resume this run")
-    if isinstance(found, int) and 1 <= found < FORMAT:
+    if found != FORMAT:
         raise FolderError(
-            f"{path}: found format {found}, written by an earlier version of dpverify; expected format {FORMAT}; "
-            "finish it with that version or start in a new folder"
+            f"{path}: found format {one_line(found)}; expected {FORMAT}; resume with the version of dpverify that "
+            "started this run, or start in a new folder"
         )
-    raise FolderError(f"{path}: found format {one_line(found)}; expected {FORMAT}; start in a new folder")
 
 
 def _details(about: object, name: str) -> dict[str, object]:
@@ -348,3 +336,108 @@ def _damaged(path: Path, reason: str) -> FolderError:
 def _unusable(path: Path, problem: Exception) -> FolderError:
     reason = getattr(problem, "strerror", None) or problem
     return FolderError(f"{path}: {reason}; expected a folder that can be read and written")
+
+
+# What identifies a run.
+
+
+def run_identity(
+    source: SampleSource,
+    settings: Settings,
+    drawn: PilotBlocks,
+    call: Mapping[str, object],
+    error: Callable[[Array], Array] | None,
+) -> dict[str, Any]:
+    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
+    identity = {**settings.identity, **call}
+    for side, data in zip(SIDES, source.data, strict=True):
+        identity[f"{side} data set"] = fingerprint(data)
+    seeded = is_seeded(source.mechanism)
+    identity["seeded"] = seeded
+    # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
+    error_values: object = error
+    if error is not None and seeded:
+        with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
+            error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
+    identity["error"] = fingerprint(error_values, sources=False)  # the sources are compared by `check_sources`
+    if seeded:
+        identity["probe"] = behaviour_hash(drawn)
+    else:
+        identity["mechanism"] = mechanism_name(source.mechanism)
+    return identity
+
+
+def run_sources(
+    mechanism: Mechanism,
+    settings: Settings,
+    error: Callable[[Array], Array] | None = None,
+    modules: Iterable[str] = (),
+) -> SourceHashes:
+    """Return the hashes of the sources of a run: of the mechanism, its error function, its score function and modules.
+
+    What is installed counts, as `source_hashes` explains.
+
+    The runs of a mechanism without a seed cannot be compared, so its parameters count as a source too. They are the
+    plain fields of a frozen dataclass: other objects may change with each call.
+    """
+    score = settings.events if callable(settings.events) else None
+    hashes = source_hashes(mechanism, error, score, modules=modules, installed=True)
+    if not is_seeded(mechanism) and dataclasses.is_dataclass(mechanism):
+        fields = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
+        plain = {name: value for name, value in fields.items() if isinstance(value, (int, float, str, tuple))}
+        if type(mechanism).__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            hashes["the parameters of the mechanism"] = fingerprint(plain, sources=False)
+    return hashes
+
+
+def check_sources(
+    checkpoint: Checkpoint, recorded: SourceHashes | None, current: SourceHashes, seeded: bool, trusted: bool
+) -> None:
+    """Warn of source files that changed since the folder was started; refuse the folder of an unseeded mechanism.
+
+    A seeded mechanism is compared by its first runs, which `run_identity` contains, so that it may be moved to another
+    file. Runs of an unseeded mechanism cannot be compared, so the user has to state that the results can be trusted.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The folder.
+    recorded : dict or None
+        The source hashes with which the folder was started; None if the folder has no record of them.
+    current : dict
+        The source hashes of this run.
+    seeded : bool
+        Whether the mechanism can be seeded.
+    trusted : bool
+        Whether the user states that the results can be trusted.
+    """
+    changed = changed_sources(recorded or {}, current, moved=not seeded)
+    if recorded is not None and not changed:
+        return
+    if seeded or trusted:
+        if changed:
+            note = f"{checkpoint.folder}: {describe_changes(changed)} since the folder was started; its results are "
+            reason = "used, because 64 runs per data set are the same; a rarer change of the mechanism is not noticed"
+            checkpoint.source_note = note + (reason if seeded else "trusted")
+            if not trusted:
+                warnings.warn(checkpoint.source_note, DPVerifyWarning, stacklevel=5)
+        return
+    found = "no record of the source files" if recorded is None else f"that {describe_changes(changed)}"
+    raise FolderError(
+        f"{checkpoint.folder}: found {found}; expected the sources that the folder was started with, because runs "
+        "without a seed cannot be compared; use another folder, or confirm that the results can be trusted "
+        "(--trust-results, trust_results=True)"
+    )
+
+
+def describe_changes(names: tuple[str, ...]) -> str:
+    """Return which files changed, in words; after three names the others are counted.
+
+    Examples
+    --------
+    >>> describe_changes(("a.py", "b.py"))
+    'a.py and b.py changed'
+    """
+    shown = list(names[:3]) + ([f"{len(names) - 3} more"] if len(names) > 3 else [])
+    text = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"{one_line(text)} changed"

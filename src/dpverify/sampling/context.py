@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from dpverify.errors import (
     DPVerifyWarning,
@@ -24,6 +27,7 @@ from dpverify.errors import (
     TimeLimitReached,
     describe_exception,
 )
+from dpverify.events.region import Region, choose_stand_ins, high_likely_set, replace_nonfinite
 from dpverify.mechanisms.data_difference import are_equal
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name
@@ -40,38 +44,55 @@ from dpverify.sampling.blocks import (
     look_key,
     stated_block_size,
 )
-from dpverify.sampling.budget import (
+from dpverify.sampling.checkpoints import Checkpoint, check_sources, open_checkpoint, run_identity, run_sources
+from dpverify.sampling.executors import WorkerPool, all_devices, check_picklable, open_pool
+from dpverify.sampling.probe import (
     ANNOUNCED_BYTES,
     BYTES_PER_NUMBER,
     MAX_VOID_RUNS,
-    RunPlan,
-    advise,
-    count_bytes,
-    estimate_memory,
-    plan_pilot,
-    shorten_settings,
-)
-from dpverify.sampling.checkpoints import Checkpoint, open_checkpoint
-from dpverify.sampling.executors import WorkerPool, all_devices, check_picklable, open_pool
-from dpverify.sampling.identity import check_sources, run_identity, run_sources
-from dpverify.sampling.probe import (
     PROBE_RUNS,
     PilotBlocks,
+    RunPlan,
+    advise,
     blocks_repeat,
+    count_bytes,
+    estimate_memory,
     measure_pace,
     pilot_runs,
+    plan_pilot,
     probe_mechanism,
+    shorten_settings,
 )
 from dpverify.settings import Settings
-from dpverify.util.arrays import equal_arrays
+from dpverify.util.arrays import equal_arrays, join_rows
 from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
+from dpverify.util.provenance import versions
 from dpverify.util.read_only import read_only
 from dpverify.util.serialization import from_plain
-from dpverify.util.timing import StageClock, versions
 
 T = TypeVar("T")
+
+
+class StageClock:
+    """A clock that measures the seconds of consecutive stages.
+
+    Attributes
+    ----------
+    laps : dict
+        The seconds of each finished stage, by its name.
+    """
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Record the time since the end of the previous stage under this name."""
+        now = time.perf_counter()
+        self.laps[name] = round(now - self._last, 6)
+        self._last = now
 
 
 class RunContext(NamedTuple):
@@ -342,3 +363,77 @@ def read_record(
             f"{checkpoint.folder}: found {name} of another version of dpverify ({one_line(problem)}); expected this "
             "version; resume with that version, or use another folder"
         ) from None
+
+
+# The pilot runs: the region around them (paper, Algorithm 3), and a few runs for the picture.
+
+
+def read_region(record: Mapping[str, object]) -> Region:
+    """Return the region that the record of an earlier start of a run holds."""
+    region = record["region"]
+    if not isinstance(region, Region):
+        raise TypeError("region: expected a region")
+    return region
+
+
+def make_region(
+    pilot: list[np.ndarray], nonfinite: str, is_limited: bool = False
+) -> tuple[Region, np.ndarray, list[np.ndarray]]:
+    """Return the region around the pilot runs, these runs with finite numbers only, and the runs as they are.
+
+    The arrays of `pilot` are removed from the list, and the returned runs share memory where possible, because the
+    pilot runs of long outputs are large.
+
+    Parameters
+    ----------
+    pilot : list of numpy.ndarray
+        The pilot runs of one or both data sets.
+    nonfinite : {"error", "event"}
+        Whether all runs are finite, or numbers stand for values that are not.
+    is_limited : bool
+        Whether memory limits the pilot runs. The region then has no scenario guarantee, so that ellipsoids of nearly
+        the smallest volume are sufficient.
+    """
+    lengths = [len(runs) for runs in pilot]
+    joined = join_rows(pilot)
+    pilot.clear()
+    runs = np.split(joined, np.cumsum(lengths)[:-1])
+    if nonfinite == "error":
+        return high_likely_set(joined, approximate=is_limited), joined, runs
+    stand_ins = choose_stand_ins(joined)
+    filled = replace_nonfinite(joined, stand_ins)
+    return high_likely_set(filled, approximate=is_limited)._replace(stand_ins=stand_ins), filled, runs
+
+
+def picture_runs(context: RunContext, pilot: list[np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first finite runs of each data set, at most `number`, for the picture of a report.
+
+    The paper's region needs pilot runs of the first data set only. Then runs of the second data set are drawn here,
+    except for the blocks that the probe has drawn.
+
+    Parameters
+    ----------
+    context : RunContext
+        The verification.
+    pilot : list of numpy.ndarray
+        The pilot runs of the first data set, or of both.
+    number : int
+        The largest number of runs per data set.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        The runs of the first and of the second data set, each of shape (runs, K, d).
+    """
+    first = pilot[0]
+    if len(pilot) == 2:
+        second = pilot[1]
+    else:
+        blocks = range(-(-number // context.source.block))
+        second = np.asarray(pilot_runs(context.source, 1, blocks, context.pilot_blocks))
+    return _finite_runs(first, number), _finite_runs(second, number)
+
+
+def _finite_runs(runs: np.ndarray, number: int) -> np.ndarray:
+    """Return the first finite runs, at most `number`."""
+    return runs[np.flatnonzero(np.isfinite(runs).all(axis=(1, 2)))[:number]]

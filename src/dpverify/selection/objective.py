@@ -1,18 +1,31 @@
-"""What the selection maximises: the lower bound of epsilon that the planned test runs are expected to prove."""
+"""What the selection maximises, the lower bound that the planned test runs are expected to prove, and its context."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from types import NoneType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from dpverify.stats.claim_kinds import Approximate, Claim
+from dpverify.claims import Claim, is_curve
+from dpverify.events.partition import Partition, make_partition
+from dpverify.events.region import Region
+from dpverify.events.scores import LearnerCost, Score
+from dpverify.sampling.blocks import SampleSource
+from dpverify.sampling.counts import Statistic, Statistics
+from dpverify.sampling.executors import WorkerPool
+from dpverify.sampling.stages import collect_samples, collect_statistics
+from dpverify.settings import Settings
+from dpverify.stats.exact import runs_to_refute
+from dpverify.util.arrays import Array
+from dpverify.util.progress import Progress
 
 BOUNDARY_TABLE_RANGE, BOUNDARY_TABLE_SIZE = (-9.0, 8.0), 1701  # in standard normal quantiles
+LAST = 1e6  # subtracted from the bound of an event that cannot violate the claim; larger than every bound
 MIN_APPROXIMATED_COUNT = 50
 PENALTY_PER_DOUBLING = 0.15  # standard errors per doubling of the number of fitted parameters
 PRIOR_COUNT = 0.5  # of the Gamma distribution that describes a probability before any run was counted
@@ -47,7 +60,12 @@ class SelectionObjective(NamedTuple):
     @property
     def is_curve(self) -> bool:
         """Whether the claim is a curve."""
-        return not isinstance(self.claim, (Approximate, NoneType))
+        return is_curve(self.claim)
+
+    @property
+    def most_frequent(self) -> float:
+        """The largest probability, with the data set where it is rarer, of an event that can refute the claim."""
+        return 1.0 if self.claim is None else _most_frequent(self.claim, self.planned, self.alpha)
 
     @property
     def claimed_mu(self) -> float:
@@ -89,8 +107,9 @@ def cautious_lower_bound(
     -------
     ndarray
         The penalised bounds, of the shape of the penalties followed by the shape of the counts; minus infinity if no
-        positive epsilon can be expected. The values are approximate. They affect which event is tested, not the
-        validity of the test.
+        positive epsilon can be expected. If there is a claim, every event that can refute it has a larger value than
+        every event that cannot. The values are approximate. They affect which event is tested, not the validity of the
+        test.
     """
     c1, c2 = np.asarray(c1, float), np.asarray(c2, float)
     p1, p2 = (c1 + 0.5) / (runs + 1), (c2 + 0.5) / (runs + 1)
@@ -100,14 +119,28 @@ def cautious_lower_bound(
     high = p2 + np.sqrt(1 - p2) * (_gamma_quantiles(c2 + 1, 1 - levels) / (runs + 1) - p2)
     if objective.is_curve and objective.claim is not None:
         z = -scipy.special.ndtri(objective.alpha)
-        return _distance_from_curve(p1, p2, low, high, objective, objective.claim, z)
+        distance = _distance_from_curve(p1, p2, low, high, objective, objective.claim, z)
+        return _rank(distance, c1, low, high, objective)
     excess = p1 - objective.delta
     with np.errstate(divide="ignore", invalid="ignore"):
         uncertainty = np.hypot(np.log(excess / (low - objective.delta)), np.log(high / p2))
         test_variance = (p1 * (1 - p1) / excess**2 + (1 - p2) / p2) / objective.planned
         test_error = -scipy.special.ndtri(objective.alpha) * np.sqrt(test_variance)
         bound = np.log(np.maximum(excess, 1e-300) / p2) - test_error - uncertainty
-        return np.where(low > objective.delta, bound, -np.inf)
+        return _rank(np.where(low > objective.delta, bound, -np.inf), c1, low, high, objective)
+
+
+def _rank(
+    bounds: np.ndarray, c1: np.ndarray, low: np.ndarray, high: np.ndarray, objective: SelectionObjective
+) -> np.ndarray:
+    """Return the bounds, and much less for events that never occurred or are too frequent to refute the claim.
+
+    Of events that can refute it, those without a bound come after those with one, the frequent ones first.
+    """
+    if objective.claim is None:
+        return bounds
+    can_refute = (high <= objective.most_frequent) & (c1 > 0)
+    return np.where(can_refute, np.maximum(bounds, low - LAST), bounds - 2 * LAST)
 
 
 def approximate_bound(
@@ -131,9 +164,10 @@ def approximate_bound(
     ndarray
         For a claimed epsilon, or without a claim: the epsilon at which the score statistic of the expected counts is
         the normal quantile of the level. For a claim that is a curve: the distance from the curve on the probit scale,
-        less the error of the test. Never below 0.
+        less the error of the test. Never below 0, and 0 for an event that is too frequent to refute the claim.
     """
     p1, p2 = np.asarray(p1, float), np.asarray(p2, float)
+    p1 = np.where(p2 <= objective.most_frequent, p1, 0.0)
     z = -scipy.special.ndtri(objective.alpha * np.asarray(share))
     if objective.is_curve and objective.claim is not None:
         return np.maximum(_distance_from_curve(p1, p2, p1, p2, objective, objective.claim, z), 0.0)
@@ -208,6 +242,20 @@ def _boundary_table(claim: Claim) -> tuple[np.ndarray, np.ndarray]:
     return quantiles, scipy.special.ndtri(np.clip(claim.boundary(scipy.special.ndtr(quantiles)), 1e-300, 1 - 1e-16))
 
 
+@lru_cache(maxsize=8)
+def _most_frequent(claim: Claim, planned: int, alpha: float) -> float:
+    """Return the largest probability q of an event with which so many runs can refute the claim; 0 if none can.
+
+    If the event always happened with the other data set, the test would refute the claim with probability 80%.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        can_refute = runs_to_refute(1.0, middle, claim, alpha) <= planned
+        low, high = (middle, high) if can_refute else (low, middle)
+    return low
+
+
 def _gamma_quantiles(counts: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Return the gamma quantile of every count at every level; the levels are the first axis if there are several.
 
@@ -221,3 +269,246 @@ def _gamma_quantiles(counts: np.ndarray, levels: np.ndarray) -> np.ndarray:
         distinct, index = np.unique(flat[small], return_inverse=True)  # each distinct count is computed once
         quantiles[:, small] = scipy.special.gammaincinv(distinct, column)[:, index]
     return quantiles.reshape(np.shape(levels) + np.shape(counts))
+
+
+ScoreLearner = Callable[[np.ndarray, np.ndarray], Score | Callable[[Array], Array]]  # the argument `learn=`
+KnownBlocks = Collection[tuple[int, int]]  # (data set, block)
+
+MAX_KEPT_NUMBERS = 1 << 22  # per data set: 32 MB
+
+
+@dataclass(frozen=True)
+class SelectionTuning:
+    """The numbers that decide what is tried and what is preferred, each with its reason.
+
+    None of them affects validity: the test runs are other runs.
+    """
+
+    # Training (learn.py).
+    min_split_gain: float = 6.0  # nats; some hundred splits of a tree under equal distributions rarely gain more
+    min_structured_runs: int = 2000  # kept training runs per data set; fewer are not divided into fitting and judging
+    held_out_share: int = 4  # one of so many kept runs judges the structured scores; the others fit them
+    many_runs: int = 50_000  # training runs from which more time is spent on structured scores
+    # Subtracted from a log-ratio of counts, so that rare thresholds do not win by chance.
+    separation_errors: float = 2.0
+    # Few cells have little noise, many cells follow the shape of the log-ratio.
+    equal_mass_cells: tuple[int, ...] = (64, 512)
+    min_runs_per_cell: int = 50  # training runs, on average: the log-ratio of a cell then has an error of about .3
+    # Training runs; a leaf is smaller than a cell of equal mass only where the ratio is extreme.
+    min_runs_per_leaf: int = 25
+    # On average, if all coordinates are binned jointly; the cells are given by repeated values.
+    min_runs_per_joint_cell: int = 20
+    split_runs_per_cell: int = 32  # runs that place the medians of equal-mass cells
+    # The largest number of cells has so many splits at medians; further coordinates are not split.
+    max_split_coordinates: int = 9
+    max_tree_runs: int = 1 << 17  # runs per data set that grow a tree, which limits its time
+    # Numbers per data set that grow a tree that competes with scores, which limits its time.
+    max_tree_numbers: int = 1 << 19
+    min_tree_runs: int = 1 << 12  # runs that grow a tree at least, also of many coordinates
+    tree_leaves: int = 256  # leaves of a tree if the settings name no resolution
+    level_cells: int = 64  # level sets of a score that serve as cells of unions
+    max_listed_patterns: int = 256  # patterns of discrete values that need no score besides their own ratios
+
+    # Counting (select.py, proposals.py).
+    ranking_runs: int = 1 << 18  # proposal runs per data set that rank the scores; only the best few are counted on all
+    max_finalists: int = 4  # scores that are counted on all proposal runs, which limits their time
+    edge_runs: int = 1 << 13  # runs per data set that place the edges of a score
+    max_fine_levels: int = 1024  # levels of a score during the selection; extreme values resolve the tails beyond them
+
+    # Proposals of cells and level sets.
+    max_union_cells: int = 4096  # a union of more cells is mostly noise and makes a report too long
+    # Standard errors; each penalty proposes one event per direction, from rare to frequent ones.
+    proposal_penalties: tuple[float, ...] = (0.75, 1.5, 2.5, 4.0)
+    # Added to the final penalty: on a claimed curve all events are equally good, so more compete.
+    curve_penalty: float = 0.65
+    simpler_within: float = 0.25  # standard errors within which a simpler event is preferred, because it has less noise
+    # Numbers of level sets that are compared for the upper bound.
+    bounding_levels: tuple[int, ...] = (16, 32, 64, 128, 256)
+    limit_errors: float = 2.0  # about the distance of an upper limit from an estimate
+    compared_limits: int = 8  # level sets whose upper limits are computed: those with the largest approximate ones
+    misfit_p_value: float = 0.01  # of a number of runs, given the prediction of a model; below it the model is not used
+    ranking_penalty: float = 1.5  # standard errors; ranks the scores. One of the proposal penalties
+    min_rare_count: int = 2  # proposal runs of the exceeding data set in a rare event; one run proves nothing
+    max_rare_share: float = 0.1  # of the runs of the exceeding data set; the cautious rule proposes the frequent events
+    max_rare_events: int = 6  # rare events that are proposed per score, tail and direction
+    tail_values: int = 64  # extreme values to which an exponential tail is fitted; its mean has an error of an eighth
+    min_predicted_count: float = 0.02  # proposal runs; a smaller prediction is an extrapolation that is not believed
+    # Between the predictions of a line and of the other data set's own tail, for a sudden leak.
+    leak_ratio: float = 10.0
+
+    # Linear models of tails.
+    min_event_runs: int = 8  # proposal runs of the exceeding data set in a modelled event
+    min_tail_runs: int = 50  # proposal runs of the other data set to which a log-ratio is fitted
+    # The other data set's runs in the tails that are compared. The largest one has this share of all runs, if it is
+    # more, and never more than a quarter: a line through the middle of a distribution says little about its tail.
+    max_tail_runs: tuple[int, ...] = (400, 600, 150)
+    max_tail_share: float = 0.05
+    misfit_gain: float = 3.0  # nats; a line that is fitted to a smaller tail is used if it gains more there
+    min_fitted_bins: int = 4  # a line through fewer bins leaves nothing to check it with
+    checked_count: int = 10  # of the other data set: the tail in which a prediction is checked
+    model_error: float = 0.1  # standard error of a log-ratio because no model is exact
+    # Of a log-ratio; the counts of an event are worth more than a model with a larger one.
+    max_model_variance: float = 0.25
+    min_slope_errors: float = 3.0  # standard errors of the slope; a log-ratio that does not rise needs no model
+    tail_ridge: float = 0.1  # runs; keeps the line finite where the data sets do not overlap
+
+    # Events that share alpha (portfolio.py).
+    # Compared for a further event; the rest of alpha is divided as before.
+    further_shares: tuple[float, ...] = (0.1, 0.3, 0.5)
+    large_share: float = 0.9  # of an event whose expected bound is many times as large as that of the events before it
+    large_ratio: float = 3.0  # between these expected bounds
+    large_chance: float = 0.9  # probability of a positive bound that such an event needs
+    min_first_share: float = 0.5  # of the cautious event, unless a further event is clearly better
+    min_chance: float = 0.5  # probability of a positive bound that a further event needs
+    safe_share: float = 0.1  # of the event that is chosen with a large penalty
+    rare_error: float = 0.1  # standard error of a log-ratio above which the cautious event needs a safer one beside it
+    size_ratio: float = 4.0  # counts within this ratio belong to events of about the same size, of which one is enough
+    min_gain: float = 0.02  # relative gain of the expected bound that justifies a further event
+    new_score_cost: float = 0.05  # relative; the test runs need longer for every further score
+    min_confirmed_count: float = 0.5  # decision runs; a smaller prediction cannot be confirmed by them
+    prior_strength: float = 2.0  # how many counts a predicted probability is worth
+    similar_ratio: float = 1.5  # events whose counts are within this ratio are nearly the same event
+    # Relative: the score of the first event is evaluated anyway, so it serves for delta too.
+    same_score_bonus: float = 0.03
+
+
+TUNING = SelectionTuning()
+
+
+class SearchBudget(NamedTuple):
+    """How much the selection tries.
+
+    Attributes
+    ----------
+    max_kept_runs : int
+        Training runs per data set that are kept in memory.
+    max_cost : LearnerCost
+        The most expensive learners that compete.
+    partitions : bool
+        Whether partitions by equal mass and by a tree compete.
+    decision_penalty : float
+        The penalty of the final comparison in standard errors.
+    max_events : int
+        The largest number of events that are tested together.
+    """
+
+    max_kept_runs: int
+    max_cost: LearnerCost
+    partitions: bool
+    decision_penalty: float
+    max_events: int = 1
+
+
+THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.STRUCTURED, True, 1.85, 3)
+# For comparing many pairs. Rare events become visible late, so the penalty is smaller.
+QUICK_SEARCH = SearchBudget(1 << 16, LearnerCost.PATTERNS, False, 1.0)
+
+
+class SelectionContext(NamedTuple):
+    """What every part of the selection needs."""
+
+    source: SampleSource
+    settings: Settings
+    region: Region
+    objective: SelectionObjective
+    workers: WorkerPool
+    progress: Progress
+    budget: SearchBudget = THOROUGH_SEARCH
+    recorded: tuple[np.ndarray, np.ndarray] | None = None  # runs to select from; None: the selection draws its own
+    learn: ScoreLearner | None = None  # fits a score of the user to training runs
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Steps and dimensions of one output."""
+        assert self.source.shape is not None
+        return self.source.shape
+
+    @property
+    def max_events(self) -> int:
+        """The largest number of events that are tested together. The paper's test has one event."""
+        return self.budget.max_events if self.settings.test == "exact" else 1
+
+    @property
+    def nonfinite_event(self) -> bool:
+        """Whether outputs may be NaN or infinite, which scores cannot use."""
+        return self.settings.nonfinite == "event"
+
+    @property
+    def runs(self) -> dict[str, int]:
+        """The runs of every stage: half of the selection runs train, a quarter proposes events, a quarter decides."""
+        n = self.settings.select_runs
+        train, decide = n // 2, max(1, n // 4)
+        return {"train": train, "cut": max(1, n - train - decide), "decide": decide}
+
+    def count(
+        self, stage: str, statistics: Sequence[Statistic], runs: int | None = None, known: KnownBlocks = ()
+    ) -> list[tuple[Any, Any]]:
+        """Return the sums of each statistic over a stage, as pairs (first data set, second data set).
+
+        Parameters
+        ----------
+        stage : {"train", "cut", "decide"}
+            The stage.
+        statistics : sequence of Statistic
+            What is measured of every block.
+        runs : int, optional
+            The runs per data set; by default those of the stage.
+        known : collection of (data set, block)
+            Blocks that are left out, because they were counted before.
+        """
+        runs = self.runs[stage] if runs is None else runs
+        if self.recorded is not None:
+            first, second = (x[len(known) // 2 * self.source.block : runs] for x in self._recorded_runs(stage))
+            return [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]
+        result = collect_statistics(
+            self.source, stage, runs, Statistics(tuple(statistics)), self.workers, self.progress, known
+        )
+        first, second = result.parts
+        return list(zip(first, second, strict=True))
+
+    def draw_training_runs(self) -> tuple[list[np.ndarray], set[tuple[int, int]]]:
+        """Return as many whole blocks of training runs as fit into memory, and which blocks they are."""
+        block = self.source.block
+        if self.recorded is not None:
+            blocks = -(-self.runs["train"] // block)
+            return list(self._recorded_runs("train")), {(side, b) for side in (0, 1) for b in range(blocks)}
+        most = min(self.budget.max_kept_runs, MAX_KEPT_NUMBERS // (self.shape[0] * self.shape[1]))
+        runs = min(self.runs["train"], max(block, most // block * block))
+        samples = collect_samples(self.source, "train", runs, self.workers, self.progress)
+        return samples, {(side, b) for side in (0, 1) for b in range(-(-runs // block))}
+
+    def _recorded_runs(self, stage: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the recorded runs of a stage: the training runs come first, then those that propose and decide."""
+        assert self.recorded is not None
+        start = 0
+        for name, runs in self.runs.items():
+            if name == stage:
+                first, second = self.recorded
+                return first[start : start + runs], second[start : start + runs]
+            start += runs
+        raise AssertionError(stage)
+
+
+def merge_results(
+    statistics: Sequence[Statistic], first: Sequence[tuple[Any, Any]], second: Sequence[tuple[Any, Any]]
+) -> list[tuple[Any, Any]]:
+    """Merge the results of two sets of blocks.
+
+    Each set has one pair of results (first data set, second data set) for every statistic.
+    """
+    merged = []
+    for statistic, results, more in zip(statistics, first, second, strict=True):
+        merge = statistic.result_kind.merge
+        merged.append((merge([results[0], more[0]]), merge([results[1], more[1]])))
+    return merged
+
+
+def named_partition(settings: Settings, region: Region, points: np.ndarray) -> Partition | None:
+    """Return the partition that the settings name, or None if the selection makes the partition.
+
+    The selection makes a tree, and it uses the level sets of the selected score if no partition is named.
+    """
+    cells_only = settings.selection_epsilon is not None or settings.events == "cell"
+    if settings.partition == "tree" or (settings.partition == "auto" and not cells_only):
+        return None
+    return make_partition(settings.partition, region, points, settings.resolution)

@@ -8,7 +8,6 @@ than the event's own counts do.
 
 A search for the worst pair gives both data sets the same random numbers. The covariances of all counts then follow from
 how many pairs of runs lie in each pair of level sets (`fit_ratio_curve`; docs/method.md, section 5.7).
-`fit_nested_curve` treats the runs as independent. It needs the counts between one threshold and the next only.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ MAX_SHARE = 0.75  # of all runs in a level set that is used
 LINE_SCALES = (10.0, 0.5)  # standard deviations of the line: at the most frequent level set, and of its slope per nat
 ROUGHNESSES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # standard deviations of the change of the slope per nat
 MODEL_ERROR = 1e-3  # standard deviation of a log-ratio, because no model is exact
-MAX_NEWTON_STEPS, MAX_STEP, STEP_TOLERANCE = 40, 3.0, 1e-4  # of the log-odds
 
 
 class RatioCurve(NamedTuple):
@@ -102,82 +100,6 @@ def fit_ratio_curve(table: np.ndarray) -> RatioCurve | None:
     shares = smoothed.sum(axis=0) / (2 * runs + 4 * PSEUDO_RUNS)
     mean, deviation = _smooth(-np.log(shares), np.log(smoothed[0] / smoothed[1]), covariance)
     return RatioCurve(shares, mean, deviation, counts)
-
-
-def fit_nested_curve(counts: np.ndarray, runs: int) -> RatioCurve:
-    """Return the log-ratios of nested level sets from their counts alone, as if the runs were independent.
-
-    The runs between one threshold and the next are binomial: given how many runs lie there, each of them belongs to
-    the first data set with a probability whose log-odds are the log-ratio of the two densities. This log-ratio is the
-    smooth function, and the log-ratios of the level sets follow from it. Counts of 0 therefore need no correction.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (2, n)
-        The runs of both data sets in each level set, from rare level sets to frequent ones. Every level set has more
-        runs than the one before.
-    runs : int
-        All runs per data set.
-
-    Examples
-    --------
-    >>> curve = fit_nested_curve(np.array([[20, 900], [0, 700]]), 10_000)
-    >>> bool(curve.mean[0] > 1), bool(abs(curve.mean[1] - np.log(9 / 7)) < 0.1)
-    (True, True)
-    """
-    between = np.diff(counts, axis=1, prepend=0).astype(float)
-    pooled = counts.sum(axis=0)
-    rarity = -np.log((pooled + np.append(0, pooled[:-1])) / (4 * runs))  # of the middle of each interval
-    masses, is_inside = between.sum(axis=0) / runs, np.tri(len(rarity))
-    log_likelihoods, means, variances = [], [], []
-    densities = np.zeros(len(rarity))
-    for prior in _priors(rarity):
-        fitted = _fit_log_odds(prior, between, densities)
-        densities = fitted.mean
-        share, rest = scipy.special.expit(densities), scipy.special.expit(-densities)  # 1 - share may be rounded to 0
-        p1, p2 = np.cumsum(masses * share), np.cumsum(masses * rest)
-        gradient = is_inside * (masses * share * rest) * (1 / p1 + 1 / p2)[:, None]
-        log_likelihoods.append(fitted.log_likelihood)
-        means.append(np.log(p1 / p2))
-        variances.append(((gradient @ fitted.covariance) * gradient).sum(axis=1))
-    return RatioCurve(pooled / (2 * runs), *_average(log_likelihoods, means, variances), counts)
-
-
-class FittedLogOdds(NamedTuple):
-    """Log-odds at some points, given binomial counts: their normal approximation, and the likelihood of the prior."""
-
-    mean: np.ndarray
-    covariance: np.ndarray
-    log_likelihood: float
-
-
-def _fit_log_odds(prior: np.ndarray, counts: np.ndarray, start: np.ndarray) -> FittedLogOdds:
-    """Return the log-odds of binomial counts under a Gaussian prior, by Laplace's approximation.
-
-    Parameters
-    ----------
-    prior : ndarray of shape (n, n)
-        The covariance of the log-odds; their mean is 0.
-    counts : ndarray of shape (2, n)
-        How many runs of either data set there are at each point.
-    start : ndarray of shape (n,)
-        Where the Newton steps begin.
-    """
-    mean, both = start, counts.sum(axis=0)
-    for _ in range(MAX_NEWTON_STEPS):
-        share = scipy.special.expit(mean)
-        root = np.sqrt(np.maximum(both * share * (1 - share), np.finfo(float).tiny))
-        factor = np.linalg.cholesky(np.eye(len(mean)) + root[:, None] * prior * root)
-        target = root**2 * mean + counts[0] - both * share
-        weights = target - root * scipy.linalg.cho_solve((factor, True), root * (prior @ target))
-        step = prior @ weights - mean
-        largest = np.abs(step).max()
-        mean = mean + step * min(1.0, MAX_STEP / max(largest, np.finfo(float).tiny))
-        if largest < STEP_TOLERANCE:
-            break
-    gain = scipy.linalg.solve_triangular(factor, root[:, None] * prior, lower=True)
-    log_likelihood = counts[0] @ mean - both @ np.logaddexp(0.0, mean) - weights @ mean / 2
-    return FittedLogOdds(mean, prior - gain.T @ gain, float(log_likelihood - np.log(np.diag(factor)).sum()))
 
 
 def _priors(rarity: np.ndarray) -> Iterator[np.ndarray]:

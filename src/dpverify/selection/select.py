@@ -11,45 +11,35 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpverify.events.event import SelectedEvents
 from dpverify.events.partition import FIRST_CELL, Partition
 from dpverify.events.scores import Levels, ScoreGroup, summarise
-from dpverify.events.selected import SelectedEvents
 from dpverify.sampling.counts import CellCounter, Counts, counts_from_table, occupied_codes
-from dpverify.selection.candidates import train_candidates, tree_partition
-from dpverify.selection.context import SelectionContext, merge_results
-from dpverify.selection.delta_aims import aim_options, choose_aims
-from dpverify.selection.histograms import (
+from dpverify.selection.learn import train_candidates, tree_partition
+from dpverify.selection.objective import TUNING, SelectionContext, merge_results
+from dpverify.selection.portfolio import aim_options, choose_aims, choose_portfolio
+from dpverify.selection.proposals import (
     BinnedScore,
     BinnedScores,
-    PairedHistogram,
-    ScoreHistogram,
-    fine_edges,
-    merge_levels,
-)
-from dpverify.selection.level_proposals import (
-    best_modelled_event,
-    propose_all_levels,
-    propose_levels,
-    refine_threshold,
-)
-from dpverify.selection.portfolio import choose_portfolio
-from dpverify.selection.proposals import (
     Candidate,
     JudgedProposal,
+    PairedHistogram,
     Proposal,
+    ScoreHistogram,
     SelectionCounts,
     bounding_levels,
+    fine_edges,
     judge,
     level_event,
+    merge_levels,
     prefer_simpler,
+    propose_all_levels,
     propose_cells,
+    propose_levels,
     propose_unions,
+    refine_threshold,
     select_paper_cell,
 )
-
-RANKING_RUNS = 1 << 18  # proposal runs per data set that all scores are counted on; the best few are counted on all
-MAX_FINALISTS = 4  # scores that are counted on all proposal runs
-MAX_EDGE_RUNS = 1 << 13  # runs per data set that place the edges of a score
 
 
 def select_cell(context: SelectionContext, partition: Partition, rng: np.random.Generator) -> SelectedEvents:
@@ -78,7 +68,7 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
         The partition that the settings name. Without one, level sets of the selected score are bounded from above.
     """
     samples, known = context.draw_training_runs()
-    training = summarise(samples, context.source.is_coupled)
+    training = summarise(list(map(context.region.fill, samples)), context.source.is_coupled)
     if context.settings.partition == "tree":
         given = tree_partition(context, training)
     trained = train_candidates(context, given, training, samples, known)
@@ -94,20 +84,13 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
         else:
             proposals += propose_unions(cells, trained.partition_counts, counted.cells, context.objective)
     judged, histograms = _judge(context, proposals, group)
-    cautious = winner = prefer_simpler(judged)
-    beside = None
+    winner = prefer_simpler(judged)
     if context.max_events > 1:
-        decided = histograms.get(id(cautious.proposal.candidate))
-        if decided is not None and cautious.proposal.equivalent is not None:
-            cautious = winner = refine_threshold(cautious, decided, context.objective)
-            judged.append(cautious)
-        if context.source.is_coupled:  # smooth models compare all level sets of all scores, as in the search for a pair
-            counted_runs = [(one, histograms[id(one)]) for one in counted.candidates]
-            modelled = best_modelled_event(counted_runs, context.objective)
-            if modelled is not None:
-                winner, beside = modelled, cautious
-                judged.append(winner)
-    members = choose_portfolio(winner, judged, context.objective, context.max_events, beside)
+        decided = histograms.get(id(winner.proposal.candidate))
+        if decided is not None and winner.proposal.equivalent is not None:
+            winner = refine_threshold(winner, decided, context.objective)
+            judged.append(winner)
+    members = choose_portfolio(winner, judged, context.objective, context.max_events)
     expected = max(winner.bound, members[0].judged.bound)
     aims = None
     if context.max_events > 1 and not callable(context.settings.events) and counted.candidates:
@@ -136,7 +119,7 @@ def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Pro
 
 def _place_edges(group: ScoreGroup, samples: list[np.ndarray]) -> list[BinnedScore]:
     """Return the scores with fine edges between their values for training runs."""
-    thinned = np.concatenate([x[:MAX_EDGE_RUNS] for x in samples])
+    thinned = np.concatenate([x[: TUNING.edge_runs] for x in samples])
     values = group.values(thinned.reshape(len(thinned), -1), in_threads=True)
     return [BinnedScore(score, fine_edges(own)) for score, own in zip(group.scores, values, strict=True)]
 
@@ -158,13 +141,13 @@ def _count_candidates(
     block, runs = context.source.block, context.runs["cut"]
     counters = [] if cells is None else [CellCounter(cells)]
     # Few runs say little about the rare events that common random numbers make visible.
-    ranking_runs = runs if context.source.is_coupled else min(runs, max(RANKING_RUNS // block, 1) * block)
+    ranking_runs = runs if context.source.is_coupled else min(runs, max(TUNING.ranking_runs // block, 1) * block)
     statistics = [*counters, BinnedScores.of(scores, group)]
     pairs = context.count("cut", statistics, ranking_runs)
     if ranking_runs < runs:
         early = _as_candidates(scores, pairs[-1], ranking_runs)
         ranks = [propose_levels(candidate, context.objective).rank for candidate in early]
-        finalists = sorted(np.argsort(ranks, kind="stable")[-MAX_FINALISTS:].tolist())
+        finalists = sorted(np.argsort(ranks, kind="stable")[-TUNING.max_finalists :].tolist())
         scores = [scores[i] for i in finalists]
         first, second = pairs[-1]
         pairs[-1] = tuple(first[i] for i in finalists), tuple(second[i] for i in finalists)

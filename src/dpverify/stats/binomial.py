@@ -1,13 +1,19 @@
-"""Binomial probabilities, binomial tails and Clopper-Pearson limits (docs/method.md, section 5).
+"""Binomial probabilities, tails and Clopper-Pearson limits (docs/method.md, section 5), and a test of independence.
 
 The functions are vectorised over counts and probabilities. Tails come from the regularised incomplete beta function,
 and from Temme's uniform asymptotic expansion where the variance is large, because the beta function is slow there. The
 one-sided Clopper-Pearson limits are beta quantiles whose tail probability is checked after the inversion.
+
+Every statement of a report assumes that runs are independent and identically distributed. If so, all arrangements of
+the runs that fell into an event are equally likely, so that their numbers in blocks, and at positions within blocks,
+are multivariate hypergeometric. Noise that is shared within a block makes the blocks differ too much, and noise with a
+fixed seed makes the positions differ too much. `homogeneity_p_value` is an exact test of this.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,124 +29,35 @@ BETA_ERROR = 1e-10  # relative; the regularised incomplete beta function is more
 MAX_BISECTIONS = 1200  # enough to reduce [0, 1] to two adjacent doubles anywhere, subnormal numbers included
 
 
-class ExpansionTerms(NamedTuple):
-    """What Temme's uniform expansion of a binomial tail needs of each count, whatever the probability is.
+def _expansion_tail(count: FloatArray, runs: int, p: FloatArray, upper: bool) -> FloatArray:
+    """Return `binomial_tail` of counts above 0 and below `runs + 1` by Temme's uniform expansion.
 
-    Attributes
-    ----------
-    count, rest : numpy.ndarray
-        The counts, and `runs + 1` less the counts.
-    mean : numpy.ndarray
-        The counts divided by `runs + 1`.
-    constant, linear, quadratic : numpy.ndarray
-        Coefficients of the series, up to constant factors.
-    scale : numpy.ndarray
-        The factor of the series.
+    The leading term is the normal distribution function at the signed root of the deviance; a series corrects it.
     """
-
-    count: FloatArray
-    rest: FloatArray
-    mean: FloatArray
-    constant: FloatArray
-    linear: FloatArray
-    quadratic: FloatArray
-    scale: FloatArray
-
-    @classmethod
-    def of(cls, count: FloatArray, runs: int) -> ExpansionTerms:
-        """Return the terms of counts above 0 and below `runs + 1`."""
-        total, rest = runs + 1.0, runs + 1.0 - count
-        variance = count * rest / total
-        skewness, beta = (rest - count) / (total * np.sqrt(variance)), (1.0 / variance - 1.0 / total) / 12.0
-        linear, quadratic = skewness**2 + 3.0 / total, skewness * (2.0 * skewness**2 + 9.0 / total)
-        return cls(count, rest, count / total, -skewness / 3.0, linear, quadratic, 1.0 - beta)
-
-    def take(self, index: np.ndarray) -> ExpansionTerms:
-        """Return the terms of some of the counts."""
-        return ExpansionTerms(*(term.take(index) for term in self))
-
-    def tail(self, runs: int, p: FloatArray, upper: bool) -> FloatArray:
-        """Return `binomial_tail` by the expansion.
-
-        The leading term is the normal distribution function at the signed root of the deviance; a series corrects it.
-        """
-        difference = p - self.mean
-        scaled = difference * (runs + 1.0)
-        deviance = _log_excess(scaled, self.count)
-        deviance += _log_excess(np.negative(scaled, out=scaled), self.rest)
-        deviance *= -2.0
-        z = np.sqrt(np.maximum(deviance, 0.0, out=deviance), out=deviance)
-        z = np.copysign(np.minimum(z, 39.0, out=z), difference, out=z)
-        square = z * z
-        correction = np.multiply(z, self.linear, out=difference)
-        correction /= 12.0
-        correction += self.constant
-        third = np.add(square, 2.0, out=scaled)
-        third *= self.quadratic
-        third /= 135.0
-        correction -= third
-        square *= -0.5
-        density = np.exp(square, out=square)
-        density /= math.sqrt(2.0 * math.pi)
-        density *= self.scale
-        density *= correction
-        if upper:
-            return np.subtract(scipy.special.ndtr(z, out=z), density, out=z)
-        return scipy.special.ndtr(-z) + density
+    total, rest = runs + 1.0, runs + 1.0 - count
+    variance = count * rest / total
+    skewness, beta = (rest - count) / (total * np.sqrt(variance)), (1.0 / variance - 1.0 / total) / 12.0
+    linear, quadratic = skewness**2 + 3.0 / total, skewness * (2.0 * skewness**2 + 9.0 / total)
+    difference = p - count / total
+    scaled = difference * total
+    deviance = -2.0 * (_log_excess(scaled, count) + _log_excess(-scaled, rest))
+    # Beyond 39 standard deviations a tail is 0 in floating point.
+    z = np.copysign(np.minimum(np.sqrt(np.maximum(deviance, 0.0)), 39.0), difference)
+    square = z * z
+    correction = z * linear / 12.0 - skewness / 3.0 - (square + 2.0) * quadratic / 135.0
+    density = np.exp(-0.5 * square) / math.sqrt(2.0 * math.pi) * (1.0 - beta) * correction
+    return scipy.special.ndtr(z) - density if upper else scipy.special.ndtr(-z) + density
 
 
 def _log_excess(scaled: FloatArray, count: FloatArray) -> FloatArray:
     """Return `count * (log(1 + x) - x)` for `x = scaled / count`."""
-    x = scaled / count
-    np.maximum(x, -1.0 + 1e-15, out=x)
-    result = np.log1p(x)
-    result -= x
-    result *= count
-    return result
+    x = np.maximum(scaled / count, -1.0 + 1e-15)
+    return count * (np.log1p(x) - x)
 
 
 def _is_expanded(count: FloatArray, runs: int) -> NDArray[np.bool_]:
     """Return where the variance of a count is so large that the expansion is used."""
     return count * (runs + 1.0 - count) >= MIN_EXPANSION_VARIANCE * (runs + 1.0)
-
-
-class PreparedTails(NamedTuple):
-    """Upper binomial tails of counts that are used with many probabilities.
-
-    Attributes
-    ----------
-    counts : numpy.ndarray
-        The counts.
-    runs : int
-        The number of trials.
-    is_expanded : numpy.ndarray
-        Whether the tail of each count comes from the expansion.
-    terms : ExpansionTerms
-        The terms of the expansion; those of any number where it is not used.
-    """
-
-    counts: FloatArray
-    runs: int
-    is_expanded: NDArray[np.bool_]
-    terms: ExpansionTerms
-
-    @classmethod
-    def of(cls, counts: FloatArray, runs: int) -> PreparedTails:
-        """Return the prepared counts."""
-        is_expanded = _is_expanded(counts, runs)
-        return cls(counts, runs, is_expanded, ExpansionTerms.of(np.where(is_expanded, counts, 0.5 * (runs + 1)), runs))
-
-    def at(self, index: np.ndarray, p: FloatArray) -> FloatArray:
-        """Return `binomial_tail(counts[index], runs, p)` for a p that broadcasts against the index."""
-        is_expanded = self.is_expanded.take(index)
-        if is_expanded.all():
-            return self.terms.take(index).tail(self.runs, p, upper=True)
-        if not is_expanded.any():
-            return binomial_tail(self.counts[index], self.runs, p)
-        tail = self.terms.take(index).tail(self.runs, p, upper=True)
-        others = ~is_expanded
-        tail[others] = binomial_tail(self.counts[index[others]], self.runs, np.broadcast_to(p, index.shape)[others])
-        return tail
 
 
 def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True) -> FloatArray:
@@ -174,14 +91,14 @@ def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True)
         return binomial_tail(count[None], runs, p[None], upper)[0]
     expanded = _is_expanded(count, runs)
     if expanded.all():
-        return ExpansionTerms.of(count, runs).tail(runs, p, upper)
+        return _expansion_tail(count, runs, p, upper)
     tail = np.where(count <= 0 if upper else count > runs, 1.0, 0.0)
     exact = (count > 0) & (count <= runs) & ~expanded
     # The beta function has a relative error of 1e-11 everywhere, but needs microseconds per value at large counts.
     # SciPy's bdtr is faster, but has an error of 2e-3 at 10^7 runs.
     beta_tail = scipy.special.betainc if upper else scipy.special.betaincc
     tail[exact] = beta_tail(count[exact], runs + 1.0 - count[exact], p[exact])
-    tail[expanded] = ExpansionTerms.of(count[expanded], runs).tail(runs, p[expanded], upper)
+    tail[expanded] = _expansion_tail(count[expanded], runs, p[expanded], upper)
     return tail
 
 
@@ -318,3 +235,104 @@ def clopper_pearson_interval(count: int, runs: int, alpha: float) -> tuple[float
         upper = min(1.0, upper + step * upper * (1 - upper))
         step *= 2
     return lower, upper
+
+
+MAX_P_VALUE = 1e-6  # of all tests of one report together; below it the runs are considered dependent
+LEAST_DEVIATIONS = 3.0  # standard deviations; a smaller excess of the statistic is no evidence, and is not computed
+LOG_TINY = -700.0  # probabilities below exp(-700) are zero in floating point
+DEVIATIONS_PER_PERIOD = 64  # of a sum; a period of a Fourier transform so long wraps around nothing that matters
+
+
+class _Cells(NamedTuple):
+    """Cells of one size: their number, the possible counts, their log-probabilities, and terms of the statistic."""
+
+    number: int
+    counts: np.ndarray
+    log_probabilities: np.ndarray
+    terms: np.ndarray
+
+
+def homogeneity_p_value(groups: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
+    """Return an upper bound on the p-value of the hypothesis that all cells of a group have the same probability.
+
+    The statistic is Pearson's, added up over the groups. Given the total counts of the groups, its exponential moments
+    are exact: independent binomial counts with a given sum are hypergeometric, and the probability of the sum is a
+    Fourier transform. Markov's inequality for the best of these moments bounds the tail (Chernoff). The bound holds for
+    counts of any size, so that no cells are merged.
+
+    Parameters
+    ----------
+    groups : sequence of (counts, sizes)
+        For each group of cells, how many runs of each cell fell into the event, and the number of runs of each cell.
+        Each group has a probability of its own.
+
+    Returns
+    -------
+    float
+        The bound; 1.0 if the counts vary little more than expected.
+
+    Examples
+    --------
+    >>> homogeneity_p_value([([48, 52, 50, 55], [100, 100, 100, 100])])
+    1.0
+    >>> homogeneity_p_value([([0, 100, 0, 100], [100, 100, 100, 100])]) < 1e-6
+    True
+    """
+    statistic = degrees = 0.0
+    tables = []
+    for counts, sizes in groups:
+        counts, sizes = np.asarray(counts, np.int64), np.asarray(sizes, np.int64)
+        runs, hits = int(sizes.sum()), int(counts.sum())
+        if not 0 < hits < runs:
+            continue
+        counts, sizes = counts[sizes > 0], sizes[sizes > 0]
+        if 2 * hits > runs:
+            counts, hits = sizes - counts, runs - hits
+        share = hits / runs
+        statistic += float(((counts - share * sizes) ** 2 / sizes).sum() / (share * (1 - share)))
+        degrees += (sizes.size - 1) * runs / (runs - 1)
+        tables.append((hits, runs, sizes))
+    if statistic <= degrees + LEAST_DEVIATIONS * math.sqrt(2 * degrees):
+        return 1.0
+    parts = [_possible_counts(hits, runs, sizes, statistic) for hits, runs, sizes in tables]
+    totals = [(hits, runs) for hits, runs, _ in tables]
+
+    def log_bound(log_rate: float) -> float:
+        rate = math.exp(log_rate)
+        moments = (_log_moment(cells, *total, rate) for cells, total in zip(parts, totals, strict=True))
+        return sum(moments) - rate * statistic
+
+    best = scipy.optimize.minimize_scalar(log_bound, bounds=(math.log(1e-9), 0.0), method="bounded").fun
+    return math.exp(min(float(best), 0.0))
+
+
+def _possible_counts(hits: int, runs: int, sizes: np.ndarray, statistic: float) -> list[_Cells]:
+    """Return the distribution of the counts for each size of a cell; a term above the whole statistic counts as it."""
+    cells, share = [], hits / runs
+    for size, number in zip(*np.unique(sizes, return_counts=True), strict=True):
+        spread = 40 * math.sqrt(size * share) + 800  # beyond it, Bernstein's inequality gives less than exp(-700)
+        counts = np.arange(max(0, int(size * share - spread)), min(int(size * share + spread), size, hits) + 1)
+        log_probabilities = scipy.stats.binom.logpmf(counts, size, share)
+        is_possible = log_probabilities > LOG_TINY
+        counts, log_probabilities = counts[is_possible], log_probabilities[is_possible]
+        terms = np.minimum((counts - size * share) ** 2 / (size * share * (1 - share)), statistic)
+        cells.append(_Cells(int(number), counts, log_probabilities, terms))
+    return cells
+
+
+def _log_moment(cells: list[_Cells], hits: int, runs: int, rate: float) -> float:
+    """Return the logarithm of the mean of exp(rate * statistic), given that so many runs fell into the event."""
+    deviation = math.sqrt(hits * (1 - hits / runs))
+    period = 1 << math.ceil(math.log2(DEVIATIONS_PER_PERIOD * (1 + deviation)))
+    transform, log_mean = np.ones(period // 2 + 1, complex), 0.0
+    for number, counts, log_probabilities, terms in cells:
+        weights = log_probabilities + rate * terms
+        top = weights.max()
+        weights = np.exp(weights - top)
+        log_mean += number * (top + math.log(weights.sum()))
+        # Sums that differ by a period are taken for equal, which can only enlarge the bound.
+        tilted = np.bincount(counts % period, weights / weights.sum(), period)
+        transform *= np.fft.rfft(tilted) ** number
+    given = float(np.fft.irfft(transform, period)[hits % period])
+    log_given = math.log(max(given, 0.0) + 1e-13)  # more than the rounding of the transform
+    return log_mean + log_given - float(scipy.stats.binom.logpmf(hits, runs, hits / runs))

@@ -15,7 +15,7 @@ class EpsilonBounds(NamedTuple):
     lower : float
         The proved lower bound on epsilon, over all events; 0 without an answer.
     upper_on_cells : float
-        The upper bound over unions of the cells; infinity without an answer.
+        The upper bound over the cells; infinity without an answer.
     """
 
     lower: float
@@ -38,22 +38,22 @@ def compare_bounds(before: EpsilonBounds, after: EpsilonBounds) -> BoundChange |
     Examples
     --------
     >>> compare_bounds(EpsilonBounds(0.9, 1.1), EpsilonBounds(1.5, 1.6)).text
-    'a larger privacy loss is proved: epsilon >= 1.5, and >= 0.9 before, when epsilon <= 1.1 over unions of cells only'
+    'a larger privacy loss is proved: epsilon >= 1.5, and >= 0.9 before, when it was at most 1.1 over the cells'
     >>> compare_bounds(EpsilonBounds(2.7, 0.6), EpsilonBounds(2.7, 0.6)) is None
     True
     """
     if before.lower <= before.upper_on_cells < after.lower:
         return BoundChange(
             f"a larger privacy loss is proved: epsilon >= {format_lower(after.lower)}, and >= "
-            f"{format_lower(before.lower)} before, when epsilon <= {format_upper(before.upper_on_cells)} over unions "
-            "of cells only",
+            f"{format_lower(before.lower)} before, when it was at most {format_upper(before.upper_on_cells)} over the "
+            "cells",
             is_larger=True,
         )
     if after.lower <= after.upper_on_cells < before.lower:
         return BoundChange(
             f"the earlier privacy loss is no longer found: epsilon >= {format_lower(after.lower)}, and >= "
-            f"{format_lower(before.lower)} before; now epsilon <= {format_upper(after.upper_on_cells)} over unions of "
-            "cells only",
+            f"{format_lower(before.lower)} before; now it is at most {format_upper(after.upper_on_cells)} over the "
+            "cells",
             is_larger=False,
         )
     return None

@@ -2,13 +2,13 @@
 
 A bisection finds the interval in which epsilon crosses the required value. A line that is fitted to the logarithm of
 the estimated epsilon gives the parameter. Then a parameter on each side of it is tested with fresh runs, which gives
-one parameter that is certainly insufficient and one that is sufficient on the partition (docs/method.md, section 5.9).
+one parameter that is certainly insufficient and one that is sufficient over the cells (docs/method.md, section 5.9).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
@@ -16,11 +16,11 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.report.report import Report
-from dpverify.report.statements import Verdict, check_claim
-from dpverify.settings import VerifyOptions
+from dpverify.report.statements import check_claim
+from dpverify.settings import VerifyOptions, type_one_error_factor
 from dpverify.studies.epsilon_line import LINEAR_RANGE, Axis, Line, Point, check_bounds, estimate_epsilon, fit_line
 from dpverify.studies.families import Family, check_family
-from dpverify.studies.options import RunOptions, type_one_error_factor
+from dpverify.studies.options import RunOptions
 from dpverify.studies.pair_search.pair_value import DataPair, SearchAim
 from dpverify.studies.plots import plot_bounds
 from dpverify.studies.search import format_label
@@ -68,7 +68,7 @@ class Calibration:
         A parameter at which the claim was refuted, with confidence 1 - alpha. None if no such parameter was found
         within the bounds.
     sufficient : float or None
-        A parameter at which the claim was bounded on the partition, with confidence 1 - alpha. None if no such
+        A parameter at which the claim holds over the cells, with confidence 1 - alpha. None if no such
         parameter was found within the bounds.
     report : Report
         The report of `parameter`, from its own runs.
@@ -78,7 +78,7 @@ class Calibration:
         The worst of several pairs, as in `Search.pair`. `insufficient`, `parameter` and `report` belong to it. None if
         one pair was given.
     bounded_pairs : int
-        For how many pairs `sufficient` was bounded: all pairs of a list; one pair for a box.
+        For how many pairs `sufficient` was shown: all pairs of a list; one pair for a box.
     """
 
     parameter: float
@@ -111,7 +111,7 @@ class Calibration:
         rows = [
             ("insufficient", self._rounded(self.insufficient), f"refuted by an event; {confidence}"),
             ("estimate", format_number(self.parameter), found),
-            ("sufficient", self._rounded(self.sufficient), f"bounded over unions of cells only{covered}; {confidence}"),
+            ("sufficient", self._rounded(self.sufficient), f"the claim holds over the cells{covered}; {confidence}"),
         ]
         title = f"{report.name}: parameter for {claim}, from {len(self.tried)} verifications"
         lines = [f"  {name:<12}  {value:<10}  {statement}".rstrip() for name, value, statement in rows]
@@ -178,7 +178,7 @@ def calibrate(
     Returns
     -------
     Calibration
-        The estimated parameter, a parameter that is insufficient, and one that is sufficient on the partition.
+        The estimated parameter, a parameter that is insufficient, and one that is sufficient over the cells.
 
     Raises
     ------
@@ -254,21 +254,26 @@ def _find_bracket(
     axis, settings, target = trials.axis, trials.options.settings, math.log(epsilon)
     gap = _median_gap(trials, target)
 
-    def find_end(direction: int, verdict: Verdict, alpha: float, pairs: Sequence[DataPair]) -> float | None:
-        """Return the first parameter at which all pairs have this verdict, going away from the estimate."""
+    def find_end(
+        direction: int, is_end: Callable[[Report], bool], alpha: float, pairs: Sequence[DataPair]
+    ) -> float | None:
+        """Return the first parameter at which all pairs have this property, going away from the estimate."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             offset = direction * FIRST_OFFSET_IN_GAPS * gap * 2 ** (attempt - 1)
             position = line.position(target + offset)
             level = alpha / 2**attempt / len(pairs)
-            if all(trials.verify(position, epsilon, level, pair).report.verdict is verdict for pair in pairs):
+            if all(is_end(trials.verify(position, epsilon, level, pair).report) for pair in pairs):
                 return axis.parameter(position)
             if axis.parameter(position) in (axis.low, axis.high):
                 break
         return None
 
     others = [pair for pair in listed if pair is not worst]
-    insufficient = find_end(1, Verdict.REFUTED, settings.alpha / type_one_error_factor(settings), [worst])
-    sufficient = find_end(-1, Verdict.BOUNDED, settings.alpha, [worst, *others])
+    refuting = settings.alpha / type_one_error_factor(settings)
+    insufficient = find_end(1, lambda report: report.refuted, refuting, [worst])
+    sufficient = find_end(
+        -1, lambda report: report.holds_on_cells and not report.refuted, settings.alpha, [worst, *others]
+    )
     return insufficient, sufficient
 
 
@@ -342,6 +347,6 @@ def _median_gap(trials: _Trials, target: float) -> float:
 
 def _gap(report: Report, delta: float) -> float:
     """Return the distance, in log epsilon, between the estimate and the lower bound of a report."""
-    if report.epsilon_lower <= 0:
+    if not report.epsilon_lower:
         return math.inf
     return math.log(max(estimate_epsilon(report, delta) / report.epsilon_lower, 1.0))

@@ -11,14 +11,14 @@ from dpverify.studies.bound_changes import EpsilonBounds, compare_bounds
 from dpverify.studies.result_page import bounds_drawings, load_results
 from dpverify.studies.tables import Row, format_table, format_value
 from dpverify.util.files import write_text
-from dpverify.util.formatting import format_lower, format_percent, format_upper
+from dpverify.util.formatting import format_confidence, format_lower, format_upper
 
 COMPARED = {
     "name": "mechanism",
     "verdict": "verdict",
     "claim": "claim",
     "epsilon_lower": "epsilon at least",
-    "epsilon_upper_on_partition": "epsilon at most (cells)",
+    "epsilon_upper_on_partition": "epsilon at most (over the cells)",
     "epsilon_detectable": "detectable epsilon",
     "p_value": "p-value",
     "delta": "delta",
@@ -51,16 +51,21 @@ class Comparison:
         """What can be said about the difference of the privacy losses, in one sentence.
 
         The privacy loss itself is compared only with an upper bound over all events, which needs a Lipschitz constant.
-        Without one the sentence compares the bounds.
+        Without one the sentence compares the bounds. If both reports have an upper bound over all events, either
+        direction can be stated, and the confidence is that of all four bounds together.
         """
         before, after = self.before, self.after
+        sides = (("before", before), ("after", after))
         if before.digest == after.digest:
             return "Both reports have the same result."
-        if before.voiding or after.voiding:
-            return "One report has no answer, so the two cannot be compared."
+        if before.epsilon_lower is None or after.epsilon_lower is None:
+            void = [f"no answer {when}: {report.voiding[0].cause}" for when, report in sides if report.voiding]
+            return f"N{'; '.join(void)[1:]}. So the two cannot be compared."
         if before.delta != after.delta:
             return "The reports have different deltas, so their bounds on epsilon cannot be compared."
-        confidence = format_percent(1 - before.alpha - after.alpha)
+        # Each direction that can be stated rests on two bounds, and the results decide which one is stated.
+        directions = sum(report.certificate is not None for report in (before, after))
+        confidence = format_confidence(min(1.0, directions * (before.alpha + after.alpha)))
         old_limit, limit = _upper_over_all_events(before), _upper_over_all_events(after)
         if after.epsilon_lower > old_limit:
             return (
@@ -72,7 +77,7 @@ class Comparison:
                 f"The privacy loss is smaller: epsilon was at least {format_lower(before.epsilon_lower)}, and is at "
                 f"most {format_upper(limit)} over all events (confidence {confidence})."
             )
-        change = compare_bounds(*(_bounds(report) for report in (before, after)))
+        change = compare_bounds(_bounds(before), _bounds(after))
         if change is not None:
             return f"{change.text[0].upper()}{change.text[1:]}."
         return "No change of the privacy loss is shown."
@@ -92,12 +97,12 @@ class Comparison:
 
 
 def _bounds(report: Report) -> EpsilonBounds:
-    return EpsilonBounds(report.epsilon_lower, report.on_partition.epsilon_upper(report.delta))
+    return EpsilonBounds(report.epsilon_lower or 0.0, report.cell_counts.epsilon_upper(report.delta))
 
 
 def _upper_over_all_events(report: Report) -> float:
     """Return the upper bound over all events; infinity without a Lipschitz constant."""
-    return math.inf if report.on_all_events is None else report.on_all_events.epsilon_upper(report.delta)
+    return math.inf if report.certificate is None else report.certificate.epsilon_upper(report.delta)
 
 
 def _text(name: str, row: dict) -> str:

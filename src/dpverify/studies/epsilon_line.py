@@ -9,14 +9,14 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.report.report import Report
-from dpverify.stats.upper_bound import smallest_epsilon
+from dpverify.stats.upper import smallest_epsilon
 
 LINEAR_RANGE = 0.4  # log epsilon is taken as linear in the parameter over a range of this size
 
 
 def estimate_epsilon(report: Report, delta: float) -> float:
-    """Estimate epsilon at this delta over unions of the cells, with shares of runs in place of probabilities."""
-    part = report.on_partition
+    """Estimate epsilon at this delta over the cells, with shares of runs in place of probabilities."""
+    part = report.cell_counts
     if delta == 0:  # a single cell attains the maximum; the root search below needs a delta that is crossed
         with np.errstate(divide="ignore"):
             return float(np.abs(np.log(part.c1) - np.log(part.c2)).max())

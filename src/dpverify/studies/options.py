@@ -18,7 +18,7 @@ from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.sampling.executors import open_pool
-from dpverify.selection.context import ScoreLearner
+from dpverify.selection.objective import ScoreLearner
 from dpverify.settings import Settings, SettingsChanges, VerifyOptions
 from dpverify.util.arrays import Array
 
@@ -127,12 +127,3 @@ class RunOptions:
             progress=self.progress,
             trust_results=self.trust_results,
         )
-
-
-def type_one_error_factor(settings: Settings) -> int:
-    """Return how many times alpha the type I error of the test can be.
-
-    The randomised test of the paper refutes a claim if the smaller of two p-values is at most alpha, so that it refutes
-    a true claim with probability up to about 2 alpha.
-    """
-    return 2 if settings.test == "thinned" else 1

@@ -1,7 +1,7 @@
 """One claim tested on many pairs of data sets.
 
 If the pairs were drawn independently from one population, the results bound the share of the population on which the
-claim fails, and the share on which it holds on the partition (docs/method.md, section 5.7).
+claim fails, and the share on which it holds over the cells (docs/method.md, section 5.7).
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-import numpy as np
-
+from dpverify.claims import resolve_claim
 from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.report.evaluate import bound_by_event
-from dpverify.report.report import Report
-from dpverify.report.statements import Verdict
-from dpverify.settings import VerifyOptions
+from dpverify.report.power import DETECTS, check_detects
+from dpverify.report.report import Report, bound_by_event
+from dpverify.report.text import describe_weakness
+from dpverify.settings import VerifyOptions, type_one_error_factor
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.claims import resolve_claim
-from dpverify.stats.multiple import benjamini_hochberg, holm
-from dpverify.studies.options import RunOptions, type_one_error_factor
+from dpverify.stats.many import benjamini_hochberg, holm
+from dpverify.studies.options import RunOptions
 from dpverify.studies.pair_search.pair_value import DataPair
 from dpverify.studies.plots import plot_bounds
 from dpverify.studies.searched_pairs import list_pairs
@@ -49,10 +47,13 @@ class ManyPairs:
         One report per pair, in the order of the pairs.
     names : tuple of str or None
         The names of the pairs of a mapping, in the same order. None for a list.
+    detects : float
+        A pair passes only if its runs notice a violation by this factor, as for `assert_private`.
     """
 
     reports: tuple[Report, ...]
     names: tuple[str, ...] | None = None
+    detects: float = DETECTS
 
     def label(self, index: int) -> str:
         """Return the name of a pair, or its index in the list."""
@@ -65,56 +66,67 @@ class ManyPairs:
 
     @property
     def answered(self) -> tuple[Report, ...]:
-        """The reports without a voiding diagnostic. The others count neither as passed nor as refuted."""
+        """The reports with an answer. The others count neither as passed nor as refuted."""
         return tuple(report for report in self.reports if not report.voiding)
 
     @property
     def passed(self) -> int:
-        """The number of pairs on which the claim was tested and not refuted."""
-        return sum(not report.refuted for report in self.answered)
+        """The number of pairs on which the claim was tested with enough runs and not refuted."""
+        return len(self.answered) - self.refuted - len(self.too_weak)
 
     @property
-    def share(self) -> float:
-        """The share of the tested pairs that passed (the passing ratio of the paper)."""
-        return self.passed / len(self.reports)
+    def refuted(self) -> int:
+        """The number of pairs on which the claim is refuted."""
+        return sum(report.refuted for report in self.answered)
+
+    @property
+    def too_weak(self) -> tuple[int, ...]:
+        """The pairs on which the claim is not refuted, but the runs are too few to notice a violation."""
+        return tuple(i for i, report in enumerate(self.reports) if describe_weakness(report, self.detects) is not None)
+
+    @property
+    def share(self) -> float | None:
+        """The share of the pairs with an answer that passed (the passing ratio of the paper); None if there is none."""
+        return self.passed / len(self.answered) if self.answered else None
 
     @property
     def share_interval(self) -> tuple[float, float]:
-        """Two-sided Clopper-Pearson limits of the share of the population that passes a test like this one."""
-        number, level = len(self.reports), self.alpha / 2
-        return float(clopper_pearson_lower(self.passed, number, level)), float(
-            clopper_pearson_upper(self.passed, number, level)
-        )
+        """Two-sided Clopper-Pearson limits of the share of the population that passes a test like this one.
+
+        They hold whatever the answers of the pairs without an answer would be.
+        """
+        number, unknown = len(self.reports), len(self.reports) - len(self.answered)
+        low, _ = share_interval(self.passed, number, self.alpha)
+        return low, share_interval(self.passed + unknown, number, self.alpha)[1]
 
     @property
     def violating(self) -> float:
         """Lower confidence bound of the share of the population that violates the claim."""
         level = self.alpha * type_one_error_factor(self.reports[0].settings)
-        refuted = sum(report.refuted for report in self.answered)
-        return share_lower_bound(refuted, len(self.reports), level, self.alpha)
+        return share_lower_bound(self.refuted, len(self.reports), level, self.alpha)
 
     @property
-    def bounded(self) -> float:
-        """Lower confidence bound of the share that satisfies the claim on unions of the cells of its own partition."""
-        bounded = sum(report.verdict is Verdict.BOUNDED for report in self.answered)
-        return share_lower_bound(bounded, len(self.reports), self.alpha, self.alpha)
+    def holds_on_cells(self) -> float:
+        """Lower confidence bound of the share on which the claim holds over the cells of the pair's own partition."""
+        found = sum(report.holds_on_cells and not report.refuted for report in self.answered)
+        return share_lower_bound(found, len(self.reports), self.alpha, self.alpha)
 
     @property
-    def worst(self) -> int:
-        """The index of the pair with the largest lower bound of epsilon; pairs without an answer come last."""
-
-        def rank(index: int) -> tuple[bool, float]:
-            report = self.reports[index]
-            return not report.voiding, report.epsilon_lower
-
-        return max(range(len(self.reports)), key=rank)
+    def worst(self) -> int | None:
+        """The index of the pair with the largest lower bound of epsilon; None if no pair has an answer."""
+        bounds = {
+            index: report.epsilon_lower for index, report in enumerate(self.reports) if report.epsilon_lower is not None
+        }
+        return max(bounds, key=bounds.__getitem__, default=None)
 
     @property
-    def epsilon_lower(self) -> float:
+    def epsilon_lower(self) -> float | None:
         """Lower bound of epsilon for the worst pair with confidence 1 - alpha, corrected for the number of pairs.
 
-        Each pair is tested at level alpha divided by the number of pairs.
+        Each pair is tested at level alpha divided by the number of pairs. None if no pair has an answer.
         """
+        if self.worst is None:
+            return None
         report = self.reports[self.worst]
         return max(bound_by_event(report.tested, report.sequence, report.delta, self.alpha / len(self.reports)))
 
@@ -125,10 +137,7 @@ class ManyPairs:
         For the randomised test of the paper it is twice the smaller of its two p-values.
         """
         factor = type_one_error_factor(self.reports[0].settings)
-        return tuple(
-            1.0 if report.voiding or report.p_value is None else min(1.0, factor * report.p_value)
-            for report in self.reports
-        )
+        return tuple(1.0 if report.p_value is None else min(1.0, factor * report.p_value) for report in self.reports)
 
     @property
     def discoveries(self) -> tuple[int, ...]:
@@ -141,7 +150,7 @@ class ManyPairs:
     @property
     def certain(self) -> tuple[int, ...]:
         """The pairs that violate the claim, all of them together with confidence 1 - alpha (Holm)."""
-        return tuple(np.flatnonzero(holm(self.p_values) <= self.alpha).tolist())
+        return holm(self.p_values, self.alpha)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -166,18 +175,24 @@ class ManyPairs:
         confidence = f"confidence {format_confidence(self.alpha)}"
         low, high = self.share_interval
         claim = "" if report.claim is None else report.claim.describe()
+        void = [(self.label(index), one.voiding) for index, one in enumerate(self.reports) if one.voiding]
+        start = f"no answer for {len(void)} of {len(self.reports)} pairs; " if void else ""
+        lines = [f"{report.name}: {start}{self.passed} of {len(self.answered)} pairs passed ({claim})"]
+        lines += [f"  no answer   pair {label}: {voiding[0].value}" for label, voiding in void[:MAX_NAMED_PAIRS]]
+        lines += [f"  no answer   {len(void) - MAX_NAMED_PAIRS} more pairs"] if len(void) > MAX_NAMED_PAIRS else []
+        if self.worst is None or self.epsilon_lower is None:
+            return "\n".join(lines)
         proved = f"epsilon >= {format_lower(self.epsilon_lower)} over all events"
-        lines = [
-            f"{report.name}: {self.passed} of {len(self.reports)} pairs passed ({claim})",
+        lines += [
             f"  passing     {_at_least(low)} to {_at_most(high)} of the population; {confidence}",
             f"  violating   at least {_at_least(self.violating)} of the population; {confidence}",
-            f"  bounded     at least {_at_least(self.bounded)} of the population, each pair over unions of its own "
-            f"cells only; {confidence}",
+            f"  cells       at least {_at_least(self.holds_on_cells)} of the population keep the claim, each pair over "
+            f"the cells of its own partition; {confidence}",
+            f"  too weak    {len(self.too_weak)} of {len(self.reports)} pairs, which are not refuted and did not pass",
             f"  named       {self._name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}",
             f"  certain     {self._name_pairs(self.certain)}; {confidence} for all of them together",
             f"  worst       pair {self.label(self.worst)}: {proved}; {confidence}",
         ]
-        lines += [f"  no answer   {diagnostic.value}" for diagnostic in self.diagnostics]
         return "\n".join(lines)
 
     def _name_pairs(self, indices: tuple[int, ...]) -> str:
@@ -196,6 +211,7 @@ def verify_pairs(
     delta: float = 0.0,
     *,
     claim: object = None,
+    detects: float = DETECTS,
     **options: Unpack[VerifyOptions],
 ) -> ManyPairs:
     """Test one claim on every pair of data sets.
@@ -215,6 +231,8 @@ def verify_pairs(
         The claim.
     claim : claim, optional
         A claim of another kind, instead of epsilon, as in `verify`.
+    detects : float, default 1.25
+        A number above 1. A pair passes only if its runs notice a violation by this factor, as for `assert_private`.
     **options
         Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
         single settings.
@@ -235,9 +253,9 @@ def verify_pairs(
     >>> def noisy(data, runs, rng):
     ...     return data + rng.laplace(size=(runs, 1))
     >>> pairs = [(0.0, 1.0), (0.0, 0.5), (0.0, 3.0)]
-    >>> many = dpv.verify_pairs(noisy, pairs, epsilon=1.5, select_runs=500, test_runs=2000)
-    >>> many.passed, many.worst, many.discoveries
-    (2, 2, (2,))
+    >>> many = dpv.verify_pairs(noisy, pairs, epsilon=1.5, select_runs=2000, test_runs=20_000)
+    >>> many.passed, many.worst, many.discoveries, many.too_weak
+    (2, 2, (2,), ())
     """
     run_options = RunOptions.from_keywords(**options)
     names, listed = list_pairs(pairs)
@@ -246,12 +264,19 @@ def verify_pairs(
     if epsilon is None and claim is None:
         raise InputError("epsilon: found None; expected the claim that is tested on every pair")
     tested, delta = resolve_claim(epsilon, delta, claim)  # an accountant is evaluated once
+    check_detects(detects, tested)
     with run_options.share_executor() as shared:
         reports = [
             shared.child(number).verify(mechanism, first, second, None, delta, tested)
             for number, (first, second) in enumerate(listed)
         ]
-    return ManyPairs(tuple(reports), tuple(map(str, names)) if isinstance(pairs, Mapping) else None)
+    return ManyPairs(tuple(reports), tuple(map(str, names)) if isinstance(pairs, Mapping) else None, detects)
+
+
+def share_interval(found: int, number: int, alpha: float) -> tuple[float, float]:
+    """Two-sided Clopper-Pearson limits of the share of a population that has a property, with confidence 1 - alpha."""
+    lower, upper = (limit(found, number, alpha / 2) for limit in (clopper_pearson_lower, clopper_pearson_upper))
+    return float(lower), float(upper)
 
 
 def share_lower_bound(found: int, number: int, level: float, alpha: float) -> float:

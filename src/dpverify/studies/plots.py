@@ -30,7 +30,7 @@ def plot_bounds(
     axis: str = "",
     positions: Iterable[float] | None = None,
 ) -> Figure:
-    """Return a figure of the bounds of many verifications.
+    """Return a figure of the bounds of many verifications; those without an answer are counted in the title only.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def plot_bounds(
     Raises
     ------
     InputError
-        If matplotlib is not installed.
+        If matplotlib is not installed, or no verification has an answer.
     """
     try:
         from dpverify.render.bounds import Bounds, complete_figure, draw_bounds
@@ -61,5 +61,10 @@ def plot_bounds(
     bounds = [
         Bounds(name, float(row["epsilon_lower"]), float(row["epsilon_upper_on_partition"]), place)
         for row, name, place in zip(table, names, places, strict=True)
+        if row["epsilon_lower"] is not None
     ]
+    if not bounds:
+        raise InputError("plot: found no verification with an answer; expected at least one")
+    if len(bounds) < len(table):
+        title += f" ({len(table) - len(bounds)} without an answer)"
     return complete_figure(draw_bounds(bounds, title, axis, claim))

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from dpverify.errors import InputError, how_to_install
 from dpverify.report.report import Report
-from dpverify.studies.tables import Row, format_value, is_curve, lower_text, upper_text
+from dpverify.studies.tables import Row, format_value, is_curve, lower_text, upper_text, verdict_text
 from dpverify.util.formatting import format_lower, format_upper
 
 if TYPE_CHECKING:
     from dpverify.render.results import Cell
     from dpverify.render.style import Drawing
 
-STATES = ("REFUTED", "FAILED", "NO_ANSWER", "TOO_WEAK", "NOT_REFUTED", "BOUNDED", "MEASURED")  # the worst first
+STATES = ("REFUTED", "FAILED", "NO_ANSWER", "TOO_WEAK", "NOT_REFUTED", "CERTIFIED", "MEASURED")  # the worst first
 PAGES_FOLDER = "pages"
 
 
@@ -68,8 +68,8 @@ def number_cell(value: float | None, shown: Callable[[float], str]) -> Cell:
 def bound_headers(rows: Sequence[Row]) -> tuple[str, str]:
     """Return the headers of the two bounds; the cells name the parameter if the claim of a row is a curve."""
     if any(map(is_curve, rows)):
-        return "proved", "bounded (unions of cells)"
-    return "ε at least", "ε at most (unions of cells)"
+        return "proved", "over the cells"
+    return "ε at least", "ε at most (over the cells)"
 
 
 def bound_cells(row: Row) -> tuple[Cell, Cell]:
@@ -80,7 +80,7 @@ def bound_cells(row: Row) -> tuple[Cell, Cell]:
         lower = row.get("claim_lower")
         return Cell(lower_text(row), "1e999" if lower is None else repr(float(lower))), text_cell(upper_text(row))
     low, high = row.get("epsilon_lower"), row.get("epsilon_upper_on_partition")
-    return number_cell(low, format_lower), number_cell(high, format_upper)
+    return number_cell(low, lambda value: format_lower(value, row.get("epsilon"))), number_cell(high, format_upper)
 
 
 def text_cell(value: object) -> Cell:
@@ -89,7 +89,7 @@ def text_cell(value: object) -> Cell:
     return Cell(format_value(value), format_value(value))
 
 
-def verdict_cell(state: str) -> Cell:
+def verdict_cell(row: Row, state: str) -> Cell:
     from dpverify.render.results import Cell
 
-    return Cell(state.replace("_", " "), str(STATES.index(state)), "", state)
+    return Cell(verdict_text(row, state), str(STATES.index(state)), "", state)

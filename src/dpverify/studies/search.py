@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
+from dpverify.claims import is_curve, resolve_claim
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism, check_callable
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions
-from dpverify.stats.claims import resolve_claim
 from dpverify.studies.options import RunOptions
 from dpverify.studies.pair_search.pair_value import SearchAim
 from dpverify.studies.searched_pairs import Candidate, PairLabel, Pairs, SearchedPairs
@@ -66,19 +66,14 @@ class Search:
 
     def __str__(self) -> str:
         report = self.report
-        proved = (
-            f"epsilon >= {format_lower(report.epsilon_lower)} at delta {format_number(report.delta)}; for this pair of "
-            "data sets, by the witness"
-        )
         pair, number = format_label(self.pair), len(self.tried)
-        return "\n".join(
-            [
-                f"{report.name}: pair {pair} after {number} evaluations: {report.verdict.name}",
-                f"  proved    {proved}, confidence {format_confidence(report.alpha)}",
-                *self._table_lines(),
-                f"  next      {self._next_step()}",
-            ]
-        )
+        lines = [f"{report.name}: pair {pair} after {number} evaluations: {report.verdict.name.replace('_', ' ')}"]
+        lines += [f"  cause     {diagnostic.value}" for diagnostic in report.voiding]
+        if report.epsilon_lower is not None:
+            bound = f"epsilon >= {format_lower(report.epsilon_lower)} at delta {format_number(report.delta)}"
+            scope = f"for this pair of data sets, by the witness, confidence {format_confidence(report.alpha)}"
+            lines += [f"  proved    {bound}; {scope}", *self._table_lines()]
+        return "\n".join([*lines, f"  next      {self._next_step()}"])
 
     def _table_lines(self) -> list[str]:
         """Return the pairs, each once: the chosen one, then those that left in the last round, and so on."""
@@ -171,7 +166,7 @@ def search_pairs(
     run_options = RunOptions.from_keywords(**options)
     tested, delta = resolve_claim(epsilon, delta, claim)
     check_claim(run_options.settings, None, delta, tested)
-    aim = SearchAim(delta, tested)
+    aim = SearchAim(delta, tested if is_curve(tested) else None)
     if run_options.settings.selection_epsilon is not None:
         raise InputError(
             f"selection_epsilon: found {run_options.settings.selection_epsilon}; expected None, because the selector "

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dpverify.errors import InputError, how_to_install
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.util.files import write_text
-from dpverify.util.formatting import format_lower, format_upper
+from dpverify.util.formatting import format_evidence, format_lower, format_upper
 
 Row = dict[str, Any]  # the value of each column
+MAX_NAMED = 4  # rows without an answer that a sentence names
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -95,6 +97,13 @@ def is_curve(row: Mapping[str, Any]) -> bool:
     return row.get("claim") is not None and row.get("epsilon") is None
 
 
+def row_state(row: Mapping[str, Any]) -> str:
+    """Return the verdict of a row, FAILED or TOO_WEAK."""
+    if row.get("problem") is not None:
+        return "FAILED"
+    return row["verdict"] if row.get("too_weak") is None else "TOO_WEAK"
+
+
 def lower_text(row: Mapping[str, Any]) -> str:
     """Return the lower bound of a row: on the parameter of the claim if it is a curve, otherwise on epsilon.
 
@@ -106,23 +115,35 @@ def lower_text(row: Mapping[str, Any]) -> str:
     'epsilon >= 0.75'
     """
     if not is_curve(row):
-        return f"epsilon >= {format_lower(row['epsilon_lower'])}"
+        return f"epsilon >= {format_lower(row['epsilon_lower'], row.get('epsilon'))}"
     if row.get("claim_lower") is None:
         return "no single parameter"
     return f"{row.get('claim_parameter') or 'parameter'} >= {format_lower(row['claim_lower'])}"
 
 
-def upper_text(row: Mapping[str, Any]) -> str:
-    """Return the upper bound of a row over unions of cells; for a curve, whether the claim was bounded.
+def verdict_text(row: Mapping[str, Any], state: str) -> str:
+    """Return the state of a row in words, and how strong the evidence is if its claim is refuted.
 
     Examples
     --------
-    >>> upper_text({"claim": "mu", "epsilon": None, "verdict": "BOUNDED"})
+    >>> verdict_text({"p_value": 0.02, "alpha": 0.05}, "REFUTED"), verdict_text({}, "NOT_REFUTED")
+    ('REFUTED, weak evidence', 'NOT REFUTED')
+    """
+    evidence = f", {format_evidence(row['p_value'], row['alpha'])}" if state == "REFUTED" and "p_value" in row else ""
+    return state.replace("_", " ") + evidence
+
+
+def upper_text(row: Mapping[str, Any]) -> str:
+    """Return the upper bound of a row over the cells; for a curve, whether the claim is shown to hold there.
+
+    Examples
+    --------
+    >>> upper_text({"claim": "mu", "epsilon": None, "holds_on_cells": True})
     'the claim holds'
     """
     if is_curve(row):
-        return "the claim holds" if row.get("verdict") == "BOUNDED" else "not bounded"
-    return f"epsilon <= {format_upper(row['epsilon_upper_on_partition'])}"
+        return "the claim holds" if row.get("holds_on_cells") else "not bounded"
+    return f"at most {format_upper(row['epsilon_upper_on_partition'])}"
 
 
 def bound_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], list[tuple[str, str]]]:
@@ -130,11 +151,11 @@ def bound_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], l
     answered = [row if row.get("epsilon_lower") is not None else None for row in rows]
     if not any(map(is_curve, rows)):
         texts = [
-            ("", "") if row is None else (lower_text(row)[len("epsilon >= ") :], upper_text(row)[len("epsilon <= ") :])
+            ("", "") if row is None else (lower_text(row)[len("epsilon >= ") :], upper_text(row)[len("at most ") :])
             for row in answered
         ]
-        return ("epsilon >=", "epsilon <= (cells)"), texts
-    return ("proved", "bounded (cells)"), [
+        return ("epsilon >=", "over the cells <="), texts
+    return ("proved", "over the cells"), [
         ("", "") if row is None else (lower_text(row), upper_text(row)) for row in answered
     ]
 
@@ -149,7 +170,31 @@ def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Ma
         from dpverify.render.page import comparison
     except ImportError as problem:
         raise InputError(f"page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
-    write_text(path, comparison(comparison_rows(rows), title=title))
+    table = list(rows)
+    write_text(path, comparison(comparison_rows(table), title=title, lead=" ".join(unanswered_sentences(table))))
+
+
+def unanswered_sentences(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return which rows have no answer, in one sentence for each reason.
+
+    Examples
+    --------
+    >>> unanswered_sentences([{"mechanism": "sum", "pair": "near", "diagnostic": "SAME_DATA"}])
+    ['No answer for sum near: both data sets are equal, so no event can distinguish them.']
+    """
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("diagnostic") is not None:
+            parts = [format_parameter(row.get(name)) for name in ("name", "mechanism", "parameter", "pair")]
+            parts += [format_parameter(value) for name, value in row.items() if name.startswith("mechanism.")]
+            named.setdefault(row["diagnostic"], []).append(" ".join(filter(None, dict.fromkeys(parts))))
+    more = {
+        key: f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "" for key, names in named.items()
+    }
+    return [
+        f"No answer for {', '.join(names[:MAX_NAMED])}{more[key]}: {Diagnostic[key].cause}."
+        for key, names in named.items()
+    ]
 
 
 def comparison_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:

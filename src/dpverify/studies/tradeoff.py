@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from dpverify.errors import InputError
 from dpverify.report.report import Report
-from dpverify.report.statements import check_claim
+from dpverify.report.statements import Witness, check_claim
 from dpverify.settings import VerifyOptions
 from dpverify.studies.epsilon_line import estimate_epsilon
 from dpverify.studies.families import Family, check_family
 from dpverify.studies.options import RunOptions
 from dpverify.studies.plots import plot_comparison
-from dpverify.studies.tables import format_table, write_comparison, write_csv
+from dpverify.studies.tables import Row, format_table, unanswered_sentences, write_comparison, write_csv
 from dpverify.util.arrays import Array
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
@@ -25,21 +26,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-
-class TradeoffRow(TypedDict):
-    """One row of a trade-off: one mechanism at one parameter."""
-
-    mechanism: str
-    parameter: float
-    diagnostic: str | None
-    delta: float
-    epsilon_lower: float
-    epsilon_estimate: float
-    epsilon_upper_on_partition: float
-    error_first: float
-    error_first_se: float
-    error_second: float
-    error_second_se: float
+ROW_COLUMNS = ("epsilon_upper_on_partition", "error_first", "error_first_se", "error_second", "error_second_se")
 
 
 @dataclass(frozen=True)
@@ -51,13 +38,15 @@ class Tradeoff:
     rows : tuple of dict
         One row per mechanism and parameter, with the columns mechanism, parameter, diagnostic, delta, epsilon_lower,
         epsilon_estimate, epsilon_upper_on_partition, error_first, error_first_se, error_second, error_second_se.
-        `diagnostic` is the name of the `Diagnostic` that voids the row, or None. The errors are means over the runs
+        `diagnostic` is the name of the `Diagnostic` that voids the row, or None. The estimate is the largest epsilon of
+        a tested event or of a union of cells, with shares of runs in place of probabilities, so it is at least the
+        lower bound. `epsilon_upper_on_partition` holds over the cells only. The errors are means over the runs
         with the first and with the second data set; `_se` is the standard error.
     reports : tuple of Report
         The report of each row.
     """
 
-    rows: tuple[TradeoffRow, ...]
+    rows: tuple[Row, ...]
     reports: tuple[Report, ...]
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -77,28 +66,24 @@ class Tradeoff:
         return plot_comparison(self.rows)
 
     def __str__(self) -> str:
-        header = ("mechanism", "parameter", "epsilon >=", "estimate", "epsilon <= (cells)", "error", "std. error")
-        lines = [
-            (
-                row["mechanism"],
-                format_number(row["parameter"]),
-                format_lower(row["epsilon_lower"]),
-                format_number(row["epsilon_estimate"]),
-                format_upper(row["epsilon_upper_on_partition"]),
-                format_number(row["error_first"]),
-                format_number(row["error_first_se"]),
-            )
-            for row in self.rows
-        ]
+        shown = {
+            "epsilon >=": ("epsilon_lower", format_lower),
+            "estimate": ("epsilon_estimate", format_number),
+            "over the cells <=": ("epsilon_upper_on_partition", format_upper),
+            "error": ("error_first", format_number),
+            "std. error": ("error_first_se", format_number),
+        }
+        header = ("mechanism", "parameter", *shown)
+        lines = []
+        for row in self.rows:
+            cells = ["" if (value := row[name]) is None else write(value) for name, write in shown.values()]
+            cells[0] = cells[0] or "no answer"
+            lines.append((row["mechanism"], format_number(row["parameter"]), *cells))
         confidence = format_confidence(self.reports[0].alpha)
         delta = format_number(self.rows[0]["delta"])
         title = f"privacy at delta {delta} (each bound: confidence {confidence}) and accuracy"
-        unanswered = [
-            f"  no answer: {row['mechanism']} at {format_number(row['parameter'])}: {report.voiding[0].value}"
-            for row, report in zip(self.rows, self.reports, strict=True)
-            if report.voiding
-        ]
-        return "\n".join([title, *format_table(header, lines), *unanswered])
+        unanswered = [f"  {sentence}" for sentence in unanswered_sentences(self.rows)]
+        return "\n".join([title, *unanswered, *format_table(header, lines)])
 
 
 def tradeoff(
@@ -156,7 +141,7 @@ def tradeoff(
         raise InputError('families: found no parameter; expected {"name": (family, values)} with at least one value')
     for name, _, family in points:
         check_family(family, f"families: {name}")
-    rows: list[TradeoffRow] = []
+    rows: list[Row] = []
     reports: list[Report] = []
     with run_options.share_executor() as shared:
         for number, (name, value, family) in enumerate(points):
@@ -166,20 +151,24 @@ def tradeoff(
     return Tradeoff(tuple(rows), tuple(reports))
 
 
-def _make_row(name: str, parameter: float, report: Report, delta: float) -> TradeoffRow:
+def _make_row(name: str, parameter: float, report: Report, delta: float) -> Row:
     """Return the row of one report."""
-    assert report.error is not None
-    (first_error, first_se), (second_error, second_se) = report.error
+    row = report.row()
     return {
         "mechanism": name,
         "parameter": parameter,
-        "diagnostic": report.voiding[0].name if report.voiding else None,
+        "diagnostic": row["diagnostic"],
         "delta": delta,
-        "epsilon_lower": report.epsilon_lower,
-        "epsilon_estimate": estimate_epsilon(report, delta),
-        "epsilon_upper_on_partition": report.on_partition.epsilon_upper(delta),
-        "error_first": first_error,
-        "error_first_se": first_se,
-        "error_second": second_error,
-        "error_second_se": second_se,
+        "epsilon_lower": row["epsilon_lower"],
+        "epsilon_estimate": None
+        if report.voiding
+        else max(estimate_epsilon(report, delta), *(_epsilon_of(event, delta) for event in report.tested)),
+        **{column: row[column] for column in ROW_COLUMNS},
     }
+
+
+def _epsilon_of(event: Witness, delta: float) -> float:
+    """Return the epsilon of an event whose probabilities are its shares of the runs."""
+    frequent, other = event.ordered
+    excess = frequent - delta * event.runs
+    return 0.0 if excess <= other else math.log(excess / other) if other else math.inf

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-
-from dpverify.util.guide_table import VALUES_PER_PIECE, bisect, edge_finder
 
 Array = np.ndarray  # stands for a NumPy or a JAX array: both have the methods that are used here
 State = TypeVar("State")
@@ -25,8 +24,9 @@ State = TypeVar("State")
 MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared in compiled code
 MAX_SUMMED_EDGES = 16  # up to this number of edges, all of them are compared with NumPy
 MAX_UNROLLED_COLUMNS = 16  # of a matrix whose product is written as a sum, in compiled code
-MIN_BISECTED_VALUES = 512  # fewer values are located one by one
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
+VALUES_PER_PIECE = 1 << 14  # values that are processed together, so that they stay in the processor's caches
+STEPS_PER_EDGE, MAX_STEPS = 64, 8192  # of a guide table; most steps then have no edge, and the table stays in a cache
 SERIAL_MULTIPLICATIONS = 1 << 18  # multiplications that OpenBLAS does without starting threads
 MIN_MULTIPLIED_ROWS = 24  # fewer rows at a time would read a large matrix too often
 ROWS_TRANSPOSED = 256  # rows that are copied together to a transpose
@@ -126,9 +126,8 @@ def is_pytree(plain: object) -> bool:
 def digitize(edges: Array, x: Array) -> Array:
     """Return the number of edges below each x, for sorted edges; a value on an edge counts as left of it.
 
-    Binary search for one random x after another is slow with NumPy. For some thousand values, all of them are bisected
-    together. For more values, a few edges are all compared with x, and more edges are found with a guide table. Where
-    many edges lie in one step of the table, all values are bisected after all.
+    Binary search for one random x after another is slow with NumPy. For many values, a few edges are all compared with
+    x, and more edges are found with a guide table.
 
     Examples
     --------
@@ -141,19 +140,87 @@ def digitize(edges: Array, x: Array) -> Array:
             return sum((~(x <= edges[i])).astype(np.int32) for i in range(edges.shape[0]))  # type: ignore[return-value]
         # One fused pass over x; the default method of JAX makes one pass for each comparison.
         return xp.searchsorted(edges, x, method="scan_unrolled")
-    if x.size < MIN_BISECTED_VALUES or not edges.size:
+    if x.size < MIN_SEARCHED_VALUES or not edges.size or np.isnan(x.min()):  # NaN is sorted last
         return np.searchsorted(edges, x)
-    if np.isnan(x.min()):  # rare; NaN is sorted last, whatever the number of values
-        return np.searchsorted(edges, x)
-    if x.size < MIN_SEARCHED_VALUES:
-        return bisect(edges, x)
     if edges.size <= MAX_SUMMED_EDGES:
         below = np.zeros(x.shape, np.uint8)
         for edge in edges:
             below += x > edge
         return below.astype(np.intp)
-    find = edge_finder(edges)
-    return np.concatenate([find(x[i : i + VALUES_PER_PIECE]) for i in range(0, len(x), VALUES_PER_PIECE)])
+    table = GuideTable.of(edges)
+    if table is None:
+        return np.searchsorted(edges, x)
+    return np.concatenate([table.find(x[i : i + VALUES_PER_PIECE]) for i in range(0, len(x), VALUES_PER_PIECE)])
+
+
+class GuideTable(NamedTuple):
+    """Equal steps between the first and the last edge, which lead from a number to its edges.
+
+    A step is a nondecreasing function of x, rounding included. An edge in a lower step is therefore below x, and an
+    edge in a higher step above it. Only the edges in the step of x itself are compared with x.
+
+    Attributes
+    ----------
+    low, scale : float
+        The first edge, and one over the width of a step.
+    first_edge : ndarray
+        For each step, the number of edges in lower steps.
+    padded : ndarray
+        The edges, followed by infinity.
+    comparisons : int
+        The largest number of edges in one step.
+    """
+
+    low: float
+    scale: float
+    first_edge: np.ndarray
+    padded: np.ndarray
+    comparisons: int
+
+    @classmethod
+    def of(cls, edges: np.ndarray) -> GuideTable | None:
+        """Return the table of sorted edges; None if many edges lie in one step, so that bisection is faster."""
+        finite = edges[np.isfinite(edges)]
+        if not finite.size:
+            return None
+        steps = min(STEPS_PER_EDGE * edges.size, MAX_STEPS)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            scale = float(steps / (finite[-1] - finite[0]))
+        if not (math.isfinite(scale) and scale > 0):
+            return None
+        table = cls(float(finite[0]), scale, np.zeros(steps, np.intp), np.append(edges, np.inf), 0)
+        edges_in_step = np.bincount(table.step(finite), minlength=steps)
+        if edges_in_step.max() > edges.size.bit_length():
+            return None
+        first_edge = np.cumsum(edges_in_step) - edges_in_step
+        return table._replace(first_edge=first_edge, comparisons=int(edges_in_step.max()))
+
+    def step(self, x: np.ndarray) -> np.ndarray:
+        """Return the step of each x, which must not be NaN."""
+        with np.errstate(over="ignore"):
+            position = (x - self.low) * self.scale
+        return np.clip(position, 0, self.first_edge.size - 1, out=position).astype(np.intp)
+
+    def find(self, x: np.ndarray) -> np.ndarray:
+        """Return the number of edges below each x, which must not be NaN."""
+        index = self.first_edge.take(self.step(x))
+        for _ in range(self.comparisons):
+            index += x > self.padded.take(index)
+        return index
+
+
+def digitize_columns(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the number of edges below each number of a NumPy table, for edges of shape (columns, E).
+
+    Examples
+    --------
+    >>> digitize_columns(np.array([[0.0, 1.0], [5.0, 6.0]]), np.array([[0.5, 0.5], [2.0, 9.0]])).tolist()
+    [[1, 0], [2, 2]]
+    """
+    bins = np.empty(x.shape, np.intp)
+    for j, column in enumerate(contiguous_transpose(x)):
+        bins[:, j] = digitize(edges[j], column)
+    return bins
 
 
 def first_true(mask: Any, size: int) -> Any:
@@ -317,3 +384,25 @@ def fori_loop(xp: ModuleType, times: int | Array, step: Callable[[State], State]
     import jax
 
     return jax.lax.fori_loop(0, times, lambda _, current: step(current), state)
+
+
+def join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the rows of all parts one after the other: a view if they are all rows of one array, in this order.
+
+    Examples
+    --------
+    >>> whole = np.arange(4.0)
+    >>> np.shares_memory(join_rows(np.split(whole, 2)), whole)
+    True
+    """
+    whole, shape = parts[0].base, parts[0].shape[1:]
+    if not isinstance(whole, np.ndarray) or not whole.flags.c_contiguous:
+        return np.concatenate(parts)
+    address = whole.__array_interface__["data"][0]
+    for part in parts:
+        found = part.base is whole, part.__array_interface__["data"][0], part.dtype, part.shape[1:]
+        if found != (True, address, whole.dtype, shape) or not part.flags.c_contiguous:
+            return np.concatenate(parts)
+        address += part.nbytes
+    is_whole = sum(part.size for part in parts) == whole.size > 0
+    return whole.reshape(-1, *shape) if is_whole else np.concatenate(parts)

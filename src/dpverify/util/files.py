@@ -1,14 +1,41 @@
-"""Atomic replacement of files."""
+"""Atomic replacement of files, documents with a checksum, and locks of the operating system."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any, TypeVar
 
-from dpverify.errors import FolderError, InputError, OutputError
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, OutputError
+from dpverify.util.formatting import one_line, too_little_memory
+from dpverify.util.hashing import fingerprint
 
+if sys.platform == "win32":
+    import msvcrt
+
+    LOCK, UNLOCK = msvcrt.LK_NBLCK, msvcrt.LK_UNLCK
+
+    def _set_lock(file: IO[Any], mode: int) -> None:
+        file.seek(0)
+        msvcrt.locking(file.fileno(), mode, 1)
+else:
+    import fcntl
+
+    LOCK, UNLOCK = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN
+    _set_lock = fcntl.flock
+
+T = TypeVar("T")
+
+DOCUMENT_FORMAT = 1
+LOCK_SECONDS = 60.0  # how long a writer waits for another one; a write takes milliseconds
+POLL_SECONDS = 0.05
 NEW_FILE_SUFFIX = ".new"
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 NEW_FILE_MODE = 0o666  # the user's mask restricts it
@@ -106,3 +133,92 @@ def is_readable(path: Path) -> bool:
         return path.is_file() and os.access(path, os.R_OK)
     except (OSError, ValueError):
         return False
+
+
+def write_document(path: str | os.PathLike[str], plain: object) -> None:
+    """Write plain data with a checksum as JSON; an existing file is replaced as a whole."""
+    document = {"format": DOCUMENT_FORMAT, "content": plain, "checksum": fingerprint(plain)}
+    write_text(path, json.dumps(document, indent=0, allow_nan=False) + "\n")
+
+
+def read_document(path: str | os.PathLike[str], kind: str, build: Callable[[Any], T]) -> T | None:
+    """Return what `build` makes of the content of a document; None if there is no file.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged (`build` may raise any exception), or if a newer version of dpverify wrote it.
+    """
+    path = Path(path)
+    check_regular(path)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        file_format, content, checksum = document["format"], document["content"], document["checksum"]
+        if file_format == DOCUMENT_FORMAT:
+            if fingerprint(content) != checksum:
+                raise ValueError("another checksum")
+            return build(content)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise InputError(f"{path}: found {problem.strerror or problem}; expected a {kind} that can be read") from None
+    except MemoryError as problem:
+        raise InputError(too_little_memory(path, problem)) from None
+    except Exception as problem:  # a damaged file can raise any exception
+        raise InputError(
+            f"{path}: found no {kind} ({type(problem).__name__}: {one_line(problem)}); expected a {kind} as dpverify "
+            "wrote it; restore it from version control"
+        ) from None
+    raise InputError(
+        f"{path}: found format {one_line(repr(file_format))}; expected {DOCUMENT_FORMAT}; a newer version of dpverify "
+        "wrote it; update dpverify"
+    )
+
+
+@contextlib.contextmanager
+def hold_lock(file: IO[Any], seconds: float = 0.0) -> Iterator[None]:
+    """Hold the lock of an open file. The operating system releases it when the process ends, however it ends.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process, or another thread of this one, holds the lock for so many seconds.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            _set_lock(file, LOCK)
+            break
+        except (BlockingIOError, PermissionError):  # the latter on Windows
+            if time.monotonic() >= end:
+                raise BlockingIOError(errno.EAGAIN, "it is locked") from None
+            time.sleep(POLL_SECONDS)
+        except OSError as problem:  # a file system without locks
+            message = f"{file.name}: found no locks ({problem.strerror}); use it in one process at a time"
+            warnings.warn(message, DPVerifyWarning, stacklevel=4)
+            break
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # closing is not enough: a child that was forked holds the lock too
+            _set_lock(file, UNLOCK)
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Exclude other writers of a file. What is locked is a file beside it, NAME.lock, which stays.
+
+    Read, change and write the file inside this context, so that nothing that another process writes is lost.
+    """
+    lock = Path(f"{os.fspath(path)}.lock")
+    with contextlib.ExitStack() as stack:
+        try:
+            check_regular(lock)
+            stack.enter_context(hold_lock(stack.enter_context(lock.open("a")), LOCK_SECONDS))
+        except BlockingIOError:
+            raise InputError(
+                f"{lock}: found it locked for {LOCK_SECONDS:g} s; expected that the other process ends; end it, or wait"
+            ) from None
+        except (OSError, ValueError) as problem:  # a null character in the name is a ValueError
+            raise InputError(f"{lock}: found {problem}; expected a folder that can be written") from None
+        yield

@@ -6,8 +6,8 @@ too. The others are rounded to the nearest number.
 =====================  ==================================  =====================  ==============
 function               used for                            digits                 rounded
 =====================  ==================================  =====================  ==============
-`format_number`        estimates, claims, levels           4 significant          to the nearest
-`format_lower`         lower confidence bounds             4 significant          down
+`format_number`        estimates, levels, claims           4 significant, 7 claim  to the nearest
+`format_lower`         lower confidence bounds             4, more above a claim  down
 `format_upper`         upper confidence bounds             4 significant          up
 `format_percent`       shares and confidence levels        3, more near 100%      to the nearest
 `format_count`         numbers of runs                     all                    to the nearest
@@ -25,29 +25,48 @@ from decimal import ROUND_CEILING, Decimal
 
 MAX_CELLS_IN_FULL = 10**9  # larger numbers of cells are written with two digits
 MAX_CELLS_AS_FLOAT = 10**300  # larger numbers of cells are not written at all
+STRONG_EVIDENCE = 100  # times smaller than alpha is a p-value that needs no repetition
 MAX_LINE_CHARACTERS = 400  # of a text from outside that becomes part of a message
 
 
-def format_number(x: float) -> str:
+def format_number(x: float, digits: int = 4) -> str:
     """Return a number with four significant digits, rounded to the nearest; infinity is spelled out.
+
+    Parameters of claims have seven: with fewer a claim could look larger than a bound that refutes it.
 
     Examples
     --------
     >>> format_number(0.123456), format_number(float("inf"))
     ('0.1235', 'infinity')
     """
-    return "infinity" if x == math.inf else f"{x:.4g}"
+    return "infinity" if x == math.inf else f"{x:.{digits}g}"
 
 
-def format_lower(x: float) -> str:
+def format_lower(x: float, claim: float | None = None) -> str:
     """Return a lower confidence bound with four significant digits, rounded down.
+
+    If the bound refutes a claim, it has as many digits as it takes to stay above the claim.
 
     Examples
     --------
-    >>> format_lower(0.98769), format_lower(-1.23456)
-    ('0.9876', '-1.235')
+    >>> format_lower(0.98769), format_lower(-1.23456), format_lower(0.600035, claim=0.6)
+    ('0.9876', '-1.235', '0.60003')
     """
-    return _format_rounded(x, math.floor)
+    claim = -math.inf if claim is None or x <= claim else max(claim, float(format_number(claim, 7)))
+    texts = (_format_rounded(x, math.floor, digits) for digits in range(4, 16))
+    return next((text for text in texts if claim < float(text) <= x), repr(float(x)))
+
+
+def format_evidence(p_value: float, alpha: float) -> str:
+    """Return how strong the evidence of a p-value against a claim is, for a claim that is refuted at level alpha.
+
+    Examples
+    --------
+    >>> format_evidence(0.02, 0.05), format_evidence(5e-11, 0.05)
+    ('weak evidence', 'strong evidence')
+    """
+    strength = "strong" if p_value <= alpha / STRONG_EVIDENCE else "moderate" if p_value <= alpha / 10 else "weak"
+    return f"{strength} evidence"
 
 
 def format_upper(x: float) -> str:
@@ -61,12 +80,12 @@ def format_upper(x: float) -> str:
     return _format_rounded(x, math.ceil)
 
 
-def _format_rounded(x: float, rounding: Callable[[float], int]) -> str:
-    """Return a number with four significant digits, the last one rounded by the given function."""
+def _format_rounded(x: float, rounding: Callable[[float], int], digits: int = 4) -> str:
+    """Return a number with four significant digits, or more, the last one rounded by the given function."""
     if x == 0 or math.isinf(x):
         return format_number(x)
-    unit = 10.0 ** (math.floor(math.log10(abs(x))) - 3)
-    return f"{rounding(x / unit) * unit:.4g}"
+    unit = 10.0 ** (math.floor(math.log10(abs(x))) + 1 - digits)
+    return f"{rounding(x / unit) * unit:.{digits}g}"
 
 
 def format_percent(x: float) -> str:

@@ -14,6 +14,7 @@ import enum
 import fractions
 import functools
 import hashlib
+import inspect
 from pathlib import PurePath
 from typing import Protocol
 
@@ -30,7 +31,7 @@ class _Digest(Protocol):
     def update(self, data: bytes, /) -> None: ...
 
 
-def fingerprint(value: object, sources: bool = True) -> str:
+def fingerprint(value: object, sources: bool = True, closures: bool = False) -> str:
     """Return a SHA-256 hash of an object by value, in hexadecimal digits.
 
     Parameters
@@ -39,6 +40,8 @@ def fingerprint(value: object, sources: bool = True) -> str:
         Plain data, arrays, dataclasses, functions, and objects that can be pickled.
     sources : bool
         Whether a function of the user contributes the hashes of its source files, besides its qualified name.
+    closures : bool
+        Whether a function contributes its default arguments and the values that it takes from the functions around it.
 
     Raises
     ------
@@ -52,17 +55,9 @@ def fingerprint(value: object, sources: bool = True) -> str:
     >>> fingerprint({"b", "a"}) == fingerprint({"a", "b"})
     True
     """
-    hasher = _ValueHasher(hashlib.sha256(), sources, [])
+    hasher = _ValueHasher(hashlib.sha256(), sources, [], closures)
     hasher.add(value)
     return hasher.digest.hexdigest()
-
-
-def content_checksum(content: object) -> str | None:
-    """Return the fingerprint of the content of a file; None if it is nested so deeply that nobody can have made it."""
-    try:
-        return fingerprint(content)
-    except RecursionError:
-        return None
 
 
 def _add_words(digest: _Digest, *words: object) -> None:
@@ -77,17 +72,25 @@ class _ValueHasher:
     digest: hashlib._Hash
     sources: bool
     parents: list[object]
+    closures: bool = False
 
     def add(self, value: object) -> None:
         """Add a value to the digest, with its type and size, so that values of different types differ."""
         digest = self.digest
         if hasattr(value, "__array__") and not isinstance(value, type):
-            array = np.asarray(value)
+            # What a mask hides is no data.
+            array = np.ma.filled(value, 0) if np.ma.isMaskedArray(value) else np.asarray(value)
             _add_words(digest, "array", array.dtype.str, array.shape)
+            for name in ("columns", "index", "mask"):  # the labels of a table, and what is missing from an array
+                label = getattr(value, name, None)
+                if hasattr(label, "__array__"):
+                    self.add(label)
             if array.dtype.hasobject:
                 self.add(array.ravel().tolist())
             else:
                 digest.update(np.ascontiguousarray(array).tobytes())
+            if np.ma.isMaskedArray(value):
+                self.add(np.ma.getmaskarray(value))
         elif value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
             _add_words(digest, type(value).__name__, repr(value))
         elif isinstance(value, dict):
@@ -116,7 +119,9 @@ class _ValueHasher:
         """Add a value of a standard class that has a unique text; return whether it is one."""
         name = type(value).__name__
         if isinstance(value, (set, frozenset)):
-            _add_words(self.digest, name, len(value), *sorted(fingerprint(item, self.sources) for item in value))
+            _add_words(
+                self.digest, name, len(value), *sorted(fingerprint(item, self.sources, self.closures) for item in value)
+            )
         elif isinstance(value, (datetime.datetime, datetime.time)):
             _add_words(self.digest, name, value.isoformat(), value.tzname(), value.fold)
         elif isinstance(value, datetime.date):
@@ -138,6 +143,11 @@ class _ValueHasher:
         hashes = source_hashes(value) if self.sources else {}
         if hashes:
             self.add(hashes)
+        if self.closures and not isinstance(value, type):
+            function = inspect.unwrap(getattr(value, "__func__", value))  # type: ignore[arg-type]
+            self.add((getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None)))
+            for cell in getattr(function, "__closure__", None) or ():
+                self.add(cell.cell_contents)
 
     def _add_object(self, value: object) -> None:
         """Add any other object by what `pickle` would store of it."""

@@ -1,9 +1,9 @@
 """Hashes of the source files that define an object, by which a change of a program is noticed.
 
 The files are those of the modules that define the object, and of all modules that these import from the user's own
-folders. The standard library, installed packages and this package are left out. Imports are read from the syntax tree,
-so an import inside a function counts although it has not been executed yet. Files that a program reads as data are not
-known here.
+folders. Imports are read from the syntax tree, so an import inside a function counts although it has not been executed
+yet. Of what is installed, the whole package that defines the object counts, and the version of any other imported
+package. The standard library is left out. Files that a program reads as data are not known here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import importlib.metadata
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec, PathFinder
@@ -24,6 +26,8 @@ from weakref import WeakKeyDictionary
 from dpverify.errors import LIBRARY_FOLDERS, PACKAGE_FOLDER
 
 INSTALLED_FOLDERS = ("site-packages", "dist-packages")
+# The syntax trees of a whole installed package would take seconds.
+IMPORTS = re.compile(rb"^\s*(?:from|import)\s+(\w+)", re.MULTILINE)
 
 SourceHashes = dict[str, str]  # the SHA-256 hash of each file, by a name that does not depend on the folder
 
@@ -40,7 +44,7 @@ class _Source(NamedTuple):
 _loaded: WeakKeyDictionary[ModuleType, _Source] = WeakKeyDictionary()
 
 
-def source_hashes(*objects: object, modules: Iterable[str] = ()) -> SourceHashes:
+def source_hashes(*objects: object, modules: Iterable[str] = (), installed: bool = False) -> SourceHashes:
     """Return the hash of each file of the user that defines one of the objects, or is imported by such a file.
 
     Parameters
@@ -49,6 +53,9 @@ def source_hashes(*objects: object, modules: Iterable[str] = ()) -> SourceHashes
         Functions, classes and callable objects. None is ignored.
     modules : iterable of str
         Names of further modules.
+    installed : bool
+        Whether installed packages count: those that define an object by the hash of all their files, and all others
+        that are imported by their versions, or by their files where no distribution has their name.
 
     Examples
     --------
@@ -61,18 +68,29 @@ def source_hashes(*objects: object, modules: Iterable[str] = ()) -> SourceHashes
     for value in objects:
         _visit(value, names, hashes, seen_objects)
     seen: set[str] = set()
+    packages = {name.partition(".")[0] for name in names}  # that define an object
     while names:
         name = names.pop()
-        if name in seen or name.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:
+        package = name.partition(".")[0]
+        if name in seen or package in sys.stdlib_module_names - {"__main__"}:
             continue
         seen.add(name)
         names.append(name.rpartition(".")[0])  # importing a module executes the packages that contain it
         file = _module_file(name)
-        if file is None or not is_own_file(file):
+        if file is None:
             continue
+        label = _label(name, file)
+        if not is_own_file(file):
+            if not installed or (name != package and _module_file(package) is not None):
+                continue
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                hashes[f"the version of {package}"] = importlib.metadata.version(package)
+                if package not in packages:
+                    continue
+            label = f"the package {name}"
         source = _read_module(name, file)
         if source is not None:
-            hashes[_label(name, file)] = source.digest
+            hashes[label] = source.digest
             names.extend(source.imported)
     return dict(sorted(hashes.items()))
 
@@ -208,16 +226,24 @@ def _read_module(name: str, file: Path) -> _Source | None:
     known = None if module is None else _loaded.get(module)
     if known is not None and known.spec is spec:  # importlib.reload sets a new spec
         return known
-    try:
-        content = file.read_bytes()
-    except OSError:
-        return None
-    imported: tuple[str, ...] = ()
-    if file.suffix == ".py":
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-            imported = tuple(dict.fromkeys(_imported_names(ast.parse(content), package)))
-    source = _Source(spec, hashlib.sha256(content).hexdigest(), imported)
+    is_own = is_own_file(file)
+    files = [file] if is_own or file.stem != "__init__" else sorted(file.parent.rglob("*"))  # the whole package
+    digest, imported = hashlib.sha256(), set()
+    for each in files:
+        if not each.is_file() or each.suffix == ".pyc":
+            continue
+        try:
+            content = each.read_bytes()
+        except OSError:
+            return None
+        digest.update(content if is_own else each.name.encode() + hashlib.sha256(content).digest())
+        if each.suffix == ".py" and is_own:
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+                package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+                imported.update(_imported_names(ast.parse(content), package))
+        elif each.suffix == ".py":
+            imported.update(found.decode() for found in IMPORTS.findall(content))
+    source = _Source(spec, digest.hexdigest(), tuple(sorted(imported)))
     if module is not None:
         _loaded[module] = source
     return source

@@ -4,12 +4,10 @@ To add a kind, write one file and add the kind to the lists below.
 """
 
 from dpverify.events.scores.additive import Additive, additive_learners
-from dpverify.events.scores.base import Features, Levels, Linear, Score
+from dpverify.events.scores.base import Features, Levels, Linear, Score, ScoreGroup
 from dpverify.events.scores.cell_score import CellScore
-from dpverify.events.scores.covariances import Banded, covariance_learners
-from dpverify.events.scores.group import ScoreGroup
 from dpverify.events.scores.interactions import Interaction, interaction_learners
-from dpverify.events.scores.moments import Quadratic, gaussian_learners
+from dpverify.events.scores.moments import Banded, Quadratic, covariance_learners, gaussian_learners
 from dpverify.events.scores.outliers import Extreme, outlier_learners
 from dpverify.events.scores.patterned import Patterned, pattern_learners
 from dpverify.events.scores.piecewise import Piecewise, piecewise_learners

@@ -1,6 +1,10 @@
 """Additive scores: a sum over features of step functions, which are log-ratios of counts in bins.
 
 They are fitted by counting. The counts add up over blocks, so the score can use any number of training runs.
+
+Some of the log-ratios are smooth, by penalised maximum likelihood. A log-ratio of raw counts is noisy where bins are
+narrow, and coarse where they are wide. A smooth curve uses the neighbours of each bin, and its level sets need not end
+at the edges of bins.
 """
 
 from __future__ import annotations
@@ -14,15 +18,129 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.events.cells import pad_rows
+from dpverify.events.partition import pad_rows
 from dpverify.events.scores.base import Features, SelectedLevels, describe_coordinates
-from dpverify.events.scores.smoothing import smooth_steps
 from dpverify.events.scores.training import Learner, TrainingData, bin_edges
 from dpverify.events.wording import coordinate_names, describe_intervals
-from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, evaluate_method, take_columns
-from dpverify.util.column_bins import ColumnBins
-from dpverify.util.order_statistics import OrderStatistics
+from dpverify.util.arrays import (
+    Array,
+    array_namespace,
+    contiguous_transpose,
+    digitize,
+    digitize_columns,
+    evaluate_method,
+    take_columns,
+)
 from dpverify.util.parallel import map_columns
+
+ROUGHNESS_PENALTY = 1.0  # per run in a bin; multiplies half the squared second differences of the log-ratio
+PRIOR_RUNS = 0.5  # runs; keeps the log-ratio finite in a bin with runs of one data set only
+MAX_NEWTON_STEPS, MAX_STEP, STEP_TOLERANCE = 12, 2.0, 1e-3
+MAX_LEVELS, MIN_HEIGHT = 24, 0.05  # a step is one of so many parts of the range of the curve, or this height
+
+
+def smooth_steps(
+    first: np.ndarray, second: np.ndarray, edges: np.ndarray, penalty: float = ROUGHNESS_PENALTY
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return edges and values of step functions that follow smooth log-ratios.
+
+    Atoms keep a value of their own: the curve is interrupted there.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (features, bins)
+        The counts of both data sets.
+    edges : ndarray of shape (features, bins - 1)
+        The sorted edges of the bins, padded with infinity.
+    penalty : float
+        The weight of the roughness.
+
+    Returns
+    -------
+    edges : ndarray of shape (features, E)
+        The sorted edges of the steps, padded with infinity.
+    steps : ndarray of shape (features, E + 1)
+        The values between them; the last value is repeated.
+    """
+    used = np.concatenate([np.ones((len(edges), 1), bool), np.isfinite(edges)], axis=1)
+    is_atom = np.zeros(used.shape, bool)
+    is_atom[:, 1:-1] = edges[:, :-1] == np.nextafter(edges[:, 1:], -np.inf)
+    is_joined = used[:, 1:] & ~is_atom[:, 1:] & ~is_atom[:, :-1]  # each bin with the one before it
+    joined = np.concatenate([np.zeros((len(edges), 1), bool), is_joined], axis=1)[used][1:]
+    ratio = np.zeros(used.shape)
+    ratio[used] = smooth_ratio(first[used], second[used], joined, penalty)
+    rows = [_as_steps(*row) for row in zip(edges, ratio, is_joined, strict=True)]
+    new_edges = pad_rows([own for own, _ in rows], least=1)
+    steps = [np.pad(heights, (0, new_edges.shape[1] + 1 - len(heights)), mode="edge") for _, heights in rows]
+    return new_edges, np.stack(steps)
+
+
+def smooth_ratio(c1: np.ndarray, c2: np.ndarray, joined: np.ndarray, penalty: float) -> np.ndarray:
+    """Return the log-ratio with the largest penalised likelihood.
+
+    Parameters
+    ----------
+    c1, c2 : ndarray of shape (n,)
+        The counts of both data sets.
+    joined : ndarray of bool, shape (n - 1,)
+        Whether each bin after the first continues the curve of the bin before it.
+    penalty : float
+        The weight of the squared second differences, per run.
+    """
+    both = (c1 + c2).astype(float)
+    # Bins with few runs lie where the log-ratio changes fast, so that they are penalised less.
+    fewest = np.minimum(np.minimum(both[:-2], both[1:-1]), both[2:])
+    curved = penalty * (fewest + 1) * (joined[1:] & joined[:-1])
+    bands = np.zeros((3, len(both)))  # of the matrix of the penalty, in the upper form of `solveh_banded`
+    for k, factor in enumerate((1.0, -2.0, 1.0)):
+        bands[2, k : k + len(curved)] += factor**2 * curved
+    bands[1, 1:-1] -= 2 * curved
+    bands[1, 2:] -= 2 * curved
+    bands[0, 2:] += curved
+    ratio = np.full(len(both), np.log((c1.sum() + 0.5) / (c2.sum() + 0.5)))
+    for _ in range(MAX_NEWTON_STEPS):
+        share = scipy.special.expit(ratio)
+        gradient = c1 - both * share - PRIOR_RUNS * (share - 0.5)
+        bends = curved * np.diff(ratio, 2)
+        for k, factor in enumerate((1.0, -2.0, 1.0)):
+            gradient[k : k + len(curved)] -= factor * bends
+        matrix = bands.copy()
+        matrix[2] += (both + PRIOR_RUNS) * np.maximum(share * (1 - share), np.finfo(float).eps)
+        step = scipy.linalg.solveh_banded(matrix, gradient, check_finite=False)
+        ratio += np.clip(step, -MAX_STEP, MAX_STEP)
+        if np.abs(step).max() < STEP_TOLERANCE:
+            break
+    return ratio
+
+
+def _as_steps(edges: np.ndarray, ratio: np.ndarray, is_joined: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the step function of one feature. Between the centres of joined bins it follows a line."""
+    edges = edges[np.isfinite(edges)]
+    if not edges.size:
+        return edges, ratio[:1]
+    ratio, is_joined = ratio[: edges.size + 1], is_joined[: edges.size]
+    centres = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]])
+    height = max(np.ptp(ratio) / MAX_LEVELS, MIN_HEIGHT)
+    change = np.diff(ratio)
+    number = np.where(is_joined, np.maximum(np.ceil(np.abs(change) / height), 1), 1).astype(np.intp)
+    bin_of = np.repeat(np.arange(edges.size), number)
+    within = np.arange(bin_of.size) - np.repeat(np.cumsum(number) - number, number)
+    share = (within + 0.5) / number[bin_of]
+    places = centres[:-1][bin_of] + share * np.diff(centres)[bin_of]
+    places = np.where(is_joined[bin_of], places, edges[bin_of])
+    values = ratio[:-1][bin_of] + (within + 1) / number[bin_of] * change[bin_of]
+    return places, _hold(np.append(ratio[0], values), height)
+
+
+def _hold(values: np.ndarray, height: float) -> np.ndarray:
+    """Return values that change only where they would be wrong by more than the height; noise then adds no steps."""
+    held, result = values[0], []
+    for value in values.tolist():
+        if abs(value - held) > height:
+            held = value
+        result.append(held)
+    return np.array(result)
+
 
 MIN_SEGMENT_GAIN = 10.0  # nats; thousands of intervals under equal distributions rarely gain more
 MAX_KEPT_INTERVALS = 2048  # bins of a segment whose intervals are kept for later segments
@@ -68,22 +186,10 @@ class Additive(NamedTuple):
     def values_of_features(self, features: Array) -> Array:
         """Return one number per run, given its features."""
         if array_namespace(features) is np:
-            cells = ColumnBins.of(self.edges).find(take_columns(features, self.coordinates))
+            cells = digitize_columns(self.edges, take_columns(features, self.coordinates))
             cells += self.steps.shape[1] * np.arange(len(self.steps))
             return self.steps.ravel().take(cells).sum(1)
         return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(features)))  # type: ignore[return-value]
-
-    def level_codes(self, flat: Array, edges: np.ndarray) -> Array:
-        """Return the level of every run. For one coordinate the level follows from the bin, without the value."""
-        if self.edges.shape[0] == 1:
-            return digitize(edges, self.steps[0])[self.bins(self.features.values(flat))[0]]
-        return digitize(edges, self.values(flat))
-
-    def interval_edges(self, edges: np.ndarray) -> np.ndarray | None:
-        """Return the edges of the bins of a scalar output."""
-        if self.features.mean.size != 1 or self.features.whiten is not None or len(self.edges) != 1:
-            return None
-        return self.edges[0][np.isfinite(self.edges[0])]
 
     @staticmethod
     def combine(scores: Sequence[Additive]) -> SharedSteps:
@@ -101,7 +207,7 @@ class Additive(NamedTuple):
                 row = int(np.searchsorted(coordinates, coordinate))
                 table[row] = heights[np.searchsorted(own_edges, np.append(edges[row], np.inf))]
             steps.append(table.ravel())
-        return SharedSteps(coordinates, ColumnBins.of(edges), steps)
+        return SharedSteps(coordinates, edges, steps)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
@@ -130,20 +236,20 @@ class SharedSteps(NamedTuple):
     ----------
     coordinates : ndarray of shape (J',)
         The features that at least one of the scores depends on.
-    bins : ColumnBins
-        The edges of all scores, of shape (J', E).
+    edges : ndarray of shape (J', E)
+        The sorted edges of the bins of all scores, padded with infinity.
     steps : list of ndarray, each of shape (J' * (E + 1),)
         For each score, the values of its step functions in the common bins, feature after feature.
     """
 
     coordinates: np.ndarray
-    bins: ColumnBins
+    edges: np.ndarray
     steps: list[np.ndarray]
 
     def values(self, features: np.ndarray) -> list[np.ndarray]:
         """Return one number per run for each score."""
-        cells = self.bins.find(take_columns(features, self.coordinates))
-        n_features, n_edges = self.bins.edges.shape
+        cells = digitize_columns(self.edges, take_columns(features, self.coordinates))
+        n_features, n_edges = self.edges.shape
         cells += (n_edges + 1) * np.arange(n_features)
         return [steps.take(cells).sum(1) for steps in self.steps]
 
@@ -168,14 +274,14 @@ class Binning(NamedTuple):
 
     def bins(self, flat: np.ndarray) -> np.ndarray:
         """Return the bin of every feature of every run, of shape (runs, features)."""
-        return ColumnBins.of(self.edges).find(self.features.values(flat))
+        return digitize_columns(self.edges, self.features.values(flat))
 
     def tables(self, samples: Array) -> Array:
         """Return the counts as an array on the device of the samples."""
         xp, number = array_namespace(samples), self.edges.shape[1] + 1
         z = self.features.values(samples.reshape(samples.shape[0], -1))
         if xp is np:
-            cells = ColumnBins.of(self.edges).find(z)
+            cells = digitize_columns(self.edges, z)
             cells += number * np.arange(len(self.edges))
             return np.bincount(cells.ravel(), minlength=self.edges.size + len(self.edges)).reshape(-1, number)
         columns = zip(self.edges, z.T, strict=True)
@@ -189,8 +295,7 @@ def make_binning(features: Features, values: np.ndarray, atoms: list[np.ndarray]
     """
 
     def column_edges(column: np.ndarray, own_atoms: np.ndarray) -> np.ndarray:
-        ordered = np.sort(column) if own_atoms.size else OrderStatistics(column)
-        return bin_edges(ordered, own_atoms, len(atoms))
+        return bin_edges(np.sort(column), own_atoms, len(atoms))
 
     used_atoms = atoms if features.whiten is None else [np.zeros(0)] * values.shape[1]
     return Binning(features, pad_rows(map_columns(column_edges, values, used_atoms)))

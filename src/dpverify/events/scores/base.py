@@ -12,14 +12,15 @@ several kinds fit it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from dpverify.events.wording import coordinate_names, describe_interval
 from dpverify.util.arrays import Array, digitize, multiply_rows
-from dpverify.util.exact_edges import exact_edges
 from dpverify.util.formatting import format_number
+from dpverify.util.parallel import map_parallel
 
 
 @runtime_checkable
@@ -29,11 +30,9 @@ class Score(Protocol):
     A large value must mean that the first data set is more likely: {score > t} is tested for the first data set, and
     {score <= t} for the second.
 
-    A kind may also define `level_codes(flat, edges)` (a faster way to find the level of every run),
-    `interval_edges(edges)` (for a scalar output, numbers between which the level is constant, or None),
-    `describe_level_set(selected, examples)` (a description that is more specific than a threshold of the score, or
-    None), `is_pytree` (False if the score holds a function), and `features` with `values_of_features(features)` (scores
-    with the same features are then evaluated together).
+    A kind may also define `describe_level_set(selected, examples)` (a description that is more specific than a
+    threshold of the score, or None), `is_pytree` (False if the score holds a function), and `features` with
+    `values_of_features(features)` (scores with the same features are then evaluated together).
     """
 
     def values(self, flat: Array, /) -> Array:
@@ -106,15 +105,6 @@ class Linear(NamedTuple):
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
         return multiply_rows(flat, self.weights[:, None])[:, 0]
-
-    def interval_edges(self, edges: np.ndarray) -> np.ndarray | None:
-        """Return the numbers whose score is an edge, for a scalar output."""
-        if self.weights.size > 1 or not self.weights[0]:
-            return None
-        weight = self.weights[0]
-        with np.errstate(over="ignore"):
-            exact = exact_edges(lambda x: x * weight > edges if weight > 0 else x * weight <= edges, edges / weight)
-        return None if exact is None else np.unique(exact)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
@@ -225,18 +215,10 @@ class Levels(NamedTuple):
         """Return no edges: level sets do not divide a coordinate independently of the others."""
         return np.zeros(0)
 
-    def interval_edges(self) -> np.ndarray | None:
-        """Return numbers between which the level of a scalar output is constant; None if they are not known."""
-        of_score = getattr(self.score, "interval_edges", None)
-        return None if of_score is None else of_score(self.edges)
-
     def codes(self, x: Array) -> Array:
         """Return the level of every run."""
         flat = x.reshape(x.shape[0], -1)
         with np.errstate(over="ignore", invalid="ignore"):
-            level_codes = getattr(self.score, "level_codes", None)
-            if level_codes is not None:
-                return level_codes(flat, self.edges)
             return digitize(self.edges, self.score.values(flat))
 
     def describe(self, codes: np.ndarray, examples: np.ndarray) -> str:
@@ -273,3 +255,99 @@ def describe_coordinates(weights: np.ndarray, coordinates: np.ndarray, names: li
     if weights.size == 1:
         return names[int(by_weight[0])]
     return f"{weights.size} output numbers (most weight on {', '.join(names[int(j)] for j in by_weight[:2])})"
+
+
+RUNS_PER_PIECE = 4096  # the arrays of this many runs stay small
+
+
+class CombinedScores(Protocol):
+    """Scores of one kind and of the same features that are evaluated together."""
+
+    def values(self, features: np.ndarray, /) -> list[np.ndarray]:
+        """Return one number per run for each score."""
+        ...
+
+
+class FeatureGroup(NamedTuple):
+    """Scores of the same features.
+
+    Attributes
+    ----------
+    features : Features
+        The features.
+    combined : list of (list of int, CombinedScores)
+        The numbers of the scores of one kind, and these scores together, for each kind that combines its scores.
+    others : list of int
+        The numbers of the other scores.
+    """
+
+    features: Features
+    combined: list[tuple[list[int], CombinedScores]]
+    others: list[int]
+
+    @classmethod
+    def of(cls, scores: Sequence[Score], numbers: Sequence[int]) -> FeatureGroup:
+        """Return the group of the scores with these numbers."""
+        by_kind: dict[type, list[int]] = {}
+        for i in numbers:
+            by_kind.setdefault(type(scores[i]), []).append(i)
+        combined, others = [], []
+        for kind, own in by_kind.items():
+            combine = getattr(kind, "combine", None)
+            if combine is None:
+                others += own
+            else:
+                combined.append((own, combine([scores[i] for i in own])))
+        return cls(scores[numbers[0]].features, combined, others)  # type: ignore[attr-defined]
+
+
+class ScoreGroup(NamedTuple):
+    """Scores that are evaluated together, for NumPy arrays.
+
+    Attributes
+    ----------
+    scores : tuple of Score
+        The scores.
+    single : tuple of int
+        The numbers of the scores without features.
+    by_features : tuple of FeatureGroup
+        The other scores, by their features.
+    """
+
+    scores: tuple[Score, ...]
+    single: tuple[int, ...]
+    by_features: tuple[FeatureGroup, ...]
+
+    @classmethod
+    def of(cls, scores: Sequence[Score]) -> ScoreGroup:
+        """Return the group of some scores. Features are the same if they are the same object."""
+        members: dict[int, list[int]] = {}
+        single = []
+        for number, score in enumerate(scores):
+            if hasattr(score, "values_of_features"):
+                members.setdefault(id(score.features), []).append(number)  # type: ignore[attr-defined]
+            else:
+                single.append(number)
+        by_features = tuple(FeatureGroup.of(scores, numbers) for numbers in members.values())
+        return cls(tuple(scores), tuple(single), by_features)
+
+    def values(self, flat: np.ndarray, in_threads: bool = False) -> list[np.ndarray]:
+        """Return the values of each score, one number per run; large arrays can be divided among threads."""
+        result = [np.empty(len(flat)) for _ in self.scores]
+
+        def evaluate_piece(start: int) -> None:
+            piece = slice(start, start + RUNS_PER_PIECE)
+            for group in self.by_features:
+                z = group.features.values(flat[piece])
+                for number in group.others:
+                    result[number][piece] = self.scores[number].values_of_features(z)  # type: ignore[attr-defined]
+                for numbers, combined in group.combined:
+                    for number, values in zip(numbers, combined.values(z), strict=True):
+                        result[number][piece] = values
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            for number in self.single:
+                result[number] = np.asarray(self.scores[number].values(flat), float)
+            starts = range(0, len(flat), RUNS_PER_PIECE) if self.by_features else ()
+            map_parallel(evaluate_piece, starts, flat.size if in_threads else 0)
+        return result

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpverify.events.partition import Partition
 from dpverify.events.scores.base import Levels, SelectedLevels, count_numbers
-from dpverify.util.arrays import Array, array_namespace, digitize
+from dpverify.util.arrays import Array, array_namespace
 
 MAX_SCORED_CELLS = 4096  # more cells are mostly noise and make a report too long
 MAX_TABLE_CELLS = 1 << 14  # for fewer cells, a table of all cells is faster than a search in the listed ones
@@ -47,14 +47,6 @@ class CellScore(NamedTuple):
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
         return self._look_up(flat, self.numbers, self.other)
-
-    def level_codes(self, flat: Array, edges: np.ndarray) -> Array:
-        """Return the level of every run. The level follows from the cell, without the value."""
-        return self._look_up(flat, digitize(edges, self.numbers), digitize(edges, self.other[None])[0])
-
-    def interval_edges(self, edges: np.ndarray) -> np.ndarray | None:
-        """Return the edges of the cells of a scalar output."""
-        return self.partition.interval_edges()
 
     def _look_up(self, flat: Array, numbers: Array, other: Array) -> Array:
         """Return the number of the cell of every run, given the number of each listed cell and that of all others."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.cells import pad_rows
+from dpverify.events.partition import pad_rows
 from dpverify.events.scores.base import Features, Score
 from dpverify.events.scores.training import Learner, TrainingData
 from dpverify.util.arrays import Array, digitize

@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.events.cells import find_atoms, pad_rows
+from dpverify.events.partition import find_atoms, pad_rows
 from dpverify.events.scores.additive import suitable_features
 from dpverify.events.scores.base import Features, Score, describe_coordinates
 from dpverify.events.scores.training import Learner, TrainingData
-from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize
-from dpverify.util.column_bins import ColumnBins
+from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, digitize_columns
 
 KNOT_QUANTILES = (0.0005, 0.005, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.97, 0.995, 0.9995)
 RIDGE_RUNS = 5.0  # the penalty of a height has the weight of this many runs
@@ -85,7 +84,7 @@ class Piecewise(NamedTuple):
         """Return one number per run: in each piece the value at its left knot plus a slope times the distance."""
         slopes = np.pad(np.diff(self.heights) / np.diff(self.knots), ((0, 0), (1, 1)))
         left, low = (np.concatenate([table[:, :1], table], axis=1) for table in (self.knots, self.heights))
-        pieces = ColumnBins.of(self.knots).find(features) + slopes.shape[1] * np.arange(len(slopes))
+        pieces = digitize_columns(self.knots, features) + slopes.shape[1] * np.arange(len(slopes))
         values = features - left.ravel().take(pieces)
         values *= slopes.ravel().take(pieces)
         values += low.ravel().take(pieces)
@@ -186,7 +185,7 @@ def _design(score: Piecewise, features: np.ndarray, signs: np.ndarray) -> scipy.
     values = np.zeros(columns.shape)
     for start in range(0, runs, RUNS_PER_PIECE):
         piece = slice(start, start + RUNS_PER_PIECE)
-        left = np.clip(ColumnBins.of(score.knots).find(features[piece]), 1, n_knots - 1)
+        left = np.clip(digitize_columns(score.knots, features[piece]), 1, n_knots - 1)
         left += n_knots * np.arange(number) - 1
         share = features[piece] - score.knots.ravel()[left]
         share /= np.diff(score.knots, append=np.inf).ravel()[left]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpverify.events.cells import pad_rows
+from dpverify.events.partition import pad_rows
 from dpverify.events.scores.additive import Additive, drop_idle_edges, monotone_ratio, shrunken_ratio
 from dpverify.events.scores.base import Features, Linear, Score, count_numbers
 from dpverify.events.scores.moments import Quadratic

@@ -11,11 +11,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.cells import repeated_values
+from dpverify.events.partition import repeated_values
 from dpverify.events.scores.base import Features, Score
-from dpverify.util.arrays import Array, contiguous_transpose, sum_outer_products
-from dpverify.util.joined_rows import join_rows
-from dpverify.util.order_statistics import OrderStatistics
+from dpverify.util.arrays import Array, contiguous_transpose, join_rows, sum_outer_products
 from dpverify.util.parallel import map_columns
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
@@ -158,7 +156,7 @@ class TrainingData:
 
 
 def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingData:
-    """Return the finite ones of the kept training runs of both data sets.
+    """Return the kept training runs of both data sets, which are finite.
 
     Parameters
     ----------
@@ -170,11 +168,7 @@ def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingDa
     """
     *_, steps, dimension = (1, *samples[0].shape[1:])
     sides = [x.reshape(len(x), -1) for x in samples]
-    sides = [x if np.isfinite(x).all() else x[np.isfinite(x).all(1)] for x in sides]
     pooled, runs = join_rows(sides), len(sides[0])
-    if not len(pooled):  # no run is finite: any value will do, because all runs are in the non-finite cell
-        pooled = np.zeros((1, pooled.shape[1]))
-        return TrainingData(pooled, pooled, pooled, *_divide_coordinates(pooled), (steps, dimension))
     independent = np.s_[runs // 2 : runs + runs // 2] if is_coupled else np.s_[:]
     divided = _divide_coordinates(pooled, independent)
     return TrainingData(pooled[:runs], pooled[runs:], pooled, *divided, (steps, dimension))
@@ -193,7 +187,7 @@ def _divide_coordinates(flat: np.ndarray, independent: slice = np.s_[:]) -> tupl
     return list(atoms), list(edges)
 
 
-def bin_edges(column: np.ndarray | OrderStatistics, atoms: np.ndarray, n_features: int) -> np.ndarray:
+def bin_edges(column: np.ndarray, atoms: np.ndarray, n_features: int) -> np.ndarray:
     """Return quantile edges of one sorted feature, finer at both ends, with one bin per atom.
 
     All values must be given if there are atoms.
@@ -206,7 +200,7 @@ def bin_edges(column: np.ndarray | OrderStatistics, atoms: np.ndarray, n_feature
     return np.unique(np.concatenate([atoms, np.nextafter(atoms, -np.inf), quantile_edges(continuous, number)]))
 
 
-def quantile_edges(x: np.ndarray | OrderStatistics, number: int) -> np.ndarray:
+def quantile_edges(x: np.ndarray, number: int) -> np.ndarray:
     """Return edges between order statistics of sorted values: at equal shares, at doubling shares from the ends, and
     at small shares in wide gaps between the frequent values.
     """
@@ -220,7 +214,7 @@ def quantile_edges(x: np.ndarray | OrderStatistics, number: int) -> np.ndarray:
     return np.unique(below + (above - below) / 2)
 
 
-def _ranks_in_gaps(x: np.ndarray | OrderStatistics, ranks: np.ndarray) -> np.ndarray:
+def _ranks_in_gaps(x: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Return ranks that divide the bins that are much wider than others, except the outermost ones."""
     if x.size // len(ranks) < 2 * TAIL_RUNS:
         return np.zeros(0, np.intp)

@@ -3,21 +3,175 @@
 A transform removes what does not matter (the order of exchangeable records, the sign of a quaternion) or makes visible
 what matters (the distance from the centre of a heavy-tailed distribution). Any other score is then fitted to its
 result.
+
+Transforms of an output: plain data that map outputs to other numbers, to which a score is applied.
+
+A score of rounding errors, for `learn=`: noise in double precision can show the data by its low bits.
+
+The sum of an answer and noise is rounded to a lattice that depends on the answer, so that some outputs are possible for
+one data set only. This leak is real, and it has little to do with the distribution of the noise. Therefore the score
+does not compete unless it is asked for.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from dpverify.events.scores.additive import additive_learners
-from dpverify.events.scores.base import Score, count_numbers
+from dpverify.events.scores.base import Features, Score, count_numbers
+from dpverify.events.scores.interactions import PRIOR_COUNT, Interaction
 from dpverify.events.scores.moments import gaussian_learners
 from dpverify.events.scores.piecewise import piecewise_learners
 from dpverify.events.scores.training import Learner, TrainingData, summarise
-from dpverify.events.scores.transforms import Circular, Distances, Folded, LowBits, OrderStatistics
-from dpverify.util.arrays import Array
+from dpverify.util.arrays import Array, array_namespace
+
+MANTISSA_BITS = 53  # of double precision
+ZERO_EXPONENT = 64.0  # stands for the lowest bit of zero
+
+
+class Transform(Protocol):
+    """A function of the output that is plain data."""
+
+    def values(self, flat: Array, /) -> Array:
+        """Return the transformed outputs, one row per run."""
+        ...
+
+    def describe(self) -> str:
+        """Name the result."""
+        ...
+
+
+class OrderStatistics(NamedTuple):
+    """The sorted coordinates.
+
+    Attributes
+    ----------
+    coordinates : ndarray of shape (J,)
+        The coordinates.
+    """
+
+    coordinates: np.ndarray
+
+    def describe(self) -> str:
+        """Name the result."""
+        return "the sorted coordinates"
+
+    def values(self, flat: Array) -> Array:
+        """Return the sorted coordinates of every run."""
+        return array_namespace(flat).sort(flat[:, self.coordinates], axis=1)
+
+
+class Distances(NamedTuple):
+    """Logarithms of one plus the squared distances from some centres.
+
+    Attributes
+    ----------
+    features : Features
+        The features in which distances are measured.
+    centres : ndarray of shape (C, F)
+        The centres.
+    """
+
+    features: Features
+    centres: np.ndarray
+
+    def describe(self) -> str:
+        """Name the result."""
+        return "distances from the two mean outputs"
+
+    def values(self, flat: Array) -> Array:
+        """Return one number per run and centre."""
+        xp, z = array_namespace(flat), self.features.values(flat)
+        return xp.stack([xp.log1p(((z - centre) ** 2).sum(1)) for centre in self.centres], axis=1)
+
+
+class Circular(NamedTuple):
+    """The cosines and sines of angles, and all other coordinates as they are.
+
+    Attributes
+    ----------
+    angles, others : ndarray of int
+        The coordinates that are angles, and the others.
+    frequencies : ndarray
+        The factor that converts each angle to radians.
+    """
+
+    angles: np.ndarray
+    others: np.ndarray
+    frequencies: np.ndarray
+
+    def describe(self) -> str:
+        """Name the result."""
+        return "cosines and sines of angles"
+
+    def values(self, flat: Array) -> Array:
+        """Return cosines, sines and the other coordinates."""
+        xp = array_namespace(flat)
+        turned = flat[:, self.angles] * self.frequencies
+        return xp.concatenate([xp.cos(turned), xp.sin(turned), flat[:, self.others]], axis=1)
+
+
+class Folded(NamedTuple):
+    """Unit quaternions with the sign for which they are close to an axis, and all other coordinates as they are.
+
+    Attributes
+    ----------
+    quaternions : ndarray of shape (Q, 4)
+        The coordinates of each quaternion.
+    axes : ndarray of shape (Q, 4)
+        The axis of each quaternion.
+    others : ndarray of int
+        The other coordinates.
+    """
+
+    quaternions: np.ndarray
+    axes: np.ndarray
+    others: np.ndarray
+
+    def describe(self) -> str:
+        """Name the result."""
+        return "quaternions up to their sign"
+
+    def values(self, flat: Array) -> Array:
+        """Return the quaternions with a sign that does not depend on the run, and the other coordinates."""
+        xp = array_namespace(flat)
+        parts = []
+        for row in range(self.quaternions.shape[0]):
+            q = flat[:, self.quaternions[row]]
+            parts.append(q * xp.where(q @ self.axes[row] < 0, -1.0, 1.0)[:, None])
+        return xp.concatenate([*parts, flat[:, self.others]], axis=1)
+
+
+class LowBits(NamedTuple):
+    """How the coordinates are rounded: the exponent of the lowest bit that is set, and the exponent of the value.
+
+    Attributes
+    ----------
+    coordinates : ndarray of shape (R,)
+        The coordinates; each can occur several times.
+    candidates : ndarray of shape (R,)
+        Subtracted from each coordinate, for example the true answer that noise was added to.
+    """
+
+    coordinates: np.ndarray
+    candidates: np.ndarray
+
+    def describe(self) -> str:
+        """Name the result."""
+        return "the low bits"
+
+    def values(self, flat: Array) -> Array:
+        """Return the exponents of the lowest bits, then the exponents of the values."""
+        xp = array_namespace(flat)
+        mantissa, exponent = xp.frexp(flat[:, self.coordinates] - self.candidates)
+        integer = (mantissa * 2.0**MANTISSA_BITS).astype(xp.int64)
+        lowest = xp.frexp((integer & -integer).astype(float))[1] - 1
+        low = xp.where(integer == 0, ZERO_EXPONENT, 1.0 * exponent - MANTISSA_BITS + lowest)
+        return xp.concatenate([low, 1.0 * exponent], axis=1)
+
 
 MAX_TRANSFORM_RUNS = 1 << 15  # training runs per data set
 MIN_BINNED_RUNS = 1 << 12  # training runs per data set; with fewer runs only moments are used
@@ -149,3 +303,57 @@ def make_folded(training: TrainingData) -> Folded | None:
         return None
     others = np.setdiff1d(np.arange(training.dimension), np.concatenate(rows))
     return Folded(np.stack(rows), np.stack(axes), others)
+
+
+LOWEST_BITS = np.arange(-60.5, -8.0)  # edges of the exponents of the lowest bits
+EXPONENTS = np.arange(-26.5, 26.0)  # edges of the exponents of the values
+MAX_TABLES = 4
+
+
+def rounding_score(candidates: Sequence[float] = (0.0,)) -> Callable[[np.ndarray, np.ndarray], Score]:
+    """Return a function for `learn=` that fits a score to the low bits of the outputs.
+
+    Parameters
+    ----------
+    candidates : sequence of float, default (0.0,)
+        Values from which the distance of every output is also looked at, for example the true answers.
+
+    Returns
+    -------
+    callable
+        Maps the training runs of both data sets to a score, which is plain data.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> first, second = (answer + rng.laplace(size=(4000, 1, 1)) for answer in (0.0, 1.0))
+    >>> score = rounding_score()(first, second)
+    >>> bool(score.values(first[:, 0]).max() > 3)  # these low bits occur with the first data set only
+    True
+    """
+    values = np.asarray(candidates, float)
+
+    def fit(first: np.ndarray, second: np.ndarray) -> Score:
+        sides = [side.reshape(len(side), -1) for side in (first, second)]
+        coordinates, own = (a.ravel() for a in np.meshgrid(np.arange(sides[0].shape[1]), values, indexing="ij"))
+        counts = [_count(LowBits(coordinates, own), side) for side in sides]
+        tables = np.log(counts[0] / counts[1])
+        information = ((counts[0] - counts[1]) * tables).sum(1)
+        kept = np.sort(np.argsort(-information, kind="stable")[:MAX_TABLES])
+        edges = np.tile(np.stack([LOWEST_BITS, EXPONENTS]), (kept.size, 1, 1))
+        subsets = np.stack([np.arange(kept.size), kept.size + np.arange(kept.size)], axis=1)
+        identity = Features(np.zeros(2 * kept.size), None)
+        return Transformed(LowBits(coordinates[kept], own[kept]), Interaction(identity, subsets, edges, tables[kept]))
+
+    return fit
+
+
+def _count(transform: LowBits, flat: np.ndarray) -> np.ndarray:
+    """Return the number of runs in every joint bin of a lowest bit and an exponent, plus a prior count."""
+    bits = transform.values(flat)
+    number, width = len(transform.coordinates), len(EXPONENTS) + 1
+    rows = []
+    for r in range(number):
+        cells = np.searchsorted(LOWEST_BITS, bits[:, r]) * width + np.searchsorted(EXPONENTS, bits[:, number + r])
+        rows.append(np.bincount(cells, minlength=width * (len(LOWEST_BITS) + 1)) + PRIOR_COUNT)
+    return np.stack(rows)

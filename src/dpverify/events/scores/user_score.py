@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from dpverify.errors import InputError
 from dpverify.util.arrays import Array, array_namespace
 from dpverify.util.read_only import call_read_only
@@ -52,6 +54,22 @@ class UserScore(NamedTuple):
                 f"shape {flat.shape[:1]}"
             )
         return values
+
+    def check_row_by_row(self, samples: np.ndarray) -> None:
+        """Refuse a score whose value for one run depends on the other runs of the same call, or on its place there.
+
+        Such a score makes the counts of a block dependent, and the test assumes independent runs.
+        """
+        flat = samples.reshape(len(samples), -1)
+        order, half = np.random.default_rng(0).permutation(len(flat)), len(flat) // 2
+        whole = np.asarray(self.values(flat))[order]
+        parts = np.concatenate([self.values(flat[part]) for part in (order[:half], order[half:]) if len(part)])
+        if not np.allclose(whole, parts, rtol=1e-6, atol=1e-9 * np.abs(whole).max(initial=0.0)):
+            raise InputError(
+                f"{self.argument}: found a score whose values for the same runs differ between one call and two calls "
+                "with the runs in another order; expected a score that maps each run on its own; do not centre, rank, "
+                "pair or normalise the runs of a call"
+            )
 
     def describe(self, names: list[str]) -> str:
         """Name the score."""

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Callable
 from pathlib import Path
 
+import dpverify.claims as claims
+from dpverify.claims import Claim
 from dpverify.errors import InputError
-from dpverify.stats import claims
-from dpverify.stats.claims import Claim
 from dpverify.studies.files.loading import load_object
 from dpverify.util.checks import shorten
 

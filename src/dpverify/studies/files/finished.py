@@ -1,38 +1,36 @@
 """Finished combinations of a study: which report belongs to which combination, and whether it can be used again.
 
-`report.run["study"]` binds a report to its combination. It contains a hash of the study and the combination, hashes of
-the data sets and of the source files, and a hash of 64 runs per data set. The report of another combination is refused.
-A report whose sources have changed is used again only if the behaviour is the same and the user trusts the results.
+`report.provenance["study"]` binds a report to its combination. It contains a hash of the study and the combination,
+hashes of the data sets and of the source files, and a hash of 64 runs per data set. The report of another combination
+is refused. A report whose sources have changed is used again only if the behaviour is the same and the user trusts the
+results.
 """
 
 from __future__ import annotations
 
 import enum
 import json
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from dpverify.claims import CLAIM_KINDS
 from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.report import Report
 from dpverify.sampling.blocks import SampleSource
-from dpverify.sampling.budget import shorten_settings
-from dpverify.sampling.checkpoints import OWNER_FILE
-from dpverify.sampling.identity import describe_changes, run_sources
-from dpverify.sampling.probe import behaviour_hash, probe_mechanism
+from dpverify.sampling.checkpoints import OWNER_FILE, describe_changes, run_sources
+from dpverify.sampling.probe import behaviour_hash, probe_mechanism, shorten_settings
 from dpverify.settings import Settings
-from dpverify.stats.claim_kinds import CLAIM_KINDS
 from dpverify.studies.files.inputs import PairData
 from dpverify.studies.files.plans import Combination, PairFiles, StudyPlan, Variant
 from dpverify.util.files import check_regular, replace_file
 from dpverify.util.hashing import fingerprint
-from dpverify.util.sources import SourceHashes, changed_sources, hash_file, source_hashes
+from dpverify.util.sources import SourceHashes, changed_sources, hash_file
 
-STUDY_KEY = "study"  # the entry of `report.run`
+STUDY_KEY = "study"  # the entry of `report.provenance`
 JSON_VALUES = (str, int, float, bool, type(None))
 REMOVE = "remove this file to verify its combination again"
 
@@ -94,8 +92,8 @@ def add_behaviour(record: Record, running: Path) -> Record:
 
 
 def combination_hash(identity: Mapping[str, object], number: int, columns: Mapping[str, object]) -> str:
-    """Return a hash of the study's identity and of a combination."""
-    return fingerprint((identity, number, plain_columns(columns)))
+    """Return a hash of the study's identity and of a combination, whatever the order of the columns in a file is."""
+    return fingerprint((identity, number, sorted(plain_columns(columns).items())))
 
 
 def plain_columns(columns: Mapping[str, object]) -> Record:
@@ -105,26 +103,12 @@ def plain_columns(columns: Mapping[str, object]) -> Record:
 
 def _combination_sources(plan: StudyPlan, combination: Combination, inputs: Inputs) -> SourceHashes:
     """Return the hashes of the source files of a combination and of its data files."""
-    sources = run_sources(inputs.mechanism, plan.settings, inputs.pair.error)
-    if isinstance(combination.mechanism.source, str):
-        sources |= named_sources(combination.mechanism.source)
+    named = combination.mechanism.source
+    modules = [Path(named.rpartition(":")[0]).name.removesuffix(".py")] if isinstance(named, str) else []
+    sources = run_sources(inputs.mechanism, plan.settings, inputs.pair.error, modules)
     files = inputs.pair_record["files"]
     assert isinstance(files, dict)
     return dict(sorted({**sources, **files}.items()))
-
-
-def named_sources(source: str) -> SourceHashes:
-    """Return the hashes of the module that `module:name` or `path/file.py:name` names, and of its imports.
-
-    The named module counts wherever it is installed. Its imports count if they are in folders of the user.
-    """
-    module = source.rpartition(":")[0]
-    name = Path(module).stem if module.endswith(".py") else module
-    hashes = source_hashes(modules=[name])
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if not hashes and file is not None:
-        hashes[module] = hash_file(Path(file))
-    return hashes
 
 
 def read_finished(path: Path, plan: StudyPlan, combination: Combination) -> Report:
@@ -146,7 +130,7 @@ def read_finished(path: Path, plan: StudyPlan, combination: Combination) -> Repo
     settings = settings.change(block=report.settings.block)  # verify sets the block size
     if report.settings != settings:
         raise FolderError(f"{path}: found other settings; expected those of the study; {REMOVE}")
-    record = report.run.get(STUDY_KEY)
+    record = report.provenance.get(STUDY_KEY)
     expected = combination_hash(plan.identity, combination.number, combination.columns)
     if not isinstance(record, dict) or record.get("combination") != expected:
         raise FolderError(
@@ -159,20 +143,21 @@ def check_finished(
     report: Report, plan: StudyPlan, combination: Combination, inputs: Inputs, trust_results: bool
 ) -> tuple[Finished, tuple[str, ...]]:
     """Return whether the report of a combination can be used again, and which files have changed."""
-    record = report.run[STUDY_KEY]
+    record = report.provenance[STUDY_KEY]
     current = make_record(plan, combination, inputs)
     changed = _changed_files(record, current)
     if any(record.get(name) != current[name] for name in ("first data set", "second data set", "error")):
         return Finished.OTHER_DATA, changed
     if report.name != mechanism_name(inputs.mechanism):
         return Finished.OTHER_BEHAVIOUR, changed
+    seeded = is_seeded(inputs.mechanism)
+    if seeded and record.get("behaviour") != _probe(inputs, report.settings):  # a cause can be outside of all sources
+        return Finished.OTHER_BEHAVIOUR, changed
     if not changed:
         return Finished.CURRENT, ()
-    if not is_seeded(inputs.mechanism):
-        return (Finished.TRUSTED if trust_results else Finished.NO_SEED), changed
-    if record.get("behaviour") != _probe(inputs, report.settings):
-        return Finished.OTHER_BEHAVIOUR, changed
-    return (Finished.TRUSTED if trust_results else Finished.SAME_BEHAVIOUR), changed
+    if trust_results:
+        return Finished.TRUSTED, changed
+    return (Finished.SAME_BEHAVIOUR if seeded else Finished.NO_SEED), changed
 
 
 def _probe(inputs: Inputs, settings: Settings) -> str | None:

@@ -137,13 +137,10 @@ def _check_records(folder: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
 
 def _describe_record(record: Record) -> str:
     """Return what a record holds: finished blocks, or a choice that was made once."""
-    sides, done = record.head.get("sides"), record.head.get("done")
-    if not isinstance(sides, list) or not isinstance(done, list):
+    done = record.head.get("done")
+    if done is None:
         return "a frozen choice"
-    blocks = [sum(stop - start for start, stop in ranges) for ranges in done]
-    parts = [
-        f"{format_count(number)} of the {DATA_SETS[side]} data set" for side, number in zip(sides, blocks, strict=True)
-    ]
+    parts = [f"{format_count(number)} of the {DATA_SETS[int(side)]} data set" for side, number in done.items()]
     return f"finished blocks: {', '.join(parts)}"
 
 
@@ -185,7 +182,7 @@ def _read_bound_report(path: Path, identity: Mapping[str, object]) -> tuple[dict
     """Return the parameters of a combination and its report; raise FolderError if it belongs to another study."""
     check_regular(path)
     report = Report.from_json(path)
-    record = report.run.get(STUDY_KEY)
+    record = report.provenance.get(STUDY_KEY)
     if isinstance(record, dict) and isinstance(record.get("columns"), dict):
         expected = combination_hash(identity, record.get("number", -1), record["columns"])
         file_number = path.name.partition("-")[0]
@@ -205,7 +202,9 @@ def _check_table(folder: Path, rows: Mapping[str, Mapping[str, object]]) -> Iter
     same = 0
     for name, row in rows.items():
         found = table.get(name)
-        if found is None:
+        if found is not None:  # whether a row is too weak depends on `detects`, which the reports do not have
+            found = {column: text for column, text in found.items() if column != "too_weak"}
+        else:
             yield Finding(f"{TABLE_FILE}: found no row of {name}; the next call writes it from the reports", True)
             continue
         columns = list(found)

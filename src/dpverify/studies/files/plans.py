@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from dpverify.claims import Claim, resolve_claim
 from dpverify.errors import InputError
+from dpverify.report.power import DETECTS, check_detects
 from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
-from dpverify.stats.claims import Claim, resolve_claim
 from dpverify.studies.files.claim_text import load_claim
 from dpverify.studies.files.loading import load_data, load_object
 from dpverify.util.checks import is_real_number, shorten
@@ -27,7 +28,7 @@ from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import to_plain
 
-TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "claim", "timeout")
+TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "claim", "detects", "timeout")
 REPORTS_FOLDER = "reports"
 STUDY_FORMAT = 2  # since 2, a report is bound to its combination
 MAX_COMBINATIONS = 10**6
@@ -117,6 +118,9 @@ class StudyPlan:
         that it names are compared for each combination (`studies.finished`).
     timeout : float or None
         The time limit of each verification in seconds. It is not part of the identity.
+    detects : float
+        A claim that is not refuted is too weak unless the runs notice a violation by this factor. It is not part of the
+        identity.
     details : dict
         The values of the entries of `identity` that are hashes, for the error of a folder that differs in them.
     """
@@ -129,6 +133,7 @@ class StudyPlan:
     identity: Table
     timeout: float | None = None
     details: Table = field(default_factory=dict)
+    detects: float = DETECTS
 
 
 def read_study(path: str | os.PathLike[str]) -> StudyPlan:
@@ -149,6 +154,8 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
     claim = None if text is None else load_claim(text, base)
     claim, delta = resolve_claim(document.get("epsilon"), document.get("delta", 0.0), claim)  # type: ignore[arg-type]
     check_claim(settings, None, delta, claim)
+    if "detects" in document:
+        check_detects(document["detects"], claim)
     seeds = document.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise InputError(f"{path}: found seeds {seeds!r}; expected the number of seeds, a whole number from 1 up")
@@ -172,7 +179,8 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
             load_object(variant.source.removesuffix("()"), base, variant.name)
     timeout = check_timeout(document.get("timeout"))
     details: Table = {"set of settings": settings.identity, **entries}
-    return StudyPlan(base, combinations, settings, claim, delta, identity, timeout, details)
+    detects = document.get("detects", DETECTS)
+    return StudyPlan(base, combinations, settings, claim, delta, identity, timeout, details, detects)
 
 
 def check_timeout(seconds: object) -> float | None:
@@ -255,7 +263,7 @@ def read_settings(path: Path, table: object) -> Settings:
     """Return the settings of the table [settings]."""
     if not isinstance(table, dict):
         raise InputError(f"{path}: found settings {table!r}; expected a table, [settings]")
-    for name in ("epsilon", "delta", "claim", "seeds", "timeout"):
+    for name in ("epsilon", "delta", "claim", "detects", "seeds", "timeout"):
         if name in table:
             raise InputError(f"{path}: found {name} in [settings]; expected it at the top of the file")
     if table.get("preset", "paper") != "paper":

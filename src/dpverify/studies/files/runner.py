@@ -19,6 +19,7 @@ from dpverify.errors import (
 )
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.report import Report
+from dpverify.report.text import describe_weakness
 from dpverify.studies.files.finished import (
     STUDY_KEY,
     Finished,
@@ -46,8 +47,8 @@ from dpverify.util.formatting import format_lower
 class StudyRunner:
     """Verifies combinations, and keeps mechanisms and pairs that several combinations use."""
 
-    def __init__(self, plan: StudyPlan, folder: Path, owns_workers: bool) -> None:
-        self.plan, self.folder, self.owns_workers = plan, folder, owns_workers
+    def __init__(self, plan: StudyPlan, folder: Path, owns_workers: bool, release: str) -> None:
+        self.plan, self.folder, self.owns_workers, self.release = plan, folder, owns_workers, release
         self.options = RunOptions()
         self.starts = StartLog(folder)
         self.lost_workers = False
@@ -60,11 +61,14 @@ class StudyRunner:
         if not path.exists():
             return None
         report = read_finished(path, self.plan, combination)
+        if self.starts.reason(combination.number) is not None:  # it has ended the process; `run` gives the reason
+            return None
         try:
             inputs = self._inputs(combination)
-        except InputError:  # the combination is run again, which reports the reason
+            with self.starts.started(combination.number, self.plan.timeout):
+                result, changed = check_finished(report, self.plan, combination, inputs, self.options.trust_results)
+        except (InputError, TimeLimitReached):  # the combination is run again, which reports the reason
             return None
-        result, changed = check_finished(report, self.plan, combination, inputs, self.options.trust_results)
         if result in (Finished.CURRENT, Finished.TRUSTED):
             return report
         warn_of_change(combination, result, changed)
@@ -118,7 +122,7 @@ class StudyRunner:
         keep_old_report(self.folder / combination.report)
         replace_file(self.folder / combination.report, (running / "report.json").read_bytes())
         shutil.rmtree(running, ignore_errors=True)
-        return report_row(combination, report)
+        return report_row(combination, report, self.plan.detects)
 
     def _verify(self, combination: Combination, running: Path) -> Report:
         """Return the report of a combination, which is bound to it."""
@@ -144,7 +148,7 @@ class StudyRunner:
             )
             shutil.rmtree(running)
             report = options.verify(inputs.mechanism, first, second, None, plan.delta, plan.claim)
-        report.run[STUDY_KEY] = add_behaviour(record, running)
+        report.provenance[STUDY_KEY] = add_behaviour({**record, "release": self.release}, running)
         return report
 
     def _inputs(self, combination: Combination) -> Inputs:
@@ -158,10 +162,11 @@ class StudyRunner:
         return Inputs(self.mechanisms[combination.mechanism], *self.pairs[combination.pair])
 
 
-def report_row(combination: Combination, report: Report) -> Row:
-    """Return the row of a finished combination."""
+def report_row(combination: Combination, report: Report, detects: float) -> Row:
+    """Return the row of a finished combination; the column `too_weak` says why it could not notice a violation."""
     results = {name: value for name, value in report.row().items() if name not in ("name", "seed")}
-    return {**combination.columns, **results, "report": combination.report}
+    weakness = describe_weakness(report, detects)
+    return {**combination.columns, **results, "too_weak": weakness, "report": combination.report}
 
 
 def failed_row(combination: Combination, reason: str) -> Row:

@@ -17,7 +17,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import BrokenExecutor, Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ from dpverify.errors import (
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
 from dpverify.sampling.checkpoints import open_checkpoint
+from dpverify.settings import type_one_error_factor
+from dpverify.stats.many import holm
+from dpverify.studies.files.finished import STUDY_KEY
 from dpverify.studies.files.interruptions import RUNNING_FOLDER, CombinationFailed
 from dpverify.studies.files.plans import REPORTS_FOLDER, StudyPlan, check_timeout, read_study
 from dpverify.studies.files.runner import StudyRunner, failed_row, report_row
@@ -43,11 +46,14 @@ from dpverify.studies.tables import (
     format_parameter,
     format_table,
     format_value,
+    row_state,
+    unanswered_sentences,
+    verdict_text,
 )
 from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import replace_file, write_text
 from dpverify.util.progress import Progress
-from dpverify.util.timing import versions
+from dpverify.util.provenance import UNNAMED, current_commit, versions
 
 if TYPE_CHECKING:
     import pandas
@@ -68,10 +74,13 @@ class Study:
     rows : tuple of dict
         One row per combination, with the columns of `table.csv`: the parameters, the columns of `Report.row`, the path
         of the report, and `problem`, the reason why a combination failed. A value that does not apply is None.
+    stored : dict
+        For each report of an earlier call, which was not run again, the release or commit that it belongs to.
     """
 
     folder: Path
     rows: tuple[Row, ...]
+    stored: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def failed(self) -> tuple[Row, ...]:
@@ -80,8 +89,17 @@ class Study:
 
     @property
     def refuted(self) -> tuple[Row, ...]:
-        """The rows whose claim is refuted."""
+        """The rows whose claim is refuted, each at its own alpha."""
         return tuple(row for row in self.rows if row.get("verdict") == Verdict.REFUTED.name)
+
+    @property
+    def certain(self) -> tuple[Row, ...]:
+        """The rows whose claim is refuted, all of them together with confidence 1 - alpha (Holm)."""
+        if not self.refuted:
+            return ()
+        level = self.refuted[0]["alpha"] / type_one_error_factor(self.report(self.refuted[0]).settings)
+        rows = [row for row in self.rows if row.get("p_value") is not None and row not in self.unanswered]
+        return tuple(rows[index] for index in holm([row["p_value"] for row in rows], level))
 
     @property
     def unanswered(self) -> tuple[Row, ...]:
@@ -89,12 +107,21 @@ class Study:
         return tuple(row for row in self.rows if row.get("diagnostic") is not None)
 
     @property
+    def too_weak(self) -> tuple[Row, ...]:
+        """The rows that are not refuted by runs that are too few; the column `too_weak` says why."""
+        return tuple(row for row in self.rows if row.get("too_weak") is not None)
+
+    @property
     def summary(self) -> str:
-        """The number of verifications, and how many of them are refuted, failed and without an answer."""
+        """The number of verifications, and how many of them are refuted, too weak, failed and without an answer."""
         number = len(self.rows)
-        text = f"{number} verification{'' if number == 1 else 's'}, {len(self.refuted)} refuted (each at its own alpha)"
-        text += f", {len(self.failed)} failed"
-        return text + (f", {len(self.unanswered)} without an answer" if self.unanswered else "")
+        number = len(self.rows)
+        text = f"{number} verification{'' if number == 1 else 's'}, "
+        text += f"{len(self.unanswered)} without an answer, " if self.unanswered else ""
+        text += f"{len(self.refuted)} refuted (each at its own alpha)"
+        text += f", {len(self.certain)} together (Holm)" if self.refuted else ""
+        text += f", {len(self.too_weak)} too weak" if self.too_weak else ""
+        return f"{text}, {len(self.failed)} failed"
 
     def report(self, row: Mapping[str, Any]) -> Report:
         """Read the report of a row."""
@@ -102,7 +129,7 @@ class Study:
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page: the finding, all answers with links to the reports, and figures (needs `dpverify[report]`)."""
-        write_text(path, render_study(self.folder.name, self.rows, self.folder, Path(path)))
+        write_text(path, render_study(self.folder.name, self.rows, self.folder, Path(path), self.summary))
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame (needs pandas)."""
@@ -120,7 +147,9 @@ class Study:
         return plot_bounds(rows, names, f"{self.folder.name}: {self.summary}", claim)
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.folder.name}: {self.summary}", *self.table_lines()])
+        old = ", ".join(sorted(set(self.stored.values())))
+        stored = [f"{len(self.stored)} not run again: results of {old}"] if old else []
+        return "\n".join([f"{self.folder.name}: {self.summary}", *self.table_lines(), *stored])
 
     def table_lines(self) -> list[str]:
         """Return the rows as aligned text; only the first rows of a long table."""
@@ -134,12 +163,12 @@ class Study:
             identity = [format_parameter(row[name]) for name in ("mechanism", "pair", *parameters, "seed")]
             if row["problem"] is None:
                 error = [format_value(row.get("error_first"))] * has_error
-                lines.append([*identity, row["verdict"].replace("_", " "), *texts, *error])
+                lines.append([*identity, verdict_text(row, row_state(row)), *texts, *error])
             else:
                 lines.append([*identity, "failed", "", "", *[""] * has_error])
         hidden = len(self.rows) - len(lines)
         more = [f"  and {hidden} more rows in {self.folder / TABLE_FILE}"] if hidden else []
-        return [*format_table(header, lines), *more]
+        return [*(f"  {sentence}" for sentence in unanswered_sentences(self.rows)), *format_table(header, lines), *more]
 
 
 def run_study(
@@ -204,11 +233,11 @@ def run_study(
     ... use = "dpverify.demo:laplace_sum"
     ... [settings]
     ... select_runs = 500
-    ... test_runs = 2000
+    ... test_runs = 6000
     ... ''')
     >>> study = dpv.run_study(folder / "study.toml")
     >>> print(study.summary)
-    1 verification, 1 refuted (each at its own alpha), 0 failed
+    1 verification, 1 refuted (each at its own alpha), 1 together (Holm), 0 failed
     >>> temporary.cleanup()
     """
     target, path = study_folder(path, folder), Path(path)
@@ -228,17 +257,22 @@ def run_plan(
     executor: int | Executor | None = None,
     progress: bool | None = None,
     trust_results: bool = False,
+    release: str | None = None,
 ) -> Study:
-    """Verify every combination of a plan in a folder; the same call resumes it. `name` is the file of the plan."""
+    """Verify every combination of a plan in a folder; the same call resumes it.
+
+    `name` is the file of the plan. New reports are results of `release`, by default of the current commit.
+    """
     runs = 2 * (plan.settings.select_runs + plan.settings.test_runs)
     show = Progress(progress, True)
     show.plan(len(plan.combinations) * runs)
     rows: list[Row] = []
+    stored: dict[str, str] = {}
     with open_checkpoint(target) as checkpoint:
         checkpoint.acquire(plan.identity, {"study": name, **versions(), "details": plan.details})
         try:
             (target / REPORTS_FOLDER).mkdir(exist_ok=True)
-            runner = StudyRunner(plan, target, isinstance(executor, int))
+            runner = StudyRunner(plan, target, isinstance(executor, int), release or current_commit(plan.base))
             shared = RunOptions(settings=plan.settings, executor=executor, trust_results=trust_results, progress=False)
             while len(rows) < len(plan.combinations):
                 try:
@@ -248,7 +282,8 @@ def run_plan(
                             show.stage(str(combination))
                             finished = runner.find_finished(combination)
                             if finished is not None:
-                                rows.append(report_row(combination, finished))
+                                rows.append(report_row(combination, finished, plan.detects))
+                                stored[combination.report] = str(finished.provenance[STUDY_KEY].get("release", UNNAMED))
                                 show.skip(runs)
                             else:
                                 rows.append(runner.run(combination))
@@ -259,7 +294,7 @@ def run_plan(
                     _write_table(target, plan, rows)
             columns = _write_table(target, plan, rows)
             shutil.rmtree(target / RUNNING_FOLDER, ignore_errors=True)
-            return Study(target, tuple({name: row.get(name) for name in columns} for row in rows))
+            return Study(target, tuple({name: row.get(name) for name in columns} for row in rows), stored)
         except BrokenExecutor as problem:
             raise _stopped_error(StopReason.WORKERS_LOST, str(problem), target, len(rows), plan) from problem
         except KeyboardInterrupt:

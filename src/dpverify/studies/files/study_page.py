@@ -21,7 +21,14 @@ from dpverify.studies.result_page import (
     verdict_cell,
     write_report_page,
 )
-from dpverify.studies.tables import Row, column_names, comparison_rows, format_parameter
+from dpverify.studies.tables import (
+    Row,
+    column_names,
+    comparison_rows,
+    format_parameter,
+    row_state,
+    unanswered_sentences,
+)
 from dpverify.util.checks import is_real_number
 from dpverify.util.formatting import format_lower, format_number
 
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
 MAX_NAMED_MECHANISMS = 4  # in a headline
 
 
-def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> str:
+def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path, summary: str) -> str:
     """Return the page of a study as HTML, and write the page of every report (needs `dpverify[report]`).
 
     Parameters
@@ -44,6 +51,8 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> s
         The folder of the study.
     page : pathlib.Path
         Where the page will be written; links to reports are relative to it.
+    summary : str
+        The number of verifications, and how many of them are refuted: each at its own alpha, and together.
     """
     results = load_results()
     parameters = parameter_names(rows)
@@ -59,7 +68,6 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> s
     start = _relative(folder, page)
     cells = []
     for row in rows:
-        state = "FAILED" if row.get("problem") is not None else row["verdict"]
         report = text_cell(row.get("problem"))
         if row.get("report") is not None:
             name = Path(row["report"]).stem
@@ -69,16 +77,15 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path) -> s
             for name in identity
         ]
         error = [number_cell(row.get("error_first"), format_number)] * has_error
-        cells.append((verdict_cell(state), *parts, *bound_cells(row), *error, report))
-    states = ["FAILED" if row.get("problem") is not None else row["verdict"] for row in rows]
-    worst = min(states, key=STATES.index)
+        cells.append((verdict_cell(row, row_state(row)), *parts, *bound_cells(row), *error, report))
+    worst = min(map(row_state, rows), key=STATES.index)
     content = results.ResultsContent(
         title=f"{title}: {study_headline(rows)}",
         over=f"Study {title}: {len(rows)} verifications",
         verdict=worst,
         badge=worst.replace("_", " "),
         headline=study_headline(rows),
-        lead=_study_lead(rows),
+        lead=_study_lead(rows, summary),
         columns=tuple(columns),
         rows=tuple(cells),
     )
@@ -90,20 +97,25 @@ def study_headline(rows: Sequence[Row]) -> str:
 
     Examples
     --------
-    >>> rows = [{"mechanism.scale": s, "verdict": v} for s, v in ((0.5, "REFUTED"), (1.0, "BOUNDED"), (2.0, "BOUNDED"))]
+    >>> verdicts = {0.5: "REFUTED", 1.0: "NOT_REFUTED", 2.0: "NOT_REFUTED"}
+    >>> rows = [{"mechanism.scale": scale, "verdict": verdict} for scale, verdict in verdicts.items()]
     >>> study_headline(rows)
     '1 of 3 refuted; none at scale 1, 2.'
     >>> study_headline([{"mechanism": "a", **row} for row in rows] + [{"mechanism": "b", **rows[0]}])
     '2 of 4 refuted (a: 1 of 3, none at scale 1, 2; b: all).'
     """
-    answered = [row for row in rows if row.get("problem") is None]
+    answered = answered_rows(rows)
     refuted = [row for row in answered if row["verdict"] == Verdict.REFUTED.name]
+    void = sum(row.get("diagnostic") is not None for row in rows)
+    start = f"No answer in {void} of {len(rows)} verifications" if void else ""
+    if not answered:
+        return f"{start or f'All {len(rows)} verifications failed'}."
+    start += "; " if void else ""
     if all(row["verdict"] == Verdict.MEASURED.name for row in answered):
-        if not answered:
-            return f"All {len(rows)} verifications failed."
         largest = max(row["epsilon_lower"] for row in answered)
-        return f"ε is at least {format_lower(largest)} in the worst of {len(rows)} verifications."
-    text = f"{len(refuted)} of {len(rows)} refuted"
+        number = len(answered) if void else len(rows)
+        return f"{start}ε is at least {format_lower(largest)} in the worst of {number} verifications."
+    text = f"{start}{len(refuted)} of {len(rows)} refuted"
     mechanisms = list(dict.fromkeys(row.get("mechanism") for row in answered))
     if not 0 < len(refuted) < len(answered) or len(mechanisms) > MAX_NAMED_MECHANISMS:
         return f"{text}."
@@ -116,6 +128,11 @@ def study_headline(rows: Sequence[Row]) -> str:
         share = {0: "none", len(own): "all"}.get(count, f"{count} of {len(own)}")
         parts.append(f"{mechanism}: {share}{_good_values(own, ', ') if 0 < count < len(own) else ''}")
     return f"{text} ({'; '.join(parts)})."
+
+
+def answered_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of verifications that neither failed nor have no answer."""
+    return [row for row in rows if row.get("problem") is None and row.get("diagnostic") is None]
 
 
 def _good_values(rows: Sequence[Row], start: str = "; ") -> str:
@@ -132,15 +149,19 @@ def _all_good(rows: Sequence[Row], name: str) -> str:
     return ", ".join(value for value in values if value not in refuted)
 
 
-def _study_lead(rows: Sequence[Row]) -> tuple[str, ...]:
+def _study_lead(rows: Sequence[Row], summary: str) -> tuple[str, ...]:
     """Return the paragraphs below the headline of a study."""
     claims = list(dict.fromkeys(row["claim"] for row in rows if row.get("claim") is not None))
-    lead = ["No claim was stated."]
+    lead = unanswered_sentences(rows)
+    lead += ["No claim was stated."] if not claims else []
     if claims:
-        lead = [
-            f"Claimed: {claims[0]}. Each verification uses the whole level alpha, which is not divided among them. A "
-            "claim that is not refuted is not proved."
+        lead += [
+            f"Claimed: {claims[0]}.",
+            f"{summary}. A claim that is not refuted may still be false.",
         ]
+    weak = next((row["too_weak"] for row in rows if row.get("too_weak") is not None), None)
+    if weak is not None:
+        lead.append(f"The runs of some verifications are too few to notice a violation; the first is {weak}.")
     failed = sum(row.get("problem") is not None for row in rows)
     if failed:
         lead.append(f"{failed} verification{'s' * (failed > 1)} failed; the table has the reason.")
@@ -157,7 +178,7 @@ def _study_drawings(rows: Sequence[Row], parameters: Sequence[str]) -> list[Draw
     from dpverify.render.figures import tradeoff
     from dpverify.render.results import heat_map
 
-    answered = [row for row in rows if row.get("problem") is None]
+    answered = answered_rows(rows)
     claim = next((row["epsilon"] for row in answered if row["epsilon"] is not None), None)
     varied = [name for name in parameters if len({str(row.get(name)) for row in answered}) > 1]
     drawings = []

@@ -14,7 +14,7 @@ import scipy
 
 from dpverify.sampling.context import RunContext
 from dpverify.sampling.stages import collect_samples
-from dpverify.selection.histograms import score_values
+from dpverify.selection.proposals import score_values
 from dpverify.studies.pair_search.pair_value import DataPair, SearchAim, learn_best_score
 from dpverify.util.read_only import read_only
 

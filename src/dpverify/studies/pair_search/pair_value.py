@@ -13,18 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpverify.claims import Claim
 from dpverify.events.scores import Score, summarise
 from dpverify.events.scores.cell_score import fit_cell_score
-from dpverify.sampling.context import RunContext
+from dpverify.sampling.context import RunContext, make_region
 from dpverify.sampling.counts import occupied_codes
-from dpverify.sampling.pilot import make_region
 from dpverify.sampling.stages import collect_samples
-from dpverify.selection.candidates import train_candidates
-from dpverify.selection.context import QUICK_SEARCH, SelectionContext, named_partition
-from dpverify.selection.histograms import score_values
-from dpverify.selection.objective import SelectionObjective, approximate_bound
+from dpverify.selection.learn import train_candidates
+from dpverify.selection.objective import (
+    QUICK_SEARCH,
+    SelectionContext,
+    SelectionObjective,
+    approximate_bound,
+    named_partition,
+)
+from dpverify.selection.proposals import score_values
 from dpverify.selection.ratio_curve import MIN_COUNT, fit_ratio_curve
-from dpverify.stats.claims import Claim
 from dpverify.util.read_only import read_only
 
 DataPair = tuple[object, object]
@@ -151,7 +155,7 @@ def _draw_runs(run: RunContext, pair: DataPair, aim: SearchAim, runs: int, kept:
     settings = run.settings.change(select_runs=2 * half)  # half of the selection runs of a context are for training
     objective = SelectionObjective(settings.test_runs, aim.delta, settings.alpha, 0.0, aim.claim)
     # Different random numbers for the two data sets: a value that occurs in both of them is no atom.
-    region, points, _ = make_region([halves[0][0][:REGION_RUNS], halves[0][1][-REGION_RUNS:]], True)
+    region, points, _ = make_region([halves[0][0][:REGION_RUNS], halves[0][1][-REGION_RUNS:]], settings.nonfinite, True)
     context = SelectionContext(source, settings, region, objective, run.pool, run.progress, QUICK_SEARCH)
     return PairRuns(context, points, halves)
 
@@ -160,7 +164,8 @@ def _learn_scores(context: SelectionContext, points: np.ndarray) -> list[Score]:
     """Return the scores that the selection would learn from the recorded runs; cells of a named partition are one."""
     given = named_partition(context.settings, context.region, points)
     samples, known = context.draw_training_runs()
-    trained = train_candidates(context, given, summarise(samples, context.source.is_coupled), samples, known)
+    training = summarise(list(map(context.region.fill, samples)), context.source.is_coupled)
+    trained = train_candidates(context, given, training, samples, known)
     counts = trained.partition_counts
     if given is None or counts is None:
         return trained.scores

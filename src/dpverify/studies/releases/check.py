@@ -9,6 +9,8 @@ claims/NAME-HASH/                   the study of one claim, from which a stopped
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import warnings
@@ -22,9 +24,9 @@ from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.statements import Verdict
 from dpverify.sampling.executors import open_pool
-from dpverify.studies.assertion import describe_weakness
+from dpverify.studies.files.interruptions import set_supervised
 from dpverify.studies.files.study import run_plan
-from dpverify.studies.releases.check_page import ResultTable, render_table
+from dpverify.studies.releases.check_page import ResultTable, render_table, stored_text
 from dpverify.studies.releases.history import (
     Change,
     Release,
@@ -37,17 +39,26 @@ from dpverify.studies.releases.history import (
 from dpverify.studies.releases.junit import FAILED, TOO_WEAK, junit_xml
 from dpverify.studies.releases.manifest import ManifestClaim, read_manifest
 from dpverify.studies.result_page import write_report_page
-from dpverify.studies.tables import Row, bound_columns, column_names, csv_text, format_table, lower_text
-from dpverify.util.commits import current_commit
+from dpverify.studies.tables import (
+    Row,
+    bound_columns,
+    column_names,
+    csv_text,
+    format_table,
+    lower_text,
+    unanswered_sentences,
+    verdict_text,
+)
 from dpverify.util.dataframes import make_dataframe
-from dpverify.util.files import write_text
+from dpverify.util.files import locked, write_text
 from dpverify.util.formatting import one_line
+from dpverify.util.provenance import current_commit
 from dpverify.util.serialization import to_plain
 
 if TYPE_CHECKING:
     import pandas
 
-GOOD_STATES = (Verdict.BOUNDED.name, Verdict.NOT_REFUTED.name)
+GOOD_STATES = (Verdict.NOT_REFUTED.name, Verdict.CERTIFIED.name)
 WORST_FIRST = (Verdict.REFUTED.name, FAILED, Verdict.NO_ANSWER.name, TOO_WEAK, *GOOD_STATES)
 
 Notify = Callable[[str], None]
@@ -63,7 +74,8 @@ class Check:
         The folder with all results.
     rows : tuple of dict
         One row per claim, in the order of the manifest: `name`, `state` (a verdict, FAILED or TOO_WEAK), the columns of
-        `Report.row`, `problem` (why it failed, has no answer or is too weak), and the paths of its report and page.
+        `Report.row`, `problem` (why it failed, has no answer or is too weak), `result_of` (the release that a stored
+        result belongs to; None if the claim was verified now), and the paths of its report and page.
     release : str
         The name of this release.
     previous : Release or None
@@ -97,7 +109,7 @@ class Check:
     def __str__(self) -> str:
         header, bounds = bound_columns(self.rows)
         lines = [
-            [row["name"], row["state"].replace("_", " "), row.get("claim") or "", *texts]
+            [row["name"], verdict_text(row, row["state"]), row.get("claim") or "", *texts]
             for row, texts in zip(self.rows, bounds, strict=True)
         ]
         table = format_table(("name", "verdict", "claim", *header), lines)
@@ -105,7 +117,9 @@ class Check:
             [] if self.previous is None else [f"since {one_line(self.previous.release)}: {len(self.changes)} changed"]
         )
         changed += [f"  {change.name}: {change.text}" for change in self.changes]
-        return "\n".join([self.summary, *table, *changed])
+        unanswered = [f"  {sentence}" for sentence in unanswered_sentences(self.rows)]
+        stored = [f"{row['name']}: {stored_text(row)}" for row in self.rows if row.get("result_of")]
+        return "\n".join([self.summary, *unanswered, *table, *stored, *changed])
 
 
 def run_check(
@@ -169,7 +183,7 @@ def run_check(
     ... second = "second.csv"
     ... [settings]
     ... select_runs = 500
-    ... test_runs = 2000
+    ... test_runs = 6000
     ... ''')
     >>> check = run_check(manifest, release="1.0", pages=False)
     >>> check.summary
@@ -181,95 +195,85 @@ def run_check(
     if target == path:
         raise InputError(f"{path}: found no .toml at the end of the name; expected it, or another folder; set folder=")
     claims = read_manifest(path)
-    past = read_history(target / "history.json" if history is None else history)
+    history = target / "history.json" if history is None else history
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise InputError(
             f"{target}: found {problem.strerror or problem}; expected a folder that can be written"
         ) from None
-    tasks = [
-        ClaimTask(str(path.resolve()), number, str(target.resolve()), pages, trust_results)
-        for number in range(len(claims))
-    ]
+    with locked(history):  # it is written now, so that a file that cannot be written is noticed before the work
+        past = read_history(history)
+        write_history(history, past)
+    release = release or current_commit(path.resolve().parent)
+    verify = functools.partial(
+        verify_claim, path.resolve(), target.resolve(), pages, trust_results, release, workers is not None
+    )
     rows: dict[int, Row] = {}
-    for number, row, found in _verified(tasks, claims, workers):
+    for number, row, found in _verified(verify, claims, workers):
         rows[number] = row
         for line in found:
             notify(line)
         notify(f"{len(rows)} of {len(claims)}: {_row_line(row)}")
     ordered = tuple(rows[number] for number in range(len(claims)))
-    latest = make_release(release or current_commit(path.resolve().parent), ordered)
+    latest = make_release(release, ordered)
     previous = next((entry for entry in reversed(past) if entry.release != latest.release), None)
     changes = () if previous is None else compare_releases(previous, latest)
     check = Check(target, ordered, latest.release, previous, changes)
-    write_history(target / "history.json" if history is None else history, with_release(past, latest))
     _write_results(check, path.stem, pages)
+    with locked(history):  # another check may have written meanwhile
+        write_history(history, with_release(read_history(history), latest))
     return check
 
 
-@dataclass(frozen=True)
-class ClaimTask:
-    """The verification of one claim, in a process of its own. The process reads the manifest again."""
-
-    path: str
-    number: int
-    folder: str
-    pages: bool
-    trust_results: bool
-
-    def __call__(self) -> tuple[Row, list[str]]:
-        """Return the row of the claim, and the warnings."""
-        claim = read_manifest(self.path)[self.number]
-        folder = Path(self.folder)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", DPVerifyWarning)
-            row = _verify_claim(claim, folder, self.trust_results)
-            if self.pages and row.get("report") is not None:
-                row["page"] = write_report_page(folder, claim.name, row)
-        if row["state"] == FAILED:  # the row has the reason
-            return row, []
-        return row, [str(each.message) for each in caught if issubclass(each.category, DPVerifyWarning)]
+def verify_claim(
+    path: Path, folder: Path, pages: bool, trust_results: bool, release: str, is_supervised: bool, number: int
+) -> tuple[Row, list[str]]:
+    """Verify one claim of a manifest, which a new process reads again; return its row and the warnings."""
+    claim = read_manifest(path)[number]
+    if is_supervised:  # in a process of its own: its end is noticed here, so an earlier end was a kill from outside
+        set_supervised({})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DPVerifyWarning)
+        row = _verify_claim(claim, folder, trust_results, release)
+        if pages and row.get("report") is not None:
+            row["page"] = write_report_page(folder, claim.name, row)
+    if row["state"] == FAILED:  # the row has the reason
+        return row, []
+    return row, [str(each.message) for each in caught if issubclass(each.category, DPVerifyWarning)]
 
 
 def _verified(
-    tasks: Sequence[ClaimTask], claims: Sequence[ManifestClaim], workers: int | None
+    verify: Callable[[int], tuple[Row, list[str]]], claims: Sequence[ManifestClaim], workers: int | None
 ) -> Iterator[tuple[int, Row, list[str]]]:
     """Yield number, row and warnings of every claim, in the order of completion.
 
     A mechanism can end its process. The claims that were lost with it are verified again, each with a new process.
     """
+    left = list(range(len(claims)))
     if workers is None:
-        for task in tasks:
-            yield task.number, *task()
+        yield from ((number, *verify(number)) for number in left)
         return
-    left = list(tasks)
-    try:
-        with open_pool(workers) as pool:
+    with contextlib.suppress(BrokenExecutor), open_pool(workers) as pool:
+        assert pool.executor is not None
+        futures = {pool.executor.submit(verify, number): number for number in left}
+        for future in as_completed(futures):
+            row, found = future.result()
+            left.remove(futures[future])
+            yield futures[future], row, found
+    for number in left:
+        row, found = _failed(claims[number], "the process ended; the mechanism, or a library, ended it"), []
+        with contextlib.suppress(BrokenExecutor), open_pool(1) as pool:
             assert pool.executor is not None
-            futures = {pool.executor.submit(task): task for task in tasks}
-            for future in as_completed(futures):
-                row, found = future.result()
-                left.remove(futures[future])
-                yield futures[future].number, row, found
-    except BrokenExecutor:
-        pass
-    for task in left:
-        try:
-            with open_pool(1) as pool:
-                assert pool.executor is not None
-                row, found = pool.executor.submit(task).result()
-        except BrokenExecutor:
-            claim = claims[task.number]
-            row, found = _failed(claim, "the process ended; the mechanism, or a library, ended it"), []
-        yield task.number, row, found
+            row, found = pool.executor.submit(verify, number).result()
+        yield number, row, found
 
 
-def _verify_claim(claim: ManifestClaim, folder: Path, trust_results: bool) -> Row:
+def _verify_claim(claim: ManifestClaim, folder: Path, trust_results: bool, release: str) -> Row:
     """Verify one claim, or read its finished report, and return its row."""
     place = folder / claim.folder
     try:
-        study = run_plan(claim.plan, place, claim.name, progress=False, trust_results=trust_results)
+        study = run_plan(claim.plan, place, claim.name, progress=False, trust_results=trust_results, release=release)
     except (FolderError, Stopped) as problem:
         return _failed(claim, str(problem))
     result = study.rows[0]
@@ -280,14 +284,12 @@ def _verify_claim(claim: ManifestClaim, folder: Path, trust_results: bool) -> Ro
         "state": result["verdict"],
         **result,
         "report": f"{claim.folder}/{result['report']}",
+        "result_of": study.stored.get(result["report"]),
     }
     if result["diagnostic"] is not None:
         return {**row, "problem": Diagnostic[result["diagnostic"]].value}
-    if claim.detects is not None and result["verdict"] == Verdict.NOT_REFUTED.name:
-        weakness = describe_weakness(study.report(result), claim.detects)
-        if weakness is not None:
-            return {**row, "state": TOO_WEAK, "problem": weakness}
-    return row
+    weakness = row.pop("too_weak")
+    return row if weakness is None else {**row, "state": TOO_WEAK, "problem": weakness}
 
 
 def _failed(claim: ManifestClaim, problem: str) -> Row:
@@ -298,10 +300,12 @@ def _failed(claim: ManifestClaim, problem: str) -> Row:
 
 def _row_line(row: Row) -> str:
     """Return one line about a finished claim."""
-    text = f"{row['name']} {row['state'].replace('_', ' ')}"
+    text = f"{row['name']} {verdict_text(row, row['state'])}"
     if row["state"] in (FAILED, TOO_WEAK, Verdict.NO_ANSWER.name):
-        return f"{text} ({one_line(row['problem'])})"
-    return f"{text}, {lower_text(row)}"
+        text = f"{text} ({one_line(row['problem'])})"
+    else:
+        text = f"{text}, {lower_text(row)}"
+    return f"{text}; {stored_text(row)}" if row.get("result_of") else text
 
 
 def _write_results(check: Check, title: str, pages: bool) -> None:

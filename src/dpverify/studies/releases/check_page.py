@@ -16,8 +16,8 @@ from dpverify.studies.result_page import (
     text_cell,
     verdict_cell,
 )
-from dpverify.studies.tables import Row, is_curve
-from dpverify.util.formatting import format_number
+from dpverify.studies.tables import Row, is_curve, unanswered_sentences
+from dpverify.util.formatting import format_number, one_line
 
 MAX_NAMED = 4  # claims that a headline names
 
@@ -47,6 +47,11 @@ class ResultTable(NamedTuple):
     changes: tuple[Change, ...]
 
 
+def stored_text(row: Row) -> str:
+    """Return that the result of a claim is a stored one, and of which release."""
+    return f"result of release {one_line(row['result_of'])}, not run again"
+
+
 def render_table(table: ResultTable) -> str:
     """Return the page of a check as HTML (needs `dpverify[report]`)."""
     results = load_results()
@@ -66,7 +71,7 @@ def render_table(table: ResultTable) -> str:
         detectable = None if is_curve(row) else row.get("epsilon_detectable")
         cells.append(
             (
-                verdict_cell(row["state"]),
+                verdict_cell(row, row["state"]),
                 results.Cell(row["name"], row["name"], row.get("page") or row.get("report") or ""),
                 text_cell(row.get("claim")),
                 *bound_cells(row),
@@ -74,14 +79,16 @@ def render_table(table: ResultTable) -> str:
                 *([text_cell(row.get("problem"))] if has_problem else []),
             )
         )
-    lead = [f"{table.summary[0].upper()}{table.summary[1:]}."]
+    lead = unanswered_sentences(rows)
+    lead += [f"{table.summary[0].upper()}{table.summary[1:]}."]
     alphas = {row["alpha"] for row in rows if row.get("alpha") is not None}
     if len(alphas) == 1:
         alpha = alphas.pop() * len(rows)
         lead.append(
             f"If all claims are true, none of them is refuted with probability {format_number(1 - alpha)} at least. A "
-            "claim that is not refuted is not proved."
+            "claim that is not refuted may still be false."
         )
+    lead += [f"{row['name']}: {stored_text(row)}." for row in rows if row.get("result_of")]
     content = results.ResultsContent(
         title=f"{table.title}: {table.summary}",
         over=f"Privacy claims of {table.title}, release {table.release}",
@@ -102,16 +109,16 @@ def check_headline(rows: Sequence[Row]) -> str:
 
     Examples
     --------
-    >>> check_headline([{"name": "sum", "state": "REFUTED"}, {"name": "mean", "state": "BOUNDED"}])
-    '1 of 2 claims is false: sum.'
-    >>> check_headline([{"name": "sum", "state": "NOT_REFUTED"}, {"name": "mean", "state": "BOUNDED"}])
-    'No claim is refuted; 1 of 2 is bounded on its cells.'
+    >>> check_headline([{"name": "sum", "state": "REFUTED"}, {"name": "mean", "state": "NOT_REFUTED"}])
+    '1 of 2 claims is refuted: sum.'
+    >>> check_headline([{"name": "sum", "state": "NOT_REFUTED"}, {"name": "mean", "state": "NO_ANSWER"}])
+    '1 of 2 claims has no answer: mean.'
     """
-    number = len(rows)
+    number, sentences = len(rows), []
     for state, words in (
-        ("REFUTED", ("is false", "are false")),
-        ("FAILED", ("could not be verified", "could not be verified")),
         ("NO_ANSWER", ("has no answer", "have no answer")),
+        ("REFUTED", ("is refuted", "are refuted")),
+        ("FAILED", ("could not be verified", "could not be verified")),
         ("TOO_WEAK", ("had too few runs", "had too few runs")),
     ):
         names = [row["name"] for row in rows if row["state"] == state]
@@ -119,7 +126,5 @@ def check_headline(rows: Sequence[Row]) -> str:
             listed = ", ".join(names[:MAX_NAMED])
             if len(names) > MAX_NAMED:
                 listed += f" and {len(names) - MAX_NAMED} more"
-            return f"{len(names)} of {number} claims {words[len(names) > 1]}: {listed}."
-    bounded = sum(row["state"] == "BOUNDED" for row in rows)
-    words = "is bounded on its cells" if bounded == 1 else "are bounded on their cells"
-    return f"No claim is refuted; {bounded} of {number} {words}."
+            sentences.append(f"{len(names)} of {number} claims {words[len(names) > 1]}: {listed}.")
+    return " ".join(sentences) or "No claim is refuted."

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
 from dpverify.report.statements import Verdict
-from dpverify.studies.tables import Row, is_curve, lower_text
+from dpverify.studies.tables import Row, is_curve, lower_text, verdict_text
 
 FAILED, TOO_WEAK = "FAILED", "TOO_WEAK"  # states of a claim besides the names of the verdicts
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -30,7 +30,8 @@ def junit_xml(title: str, rows: Sequence[Row]) -> str:
             if row.get(name) is not None:
                 ElementTree.SubElement(properties, "property", {"name": name, "value": _xml_text(row[name])})
         if row in failures or row in errors:
-            message = _xml_text(row.get("problem") or f"{row.get('claim')} is refuted: {lower_text(row)}")
+            text = row.get("problem") or f"{row.get('claim')}: {verdict_text(row, row['state'])}: {lower_text(row)}"
+            message = _xml_text(text)
             kind = "failure" if row in failures else "error"
             ElementTree.SubElement(case, kind, {"type": row["state"], "message": message})
     ElementTree.indent(suite)

@@ -7,36 +7,30 @@ looks at the same runs again and again. The ledger keeps the e-values of every v
 claim of the project ever raises a false alarm is at most alpha, over all versions together (docs/method.md, section
 5.11).
 
-The file is replaced as a whole, while a lock file beside it excludes other writers.
+A version is written before its runs are drawn, as a version without evidence, and again with its result. Its share of
+alpha is therefore spent whether or not it finishes. The file is replaced as a whole, under a lock.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import math
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from dpverify.early import Family
 from dpverify.errors import InputError
 from dpverify.events.event import EVENT_KINDS
-from dpverify.sequential.bets import Family
-from dpverify.stats.version_mixture import STRATEGY_WEIGHTS, CarriedBet, Evidence, combine_versions, start_weight
+from dpverify.stats.anytime import STRATEGY_WEIGHTS, CarriedBet, Evidence, combine_versions, start_weight
 from dpverify.util.checks import check_probability
-from dpverify.util.files import write_text
-from dpverify.util.formatting import format_number, one_line, too_little_memory
-from dpverify.util.hashing import content_checksum, fingerprint
+from dpverify.util.files import read_document, write_document
+from dpverify.util.formatting import format_number, one_line
 from dpverify.util.serialization import from_plain, to_plain
 
-FORMAT = 1
-LOCK_SECONDS = 60.0  # how long a writer waits for another one
-POLL_SECONDS = 0.05
+NO_EVIDENCE = (0.0,) * len(STRATEGY_WEIGHTS)  # the logarithms of the e-values of a version that has not finished
 MAX_EXPONENT = 700.0  # of an e-value in double precision
 
 
@@ -54,12 +48,24 @@ class VersionRun:
         The logarithms of the e-values: of the bets of this version itself, and of each carried prediction.
     bet : CarriedBet or None
         What the earlier versions predicted; None in the first versions.
+    outputs : str or None
+        A hash of the first outputs; None if independent runs could have the same ones (`outputs_hash`).
+    finished : bool
+        Whether the result is known. A version that was stopped counts as one without evidence. It can be repeated with
+        its seed, because it then has the same runs.
     """
 
     version: str
     seed: int
-    log_e_values: tuple[float, ...]
+    log_e_values: tuple[float, ...] = NO_EVIDENCE
     bet: CarriedBet | None = None
+    outputs: str | None = None
+    finished: bool = True
+
+    @property
+    def log_e_value(self) -> float:
+        """The logarithm of the e-value of this version alone."""
+        return float(np.logaddexp.reduce(np.array(self.log_e_values) + np.log(STRATEGY_WEIGHTS)))
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,8 @@ class ClaimRecord:
         The number of alarms that were confirmed.
     earlier_seeds : tuple of int
         The seeds of the versions before the last confirmed alarm.
+    earlier_outputs : tuple of str
+        The hashes of their first outputs.
     """
 
     name: str
@@ -100,11 +108,22 @@ class ClaimRecord:
     alarm: str | None = None
     confirmed: int = 0
     earlier_seeds: tuple[int, ...] = ()
+    earlier_outputs: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name and the claim: what identifies the record."""
+        return f"{self.name} [{self.claim}]"
 
     @property
     def seeds(self) -> set[int]:
-        """All seeds that were used."""
-        return {*self.earlier_seeds, *(run.seed for run in self.runs)}
+        """The seeds of all finished versions."""
+        return {*self.earlier_seeds, *(run.seed for run in self.runs if run.finished)}
+
+    @property
+    def outputs(self) -> set[str]:
+        """The hashes of the first outputs of all finished versions."""
+        return {*self.earlier_outputs, *(run.outputs for run in self.runs if run.outputs is not None)}
 
     @property
     def evidence(self) -> Evidence:
@@ -133,67 +152,114 @@ class Ledger:
     alpha: float
     records: tuple[ClaimRecord, ...] = ()
 
-    def find(self, name: str, claim: str) -> ClaimRecord | None:
-        """Return the record of a claim; None if it was never tested."""
-        return next((record for record in self.records if (record.name, record.claim) == (name, claim)), None)
+    def find(self, name: str, claim: str) -> ClaimRecord:
+        """Return the record of a claim; a new one if it was never tested."""
+        new = ClaimRecord(name, claim)
+        return next((record for record in self.records if record.title == new.title), new)
 
     def with_claim(self, name: str, claim: str) -> Ledger:
         """Return the ledger with a record of this claim."""
-        if self.find(name, claim) is not None:
-            return self
-        return dataclasses.replace(self, records=(*self.records, ClaimRecord(name, claim)))
+        record = self.find(name, claim)
+        return self if record in self.records else dataclasses.replace(self, records=(*self.records, record))
 
     def level(self, record: ClaimRecord) -> float:
         """Return the level of a claim: its share of alpha, of which every confirmed alarm leaves half.
 
         The claim with number j has the share 1 / (j (j + 1)). The first alarm may use half of it, the second a quarter.
         """
-        number = 1 + [(other.name, other.claim) for other in self.records].index((record.name, record.claim))
+        number = 1 + [other.title for other in self.records].index(record.title)
         return self.alpha * start_weight(number) * 0.5 ** (1 + record.confirmed)
 
     def replace(self, record: ClaimRecord) -> Ledger:
         """Return the ledger with this record in place of the one with the same name and claim."""
-        same = (record.name, record.claim)
-        records = tuple(record if (other.name, other.claim) == same else other for other in self.records)
-        return dataclasses.replace(self, records=records)
+        records = (record if other.title == record.title else other for other in self.records)
+        return dataclasses.replace(self, records=tuple(records))
 
     def add(self, record: ClaimRecord, run: VersionRun) -> tuple[Ledger, ClaimRecord]:
-        """Return the ledger and the record with one more version; the record has an alarm if it is large enough.
+        """Return the ledger and the record with one more version, or with the result of one that has started.
+
+        The record has an alarm if its evidence is large enough.
 
         Raises
         ------
         InputError
-            If the seed was used before: the same runs are no new evidence.
+            If a finished version had the same seed or outputs: the same runs are no new evidence.
         """
-        check_seed(record, run.seed)
-        record = dataclasses.replace(record, runs=(*record.runs, run))
+        if run.seed in record.seeds:
+            raise InputError(
+                f"seed: found {run.seed}, which an earlier version of {record.name} had; expected a new one, because "
+                "the same runs are no new evidence; leave the seed out"
+            )
+        if run.outputs in record.outputs:
+            raise InputError(
+                f"{record.name}: found the first outputs of an earlier version again; expected new runs in every "
+                "version, because the same runs are no new evidence; draw all noise from rng, or do not seed the "
+                "generator that the mechanism uses"
+            )
+        runs = {**{each.seed: each for each in record.runs}, run.seed: run}  # a version keeps its place
+        record = dataclasses.replace(record, runs=tuple(runs.values()))
         if record.alarm is None and record.evidence.log_value >= -math.log(self.level(record)):
             record = dataclasses.replace(record, alarm=run.version)
         return self.replace(record), record
 
     def confirm(self, name: str) -> Ledger:
         """Return the ledger after the alarm of a claim was confirmed: its evidence starts again, at half its level."""
-        alarms = [record for record in self.records if record.alarm is not None]
-        chosen = [record for record in alarms if name in (record.name, f"{record.name} [{record.claim}]")]
-        if not chosen:
-            names = ", ".join(repr(record.name) for record in alarms) or "none"
-            raise InputError(
-                f"confirm: found {one_line(repr(name))}; expected a claim with an alarm; these are: {names}"
-            )
         ledger = self
-        for record in chosen:
+        for record in self._named("confirm", name, [each for each in self.records if each.alarm is not None]):
             restarted = ClaimRecord(
-                record.name, record.claim, confirmed=record.confirmed + 1, earlier_seeds=tuple(sorted(record.seeds))
+                record.name,
+                record.claim,
+                runs=tuple(run for run in record.runs if not run.finished),
+                confirmed=record.confirmed + 1,
+                earlier_seeds=tuple(sorted(record.seeds)),
+                earlier_outputs=tuple(sorted(record.outputs)),
             )
             ledger = ledger.replace(restarted)
         return ledger
+
+    def rename(self, old: str, new: str) -> Ledger:
+        """Return the ledger after a test was renamed: the versions of `old` are those of `new` from now on."""
+        chosen = self._named("rename", old, self.records)
+        for record in chosen:
+            if self.find(new, record.claim) in self.records:
+                raise InputError(
+                    f"rename: found versions of {one_line(repr(new))} with the same claim; expected a new name; rename "
+                    "before the first run, or take the ledger from before it"
+                )
+        records = (dataclasses.replace(each, name=new) if each in chosen else each for each in self.records)
+        return dataclasses.replace(self, records=tuple(records))
+
+    def merge(self, other: Ledger) -> Ledger:
+        """Return the ledger with all versions that only another copy of it has, and with their alarms."""
+        ledger = self
+        for theirs in other.records:
+            ledger = ledger.with_claim(theirs.name, theirs.claim)
+            ours = ledger.find(theirs.name, theirs.claim)
+            added = [run for run in theirs.runs if run.seed not in ours.seeds and run.outputs not in ours.outputs]
+            if not (ours.runs or ours.confirmed):
+                ours = theirs
+            for run in added if ours is not theirs else ():
+                ledger, ours = ledger.add(ours, run)
+            if ours.alarm is None and theirs.alarm in [run.version for run in added]:
+                ours = dataclasses.replace(ours, alarm=theirs.alarm)
+            ledger = ledger.replace(ours)
+        return ledger
+
+    @staticmethod
+    def _named(option: str, name: str, records: Sequence[ClaimRecord]) -> list[ClaimRecord]:
+        """Return the records with this name, or with this name and claim; an unknown name is an InputError."""
+        chosen = [record for record in records if name in (record.name, record.title)]
+        if not chosen:
+            names = ", ".join(repr(record.name) for record in records) or "a claim, but there is none"
+            raise InputError(f"{option}: found {one_line(repr(name))}; expected {names}")
+        return chosen
 
     def __str__(self) -> str:
         number = len(self.records)
         claims = f"{number} claim{'s' * (number != 1)}"
         lines = [f"ledger: {claims}; a false alarm ever has probability {self.alpha:g} at most"]
         for record in self.records:
-            lines.append(f"  {one_line(f'{record.name} [{record.claim}]: {describe_record(self, record)}', 1000)}")
+            lines.append(f"  {one_line(f'{record.title}: {describe_record(self, record)}', 1000)}")
         return "\n".join(lines)
 
 
@@ -223,15 +289,6 @@ def format_e_value(log_value: float) -> str:
     return "above 1e+304" if log_value > MAX_EXPONENT else format_number(math.exp(log_value))
 
 
-def check_seed(record: ClaimRecord, seed: int) -> None:
-    """Raise InputError if a version of this claim had the same seed."""
-    if seed in record.seeds:
-        raise InputError(
-            f"seed: found {seed}, which an earlier version of {record.name} had; expected a new one, because the same "
-            "runs are no new evidence; leave the seed out"
-        )
-
-
 def read_ledger(path: str | os.PathLike[str], alpha: float = 0.05) -> Ledger:
     """Read a ledger; a file that does not exist gives an empty ledger with this alpha.
 
@@ -248,39 +305,16 @@ def read_ledger(path: str | os.PathLike[str], alpha: float = 0.05) -> Ledger:
         If the file is damaged, or if a newer version of dpverify wrote it.
     """
     check_probability("alpha", alpha)
-    path = Path(path)
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        file_format, content, checksum = document["format"], document["content"], document["checksum"]
-    except FileNotFoundError:
-        return Ledger(alpha)
-    except OSError as problem:
-        raise InputError(f"{path}: found {problem.strerror or problem}; expected a ledger that can be read") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise _damaged(path, f"no ledger ({type(problem).__name__})") from None
-    if file_format != FORMAT:
-        raise InputError(
-            f"{path}: found format {one_line(repr(file_format))}; expected {FORMAT}; a newer version of dpverify wrote "
-            "it; update dpverify"
-        )
-    if content_checksum(content) != checksum:
-        raise _damaged(path, "another checksum")
-    try:
-        ledger = from_plain(content, LEDGER_KINDS)
-        check_ledger(ledger)
-    except MemoryError as problem:
-        raise InputError(too_little_memory(path, problem)) from None
-    except Exception as problem:  # a damaged file can raise any exception
-        raise _damaged(path, one_line(problem)) from None
-    return ledger
+    found = read_document(path, "ledger", lambda content: check_ledger(from_plain(content, LEDGER_KINDS)))
+    return Ledger(alpha) if found is None else found
 
 
-def check_ledger(ledger: object) -> None:
-    """Raise an exception if these are not values that a ledger can have."""
+def check_ledger(ledger: object) -> Ledger:
+    """Return the ledger; raise an exception if these are not values that a ledger can have."""
     if not isinstance(ledger, Ledger):
         raise TypeError(f"a {type(ledger).__name__}")
     check_probability("alpha", ledger.alpha)
-    names = [(record.name, record.claim) for record in ledger.records]
+    names = [record.title for record in ledger.records]
     if len(set(names)) < len(names):
         raise ValueError("two records of one claim")
     for record in ledger.records:
@@ -288,55 +322,14 @@ def check_ledger(ledger: object) -> None:
         is_complete = all(len(run.log_e_values) == len(STRATEGY_WEIGHTS) for run in record.runs)
         if not is_complete or not all(value < math.inf for value in values):  # NaN is not smaller either
             raise ValueError("e-values that no version has")
-        for bet in (run.bet for run in record.runs if run.bet is not None):
-            numbers = [number for pair in bet.predictions for number in pair]
-            if min(bet.cells, default=-1) < 0 or not all(0 < number < 1 for number in numbers):
-                raise ValueError("a bet that no version has")
         if record.confirmed < 0 or (record.alarm is not None and not record.runs):
             raise ValueError("an alarm without a version")
-        if len(record.seeds) < len(record.earlier_seeds) + len(record.runs):
+        all_seeds = [*record.earlier_seeds, *(run.seed for run in record.runs)]
+        if len(set(all_seeds)) < len(all_seeds):
             raise ValueError("a seed that was used twice")
-        cells = record.cells
-        if cells is not None and (cells.ndim != 2 or len(cells) != 2 or cells.dtype.kind != "i" or (cells < 0).any()):
-            raise ValueError("counts that no version has")
-        if cells is not None and (cells.sum(1) > record.cell_runs).any():
-            raise ValueError("more counts than runs")
-
-
-def _damaged(path: Path, found: str) -> InputError:
-    """Return the error of a damaged ledger."""
-    return InputError(f"{path}: found {found}; expected a ledger as dpverify wrote it; restore it from version control")
+    return ledger
 
 
 def write_ledger(path: str | os.PathLike[str], ledger: Ledger) -> None:
     """Write a ledger; an existing file is replaced as a whole."""
-    content = to_plain(ledger)
-    document = {"format": FORMAT, "content": content, "checksum": fingerprint(content)}
-    write_text(path, json.dumps(document, indent=0, allow_nan=False) + "\n")
-
-
-@contextlib.contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Exclude other writers of a ledger; a lock file beside it exists meanwhile."""
-    lock = Path(f"{os.fspath(path)}.lock")
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            break
-        except FileExistsError:
-            if time.monotonic() > end:
-                raise InputError(
-                    f"{lock}: found this file for {LOCK_SECONDS:g} s; expected that another writer removes it; remove "
-                    "it if no test is running"
-                ) from None
-            time.sleep(POLL_SECONDS)
-        except OSError as problem:
-            raise InputError(
-                f"{lock}: found {problem.strerror or problem}; expected a folder that can be written"
-            ) from None
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # the ledger is written; the next writer names a lock that has stayed
-            lock.unlink(missing_ok=True)
+    write_document(path, to_plain(ledger))

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpverify.claims import resolve_claim
 from dpverify.errors import InputError
+from dpverify.report.power import DETECTS, check_detects
 from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
-from dpverify.stats.claims import resolve_claim
-from dpverify.studies.assertion import check_detects
 from dpverify.studies.files.claim_text import load_claim
 from dpverify.studies.files.loading import load_object
 from dpverify.studies.files.plans import (
@@ -52,13 +52,10 @@ class ManifestClaim:
         Its name, which is unique in the manifest.
     plan : StudyPlan
         A study that consists of this claim alone.
-    detects : float or None
-        The claim is too weak if the detectable epsilon is above `detects` times the claim, as for `assert_private`.
     """
 
     name: str
     plan: StudyPlan
-    detects: float | None
 
     @property
     def folder(self) -> str:
@@ -140,14 +137,14 @@ def _read_claim(
             f"{where}: found name {shorten(name)}; expected at most {MAX_NAME_LENGTH} letters, digits and the "
             "characters _ . -"
         )
-    values: dict[str, Any] = {"delta": 0.0, "epsilon": None, "claim": None, "detects": None, **table}
+    values: dict[str, Any] = {"delta": 0.0, "epsilon": None, "claim": None, **table}
     try:
         stated = None if values["claim"] is None else load_claim(values["claim"], base)
         claim, delta = resolve_claim(values["epsilon"], values["delta"], stated)
         if claim is None:
             raise InputError("found no claim; expected epsilon or claim")
         check_claim(settings, None, delta, claim)
-        if values["detects"] is not None:
+        if "detects" in values:
             check_detects(values["detects"], claim)
     except InputError as problem:
         raise InputError(f"{where}: {problem}") from None
@@ -161,5 +158,6 @@ def _read_claim(
     }
     combination = Combination(0, mechanism, pair, settings.seed)
     details: Table = {"set of settings": settings.identity, "mechanism": mechanism.parameters, "pair": pair.parameters}
-    plan = StudyPlan(base, (combination,), settings, claim, delta, identity, timeout, details)
-    return ManifestClaim(name, plan, values["detects"])
+    detects = values.get("detects", DETECTS)
+    plan = StudyPlan(base, (combination,), settings, claim, delta, identity, timeout, details, detects)
+    return ManifestClaim(name, plan)

@@ -7,41 +7,29 @@ import math
 import os
 import secrets
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
+from dpverify.claims import Approximate, Claim, resolve_claim, sloped_boundary
+from dpverify.early import OUTPUTS_KEY, WATCHED_KEY, Family, Question
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.pipeline import answer
 from dpverify.report.report import Report
-from dpverify.report.sequence import wealth_boundary
-from dpverify.sequential.bets import Family
-from dpverify.sequential.conclusion import WATCHED_KEY
-from dpverify.sequential.stopping import Question
 from dpverify.settings import SEED_BITS, VerifyOptions
-from dpverify.stats.claim_kinds import Approximate
-from dpverify.stats.claims import Claim, resolve_claim
-from dpverify.stats.version_mixture import (
-    SHIFTS,
-    STRATEGY_WEIGHTS,
-    CarriedBet,
-    Evidence,
-    carried_log_e_values,
-    carry_bet,
-    start_weight,
-)
+from dpverify.stats.anytime import SHIFTS, CarriedBet, Evidence, carried_log_e_values, carry_bet, start_weight
 from dpverify.studies.options import RunOptions
 from dpverify.studies.releases.ledger import (
     ClaimRecord,
+    Ledger,
     VersionRun,
-    check_seed,
     format_e_value,
-    locked,
     read_ledger,
     write_ledger,
 )
 from dpverify.util.arrays import is_pytree
+from dpverify.util.files import locked
 from dpverify.util.formatting import format_lower
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import to_plain
@@ -61,55 +49,46 @@ class VersionResult:
     ----------
     report : Report
         The verification of this version alone.
-    name : str
-        The name of the test.
     run : VersionRun
         What this version adds to the ledger.
-    evidence : Evidence
-        The evidence of all versions together, this one included.
+    record : ClaimRecord
+        All versions since the last confirmed alarm, this one included, and the alarm.
     level : float
-        The alarm is raised if the evidence reaches 1 / level.
-    versions : tuple of str
-        The versions since the last confirmed alarm, this one included.
+        The alarm is raised if the evidence of all versions together reaches 1 / level.
     decided_by_ledger : bool
         Whether all versions together decide: the version is written to the ledger, or a version of the ledger is
         repeated. Otherwise this version alone decides.
-    alarm : str or None
-        The version that raised an alarm, or None.
     """
 
     report: Report
-    name: str
     run: VersionRun
-    evidence: Evidence
+    record: ClaimRecord
     level: float
-    versions: tuple[str, ...]
     decided_by_ledger: bool
-    alarm: str | None
 
     @property
-    def log_e_value(self) -> float:
-        """The logarithm of the e-value of this version alone."""
-        return float(np.logaddexp.reduce(np.array(self.run.log_e_values) + np.log(STRATEGY_WEIGHTS)))
+    def evidence(self) -> Evidence:
+        """The evidence of all versions together, this one included."""
+        return self.record.evidence
 
     @property
     def failed(self) -> bool:
         """Whether the claim is refuted: by all versions together, or, if the ledger is only read, by this one alone."""
         if self.decided_by_ledger:
-            return self.alarm is not None
-        return self.report.refuted or self.log_e_value >= -math.log(READER_SHARE)
+            return self.record.alarm is not None
+        return self.report.refuted or self.run.log_e_value >= -math.log(READER_SHARE)
 
     @property
     def start(self) -> str:
         """The version in which a fault most likely began."""
-        return self.versions[self.evidence.start]
+        return self.record.runs[self.evidence.start].version
 
     def describe(self) -> str:
         """Return the result in one line."""
-        number = len(self.versions)
+        number = len(self.record.runs)
         together = f"evidence {format_e_value(self.evidence.log_value)} from {number} run{'s' * (number > 1)}"
         text = f"{together}, alarm at {format_e_value(-math.log(self.level))}"
-        text += f"; this run alone {format_e_value(self.log_e_value)}"
+        text += f"; this run alone {format_e_value(self.run.log_e_value)}"
         if self.decided_by_ledger:
             return text
         if not self.failed and self.evidence.log_value >= -math.log(self.level):
@@ -121,9 +100,9 @@ class VersionResult:
     def properties(self) -> dict[str, str]:
         """Return what a test record stores: e-value, evidence, epsilon_lower, detectable epsilon, seed and version."""
         return {
-            "e_value": format_e_value(self.log_e_value),
+            "e_value": format_e_value(self.run.log_e_value),
             "evidence": format_e_value(self.evidence.log_value),
-            "epsilon_lower": format_lower(self.report.epsilon_lower),
+            "epsilon_lower": format_lower(self.report.epsilon_lower or 0.0),
             "epsilon_detectable": f"{self.report.epsilon_detectable:.6g}",
             "seed": str(self.run.seed),
             "version": self.run.version,
@@ -173,7 +152,7 @@ def verify_version(
     Raises
     ------
     InputError
-        If the seed was used before, or the ledger is damaged.
+        If the seed or the runs occurred in an earlier version, or the ledger is damaged or cannot be written.
     """
     tested, delta = resolve_claim(epsilon, delta, claim)
     if tested is None:
@@ -183,46 +162,51 @@ def verify_version(
     seed = options.pop("seed", None)
     seed = secrets.randbits(SEED_BITS) if seed is None else seed
     text = claim_key(tested)
-    before = read_ledger(ledger, lifetime_alpha).with_claim(name, text)
-    record = before.find(name, text)
-    assert record is not None
-    repeats = not write and seed in {run.seed for run in record.runs}
-    if write:
-        check_seed(record, seed)
     chosen = RunOptions.from_keywords(**options)
+    if write:  # the share of alpha and the place of this version are spent before anything is drawn
+        before, record = _add(ledger, lifetime_alpha, name, text, VersionRun(version, seed, finished=False))
+    else:
+        before = read_ledger(ledger, lifetime_alpha).with_claim(name, text)
+        record = before.find(name, text)
+    repeats = not write and seed in [run.seed for run in record.runs if run.finished]
     planned = chosen.settings.select_runs + chosen.settings.test_runs
     bet = None
     if repeats:
         record, bet = _before(record, seed)
     elif record.cells is not None:
-        bet = carry_bet(record.cells, record.cell_runs, planned, wealth_boundary(tested))
+        bet = carry_bet(record.cells, record.cell_runs, planned, sloped_boundary(tested))
     # A wealth that ends the verification also raises the alarm, whichever version a fault began in.
-    level = before.level(record) * start_weight(len(record.runs) + 1)
-    if not (write or repeats):
-        level = READER_SHARE
+    number = [*(run.seed for run in record.runs), seed].index(seed) + 1
+    level = before.level(record) * start_weight(number) if write or repeats else READER_SHARE
     settings = chosen.settings.change(seed=seed, stop_early=True, alpha=level)
     question = Question(tested, delta, chosen.error, chosen.log_lipschitz, chosen.learn, record.watched, record.shape)
     report = answer(mechanism, first, second, question, settings, chosen.executor, None, chosen.progress)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")
-    counted = report.run.get(WATCHED_KEY)
-    if counted is None:
+    if WATCHED_KEY not in report.provenance:
         bet = None
-    run = VersionRun(version, seed, _log_e_values(report, tested, counted, bet), bet)
+    run = VersionRun(version, seed, _log_e_values(report, tested, bet), bet, report.provenance[OUTPUTS_KEY])
     if write:
-        with locked(ledger):  # another test may have written meanwhile
-            latest = read_ledger(ledger, lifetime_alpha).with_claim(name, text)
-            record = latest.find(name, text)
-            assert record is not None
-            record = _watch(record, report, counted)
-            after, record = latest.add(record, run)
-            write_ledger(ledger, after)
+        try:
+            after, record = _add(ledger, lifetime_alpha, name, text, run, report)
+        except InputError as problem:
+            e_value = format_e_value(run.log_e_value)
+            raise InputError(f"{problem}; the result is not in the ledger: e-value {e_value}, seed {seed}") from None
     else:
         after, record = before.add(dataclasses.replace(record, earlier_seeds=()), run)
-    versions = tuple(each.version for each in record.runs)
-    return VersionResult(
-        report, name, run, record.evidence, after.level(record), versions, write or repeats, record.alarm
-    )
+    return VersionResult(report, run, record, after.level(record), write or repeats)
+
+
+def _add(
+    path: str | os.PathLike[str], alpha: float, name: str, claim: str, run: VersionRun, report: Report | None = None
+) -> tuple[Ledger, ClaimRecord]:
+    """Add a version, or its result with its report, to the file as it is now; return the ledger and the record."""
+    with locked(path):  # another test may have written meanwhile
+        latest = read_ledger(path, alpha).with_claim(name, claim)
+        record = latest.find(name, claim)
+        after, record = latest.add(record if report is None else _watch(record, report), run)
+        write_ledger(path, after)
+    return after, record
 
 
 def claim_key(claim: Claim) -> str:
@@ -230,7 +214,7 @@ def claim_key(claim: Claim) -> str:
 
     Examples
     --------
-    >>> from dpverify.stats.claims import pure
+    >>> from dpverify.claims import pure
     >>> claim_key(pure(1.0))
     'epsilon 1, delta 0'
     >>> claim_key(pure(1.0004)) == claim_key(pure(1.0003))
@@ -250,23 +234,23 @@ def _before(record: ClaimRecord, seed: int) -> tuple[ClaimRecord, CarriedBet | N
     return record_before, record.runs[number].bet
 
 
-def _log_e_values(
-    report: Report, claim: Claim, counted: dict[str, Any] | None, bet: CarriedBet | None
-) -> tuple[float, ...]:
+def _log_e_values(report: Report, claim: Claim, bet: CarriedBet | None) -> tuple[float, ...]:
     """Return the logarithms of the e-values of a version: of its own bets, and of each carried prediction."""
     assert report.sequence is not None
     own = float(report.sequence.log_wealth(claim)[-1])
-    if counted is None or bet is None:
+    if bet is None:
         return own, *(0.0 for _ in SHIFTS)
-    return own, *carried_log_e_values(np.array(counted["cells"]), counted["runs"], bet, wealth_boundary(claim))
+    counted = report.provenance[WATCHED_KEY]
+    return own, *carried_log_e_values(np.array(counted["cells"]), counted["runs"], bet, sloped_boundary(claim))
 
 
-def _watch(record: ClaimRecord, report: Report, counted: dict[str, Any] | None) -> ClaimRecord:
+def _watch(record: ClaimRecord, report: Report) -> ClaimRecord:
     """Return the record with the counts of a version, or with the cells that later versions count.
 
     A score function of the user cannot be stored, so its cells are not watched.
     """
     if record.shape == report.witness.shape:
+        counted = report.provenance.get(WATCHED_KEY)
         if counted is None:
             return record
         cells = np.array(counted["cells"]) + (0 if record.cells is None else record.cells)

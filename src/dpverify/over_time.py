@@ -1,0 +1,1630 @@
+"""`privacy_over_time`: the privacy of every prefix of an output, from the same runs in one pass.
+
+The stages are those of `verify`, and every stage serves all prefixes: selection runs choose one event per prefix, the
+events are frozen, and the test runs count all of them (docs/method.md, section 5.12). The parts of this file: the looks
+of `stop_early`, the events, their selection, results of one pair and of many records, words, files, pages, the run.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import hashlib
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar, Unpack, overload
+
+import numpy as np
+import scipy
+
+from dpverify.claims import CLAIM_KINDS, Approximate, Claim, is_curve, resolve_claim
+from dpverify.errors import DPVerifyWarning, InputError
+from dpverify.events.event import Event
+from dpverify.events.partition import pad_rows
+from dpverify.events.prefix_scores import (
+    PREFIX_SCORE_KINDS,
+    AnyPrefixScores,
+    PrefixScore,
+    gaussian_prefixes,
+    prefix_learners,
+)
+from dpverify.events.region import Region
+from dpverify.events.scores import Levels, TrainingData, summarise
+from dpverify.mechanisms.data_pairs import check_pairs
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
+from dpverify.pipeline import check_stop_early
+from dpverify.report import json as files
+from dpverify.report.assemble import describe_problems, describe_run
+from dpverify.report.report import divide_p_value, load_pages
+from dpverify.report.sequence import StoppedBy
+from dpverify.report.statements import CellBounds, Verdict
+from dpverify.sampling.checkpoints import Record
+from dpverify.sampling.context import (
+    RunContext,
+    check_mechanism,
+    open_run,
+    read_record,
+    shorten_run,
+    try_optional_method,
+)
+from dpverify.sampling.counts import (
+    BlockChecker,
+    EventTables,
+    Statistics,
+    TableCounter,
+    counts_from_table,
+    runs_are_dependent,
+)
+from dpverify.sampling.executors import open_pool
+from dpverify.sampling.stages import collect_statistics, threads_agree
+from dpverify.selection.learn import count_training_runs
+from dpverify.selection.objective import THOROUGH_SEARCH, TUNING, KnownBlocks, SelectionContext, SelectionObjective
+from dpverify.selection.proposals import (
+    BinnedScore,
+    Candidate,
+    Extremes,
+    JudgedProposal,
+    PairedHistogram,
+    Proposal,
+    SelectionCounts,
+    bounding_levels,
+    fine_edges,
+    judge,
+    level_event,
+    merge_levels,
+    prefer_simpler,
+    propose_levels,
+    refine_threshold,
+)
+from dpverify.settings import Settings, SettingsChanges
+from dpverify.stats.exact import epsilon_lower_bound
+from dpverify.stats.many import holm
+from dpverify.stats.upper import quick_epsilon_upper_bound
+from dpverify.studies.tables import format_table
+from dpverify.util.arrays import Array, array_namespace, digitize, digitize_columns, evaluate_method, on_accelerator
+from dpverify.util.checks import check_epsilon, shorten
+from dpverify.util.dataframes import make_dataframe
+from dpverify.util.files import write_file
+from dpverify.util.formatting import (
+    format_confidence,
+    format_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
+from dpverify.util.hashing import fingerprint
+from dpverify.util.serialization import nested_kinds, to_plain
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from dpverify.render.style import Drawing
+
+
+EARLY_LOOKS = ((16, 0.1), (4, 0.1))  # a look after one 16th of the test runs has 10% of alpha, and so on
+MIN_BLOCKS = 4  # before a look, so that noise that the runs of a block share is noticed
+
+
+class PlannedLook(NamedTuple):
+    """A number of test runs per data set, and the share of alpha of the statements that are made there."""
+
+    runs: int
+    share: float
+
+
+def plan_looks(settings: Settings) -> tuple[PlannedLook, ...]:
+    """Return the looks in their order: the last one is after all test runs, and is the only one without `stop_early`.
+
+    An early look is after whole blocks. Looks after equal numbers of runs are one look, with the first share.
+
+    Examples
+    --------
+    >>> plan_looks(Settings(test_runs=6400, block=100, stop_early=True))
+    (PlannedLook(runs=400, share=0.1), PlannedLook(runs=1600, share=0.1), PlannedLook(runs=6400, share=0.8))
+    >>> plan_looks(Settings(test_runs=6400))
+    (PlannedLook(runs=6400, share=1.0),)
+    """
+    runs, block = settings.test_runs, settings.block or 1
+    early: dict[int, float] = {}
+    for divisor, share in EARLY_LOOKS if settings.stop_early else ():
+        part = max(-(-runs // (divisor * block)), MIN_BLOCKS) * block
+        if part < runs:
+            early.setdefault(part, share)
+    return (*(PlannedLook(*look) for look in early.items()), PlannedLook(runs, 1.0 - sum(early.values())))
+
+
+class ScoreTable(NamedTuple):
+    """The scores of all prefixes with edges. As a statistic it counts the runs between the edges, for every prefix.
+
+    Attributes
+    ----------
+    scores : AnyPrefixScores
+        The scores.
+    edges : ndarray of shape (K, E)
+        The sorted edges of each prefix, padded with infinity.
+    """
+
+    scores: AnyPrefixScores
+    edges: np.ndarray
+
+    def measure(self, samples: Array) -> np.ndarray:
+        """Return the counts of a block of runs, of shape (K, E + 1)."""
+        return count_on_device(self, samples)
+
+    def tables(self, samples: Array) -> Array:
+        """Return the counts as an array on the device of the samples."""
+        return count_levels(self.scores.values(samples.reshape(samples.shape[0], -1)), self.edges)
+
+
+def count_on_device(table: object, samples: Array) -> np.ndarray:
+    """Return `table.tables(samples)`. Samples in the memory of the processor are counted by NumPy."""
+    return evaluate_method(table, "tables", samples if on_accelerator(samples) else np.asarray(samples))
+
+
+def count_levels(values: Array, edges: np.ndarray, counted: Array | None = None) -> Array:
+    """Return how many runs lie in each level, for scores of shape (runs, K) and edges of shape (K, E).
+
+    On a device, runs that are not `counted` are left out.
+    """
+    xp, number = array_namespace(values), edges.shape[1] + 1
+    if xp is np:
+        cells = digitize_columns(edges, values) + number * np.arange(len(edges))
+        return np.bincount(cells.ravel(), minlength=number * len(edges)).reshape(-1, number)
+    cells = [digitize(own, column) for own, column in zip(edges, values.T, strict=True)]
+    return xp.stack([xp.bincount(one, counted, length=number) for one in cells])
+
+
+class PrefixEvents(NamedTuple):
+    """The events of all prefixes, frozen before the test runs, as plain data.
+
+    The event of a prefix is {score > threshold} if the first data set is expected to fall into it more often, and
+    {score <= threshold} otherwise. The level sets between the edges are the cells whose unions are bounded.
+
+    Attributes
+    ----------
+    scores : tuple of scores
+        The scores that were selected for at least one prefix.
+    choice : ndarray of shape (K,)
+        The score of each prefix.
+    direction : ndarray of shape (K,)
+        0 if the first data set is expected to fall into the event more often, 1 if the second is.
+    threshold : ndarray of shape (K,)
+        The threshold of each prefix; it is one of its edges.
+    edges : ndarray of shape (K, E)
+        The edges of the level sets of each prefix, padded with infinity.
+    tested : ndarray of shape (K,)
+        Whether the prefix has a share of alpha. A prefix without one has the bound of the prefix before it.
+    """
+
+    scores: tuple[AnyPrefixScores, ...]
+    choice: np.ndarray
+    direction: np.ndarray
+    threshold: np.ndarray
+    edges: np.ndarray
+    tested: np.ndarray
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return len(self.choice)
+
+    def values(self, flat: Array) -> Array:
+        """Return the selected score of each prefix, of shape (runs, K)."""
+        xp = array_namespace(flat)
+        result = self.scores[0].values(flat)
+        for number, scores in enumerate(self.scores[1:], 1):
+            result = xp.where(self.choice == number, scores.values(flat), result)
+        return result
+
+    def indicators(self, samples: Array, known: object, counted: Array | None = None) -> tuple[Array, Array]:
+        """Return which runs fall into the event of each prefix, of shape (K, runs), and the counts of the level sets.
+
+        The level counts have the shape (K, E + 1) and leave out runs that are not `counted`.
+        """
+        values = self.values(samples.reshape(samples.shape[0], -1))
+        inside = (values > self.threshold) != (self.direction == 1)
+        return inside.T, count_levels(values, self.edges, counted)
+
+    def contains(self, samples: Array) -> np.ndarray:
+        """Return which runs of shape (runs, K, d) fall into the event of each prefix, as an array (runs, K)."""
+        x = np.asarray(samples, float)
+        above = self.values(x.reshape(len(x), -1)) > self.threshold
+        return above != (self.direction == 1)
+
+    def levels(self, step: int) -> Levels:
+        """Return the level sets of one prefix."""
+        edges = self.edges[step]
+        return Levels(PrefixScore(self.scores[int(self.choice[step])], step), edges[np.isfinite(edges)])
+
+    def event(self, step: int) -> Event:
+        """Return the event of one prefix."""
+        levels = self.levels(step)
+        index = int(np.searchsorted(levels.edges, self.threshold[step]))
+        codes = np.arange(index + 1, levels.size) if self.direction[step] == 0 else np.arange(index + 1)
+        return Event(levels, codes, int(self.direction[step]))
+
+
+# The classes that the plain data of the events are made of.
+PREFIX_EVENT_KINDS = tuple(
+    dict.fromkeys(kind for top in (PrefixEvents, *PREFIX_SCORE_KINDS) for kind in nested_kinds(top))
+)
+
+
+MAX_EDGE_RUNS = 1 << 15  # training runs per data set that place the edges of the scores
+MAX_LEVELS = 256  # of each score during the selection; the tails have further ones
+RANKING_RUNS = 1 << 15  # proposal runs per data set that all scores are counted on; the best few are counted on all
+RANKED_STEPS = 6  # prefixes that rank the scores
+NO_REGION = Region(*[np.zeros(0)] * 7)  # the scores of prefixes need none
+NO_EXTREMES = Extremes(np.zeros(0), np.zeros(0))
+
+TablePair = tuple[np.ndarray, np.ndarray]  # counts of the levels of all prefixes, for each data set
+
+
+class CountedScore(NamedTuple):
+    """A score of all prefixes with its counts of proposal runs, for each data set."""
+
+    table: ScoreTable
+    counts: TablePair
+
+    def candidate(self, step: int, runs: int) -> Candidate:
+        """Return the score of one prefix with its histograms."""
+        edges = self.table.edges[step]
+        edges = edges[np.isfinite(edges)]
+        return Candidate(
+            BinnedScore(PrefixScore(self.table.scores, step), edges), _histogram(self.counts, step, edges, runs)
+        )
+
+
+def _histogram(counts: TablePair, step: int, edges: np.ndarray, runs: int) -> PairedHistogram:
+    """Return the histograms of the score of one prefix."""
+    first, second = (table[step, : edges.size + 1] for table in counts)
+    return PairedHistogram((first, second), (NO_EXTREMES, NO_EXTREMES), runs)
+
+
+def select_prefix_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, np.ndarray]:
+    """Return the event of every prefix, and training runs of both data sets of shape (runs, K, d).
+
+    Parameters
+    ----------
+    run : RunContext
+        The run.
+    delta : float
+        The delta at which epsilon is bounded.
+    claim : Claim or None
+        The claim, if there is one.
+    """
+    settings = run.settings
+    assert run.source.shape is not None
+    steps, dimension = run.source.shape
+    curve = claim if is_curve(claim) else None  # every step has an epsilon, which the events measure
+    penalty = THOROUGH_SEARCH.decision_penalty
+    objective = SelectionObjective(settings.test_runs, delta, settings.alpha / steps, penalty, curve)
+    context = SelectionContext(run.source, settings, NO_REGION, objective, run.pool, run.progress)
+    samples, known = context.draw_training_runs()
+    scores = _train(context, summarise(samples), samples, known)
+    examples = np.concatenate([x[:MAX_EDGE_RUNS] for x in samples])
+    thinned = examples.reshape(-1, steps * dimension)
+    counted = _count_proposal_runs(context, [ScoreTable(one, _place_edges(one.values(thinned))) for one in scores])
+    decided = context.count("decide", [TableCounter(one.table) for one in counted])
+    winners = [_select_at(step, counted, decided, context) for step in range(steps)]
+    return _freeze(winners, _bounding_levels(winners, objective, settings.resolution)), examples
+
+
+def _train(
+    context: SelectionContext, training: TrainingData, samples: list[np.ndarray], known: KnownBlocks
+) -> list[AnyPrefixScores]:
+    """Return the scores that compete, fitted to all training runs."""
+    learners = prefix_learners(training, context.shape, context.runs["train"])
+    sums = count_training_runs(context, [TableCounter(one.statistic) for one in learners], samples, known)
+    scores = gaussian_prefixes(training, context.shape)
+    for learner, pair in zip(learners, sums, strict=True):
+        scores += learner.fit(*pair)
+    return scores
+
+
+def _place_edges(values: np.ndarray) -> np.ndarray:
+    """Return fine edges between the score values of training runs, for each prefix."""
+    return pad_rows([fine_edges(column, MAX_LEVELS) for column in values.T], least=1)
+
+
+def _count_proposal_runs(context: SelectionContext, tables: list[ScoreTable]) -> list[CountedScore]:
+    """Count all scores on the first proposal runs, and the best few of them on all proposal runs."""
+    block, runs = context.source.block, context.runs["cut"]
+    ranking_runs = min(runs, max(RANKING_RUNS // block, 1) * block)
+    counters = [TableCounter(table) for table in tables]
+    counted = list(map(CountedScore, tables, context.count("cut", counters, ranking_runs)))
+    ranks = [_rank(one, ranking_runs, context.objective) for one in counted]
+    best = np.argsort(ranks, kind="stable")[-TUNING.max_finalists :].tolist()
+    # A score that varies for every prefix gives cells also where no difference was found.
+    varying = [i for i, table in enumerate(tables) if (np.isfinite(table.edges).sum(1) > 1).all()]
+    finalists = sorted({*best, *varying[:1]})
+    if ranking_runs == runs:
+        return [counted[i] for i in finalists]
+    counted_blocks = {(side, b) for side in (0, 1) for b in range(ranking_runs // block)}
+    further = context.count("cut", [counters[i] for i in finalists], runs, counted_blocks)
+    return [
+        CountedScore(tables[i], (counted[i].counts[0] + first, counted[i].counts[1] + second))
+        for i, (first, second) in zip(finalists, further, strict=True)
+    ]
+
+
+def _rank(one: CountedScore, runs: int, objective: SelectionObjective) -> float:
+    """Return the sum of the expected lower bounds over some prefixes, the longest one included."""
+    last = len(one.table.edges) - 1
+    steps = np.unique(np.linspace(last, 0, RANKED_STEPS, endpoint=False).round().astype(int)).tolist()
+    return sum(max(propose_levels(one.candidate(step, runs), objective).rank, 0.0) for step in steps)
+
+
+class Winner(NamedTuple):
+    """The selected event of one prefix.
+
+    Attributes
+    ----------
+    judged : JudgedProposal
+        The event.
+    may_prove : bool
+        Whether the test runs may prove anything with it. Alpha is shared by the prefixes for which this is true.
+    """
+
+    judged: JudgedProposal
+    may_prove: bool
+
+
+def _select_at(step: int, counted: list[CountedScore], decided: list[TablePair], context: SelectionContext) -> Winner:
+    """Return the best event of one prefix; the decision runs that judge it were not used to propose it."""
+    objective, runs, proposal_runs = context.objective, context.runs["decide"], context.runs["cut"]
+    judged: list[JudgedProposal] = []
+    histograms: dict[int, PairedHistogram] = {}  # of the decision runs
+    # A score without weights has one level, and nothing can be bounded with it.
+    varying = [pair for pair in zip(counted, decided, strict=True) if np.isfinite(pair[0].table.edges[step]).sum() > 1]
+    for one, tables in varying or zip(counted, decided, strict=True):
+        candidate = one.candidate(step, proposal_runs)
+        proposals, edges = propose_levels(candidate, objective).proposals, candidate.binned.edges
+        levels = proposals[0].event.partition
+        histogram = histograms[id(levels)] = _histogram(tables, step, edges, runs)
+        first, second = (counts_from_table(merge_levels(table, levels.edges, edges)) for table in histogram.table)
+        counts = SelectionCounts(first, second, runs, proposal_runs)
+        judged += [judge(proposal, counts, objective) for proposal in proposals]
+    winner = prefer_simpler(judged)
+    if objective.is_curve:  # events were judged by their distance from a curve
+        return Winner(winner, True)
+    if not _may_prove(winner, proposal_runs, objective):
+        return Winner(winner._replace(proposal=_median_event(winner.proposal)), False)
+    return Winner(refine_threshold(winner, histograms[id(winner.proposal.event.partition)], objective), True)
+
+
+def _may_prove(winner: JudgedProposal, proposal_runs: int, objective: SelectionObjective) -> bool:
+    """Return whether the log-ratio of an event in the selection runs is at least half the error of the test."""
+    side, before = winner.proposal.event.direction, winner.proposal.counts
+    pair = zip((before[side], before[1 - side]), winner.decided, strict=True)
+    p1, p2 = ((old + new + 0.5) / (winner.decision_runs + proposal_runs + 1) for old, new in pair)
+    excess = p1 - objective.delta
+    if excess <= 0:
+        return False
+    error = np.sqrt((p1 * (1 - p1) / excess**2 + (1 - p2) / p2) / objective.planned)
+    return bool(np.log(excess / p2) >= -0.5 * scipy.special.ndtri(objective.alpha) * error)
+
+
+def _median_event(proposal: Proposal) -> Proposal:
+    """Return the event of the same score with about half of the runs, for a prefix that proves nothing.
+
+    A rare event would be a cell of its own, and would make the upper bound of the prefix too large. The threshold is
+    the edge that `bounding_levels` takes for one half. Another edge near it would leave a cell with hardly any run
+    between the two, and this cell alone would make the upper bound large.
+    """
+    candidate, side = proposal.candidate, proposal.event.direction
+    assert candidate is not None
+    (score, edges), histogram = candidate.binned, candidate.histogram
+    share = np.cumsum(histogram.table[0] + histogram.table[1])[:-1] / (2 * histogram.runs)
+    threshold = float(edges[min(int(np.searchsorted(share, 0.5)), edges.size - 1)])
+    return proposal._replace(
+        event=level_event(Levels(score, np.array([threshold])), threshold, side), threshold=threshold
+    )
+
+
+def _bounding_levels(winners: list[Winner], objective: SelectionObjective, resolution: int | None) -> list[Levels]:
+    """Return the level sets of every prefix. At a positive delta all have as many as are best for the last prefix."""
+    if resolution is None and objective.delta > 0:
+        resolution = bounding_levels(winners[-1].judged, objective, None).size
+    return [bounding_levels(winner.judged, objective, resolution) for winner in winners]
+
+
+def _freeze(winners: list[Winner], levels: list[Levels]) -> PrefixEvents:
+    """Return the selected events as plain data. If no prefix is expected to prove anything, all of them share alpha."""
+    views = [one.score for one in levels if isinstance(one.score, PrefixScore)]
+    distinct = list({id(view.scores): view.scores for view in views}.values())
+    numbers = {id(scores): number for number, scores in enumerate(distinct)}
+    proposals = [winner.judged.proposal for winner in winners]
+    tested = np.array([winner.may_prove for winner in winners])
+    return PrefixEvents(
+        tuple(distinct),
+        np.array([numbers[id(view.scores)] for view in views]),
+        np.array([proposal.event.direction for proposal in proposals]),
+        np.array([proposal.threshold for proposal in proposals]),
+        pad_rows([one.edges for one in levels], least=1),
+        tested if tested.any() else np.ones(len(winners), bool),
+    )
+
+
+class StreamBudget(NamedTuple):
+    """For how many steps an output may be released under a budget (`PrivacyOverTime.until`).
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The budget.
+    bounded : int
+        The first so many steps together are within the budget, over the cells of their partitions.
+    exceeded : int or None
+        The number of steps that is proved to exceed the budget, over all events; None if nothing is proved.
+    steps : int
+        The number of steps of the output.
+    """
+
+    epsilon: float
+    delta: float
+    bounded: int
+    exceeded: int | None
+    steps: int
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        """The numbers of steps about which nothing is known."""
+        end = self.steps + 1 if self.exceeded is None else self.exceeded
+        return tuple(range(self.bounded + 1, end))
+
+    def __str__(self) -> str:
+        """Return the answer in words."""
+        lines = [f"budget epsilon {format_number(self.epsilon)}, delta {format_number(self.delta)}:"]
+        if self.bounded:
+            steps = "the first step stays" if self.bounded == 1 else f"the first {self.bounded} steps stay"
+            lines.append(f"  {steps} within it, over the cells; events that split a cell were not checked")
+        if self.exceeded is not None:
+            lines.append(f"  {self.exceeded} steps or more exceed it; this is proved")
+        if self.unknown:
+            first, last = self.unknown[0], self.unknown[-1]
+            span = f"{first} steps" if first == last else f"{first} to {last} steps"
+            lines.append(f"  unknown for {span}; more test_runs narrow this down")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivacyOverTime:
+    """The privacy of every prefix of an output: how much the steps 0 to k reveal together, for every k.
+
+    The lower bounds hold over all events and for all steps together, with confidence 1 - alpha. The upper bounds hold
+    over the cells of one partition per prefix, for all steps together, with confidence 1 - alpha. Steps count
+    from 0. With `stop_early` all of this holds for the look that ended the run. A result without an answer (`voiding`)
+    has its counts and no bounds: they are None. `print` shows a table.
+
+    Attributes
+    ----------
+    name : str
+        The name of the mechanism.
+    record : str
+        The name of the record in which the two data sets differ; "" without a name.
+    delta : float
+        The delta at which epsilon is bounded.
+    claim : Claim or None
+        The claim.
+    events : PrefixEvents
+        The selected event of every prefix, which was fixed before the test runs.
+    counts : ndarray of shape (2, K, E + 1)
+        Test runs of each data set in the level sets of every prefix.
+    shape : tuple of int
+        Steps K and dimensions of one output.
+    settings : Settings
+        The settings.
+    seeded : bool
+        Whether the mechanism can be seeded.
+    diagnostics : tuple of Diagnostic
+        Findings that a reader must know.
+    truth : ndarray of shape (K,) or None
+        The exact epsilon of every prefix if the mechanism knows it (its method `truth`), otherwise None.
+    provenance : dict
+        Time, versions, device and workers; not part of the result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpverify as dpv
+    >>> def noisy_stream(data, runs, rng):  # every output is the current reading with Laplace noise
+    ...     return data + rng.laplace(size=(runs, len(data), 1))
+    >>> first, second = np.zeros((4, 1)), np.array([[0.0], [0.0], [1.0], [1.0]])
+    >>> over_time = dpv.privacy_over_time(noisy_stream, first, second, select_runs=4000, test_runs=20_000)
+    >>> over_time.start, bool(over_time.epsilon_lower[3] > 1.0)
+    (2, True)
+    """
+
+    name: str
+    record: str
+    delta: float
+    claim: Claim | None
+    events: PrefixEvents
+    counts: np.ndarray
+    shape: tuple[int, int]
+    settings: Settings
+    seeded: bool
+    diagnostics: tuple[Diagnostic, ...]
+    truth: np.ndarray | None
+    provenance: dict[str, Any]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both results have the same digest."""
+        return isinstance(other, PrivacyOverTime) and self.digest == other.digest
+
+    @property
+    def steps(self) -> int:
+        """The number of steps K."""
+        return self.shape[0]
+
+    @property
+    def alpha(self) -> float:
+        """One minus the confidence of the lower bounds, of the upper bounds, and of the test of the claim."""
+        return self.settings.alpha
+
+    @property
+    def runs(self) -> int:
+        """The number of test runs per data set; with `stop_early` those that were drawn."""
+        return int(self.counts[0, 0].sum())
+
+    @property
+    def share(self) -> float:
+        """The share of alpha of these statements: 1, or with `stop_early` that of the look that ended the run."""
+        return next(look.share for look in plan_looks(self.settings) if look.runs == self.runs)
+
+    @property
+    def look_alpha(self) -> float:
+        """The level of the statements of this look."""
+        return self.share * self.alpha
+
+    @property
+    def voiding(self) -> tuple[Diagnostic, ...]:
+        """The diagnostics that make the bounds meaningless."""
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.voids)
+
+    @functools.cached_property
+    def event_counts(self) -> np.ndarray:
+        """Test runs in the event of every prefix, of shape (K, 2): first the data set that is expected to have more."""
+        pairs = []
+        for step, direction in enumerate(self.events.direction.tolist()):
+            index = int(np.searchsorted(self.events.edges[step], self.events.threshold[step])) + 1
+            above = self.counts[:, step, index:].sum(-1)
+            pairs.append(above if direction == 0 else (self.counts[:, step].sum(-1) - above)[::-1])
+        return np.array(pairs)
+
+    @property
+    def step_alpha(self) -> float:
+        """The level of the bound of one prefix: the prefixes that are tested share alpha."""
+        return self.look_alpha / int(self.events.tested.sum())
+
+    @functools.cached_property
+    def epsilon_lower(self) -> Any:
+        """Lower bounds on epsilon, one per step, over all events and for all steps together; None without an answer.
+
+        A longer prefix reveals at least as much as a shorter one, so a bound also holds for all later steps.
+        """
+        return self._accumulate(lambda c1, c2: epsilon_lower_bound(c1, c2, self.runs, self.delta, self.step_alpha))
+
+    @functools.cached_property
+    def claim_lower(self) -> np.ndarray | None:
+        """Lower bounds on the claim's own parameter (epsilon, mu, rho), as `epsilon_lower`; None if it has none."""
+        claim = self.claim
+        if claim is None or claim.parameter_name is None:
+            return None
+        return self._accumulate(lambda c1, c2: claim.lower_bound(c1, c2, self.runs, self.step_alpha))
+
+    def _accumulate(self, bound: Any) -> np.ndarray | None:
+        """Return the largest bound of each prefix and the prefixes before it; None without an answer."""
+        if self.voiding:
+            return None
+        single = [
+            bound(int(c1), int(c2)) if tested else 0.0
+            for (c1, c2), tested in zip(self.event_counts, self.events.tested, strict=True)
+        ]
+        return np.maximum.accumulate(np.array(single, float))
+
+    def on_partition(self, step: int) -> CellBounds | None:
+        """Return the upper bounds over unions of the level sets of one prefix; all prefixes together at 1 - alpha.
+
+        None without an answer.
+        """
+        return None if self.voiding else self._counted(step)
+
+    def _counted(self, step: int) -> CellBounds:
+        """Return the counts of the level sets of one prefix, which bound unions of them."""
+        cells = int(np.isfinite(self.events.edges[step]).sum()) + 1
+        first, second = self.counts[:, step, :cells]
+        level = self.look_alpha / self.steps
+        return CellBounds(first, second, np.ones(cells, np.int64), self.runs, level, cells, (0, 0))
+
+    @functools.cached_property
+    def epsilon_upper(self) -> Any:
+        """Upper bounds on epsilon over the cells, one per step, for all steps together; may be infinite.
+
+        None without an answer.
+        """
+        if self.voiding:
+            return None
+        parts = [self._counted(step) for step in range(self.steps)]
+        deltas = [self.delta if part.is_bounded_at(self.delta) else 0.0 for part in parts]
+        return np.array(
+            [quick_epsilon_upper_bound(p.c1, p.c2, p.runs, d, p.alpha) for p, d in zip(parts, deltas, strict=True)]
+        )
+
+    @functools.cached_property
+    def p_values(self) -> np.ndarray | None:
+        """The p-value of the claim for every prefix on its own, over all looks together, or None."""
+        if self.claim is None or self.voiding:
+            return None
+        values = []
+        for c1, c2 in self.event_counts.tolist():
+            p_value = self.claim.p_value(c1, c2, self.runs, self.look_alpha)
+            values.append(divide_p_value(p_value, self.share, self.alpha))
+        return np.array(values)
+
+    @property
+    def refuted_from(self) -> int | None:
+        """The earliest step from which on the claim is proved to be false, or None.
+
+        The prefixes are tested from the longest to the shortest at level alpha, until one is not refuted. The statement
+        holds with confidence 1 - alpha for one claim that was fixed before the runs. For claims that are chosen later,
+        use `epsilon_lower`, which holds for all epsilons together.
+        """
+        if self.p_values is None:
+            return None
+        kept = np.flatnonzero(self.p_values > self.alpha)
+        earliest = int(kept[-1]) + 1 if kept.size else 0
+        return earliest if earliest < self.steps else None
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is refuted for the whole output."""
+        return self.refuted_from is not None
+
+    @functools.cached_property
+    def verdict(self) -> Verdict:
+        """The verdict about the claim for the whole output."""
+        if self.voiding:
+            return Verdict.NO_ANSWER
+        if self.claim is None:
+            return Verdict.MEASURED
+        return Verdict.REFUTED if self.refuted else Verdict.NOT_REFUTED
+
+    @functools.cached_property
+    def holds_on_cells(self) -> bool:
+        """Whether the upper bounds show that no union of the cells of any prefix violates the claim."""
+        if self.claim is None or self.voiding:
+            return False
+        return all(self._counted(step).meets_claim(self.claim) for step in range(self.steps))
+
+    @property
+    def stopped(self) -> StoppedBy | None:
+        """Why a run with `stop_early` ended: "refuted" or "budget"; None without `stop_early`."""
+        if not self.settings.stop_early:
+            return None
+        return StoppedBy.REFUTED if self.refuted and self.runs < self.settings.test_runs else StoppedBy.BUDGET
+
+    @property
+    def start(self) -> int | None:
+        """The first step at which a privacy loss is proved, or None."""
+        if self.voiding or self.final == 0:
+            return None
+        return int(np.flatnonzero(self.epsilon_lower > 0)[0])
+
+    @property
+    def final(self) -> Any:
+        """The lower bound on epsilon of the whole output; None without an answer."""
+        return None if self.voiding else float(self.epsilon_lower[-1])
+
+    @property
+    def increments(self) -> Any:
+        """What each new output adds to the lower bound. The sum is a bound; a single increment is not.
+
+        None without an answer.
+        """
+        return None if self.voiding else np.diff(self.epsilon_lower, prepend=0.0)
+
+    @property
+    def spent(self) -> Any:
+        """The share of the final lower bound that is reached at each step; 0 if nothing is proved, None if void."""
+        if self.voiding:
+            return None
+        return self.epsilon_lower / self.final if self.final > 0 else np.zeros(self.steps)
+
+    def until(self, epsilon: float) -> StreamBudget:
+        """Return for how many steps the output may be released under a privacy budget.
+
+        Parameters
+        ----------
+        epsilon : float
+            The budget, at the delta of this result.
+
+        Returns
+        -------
+        StreamBudget
+            How many steps are bounded, which number of steps is proved to be too many, and what is unknown. Nothing is
+            known if a diagnostic makes the bounds meaningless.
+        """
+        check_epsilon(epsilon)
+        if self.voiding:
+            return StreamBudget(epsilon, self.delta, 0, None, self.steps)
+        above = np.flatnonzero(self.epsilon_lower > epsilon)
+        over = np.flatnonzero(self.epsilon_upper > epsilon)
+        bounded = int(over[0]) if over.size else self.steps
+        exceeded = int(above[0]) + 1 if above.size else None
+        if exceeded is not None:
+            bounded = min(bounded, exceeded - 1)
+        return StreamBudget(epsilon, self.delta, bounded, exceeded, self.steps)
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return one row per step; without an answer a row has no result, and names the diagnostic."""
+        columns = {
+            "epsilon_lower": self.epsilon_lower,
+            "epsilon_upper_on_partition": self.epsilon_upper,
+            "increment": self.increments,
+            "spent": self.spent,
+            "p_value": self.p_values,
+            "claim_lower": self.claim_lower,
+        }
+        return [
+            {
+                "record": self.record,
+                "step": step,
+                "delta": self.delta,
+                **{name: None if column is None else float(column[step]) for name, column in columns.items()},
+                "c1": None if self.voiding else int(self.event_counts[step, 0]),
+                "c2": None if self.voiding else int(self.event_counts[step, 1]),
+                "test_runs": self.runs,
+                "exact": None if self.truth is None else float(self.truth[step]),
+                "diagnostic": self.voiding[0].name if self.voiding else None,
+            }
+            for step in range(self.steps)
+        ]
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return one row per step as a pandas DataFrame (needs pandas)."""
+        return make_dataframe(self.rows())
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of the result. It does not depend on executor, number of workers or order of blocks."""
+        return files.digest(self)
+
+    def to_json(self, path: str | Path | TextIO) -> None:
+        """Write the result as JSON to a file, or to a stream that is open for text."""
+        files.write(self, {"steps": self.rows()}, path)
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> PrivacyOverTime:
+        """Read a result that `to_json` wrote. All bounds are computed from the counts in the file."""
+        return read_result(cls, path)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the result as one self-contained HTML page (needs `dpverify[report]`)."""
+        write_file(path, curve_page(self))
+
+    def plot(self) -> Figure:
+        """Return a figure of the bounds of every step (needs `dpverify[report]`)."""
+        return curve_plot(self)
+
+    def __str__(self) -> str:
+        """Return the result as plain text."""
+        return curve_text(self)
+
+    def __repr__(self) -> str:
+        """Return name, number of steps and the final bound."""
+        bound = "no answer" if self.voiding else f"epsilon >= {math.floor(self.final * 1e4) / 1e4:g}"
+        return f"<PrivacyOverTime {self.name}: {self.steps} steps, {bound}>"
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyTable:
+    """The privacy of several records over time, as `privacy_over_time(..., pairs=...)` returns it.
+
+    `print` shows one line per record.
+
+    Attributes
+    ----------
+    curves : tuple of PrivacyOverTime
+        The result of each record.
+    jointly : bool
+        Whether the bounds of all records hold together with confidence 1 - alpha. Otherwise the bounds of each record
+        hold for all its steps together with this confidence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpverify as dpv
+    >>> def noisy_stream(data, runs, rng):
+    ...     return data + rng.laplace(size=(runs, *data.shape))
+    >>> pairs = dpv.neighbours.one_reading(np.zeros((3, 1)), change=2.0)
+    >>> table = dpv.privacy_over_time(noisy_stream, pairs=pairs, select_runs=4000, test_runs=9000)
+    >>> table.start
+    (0, 1, 2)
+    """
+
+    curves: tuple[PrivacyOverTime, ...]
+    jointly: bool
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both results have the same digest."""
+        return isinstance(other, PrivacyTable) and self.digest == other.digest
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        """The names of the records."""
+        return tuple(curve.record for curve in self.curves)
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of an output."""
+        return self.curves[0].steps
+
+    @property
+    def alpha(self) -> float:
+        """One minus the confidence of the whole table if it holds jointly, otherwise that of each record."""
+        return self.curves[0].alpha * (len(self.curves) if self.jointly else 1)
+
+    @functools.cached_property
+    def epsilon_lower(self) -> np.ndarray:
+        """Lower bounds on epsilon of each record (rows) and step (columns); NaN for a record without an answer."""
+        return self._stack([curve.epsilon_lower for curve in self.curves])
+
+    @functools.cached_property
+    def epsilon_upper(self) -> np.ndarray:
+        """Upper bounds on epsilon over the cells, of each record (rows) and step (columns); NaN as above."""
+        return self._stack([curve.epsilon_upper for curve in self.curves])
+
+    def _stack(self, columns: Sequence[np.ndarray | None]) -> np.ndarray:
+        """Return one row per record."""
+        return np.stack([np.full(self.steps, np.nan) if column is None else column for column in columns])
+
+    @property
+    def truth(self) -> np.ndarray | None:
+        """The exact epsilons if the mechanism knows them for every record, otherwise None."""
+        exact = [curve.truth for curve in self.curves]
+        return None if any(one is None for one in exact) else np.array(exact)
+
+    @property
+    def start(self) -> tuple[int | None, ...]:
+        """The first step at which a loss of each record is proved, or None."""
+        return tuple(curve.start for curve in self.curves)
+
+    @property
+    def final(self) -> np.ndarray:
+        """The lower bound on epsilon of the whole output, for each record."""
+        return self.epsilon_lower[:, -1]
+
+    @property
+    def spent(self) -> np.ndarray:
+        """The share of its final loss that each record (rows) has reached at each step (columns)."""
+        return self._stack([curve.spent for curve in self.curves])
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is refuted for all records together: a true claim is with probability at most alpha.
+
+        Each curve has a verdict of its own, at its own alpha. Of many records with a true claim some are refuted so.
+        """
+        return bool(self.certain)
+
+    @property
+    def certain(self) -> tuple[str, ...]:
+        """The records for which the claim is refuted, all of them together with confidence 1 - alpha (Holm)."""
+        answered = {c.record: c.p_values[-1] for c in self.curves if c.p_values is not None and not c.voiding}
+        return tuple(list(answered)[index] for index in holm(list(answered.values()), self.alpha))
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of the results. It does not depend on executor, number of workers or order of blocks."""
+        return hashlib.sha256("".join(curve.digest for curve in self.curves).encode()).hexdigest()
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return one row per record and step."""
+        return [row for curve in self.curves for row in curve.rows()]
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return one row per record and step as a pandas DataFrame (needs pandas)."""
+        return make_dataframe(self.rows())
+
+    def __getitem__(self, record: str) -> PrivacyOverTime:
+        """Return the result of one record."""
+        for curve in self.curves:
+            if curve.record == record:
+                return curve
+        raise KeyError(record)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """For each record in words by which step it is proved to be visible and what it costs."""
+        return tuple(loss_sentence(curve) for curve in self.curves)
+
+    def to_json(self, path: str | Path | TextIO) -> None:
+        """Write the table as JSON to a file, or to a stream that is open for text."""
+        files.write(self, {"steps": self.rows()}, path)
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> PrivacyTable:
+        """Read a table that `to_json` wrote. All bounds are computed from the counts in the file."""
+        return read_result(cls, path, PrivacyOverTime)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the table as one self-contained HTML page (needs `dpverify[report]`)."""
+        write_file(path, table_page(self))
+
+    def plot(self) -> Figure:
+        """Return a heat map of the lower bounds (needs `dpverify[report]`)."""
+        return table_plot(self)
+
+    def __str__(self) -> str:
+        """Return the table as plain text."""
+        return table_text(self)
+
+
+MAX_PRINTED_STEPS = 40  # of a table in text; of a longer output evenly spaced steps are printed
+
+
+def loss_sentence(curve: PrivacyOverTime) -> str:
+    """Return by which step a record is proved to be visible and what it costs in the end, in one sentence."""
+    subject = curve.record or "the difference of the data sets"
+    is_plural = subject.startswith(("readings ", "records "))
+    if curve.voiding:
+        return f"{subject}: no answer; {curve.voiding[0].value}"
+    if curve.start is None:
+        return f"nothing is proved about {subject}: {_no_lower_bound(curve)}"
+    cost = f"{'cost' if is_plural else 'costs'} at least {format_lower(curve.final)} in the end"
+    return f"{subject} {'are' if is_plural else 'is'} visible at step {curve.start} at the latest and {cost}"
+
+
+def _no_lower_bound(curve: PrivacyOverTime) -> str:
+    """Return that no loss was proved, and that this proves nothing."""
+    return f"no lower bound above 0 in {curve.steps} steps, which does not prove that nothing leaks"
+
+
+def claim_sentence(curve: PrivacyOverTime) -> str:
+    """Return what is known about the claim, in one sentence."""
+    assert curve.claim is not None
+    claim = curve.claim.describe()
+    if curve.verdict is Verdict.NO_ANSWER:
+        return f"{claim}: no conclusion is possible"
+    if curve.refuted_from is not None:
+        return f"{claim}: refuted from step {curve.refuted_from} on{_test_is_sharper(curve)}"
+    if curve.holds_on_cells:
+        meets = "no union of the cells of any prefix violates it; events that split a cell were not checked"
+        return f"{claim}: not refuted in {curve.steps} steps; {meets}"
+    return f"{claim}: not refuted in {curve.steps} steps; this does not prove that it holds"
+
+
+def claim_cell(curve: PrivacyOverTime) -> str:
+    """Return the verdict about the claim in a few words, for a table."""
+    if curve.refuted_from is not None:
+        return f"refuted from step {curve.refuted_from} on"
+    return "no answer" if curve.voiding else "not refuted"
+
+
+def table_claim(table: PrivacyTable) -> str:
+    """Return what is known about the claim of all records, in one sentence."""
+    first, number = table.curves[0], len(table.curves)
+    assert first.claim is not None
+    if number == 1:
+        return claim_sentence(first)
+    verdicts = collections.Counter(curve.verdict for curve in table.curves)
+    sharper = next(filter(None, (_test_is_sharper(curve) for curve in table.curves if curve.refuted)), "")
+    levels = f"each at its own alpha, {len(table.certain)} together (Holm, alpha {format_number(table.alpha)})"
+    wordings = {
+        Verdict.NO_ANSWER: f"no conclusion is possible for {{}} of {number} records",
+        Verdict.REFUTED: f"refuted for {{}} of {number} records{sharper}, {levels}",
+        Verdict.NOT_REFUTED: f"not refuted for {{}} of {number} records, which does not prove that it holds for them",
+    }
+    parts = [wording.format(verdicts[verdict]) for verdict, wording in wordings.items() if verdicts[verdict]]
+    return f"{first.claim.describe()}: {'; '.join(parts)}"
+
+
+def _test_is_sharper(curve: PrivacyOverTime) -> str:
+    """Return an explanation if the claim is refuted although the lower bounds do not exceed its parameter."""
+    claim, lower = curve.claim, curve.claim_lower
+    if claim is None or lower is None or lower[-1] > getattr(claim, claim.parameter_name or "", 0.0):
+        return ""
+    return " (the test of the claim is sharper than the bounds, which hold for all steps together)"
+
+
+def curve_text(curve: PrivacyOverTime) -> str:
+    """Return the result of one pair as plain text."""
+    together = f"confidence {format_confidence(curve.alpha)} for all steps together"
+    label = f" ({curve.record})" if curve.record else ""
+    lines = [f"{curve.name}{label}: privacy over {curve.steps} steps at delta {format_number(curve.delta)}"]
+    if curve.voiding:
+        lines += [f"  no answer   {diagnostic.value}" for diagnostic in curve.voiding]
+        lines += [] if curve.claim is None else [f"  claim       {claim_sentence(curve)}"]
+        return "\n".join(lines)
+    header = ["step", "epsilon >=", "over the cells <=", "added", "spent"]
+    header += ["exact"] if curve.truth is not None else []
+    lines += format_table(header, [step_cells(curve, step) for step in printed_steps(curve.steps)])
+    if curve.start is None:
+        lines.append(f"  proved      nothing: {_no_lower_bound(curve)}")
+    else:
+        lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
+    if math.isinf(curve.epsilon_upper[-1]):
+        lines.append("  cells       no finite upper bound at the last step, over the cells")
+    else:
+        upper = f"epsilon at most {format_upper(float(curve.epsilon_upper[-1]))}"
+        lines.append(f"  cells       {upper} at the last step, over the cells; {together}")
+    if curve.claim is not None:
+        is_proved = curve.refuted or curve.holds_on_cells
+        confidence = f"; confidence {format_confidence(curve.alpha)}" if is_proved else ""
+        lines.append(f"  claim       {claim_sentence(curve)}{confidence}")
+    lines.append(f"  runs        {runs_phrase([curve])}, the same for all steps")
+    lines += [f"  note        {diagnostic.value}" for diagnostic in curve.diagnostics]
+    return "\n".join(lines)
+
+
+def runs_phrase(curves: Sequence[PrivacyOverTime]) -> str:
+    """Return how many test runs were drawn; of several records the fewest and the most."""
+    fewest, most = (format_count(choose(curve.runs for curve in curves)) for choose in (min, max))
+    number = fewest if fewest == most else f"{fewest} to {most}"
+    planned = curves[0].settings.test_runs
+    early = any(curve.runs < planned for curve in curves)
+    return f"{number}{f' of at most {format_count(planned)}' if early else ''} test runs per data set"
+
+
+def printed_steps(steps: int) -> Sequence[int]:
+    """Return the steps that a table in text shows, the last one included."""
+    every = -(-steps // MAX_PRINTED_STEPS)
+    return sorted({*range(0, steps, every), steps - 1})
+
+
+def step_cells(curve: PrivacyOverTime, step: int) -> list[str]:
+    """Return the cells of one step: number, lower bound, upper bound, increment, share and, where known, truth."""
+    cells = [
+        str(step),
+        format_lower(float(curve.epsilon_lower[step])),
+        format_upper(float(curve.epsilon_upper[step])),
+        format_number(float(curve.increments[step])),
+        format_percent(float(curve.spent[step])),
+    ]
+    return cells + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
+
+
+def records_phrase(number: int) -> str:
+    """Return a number of records in words."""
+    return "1 record" if number == 1 else f"{number} records"
+
+
+def table_scope(table: PrivacyTable) -> str:
+    """Return whether the table holds jointly or record by record, in one sentence."""
+    confidence = format_confidence(table.alpha)
+    if table.jointly:
+        return f"the bounds of all records and all steps hold together with confidence {confidence}"
+    return (
+        f"the bounds of each record hold for all its steps together with confidence {confidence}; the bounds of "
+        "different records do not hold jointly"
+    )
+
+
+def table_text(table: PrivacyTable) -> str:
+    """Return the results of many records as plain text."""
+    first = table.curves[0]
+    title = f"{first.name}: privacy of {records_phrase(len(table.curves))} over {first.steps} steps"
+    header = ["record", "loss proved from step", "half spent at step", "epsilon >= at the end", "over the cells <="]
+    claimed = first.claim is not None
+    rows = []
+    for curve in table.curves:
+        cells = ["no answer", "", "", ""]
+        if not curve.voiding:
+            cells = [
+                "-" if curve.start is None else str(curve.start),
+                "" if curve.start is None else str(int((curve.spent >= 0.5).argmax())),
+                format_lower(curve.final),
+                format_upper(float(curve.epsilon_upper[-1])),
+            ]
+        rows.append([curve.record, *cells, *([claim_cell(curve)] if claimed else [])])
+    header += ["claim"] if claimed else []
+    lines = [f"{title} at delta {format_number(first.delta)}"]
+    lines += [f"  {loss_sentence(curve)}" for curve in table.curves if curve.voiding]
+    lines += format_table(header, rows)
+    lines.append(f"  scope       {table_scope(table)}")
+    if claimed:
+        lines.append(f"  claim       {table_claim(table)}")
+    diagnostics = dict.fromkeys(diagnostic for curve in table.curves for diagnostic in curve.diagnostics)
+    diagnostics = [diagnostic for diagnostic in diagnostics if not diagnostic.voids]
+    lines += [f"  note        {diagnostic.value}" for diagnostic in diagnostics]
+    return "\n".join(lines)
+
+
+KINDS = (*PREFIX_EVENT_KINDS, Settings, Diagnostic, *CLAIM_KINDS)
+R = TypeVar("R")
+
+
+def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
+    """Read a result; raise InputError if the file is damaged, has another format, or holds another kind of result."""
+
+    def check(result: Any) -> None:
+        for curve in getattr(result, "curves", (result,)):
+            check_counts(curve.events, curve.counts, curve.shape, plan_looks(curve.settings))
+
+    return files.read(kind, path, (*parts, *KINDS), check)
+
+
+def check_counts(
+    events: PrefixEvents, counts: np.ndarray, shape: tuple[int, int], looks: tuple[PlannedLook, ...]
+) -> None:
+    """Raise ValueError unless the events and the counts fit each other and one of the looks."""
+    check_events(events, shape[0])
+    size = shape[0], events.edges.shape[1] + 1
+    if counts.shape != (2, *size) or counts.dtype.kind != "i":
+        raise ValueError(f"counts: found shape {counts.shape}; expected {(2, *size)}")
+    numbers = [look.runs for look in looks]
+    totals = np.unique(counts.sum(-1))
+    if (counts < 0).any() or totals.size != 1 or totals[0] not in numbers:
+        raise ValueError(f"counts: expected {' or '.join(map(str, numbers))} test runs in every row")
+
+
+def check_events(events: PrefixEvents, steps: int) -> None:
+    """Raise ValueError if the events of all prefixes do not fit together."""
+    edges = events.edges
+    columns = (events.choice, events.direction, events.threshold, events.tested)
+    if any(column.shape != (steps,) for column in columns) or edges.ndim != 2 or len(edges) != steps:
+        raise ValueError(f"events: expected one entry for each of {steps} steps")
+    if not all(threshold in own for threshold, own in zip(events.threshold, edges, strict=True)):
+        raise ValueError("events: expected every threshold among the edges")
+    if not events.tested.any() or not np.isin(events.direction, (0, 1)).all():
+        raise ValueError("events: expected a tested step, and directions 0 or 1")
+
+
+Measure = Callable[[str, tuple[object, object], Settings, int | Executor | None, str | None], PrivacyOverTime]
+
+
+def measure_records(
+    measure: Measure,
+    pairs: Mapping[str, tuple[object, object]],
+    jointly: bool,
+    settings: Settings,
+    executor: int | Executor | None,
+    folder: str | os.PathLike[str] | None,
+) -> PrivacyTable:
+    """Measure every record with its own seed, and in its own sub-folder if there is a folder.
+
+    Raises
+    ------
+    InputError
+        If there is no pair, an entry is no pair, or the outputs of two records have different numbers of steps.
+    """
+    if not isinstance(pairs, Mapping) or not pairs:
+        raise InputError(f"pairs: found {shorten(pairs)}; expected a mapping from names to (first, second)")
+    check_pairs(pairs, tuple(pairs.values()))
+    if jointly:
+        settings = settings.change(alpha=settings.alpha / len(pairs))
+    curves: list[PrivacyOverTime] = []
+    with open_pool(executor) as pool:
+        for number, (record, (first, second)) in enumerate(pairs.items()):
+            place = None if folder is None else str(Path(folder) / str(number))
+            curves.append(measure(str(record), (first, second), settings.spawn(number), pool.executor, place))
+            if curves[-1].steps != curves[0].steps:
+                raise InputError(
+                    f"pairs: found outputs of {curves[0].steps} and {curves[-1].steps} steps for {curves[0].record!r} "
+                    f"and {curves[-1].record!r}; expected equal lengths; use data sets of one horizon"
+                )
+    return PrivacyTable(tuple(curves), jointly)
+
+
+COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (over the cells)", "added", "spent")
+MAX_SENTENCES = 5  # about records; the table has all of them
+TABLE_COLUMNS = ("record", "loss proved from step", "ε at the end, lower bound", "upper bound (over the cells)")
+
+
+def curve_drawing(curve: PrivacyOverTime) -> Drawing:
+    """Draw the bounds of every step."""
+    pages = load_pages("dpverify.render.over_time")
+    claim = curve.claim.epsilon if isinstance(curve.claim, Approximate) else None
+    bounds = pages.StepBounds(curve.epsilon_lower, curve.epsilon_upper, curve.truth, curve.start, claim)
+    subject = f": {curve.record}" if curve.record else ""
+    return pages.step_figure(bounds, f"{curve.name}{subject}, δ = {format_number(curve.delta)}")
+
+
+def curve_plot(curve: PrivacyOverTime) -> Figure:
+    """Return the figure of one pair with its title and legend inside."""
+    if curve.voiding:
+        raise InputError(f"plot: no answer: {curve.voiding[0].value}")
+    return load_pages("dpverify.render.over_time").complete_figure(curve_drawing(curve))
+
+
+def curve_page(curve: PrivacyOverTime) -> str:
+    """Return the page of one pair as HTML."""
+    pages, confidence = load_pages("dpverify.render.over_time"), format_confidence(curve.alpha)
+    lead = [_sentence(diagnostic.value) for diagnostic in curve.voiding] or [_sentence(loss_sentence(curve))]
+    if curve.claim is not None:
+        lead.append(_sentence(f"claim: {claim_sentence(curve)}"))
+    exact = () if curve.truth is None else ("ε, exact",)
+    return pages.render(
+        "over_time.html.j2",
+        over=f"{curve.steps} steps, {runs_phrase([curve])}",
+        title=f"{curve.name}: privacy over time",
+        lead=lead,
+        figures=[] if curve.voiding else pages.shown([curve_drawing(curve)], "step"),
+        sentences=[],
+        more="",
+        scope=f"The lower bounds hold over all events and for all steps together, with confidence {confidence}. The "
+        f"upper bounds hold for all steps together, with confidence {confidence}.",
+        columns=(*COLUMNS, *exact),
+        rows=[] if curve.voiding else [_without_infinity(step_cells(curve, step)) for step in range(curve.steps)],
+        notes=[_sentence(diagnostic.value) for diagnostic in curve.diagnostics if not diagnostic.voids],
+    )
+
+
+def table_drawings(table: PrivacyTable) -> list[Drawing]:
+    """Draw the heat map of the lower bounds and, where it is known, that of the exact epsilons beside it."""
+    pages, truth = load_pages("dpverify.render.over_time"), table.truth
+    known = truth is not None and np.isfinite(truth).all()
+    lower = np.nan_to_num(table.epsilon_lower)
+    scale = float(max(lower.max(), truth.max() if known and truth is not None else 0.0))
+    meaning = "lower bound on ε of the steps up to this one, over all events"
+    drawings = [pages.heat_map(table.records, table.epsilon_lower, table.start, "Proved", meaning, scale)]
+    if known and truth is not None:
+        starts = [int(np.argmax(row > 0)) if (row > 0).any() else None for row in truth]
+        exact = "exact ε of the steps up to this one"
+        drawings.append(pages.heat_map(table.records, truth, starts, "Exact, from the closed form", exact, scale))
+    return drawings
+
+
+def table_plot(table: PrivacyTable) -> Figure:
+    """Return the heat map of the lower bounds with its title and legend inside."""
+    first = table.curves[0]
+    title = f"{first.name}, proved, δ = {format_number(first.delta)}"
+    return load_pages("dpverify.render.over_time").complete_figure(table_drawings(table)[0]._replace(title=title))
+
+
+def table_page(table: PrivacyTable) -> str:
+    """Return the page of many records as HTML."""
+    pages, first, truth = load_pages("dpverify.render.over_time"), table.curves[0], table.truth
+    answered = [curve for curve in table.curves if not curve.voiding]
+    lead = [_sentence(loss_sentence(curve)) for curve in table.curves if curve.voiding]
+    if first.claim is not None:
+        lead.append(_sentence(f"claim: {table_claim(table)}"))
+    lead.append(_sentence(table_scope(table)))
+    if answered and truth is not None and np.isfinite(truth).all():
+        largest = float(np.nanmax(truth - table.epsilon_lower))
+        lead.append(f"The exact ε exceeds the lower bound by at most {format_number(largest)}.")
+    diagnostics = dict.fromkeys(diagnostic for curve in table.curves for diagnostic in curve.diagnostics)
+    steps = [str(step) for step in range(table.steps)]
+    return pages.render(
+        "over_time.html.j2",
+        over=f"{records_phrase(len(table.curves))}, {table.steps} steps, {runs_phrase(table.curves)}",
+        title=f"{first.name}: privacy over time, δ = {format_number(first.delta)}",
+        lead=lead,
+        figures=pages.shown(table_drawings(table), "map") if answered else [],
+        sentences=[_sentence(loss_sentence(curve)) for curve in _worst_records(table)],
+        more=_what_is_left_out(table),
+        scope="The table has the lower bounds on ε, over all events, of each record and step.",
+        columns=(*TABLE_COLUMNS, *(() if first.claim is None else ("claim",)), *steps),
+        rows=[_without_infinity(_record_cells(curve)) for curve in table.curves],
+        notes=[_sentence(diagnostic.value) for diagnostic in diagnostics if not diagnostic.voids],
+    )
+
+
+def _worst_records(table: PrivacyTable) -> list[PrivacyOverTime]:
+    """Return the records with the largest lower bounds at the end, in their order."""
+    answered = [i for i, curve in enumerate(table.curves) if not curve.voiding]
+    order = sorted(answered, key=lambda i: -table.curves[i].final)
+    return [table.curves[i] for i in sorted(order[:MAX_SENTENCES])]
+
+
+def _what_is_left_out(table: PrivacyTable) -> str:
+    """Return which records the sentences are about if they are not about all of them."""
+    number = len(table.curves)
+    if number <= MAX_SENTENCES:
+        return ""
+    return f"These are the {MAX_SENTENCES} records with the largest lower bounds; the table has all {number} records."
+
+
+def _record_cells(curve: PrivacyOverTime) -> list[str]:
+    """Return the cells of one record."""
+    claim = [] if curve.claim is None else [claim_cell(curve)]
+    if curve.voiding:
+        return [curve.record, "no answer", "", "", *claim, *[""] * curve.steps]
+    start = "" if curve.start is None else str(curve.start)
+    ends = [curve.record, start, format_lower(curve.final), format_upper(float(curve.epsilon_upper[-1]))]
+    return ends + claim + [format_lower(float(value)) for value in curve.epsilon_lower]
+
+
+def _without_infinity(cells: list[str]) -> list[str]:
+    """Return the cells of a page, on which a missing bound is called "none"."""
+    return ["none" if cell == format_upper(math.inf) else cell for cell in cells]
+
+
+def _sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+# The settings that only `verify` supports, and the values that are allowed here.
+SUPPORTED_SETTINGS = {
+    "partition": ("auto",),
+    "events": ("auto", "score"),
+    "test": ("exact",),
+    "selection_epsilon": (None,),
+    "nonfinite": ("error",),
+}
+
+DECIDED = (Verdict.REFUTED, Verdict.NO_ANSWER)  # verdicts that end the run at an early look
+
+
+@overload
+def privacy_over_time(
+    mechanism: Mechanism,
+    first: object = None,
+    second: object = None,
+    delta: float = 0.0,
+    *,
+    epsilon: float | None = None,
+    claim: object = None,
+    pairs: None = None,
+    jointly: bool = False,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    trust_results: bool = False,
+    **changes: Unpack[SettingsChanges],
+) -> PrivacyOverTime: ...
+@overload
+def privacy_over_time(
+    mechanism: Mechanism,
+    first: object = None,
+    second: object = None,
+    delta: float = 0.0,
+    *,
+    epsilon: float | None = None,
+    claim: object = None,
+    pairs: Mapping[str, tuple[object, object]],
+    jointly: bool = False,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    trust_results: bool = False,
+    **changes: Unpack[SettingsChanges],
+) -> PrivacyTable: ...
+def privacy_over_time(
+    mechanism: Mechanism,
+    first: object = None,
+    second: object = None,
+    delta: float = 0.0,
+    *,
+    epsilon: float | None = None,
+    claim: object = None,
+    pairs: Mapping[str, tuple[object, object]] | None = None,
+    jointly: bool = False,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    executor: int | Executor | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    trust_results: bool = False,
+    **changes: Unpack[SettingsChanges],
+) -> PrivacyOverTime | PrivacyTable:
+    """Measure how much every prefix of an output reveals: when a record starts to leak, how fast, and how much.
+
+    The output is a stream of K steps. For every k the result has bounds on the epsilon of the steps 0 to k together.
+    All prefixes are counted on the same runs (docs/method.md, section 5.12).
+
+    Parameters
+    ----------
+    mechanism : callable
+        As in `verify`. Its outputs have the shape (runs, K, d) with at least two steps K.
+    first, second : object
+        The two neighbouring data sets. Leave them out if `pairs` is given.
+    delta : float, default 0.0
+        The delta at which epsilon is bounded.
+    epsilon : float or None, default None
+        The claimed epsilon at this delta; None states no claim.
+    claim : claim or None, default None
+        A claim of another kind, as in `verify`.
+    pairs : mapping from str to (first, second), optional
+        Several pairs of data sets by the name of the record in which they differ; `dpverify.neighbours` makes them.
+        The result is then a table of records and steps.
+    jointly : bool, default False
+        Whether the bounds of all records hold together with confidence 1 - alpha, so that each record has a share of
+        alpha. False: the bounds of each record hold for all its steps together.
+    settings, executor, folder, progress, trust_results, **changes
+        As in `verify`. The settings of the paper's procedure and of other partitions do not apply. With `stop_early`
+        and a claim, the test runs end at the first look at which the claim is refuted for the whole output;
+        `test_runs` is then the largest number. Each record of `pairs` ends on its own.
+
+    Returns
+    -------
+    PrivacyOverTime or PrivacyTable
+        The bounds of every step; with `pairs` those of every record and step. `print` shows them.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, the output has one step only, or the two data sets are equal.
+    MechanismError, FolderError, Stopped
+        As in `verify`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpverify as dpv
+    >>> def running_sum(data, runs, rng):  # one noise for the whole stream, so later steps add little
+    ...     return np.cumsum(data) + rng.laplace(size=(runs, 1))
+    >>> def stream(data, runs, rng):
+    ...     return running_sum(data, runs, rng)[:, :, None]
+    >>> result = dpv.privacy_over_time(stream, np.zeros(3), np.array([0.0, 0.5, 0.0]), select_runs=4000, test_runs=9000)
+    >>> result.start
+    1
+    """
+    settings = settings.change(**changes)
+    check_settings(settings)
+    tested, delta = resolve_claim(epsilon, delta, claim)
+    if pairs is None:
+        if first is None and second is None:
+            raise InputError("data sets: found none; expected first and second, or pairs")
+        return measure_pair(
+            mechanism, first, second, delta, tested, "", settings, executor, folder, progress, trust_results
+        )
+    if first is not None or second is not None:
+        raise InputError("pairs: found pairs and data sets; expected one of them; remove first and second")
+
+    def measure(
+        record: str, pair: tuple[object, object], own: Settings, workers: int | Executor | None, place: str | None
+    ) -> PrivacyOverTime:
+        return measure_pair(mechanism, *pair, delta, tested, record, own, workers, place, progress, trust_results)
+
+    return measure_records(measure, pairs, jointly, settings, executor, folder)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise InputError if a setting applies to `verify` only."""
+    for name, allowed in SUPPORTED_SETTINGS.items():
+        value = getattr(settings, name)
+        if value not in allowed:
+            raise InputError(
+                f"{name}: found {value!r}; privacy_over_time supports {' or '.join(map(repr, allowed))}; "
+                "use verify for other settings"
+            )
+
+
+def measure_pair(
+    mechanism: Mechanism,
+    first: object,
+    second: object,
+    delta: float,
+    claim: Claim | None,
+    record: str,
+    settings: Settings,
+    executor: int | Executor | None,
+    folder: str | os.PathLike[str] | None,
+    progress: bool | None,
+    trust_results: bool,
+) -> PrivacyOverTime:
+    """Measure the privacy of every prefix for one pair of data sets."""
+    call: dict[str, object] = {"delta": delta, "over time": True}
+    settings, not_stopping = check_stop_early(settings, claim)
+    if settings.stop_early:
+        call["stop early"] = True
+    planned = settings.change(stop_early=False)  # the blocks and the selection do not depend on early stopping
+    if is_curve(claim):  # the selection depends on a claim that is a curve
+        call["claim"] = fingerprint(to_plain(claim))
+    about = f" ({record})" if record else ""
+    with open_run(mechanism, first, second, planned, executor, progress, folder, call, None, trust_results) as run:
+        diagnostics, shape = check_mechanism(run) + not_stopping, run.source.shape
+        assert shape is not None
+        if shape[0] < 2:
+            raise InputError(
+                f"mechanism: found outputs of one step (shape {shape[0]} x {shape[1]}); expected at least two "
+                "steps; return an array of shape (runs, steps, coordinates), with per_run one run of shape (steps, "
+                "coordinates), for example numpy.array(path)[:, None]; or use verify"
+            )
+        if Diagnostic.SAME_DATA in diagnostics:
+            raise InputError(f"data sets{about}: {Diagnostic.SAME_DATA.value}")
+        if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
+            run = shorten_run(run)
+            diagnostics += (Diagnostic.SHORTENED,)
+        run.progress.skip(len(run.plan.sides) * run.plan.pilot_runs)  # no region is needed
+        events, checker = freeze_events(run, delta, claim)
+        result = PrivacyOverTime(
+            name=mechanism_name(mechanism),
+            record=record,
+            delta=delta,
+            claim=claim,
+            events=events,
+            counts=np.zeros((2, shape[0], events.edges.shape[1] + 1), np.int64),
+            shape=shape,
+            settings=run.settings.change(stop_early=settings.stop_early),
+            seeded=is_seeded(mechanism),
+            diagnostics=diagnostics + (() if is_seeded(mechanism) else (Diagnostic.UNSEEDED,)),
+            truth=exact_epsilons(run, delta),
+            provenance={},
+        )
+        result = replace(count_until_decided(run, result, checker), provenance=describe_run(run))
+    # Closing the run calls the mechanism's method finish, which can fail.
+    result.provenance.update(describe_problems(run))
+    if not result.seeded:
+        warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=3)
+    return result
+
+
+def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, BlockChecker]:
+    """Select the events of all prefixes with the selection runs and store them; a resumed run reads them."""
+    checkpoint, settings = run.checkpoint, run.settings
+    stored = read_record(checkpoint, "prefix-events", PREFIX_EVENT_KINDS, read_prefix_events)
+    if stored is not None:
+        run.progress.skip(2 * settings.select_runs)
+        return stored
+    done_before = run.progress.done
+    events, samples = select_prefix_events(run, delta, claim)
+    checker = BlockChecker.make((events,), samples)
+    run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
+    frozen = {"events": events, "coordinates": checker.coordinates, "medians": checker.medians}
+    checkpoint.write("prefix-events", Record(to_plain(frozen)))
+    if checkpoint.problem is None:
+        checkpoint.forget("train", "cut", "decide")
+    run.clock.lap("selection")
+    return events, checker
+
+
+def read_prefix_events(record: Mapping[str, Any]) -> tuple[PrefixEvents, BlockChecker]:
+    """Return the stored events, and what checks the blocks of runs."""
+    events = record["events"]
+    check_events(events, events.steps)
+    return events, BlockChecker(record["coordinates"], record["medians"], (events,))
+
+
+def count_until_decided(run: RunContext, result: PrivacyOverTime, checker: BlockChecker) -> PrivacyOverTime:
+    """Count the test runs, and return the result of the first look at which the claim is decided, or of the last."""
+    planned, done_before, before = result.settings.test_runs, run.progress.done, result.diagnostics
+    for counts, found in count_test_runs(run, checker, plan_looks(result.settings)):
+        result = replace(result, counts=counts, diagnostics=before if result.voiding else before + found)
+        if result.runs < planned and result.verdict in DECIDED:
+            break
+    run.progress.skip(done_before + 2 * planned - run.progress.done)
+    run.clock.lap("test")
+    return result
+
+
+def count_test_runs(
+    run: RunContext, checker: BlockChecker, looks: Sequence[PlannedLook]
+) -> Iterator[tuple[np.ndarray, tuple[Diagnostic, ...]]]:
+    """Yield at every look the counts of both data sets in the level sets of every prefix, and diagnostics."""
+    statistics = Statistics((checker,))
+    block, stages = run.source.block, []
+    counted: frozenset[tuple[int, int]] = frozenset()
+    for look in looks:
+        stages.append(
+            collect_statistics(run.source, "test", look.runs, statistics, run.pool, run.progress, counted).parts
+        )
+        counted = frozenset((side, number) for side in (0, 1) for number in range(look.runs // block))
+        first, second = (EventTables.merge([part for (part,) in side]) for side in zip(*stages, strict=True))
+        found: tuple[Diagnostic, ...] = ()
+        if not threads_agree(run.source, run.pool):
+            found = (Diagnostic.NOT_THREAD_SAFE,)
+        elif runs_are_dependent([first], [second]):
+            found = (Diagnostic.DEPENDENT_RUNS,)
+        yield np.stack([first.levels, second.levels]), found
+
+
+def exact_epsilons(run: RunContext, delta: float) -> np.ndarray | None:
+    """Return the exact epsilon of every prefix if the mechanism knows it: `truth(first, second).prefix(k)`."""
+    method, shape = getattr(run.source.mechanism, "truth", None), run.source.shape
+    if method is None or shape is None:
+        return None
+
+    def compute() -> np.ndarray | None:
+        truth = method(*run.source.data)
+        prefix = getattr(truth, "prefix", None)
+        return None if prefix is None else np.array([prefix(k + 1).epsilon(delta) for k in range(shape[0])], float)
+
+    return try_optional_method("truth", compute, run.notes)

@@ -1,1 +1,0 @@
-"""Privacy over time: how much each prefix of an output reveals (docs/method.md, section 5.12)."""
