@@ -1,5 +1,6 @@
 """A few hundred damaged inputs for every reader, and inputs that once broke one (`make fuzz` tries a million)."""
 
+import contextlib
 import io
 import json
 import pickle
@@ -11,6 +12,7 @@ import pytest
 
 from dpverify.errors import InputError
 from dpverify.events.scores import SCORE_KINDS, UserScore
+from dpverify.report.json import with_checksum
 from dpverify.util.hashing import fingerprint
 from fuzz import READERS, Broken, attempt, fuzz, watching
 from fuzz.results import signed
@@ -88,30 +90,37 @@ def changed(document, *path, to):
 
 REPORTS = {
     "nested too deeply": lambda d: b"[" * 100_000,
-    "a level as text": lambda d: changed(d, "result", "alpha", to="much"),
-    "NaN": lambda d: changed(d, "result", "epsilon_lower", to=float("nan")),
-    "no witness": lambda d: changed(d, "result", "witness", to=None),
-    "a claim without its p-value": lambda d: changed(d, "result", "p_value", to=None),
-    "a number too large for 64 bits": lambda d: changed(d, "result", "on_partition", "c1", "values", 0, to=10**30),
-    "too many cells": lambda d: changed(d, "result", "on_partition", "number", "values", 0, to=10**13),
-    "counts of other runs": lambda d: changed(d, "result", "on_partition", "runs", to=7),
-    "an invalid dtype": lambda d: changed(d, "result", "on_partition", "c1", "dtype", to="(3,)f8,("),
-    "a list for a score": lambda d: changed(d, "result", "witness", "event", "partition", to=[]),
+    "a delta as text": lambda d: changed(d, "result", "delta", to="much"),
+    "NaN": lambda d: changed(d, "result", "delta", to=float("nan")),
+    "no event": lambda d: changed(d, "result", "tested", to=[]),
+    "a number too large for 64 bits": lambda d: changed(d, "result", "cell_counts", "c1", "values", 0, to=10**30),
+    "too many cells": lambda d: changed(d, "result", "cell_counts", "number", "values", 0, to=10**13),
+    "counts of other runs": lambda d: changed(d, "result", "cell_counts", "runs", to=7),
+    "an invalid dtype": lambda d: changed(d, "result", "cell_counts", "c1", "dtype", to="(3,)f8,("),
+    "a list for a score": lambda d: changed(d, "result", "tested", 0, "event", "partition", to=[]),
 }
+
+
+def with_new_checksum(text):
+    """A report with a valid checksum, so that what stands behind the checksum is reached."""
+    with contextlib.suppress(Exception):
+        return json.dumps(with_checksum(json.loads(text))).encode()
+    return text
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_damaged_reports_are_refused(name, tmp_path):
     reader = READERS["report"](tmp_path)
     with watching(tmp_path):
-        assert attempt(reader, REPORTS[name](reader.documents[0]), tmp_path) == "InputError"
+        assert attempt(reader, with_new_checksum(REPORTS[name](reader.documents[0])), tmp_path) == "InputError"
 
 
 def test_control_characters_of_a_report_are_not_printed(tmp_path):
     reader = READERS["report"](tmp_path)
     for name in ("\x1b[2J", "\ud800", "x\n  proved    epsilon >= 9"):
         with watching(tmp_path):
-            assert attempt(reader, changed(reader.documents[0], "result", "name", to=name), tmp_path) == "taken"
+            text = with_new_checksum(changed(reader.documents[0], "result", "name", to=name))
+            assert attempt(reader, text, tmp_path) == "taken"
 
 
 def page(head, sign=True):
@@ -202,10 +211,10 @@ def signed_change(document, *path, to):
 
 
 HISTORIES = {
-    "a number for a release": ("releases", 0, 7),
-    "no text for a state": ("releases", 0, "claims", "laplace-p", "state", []),
-    "text for a bound": ("releases", 0, "claims", "laplace-p", "epsilon_lower", "x"),
-    "a number for all releases": ("releases", 7),
+    "a number for a release": ("content", 0, 7),
+    "no text for a state": ("content", 0, "claims", "laplace-p", "state", []),
+    "text for a bound": ("content", 0, "claims", "laplace-p", "epsilon_lower", "x"),
+    "a number for all releases": ("content", 7),
 }
 LEDGERS = {
     "no e-values": ("content", "records", 0, "runs", 0, "log_e_values", []),

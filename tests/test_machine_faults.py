@@ -43,7 +43,7 @@ def test_too_little_memory_is_not_taken_for_a_damaged_file(tmp_path, monkeypatch
 
     for name, action in {
         "dpverify.sampling.checkpoints.np.load": lambda: dpv.verify(*pair, folder="kept", **few),
-        "dpverify.report.document.check_consistent": lambda: dpv.Report.from_json("out.json"),
+        "dpverify.report.json.check_report": lambda: dpv.Report.from_json("out.json"),
         "dpverify.studies.files.loading.np.loadtxt": lambda: main(["verify", "mine.py:laplace", *ARGUMENTS]),
     }.items():
         with monkeypatch.context() as patch:
@@ -53,4 +53,4 @@ def test_too_little_memory_is_not_taken_for_a_damaged_file(tmp_path, monkeypatch
                 continue
             with pytest.raises((dpv.InputError, dpv.FolderError), match="too little memory to read this file"):
                 action()
-    assert dpv.verify(*pair, folder="kept", **few).run["resumed"]
+    assert dpv.verify(*pair, folder="kept", **few).provenance["resumed"]

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dpverify.cli import main
 from dpverify.studies.releases.ledger import read_ledger
 
 pytest_plugins = ["pytester"]
 
 TEST_FILE = """
-SMALL = {"select_runs": 200, "test_runs": 1800, "detects": 3.0, "progress": False}
+SMALL = {"select_runs": 200, "test_runs": 1800, "detects": 6.0, "progress": False}
 SCALE = float(__import__("os").environ.get("SCALE", 1.0))
 
 
@@ -60,7 +61,7 @@ def test_the_life_of_a_project(project):
     ledger = ["--dpverify-ledger", "ledger.json"]
     status, output = project(*ledger, "--dpverify-write", "--dpverify-version", "one")
     assert status == 0, output
-    assert "test_mine.py::test_laplace: evidence" in output
+    assert "test_mine.py::test_laplace [epsilon 1, delta 0]: evidence" in output
     first = properties()
     assert set(first) == {
         f"dpverify_{name}" for name in ("e_value", "evidence", "epsilon_lower", "epsilon_detectable", "seed", "version")
@@ -95,3 +96,50 @@ def test_a_pull_request_cannot_write(project, monkeypatch):
     status, output = project("--dpverify-write")
     assert status == 4
     assert "--dpverify-write: found no ledger" in output
+
+
+RENAMED = {"def test_laplace(": "def test_noise("}
+OTHER_CLAIM = {"epsilon=1.0,": "epsilon=1.0000001,"}
+
+
+@pytest.mark.parametrize("changes", [RENAMED, OTHER_CLAIM], ids=["renamed", "another claim"])
+def test_an_alarm_does_not_disappear_with_its_test(changes, project, pytester):
+    ledger = ["--dpverify-ledger", "ledger.json"]
+    assert project(*ledger, "--dpverify-write", "--dpverify-version", "bad", scale="0.4")[0] == 1
+    text = TEST_FILE
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    pytester.makepyfile(test_mine=text)
+    status, output = project(*ledger)
+    assert status == 1
+    assert "1 passed" in output
+    assert "test_mine.py::test_laplace [epsilon 1, delta 0]: ALARM at version bad" in output
+    assert "a claim with an alarm was not tested" in output
+    if changes is RENAMED:  # the alarm has its test again
+        assert (
+            main(["ledger", "ledger.json", "--rename", "test_mine.py::test_laplace", "test_mine.py::test_noise"]) == 1
+        )
+    else:
+        assert main(["ledger", "ledger.json", "--confirm", "test_mine.py::test_laplace"]) == 0
+    status, output = project(*ledger)
+    assert status == 0, output
+    assert ("test_mine.py::test_noise [epsilon 1, delta 0]: ALARM" in output) == (changes is RENAMED)
+    assert "was not tested" not in output
+
+
+def test_a_session_without_its_owner_fails(project, pytester):
+    ledger = ["--dpverify-ledger", "ledger.json"]
+    assert project(*ledger, "--dpverify-write", scale="0.4")[0] == 1
+    pytester.makepyfile(test_other="def test_other(): pass")
+    assert project(*ledger, "test_other.py")[0] == 1
+    assert project(*ledger, "test_other.py", "--collect-only")[0] == 0
+    assert project("test_other.py")[0] == 0  # negative control: no ledger
+
+
+@pytest.mark.slow
+def test_worker_processes_send_what_they_tested(project):
+    ledger = ["--dpverify-ledger", "ledger.json"]
+    assert project(*ledger, "--dpverify-write", scale="0.4")[0] == 1
+    status, output = project(*ledger, "-n", "2")
+    assert "ALARM at version" in output
+    assert (status, "was not tested" in output) == (0, False)

@@ -125,7 +125,6 @@ def test_a_program_that_ignores_its_seed_is_refused(pids):
 
 FAILURES = {
     "hangs": "found 0 of 2048 lines after 0.5 s; expected one line per run",
-    "escapes": "found 0 of 2048 lines after 1 s; expected one line per run",
     "short": "found 2047 of 2048 lines after 2 s; .*; its last line was '1.5'",
     "dies": "ended .exit status 1. after 1000 of 2048 lines; .*; its messages: state vector lost",
     "crashes": "ended .killed by SIGABRT. after 0 of 2048 lines",
@@ -166,7 +165,7 @@ def test_a_line_that_does_not_fit_the_shape_names_how_many_numbers_it_has(line, 
         read_rows(line + b"\n" + line + b"\n", size)
 
 
-TIMEOUTS = {"hangs": 0.5, "escapes": 1, "short": 2}  # a program that answers needs time to start
+TIMEOUTS = {"hangs": 0.5, "short": 2}  # a program that answers needs time to start
 
 
 @pytest.mark.parametrize("kind", FAILURES)
@@ -262,13 +261,12 @@ class Late:
         return rng.random(runs) if os.getpid() == self.parent else self.program(data, runs, rng)
 
 
-@pytest.mark.parametrize("kind", ["hangs", "escapes"])
 @pytest.mark.parametrize("kill", [signal.SIGKILL, *(pytest.param(s, marks=pytest.mark.slow) for s in SOFTER)])
-def test_a_program_ends_with_a_killed_command(pids, tmp_path, kill, kind):
+def test_a_program_ends_with_a_killed_command(pids, tmp_path, kill):
     np.save(tmp_path / "a.npy", ZERO)
     command = [sys.executable, "-m", "dpverify", "verify", "--first", "a.npy", "--second", "a.npy", "--"]
     with subprocess.Popen(
-        [*command, sys.executable, SCRIPT, kind, pids], cwd=tmp_path, stderr=subprocess.DEVNULL
+        [*command, sys.executable, SCRIPT, "hangs", pids], cwd=tmp_path, stderr=subprocess.DEVNULL
     ) as running:
         while not pids.exists() or len(pids.read_text().split("\n")) < 3:
             assert running.poll() is None

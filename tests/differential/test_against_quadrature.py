@@ -66,7 +66,7 @@ def agree(counts, masses):
 def test_cells_of_the_plane_have_the_integrated_probability(kind):
     pilot = normal(200, 0) @ np.array([[1.0, 0.4], [0.0, 1.0]])
     region = dpv.high_likely_set(pilot)
-    partition = make_partition(kind, region, pilot, 4 if kind == "grid" else 16, False)
+    partition = make_partition(kind, region, pilot, 4 if kind == "grid" else 16)
     codes = np.bincount(partition.codes(normal(RUNS, 1)), minlength=partition.size)
     centre, half = region.centre[0, 0], region.half[0, 0]
     ends = [centre - half, centre + half]

@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import barnard_exact, binom, fisher_exact
 
 import dpverify as dpv
-from dpverify.stats.lower_bound import claim_p_value
+from dpverify.stats.exact import claim_p_value
 
 P = np.linspace(1e-4, 1 - 1e-4, 2001)
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
-from dpverify.estimation import System, devices
+from dpverify.estimation import System
+from dpverify.estimation import system as devices
 
 
 def test_a_device_is_started_once():

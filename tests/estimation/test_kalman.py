@@ -18,13 +18,12 @@ from dpverify.estimation import (
     PrivateEKF,
     PrivateKalman,
     System,
-    kalman,
     oscillator,
     simulate,
 )
-from dpverify.estimation.extended_filter import RUNS_IN_CACHE
-from dpverify.estimation.jacobian_columns import value_and_columns
-from dpverify.estimation.validation import finite_estimate
+from dpverify.estimation.ekf import RUNS_IN_CACHE
+from dpverify.estimation.system import finite_estimate
+from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
 
 with warnings.catch_warnings():
@@ -286,54 +285,31 @@ def turning_step(x):
 
 
 @pytest.mark.parametrize("system", [TRACK, replace(TRACK, f=turning_step, A=None, C=None)], ids=["linear", "nonlinear"])
-def test_runs_together_agree_with_one_run_after_the_other(system, monkeypatch):
-    """Many runs are computed entry by entry, on a CPU few at a time; one run is computed with matrices."""
+def test_runs_together_agree_with_one_run_after_the_other(system):
+    """On a CPU few runs are filtered at a time, here in two pieces."""
     mechanism, runs = PrivateEKF(system, 0.7), RUNS_IN_CACHE + 20
     together = np.asarray(mechanism(FIRST, runs, np.random.default_rng(0)))
-    monkeypatch.setattr(kalman, "MAX_UNROLLED_STATES", 0)
-    kalman._ekf_runs.clear_cache()
-    alone = np.asarray(mechanism(FIRST, runs, np.random.default_rng(0)))
-    kalman._ekf_runs.clear_cache()
-    np.testing.assert_allclose(together, alone, rtol=1e-12)
+    with enable_x64():
+        shocks = 0.3 / 0.7 * jax.random.uniform(jax_key(np.random.default_rng(0)), (runs, 6, 2))
+        last = np.asarray(mechanism.noise_free.filtered(jnp.asarray(FIRST), shocks[-1]))
+    np.testing.assert_allclose(together[-1], last, rtol=1e-12)
     other = np.asarray(PrivateEKF(system, 0.7, process=0.1)(FIRST, runs, np.random.default_rng(0)))
     assert np.abs(together - other).max() > 1e-3
 
 
-STATE_MAPS = {  # a function of three states, and the states that it depends on
-    "tanh of the first state": (lambda x: jnp.tanh(x[:1] * 2), [0]),
-    "positive part": (lambda x: jnp.where(x[1] > 0, x[1], 0.0)[None] * x[2], [1, 2]),
-    "constant": (lambda x: jnp.ones(2) + 0 * x[:2], []),
-    "all states in other places": (lambda x: x[jnp.array([2, 0, 1])], [0, 1, 2]),
-    "difference that cancels": (lambda x: (x[0] - x[0] + x[2])[None], [2]),
-    "linear": (lambda x: jnp.array([[0.0, 3.0, 0.0]]) @ x, [1]),
-}
+def first_state(x):
+    return jnp.tanh(2 * x[:1])
 
 
-@pytest.mark.parametrize("name", STATE_MAPS)
-@pytest.mark.parametrize("state", [(0.3, 0.2, -1.0), (0.0, -0.5, 0.0)])
-def test_columns_of_a_jacobian_that_are_left_out_are_zero(name, state):
-    function, _ = STATE_MAPS[name]
-    with enable_x64():
-        x = jnp.array(state)
-        value, columns = value_and_columns(function, x)
-        np.testing.assert_array_equal(value, function(x))
-        jacobian = np.asarray(jax.jacfwd(function)(x))
-    for column, expected in zip(columns, jacobian.T, strict=True):
-        np.testing.assert_allclose(0.0 if column is None else column, expected, rtol=1e-15)
+def test_columns_of_states_that_are_not_observed_are_left_out():
+    class FirstState:
+        observed = (0,)
 
+        def __call__(self, x):
+            return first_state(x)
 
-@pytest.mark.parametrize("name", STATE_MAPS)
-def test_states_that_a_function_depends_on_keep_their_columns(name):
-    """The columns are found without the values of the states, so a slope that is 0 at one state must not matter."""
-    function, depends = STATE_MAPS[name]
-    kept = []
-
-    def columns_of(x):
-        _, columns = value_and_columns(function, x)
-        kept.extend(i for i, column in enumerate(columns) if column is not None)
-        return x
-
-    jax.jit(jax.vmap(columns_of))(jnp.zeros((2, 3)))
-    assert set(depends) <= set(kept)
-    if name.startswith("tanh"):
-        assert kept == [0]
+    plain = replace(TRACK, f=turning_step, A=None, h=first_state, C=None)
+    told = replace(plain, h=FirstState())
+    assert (plain.observed, told.observed, TRACK.observed) == ((0, 1), (0,), (0,))
+    runs = [np.asarray(PrivateEKF(s, 0.7)(FIRST, 16, np.random.default_rng(0))) for s in (plain, told)]
+    np.testing.assert_allclose(*runs, rtol=1e-12)

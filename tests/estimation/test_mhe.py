@@ -114,7 +114,7 @@ def nan_below_zero(x):
         ({"tau": 0.0}, "tau: found 0.0"),
         ({"tau": np.inf}, "tau: found inf"),
         ({"s": "0.8"}, "s: found '0.8'"),
-        ({"window": 2.0}, "window: found 2.0"),
+        ({"window": 2.5}, "window: found 2.5"),
         ({"weights": "heavy"}, "weights: found 'heavy'"),
         ({"window": -1}, "window: found -1"),
         ({"law": "normal"}, "law: found 'normal'"),

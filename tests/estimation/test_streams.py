@@ -16,9 +16,9 @@ from dpverify.estimation import (
     System,
     TwoStageKalman,
 )
-from dpverify.estimation.filter_maps import LinearModel, filter_maps, smoother_maps
-from dpverify.gallery import consensus, kalman, output_noise
-from dpverify.stats.laplace_loss import laplace_curve
+from dpverify.estimation.kalman import filter_maps, smoother_maps
+from gallery import consensus, kalman, output_noise
+from gallery.laws import laplace_curve
 
 A = np.array([[1.0, 0.2], [0.0, 0.9]])
 C = np.array([[1.0, 0.0], [1.0, 0.5]])
@@ -33,7 +33,7 @@ PATH = [[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]]
 
 def conditional_means(data, upto):
     """Return mean and covariance of the states given the readings up to a step, from the joint Gaussian law."""
-    n, model = 2 * STEPS, LinearModel.of(TRACK, None, None, None)
+    n, model = 2 * STEPS, IntermittentKalman(TRACK, 1.0).model
     shifts = np.eye(n) - np.kron(np.eye(STEPS, k=-1), A)
     noise = np.kron(np.eye(STEPS), model.process)
     noise[:2, :2] = model.initial
@@ -48,7 +48,7 @@ def conditional_means(data, upto):
 
 @pytest.mark.parametrize("data", [DATA, GAPS], ids=["complete", "with gaps"])
 def test_filter_and_smoother_are_conditional_means(data):
-    model, observed = LinearModel.of(TRACK, None, None, None), ~np.isnan(data)
+    model, observed = IntermittentKalman(TRACK, 1.0).model, ~np.isnan(data)
     filtered, smoothed = filter_maps(model, observed), smoother_maps(model, observed)
     whole, covariance = conditional_means(data, STEPS - 1)
     assert smoothed.estimate(np.nan_to_num(data)) == pytest.approx(whole)
@@ -182,7 +182,7 @@ def test_the_error_of_the_particle_filter_falls_with_the_number_of_particles():
 
     Negative control: the estimate for other data does not approach.
     """
-    model, runs = LinearModel.of(TRACK, None, None, None), 4096
+    model, runs = IntermittentKalman(TRACK, 1.0).model, 4096
     maps = filter_maps(model, np.ones(DATA.shape, bool))
     few, many = (np.asarray(ParticleFilter(TRACK, m)(DATA, runs, np.random.default_rng(4))) for m in (50, 400))
     error = 5 * many.std(axis=0) / runs**0.5
@@ -200,7 +200,7 @@ def test_a_released_particle_has_the_posterior_covariance():
     """With a negative control: the covariance of the step before is noticed."""
     runs = 2048
     one = np.asarray(ParticleFilter(TRACK, 200, release="particle")(DATA, runs, np.random.default_rng(5)))
-    exact = filter_maps(LinearModel.of(TRACK, None, None, None), np.ones(DATA.shape, bool)).covariances
+    exact = filter_maps(IntermittentKalman(TRACK, 1.0).model, np.ones(DATA.shape, bool)).covariances
     for k in range(STEPS):
         limit = 6 * exact[k].max() * (2 / runs) ** 0.5
         assert np.abs(np.cov(one[:, k].T) - exact[k]).max() < limit

@@ -7,26 +7,36 @@ import pytest
 
 import dpverify as dpv
 from dpverify.events.event import Event
-from dpverify.events.partition import FIRST_CELL, NONFINITE, OUTSIDE, make_partition
+from dpverify.events.partition import FIRST_CELL, OUTSIDE, make_partition
 from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Piecewise, Quadratic
 from dpverify.events.wording import MAX_LISTED_PIECES, describe_intervals
+from dpverify.sampling.context import make_region
 from dpverify.util import serialization as serial
 
 
 def description(kind, shape, codes, resolution=None):
     pilot = np.random.default_rng(0).normal(size=(40, *shape))
-    partition = make_partition(kind, dpv.high_likely_set(pilot), pilot, resolution, True)
+    partition = make_partition(kind, dpv.high_likely_set(pilot), pilot, resolution)
     return Event(partition, np.array(codes), 0).describe(pilot)
 
 
 def test_descriptions_of_cells():
-    assert description("grid", (1, 2), [NONFINITE]) == "an output with NaN or infinity"
+    assert description("grid", (1, 2), [OUTSIDE]) == "an output outside the region of likely outputs"
     assert description("equal-mass", (1, 2), [FIRST_CELL], 1) == "an output inside the region of likely outputs"
     assert description("grid", (50, 2), [7], 4) == "one cell of the partition that no pilot run fell into"
     assert description("grid", (1, 10), [FIRST_CELL], 2).endswith(
         f"and {10 - 2 * MAX_LISTED_PIECES} more (inside the region of likely outputs)"
     )
-    assert description("grid", (1, 1), [OUTSIDE, NONFINITE], 2).endswith("or output is NaN or infinite")
+
+
+def test_values_that_are_not_finite_are_named():
+    pilot = np.random.default_rng(0).normal(size=(40, 1, 2))
+    pilot[::4, 0, 1], pilot[1::4, 0, 1] = np.nan, -np.inf
+    region, points, _ = make_region([pilot], "event")
+    partition = make_partition("grid", region, points, 1)
+    texts = {Event(partition, np.array([code]), 0).describe(points) for code in partition.codes(pilot)}
+    inside = " (inside the region of likely outputs)"
+    assert {f"x[1] is NaN{inside}", f"x[1] is -inf{inside}"} < texts
 
 
 def test_descriptions_of_scores():

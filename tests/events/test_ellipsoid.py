@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from dpverify.errors import InputError
-from dpverify.events.ellipsoid import Ellipsoid, log_volume, minimum_volume_ellipsoid
+from dpverify.events.region import Ellipsoid, log_volume, minimum_volume_ellipsoid
 
 SHAPES = [(814, 2), (2000, 4), (814, 6)]
 CLOUDS = ["normal", "ball", "heavy-tailed", "near-degenerate", "clustered"]
@@ -85,7 +85,7 @@ def test_agrees_with_clarabel(kind, shape):
 def test_both_solvers_of_the_weights_agree_in_many_dimensions(kind, monkeypatch):
     x = cloud(kind, 1500, 20)
     pivoting = minimum_volume_ellipsoid(x)
-    monkeypatch.setattr("dpverify.events.ellipsoid.MIN_PIVOTING_DIMENSION", 1000)
+    monkeypatch.setattr("dpverify.events.region.MIN_PIVOTING_DIMENSION", 1000)
     active_set = minimum_volume_ellipsoid(x)
     assert inside(pivoting, x)
     assert max(pivoting.gap, active_set.gap) <= 1e-7

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpverify as dpv
-from dpverify.events.partition import FIRST_CELL, HASHED_SIZE, NONFINITE, OUTSIDE, equal_mass, grid, make_partition
+from dpverify.events.partition import FIRST_CELL, HASHED_SIZE, OUTSIDE, equal_mass, grid, make_partition
+from dpverify.sampling.context import make_region
 from dpverify.util.arrays import cell_codes, enable_x64
 
 
@@ -13,8 +14,9 @@ def normal(runs=600, steps=1, dimension=2, seed=0):
     return np.random.default_rng(seed).standard_normal((runs, steps, dimension))
 
 
-def build(kind, pilot, resolution=None, nonfinite=False):
-    return make_partition(kind, dpv.high_likely_set(pilot), pilot, resolution, nonfinite)
+def build(kind, pilot, resolution=None, nonfinite="error"):
+    region, points, _ = make_region([pilot], nonfinite)
+    return make_partition(kind, region, points, resolution)
 
 
 def test_the_papers_number_of_events():
@@ -31,12 +33,15 @@ def test_every_run_has_one_code_and_numpy_and_jax_agree(kind, steps, dimension):
     import jax.numpy as jnp
 
     pilot = normal(100, steps, dimension)
-    partition = build(kind, pilot, nonfinite=True)
+    pilot[::5, 0, 0] = np.nan
+    partition = build(kind, pilot, nonfinite="event")
     samples = 1.5 * normal(300, steps, dimension, seed=1)
-    samples[7, 0, 0] = np.nan
+    samples[:6] = pilot[:6]
+    samples[6:9, 0, 0] = np.nan, np.inf, -np.inf
     codes = partition.codes(samples)
     assert codes.dtype == np.int64
-    assert codes[7] == NONFINITE
+    assert (codes[:6] != OUTSIDE).all()
+    assert codes[0] != codes[1]
     with enable_x64():
         on_device = jnp.asarray(samples)
     np.testing.assert_array_equal(cell_codes(partition, on_device), codes)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.cells import find_atoms
-from dpverify.events.partition import equal_mass, make_partition_of
+from dpverify.events.partition import equal_mass, find_atoms, make_partition_of
 from dpverify.events.region import RegionIndicator
 from dpverify.events.scores import Additive, Features, Levels, Linear, Quadratic, ScoreGroup, UserScore, summarise
 from dpverify.events.scores.additive import AdditiveLearner, make_binning
@@ -16,10 +15,9 @@ from dpverify.events.scores.moments import GaussianLearner
 from dpverify.events.scores.patterned import PatternLearner, make_pattern_binning
 from dpverify.events.scores.piecewise import fit_piecewise
 from dpverify.events.scores.training import fit_innovations
-from dpverify.report.document import KINDS
+from dpverify.report.report import KINDS
 from dpverify.sampling.counts import count_cells, occupied_codes
-from dpverify.selection.candidates import level_cell_score
-from dpverify.selection.trees import grow_tree
+from dpverify.selection.learn import grow_tree, level_cell_score
 from dpverify.util import serialization as serial
 from dpverify.util.arrays import cell_codes, enable_x64
 
@@ -173,7 +171,7 @@ def test_a_tree_is_fine_where_the_distributions_differ():
     tree = grow_tree(binning, first, second, 32, 25)
     assert 2 <= tree.leaf.max() + 1 <= 32
     both = np.concatenate([first, second])[:, None]
-    partition = make_partition_of(dpv.high_likely_set(both), tree, [], False)
+    partition = make_partition_of(dpv.high_likely_set(both), tree, [])
     c1, c2 = (np.bincount(partition.codes(side[:, None]), minlength=partition.size) for side in (first, second))
     assert np.maximum(c1 - c2, 0).sum() / 20_000 > 0.35  # the total variation is .375
     same = grow_tree(binning, second, rng.random((20_000, 2)), 32, 25)

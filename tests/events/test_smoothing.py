@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpverify.events.scores import additive, summarise
-from dpverify.events.scores.smoothing import smooth_ratio, smooth_steps
+from dpverify.events.scores.additive import smooth_ratio, smooth_steps
 
 
 def gaussian_counts(seed):

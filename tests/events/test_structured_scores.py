@@ -7,16 +7,30 @@ import pytest
 
 from dpverify.events.scores import Levels, summarise
 from dpverify.events.scores.additive import segmented_ratio
-from dpverify.events.scores.covariances import Banded, banded_precision, covariance_learners, fit_banded
 from dpverify.events.scores.interactions import Interaction, interaction_learners
-from dpverify.events.scores.moments import GaussianLearner, Quadratic
-from dpverify.events.scores.rounding import rounding_score
+from dpverify.events.scores.moments import (
+    Banded,
+    GaussianLearner,
+    Quadratic,
+    banded_precision,
+    covariance_learners,
+    fit_banded,
+)
 from dpverify.events.scores.shared import Shared, shared_learners
 from dpverify.events.scores.training import quantile_edges
-from dpverify.events.scores.transformed import Transformed, make_circular, make_folded, make_order, transformed_learners
-from dpverify.events.scores.transforms import Distances, LowBits, OrderStatistics
-from dpverify.report.document import KINDS
-from dpverify.selection.structured import promising_scores, separation
+from dpverify.events.scores.transformed import (
+    Distances,
+    LowBits,
+    OrderStatistics,
+    Transformed,
+    make_circular,
+    make_folded,
+    make_order,
+    rounding_score,
+    transformed_learners,
+)
+from dpverify.report.report import KINDS
+from dpverify.selection.learn import promising_scores, separation
 from dpverify.util import serialization as serial
 from dpverify.util.arrays import cell_codes, enable_x64
 

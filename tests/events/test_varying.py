@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dpverify.events.cells import Atoms
-from dpverify.events.scores.patterned import pattern_features
-from dpverify.events.scores.smoothing import smooth_steps
-from dpverify.events.scores.varying import varying_steps
+from dpverify.events.partition import Atoms
+from dpverify.events.scores.additive import smooth_steps
+from dpverify.events.scores.patterned import pattern_features, varying_steps
 
 ROWS = 6
 FEATURES = np.stack([np.ones(ROWS), np.arange(ROWS) / (ROWS - 1)], axis=1)

@@ -20,7 +20,7 @@ from pathlib import Path
 from dpverify.errors import FolderError, InputError, MechanismError, Stopped
 from fuzz.people import Commands, Studies
 from fuzz.readers import Broken, Folders, Programs, Reports
-from fuzz.results import Histories, Ledgers, ResultFolders, SignedReports
+from fuzz.results import CommandReports, Histories, Ledgers, ResultFolders
 
 CLEAN = (InputError, FolderError, MechanismError, Stopped)
 SECONDS = 10  # for one input; the alarm must ring twice, because a suspended process gets one when it wakes up
@@ -29,11 +29,11 @@ SHOWN = 5  # failures that are printed for each reader
 MEMORY = "/dev/shm"  # a million small files are written faster to memory
 READERS = {
     **{"report": Reports, "folder": Folders, "study": Studies, "program": Programs, "command": Commands},
-    **{"signed report": SignedReports, "result folder": ResultFolders, "ledger": Ledgers, "history": Histories},
+    **{"report command": CommandReports, "result folder": ResultFolders, "ledger": Ledgers, "history": Histories},
 }
 SHARES = {  # fast readers get more inputs
     **{"report": 0.1, "folder": 0.1, "study": 0.15, "program": 0.45, "command": 0.1},
-    **{"signed report": 0.04, "result folder": 0.02, "ledger": 0.03, "history": 0.01},
+    **{"report command": 0.04, "result folder": 0.02, "ledger": 0.03, "history": 0.01},
 }
 
 

@@ -12,7 +12,7 @@ HOSTILE = [
     {"kind": "array", "dtype": "float64", "values": [], "shape": [0, 10**9]},
     {"kind": "array", "dtype": "(3,)f8,(", "values": [1], "shape": [1]},
     {"kind": "Settings"},
-    {"kind": "Verdict", "name": "BOUNDED"},
+    {"kind": "Verdict", "name": "CERTIFIED"},
 ]
 
 

@@ -3,6 +3,7 @@
 `read` returns if the input is accepted, and raises an error of this library if it is refused.
 """
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -15,8 +16,16 @@ import numpy as np
 import dpverify as dpv
 from dpverify.adapters.process import Child
 from dpverify.adapters.program import IdleChildren, Program
-from dpverify.events.cells import Atoms
-from dpverify.events.event import Event
+from dpverify.events.event import (
+    SELECTION_KINDS,
+    WITNESS,
+    DeltaAims,
+    Event,
+    SelectedEvents,
+    read_selected,
+    store_selected,
+)
+from dpverify.events.partition import Atoms
 from dpverify.events.region import Region
 from dpverify.events.scores import (
     Additive,
@@ -33,22 +42,13 @@ from dpverify.events.scores import (
     Shared,
     Transformed,
 )
-from dpverify.events.scores.transforms import Circular, Distances, Folded, LowBits, OrderStatistics
-from dpverify.events.selected import (
-    SELECTION_KINDS,
-    WITNESS,
-    DeltaAims,
-    SelectedEvents,
-    read_selected,
-    store_selected,
-)
+from dpverify.events.scores.transformed import Circular, Distances, Folded, LowBits, OrderStatistics
 from dpverify.mechanisms.validation import validate_output
-from dpverify.sampling.accumulators import SampleBuffer
-from dpverify.sampling.block_sums import BlockSums
+from dpverify.report.json import with_checksum
 from dpverify.sampling.checkpoints import Record, open_checkpoint, record_checksum
-from dpverify.sampling.context import read_record
-from dpverify.sampling.pilot import read_region
-from dpverify.sampling.stages import _restore
+from dpverify.sampling.context import read_record, read_region
+from dpverify.sampling.counts import KeptSamples, Statistics
+from dpverify.sampling.stages import BlockSums, restore_sums
 from dpverify.util.serialization import nested_kinds, to_plain
 from fuzz.changes import change_bytes, change_document, change_tree
 
@@ -58,13 +58,17 @@ class Broken(AssertionError):
 
 
 class Reports:
-    """`Report.from_json`; an accepted report must also be printable and give a row."""
+    """`Report.from_json`; an accepted report must also be printable and give a row.
+
+    The checksum finds every change of a result. The parts that are never read back may be anything.
+    """
 
     def __init__(self, place):
         self.path, self.documents = place / "report.json", [small(report, place) for report in reports()]
 
     def example(self, rng):
-        return change_document(rng.choice(self.documents), rng)
+        document = rng.choice(self.documents)
+        return change_document(document, rng) if rng.random() < 0.7 else change_unread(document, rng)
 
     def whole(self):
         return [json.dumps(document).encode() for document in self.documents]
@@ -79,6 +83,15 @@ class Reports:
             report.row()
 
 
+def change_unread(document, rng):
+    """Return a document with a valid checksum in which a part is changed that no result is computed from."""
+    part = rng.choice(("summary", "provenance"))
+    changed = {**document, part: change_tree(document[part], rng)}
+    with contextlib.suppress(Exception):  # NaN has no checksum
+        changed = with_checksum(changed)
+    return json.dumps(changed).encode()
+
+
 class Folders:
     """The files of a checkpoint folder; most changed files get a valid checksum."""
 
@@ -89,14 +102,12 @@ class Folders:
         region = report.picture["region"]
         with open_checkpoint(made) as store:
             store.acquire(self.run, {"name": "laplace"})
-            total = SampleBuffer()
-            total.add(0, np.zeros((2, 1, 1)))
-            self.step = BlockSums({0: total}, {0: [(0, 1)]})
+            self.step = BlockSums.empty((0,), Statistics((KeptSamples(),)))
+            self.step.add(0, 0, np.zeros((2, 1, 1)))
             store.write("region", Record(to_plain({"region": region})))
             for number, selected in enumerate(selections()):
                 store.write(f"events-{number}", Record(to_plain(store_selected(selected))))
-            record = self.step.to_record()
-            store.write("pilot-1", Record({"content": "x", **record.head}, record.arrays))
+            store.write("pilot-1", self.step.to_record("x"))
         self.files = {path.name: path.read_bytes() for path in made.iterdir() if path.name != "lock"}
         self.pages = {name: _page(text) for name, text in self.files.items() if name.endswith(".npz")}
         self.owner = json.loads(self.files["dpverify.json"])
@@ -111,9 +122,9 @@ class Folders:
         head, arrays = self.pages[name]
         head = change_tree({key: value for key, value in head.items() if key != "checksum"}, rng)
         arrays = [_change_array(array, rng) for array in arrays]
-        if isinstance(head, dict) and rng.random() < 0.9:
+        if isinstance(head, dict) and name != "pilot-1.npz" and rng.random() < 0.9:  # no other program writes sums
             head = json.loads(json.dumps(head))
-            head = {**head, "checksum": record_checksum(name.removesuffix(".npz"), head, arrays)}
+            head = {**head, "checksum": record_checksum(head, arrays)}
         buffer = io.BytesIO()
         np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
         return name, buffer.getvalue()
@@ -135,7 +146,7 @@ class Folders:
                     )
                 page = store.read("pilot-1")
                 if page is not None:
-                    _restore(BlockSums({0: SampleBuffer()}, {0: []}), page, "x", "pilot-1")
+                    restore_sums(BlockSums.empty((0,), Statistics((KeptSamples(),))), page, "x", "pilot-1")
         finally:
             (self.place / name).write_bytes(self.files[name])
 
@@ -270,23 +281,19 @@ def selections():
 
 def with_score(report, score):
     event = Event(Levels(score, np.array([0.5])), np.array([1]), report.witness.event.direction)
-    return dataclasses.replace(report, witness=dataclasses.replace(report.witness, event=event))
+    return dataclasses.replace(report, tested=(dataclasses.replace(report.witness, event=event),))
 
 
 def small(report, place):
-    """Return the report as a document with three points per data set, without profile and checksum.
-
-    Without a checksum, as earlier versions wrote it, a changed report reaches the checks of its content.
-    """
+    """Return the report as a document with three points per data set and a short summary."""
     report.to_json(place / "small.json")
     document = json.loads((place / "small.json").read_text())
-    result = document["result"]
-    del result["profile"], result["notes"], document["checksum"]
+    result, document["summary"] = document["result"], {"verdict": report.verdict.name, "notes": list(report.notes)}
     steps, dimension = report.witness.shape
     for side in ("first", "second"):
         points = result["picture"][side]
         points["shape"][0], points["values"] = 3, points["values"][: 3 * steps * dimension]
-    return document
+    return with_checksum(document)
 
 
 def _page(text):

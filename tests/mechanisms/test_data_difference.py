@@ -1,9 +1,11 @@
 """How two data sets differ, in words, and which neighbour relation that looks like."""
 
+import functools
+
 import numpy as np
 import pytest
 
-from dpverify.mechanisms.data_difference import Relation, describe_difference
+from dpverify.mechanisms.data_difference import Relation, are_equal, describe_difference
 
 TABLE = np.arange(12.0).reshape(4, 3)
 
@@ -42,6 +44,8 @@ CASES = [
     (TABLE[:3], TABLE, Relation.ONE_MORE_ROW, "row 3 is in the second data set only; shapes (3, 3) and (4, 3)"),
     (TABLE, TABLE[:3] + 1, Relation.OTHER, "shapes (4, 3) and (3, 3)"),
     (TABLE, TABLE[:2], Relation.UNKNOWN, "shapes (4, 3) and (2, 3)"),
+    ([], [1.0], Relation.ONE_MORE_ROW, "row 0 is in the second data set only; shapes (0,) and (1,)"),
+    (TABLE[:1], TABLE[:0], Relation.ONE_MORE_ROW, "row 0 is in the first data set only; shapes (1, 3) and (0, 3)"),
     ([3, 5, 0], [3, 6, 0], Relation.COUNT_PLUS_ONE, "1 of 3 numbers: data[1] from 5 to 6"),
     ([3, 5, 0], [3, 4, 1], Relation.COUNT_MOVED, "2 of 3 numbers: data[1] from 5 to 4, data[2] from 0 to 1"),
     ([0, 1, 1], [0, 1, 0], Relation.ONE_NUMBER, "1 of 3 numbers: data[2] from 1 to 0"),
@@ -75,3 +79,22 @@ def test_a_replaced_value_is_not_taken_for_an_added_record():
     relation = describe_difference([0, 1, 1, 2], [0, 1, 2, 2]).relation
     assert relation.value == "one value replaced; or, if the numbers are counts, one record added or removed"
     assert "replaced" not in describe_difference([0, 1, 1, 2], [0, 1, 1]).relation.value
+
+
+def test_equal_data_of_any_kind_is_noticed():
+    pandas = pytest.importorskip("pandas")
+
+    def make():
+        table = pandas.DataFrame({"name": ["u", "v"], "age": [30, 40]})
+        return [table, table["name"], [("a", 1), ("b", 2)], [np.zeros(2), "a"], {"t": table}, {"a", "b"}, ("x",)]
+
+    for first, second in zip(make(), make(), strict=True):
+        assert are_equal(first, second)
+    others = [[("a", 1), ("b", 3)], [np.ones(2), "a"], {"a", "c"}, make()[1][::-1]]
+    for first in make():
+        assert not any(are_equal(first, other) for other in others)
+    ages = pandas.DataFrame({"age": [30, 40]})
+    assert not are_equal(ages, ages.rename(index={0: "u"}))
+    assert not are_equal(ages, ages.rename(columns={"age": "size"}))
+    assert not are_equal(*(np.ma.array([1.0, 2.0], mask=mask) for mask in ([0, 0], [0, 1])))
+    assert not are_equal(*(functools.partial(int, base=base).__call__ for base in (2, 3)))

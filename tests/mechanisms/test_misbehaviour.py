@@ -24,7 +24,7 @@ from scipy.stats import binom
 import dpverify as dpv
 from dpverify.errors import StopReason
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.sampling.accumulators import CountAccumulator
+from dpverify.sampling.counts import Accumulator
 from dpverify.sampling.probe import FALSE_REPEAT_PROBABILITY, blocks_repeat
 from mechanisms import ONE, ZERO, laplace
 
@@ -240,18 +240,20 @@ def test_a_run_that_ends_by_a_memory_leak_is_resumed(tmp_path):
 def test_a_memory_error_outside_the_mechanism_raises_stopped(tmp_path, monkeypatch):
     calls = itertools.count()
 
-    def add(self, block, samples, whole=CountAccumulator.add):
+    whole = Accumulator.add
+
+    def add(self, block, samples, runs=None):
         if next(calls) == 9:
             raise MemoryError
-        whole(self, block, samples)
+        whole(self, block, samples, runs)
 
-    monkeypatch.setattr(CountAccumulator, "add", add)
+    monkeypatch.setattr(Accumulator, "add", add)
     with pytest.raises(
         dpv.Stopped, match=r"out of memory after .* runs; they are saved in .*; repeat the same call to resume"
     ) as stop:
         dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
     assert stop.value.reason is StopReason.OUT_OF_MEMORY
-    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).run["resumed"]
+    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).provenance["resumed"]
 
 
 # A void test is short.
@@ -421,7 +423,7 @@ def test_text_that_a_mechanism_prints_is_not_part_of_the_report(place, digest):
     done = command(place, "forks", "--json", "-")
     assert done.returncode == 1, done.stderr
     (place / "report.json").write_text(done.stdout)
-    assert json.loads(done.stdout)["schema"] == 2
+    assert json.loads(done.stdout)["format"] == 1
     assert dpv.Report.from_json(place / "report.json").digest == digest
     for line in ("loading", "a line of Python", "a line of the system", "a line of C"):
         assert f"{line}\n" in done.stderr

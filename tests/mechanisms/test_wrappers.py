@@ -39,7 +39,7 @@ def test_a_mechanism_of_jax_run_is_verified():
     report = dpv.verify(dpv.jax_run(jax_estimate), ZERO, ONE, 0.5, select_runs=4000, test_runs=20_000)
     assert report.refuted
     assert report.epsilon_lower < 1
-    assert "cpu" in report.run["device"].lower()
+    assert "cpu" in report.provenance["device"].lower()
 
 
 made = []

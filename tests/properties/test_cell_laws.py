@@ -6,12 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpverify as dpv
-from dpverify.events.cells import Edges
 from dpverify.events.partition import (
     FIRST_CELL,
     HASHED_SIZE,
-    NONFINITE,
     OUTSIDE,
+    Edges,
     code_weights,
     make_partition,
     make_partition_of,
@@ -19,10 +18,11 @@ from dpverify.events.partition import (
 from dpverify.events.region import RegionIndicator
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Quadratic
 from dpverify.events.scores.additive import Binning
+from dpverify.sampling.context import make_region
 from dpverify.sampling.counts import counts_from_table, occupied_codes
-from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
-from dpverify.selection.proposals import PROPOSAL_PENALTIES, SelectionCounts, propose_cells, select_paper_cell
-from dpverify.selection.trees import grow_tree
+from dpverify.selection.learn import grow_tree
+from dpverify.selection.objective import TUNING, SelectionObjective, cautious_lower_bound
+from dpverify.selection.proposals import SelectionCounts, propose_cells, select_paper_cell
 from dpverify.util.arrays import digitize
 
 costly = settings(max_examples=settings().max_examples // 4)
@@ -43,15 +43,15 @@ PILOTS = {law: make(np.random.default_rng(5)) for law, make in DISTRIBUTIONS.ite
 
 def build(law, kind):
     pilot = PILOTS[law]
-    region = dpv.high_likely_set(pilot)
+    region, *_ = make_region([pilot], "event")
     if kind == "edges":
         edges = np.sort(np.unique(pilot.ravel())[:6])
         edges = np.stack([edges, edges])
-        return make_partition_of(region, Edges(edges, code_weights([edges.shape[1] + 1] * DIMENSION)), [], True)
+        return make_partition_of(region, Edges(edges, code_weights([edges.shape[1] + 1] * DIMENSION)), [])
     if kind == "steps":  # so many coordinates that codes are hashes
         pilot = np.repeat(pilot, 40, axis=1)
-        return make_partition("grid", dpv.high_likely_set(pilot), pilot, 4, True)
-    return make_partition(kind, region, pilot, 8, True)
+        return make_partition("grid", make_region([pilot], "event")[0], pilot, 4)
+    return make_partition(kind, region, pilot, 8)
 
 
 PARTITIONS = {case: build(*case) for case in CASES}
@@ -68,10 +68,9 @@ def test_the_code_of_a_point_does_not_depend_on_other_points(case, drawn, random
     assert codes.shape == (len(x),)
     if partition.size < HASHED_SIZE:
         assert ((codes >= 0) & (codes < partition.size)).all()
-    finite = np.isfinite(x).all((1, 2))
-    assert (codes[~finite] == NONFINITE).all()
-    if partition.size < HASHED_SIZE:
-        assert (codes[finite] != NONFINITE).all()
+    filled = partition.region.fill(x)
+    assert np.isfinite(filled).all()
+    assert (partition.codes(filled) == codes).all()
     assert (codes[len(drawn) : len(drawn) + 5] != OUTSIDE).all()  # pilot runs are inside
     order = list(range(len(x)))
     random.shuffle(order)
@@ -157,7 +156,7 @@ def test_the_selection_is_symmetric_in_the_data_sets(table, delta):
     both = SelectionCounts(*counts, runs), SelectionCounts(*counts[::-1], runs)
     partition = PARTITIONS["normal", "grid"]
     for penalty, one, other in zip(
-        PROPOSAL_PENALTIES, *(propose_cells(partition, side, objective) for side in both), strict=True
+        TUNING.proposal_penalties, *(propose_cells(partition, side, objective) for side in both), strict=True
     ):
         bounds = []
         for event, c, *_ in (one, other):

@@ -15,10 +15,15 @@ from hypothesis import strategies as st
 import dpverify as dpv
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.lower_bound import claim_p_value, delta_lower_bound, epsilon_lower_bound
-from dpverify.stats.paper_test import p_values
-from dpverify.stats.power import power
-from dpverify.stats.rejection_region import rejection_region
+from dpverify.stats.exact import (
+    approximate_runs,
+    claim_p_value,
+    delta_lower_bound,
+    epsilon_lower_bound,
+    power,
+    rejection_region,
+)
+from dpverify.stats.paper import p_values
 
 costly = settings(max_examples=settings().max_examples // 4)
 levels = st.floats(1e-9, 0.5)
@@ -138,10 +143,10 @@ def test_a_larger_or_more_certain_region_needs_more_runs(dimension, steps, beta,
 
 
 @given(claims, st.floats(0.01, 2), st.floats(0.01, 0.99), deltas, levels, st.floats(0.5, 0.99))
-def test_planned_runs_are_the_fewest_with_the_required_power(epsilon, gap, mass, delta, alpha, target):
+def test_approximate_runs_are_the_fewest_with_the_required_power(epsilon, gap, mass, delta, alpha, target):
     assume(mass > 2 * delta)
     true = epsilon + gap
-    runs = dpv.plan_runs(epsilon, true, mass, delta, alpha, target)
+    runs = approximate_runs(epsilon, true, mass, delta, alpha, target)
     p2 = (mass - delta) * math.exp(-true)
     assert power(runs, mass, p2, epsilon, delta, alpha) >= target * (1 - 1e-9)
     if runs > 1:

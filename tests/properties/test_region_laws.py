@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
-from dpverify.events.ellipsoid import log_volume
 from dpverify.events.partition import FIRST_CELL, OUTSIDE, make_partition
+from dpverify.events.region import log_volume
 
 costly = settings(max_examples=settings().max_examples // 4)
 KINDS = ("grid", "equal-mass", "atoms")
@@ -85,7 +85,7 @@ def test_the_order_of_runs_is_no_matter(drawn):
     clear = off_the_border(before, fresh)
     np.testing.assert_array_equal(before.contains(fresh)[clear], after.contains(fresh)[clear])
     for kind in KINDS:
-        here, there = (make_partition(kind, before, pilot, 8, False) for pilot in (x, rng.permutation(x)))
+        here, there = (make_partition(kind, before, pilot, 8) for pilot in (x, rng.permutation(x)))
         np.testing.assert_array_equal(here.codes(fresh), there.codes(fresh))
 
 
@@ -111,7 +111,7 @@ def test_codes_stay_when_coordinates_are_shifted(drawn, shifts, kind):
 
 
 def compare(x, moved, move, rng, kind):
-    here, there = (make_partition(kind, dpv.high_likely_set(y), y, 4, False) for y in (x, moved))
+    here, there = (make_partition(kind, dpv.high_likely_set(y), y, 4) for y in (x, moved))
     fresh = np.concatenate([x, x.mean(0) + rng.normal(size=(60, *x.shape[1:])) * x.std(0)])
     fresh = np.round(fresh * 1024) / 1024
     clear = off_the_border(here.region, fresh)

@@ -11,9 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 import dpverify as dpv
 from dpverify import Report
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.evaluate import distinct_pairs
-from dpverify.report.statements import OnAllEvents, OnPartition
-from dpverify.stats.paper_test import eta_upper_bound
+from dpverify.report.statements import CellBounds, Certificate, distinct_pairs
 from dpverify.util import serialization as serial
 from mechanisms import ONE, ZERO, laplace
 
@@ -49,21 +47,21 @@ def test_any_report_is_read_as_it_was_written(
     runs = max(1, *(sum(column) for column in zip(*cells, strict=True)))
     rest = tuple(runs - sum(column) for column in zip(*cells, strict=True))
     c1, c2 = np.array([*cells, rest]).T
-    eta = eta_upper_bound(np.append(c1, c2), runs, report.alpha)
     changed = dataclasses.replace(
         report,
         settings=report.settings.change(test_runs=runs),
-        paper=dataclasses.replace(report.paper, eta=eta, eta_upper=eta),
         name=name,
         remarks=tuple(remarks),
         diagnostics=tuple(diagnostics),
         error=error,
-        witness=dataclasses.replace(report.witness, counts=cells[0], runs=runs, text=name, share=0.75),
-        others=(dataclasses.replace(report.witness, counts=cells[-1], runs=runs, text=name, share=0.25),),
+        tested=(
+            dataclasses.replace(report.witness, counts=cells[0], runs=runs, text=name, share=0.75),
+            dataclasses.replace(report.witness, counts=cells[-1], runs=runs, text=name, share=0.25),
+        ),
         delta_events=None,
-        on_partition=OnPartition(*distinct_pairs(c1, c2, runs), runs, 0.045, len(c1) + 1, 0.9),
-        on_all_events=OnAllEvents(c1[:-1], c2[:-1], rest, 0.25, runs, 0.045) if certified else None,
-        run=run,
+        cell_counts=CellBounds(*distinct_pairs(c1, c2, runs), runs, 0.045, len(c1) + 1, (runs, runs)),
+        grid_counts=Certificate(c1[:-1], c2[:-1], rest, 0.25, runs, 0.045) if certified else None,
+        provenance=run,
     ).against(epsilon, delta)
     path = tmp_path_factory.getbasetemp() / "report.json"
     changed.to_json(path)
@@ -71,11 +69,10 @@ def test_any_report_is_read_as_it_was_written(
     assert back == changed
     for field in dataclasses.fields(Report):
         if field.name not in (
-            "witness",
-            "others",
+            "tested",
             "picture",
-            "on_partition",
-            "on_all_events",
+            "cell_counts",
+            "grid_counts",
         ):  # arrays are in the digest
             assert getattr(back, field.name) == getattr(changed, field.name), field.name
     assert back.witness.text == name

@@ -12,9 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dpverify as dpv
-from dpverify.report.evaluate import distinct_pairs
-from dpverify.report.statements import OnPartition
-from dpverify.stats.paper_test import eta_upper_bound
+from dpverify.report.statements import CellBounds, distinct_pairs
+from dpverify.stats.paper import eta_upper_bound
 
 levels = st.floats(1e-6, 0.5)
 claims = st.floats(0, 5)
@@ -34,7 +33,7 @@ def tables(draw, cells=6):
 
 def on_partition(table, alpha):
     c1, c2, runs = table
-    return OnPartition(*distinct_pairs(c1, c2, max(runs)), max(runs), alpha, len(c1), 1.0)
+    return CellBounds(*distinct_pairs(c1, c2, max(runs)), max(runs), alpha, len(c1), (1, 1))
 
 
 @given(tables(), levels, claims, st.floats(0, 1))
@@ -94,7 +93,7 @@ def test_epsilon_upper_falls_in_delta_and_agrees_with_delta_upper(table, alpha, 
     assert part.epsilon_upper(delta / factor) >= epsilon * (1 - 1e-5) - 1e-5
     if epsilon < math.inf:
         assert part.delta_upper(epsilon) <= delta
-        assert part.meets(epsilon, delta)
+        assert part.meets_claim(dpv.claims.approximate(epsilon, delta))
 
 
 @given(tables(), levels, claims)

@@ -10,12 +10,12 @@ from test_page import EVIL, REPORTS, ROWS
 
 import dpverify as dpv
 from dpverify import Report
+from dpverify.over_time import curve_page
 from dpverify.render.bounds import Bounds, draw_bounds
 from dpverify.render.figures import privacy_map
 from dpverify.render.page import comparison, report_page
 from dpverify.render.results import Cell, Column, ResultsContent, results_page
 from dpverify.report.page import page_content
-from dpverify.timeline.pages import curve_page
 
 pytestmark = [
     pytest.mark.slow,
@@ -90,7 +90,7 @@ def check_slider(browser):
             column = name.replace("-", "_")
             assert float(shown[name].lstrip("≤≥ ")) == numbers[column][position]
         p_values = numbers["p_first"][position], numbers["p_second"][position]
-        tested = min(p_values) if numbers["tested"] == 0 else p_values[numbers["tested"] - 1]
+        tested = min(p_values)
         assert ("not be refuted" not in shown["outcome"]) == (tested <= numbers["alpha"])
         crossed = numbers["delta_lower"][position] > numbers["delta_upper"][position]
         assert browser.value("getComputedStyle(document.getElementById('crossed')).display !== 'none'") == crossed
@@ -102,9 +102,10 @@ def check_slider(browser):
 
 def test_crossed_bounds_are_explained_where_the_slider_shows_them(browser, tmp_path):
     content = page_content(REPORTS["line"]())
-    slider = content.slider
+    found = content.findings
+    slider = found.slider
     crossed = slider._replace(delta_lower=[0.9999, *slider.delta_lower[1:]], delta_upper=[0.5, *slider.delta_upper[1:]])
-    (tmp_path / "page.html").write_text(report_page(content._replace(slider=crossed)))
+    (tmp_path / "page.html").write_text(report_page(content._replace(findings=found._replace(slider=crossed))))
     browser.open(tmp_path / "page.html", 1280, "light")
     check_slider(browser)
 
@@ -119,7 +120,7 @@ def test_a_comparison_opens_without_errors(browser, tmp_path, width, scheme):
 
 def study_page():
     columns = [Column("verdict"), *(Column(f"parameter {number}", True) for number in range(8))]
-    columns.append(Column("ε at most (unions of cells)", True))
+    columns.append(Column("ε at most (over the cells)", True))
     row = tuple(Cell("NOT REFUTED", "0") for _ in columns)
     content = ResultsContent("a study", "over", "NOT_REFUTED", "NOT REFUTED", "None.", (), tuple(columns), (row,))
     return results_page(content, [draw_bounds([Bounds("a", 1.0, 2.0)], "Bounds on ε", "", 1.5)])

@@ -27,7 +27,7 @@ def test_densities_are_those_of_all_test_runs(steps):
     report = dpv.verify(
         gaussian_trajectory, np.zeros(steps), np.full(steps, 0.7), 0.2, select_runs=2000, test_runs=20_000
     )
-    scene = page_content(report).scene
+    scene = page_content(report).findings.scene
     drawing = draw_outputs(scene)[0]
     assert density_areas(drawing) == pytest.approx([100, 100])
     stored = scene.cell_counts if steps == 1 else scene.event_counts
@@ -41,7 +41,7 @@ def test_bars_are_those_of_all_test_runs():
         return (rng.random((runs, 1)) < data).astype(float)
 
     report = dpv.verify(coin, 0.25, 0.5, 0.1, select_runs=2000, test_runs=20_000)
-    scene = page_content(report).scene
+    scene = page_content(report).findings.scene
     drawing = draw_outputs(scene)[0]
     heights = [bar.get_height() for bar in drawing.figure.axes[0].patches]
     shares = 100 * scene.cell_counts / 20_000

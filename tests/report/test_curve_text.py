@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import dpverify as dpv
-from dpverify.report.power import detectable_parameter
-from dpverify.report.sections import epsilon_bounds, result_tables
-from dpverify.report.summary import headline, summary
+from dpverify.report.page import epsilon_bounds, result_tables
+from dpverify.report.power import detectable_factor
+from dpverify.report.text import headline, summary
 from dpverify.studies.releases.junit import junit_xml
 from dpverify.studies.tables import bound_columns
 from dpverify.util.formatting import format_lower
@@ -39,8 +39,8 @@ def test_the_main_number_is_the_parameter_of_the_claim(name):
         text, lower = str(report), f"{report.claim_lower:.2f}"[:3]
         assert re.search(rf"proved    {name} >= {lower}", text)
         assert "at delta 0" not in text
-        assert re.search(r"bounded   the claim (holds|is not bounded) for events made of", text)
-        page = f"{headline(report, 1.0)} {' '.join(line.text for line in summary(report, 1.0))}"
+        assert re.search(r"cells     (the claim (holds|is not shown to hold)|no bound) over the \d+ cells", text)
+        page = f"{headline(report)} {' '.join(text for _, text in summary(report, 1.0))}"
         assert "ε" not in page
         assert f"{name} is at least {lower}" in page
         drawn = epsilon_bounds(report, 1.0, 2.0)
@@ -49,19 +49,20 @@ def test_the_main_number_is_the_parameter_of_the_claim(name):
         assert all("at δ = 0" in row for row in rows)
     approximate = measured().against(1.0, 1e-3)  # the same counts with an epsilon, which is the main number there
     assert "proved    epsilon >= " in str(approximate)
-    assert "ε" in headline(approximate, 1.0)
+    assert "ε" in headline(approximate)
 
 
 def test_a_profile_has_no_parameter_and_no_epsilon_at_delta_0():
     report = measured().against(dpv.claims.points([(1.0, 0.3), (3.0, 0.1)]))
     assert "at delta 0" not in str(report)
-    assert "if the true probability of the witness with the" in str(report)
-    assert "ε is at least" not in headline(report, 1.0)
+    assert "if the true epsilon and delta of the witness were " in str(report)
+    assert "ε is at least" not in headline(report)
 
 
 def test_the_power_line_speaks_of_the_parameter():
     report = measured()
-    parameter = detectable_parameter(report.witness, report.claim, report.witness.share * report.alpha)
+    level = report.witness.share * report.alpha
+    parameter = report.claim.parameter * detectable_factor(report.witness, report.claim, report.delta, level)
     assert f"if the true mu of the witness were {parameter:.4g}, these runs would refute" in str(report)
     assert parameter > 1.2
 
@@ -70,14 +71,14 @@ def test_tables_and_junit_show_the_parameter():
     curve, plain = measured().against(dpv.claims.gaussian(0.5)).row(), measured().against(0.1, 1e-3).row()
     rows = [{**row, "name": name, "state": row["verdict"]} for name, row in (("curve", curve), ("plain", plain))]
     header, cells = bound_columns(rows)
-    assert header == ("proved", "bounded (cells)")
+    assert header == ("proved", "over the cells")
     assert cells[0] == (f"mu >= {format_lower(curve['claim_lower'])}", "not bounded")
     assert cells[1][0].startswith("epsilon >= ")
-    assert bound_columns(rows[1:])[0] == ("epsilon >=", "epsilon <= (cells)")
+    assert bound_columns(rows[1:])[0] == ("epsilon >=", "over the cells <=")
     cases = ElementTree.fromstring(junit_xml("claims", rows).encode()).findall("testcase")
     messages = [case.find("failure").get("message") for case in cases]
-    assert re.fullmatch(r"Gaussian .* mu 0\.5 is refuted: mu >= \d\.\d{1,4}", messages[0])
-    assert re.fullmatch(r"epsilon .* is refuted: epsilon >= \d\.\d{1,4}", messages[1])
+    assert re.fullmatch(r"Gaussian .* mu 0\.5: REFUTED, strong evidence: mu >= \d\.\d{1,4}", messages[0])
+    assert re.fullmatch(r"epsilon .*: REFUTED, strong evidence: epsilon >= \d\.\d{1,4}", messages[1])
     names = {prop.get("name") for prop in cases[0].iter("property")}
     assert "claim_lower" in names
     assert not any(name.startswith("epsilon") for name in names)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.report.curves import compute_curves, evaluate_increasing, interpolate_delta_upper, slider_data
-from dpverify.stats.lower_bound import claim_p_value
-from dpverify.stats.profile import PROFILE_EPSILONS
+from dpverify.render.page import report_page
+from dpverify.report.page import compute_curves, evaluate_increasing, interpolate_delta_upper, page_content, slider_data
+from dpverify.stats.exact import claim_p_value
+from dpverify.stats.upper import PROFILE_EPSILONS
 from mechanisms import ONE, ZERO, laplace
 
 
@@ -21,7 +22,7 @@ def test_the_numbers_of_the_slider_hold(report):
     curves = compute_curves(report, report.on_partition.epsilon_upper())
     numbers = json.loads(json.dumps(slider_data(report, curves)._asdict(), allow_nan=False))
     epsilon = np.array(numbers["epsilon"])
-    tested = np.array(numbers["p_first" if numbers["tested"] == 1 else "p_second"])
+    tested = np.minimum(numbers["p_first"], numbers["p_second"])
     away = np.abs(epsilon - report.epsilon_lower) > 1e-9
     np.testing.assert_array_equal((tested <= report.alpha)[away], (epsilon < report.epsilon_lower)[away])
     assert epsilon[numbers["start"]] == 0.5
@@ -32,6 +33,26 @@ def test_the_numbers_of_the_slider_hold(report):
         curve = report.delta_events.curve(epsilon[[i]], 0.2 * report.alpha)[0]
         assert 0 <= curve <= report.delta_lower(epsilon[i])
         assert numbers["delta_upper"][i] >= report.on_partition.delta_upper(epsilon[i]) - 1e-9
+
+
+def test_the_page_names_the_event_that_decides():
+    """For a claim that is a curve the witness is not the event with the largest bound on epsilon."""
+
+    def gaussian(data, runs, rng):
+        return data + rng.standard_normal((runs, 1))
+
+    claim = dpv.claims.gaussian(0.9)
+    report = dpv.verify(gaussian, 0.0, 1.0, claim=claim, select_runs=4000, test_runs=20_000, seed=2)
+    curves = compute_curves(report, report.on_partition.epsilon_upper())
+    numbers = slider_data(report, curves)
+    refuted = np.flatnonzero(np.minimum(curves.p_first, curves.p_second) <= report.alpha)
+    one = report.tested[numbers.decisive[refuted[-1]]]
+    assert one is not report.witness
+    bound = dpv.epsilon_lower_bound(*one.ordered, one.runs, 0.0, one.share * report.alpha)
+    assert bound == report.epsilon_lower
+    assert curves.epsilon[refuted[-1]] < bound <= curves.epsilon[refuted[-1] + 1]
+    assert one.text in numbers.events[numbers.decisive[refuted[-1]]]
+    assert "tested events together" in report_page(page_content(report))
 
 
 def test_the_p_values_of_the_page_are_those_of_the_report_if_it_may_stop_early():

@@ -4,9 +4,8 @@ import dataclasses
 import inspect
 import json
 import math
-from functools import partial
+import re
 from importlib import resources
-from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -18,20 +17,19 @@ import dpverify as dpv
 from dpverify import Report, Verdict
 from dpverify.events.scores import Levels, Linear
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.document import SCHEMA_1_DIAGNOSTICS, report_schema, with_checksum
-from dpverify.report.evaluate import bound_by_event, bound_partition, distinct_pairs
-from dpverify.report.power import describe_power
-from dpverify.report.statements import OnAllEvents, OnPartition, Paper, Witness
-from dpverify.report.validation import check_consistent
+from dpverify.report.json import report_schema, with_checksum
+from dpverify.report.page import page_content
+from dpverify.report.report import bound_by_event
+from dpverify.report.statements import CellBounds, Certificate, Paper, Witness, distinct_pairs
+from dpverify.report.text import describe_power
 from dpverify.sampling.counts import Counts
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.lower_bound import epsilon_lower_bound
-from dpverify.stats.upper_bound import frontier, frontier_bound
+from dpverify.stats.exact import epsilon_lower_bound
+from dpverify.stats.upper import frontier, frontier_bound
 from dpverify.util.formatting import format_lower, format_percent, format_upper
-from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
+from mechanisms import ONE, ZERO, gaussian_trajectory, ignores_generator, laplace
 
 SMALL = {"select_runs": 2000, "test_runs": 10_000}
-KEPT = Path(__file__).parents[1] / "kept"
 REPORTS = {
     "laplace": lambda: dpv.verify(laplace, ZERO, ONE, 0.5, error=dpv.rmse(ZERO), **SMALL),
     "measured": lambda: dpv.verify(laplace, ZERO, ONE, **SMALL),
@@ -73,142 +71,161 @@ def test_the_file_satisfies_its_json_schema(report, tmp_path):
 
     document = json.loads(path.read_text(), parse_constant=refuse)
     jsonschema.validate(document, schema)
-    document["result"]["alpha"] = 2
+    document["result"]["delta"] = "small"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, schema)
 
 
-def test_unknown_keys_are_ignored_and_a_newer_schema_is_refused(tmp_path):
+def test_unknown_keys_are_ignored_and_another_format_is_refused(tmp_path):
     path = tmp_path / "report.json"
     report = REPORTS["measured"]()
     report.to_json(path)
     document = json.loads(path.read_text())
     document["result"]["invented_later"] = 1
-    document["result"]["witness"]["also"] = [1]
+    document["result"]["tested"][0]["also"] = [1]
     path.write_text(json.dumps(with_checksum(document)))
     assert Report.from_json(path) == report
-    document["schema"] = 3
-    path.write_text(json.dumps(document))
-    with pytest.raises(dpv.InputError, match="found schema 3; expected at most 2"):
-        Report.from_json(path)
+    for number, advice in ((0, "verify again"), (2, "update dpverify to read it")):
+        document["format"] = number
+        path.write_text(json.dumps(document))
+        with pytest.raises(dpv.InputError, match=f"found format {number}; expected 1; {advice}"):
+            Report.from_json(path)
 
 
-@pytest.mark.parametrize("name", ["report-1.json", "report-2.json"])
-def test_a_report_of_an_earlier_version_is_read(name):
-    """Reports are kept for years. These files are never written again; a new schema gets a new file."""
-    report = Report.from_json(KEPT / name)
-    assert report.verdict is dpv.Verdict.REFUTED
-    assert (report.witness.counts, report.witness.runs) == ((301, 118), 500)
-    assert report.epsilon_lower == pytest.approx(0.7934611691845294)
-    assert "REFUTED" in str(report)
+NUMBERS = ("epsilon_lower", "claim_lower", "p_value", "epsilon_critical", "epsilon_detectable", "e_value", "profile")
+BOUNDS = ("on_partition", "certificate", "paper")
+ROW_NUMBERS = (
+    *(
+        "p_value",
+        "epsilon_lower",
+        "claim_lower",
+        "epsilon_critical",
+        "epsilon_detectable",
+        "epsilon_upper_on_partition",
+    ),
+    *("cells", "region_mass", "witness", "witness_cell", "c1", "c2", "eta", "lambda", "error_first", "error_second"),
+)
 
 
-def test_a_voided_report_of_schema_1_is_read_as_no_answer():
-    """The old version stored the verdict REFUTED beside a sentence; the sentence becomes a diagnostic."""
-    document = json.loads((KEPT / "report-1-voided.json").read_text())["result"]
-    assert document["verdict"]["name"] == "REFUTED"
-    assert "diagnostics" not in document
-    report = Report.from_json(KEPT / "report-1-voided.json")
-    assert report.diagnostics == report.voiding == (Diagnostic.REPEATED_BLOCKS,)
-    assert report.remarks == ()
-    assert (report.verdict, report.refuted) == (Verdict.NO_ANSWER, False)
-    assert report.witness.counts == (275, 15)
-    assert report.next_step == report.against(0.3).next_step
-
-
-def test_schema_1_sentences_become_diagnostics_and_other_remarks_stay(tmp_path):
-    assert {diagnostic.name for diagnostic in SCHEMA_1_DIAGNOSTICS.values()} == {
-        "SAME_DATA",
-        "CHANGED_DATA",
-        "UNREPEATABLE_BLOCK",
-        "REPEATED_BLOCKS",
-        "IDENTICAL_OUTPUTS",
-        "DETERMINISTIC_OUTPUTS",
-        "UNSEEDED",
-        "NO_DENSITY",
-        "LIPSCHITZ_DIMENSION",
-    }
-    document = json.loads((KEPT / "report-1.json").read_text())
-    document["result"]["remarks"] = [*SCHEMA_1_DIAGNOSTICS, "a remark of the mechanism"]
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps(document))
-    report = Report.from_json(path)
-    assert report.diagnostics == tuple(SCHEMA_1_DIAGNOSTICS.values())
-    assert report.remarks == ("a remark of the mechanism",)
-
-
-def test_diagnostics_and_remarks_are_stored_separately():
-    report = Report.from_json(KEPT / "report-2.json")
-    assert report.diagnostics == (Diagnostic.UNSEEDED,)
-    assert report.remarks == ("noise of a laboratory source",)
-    assert report.voiding == ()
-    assert report.notes == (Diagnostic.UNSEEDED.value, "noise of a laboratory source", report.next_step)
-
-
-def test_a_voiding_diagnostic_gives_no_answer_everywhere(tmp_path):
-    report = dpv.verify(laplace, ONE, ONE.copy(), 0.1, **SMALL)
+def test_a_report_without_an_answer_has_its_counts_and_no_bounds(tmp_path):
+    """The counts are far apart, so a bound that came through would be large."""
+    with pytest.warns(dpv.DPVerifyWarning, match="ignores its generator"):
+        ignoring = dpv.verify(ignores_generator, ZERO, ONE, 0.5, error=dpv.rmse(ZERO), log_lipschitz=1.0, **SMALL)
     refuted = REPORTS["laplace"]()
     voided = dataclasses.replace(refuted, diagnostics=(Diagnostic.REPEATED_BLOCKS,)).against(0.5)
-    assert refuted.p_value == voided.p_value
-    for each in (report, voided, voided.against(None), voided.against(2.0)):
-        assert each.verdict is Verdict.NO_ANSWER
-        assert not each.refuted
-        assert each.row()["verdict"] == "NO_ANSWER"
+    for each in (ignoring, voided, voided.against(None), voided.against(2.0), voided.against(dpv.claims.gaussian(0.1))):
+        assert (each.verdict, each.refuted, each.holds_on_cells) == (Verdict.NO_ANSWER, False, False)
+        assert [getattr(each, name) for name in (*NUMBERS, *BOUNDS)] == [None] * 10
+        assert each.delta_lower(0.1) is None
+        assert [each.row()[name] for name in ROW_NUMBERS] == [None] * len(ROW_NUMBERS)
         assert each.row()["diagnostic"] == each.voiding[0].name
-        assert repr(each) == "<Report laplace: NO_ANSWER>"
-        assert str(each).startswith(f"laplace: NO ANSWER\n  {Verdict.NO_ANSWER.value}\n")
-        assert each.voiding[0].value in str(each)
+        assert repr(each) == f"<Report {each.name}: NO_ANSWER>"
+        text = str(each)
+        assert text.startswith(
+            f"{each.name}: NO ANSWER\n  {Verdict.NO_ANSWER.value}\n  cause     {each.voiding[0].value}"
+        )
+        assert not re.search(r">=|<=|p-value|proved|confidence|witness|%", text)
+        with pytest.raises(dpv.InputError, match="plot: No answer: different blocks contain the same outputs"):
+            each.plot()
         each.to_json(tmp_path / "report.json")
-        assert Report.from_json(tmp_path / "report.json") == each
-    assert refuted.row()["diagnostic"] is None
+        back = Report.from_json(tmp_path / "report.json")
+        assert back == each
+        assert back.cell_counts.c1.sum() > 0  # what was counted is kept
+        assert sum(back.witness.counts) > 0
+    assert refuted.row()["diagnostic"] is None  # the negative control
+    assert None not in [getattr(refuted, name) for name in ("epsilon_lower", "p_value", "profile", "on_partition")]
+    assert refuted.delta_lower(0.1) > 0
+
+
+def test_a_claim_that_holds_over_the_cells_is_not_refuted_and_nothing_more():
+    def in_a_third(data, runs, rng):
+        return rng.choice(3, size=(runs, 1), p=[0.3 + 0.2 * data[0], 0.5 - 0.2 * data[0], 0.2])
+
+    report = dpv.verify(in_a_third, ZERO, ONE, 2.0, **SMALL)
+    assert report.verdict is Verdict.NOT_REFUTED
+    assert report.holds_on_cells
+    assert not report.against(None).holds_on_cells
+    assert not report.against(0.2).holds_on_cells
+    assert not hasattr(Verdict, "BOUNDED")
+    text = str(report)
+    assert "over the 3 cells; events that split a cell were not checked" in text
+    assert "epsilon <=" not in text
+    content = page_content(report)
+    assert content.headline.startswith("Not refuted: ε is at least")
+    assert "No union of the cells violates it either" in dict(content.summary)["This means"]
+
+
+def test_only_an_upper_bound_over_all_events_certifies_a_claim(tmp_path):
+    report = dpv.verify(laplace, ZERO, ONE, 2.0, 0.1, log_lipschitz=1.0, select_runs=2000, test_runs=40_000)
+    assert report.certificate.epsilon_upper(0.1) <= 2.0
+    assert report.certificate.delta_upper(2.0) <= 0.1
+    assert report.verdict is Verdict.CERTIFIED
+    assert page_content(report).headline.startswith("Certified: ε = 2, δ = 0.1 holds for all events")
+    report.to_json(tmp_path / "report.json")
+    assert Report.from_json(tmp_path / "report.json") == report
+    unstated = dpv.verify(laplace, ZERO, ONE, 2.0, 0.1, **SMALL)
+    assert (unstated.verdict, unstated.holds_on_cells) == (Verdict.NOT_REFUTED, True)
+    assert report.against(2.0).verdict is Verdict.NOT_REFUTED  # at delta 0 nothing is known about rare outputs
+    assert report.against(0.1, 0.1).verdict is Verdict.REFUTED
+
+
+def test_a_report_stores_counts_and_computes_the_rest(tmp_path):
+    """No derived number of a file is read back, so an edited summary with a valid checksum changes nothing."""
+    report = REPORTS["laplace"]()
+    stored = {field.name for field in dataclasses.fields(Report)}
+    assert not stored & {*ROW_NUMBERS, *NUMBERS, "verdict", "epsilon", "alpha", "witness", "paper", "next_step"}
+    report.to_json(tmp_path / "report.json")
+    document = json.loads((tmp_path / "report.json").read_text())
+    assert set(document) == {"format", "result", "summary", "provenance", "checksum"}
+    assert document["summary"].items() >= report.row().items()
+    document["summary"] = {"verdict": "NOT_REFUTED", "epsilon_lower": 0.0}
+    (tmp_path / "edited.json").write_text(json.dumps(with_checksum(document)))
+    back = Report.from_json(tmp_path / "edited.json")
+    assert (back.refuted, back.epsilon_lower, back.digest) == (True, report.epsilon_lower, report.digest)
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("damage", "message"),
     [
-        {"verdict": Verdict.NO_ANSWER},
-        {"verdict": Verdict.MEASURED},
-        {"verdict": Verdict.NOT_REFUTED},
-        {"diagnostics": (Diagnostic.SAME_DATA,)},
-        {"alpha": 2.0},
-        {"delta": 1.0},
-        {"epsilon_lower": -1.0},
-        {"p_value": None},
-        {"p_value": 1.5},
+        (lambda result: result["cell_counts"]["number"]["values"].__setitem__(0, 10**9), "at most 100000000 cells"),
+        (lambda result: result["cell_counts"]["c1"]["values"].__setitem__(0, -1), "expected numbers from 0 to 10000"),
+        (lambda result: result["cell_counts"]["c1"].update(values=[1], shape=[1]), "equal lengths"),
+        (lambda result: result["tested"][0].update(counts=[1, 10_001]), "expected numbers from 0 to 10000"),
+        (lambda result: result.update(tested=[]), "expected a tested event"),
+        (lambda result: result.update(delta=1.5), "delta: found 1.5"),
     ],
 )
-def test_contradictory_fields_are_refused(changes):
-    report = REPORTS["laplace"]()
-    check_consistent(report)
-    with pytest.raises((ValueError, dpv.InputError)):
-        check_consistent(dataclasses.replace(report, **changes))
+def test_counts_that_do_not_fit_together_are_refused_before_anything_large_is_computed(damage, message, tmp_path):
+    REPORTS["laplace"]().to_json(tmp_path / "report.json")
+    document = json.loads((tmp_path / "report.json").read_text())
+    damage(document["result"])
+    (tmp_path / "report.json").write_text(json.dumps(with_checksum(document)))
+    with pytest.raises(dpv.InputError, match=message):
+        Report.from_json(tmp_path / "report.json")
 
 
 def test_the_shipped_schema_is_generated_from_the_annotations():
-    """After a change of the report's classes: `write_schema(Report)` in report/document.py."""
+    """After a change of the report's classes: `write_schema(Report)` in report/json.py."""
     shipped = json.loads(resources.files("dpverify.report").joinpath("report.schema.json").read_text())
     assert shipped == report_schema(Report)
 
 
-def test_the_schema_describes_the_kept_report():
-    schema, document = report_schema(Report), json.loads((KEPT / "report-2.json").read_text())
+def test_the_schema_is_one_and_names_every_field():
+    schema = report_schema(Report)
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(document, schema)
-    result = schema["properties"]["result"]
+    result = schema["$defs"]["Report"]
     for field in dataclasses.fields(Report):
-        is_optional = field.name == "run" or field.default is not dataclasses.MISSING
-        assert is_optional or field.name in result["required"]
-        assert field.name == "run" or field.name in result["properties"]
+        assert field.name == "provenance" or field.name in result["properties"]
 
 
-@pytest.mark.parametrize("kind", [Report, Witness, OnPartition, OnAllEvents, Paper])
+@pytest.mark.parametrize("kind", [Report, Witness, CellBounds, Certificate, Paper])
 def test_every_field_is_documented(kind):
     text = inspect.getdoc(kind)
     lines = [line.split(" : ")[0] for line in text.splitlines() if " : " in line and not line.startswith(" ")]
     assert {name for line in lines for name in line.split(", ")} == {field.name for field in dataclasses.fields(kind)}
 
 
-@pytest.mark.parametrize("kind", [Report, Witness, OnPartition, OnAllEvents, dpv.Settings])
+@pytest.mark.parametrize("kind", [Report, Witness, CellBounds, Certificate, dpv.Settings])
 def test_every_public_method_is_documented(kind):
     for name, member in vars(kind).items():
         if not name.startswith("_") and (callable(member) or isinstance(member, (property, classmethod))):
@@ -222,16 +239,15 @@ def test_every_public_method_is_documented(kind):
         "[]",
         "{}",
         "null",
-        '{"schema": 1}',
-        '{"schema": "1", "result": {}, "run": {}}',
-        '{"schema": 1, "result": {"verdict": {"kind": "os.system"}}, "run": {}}',
-        '{"schema": 1, "result": {"verdict": {"kind": "array", "dtype": "O", "values": [], "shape": [0]}}, "run": {}}',
+        '{"format": 1}',
+        '{"format": "1", "result": {}, "provenance": {}}',
+        '{"format": 1, "result": {"kind": "Report"}, "provenance": {}, "checksum": ""}',
     ],
 )
 def test_other_files_are_refused_with_one_line(text, tmp_path):
     path = tmp_path / "report.json"
     path.write_text(text)
-    with pytest.raises(dpv.InputError, match=r"report.json: (not a|a damaged) report"):
+    with pytest.raises(dpv.InputError, match=r"report.json: found no Report"):
         Report.from_json(path)
 
 
@@ -241,9 +257,9 @@ def test_a_missing_file_is_refused():
 
 
 def test_a_diagnostic_of_a_later_version_is_named(tmp_path):
-    document = json.loads((KEPT / "report-2.json").read_text())
-    text = json.dumps(document).replace('"UNSEEDED"', '"OF_A_LATER_VERSION"')
-    (tmp_path / "later.json").write_text(text)
+    dpv.verify(laplace, ZERO, ZERO, **SMALL).to_json(tmp_path / "report.json")
+    text = (tmp_path / "report.json").read_text().replace('"SHORTENED"', '"OF_A_LATER_VERSION"')
+    (tmp_path / "later.json").write_text(json.dumps(with_checksum(json.loads(text))))
     expected = r"one of a later version \(ValueError: Diagnostic: found 'OF_A_LATER_VERSION', which this version"
     with pytest.raises(dpv.InputError, match=expected):
         Report.from_json(tmp_path / "later.json")
@@ -262,11 +278,11 @@ def test_another_claim_on_the_same_counts():
         report.against(-1)
 
 
-def test_the_run_is_outside_equality():
+def test_the_provenance_is_outside_equality():
     first, second = REPORTS["laplace"](), REPORTS["laplace"]()
     assert first == second
-    assert first.run != second.run
-    assert set(first.run) == {"seconds", "versions", "device", "workers", "resumed"}
+    assert first.provenance != second.provenance
+    assert set(first.provenance) == {"seconds", "versions", "device", "workers", "resumed"}
 
 
 def test_the_text_names_the_scope_of_every_bound():
@@ -274,7 +290,7 @@ def test_the_text_names_the_scope_of_every_bound():
     assert text.startswith("laplace: REFUTED\n")
     for words in (
         "for this pair of data sets, by the witness",
-        "only for events made of the partition's 17 cells",
+        "over the 17 cells; events that split a cell were not checked",
         "% of runs",
     ):
         assert words in text
@@ -350,9 +366,9 @@ def test_every_bound_uses_its_stated_share_of_alpha():
 
 def test_the_bound_over_all_events_counts_the_rest_and_the_variation():
     c = np.array([400, 300, 200]), np.array([300, 300, 300])
-    all_events = OnAllEvents(*c, (100, 100), 0.0, 1000, 0.05)
-    without_rest = OnAllEvents(*c, (0, 0), 0.0, 1000, 0.05)
-    varied = OnAllEvents(*c, (100, 100), 0.4, 1000, 0.05)
+    all_events = Certificate(*c, (100, 100), 0.0, 1000, 0.05)
+    without_rest = Certificate(*c, (0, 0), 0.0, 1000, 0.05)
+    varied = Certificate(*c, (100, 100), 0.4, 1000, 0.05)
     assert all_events.delta_upper(0.2) > without_rest.delta_upper(0.2) + 0.09
     assert varied.delta_upper(0.6) == pytest.approx(all_events.delta_upper(0.2))
     assert varied.delta_upper(0.2) > all_events.delta_upper(0.2)
@@ -366,7 +382,7 @@ def test_the_lower_bound_on_the_mass_of_the_region_has_its_confidence():
     for _ in range(1000):
         counts = [int(rng.binomial(500, p)) for p in true]
         inside = tuple(Counts(np.array([0, 1]), np.array([500 - c, c])) for c in counts)
-        missed += bound_partition(levels, inside, inside, settings).region_mass > min(true)
+        missed += CellBounds.of(levels, inside, inside, settings).region_mass > min(true)
         without_limit += min(counts) / 500 > min(true)
     assert missed <= most(1000, 0.05) < without_limit
 
@@ -388,18 +404,18 @@ def test_every_test_run_is_counted_in_one_cell(report):
     assert sum(report.cells["number"]) == len(np.repeat(part.c1, part.number))
 
 
-def test_too_few_runs_are_not_reported_beside_a_bound_that_meets_the_claim():
-    """An event that is frequent under both data sets has no detectable epsilon, whatever the number of runs."""
-    report = dpv.verify(laplace, ZERO, ONE, 3.0, **SMALL)
-    assert report.verdict is Verdict.BOUNDED
-    assert report.epsilon_detectable == math.inf
-    assert "the witness is so frequent with both data sets that it cannot violate the claim" in str(report)
-    witness = dataclasses.replace(report.witness, counts=(3000, 3000), runs=10_000)
-    described = partial(
-        describe_power, witness=witness, claim=dpv.claims.pure(1.0), delta=0.0, detectable=math.inf, alpha=0.05
-    )
-    assert described(Verdict.BOUNDED) == "the epsilon of the witness is at most 1.204"
-    assert described(Verdict.NOT_REFUTED).endswith("at most 1.204, and these runs are too few to detect that")
+def test_the_power_line_says_what_these_runs_cannot_notice():
+    """A frequent event cannot violate the claim, and events that are too rare are never noticed."""
+    report = dpv.verify(laplace, ZERO, ONE, 1.0, **SMALL)
+    line = describe_power(report)
+    assert line.startswith("if the true epsilon of the witness were ")
+    share = float(re.search(r"events less likely than about (\S+)% with both data sets are too rare", line)[1]) / 100
+    assert 17 / report.settings.select_runs <= share * 1.001 < 0.1
+    frequent = dataclasses.replace(report.witness, counts=(6000, 6000), runs=10_000)
+    assert "it cannot violate the claim" in describe_power(dataclasses.replace(report, tested=(frequent,)))
+    few = dataclasses.replace(report.witness, counts=(3, 3), runs=10)
+    assert "these runs are too few to refute the claim" in describe_power(dataclasses.replace(report, tested=(few,)))
+    assert describe_power(report.against(0.1)) is None
 
 
 def test_outputs_that_only_one_data_set_produces_are_not_a_question_of_more_noise():

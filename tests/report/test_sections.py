@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.report.curves import combined_p_values
-from dpverify.report.page import page_content
-from dpverify.report.reproduction import reproduction_command
-from dpverify.report.sections import event_note
-from dpverify.report.summary import as_sentence
+from dpverify.render.page import report_page
+from dpverify.report.page import event_note, p_values_by_event, page_content
+from dpverify.report.text import as_sentence, reproduction_command
 from dpverify.util.formatting import format_upper
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
@@ -30,15 +28,15 @@ def test_a_report_without_an_answer_gives_the_reason_first():
     report = dpv.verify(laplace, ZERO, ZERO, 0.5, **SMALL)
     content = page_content(report)
     assert content.verdict == "NO_ANSWER"
-    assert content.dimmed
-    assert content.headline == "No answer: this test is not valid."
+    assert content.findings is None  # there is nothing that the page could draw
+    assert content.headline == f"No answer: {report.voiding[0].cause}."
     summary = dict(content.summary)
     assert summary["Found"].lower().startswith(report.voiding[0].cause)
-    assert "Do not rely on them" in summary["This means"]
+    assert "this page has no bounds" in summary["This means"]
     assert summary["What to do"].lower().startswith(report.voiding[0].remedy)
     assert content.notes == (as_sentence(dpv.Diagnostic.SHORTENED.value),)
     answered = page_content(dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL))
-    assert not answered.dimmed
+    assert answered.findings is not None
 
 
 def test_the_note_compares_the_counts_of_the_event():
@@ -47,7 +45,7 @@ def test_the_note_compares_the_counts_of_the_event():
     def note(larger, smaller):
         first, second = (larger, smaller) if report.witness.direction == (1, 2) else (smaller, larger)
         witness = dataclasses.replace(report.witness, counts=(first, second))
-        return event_note(dataclasses.replace(report, witness=witness))
+        return event_note(dataclasses.replace(report, tested=(witness,)))
 
     assert "occurred 2 times as often with the" in note(2000, 1000)
     assert "occurred as often with the" in note(1000, 1000)
@@ -58,8 +56,8 @@ def test_the_note_compares_the_counts_of_the_event():
 def upper_detail(mechanism, delta, **runs):
     (detail,) = [
         track.detail
-        for track in page_content(dpv.verify(mechanism, ZERO, ONE, delta=delta, **runs)).bounds.tracks
-        if track.kind == "bounded" and track.statement.startswith("no upper bound")
+        for track in page_content(dpv.verify(mechanism, ZERO, ONE, delta=delta, **runs)).findings.bounds.tracks
+        if track.kind == "cells" and track.statement.startswith("no upper bound")
     ]
     return detail
 
@@ -90,7 +88,7 @@ def test_a_name_from_code_keeps_its_first_letter():
 def test_the_page_of_the_paper_has_its_test_and_its_numbers():
     data = np.zeros((2, 2)), np.full((2, 2), 0.4)
     report = dpv.verify(gaussian_trajectory, *data, 0.5, settings=dpv.Settings.paper())
-    content = page_content(report)
+    content = page_content(report).findings
     assert "The paper's test checks both directions" in content.event_note
     rows = {row.name: row.value for table in content.tables for row in table.rows}
     assert rows["η of the paper"] == f"{report.paper.eta:.4g}"
@@ -100,7 +98,7 @@ def test_the_page_of_the_paper_has_its_test_and_its_numbers():
 def test_the_page_of_an_early_stop_says_what_its_runs_were_used_for():
     report = dpv.verify(laplace, ZERO, ONE, 0.2, stop_early=True, **SMALL)
     assert report.stopped == "refuted"
-    content = page_content(report)
+    content = page_content(report).findings
     assert "These runs also selected the event" in content.event_note
     rows = {row.name: row for table in content.tables for row in table.rows}
     assert rows["runs"].explanation == "per data set; ended by: refuted"
@@ -111,16 +109,40 @@ def test_the_page_of_an_early_stop_says_what_its_runs_were_used_for():
 def test_a_delta_and_a_lipschitz_constant_have_their_sentences():
     report = dpv.verify(laplace, ZERO, ONE, 0.5, 0.05, log_lipschitz=1.0, **SMALL)
     assert "times the smaller share is" in event_note(report)
-    certified = [track for track in page_content(report).bounds.tracks if track.kind == "certified"]
+    certified = [track for track in page_content(report).findings.bounds.tracks if track.kind == "certified"]
     assert [track.statement for track in certified] == [
-        f"ε is at most {format_upper(report.on_all_events.epsilon_upper(0.05))} over all events"
+        f"ε is at most {format_upper(report.certificate.epsilon_upper(0.05))} over all events"
     ]
 
 
 def test_the_curve_of_p_values_has_the_p_value_of_the_report():
-    """The curve leaves out events whose shares are within the claim; none of them has the smallest p-value."""
     report = dpv.verify(laplace, ZERO, ONE, 0.9, **SMALL)
     assert len(report.tested) > 1
     epsilons = np.array([0.0, 0.5, 0.9, 0.95, 1.0, 1.05, 1.1, 1.5])
     expected = [report.against(float(epsilon)).p_value for epsilon in epsilons]
-    assert combined_p_values(report, epsilons) == pytest.approx(expected)
+    assert p_values_by_event(report, epsilons).min(0) == pytest.approx(expected)
+
+
+def test_a_page_without_a_claim_or_an_answer_explains_no_power():
+    measured = dpv.verify(laplace, ZERO, ONE, **SMALL)
+    void = dpv.verify(laplace, ZERO, ZERO, 1.0, **SMALL)
+    assert void.voiding
+    for report in (measured, void):
+        page = report_page(page_content(report))
+        assert "detectable" not in page
+        assert "probability about 80%" not in page
+
+
+def test_a_refutation_just_below_alpha_is_called_weak():
+    report = dpv.verify(laplace, ZERO, ONE, 0.9, **SMALL)
+    weak = next(found for claim in np.arange(1.0, 0.3, -0.002) if (found := report.against(float(claim))).refuted)
+    assert 0.005 < weak.p_value <= 0.05
+    content = page_content(weak)
+    assert content.headline.startswith("Refuted at 95% confidence, weak evidence: ")
+    assert "refuted at 95% confidence, weak evidence" in str(weak)
+    assert weak.next_step.startswith("verify again with alpha=0.0005 and a new seed")
+    strong = report.against(0.3)
+    assert "strong evidence" in str(strong)
+    assert "new seed" not in strong.next_step
+    for text in (str(weak), str(strong), content.headline):
+        assert "is false" not in text

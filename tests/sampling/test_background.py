@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.sampling import background, blocks
-from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer
-from dpverify.sampling.background import BackgroundCounter, background_counter
-from dpverify.sampling.block_sums import BlockSums
-from dpverify.sampling.blocks import SampleSource, draw_ranges
-from dpverify.sampling.counts import Statistics
-from dpverify.sampling.ranges import BlockRange
+from dpverify.sampling import stages as background
+from dpverify.sampling.blocks import SampleSource
+from dpverify.sampling.counts import Accumulator, KeptSamples, Statistics
+from dpverify.sampling.stages import BackgroundCounter, BlockSums, background_counter, draw_blocks
 
 DATA = np.zeros((4, 2)), np.full((4, 2), 0.2)
 RUNS = {"select_runs": 2000, "test_runs": 8000}
@@ -34,13 +31,13 @@ def second_thread(monkeypatch):
 def counted_by(monkeypatch):
     """Return the set of the threads that add blocks of samples to accumulators."""
     threads = set()
-    add = CountAccumulator.add
+    add = Accumulator.add
 
     def note_thread(self, *args):
         threads.add(threading.current_thread().name.split("_")[0])
         return add(self, *args)
 
-    monkeypatch.setattr(CountAccumulator, "add", note_thread)
+    monkeypatch.setattr(Accumulator, "add", note_thread)
     return threads
 
 
@@ -86,21 +83,21 @@ class Uncopied(np.ndarray):
 
 
 class WithoutCopy(BackgroundCounter):
-    def add(self, sums, side, block, samples):
-        super().add(sums, side, block, samples.view(Uncopied))
+    def add(self, sums, side, block, samples, runs=None):
+        super().add(sums, side, block, samples.view(Uncopied), runs)
 
 
 @pytest.mark.usefixtures("second_thread")
 def test_an_array_that_is_not_copied_would_be_seen(monkeypatch):
     """Negative control: without the copy, a block is counted after the next one has overwritten it."""
-    add = CountAccumulator.add
+    add = Accumulator.add
 
     def add_later(self, *args):
         if threading.current_thread().name.startswith(NAME):
             time.sleep(0.002)  # the mechanism draws the next block meanwhile
         return add(self, *args)
 
-    monkeypatch.setattr(CountAccumulator, "add", add_later)
+    monkeypatch.setattr(Accumulator, "add", add_later)
     few = {"select_runs": 500, "test_runs": 2000}
     expected = dpv.verify(OneBuffer(), *DATA, 0.5, **few)
     monkeypatch.setattr(background, "BackgroundCounter", WithoutCopy)
@@ -112,15 +109,19 @@ def transposed(data, runs, rng):
     return np.moveaxis(rng.standard_normal((*data.shape, runs)), -1, 0) + data
 
 
+def sums_of(kind):
+    """Return empty sums of one data set with an accumulator of this kind."""
+    return BlockSums({0: kind(Statistics((KeptSamples(),)))}, {0: set()})
+
+
 def test_the_order_of_the_numbers_in_memory_stays():
     kept = []
 
-    class Layout(SampleBuffer):
+    class Layout(Accumulator):
         def add(self, block, samples, runs=None):
             kept.append(samples.strides)
-            super().add(block, samples, runs)
 
-    sums, samples = BlockSums.empty((0,), Layout), transposed(DATA[0], 10, np.random.default_rng(0))
+    sums, samples = sums_of(Layout), transposed(DATA[0], 10, np.random.default_rng(0))
     with ThreadPoolExecutor(1) as pool:
         counter = BackgroundCounter(pool)
         counter._is_overlapping = True
@@ -134,7 +135,7 @@ def test_an_array_on_a_device_waits_for_the_block_before_it(monkeypatch):
     jnp = pytest.importorskip("jax.numpy")
     order = []
 
-    class Slow(SampleBuffer):
+    class Slow(Accumulator):
         def add(self, block, samples, runs=None):
             order.append(("begin", block))
             time.sleep(0.01)
@@ -143,13 +144,13 @@ def test_an_array_on_a_device_waits_for_the_block_before_it(monkeypatch):
     def alternate(source, stage, side, block, output, check_finite_later):
         return jnp.asarray(output) if block % 2 else output
 
-    monkeypatch.setattr(blocks, "validate_block", alternate)
-    monkeypatch.setattr(blocks, "MAX_COPIED_RUNS", 0)
-    source, sums = SampleSource(gaussian, DATA, 0, 5), BlockSums.empty((0,), Slow)
+    monkeypatch.setattr(background, "validate_block", alternate)
+    monkeypatch.setattr(background, "MAX_COPIED_RUNS", 0)
+    source, sums = SampleSource(gaussian, DATA, 0, 5), sums_of(Slow)
     with ThreadPoolExecutor(1) as pool:
         counter = BackgroundCounter(pool)
         counter._is_overlapping = True
-        draw_ranges(source, "test", 20, sums, [BlockRange(0, 0, 4)], counter)
+        draw_blocks(source, "test", 20, sums, [(0, block) for block in range(4)], counter)
     assert order == [(name, block) for block in range(4) for name in ("begin", "end")]
     assert sums.is_consistent
 
@@ -187,14 +188,14 @@ def test_functions_of_the_user_are_called_in_the_thread_of_the_caller(counted_by
 
 @pytest.mark.usefixtures("second_thread")
 def test_an_error_of_the_second_thread_is_raised(monkeypatch):
-    add = CountAccumulator.add
+    add = Accumulator.add
 
     def fail(self, *args):
         if threading.current_thread().name.startswith(NAME):
             raise MemoryError("no memory for the counts")
         return add(self, *args)
 
-    monkeypatch.setattr(CountAccumulator, "add", fail)
+    monkeypatch.setattr(Accumulator, "add", fail)
     with pytest.raises(dpv.Stopped, match="out of memory"):
         dpv.verify(gaussian, *DATA, 0.5, **RUNS)
     assert not any(thread.name.startswith(NAME) for thread in threading.enumerate())
@@ -222,7 +223,7 @@ def test_a_run_that_fails_while_a_block_is_counted_resumes(second_thread, tmp_pa
     assert calls < drawn_before
 
 
-class SlowAccumulator(SampleBuffer):
+class SlowAccumulator(Accumulator):
     """Adds a block when the test allows it."""
 
     allowed = threading.Event()
@@ -233,18 +234,18 @@ class SlowAccumulator(SampleBuffer):
 
 
 def test_sums_are_consistent_only_after_the_block_has_been_added():
-    sums = BlockSums.empty((0,), SlowAccumulator)
+    sums = sums_of(SlowAccumulator)
     with ThreadPoolExecutor(1) as pool:
         counter = BackgroundCounter(pool)
         counter._is_overlapping = True
         SlowAccumulator.allowed.clear()
         counter.add(sums, 0, 3, np.zeros((2, 1, 1)))
         assert not sums.is_consistent
-        assert sums.done == {0: []}
+        assert sums.done == {0: set()}
         SlowAccumulator.allowed.set()
         counter.wait()
     assert sums.is_consistent
-    assert sums.done == {0: [(3, 4)]}
+    assert sums.done == {0: {3}}
 
 
 def counter_after(alone, together):
@@ -269,5 +270,4 @@ def test_the_second_thread_is_used_only_if_it_saves_time():
 def test_a_statistic_with_a_function_of_the_user_is_not_plain():
     assert Statistics(()).is_plain
     assert not Statistics((), error=np.sum).is_plain
-    assert CountAccumulator(Statistics(())).may_use_thread
-    assert not SampleBuffer().may_use_thread
+    assert not Statistics((KeptSamples(),)).is_plain  # a second thread would only copy once more

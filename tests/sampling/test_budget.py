@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.ellipsoid import log_volume, minimum_volume_ellipsoid
-from dpverify.events.region import exact_scenario_size
+from dpverify.events.region import exact_scenario_size, log_volume, minimum_volume_ellipsoid
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.sampling import probe
 from dpverify.sampling.blocks import SampleSource, block_generator, default_block_size, fitting_block_size
-from dpverify.sampling.budget import MAX_PILOT_BYTES, MIN_PILOT_RUNS, advise, estimate_memory, plan_pilot
 from dpverify.sampling.context import announce
-from dpverify.sampling.probe import measure_pace, probe_mechanism
+from dpverify.sampling.probe import (
+    MAX_PILOT_BYTES,
+    MIN_PILOT_RUNS,
+    advise,
+    estimate_memory,
+    measure_pace,
+    plan_pilot,
+    probe_mechanism,
+)
 from dpverify.settings import Settings
 from dpverify.util.progress import Progress
 
@@ -54,7 +60,7 @@ def test_outputs_that_cannot_fit_are_refused_before_the_first_block():
         asked.append(runs)
         return np.zeros((runs, 500, 200))
 
-    with pytest.raises(dpv.InputError, match=r"raise dpverify\.sampling\.budget\.MAX_PILOT_BYTES") as caught:
+    with pytest.raises(dpv.InputError, match=r"raise dpverify\.sampling\.probe\.MAX_PILOT_BYTES") as caught:
         dpv.verify(huge, 0.0, 1.0)
     assert "500 x 200 numbers" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -62,7 +68,7 @@ def test_outputs_that_cannot_fit_are_refused_before_the_first_block():
 
 
 def test_a_limited_pilot_is_part_of_the_report(monkeypatch):
-    monkeypatch.setattr("dpverify.sampling.budget.MAX_PILOT_BYTES", 8 * 4 * 1200)
+    monkeypatch.setattr("dpverify.sampling.probe.MAX_PILOT_BYTES", 8 * 4 * 1200)
     report = dpv.verify(lambda data, runs, rng: data + rng.normal(size=(runs, 4, 1)), 0.0, 1.0, beta=0.01, **SMALL)
     assert Diagnostic.PILOT_LIMITED in report.diagnostics
     assert not report.voiding

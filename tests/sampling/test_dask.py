@@ -121,7 +121,7 @@ def test_a_run_without_its_scheduler_is_resumed_from_its_folder(cluster, expecte
     assert last.wait() == 1
     report = dpv.Report.from_json(cluster.place / "report.json")
     assert report.digest == expected
-    assert report.run["resumed"]
+    assert report.provenance["resumed"]
 
 
 SCRIPT = """
@@ -135,7 +135,7 @@ with Client(sys.argv[1]) as client:
         return np.sum(data) + rng.laplace(scale=noise, size=(runs, 1))
 
     report = dpv.verify(laplace, np.array([0.0]), np.array([1.0]), 0.5, executor=client.get_executor(), **SETTINGS)
-    print(report.digest, report.run["workers"])
+    print(report.digest, report.provenance["workers"])
 """
 
 

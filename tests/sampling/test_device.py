@@ -13,10 +13,9 @@ from dpverify.events.scores import Levels, Linear
 from dpverify.events.scores.additive import make_binning
 from dpverify.events.scores.training import fit_innovations
 from dpverify.mechanisms import validation
-from dpverify.sampling import blocks, probe
-from dpverify.sampling.counts import DeviceTables, count_cells
-from dpverify.sampling.error_sums import ErrorSum
-from dpverify.selection.histograms import BinnedScore, fine_edges, score_values
+from dpverify.sampling import blocks, probe, stages
+from dpverify.sampling.counts import CellCounter, CellSum, ErrorSum, count_cells
+from dpverify.selection.proposals import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 
 jax = pytest.importorskip("jax")
@@ -36,7 +35,7 @@ class Walk:
 
 @pytest.fixture
 def accelerator(monkeypatch):
-    monkeypatch.setattr(blocks, "MAX_COPIED_RUNS", 0)
+    monkeypatch.setattr(stages, "MAX_COPIED_RUNS", 0)
     for module in (validation, blocks, probe):
         monkeypatch.setattr(module, "on_accelerator", is_jax)
 
@@ -61,7 +60,7 @@ def test_the_report_is_the_same_as_from_the_host(name, monkeypatch):
     keywords = {**SMALL, **CASES[name]}
     host = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
     asked = []
-    monkeypatch.setattr(blocks, "MAX_COPIED_RUNS", 0)
+    monkeypatch.setattr(stages, "MAX_COPIED_RUNS", 0)
     for module in (validation, blocks):
         monkeypatch.setattr(module, "on_accelerator", lambda x: asked.append(is_jax(x)) or asked[-1])
     device = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
@@ -70,7 +69,7 @@ def test_the_report_is_the_same_as_from_the_host(name, monkeypatch):
     moved = np.abs(np.subtract(host.witness.counts, device.witness.counts)).max()
     assert moved <= 2
     assert device.epsilon_lower == pytest.approx(host.epsilon_lower, abs=1e-3)
-    assert device.run["device"] == host.run["device"] == f"{jax.default_backend()}:0"
+    assert device.provenance["device"] == host.provenance["device"] == f"{jax.default_backend()}:0"
     if host.error is not None:
         np.testing.assert_allclose(device.error, host.error, rtol=1e-12)
 
@@ -137,10 +136,11 @@ def test_the_statistics_of_the_selection_are_the_same_on_a_device():
 def test_surplus_runs_of_a_block_are_not_counted():
     samples = np.random.default_rng(0).normal(size=(1000, 2, 1))
     levels = Levels(Linear(np.array([1.0, -0.5])), np.array([-1.0, 0.0, 0.7]))
-    tables = DeviceTables((levels,))
+    sums = CellSum(CellCounter(levels))
     with jax.enable_x64(True):
-        tables.add(jax.numpy.asarray(samples), 700)
-    (counts,) = tables.read()
+        sums.add(0, jax.numpy.asarray(samples), 700)
+    sums.finish()
+    counts = sums.result()
     assert counts.counts.tolist() == count_cells(levels, samples[:700]).counts.tolist()
     assert counts.total == 700
     assert counts.counts.tolist() != count_cells(levels, samples).counts.tolist()
@@ -156,7 +156,7 @@ def test_an_interruption_while_results_are_read_adds_none_of_them_twice(call, ac
         return dpv.verify(Walk(), FIRST, SECOND, 0.5, error=mean_square, folder=folder, events="cell", **SMALL)
 
     undisturbed = verify(tmp_path / "undisturbed")
-    include, calls = ErrorSum._include, []
+    include, calls = ErrorSum.include, []
 
     def interrupted(self, sums):
         calls.append(call)
@@ -164,7 +164,7 @@ def test_an_interruption_while_results_are_read_adds_none_of_them_twice(call, ac
             raise KeyboardInterrupt
         include(self, sums)
 
-    monkeypatch.setattr(ErrorSum, "_include", interrupted)
+    monkeypatch.setattr(ErrorSum, "include", interrupted)
     with pytest.raises((KeyboardInterrupt, dpv.Stopped)):
         verify(tmp_path / "interrupted")
     assert verify(tmp_path / "interrupted").digest == undisturbed.digest

@@ -1,6 +1,5 @@
 """Queues of blocks, exact sums, results as arrays, and executors."""
 
-import itertools
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,55 +10,48 @@ from hypothesis import strategies as st
 
 import dpverify as dpv
 from dpverify.errors import StopReason
-from dpverify.sampling.accumulators import CountAccumulator, SampleBuffer
-from dpverify.sampling.counts import Counts, CountTable, Statistics
-from dpverify.sampling.executors import WorkerPool
-from dpverify.sampling.ranges import BlockQueue
-from dpverify.selection.histograms import Extremes, ScoreHistogram
-from dpverify.util.intervals import merge_intervals
+from dpverify.sampling.counts import (
+    Accumulator,
+    Counts,
+    CountTable,
+    KeptSamples,
+    Statistics,
+)
+from dpverify.sampling.executors import BlockQueue, WorkerPool
+from dpverify.selection.proposals import Extremes, ScoreHistogram
 from mechanisms import ONE, ZERO, laplace
 
-block_ranges = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 5)).map(lambda pair: (pair[0], sum(pair))), max_size=8
-)
+block_sets = st.sets(st.integers(0, 34), max_size=20)
 
 
-def blocks_of(ranges):
-    return {block for start, stop in ranges for block in range(start, stop)}
-
-
-@given(block_ranges)
-def test_merged_ranges_contain_the_same_blocks_and_do_not_touch(ranges):
-    merged = merge_intervals(ranges)
-    assert blocks_of(merged) == blocks_of(ranges)
-    assert all(left[1] < right[0] for left, right in itertools.pairwise(merged))
-
-
-@given(block_ranges, block_ranges, st.integers(35, 40), st.lists(st.integers(1, 9), min_size=1))
+@given(block_sets, block_sets, st.integers(35, 40), st.lists(st.integers(1, 9), min_size=1))
 def test_a_queue_returns_every_missing_block_once(first, second, blocks, batches):
-    done = {0: merge_intervals(first), 1: merge_intervals(second)}
-    queue, taken, turn = BlockQueue(blocks, done), [], 0
+    queue, taken, turn = BlockQueue(blocks, {0: first, 1: second}), [], 0
     while queue.left:
-        side, start, stop = queue.take(batches[turn % len(batches)])
-        taken += [(side, block) for block in range(start, stop)]
+        side, own = queue.take(batches[turn % len(batches)])
+        taken += [(side, block) for block in own]
         turn += 1
-    missing = {(side, block) for side in (0, 1) for block in set(range(blocks)) - blocks_of(done[side])}
+    missing = {(side, block) for side, own in ((0, first), (1, second)) for block in set(range(blocks)) - own}
     assert sorted(taken) == sorted(missing)
 
 
-def test_a_queue_of_many_blocks_needs_little_memory():
-    queue = BlockQueue(10**12, {0: [], 1: [(5, 7)]})
-    assert queue.left == 2 * 10**12 - 2
-    assert [queue.take(4) for _ in range(5)] == [(0, 0, 4), (1, 0, 4), (0, 4, 8), (1, 4, 5), (0, 8, 12)]
+def test_the_data_sets_take_turns():
+    queue = BlockQueue(12, {0: set(), 1: {5, 6}})
+    assert [queue.take(4) for _ in range(4)] == [
+        (0, [0, 1, 2, 3]),
+        (1, [0, 1, 2, 3]),
+        (0, [4, 5, 6, 7]),
+        (1, [4, 7, 8, 9]),
+    ]
 
 
 @settings(max_examples=50)
 @given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=12), st.randoms())
 def test_errors_are_summed_exactly_in_any_order(values, shuffled):
     def sums(order):
-        accumulator, rebuilt = CountAccumulator(statistics), CountAccumulator(statistics)
+        accumulator, rebuilt = Accumulator(statistics), Accumulator(statistics)
         for value in order:
-            part = CountAccumulator(statistics)
+            part = Accumulator(statistics)
             part.add(0, np.full((1, 1, 1), value))
             rebuilt.merge_arrays(part.to_arrays())
             accumulator.merge(part)
@@ -86,15 +78,17 @@ def test_results_are_rebuilt_from_their_arrays():
             np.testing.assert_array_equal(original, copy)
 
 
-def test_samples_are_returned_in_the_order_of_their_blocks():
-    merged, rebuilt = SampleBuffer(), SampleBuffer()
+def test_samples_are_kept_by_block():
+    statistics = Statistics((KeptSamples(),))
+    merged, rebuilt = Accumulator(statistics), Accumulator(statistics)
     for block in (5, 0, 3):
-        part = SampleBuffer()
+        part = Accumulator(statistics)
         part.add(block, np.full((2, 1, 1), float(block)))
         rebuilt.merge_arrays(part.to_arrays())
         merged.merge(part)
-    for buffer in (merged, rebuilt):
-        assert np.concatenate(buffer.blocks()).ravel().tolist() == [0, 0, 3, 3, 5, 5]
+    for one in (merged, rebuilt):
+        (blocks,) = one.results()
+        assert {block: samples.ravel().tolist() for block, samples in blocks.items()} == {b: [b, b] for b in (5, 0, 3)}
 
 
 @pytest.mark.parametrize("executor", [None, "threads"])
@@ -102,9 +96,8 @@ def test_nothing_is_converted_to_arrays_in_this_process(executor, monkeypatch):
     def refuse(*_):
         raise AssertionError("an accumulator was converted")
 
-    for kind in (CountAccumulator, SampleBuffer):
-        monkeypatch.setattr(kind, "to_arrays", refuse)
-        monkeypatch.setattr(kind, "merge_arrays", refuse)
+    monkeypatch.setattr(Accumulator, "to_arrays", refuse)
+    monkeypatch.setattr(Accumulator, "merge_arrays", refuse)
     with ThreadPoolExecutor(2) as threads:
         pool = threads if executor else None
         assert dpv.verify(laplace, ZERO, ONE, 0.5, executor=pool, select_runs=2000, test_runs=4000).refuted

@@ -8,8 +8,7 @@ from limits import least, most
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.stats.lower_bound import claim_p_value
-from dpverify.stats.profile import small_p_value
+from dpverify.stats.exact import claim_p_value, small_p_value
 from mechanisms import ONE, ZERO, laplace
 
 

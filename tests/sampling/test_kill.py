@@ -144,7 +144,7 @@ def test_the_workers_of_a_killed_run_end_and_the_run_is_resumed(tmp_path, undist
     before = len(command.drawn(4))
     report = command.finish("--folder", "kept")
     assert report.digest == undisturbed[0]
-    assert report.run["resumed"]
+    assert report.provenance["resumed"]
     assert len(set(command.drawn(4))) == BLOCKS
     assert len(command.drawn(4)) - before < BLOCKS  # the run was resumed and not repeated
 

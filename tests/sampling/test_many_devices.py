@@ -23,7 +23,7 @@ def walk(data, runs, rng):
     return output
 
 report = dpv.verify(walk, np.zeros(2), np.full(2, 0.4), 1.0, select_runs=2000, test_runs=20_000, events="cell")
-print(json.dumps([report.digest, report.run["workers"], sorted(used)]))
+print(json.dumps([report.digest, report.provenance["workers"], sorted(used)]))
 """
 
 

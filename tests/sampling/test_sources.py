@@ -53,7 +53,7 @@ def test_a_change_without_effect_gives_a_warning_and_a_note(place, capsys):
     assert "a rarer change of the mechanism is not noticed" in err
     assert err.count("\n") == 1
     report = dpv.Report.from_json("out.json")
-    assert report.run["resumed"]
+    assert report.provenance["resumed"]
     assert any("helpers.py changed since the folder was started" in note for note in report.notes)
     assert main([*COMMAND, "--trust-results"]) == 0
     assert capsys.readouterr().err == ""

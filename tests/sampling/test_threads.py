@@ -1,19 +1,16 @@
 """Threads: a mechanism that stores state on itself gives wrong runs when two threads call it at the same time."""
 
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
 import dpverify as dpv
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.statements import Verdict
-from dpverify.sampling import threads
-from dpverify.sampling.block_counts import BlockCounts
 from dpverify.sampling.blocks import SampleSource
-from dpverify.sampling.threads import extreme_blocks
+from dpverify.sampling.executors import WorkerPool
+from dpverify.sampling.stages import threads_agree
 
 FEW = {"select_runs": 400, "test_runs": 4000}
 
@@ -57,11 +54,11 @@ class Locked(StoresData):
 
 
 @pytest.mark.parametrize(("mechanism", "is_safe"), [(StoresData(), False), (laplace, True), (Locked(), True)])
-def test_a_call_that_is_interrupted_at_each_line_shows_stored_data(mechanism, is_safe, monkeypatch):
-    monkeypatch.setattr(threads, "MAX_INTERRUPTION_SECONDS", 0.2)  # the locked mechanism waits so long
-    tracer = sys.gettrace()
-    assert threads.interrupted_blocks_repeat(SampleSource(mechanism, (0.0, 1.0), 0, 16)) is is_safe
-    assert sys.gettrace() is tracer
+def test_blocks_that_threads_draw_at_once_are_those_drawn_alone(mechanism, is_safe):
+    source = SampleSource(mechanism, (0.0, 1.0), 0, 2048)
+    with ThreadPoolExecutor(2) as executor:
+        assert threads_agree(source, WorkerPool(executor)) is is_safe
+    assert threads_agree(source, WorkerPool())
 
 
 @pytest.mark.parametrize("seeds", [8, pytest.param(1000, marks=pytest.mark.slow)])
@@ -85,12 +82,6 @@ def test_only_seeded_mechanisms_in_threads_are_checked():
     with ThreadPoolExecutor(2) as pool:
         report = dpv.verify(Unseeded(), 0.0, 1.0, 0.5, executor=pool, **FEW)
     assert Diagnostic.NOT_THREAD_SAFE not in report.diagnostics
-
-
-def test_the_redrawn_blocks_have_the_smallest_and_the_largest_counts():
-    counts = np.array([[50, 10], [50, 11], [51, 90], [49, 12], [50, 9], [50, 88]])
-    checked = BlockCounts(np.arange(6), np.full(6, 100), counts)
-    assert extreme_blocks(checked) == [0, 2, 4, 5]
 
 
 def test_a_mechanism_with_its_own_block_size_is_always_called_with_it():

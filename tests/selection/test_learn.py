@@ -5,7 +5,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.events.scores import Linear
-from dpverify.events.scores.rounding import rounding_score
+from dpverify.events.scores.transformed import rounding_score
 
 SMALL = {"select_runs": 8000, "test_runs": 10_000, "block": 2000}
 
@@ -95,3 +95,20 @@ def test_results_of_a_learner_that_are_no_scores_are_refused():
         verify_with(lambda first, second: centred, spiral, 0, 1)
     with pytest.raises(dpv.InputError, match="learn: found nonfinite"):
         verify_with(learn_phase, spiral, 0, 1, nonfinite="event")
+
+
+def adds_its_neighbour(samples):
+    """Add the score of run i xor 1: two halves of a block of even length give the same values as the whole."""
+    x = samples.reshape(len(samples))
+    even = len(x) // 2 * 2
+    return np.append((x[:even].reshape(-1, 2) + x[:even].reshape(-1, 2)[:, ::-1]).ravel(), x[even:])
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_score_that_mixes_neighbouring_runs_is_refused(early):
+    def laplace(data, runs, rng):
+        return data + rng.laplace(size=runs)
+
+    few = {"select_runs": 2000, "test_runs": 4000, "stop_early": early}
+    with pytest.raises(dpv.InputError, match="expected a score that maps each run on its own"):
+        dpv.verify(laplace, 0.0, 1.0, 1.0, events=adds_its_neighbour, **few)

@@ -1,6 +1,7 @@
 """Selection of events: which event is selected, that it is plain data, and that selection causes no false alarms."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +14,15 @@ from dpverify import Report, Settings, verify
 from dpverify.events.partition import FIRST_CELL
 from dpverify.events.scores import Levels
 from dpverify.sampling.counts import Counts
-from dpverify.selection.histograms import Extremes, PairedHistogram, threshold_counts
-from dpverify.selection.objective import SelectionObjective, cautious_lower_bound
-from dpverify.selection.proposals import COMPARED_LIMITS, _expected_upper_bound
+from dpverify.selection.objective import TUNING, SelectionObjective, cautious_lower_bound
+from dpverify.selection.proposals import (
+    Extremes,
+    PairedHistogram,
+    _expected_upper_bound,
+    threshold_counts,
+)
 from dpverify.selection.select import select_cell
-from dpverify.stats.upper_bound import epsilon_upper_bound
+from dpverify.stats.upper import epsilon_upper_bound
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 10_000, "test_runs": 20_000}
@@ -38,10 +43,9 @@ def test_privacy_on_a_partition_is_not_privacy():
     """docs/method.md, section 4.2: 16 cells show no difference, yet one event separates the data sets."""
     small = {"partition": "grid", "resolution": 16, "test_runs": 100_000}
     cells = verify(left_and_right(16), 0, 1, 1.0, 0.05, events="union", **small)
-    assert cells.verdict.name == "BOUNDED"
-    assert cells.on_all_events is None
-    assert "the partition's cells" in str(cells)
-    assert "only for events made of the partition's 17 cells" in str(cells)
+    assert (cells.verdict.name, cells.holds_on_cells) == ("NOT_REFUTED", True)
+    assert cells.certificate is None
+    assert "over the 17 cells; events that split a cell were not checked" in str(cells)
     scored = verify(left_and_right(16), 0, 1, 1.0, events="score", **small)
     assert scored.refuted
     assert scored.epsilon_lower >= 3
@@ -207,7 +211,9 @@ def test_few_level_sets_give_the_expected_upper_bound_of_all():
             first, second = (rng.multinomial(runs, share).astype(float) for share in shares)
             whole = epsilon_upper_bound(first, second, runs)
             assert _expected_upper_bound(first, second, SelectionObjective(runs, 0.0, 0.05, 1.85), 0.0) == whole
-            differs += epsilon_upper_bound(first[:COMPARED_LIMITS], second[:COMPARED_LIMITS], runs) < whole
+            differs += (
+                epsilon_upper_bound(first[: TUNING.compared_limits], second[: TUNING.compared_limits], runs) < whole
+            )
     assert differs  # the choice of the level sets matters
 
 
@@ -220,15 +226,15 @@ def test_a_lipschitz_constant_gives_a_bound_over_all_events():
     report = verify(gaussian, 0.0, 1.0, log_lipschitz=0.5)
     for epsilon in (0.5, 1.0):
         true = ndtr(0.5 - epsilon) - math.exp(epsilon) * ndtr(-0.5 - epsilon)
-        assert report.delta_lower(epsilon) < true < report.on_all_events.delta_upper(epsilon) < true + 0.01
-    assert 0.5 < report.on_all_events.epsilon_upper(0.2) < 1.0
-    assert report.on_all_events.epsilon_upper(1e-9) == math.inf  # the mass outside the region counts in full
+        assert report.delta_lower(epsilon) < true < report.certificate.delta_upper(epsilon) < true + 0.01
+    assert 0.5 < report.certificate.epsilon_upper(0.2) < 1.0
+    assert report.certificate.epsilon_upper(1e-9) == math.inf  # the mass outside the region counts in full
     assert "over all events, provided that the stated Lipschitz constant is correct" in str(report)
 
 
 def test_a_lipschitz_constant_is_not_used_in_high_dimensions_or_with_atoms():
     high = verify(gaussian_trajectory, np.zeros((2, 2)), np.ones((2, 2)), log_lipschitz=1.0, **SMALL)
-    assert high.on_all_events is None
+    assert high.certificate is None
     assert "one or two dimensions" in high.notes[0]
     bits = verify(lambda data, runs, rng: rng.integers(0, 2, runs), 0, 1, log_lipschitz=1.0, **SMALL)
     assert "no density" in bits.notes[0]
@@ -248,8 +254,8 @@ def test_the_worst_pair_is_found_and_verified_with_fresh_runs():
 
 def test_runs_beyond_memory_are_only_counted(monkeypatch):
     """Streaming in training and proposing, which normally needs millions of runs, with small limits."""
-    monkeypatch.setattr("dpverify.selection.context.MAX_KEPT_NUMBERS", 1024)
-    monkeypatch.setattr("dpverify.selection.select.RANKING_RUNS", 512)
+    monkeypatch.setattr("dpverify.selection.objective.MAX_KEPT_NUMBERS", 1024)
+    monkeypatch.setattr("dpverify.selection.select.TUNING", replace(TUNING, ranking_runs=512))
     report = verify(gaussian_trajectory, np.zeros((2, 2)), np.full((2, 2), 0.5), 0.1, block=256, **SMALL)
     assert report.refuted
     assert (
@@ -303,7 +309,7 @@ def test_the_papers_events_are_cells_of_the_region_also_where_they_are_empty(fir
     assert selected.eta == max((n for code, n in first.items() if code >= FIRST_CELL), default=0) / 10
 
 
-def test_smooth_models_choose_the_event_with_common_random_numbers():
+def test_the_event_of_a_coupled_selection_is_near_the_best_one():
     """Gaussian noise with a shift of 1: the bound is near the best expected one."""
 
     def gaussian(data, runs, rng):

@@ -1,5 +1,7 @@
 """Models of the tails of a score: what they predict, how sure they are, and when they are not used."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from limits import most
@@ -7,13 +9,21 @@ from scipy.special import ndtr
 
 from dpverify.events.scores import Linear
 from dpverify.sampling.counts import counts_from_table
-from dpverify.selection import level_proposals
-from dpverify.selection.histograms import BinnedScore, PairedHistogram, fine_edges
-from dpverify.selection.level_proposals import best_modelled_event, propose_all_levels, refine_threshold
-from dpverify.selection.objective import SelectionObjective, approximate_bound
-from dpverify.selection.proposals import Candidate, EquivalentCounts, SelectionCounts, judge
-from dpverify.selection.ratio_curve import MAX_SHARE
-from dpverify.selection.tails import fit_log_ratio, fit_tails, smooth_tail
+from dpverify.selection import proposals
+from dpverify.selection.objective import TUNING, SelectionObjective, approximate_bound
+from dpverify.selection.proposals import (
+    BinnedScore,
+    Candidate,
+    EquivalentCounts,
+    PairedHistogram,
+    SelectionCounts,
+    fine_edges,
+    fit_log_ratio,
+    fit_tails,
+    judge,
+    propose_all_levels,
+    refine_threshold,
+)
 
 OBJECTIVE = SelectionObjective(10**6, 0.0, 0.05, 1.85)
 RUNS = 20_000
@@ -149,86 +159,11 @@ def test_a_refined_threshold_is_better_on_average():
     assert np.mean(after) > max(np.mean(before), 0.9 * 3.52)  # 3.52 is the bound of the best threshold
 
 
-def test_a_smooth_tail_has_the_counts_of_its_events():
-    """Also of a score with few values: an event contains all runs of a value or none."""
-    binned = BinnedScore(Linear(np.ones(1)), np.array([0.5, 1.5, 2.5]))
-    rng = np.random.default_rng(0)
-    sides = rng.binomial(3, 0.4, RUNS).astype(float), rng.binomial(3, 0.3, RUNS).astype(float)
-    candidate = Candidate(binned, PairedHistogram.of(*(binned.count(side) for side in sides), RUNS))
-    for direction, counted in ((0, sides), (1, sides[::-1])):
-        model = smooth_tail(candidate, direction)
-        for edge, counts in zip(model.edges, model.counts.T, strict=True):
-            inside = [(side > edge if direction == 0 else side <= edge).sum() for side in counted]
-            np.testing.assert_array_equal(counts, inside)
-        assert model.counts.sum(axis=0).max() <= 2 * MAX_SHARE * RUNS
-
-
-def test_smooth_models_choose_between_scores():
-    """The score with less noise is chosen, at a threshold whose bound is near the best one."""
-    bounds = []
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        good, bad = (
-            [
-                PairedHistogram.of(*(BINNED.count(rng.standard_normal(RUNS) + one) for one in (shift, 0.0)), RUNS)
-                for _ in range(2)
-            ]
-            for shift in (1.0, 0.7)
-        )
-        candidates = [(Candidate(BINNED, proposed), decided) for proposed, decided in (bad, good)]
-        chosen = best_modelled_event(candidates, OBJECTIVE)
-        assert chosen.proposal.candidate is candidates[1][0]
-        threshold, side = chosen.proposal.threshold, chosen.proposal.event.direction
-        p1, p2 = ndtr(1 - threshold), ndtr(-threshold)
-        bounds.append(float(approximate_bound(*((p1, p2) if side == 0 else (1 - p2, 1 - p1)), OBJECTIVE)))
-    assert np.mean(bounds) > 0.9 * 3.52  # 3.52 is the bound of the best threshold
-
-
-def draw_coupled(seed, shift):
-    """The same Gaussian noise for both data sets; the first one is shifted."""
-    noise = np.random.default_rng(seed).standard_normal(RUNS)
-    return PairedHistogram.of(*(BINNED.count(noise + one) for one in (shift, 0.0)), RUNS)
-
-
-@pytest.mark.parametrize(("shift", "is_found"), [(0.0, False), (0.2, True)])
-def test_smooth_models_of_equal_distributions_expect_nothing(shift, is_found):
-    """With common random numbers equal distributions have equal counts. A small shift is the control."""
-    for seed in range(10):
-        candidates = [(Candidate(BINNED, draw_coupled(seed, shift)), draw_coupled(1000 + seed, shift))]
-        assert (best_modelled_event(candidates, OBJECTIVE) is not None) is is_found
-
-
-def test_the_standard_error_of_a_smooth_tail_holds_with_common_random_numbers():
-    """Small shifts, for which the variance is at most that of the model. A tenth of the error is the control."""
-    standardised = []
-    for seed in range(100):
-        model = smooth_tail(Candidate(BINNED, draw_coupled(seed, 0.2)), 0)
-        index = int(np.searchsorted(model.counts[0], 200))
-        truth = np.log(ndtr(0.2 - model.edges[index]) / ndtr(-model.edges[index]))
-        estimate = np.log(model.counts[0][index] / model.predicted[index])
-        standardised.append(abs(estimate - truth) / np.sqrt(model.variance[index]))
-    assert sum(z > 1.96 for z in standardised) <= most(100, 0.05)
-    assert sum(z > 0.196 for z in standardised) > most(100, 0.05)
-
-
-def test_a_modelled_event_keeps_the_decision_runs_apart():
-    """What the model knows and what the decision runs counted add up to what the model knows about all runs."""
-    candidate, decided = Candidate(BINNED, draw_coupled(0, 0.5)), draw_coupled(1, 0.5)
-    chosen = best_modelled_event([(candidate, decided)], OBJECTIVE)
-    threshold, known = chosen.proposal.threshold, chosen.proposal.equivalent
-    model = smooth_tail(candidate.with_runs(decided), chosen.proposal.event.direction)
-    index = int(np.flatnonzero(model.edges == threshold)[0])
-    whole = model.equivalent_counts(threshold, int(model.counts[0][index]))
-    assert known.exceeding + chosen.decided[0] == pytest.approx(whole.exceeding)
-    assert known.other + chosen.decided[1] == pytest.approx(whole.other)
-    assert known.runs + decided.runs == pytest.approx(whole.runs)
-
-
 @pytest.mark.parametrize("control", [False, True])
 def test_a_line_says_nothing_about_a_leak(control, monkeypatch):
     """Six runs of the first data set lie beyond all others. A line through the others makes this leak look harmless."""
     if control:
-        monkeypatch.setattr(level_proposals, "LEAK_RATIO", np.inf)
+        monkeypatch.setattr(proposals, "TUNING", replace(TUNING, leak_ratio=np.inf))
     rng = np.random.default_rng(0)
     sides = [0.1 * rng.standard_normal(RUNS) + shift for shift in (0.05, 0.0)]
     sides[0][:6] = 0.6

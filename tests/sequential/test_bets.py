@@ -3,11 +3,18 @@
 import numpy as np
 import pytest
 
-from dpverify.events.selected import SelectedEvents
+from dpverify.early import (
+    BUDGET_LOOK_SHARE,
+    RESERVE,
+    Portfolio,
+    Schedule,
+    block_size,
+    choose_bets,
+    look_share,
+    quantile_edges,
+)
+from dpverify.events.event import SelectedEvents
 from dpverify.sampling.counts import count_cells
-from dpverify.sequential.bets import choose_bets
-from dpverify.sequential.portfolio import RESERVE, Portfolio, quantile_edges
-from dpverify.sequential.schedule import BUDGET_LOOK_SHARE, Schedule, block_size, look_share
 from dpverify.stats.anytime import log_wealth
 from dpverify.stats.boundaries import line_boundary
 

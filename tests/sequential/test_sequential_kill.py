@@ -41,5 +41,5 @@ def test_ten_kills_do_not_change_the_digest(tmp_path):
         process.wait()
     assert start(tmp_path, "--folder", "kept", "--json", "resumed.json").wait() == 0
     whole, resumed = (dpv.Report.from_json(tmp_path / f"{name}.json") for name in ("whole", "resumed"))
-    assert resumed.run["resumed"]
+    assert resumed.provenance["resumed"]
     assert resumed.digest == whole.digest

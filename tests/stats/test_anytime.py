@@ -8,16 +8,8 @@ import pytest
 from scipy.stats import binom
 
 from dpverify import claims
-from dpverify.report.sequence import wealth_boundary
-from dpverify.stats.anytime import (
-    Bets,
-    divergence,
-    expected_growth,
-    largest_rejected,
-    log_factors,
-    log_wealth,
-    project,
-)
+from dpverify.claims import sloped_boundary
+from dpverify.stats.anytime import Bets, divergence, expected_growth, largest_rejected, log_factors, log_wealth, project
 from dpverify.stats.boundaries import line_boundary
 from support.limits import most
 
@@ -43,7 +35,7 @@ SMALL_B = A * GENERATOR.uniform(0.1, 0.9, 200) * np.geomspace(1e-12, 1e-3, 200) 
 
 def test_the_lines_of_a_slow_boundary_are_above_it_and_close():
     q = np.concatenate([np.geomspace(1e-7, 0.5, 200), 1 - np.geomspace(0.5, 1e-7, 200)])[::8]
-    exact, lines = ZCDP.boundary(q), wealth_boundary(ZCDP)(q)
+    exact, lines = ZCDP.boundary(q), sloped_boundary(ZCDP)(q)
     assert (lines >= exact).all()
     assert ((lines - exact) / np.sqrt(exact * (1 - exact) + 1e-12)).max() < 2e-4
 
@@ -51,7 +43,7 @@ def test_the_lines_of_a_slow_boundary_are_above_it_and_close():
 @pytest.mark.parametrize("b", [B, SMALL_B], ids=["common", "rare"])
 @pytest.mark.parametrize("name", CLAIMS)
 def test_the_expected_factor_of_one_run_is_at_most_the_certified_excess(name, b):
-    boundary = wealth_boundary(CLAIMS[name])
+    boundary = sloped_boundary(CLAIMS[name])
     q1, q2, growth, log_excess = project(A, b, boundary)
     bet = growth > 0
     assert bet.any() or name == "large mu"
@@ -66,7 +58,7 @@ def test_the_expected_factor_of_one_run_is_at_most_the_certified_excess(name, b)
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_prediction_at_the_boundary_wins_nothing_under_a_stronger_claim(name):
     """Rounding can move the projection above the prediction; the factor would then rise as p1 falls."""
-    boundary = wealth_boundary(CLAIMS[name])
+    boundary = sloped_boundary(CLAIMS[name])
     a = np.clip(boundary(B) * (1 + 1e-15), None, 1 - 1e-9)
     q1, q2, growth, log_excess = project(a, B, boundary)
     p2 = np.linspace(0, 1, 101)[:, None]
@@ -77,12 +69,12 @@ def test_a_prediction_at_the_boundary_wins_nothing_under_a_stronger_claim(name):
 
 
 def test_the_weakest_gaussian_claim_has_a_slope_everywhere():
-    assert wealth_boundary(claims.gaussian(0.0)).slope(np.array([0.0, 0.5, 1.0])).tolist() == [1.0, 1.0, 0.0]
+    assert sloped_boundary(claims.gaussian(0.0)).slope(np.array([0.0, 0.5, 1.0])).tolist() == [1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_the_projection_has_the_smallest_divergence(name):
-    boundary = wealth_boundary(CLAIMS[name])
+    boundary = sloped_boundary(CLAIMS[name])
     found = project(A, B, boundary)
     for a, b, growth in list(zip(A, B, found.growth, strict=True))[:25]:
         if a <= boundary(b):

@@ -74,5 +74,5 @@ def test_the_statements_about_the_partition_share_one_level(alpha):
     level = calibration_page.allowed_level
     report = verify_setting(SMALL_SETTINGS[0]._replace(alpha=alpha), 0, KNOWN["deaf"].mechanism)
     assert report.on_partition.alpha == pytest.approx(level("delta_upper", alpha))
-    assert report.on_all_events.alpha == pytest.approx(level("all events", alpha))
+    assert report.certificate.alpha == pytest.approx(level("all events", alpha))
     assert level("delta_upper", alpha) + level("region_mass", alpha) == pytest.approx(alpha)

@@ -7,8 +7,8 @@ import pytest
 from curves import gaussian_profile, gaussian_tradeoff
 
 import dpverify as dpv
-from dpverify.stats.claim_kinds import CLAIM_KINDS
-from dpverify.stats.divergences import renyi_divergence
+from dpverify.claims import CLAIM_KINDS
+from dpverify.stats.boundaries import renyi_divergence
 from dpverify.util.serialization import from_plain, to_plain
 
 claims = dpv.claims

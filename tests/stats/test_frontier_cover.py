@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dpverify.stats.frontier_cover import quick_epsilon_upper_bound
-from dpverify.stats.upper_bound import epsilon_upper_bound, frontier, frontier_bound
+from dpverify.stats.upper import epsilon_upper_bound, frontier, frontier_bound, quick_epsilon_upper_bound
 
 
 def draw_counts(seed, cells, runs, distance):

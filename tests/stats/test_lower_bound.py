@@ -10,11 +10,19 @@ from scipy.special import betainc, betaincc
 from scipy.stats import binom, norm
 
 from dpverify.errors import InputError
-from dpverify.stats import rejection_region as regions
+from dpverify.stats import exact as regions
 from dpverify.stats.binomial import binomial_pmf, binomial_tail, binomial_tail_table, clopper_pearson_interval
-from dpverify.stats.largest_p_value import largest_p_value
-from dpverify.stats.lower_bound import _lower_bound, claim_p_value, delta_lower_bound, epsilon_lower_bound
-from dpverify.stats.rejection_region import rejection_region, score_root, wilson_limit
+from dpverify.stats.exact import (
+    _lower_bound,
+    claim_p_value,
+    delta_lower_bound,
+    epsilon_lower_bound,
+    is_rejected,
+    largest_p_value,
+    rejection_region,
+    score_root,
+    wilson_limit,
+)
 
 ALPHA = 0.05
 EPSILONS = (0.0, 0.1, 1.0, 3.0)
@@ -403,3 +411,13 @@ def test_a_delta_just_below_the_limit_of_the_first_share_is_no_special_case(belo
         assert 0.9 * 1e-3 <= largest_p_value(region, math.exp(bound), delta) <= 1e-3
     else:
         assert largest_p_value(region, 1.0 + 1e-9, delta) > 1e-3
+
+
+def test_a_claim_is_rejected_where_its_p_value_is_at_most_the_level():
+    region = rejection_region(49_000, 18_000, (10**5, 10**5), 0.05, None, 0.0)
+    decisions = set()
+    for epsilon in np.linspace(0.95, 1.05, 12):
+        decision = is_rejected(49_000, 18_000, 10**5, epsilon, 0.0, 0.05)
+        assert decision == (largest_p_value(region, math.exp(epsilon), 0.0) <= 0.05)
+        decisions.add(decision)
+    assert decisions == {True, False}

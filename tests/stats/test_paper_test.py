@@ -10,9 +10,9 @@ from scipy.special import betainc, betaincc
 from scipy.stats import beta, binom, chisquare, hypergeom
 
 import dpverify as dpv
-from dpverify.stats import paper_test
+from dpverify.stats import paper as paper_test
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.paper_test import PAPER_EPSILON_SWEEP, eta_upper_bound
+from dpverify.stats.paper import PAPER_EPSILON_SWEEP, eta_upper_bound
 from dpverify.util.checks import check_count_columns, check_delta, check_epsilon, check_probability, runs_per_side
 
 

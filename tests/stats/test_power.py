@@ -4,23 +4,64 @@ import math
 
 import numpy as np
 import pytest
-from limits import least, most
+import scipy
+from limits import least
 
 import dpverify as dpv
-from dpverify.stats.power import detectable_epsilon, power
+from dpverify.stats.exact import detectable_epsilon, exact_power, is_rejected, power
+
+# Rare and frequent events, few and many runs, and rare events of which delta is the larger part.
+PLANS = [
+    (0.5, 1.0, 0.3, 0.0, 0.05, 0.8),
+    (0.0, 0.2, 0.5, 0.0, 0.05, 0.8),
+    (0.5, 1.0, 0.3, 0.05, 0.05, 0.8),
+    (1.0, 2.0, 0.02, 0.0, 0.05, 0.8),
+    (1.0, 3.0, 0.01, 0.0, 0.05, 0.8),
+    (1.0, 2.0, 0.03, 0.02, 0.05, 0.8),
+    (1.0, 4.0, 0.5, 0.0, 0.01, 0.9),
+    (1.0, 5.0, 0.9, 0.1, 0.05, 0.5),
+    (1.0, 1.5, 0.2, 0.0, 1e-4, 0.8),
+]
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "true", "mass", "delta"),
-    [(0.5, 1.0, 0.3, 0.0), (0.0, 0.2, 0.5, 0.0), (1.0, 2.0, 0.02, 0.0), (0.5, 1.0, 0.3, 0.05)],
-)
-def test_planned_runs_reach_their_power(epsilon, true, mass, delta):
-    m = dpv.plan_runs(epsilon, true, mass, delta)
+def share_refuted(runs, epsilon, true, mass, delta, alpha, trials):
+    """Simulate the exact test; each pair of counts is tested once."""
     rng = np.random.default_rng(0)
-    c1 = rng.binomial(m, mass, 200)
-    c2 = rng.binomial(m, (mass - delta) * math.exp(-true), 200)
-    refuted = int((dpv.epsilon_lower_bound(c1, c2, m, delta) > epsilon).sum())
-    assert least(200, 0.7) <= refuted <= most(200, 0.9)
+    counts = rng.binomial(runs, [mass, (mass - delta) * math.exp(-true)], (trials, 2))
+    pairs, times = np.unique(counts, axis=0, return_counts=True)
+    return times @ [is_rejected(*pair, runs, epsilon, delta, alpha) for pair in pairs.tolist()]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_planned_runs_reach_their_power(plan):
+    *question, delta, alpha, target = plan
+    runs = dpv.plan_runs(*question, delta, alpha, target)
+    assert share_refuted(runs, *question, delta, alpha, 400) >= least(400, target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", PLANS)
+def test_planned_runs_reach_their_power_in_many_trials(plan):
+    *question, delta, alpha, target = plan
+    runs = dpv.plan_runs(*question, delta, alpha, target)
+    assert share_refuted(runs, *question, delta, alpha, 5000) >= least(5000, target)
+
+
+@pytest.mark.parametrize("plan", PLANS[:1] + PLANS[4:7])
+def test_no_runs_are_planned_in_vain(plan):
+    *question, delta, alpha, target = plan
+    fewer = dpv.plan_runs(*question, delta, alpha, target) * 3 // 5
+    assert share_refuted(fewer, *question, delta, alpha, 1000) < least(1000, target)
+
+
+def test_the_exact_power_is_that_of_the_exact_test():
+    runs, p1, p2, question = 100, 0.3, 0.05, (0.5, 0.1, 0.05)
+    exact = 0.0
+    for c2 in range(20):
+        least_rejected = next(c1 for c1 in range(runs + 1) if is_rejected(c1, c2, runs, *question))
+        exact += float(scipy.stats.binom.pmf(c2, runs, p2) * scipy.stats.binom.sf(least_rejected - 1, runs, p1))
+    assert exact_power(runs, p1, p2, *question) == pytest.approx(exact, abs=0.01)
+    assert power(runs, p1, p2, *question) != pytest.approx(exact, abs=0.01)  # the normal approximation
 
 
 def test_less_power_needs_fewer_runs():
@@ -29,13 +70,6 @@ def test_less_power_needs_fewer_runs():
         <= dpv.plan_runs(0.5, 1.0, 0.3, power=0.3)
         < dpv.plan_runs(0.5, 1.0, 0.3)
     )
-
-
-def test_half_of_the_planned_runs_have_less_power():
-    m = dpv.plan_runs(0.5, 1.0, 0.3) // 2
-    rng = np.random.default_rng(1)
-    c1, c2 = rng.binomial(m, 0.3, 200), rng.binomial(m, 0.3 * math.exp(-1), 200)
-    assert (dpv.epsilon_lower_bound(c1, c2, m) > 0.5).sum() < least(200, 0.8)
 
 
 def test_the_detectable_epsilon_is_refuted_with_the_stated_power():

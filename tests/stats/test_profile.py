@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
-from dpverify.stats.lower_bound import claim_p_value
-from dpverify.stats.profile import (
-    P_VALUE_FLOOR,
-    PROFILE_EPSILONS,
-    delta_lower_curve,
-    delta_upper_curve,
-    small_p_value,
-)
-from dpverify.stats.upper_bound import delta_upper_bound
+from dpverify.stats.exact import P_VALUE_FLOOR, claim_p_value, small_p_value
+from dpverify.stats.upper import PROFILE_EPSILONS, delta_lower_curve, delta_upper_bound, delta_upper_curve
 
 RUNS = 500
 

@@ -9,9 +9,8 @@ from limits import box_bound, most
 from scipy.stats import binom, norm
 
 import dpverify as dpv
-from dpverify.report.statements import OnPartition
-from dpverify.stats.excess_limit import ExcessLimit, excess_limit
-from dpverify.stats.upper_bound import frontier, frontier_bound, least_bounded_delta
+from dpverify.report.statements import CellBounds
+from dpverify.stats.upper import ExcessLimit, excess_limit, frontier, frontier_bound, least_bounded_delta
 
 LONG = pytest.mark.slow
 
@@ -58,7 +57,7 @@ def test_the_limit_of_one_union_has_its_size_at_all_levels(runs, alpha):
 
 def test_the_enumeration_detects_the_normal_quantile_without_its_error(monkeypatch):
     """Negative control of the sizes above."""
-    monkeypatch.setattr("dpverify.stats.excess_limit.joint_quantile", lambda step, alpha, *_: np.full(step.shape, 4.6))
+    monkeypatch.setattr("dpverify.stats.upper.joint_quantile", lambda step, alpha, *_: np.full(step.shape, 4.6))
     assert size(0.5, 0.35, (1500, 1500), 0.0, 1e-6) > 1e-6
 
 
@@ -126,14 +125,14 @@ def test_a_small_delta_has_the_bound_of_delta_zero_and_it_covers():
     true = math.log((0.2 - 1e-5) / 0.05)  # the last cell has the largest ratio
     bounds = []
     for a, b in zip(rng.multinomial(1000, p1, 80), rng.multinomial(1000, p2, 80), strict=True):
-        part = OnPartition(a, b, np.ones(4, int), 1000, 0.05, 4, 0.0)
+        part = CellBounds(a, b, np.ones(4, int), 1000, 0.05, 4, (0, 0))
         bounds.append(part.epsilon_upper(1e-5))
         assert bounds[-1] == part.epsilon_upper(0.0)
-        assert part.meets(bounds[-1], 1e-5)
-        assert not part.meets(bounds[-1] - 1e-9, 1e-5)
+        assert part.meets_claim(dpv.claims.approximate(bounds[-1], 1e-5))
+        assert not part.meets_claim(dpv.claims.approximate(bounds[-1] - 1e-9, 1e-5))
     assert sum(bound < true for bound in bounds) <= most(80, 0.05)
     assert sum(bound < true + 0.4 for bound in bounds) > most(80, 0.05)  # a larger loss is missed
-    empty = OnPartition(np.array([600, 400]), np.array([400, 600]), np.ones(2, int), 1000, 0.05, 3, 0.0)
+    empty = CellBounds(np.array([600, 400]), np.array([400, 600]), np.ones(2, int), 1000, 0.05, 3, (0, 0))
     assert empty.epsilon_upper(1e-5) == math.inf  # a third cell has no runs
 
 

@@ -4,19 +4,18 @@ import numpy as np
 import pytest
 from limits import most
 
-from dpverify.report.sequence import wealth_boundary
-from dpverify.stats.anytime import project
-from dpverify.stats.boundaries import line_boundary
-from dpverify.stats.claims import gaussian
-from dpverify.stats.version_mixture import (
+from dpverify.claims import gaussian, sloped_boundary
+from dpverify.stats.anytime import (
     STRATEGY_WEIGHTS,
     CarriedBet,
     carried_log_e_values,
     carry_bet,
     combine_versions,
     predict_faults,
+    project,
     start_weight,
 )
+from dpverify.stats.boundaries import line_boundary
 
 ALPHA = 0.05
 
@@ -70,7 +69,7 @@ def test_a_fault_after_many_healthy_versions_is_seen_and_dated():
     assert np.sum(healthy) + np.sum(faulty) < -500  # the plain product would never show it
 
 
-@pytest.mark.parametrize("boundary", [line_boundary(1.0), line_boundary(0.3, 0.05), wealth_boundary(gaussian(1.0))])
+@pytest.mark.parametrize("boundary", [line_boundary(1.0), line_boundary(0.3, 0.05), sloped_boundary(gaussian(1.0))])
 @pytest.mark.parametrize("counts", [(500, 184), (300, 290), (950, 940), (40, 0), (1000, 1000)])
 def test_a_carried_bet_has_mean_one_at_most_if_the_claim_is_true(boundary, counts):
     predictions = predict_faults(*counts, 1000, 20_000, boundary)

@@ -11,11 +11,10 @@ from limits import least, most
 
 import dpverify as dpv
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.power import required_runs, witness_epsilon
+from dpverify.report.power import needed_runs, planned_share, required_runs
 from dpverify.report.statements import Verdict
-from dpverify.stats.claims import Approximate
-from dpverify.stats.lower_bound import claim_p_value
-from dpverify.studies.assertion import describe_weakness, needed_runs
+from dpverify.report.text import describe_weakness
+from dpverify.stats.exact import claim_p_value
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 CHEAP = {"select_runs": 4000, "test_runs": 10_000, "block": 1000}
@@ -33,7 +32,7 @@ def test_a_private_mechanism_passes_and_its_report_is_returned():
 
 
 def test_a_mechanism_with_half_the_noise_fails():
-    with pytest.raises(AssertionError, match="REFUTED\n  the claim is false") as failure:
+    with pytest.raises(AssertionError, match=r"REFUTED\n  refuted at 99\.9999% confidence, strong evidence") as failure:
         dpv.assert_private(laplace_half_noise, ZERO, ONE, 1.0, **CHEAP)
     assert not isinstance(failure.value, dpv.TooWeak)
     assert "witness" in str(failure.value)
@@ -45,7 +44,7 @@ def outcomes(seeds, mechanism, **options):
     numbers = {"passed": 0, "refuted": 0, "weak": 0}
     for seed in range(seeds):
         try:
-            dpv.assert_private(mechanism, ZERO, ONE, 1.0, seed=seed, **CHEAP, **options)
+            dpv.assert_private(mechanism, ZERO, ONE, 1.0, seed=seed, **{**CHEAP, **options})
             numbers["passed"] += 1
         except dpv.TooWeak:
             numbers["weak"] += 1
@@ -70,7 +69,7 @@ def test_a_mechanism_with_half_the_noise_fails_for_every_seed():
 
 
 def test_a_mechanism_far_more_private_than_its_claim_passes():
-    assert outcomes(5, very_private) == {"passed": 5, "refuted": 0, "weak": 0}
+    assert outcomes(5, very_private, test_runs=100_000) == {"passed": 5, "refuted": 0, "weak": 0}
 
 
 # Too few runs.
@@ -94,9 +93,9 @@ def with_counts(report, counts, runs, claim):
     """Return the report of a claim that is not refuted, with other counts of the same event."""
     witness = dataclasses.replace(report.witness, counts=counts, runs=runs, share=1.0)
     delta = getattr(claim, "delta", 0.0)
-    detectable = witness_epsilon(witness, claim, delta, report.alpha)
-    changes = {"claim": claim, "delta": delta, "epsilon_detectable": detectable, "verdict": Verdict.NOT_REFUTED}
-    return dataclasses.replace(report, witness=witness, others=(), **changes)
+    changed = dataclasses.replace(report, tested=(witness,), claim=claim, delta=delta)
+    vars(changed)["verdict"] = Verdict.NOT_REFUTED  # some of these counts refute the claim
+    return changed
 
 
 @functools.cache
@@ -117,7 +116,7 @@ CLAIMS = {
 @pytest.mark.parametrize("kind", CLAIMS)
 @pytest.mark.parametrize("share", [0.05, 0.42, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.003, 0.3, 0.9))])
 def test_detects_agrees_with_the_power_line_of_the_report(kind, share):
-    """Too weak means a detectable epsilon above `detects` times the claim, and the stated number of runs is enough."""
+    """Too weak means that a violation by `detects` is not noticed, and the stated number of runs is enough."""
     claim, detects = CLAIMS[kind], 1.25
     seen = set()
     for runs in (20, 2000, 200_000, 2_000_000):
@@ -126,20 +125,24 @@ def test_detects_agrees_with_the_power_line_of_the_report(kind, share):
         weakness = describe_weakness(report, detects)
         seen.add(weakness is None)
         q, target = (count + 0.5) / (runs + 1), claim.scale(detects)
-        if isinstance(claim, Approximate) and target.boundary(q) < 1:
+        event = planned_share(report, target)  # as the witness, or rarer: its larger probability is beta
+        assert event == q or target.boundary(event) - target.boundary(0.0) == pytest.approx(report.settings.beta)
+        noticed = claim.noticed_probability(runs, event, report.alpha)
+        assert (weakness is None) == (noticed <= target.boundary(event) and claim.boundary(q) < 1)
+        if kind == "pure":
             assert (weakness is None) == (report.epsilon_detectable <= detects * claim.epsilon)
-        elif isinstance(claim, Approximate) and report.epsilon_detectable <= detects * claim.epsilon:
-            assert weakness is None
-        if weakness is not None:
+        if claim.boundary(q) >= 1:
+            assert "it cannot violate the claim" in weakness
+        elif weakness is not None:
             needed = needed_runs(report, detects)
             if count == 0:
-                assert "the witness is too rare to state a number of test runs" in weakness
+                assert "set test_runs" in weakness or "too rare to state a number of test runs" in weakness
                 continue
             assert f"set test_runs={needed}," in weakness
             assert needed > runs
             again = round(q * needed)
             assert describe_weakness(with_counts(report, (again, again), needed, claim), detects) is None
-    assert seen == {True, False}
+    assert seen == ({False} if claim.boundary(share) >= 1 else {True, False})
 
 
 def test_the_stated_number_of_runs_has_a_margin_for_the_error_of_the_frequency():
@@ -184,6 +187,72 @@ def test_the_required_number_of_runs_is_enough():
         except AssertionError:
             refuted += 1
     assert refuted >= least(100, 0.8)
+
+
+# Tests that cannot notice a violation.
+
+
+def key(data, runs, rng):
+    """A key that 1.3% of the runs with the second data set release, and no run with the first."""
+    return (rng.random(runs) < 0.013 * data).astype(float)
+
+
+def rarer_key(data, runs, rng):
+    return key(data * 0.0045 / 0.013, runs, rng)
+
+
+def outcome(mechanism, *claim, **options):
+    try:
+        report = dpv.assert_private(mechanism, 0.0, 1.0, *claim, **options)
+    except dpv.TooWeak as weak:
+        return "weak", weak.report.witness.counts
+    except AssertionError:
+        return "refuted", None
+    return "passed", report.witness.counts
+
+
+def test_a_key_that_one_data_set_releases_is_tested_by_its_presence():
+    """Its absence, with 98.7% and 100% of the runs, cannot violate the claim, so that it could only pass."""
+    for seed in range(12):
+        result, counts = outcome(key, 1.0, 0.0049, seed=seed, select_runs=1000, test_runs=4000)
+        assert result == "weak"
+        assert counts[0] == 0 < counts[1]
+    runs = {"select_runs": 20_000, "test_runs": 150_000}
+    assert outcome(key, 1.0, 0.0049, **runs)[0] == "refuted"
+    assert outcome(rarer_key, 1.0, 0.0049, **runs)[0] == "passed"
+
+
+def two_widths(data, runs, rng):
+    """Two distributions with the same median, which differ without limit elsewhere."""
+    return rng.normal(scale=1 + 4 * data, size=(runs, 1))
+
+
+def padded(data, runs, rng):
+    """Noise with epsilon 3.3 beside a missing number."""
+    return np.column_stack([data + rng.laplace(scale=0.3, size=runs), np.full(runs, np.nan)])
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "options"),
+    [
+        (two_widths, {"partition": "equal-mass", "resolution": 2, "events": "union"}),
+        (padded, {"nonfinite": "event"}),
+        (lambda data, runs, rng: rng.random(runs) < 0.5, {}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+def test_events_that_cannot_violate_the_claim_never_pass(mechanism, options):
+    for seed in range(3):
+        assert outcome(mechanism, 1.0, seed=seed, select_runs=5000, test_runs=20_000, **options)[0] != "passed"
+
+
+@pytest.mark.parametrize("claim", [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-5}, {"claim": CLAIMS["gaussian"]}])
+def test_outputs_that_do_not_differ_pass_with_enough_runs(claim):
+    def no_difference(data, runs, rng):
+        return rng.normal(size=(runs, 2))
+
+    for seed in range(3):
+        assert outcome(no_difference, seed=seed, **{**CHEAP, "test_runs": 100_000}, **claim)[0] == "passed"
 
 
 def rare(data, runs, rng):

@@ -61,13 +61,13 @@ def test_the_bracket_contains_the_exact_parameter(tmp_path):
     assert calibration.sufficient < calibration.parameter < calibration.insufficient
     tested = {parameter: report for parameter, report in calibration.tried if report.epsilon is not None}
     assert tested[calibration.insufficient].refuted
-    assert tested[calibration.sufficient].verdict is dpv.Verdict.BOUNDED
+    assert tested[calibration.sufficient].holds_on_cells
     assert tested[calibration.insufficient].alpha < 0.05  # the attempts share alpha
     assert calibration.report is tested[calibration.parameter]
     assert len({report.settings.seed for _, report in calibration.tried}) == len(calibration.tried)
     again = dpv.calibrate(*call, folder=tmp_path, **QUICK)
     assert again.tried == calibration.tried
-    assert all(report.run["resumed"] for _, report in again.tried)
+    assert all(report.provenance["resumed"] for _, report in again.tried)
 
 
 def test_bounds_that_do_not_enclose_the_required_epsilon_are_refused():
@@ -108,12 +108,12 @@ def test_the_worst_of_several_pairs_is_calibrated_and_all_of_them_are_bounded():
     assert (result.pair, result.bounded_pairs) == ("far", 3)
     assert result.insufficient < EXACT[Laplace] < result.sufficient
     bounded = [report for parameter, report in result.tried if parameter == result.sufficient]
-    assert [report.verdict for report in bounded[:3]] == [dpv.Verdict.BOUNDED] * 3
+    assert [report.holds_on_cells for report in bounded[:3]] == [True] * 3
     assert len({report.alpha for report in bounded[:3]}) == 1
     assert 3 * bounded[0].alpha <= 0.01 / 2  # the pairs share the level of the attempt
     text = str(result)
     assert "of the worst pair, far" in text
-    assert "bounded over unions of cells only, for all 3 pairs; confidence 99%" in text
+    assert "the claim holds over the cells, for all 3 pairs; confidence 99%" in text
 
 
 def test_the_worst_pair_of_a_box_is_calibrated():
@@ -124,7 +124,7 @@ def test_the_worst_pair_of_a_box_is_calibrated():
     result = dpv.calibrate(Laplace, (0.2, 10.0), pairs=pair_at, box=[(0, 1)], epsilon=1.0, delta=DELTA, **runs)
     assert pair_at(result.pair)[1] > 0.9
     assert result.bounded_pairs == 1
-    assert "only, for this pair; confidence" in str(result)
+    assert "over the cells, for this pair; confidence" in str(result)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
 """Checks: all claims of a manifest, in all forms, continued after a kill, and compared with the last release."""
 
+import contextlib
 import csv
+import importlib.metadata
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import warnings
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 from pages import PROJECT, blocks
+from user_folder import forget_modules
 
 import dpverify as dpv
 from dpverify.cli import main
@@ -65,7 +70,7 @@ select_runs = 500
 test_runs = 6000
 """
 CLAIMS = {
-    "loose": 'mechanism = "true", pair = "one", epsilon = 2.5',
+    "loose": 'mechanism = "true", pair = "one", epsilon = 2.5, detects = 4',
     "false": 'mechanism = "false", pair = "one", epsilon = 1.0',
     "weak": 'mechanism = "true", pair = "one", epsilon = 1.05, detects = 1.01',
     "fails": 'mechanism = "fails", pair = "one", epsilon = 1.0',
@@ -93,9 +98,9 @@ def test_every_state_and_every_form(write, tmp_path, capsys):
     status = main(["check", "claims.toml", "--workers", "2", "--release", "1.0", "--no-pages"])
     printed = capsys.readouterr()
     assert status == 2, printed.err
-    assert "6 claims: 1 refuted, 2 failed, 1 no answer, 1 too weak, 1 bounded" in printed.out
+    assert "6 claims: 1 refuted, 2 failed, 1 no answer, 1 too weak, 1 not refuted" in printed.out
     assert "6 of 6: " in printed.err
-    states = {"loose": "BOUNDED", "false": "REFUTED", "weak": "TOO_WEAK", "same": "NO_ANSWER"}
+    states = {"loose": "NOT_REFUTED", "false": "REFUTED", "weak": "TOO_WEAK", "same": "NO_ANSWER"}
     states |= {"fails": "FAILED", "ends": "FAILED"}
     results = json.loads((tmp_path / "claims" / "results.json").read_text())
     assert {row["name"]: row["state"] for row in results["claims"]} == states
@@ -116,8 +121,15 @@ def test_every_state_and_every_form(write, tmp_path, capsys):
     assert report.alpha == 0.05 / 6  # alpha is shared by all claims
 
 
+def test_few_runs_do_not_pass_without_a_statement_of_what_they_detect(write, capsys):
+    few = MANIFEST.replace("test_runs = 6000", "test_runs = 50")
+    write(true='mechanism = "true", pair = "one", epsilon = 1.0', text=few)
+    assert main(["check", "claims.toml", "--no-pages"]) == 3
+    assert "true: too weak: " in capsys.readouterr().err
+
+
 def test_two_releases_are_compared(write, tmp_path):
-    path = write("loose", other='mechanism = "true", pair = "one", epsilon = 2.5')
+    path = write("loose", other='mechanism = "true", pair = "one", epsilon = 2.5, detects = 4')
     first = run_check(path, release="1.0", pages=False)
     assert (first.previous, first.changes) == (None, ())
     text = MANIFEST.replace("scale = 1.0", "scale = 0.3")
@@ -125,7 +137,7 @@ def test_two_releases_are_compared(write, tmp_path):
     second = run_check(path, release="1.1", pages=False)
     changes = {change.name: change for change in second.changes}
     assert changes["loose"].is_worse
-    assert "BOUNDED before, REFUTED now; a larger privacy loss is proved" in changes["loose"].text
+    assert "NOT REFUTED before, REFUTED now; a larger privacy loss is proved" in changes["loose"].text
     assert changes["new"].text == "new: REFUTED"
     assert changes["other"].text == "no longer claimed"
     assert "since 1.0: 3 changed" in str(second)
@@ -143,32 +155,63 @@ def test_finished_claims_are_not_verified_again(write, tmp_path):
     assert report.stat().st_mtime_ns == before
 
 
-def test_a_killed_check_continues(write, tmp_path):
+@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.slow)])
+def test_a_killed_check_continues(kills, write, tmp_path):
     text = MANIFEST.replace("true = {", 'slow = {use = "mine.py:Sum", seconds = 0.02},\ntrue = {'.replace("},", "}"))
-    write("loose", slow='mechanism = "slow", pair = "one", epsilon = 2.5', text=text)
+    write("loose", slow='mechanism = "slow", pair = "one", epsilon = 2.5, detects = 4', text=text)
     command = [sys.executable, "-m", "dpverify", "check", "claims.toml", "--no-pages", "--release", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path)
-    end = time.monotonic() + 60
-    while not list(tmp_path.glob("claims/slow-*/running/0000/test-1.npz")) and time.monotonic() < end:
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    seen = None
+    for _ in range(kills):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path)
+        end = time.monotonic() + 60
+        while (running := running_process(tmp_path)) in (None, seen) and time.monotonic() < end:
+            time.sleep(0.02)
+        seen = running
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        while is_alive(seen) and time.monotonic() < end:  # a worker notices the end of its parent
+            time.sleep(0.02)
     assert not (tmp_path / "claims" / "results.json").exists()
-    check = run_check(tmp_path / "claims.toml", release="1", pages=False)
-    assert [row["state"] for row in check.rows] == ["BOUNDED", "BOUNDED"]
-    report = dpv.Report.from_json(tmp_path / "claims" / check.rows[1]["report"])
-    assert report.run["resumed"] or process.returncode == 0
+    subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path, check=True)
+    rows = json.loads((tmp_path / "claims" / "results.json").read_text())["claims"]
+    assert [row["state"] for row in rows] == ["NOT_REFUTED", "NOT_REFUTED"]
+
+
+def test_a_check_goes_on_after_two_kills(write, tmp_path):
+    path = write("loose")
+    running = tmp_path / "claims" / read_manifest(path)[0].folder / "running"
+    run_check(path, pages=False)
+    shutil.rmtree(running.parent / "reports")
+    running.mkdir()
+    (running / "started.json").write_text('{"number": 0, "process": 1, "starts": 2, "deadline": null}')
+    assert run_check(path, workers=1, pages=False).rows[0]["state"] == "NOT_REFUTED"
+
+
+def running_process(folder):
+    """The process that verifies the slow claim; None if there is none."""
+    for path in folder.glob("claims/slow-*/running/started.json"):
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(path.read_text())["process"]
+    return None
+
+
+def is_alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_the_page_begins_with_the_finding(write, tmp_path):
     path = write("false")
     row = run_check(path, release="1.0").rows[0]
     page = (tmp_path / "claims" / "page.html").read_text()
-    assert "<h1>1 of 1 claims is false: false.</h1>" in page
+    assert "<h1>1 of 1 claims is refuted: false.</h1>" in page
     assert f'href="{row["page"]}"' in page
     assert (tmp_path / "claims" / row["page"]).exists()
     assert "What changed" not in page
-    changes = (Change("false", "BOUNDED before, REFUTED now", True),)
+    changes = (Change("false", "NOT REFUTED before, REFUTED now", True),)
     table = ResultTable("claims", "1 claim: 1 refuted", [row], "1.1", Release("1.0", {}), changes)
     assert "What changed since 1.0" in render_table(table)
 
@@ -199,10 +242,10 @@ def test_a_bad_manifest_is_reported(write, tmp_path, capsys):
     with pytest.raises(dpv.InputError, match=r"found no \[\[claims\]\]"):
         read_manifest(path)
     (tmp_path / "claims").mkdir()
-    (tmp_path / "claims" / "history.json").write_text('{"format": 1, "releases": [], "checksum": "0"}')
+    (tmp_path / "claims" / "history.json").write_text('{"format": 1, "content": [], "checksum": "0"}')
     write("loose")
     assert main(["check", "claims.toml", "--no-pages"]) == 2
-    assert "found another checksum" in capsys.readouterr().err
+    assert "another checksum" in capsys.readouterr().err
 
 
 def test_smaller_and_larger_losses_are_told_apart():
@@ -211,7 +254,7 @@ def test_smaller_and_larger_losses_are_told_apart():
 
     assert compare_releases(release(0.9, 1.1), release(1.0, 1.2)) == ()
     smaller = compare_releases(release(0.9, 1.1), release(0.4, 0.6))
-    assert "no longer found: epsilon >= 0.4, and >= 0.9 before; now epsilon <= 0.6 over unions" in smaller[0].text
+    assert "no longer found: epsilon >= 0.4, and >= 0.9 before; now it is at most 0.6 over the cells" in smaller[0].text
     assert not smaller[0].is_worse
     assert compare_releases(release(0.9, "inf"), release(1.5, "inf")) == ()
 
@@ -227,7 +270,7 @@ def test_no_change_is_reported_that_the_old_lower_bound_had_reached():
     assert compare_releases(release(2.667, 2.8), beyond_its_cells) == ()
     larger = compare_releases(release(0.5, 0.6178), beyond_its_cells)  # the negative control
     assert larger[0].is_worse
-    assert "epsilon >= 2.666, and >= 0.5 before, when epsilon <= 0.6178 over unions of cells only" in larger[0].text
+    assert "epsilon >= 2.666, and >= 0.5 before, when it was at most 0.6178 over the cells" in larger[0].text
 
 
 def test_bounds_at_different_deltas_or_without_an_answer_are_not_compared():
@@ -237,7 +280,10 @@ def test_bounds_at_different_deltas_or_without_an_answer_are_not_compared():
 
     assert compare_releases(release(0.5, 0.6, delta=0.1), release(2.0, 2.1, delta=0.0)) == ()
     assert compare_releases(release(0.5, 0.6, delta=0.1), release(2.0, 2.1, delta=0.1)) != ()
-    claims = [change.text for change in compare_releases(release(0.5, 0.6, claim="a"), release(2.0, 2.1, claim="b"))]
+    claims = [
+        change.text
+        for change in compare_releases(release(0.5, 0.6, claim="a"), release(2.0, 2.1, claim="b", delta=0.1))
+    ]
     assert claims == ["the claim was a, and is b"]
     void = {"state": "NO_ANSWER"}
     assert compare_releases(release(0.5, 0.6, **void), release(2.0, 2.1, **void)) == ()
@@ -257,6 +303,115 @@ def test_the_manifest_of_the_documentation(tmp_path, monkeypatch):
     for name in ("first.csv", "second.csv"):
         (tmp_path / name).write_text("1,2")
     first, second = read_manifest("claims.toml")
-    assert (first.name, first.detects, second.name) == ("sum-one_person", 1.25, "tracker-step-3")
+    assert (first.name, first.plan.detects, second.name) == ("sum-one_person", 1.25, "tracker-step-3")
     assert first.plan.settings.alpha == 0.025
     assert second.plan.claim == dpv.claims.approximate(0.8, 1e-6)
+
+
+INSTALLED = """
+SCALE = 1.0
+
+def noise(data, runs, rng):
+    return data.sum() + SCALE * rng.laplace(size=runs)
+
+def hardware(data, runs, rng):
+    import numpy
+    return noise(data, runs, numpy.random.default_rng())
+
+hardware.seeded = False
+"""
+
+
+@pytest.fixture
+def installed(write, tmp_path, monkeypatch):
+    """An installed package, which the mechanism imports or which is the mechanism."""
+    place = tmp_path / "site-packages" / "released"
+    (place / "inner").mkdir(parents=True)
+    (place / "__init__.py").write_text("from released.inner.core import noise, hardware\n")
+    (place / "inner" / "__init__.py").write_text("")
+    core = place / "inner" / "core.py"
+    core.write_text(INSTALLED)
+    (tmp_path / "site-packages" / "adapter.py").write_text("from released import noise, hardware\n")
+    (tmp_path / "mine.py").write_text(f"{MODULE}\nfrom adapter import noise, hardware\n")
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+
+    def release(use, release, scale=1.0, before=""):
+        core.write_text(before + INSTALLED.replace("SCALE = 1.0", f"SCALE = {scale}"))
+        for folder in (tmp_path, place.parent):
+            forget_modules(folder)
+        text = MANIFEST.replace("true = {", f'one = {{use = "{use}"}}\ntrue = {{')
+        path = write(one='mechanism = "one", pair = "one", epsilon = 1.5, detects = 4', text=text)
+        (tmp_path / "mine.py").write_text(f"{MODULE}\nfrom adapter import noise, hardware\n")
+        with warnings.catch_warnings(record=True):
+            return run_check(path, release=release, pages=False)
+
+    yield release
+    forget_modules(tmp_path)
+
+
+@pytest.mark.parametrize("use", ["mine.py:noise", "mine.py:hardware", "released.inner.core:noise", "adapter:hardware"])
+def test_a_change_in_an_installed_package_is_run_again(use, installed):
+    """The package has no version here; the change is found by the first runs, or by the files without a seed."""
+    first = installed(use, "1.0")
+    assert first.rows[0]["state"] != "REFUTED"
+    same = installed(use, "1.1")
+    assert same.rows[0]["result_of"] == "1.0"
+    assert "one: result of release 1.0, not run again" in str(same)
+    second = installed(use, "2.0", scale=0.3)
+    assert (second.rows[0]["state"], second.rows[0]["result_of"]) == ("REFUTED", None)
+    assert "not run again" not in str(second)
+
+
+def test_a_new_version_of_an_installed_package_is_run_again(installed, monkeypatch):
+    versions = {"released": "1.0", "adapter": "1.0", "numpy": "2.0", "dpverify": "1.0"}
+
+    def version(name):
+        if name not in versions:
+            raise importlib.metadata.PackageNotFoundError
+        return versions[name]
+
+    monkeypatch.setattr("importlib.metadata.version", version)
+    installed("mine.py:hardware", "1.0")
+    assert installed("mine.py:hardware", "1.1").rows[0]["result_of"] == "1.0"
+    versions["numpy"] = "2.1"
+    assert installed("mine.py:hardware", "1.2").rows[0]["result_of"] is None
+
+
+def test_the_page_says_which_results_are_not_new(write):
+    path = write("loose")
+    run_check(path, release="1.0", pages=False)
+    run_check(path, release="1.1")
+    page = (path.parent / "claims" / "page.html").read_text()
+    assert "loose: result of release 1.0, not run again." in page
+
+
+def test_a_history_that_cannot_be_written_is_noticed_before_the_work(write, tmp_path):
+    path = write("loose")
+    (tmp_path / "history").mkdir()
+    for history in (tmp_path / "history", tmp_path / "no" / "folder" / "history.json"):
+        with pytest.raises(dpv.InputError, match="history"):
+            run_check(path, history=history, pages=False)
+        assert not list((tmp_path / "claims").glob("loose-*"))
+
+
+def test_results_are_written_before_the_history(write, tmp_path):
+    path = write("loose")
+
+    def remove_folder(line):
+        shutil.rmtree(tmp_path / "shared")
+
+    (tmp_path / "shared").mkdir()
+    with pytest.raises(dpv.InputError, match="shared"):
+        run_check(path, history=tmp_path / "shared" / "history.json", pages=False, notify=remove_folder)
+    assert {"results.json", "results.csv", "junit.xml"} <= {each.name for each in (tmp_path / "claims").iterdir()}
+
+
+def test_two_checks_with_one_history_keep_both_releases(write, tmp_path):
+    path = write("loose")
+    history = tmp_path / "history.json"
+
+    def other_check(line):
+        run_check(path, tmp_path / "other", release="2", history=history, pages=False)
+
+    run_check(path, release="1", history=history, pages=False, notify=other_check)  # before the first one has ended
+    assert [entry.release for entry in read_history(history)] == ["2", "1"]

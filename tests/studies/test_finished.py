@@ -1,9 +1,11 @@
 """Finished combinations of a study: reports that do not belong are refused, and changed sources are noticed."""
 
+import importlib
 import json
 import shutil
 import warnings
 
+import numpy as np
 import pytest
 from user_folder import forget_modules, make_user_folder, rewrite
 
@@ -33,6 +35,7 @@ def pair(value):
 """
 STUDY = """
 epsilon = 1.5
+detects = 9
 
 [pairs.files]
 first = "a.txt"
@@ -125,8 +128,8 @@ def test_the_report_of_another_combination_is_refused(place, capsys):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("verdict", {"kind": "Verdict", "name": "BOUNDED"}, "found verdict BOUNDED; expected NOT_REFUTED"),
-        ("epsilon_lower", 0.123, "found epsilon_lower 0.123; expected"),
+        ("seeded", False, "found another checksum"),
+        ("delta", 0.123, "found another checksum"),
     ],
 )
 def test_an_edited_report_is_refused(field, value, message, place, capsys):
@@ -138,7 +141,6 @@ def test_an_edited_report_is_refused(field, value, message, place, capsys):
     path.write_text(json.dumps(document))
     line = refused(capsys)
     assert message in line
-    assert "recomputed from the counts" in line
     assert "remove this file to verify its combination again" in line
 
 
@@ -216,6 +218,54 @@ def test_an_unseeded_mechanism_is_run_again_unless_it_is_trusted(place):
     assert after["digest"] != row["digest"]
 
 
+@pytest.mark.parametrize("use", ["noise", "unseeded"])
+def test_a_folder_knows_the_installed_package_of_its_mechanism(use, tmp_path, monkeypatch):
+    """The same comparison in `verify`: a change without effect is a warning with a seed, and a refusal without."""
+    package = tmp_path / "site-packages" / "own_installed"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from own_installed.core import noise, unseeded\n")
+    (package / "helpers.py").write_text(HELPERS)
+    core = package / "core.py"
+    core.write_text(MINE.replace("import helpers", "from own_installed import helpers"))
+    monkeypatch.syspath_prepend(package.parent)
+
+    def resume():
+        forget_modules(tmp_path)
+        mechanism = getattr(importlib.import_module("own_installed.core"), use)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            few = {"select_runs": 200, "test_runs": 500, "folder": tmp_path / "folder"}
+            report = dpv.verify(mechanism, np.zeros(1), np.ones(1), 1.5, **few)
+        return report, [str(warning.message) for warning in caught]
+
+    report, _ = resume()
+    assert resume()[0].digest == report.digest
+    (package / "helpers.py").write_text(HELPERS + "# changed")
+    if use == "unseeded":
+        with pytest.raises(dpv.FolderError, match="the package own_installed changed; expected the sources"):
+            resume()
+    else:
+        assert "the package own_installed changed since the folder was started" in resume()[1][0]
+    forget_modules(tmp_path)
+
+
+def test_a_study_names_the_release_of_a_stored_result(place):
+    assert "not run again" not in str(dpv.run_study("study.toml"))
+    assert "1 not run again: results of " in str(dpv.run_study("study.toml"))
+
+
+def test_a_change_outside_of_all_sources_is_noticed_by_the_first_runs(place):
+    """The mechanism reads a file that nobody knows."""
+    text = MINE.replace("helpers.SCALE", "float(np.loadtxt('scale.txt'))")
+    rewrite(place / "mine.py", text)
+    (place / "scale.txt").write_text("1.0")
+    before, _ = run()
+    (place / "scale.txt").write_text("3.0")
+    after, lines = run(trust_results=True)
+    assert lines == ["noise, files, seed 0: its runs are others than in its report; it is run again"]
+    assert after["digest"] != before["digest"]
+
+
 def test_a_combination_that_fails_after_a_change_keeps_its_report(place):
     before, _ = run()
     replace(place / "helpers.py", "return float(data.sum())", "raise ValueError('no sum')")
@@ -226,11 +276,11 @@ def test_a_combination_that_fails_after_a_change_keeps_its_report(place):
 
 
 def test_an_unfinished_combination_is_started_again_after_a_change(place, monkeypatch):
-    def stop(*arguments):
+    def stop(*arguments, **more):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpverify.pipeline.assemble_report", stop)
+        patch.setattr("dpverify.pipeline.make_report", stop)
         with pytest.raises(dpv.Stopped):
             dpv.run_study("study.toml")
     assert (place / "study" / "running" / "0000" / "test-1.npz").exists()

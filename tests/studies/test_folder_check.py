@@ -70,9 +70,10 @@ def test_the_pages_of_a_study_belong_to_its_folder(studied, tmp_path):
     assert check_folder(folder).problems == ()
 
 
-def change_byte(path):
+def change_bytes(path):
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    for place in range(len(content) // 2, len(content) // 2 + 300):  # some bytes of an archive have no meaning
+        content[place] ^= 1
     path.write_bytes(content)
 
 
@@ -85,7 +86,7 @@ def change_text(path, old, new):
 def change_bound(folder):
     path = next((folder / "reports").iterdir())
     document = json.loads(path.read_text())
-    document["result"]["epsilon_lower"] += 0.1
+    document["result"]["cell_counts"]["alpha"] += 0.01
     path.write_text(json.dumps(document))
 
 
@@ -97,7 +98,7 @@ def swap_reports(folder):
 
 
 VERIFICATION_DAMAGE = {
-    "a changed byte": (lambda f: change_byte(f / "test-1.npz"), "test-1.npz: damaged"),
+    "changed bytes": (lambda f: change_bytes(f / "test-1.npz"), "test-1.npz: damaged"),
     "a renamed file": (
         lambda f: (f / "pilot-1.npz").rename(f / "train-7.npz"),
         "train-7.npz: found the content of pilot-1.npz",
@@ -105,7 +106,7 @@ VERIFICATION_DAMAGE = {
     "another file": (lambda f: (f / "thesis.tex").write_text("mine"), "thesis.tex: not a file of dpverify"),
 }
 STUDY_DAMAGE = {
-    "an edited bound": (change_bound, "epsilon_lower"),
+    "an edited bound": (change_bound, "found another checksum"),
     "swapped reports": (swap_reports, "found the report of another study or combination"),
     "an edited row": (
         lambda f: change_text(f / "table.csv", "REFUTED", "MEASURED"),
@@ -142,7 +143,7 @@ def test_an_unfinished_verification_of_a_study_is_checked(studied, verified, tmp
     folder = copy(studied, tmp_path)
     shutil.copytree(verified, folder / "running" / "0001")
     assert check_folder(folder).problems == ()
-    change_byte(folder / "running" / "0001" / "test-1.npz")
+    change_bytes(folder / "running" / "0001" / "test-1.npz")
     (problem,) = check_folder(folder).problems
     assert "test-1.npz: damaged" in problem
 
@@ -178,3 +179,16 @@ def test_a_pipe_in_the_folder_of_a_study_is_refused(studied, tmp_path, capsys):
     with pytest.raises(dpv.FolderError, match=r"json: found a pipe or a device; expected a file; remove it"):
         dpv.run_study(place / "noise.toml", place / "kept")
     assert any("found a pipe or a device" in problem for problem in check_folder(place / "kept").problems)
+
+
+def test_a_study_with_a_parameter_belongs_together(tmp_path):
+    """The README has such a study; the reports store its columns sorted, and some rows are too weak."""
+    np.savetxt(tmp_path / "a.txt", ZERO.ravel())
+    np.savetxt(tmp_path / "b.txt", ONE.ravel())
+    (tmp_path / "folder_check_own.py").write_text(
+        "def noisy_sum(scale):\n    return lambda data, runs, rng: data.sum() + rng.laplace(scale=scale, size=runs)\n"
+    )
+    own = '[mechanisms.noise]\nuse = "folder_check_own.py:noisy_sum"\nscale = [1.0, 3.0]\n[settings]'
+    (tmp_path / "noise.toml").write_text(STUDY.replace("[settings]", own))
+    dpv.run_study(tmp_path / "noise.toml", tmp_path / "kept")
+    assert list(check_folder(tmp_path / "kept").problems) == []

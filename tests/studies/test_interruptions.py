@@ -83,7 +83,8 @@ def test_a_serial_study_continues_after_combinations_that_end_the_process(place)
     write_study(place, ["exit", "cancel", "crash"])
     status, out, err = run()
     assert status == 2
-    assert out.startswith("4 verifications, 1 refuted (each at its own alpha), 3 failed; table: study/table.csv\n")
+    summary = "4 verifications, 1 refuted (each at its own alpha), 1 together (Holm), 3 failed"
+    assert out.startswith(f"{summary}; table: study/table.csv\n")
     line = "dpverify: laplace fault=exit late=False, files, seed 0 failed: " + PROCESS_ENDED.format("exit status 0")
     assert line in err.splitlines()
     found = problems(place)

@@ -3,6 +3,9 @@
 import dataclasses
 import json
 import math
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -10,10 +13,12 @@ from limits import most
 
 import dpverify as dpv
 from dpverify.errors import InputError
-from dpverify.stats.version_mixture import STRATEGY_WEIGHTS, CarriedBet
+from dpverify.stats.anytime import STRATEGY_WEIGHTS
 from dpverify.studies.releases import ledger as ledger_module
-from dpverify.studies.releases.ledger import Ledger, VersionRun, locked, read_ledger, write_ledger
+from dpverify.studies.releases.ledger import Ledger, VersionRun, read_ledger, write_ledger
 from dpverify.studies.releases.version_check import claim_key, verify_version
+from dpverify.util import files
+from dpverify.util.files import locked
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
 
 SMALL = {"select_runs": 200, "test_runs": 1800, "progress": False}
@@ -55,8 +60,20 @@ def test_an_alarm_stays_until_it_is_confirmed_and_names_its_start():
     restarted = ledger.confirm("a")
     assert restarted.records[0].runs == ()
     assert restarted.level(restarted.records[0]) == ledger.level(record) / 2
-    with pytest.raises(InputError, match="found 'b'; expected a claim with an alarm; these are: 'a'"):
+    with pytest.raises(InputError, match="confirm: found 'b'; expected 'a'"):
         ledger.confirm("b")
+
+
+def test_a_renamed_test_keeps_its_evidence_and_its_alarm():
+    ledger, record = with_versions(Ledger(0.05).with_claim("first", "epsilon 1"), "a", -1.0, 60.0)
+    renamed = ledger.rename("a", "b")
+    assert [each.name for each in renamed.records] == ["first", "b"]
+    assert renamed.records[1] == dataclasses.replace(record, name="b")
+    assert renamed.level(renamed.records[1]) == ledger.level(record)
+    with pytest.raises(InputError, match="rename: found 'c'; expected 'first', 'a'"):
+        ledger.rename("c", "b")
+    with pytest.raises(InputError, match="rename: found versions of 'first' with the same claim"):
+        ledger.rename("a", "first")
 
 
 def test_a_repeated_seed_is_refused_also_after_a_restart():
@@ -91,7 +108,7 @@ def test_a_ledger_is_read_back_and_damage_is_reported(tmp_path):
     assert read_ledger(path) == ledger
     text = path.read_text()
     path.write_text(text.replace("-1.0", "+1.0".replace("+", "")))
-    with pytest.raises(InputError, match="found another checksum; expected a ledger as dpverify wrote it"):
+    with pytest.raises(InputError, match=r"another checksum\); expected a ledger as dpverify wrote it"):
         read_ledger(path)
     path.write_text(text[:-40])
     with pytest.raises(InputError, match="found no ledger"):
@@ -104,18 +121,11 @@ def test_a_ledger_is_read_back_and_damage_is_reported(tmp_path):
         read_ledger(tmp_path / "new.json", 2)
 
 
-def test_evidence_that_is_no_number_is_refused(tmp_path):
-    path = tmp_path / "ledger.json"
+def test_evidence_that_is_no_number_is_refused():
     good, record = with_versions(Ledger(0.05), "a", 0.0)
     bad = dataclasses.replace(good, records=(dataclasses.replace(record, runs=(run(0, math.nan),)),))
     with pytest.raises(ValueError, match="e-values that no version has"):
         ledger_module.check_ledger(bad)
-    bet = CarriedBet((0,), 0, ((2.0, -1.0),))
-    bad = Ledger(0.05).with_claim("a", "epsilon 1")
-    bad, _ = bad.add(bad.find("a", "epsilon 1"), dataclasses.replace(run(0), bet=bet))
-    write_ledger(path, bad)
-    with pytest.raises(InputError, match="a bet that no version has"):
-        read_ledger(path)
 
 
 def test_claims_that_differ_little_have_records_of_their_own():
@@ -126,12 +136,168 @@ def test_claims_that_differ_little_have_records_of_their_own():
     assert claim_key(dpv.claims.pure(1.0)) == "epsilon 1, delta 0"  # as in ledgers that exist already
 
 
-def test_a_lock_that_stays_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_module, "LOCK_SECONDS", 0.1)
+def test_a_lock_excludes_other_writers_and_its_file_may_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     path = tmp_path / "ledger.json"
-    with locked(path), pytest.raises(InputError, match="remove it if no test is running"), locked(path):
+    with locked(path), pytest.raises(InputError, match="found it locked for"), locked(path):
         pass
-    assert not (tmp_path / "ledger.json.lock").exists()
+    assert (tmp_path / "ledger.json.lock").exists()
+    with locked(path):
+        pass
+    with pytest.raises(InputError, match="expected a folder that can be written"), locked(tmp_path / "no" / "folder"):
+        pass
+
+
+WRITER = """
+import sys
+from dpverify.studies.releases.ledger import VersionRun, read_ledger, write_ledger
+from dpverify.util.files import locked
+
+path, seed = sys.argv[1], int(sys.argv[2])
+while True:
+    with locked(path):
+        ledger = read_ledger(path).with_claim("a", "epsilon 1")
+        write_ledger(path, ledger.add(ledger.records[0], VersionRun("v", seed))[0])
+    print(seed, flush=True)
+    seed += 1
+"""
+
+
+def write_and_kill(path, kills):
+    """Kill a process that writes versions without a pause; return how many versions it says that it has written."""
+    written = 0
+    for kill in range(kills):
+        command = [sys.executable, "-c", WRITER, str(path), str(1000 * kill)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            lines = [process.stdout.readline() for _ in range(1 + kill % 3)]
+            time.sleep(0.003 * (kill % 7))
+            process.kill()
+            lines += process.stdout.read().splitlines()
+        written += len([line for line in lines if line.strip()])
+    return written
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_writer_that_is_killed_leaves_no_lock_and_loses_nothing(kills, tmp_path, monkeypatch):
+    path = tmp_path / "ledger.json"
+    written = write_and_kill(path, kills)
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.0)
+    with locked(path):
+        kept = len(read_ledger(path).records[0].runs)
+    assert written <= kept <= written + kills  # a version may be written, and its writer killed before it says so
+
+
+def test_a_version_is_written_before_its_runs_are_drawn(tmp_path):
+    path = tmp_path / "ledger.json"
+
+    def stopped(data, runs, rng):
+        raise KeyboardInterrupt
+
+    for number in (1, 2):
+        with pytest.raises(dpv.Stopped):
+            version(path, stopped, number)
+    ledger = read_ledger(path)
+    record = ledger.records[0]
+    assert [(run.seed, run.finished) for run in record.runs] == [(1, False), (2, False)]
+    assert record.evidence.log_value == pytest.approx(0)
+    again = version(path, laplace, 2)  # a version that was stopped is repeated with its seed
+    fresh = version(tmp_path / "other.json", laplace, 2)
+    assert [run.finished for run in read_ledger(path).records[0].runs] == [False, True]
+    assert again.run.log_e_values != fresh.run.log_e_values or again.report.alpha == fresh.report.alpha
+    assert again.report.alpha == pytest.approx(fresh.report.alpha / 3)  # its own share, 1/6, not the first one, 1/2
+
+
+def test_a_ledger_that_cannot_be_written_is_noticed_before_the_first_run(tmp_path):
+    calls = []
+
+    def counted(data, runs, rng):
+        calls.append(runs)
+        return laplace(data, runs, rng)
+
+    (tmp_path / "ledger.json").mkdir()
+    with pytest.raises(InputError, match=r"ledger\.json: found"):
+        version(tmp_path / "ledger.json", counted, 1)
+    assert not calls
+
+
+def test_a_result_that_cannot_be_written_is_part_of_the_message(tmp_path, monkeypatch):
+    path, place = tmp_path / "ledger.json", "dpverify.studies.releases.version_check.write_ledger"
+    monkeypatch.setattr(place, fails_at(2, write_ledger))
+    with pytest.raises(InputError, match=r"disk; the result is not in the ledger: e-value .*, seed 1"):
+        version(path, laplace, 1)
+
+
+def fails_at(number, function):
+    """Return a function that fails once, like a disk that is full."""
+    calls = []
+
+    def wrapped(*arguments):
+        calls.append(arguments)
+        if len(calls) == number:
+            raise InputError("disk")
+        return function(*arguments)
+
+    return wrapped
+
+
+class Suite:
+    """A suite that seeds a generator, from which a mechanism draws its noise instead of `rng`."""
+
+    seeded = False
+
+    def seed(self, seed):
+        self.generator = np.random.default_rng(seed)
+
+    def __call__(self, data, runs, rng):
+        return data + self.generator.laplace(size=runs)
+
+
+repeats = Suite()
+
+
+def life(path, mechanism, suite_seed, versions, **options):
+    """Test versions in a suite that seeds a generator; return the results, None where a version is refused."""
+    results = []
+    for number in range(versions):
+        repeats.seed(suite_seed)
+        try:
+            results.append(version(path, mechanism, number, **options))
+        except InputError:
+            results.append(None)
+    return results
+
+
+def test_a_version_whose_runs_occurred_before_is_refused(tmp_path):
+    path = tmp_path / "ledger.json"
+    results = life(path, repeats, 3, 2)
+    assert [result is None for result in results] == [False, True]
+    record = read_ledger(path).records[0]
+    assert [run.finished for run in record.runs] == [True, False]
+    assert record.evidence.log_value == pytest.approx(results[0].evidence.log_value)
+    repeats.seed(3)
+    with pytest.raises(InputError, match="draw all noise from rng, or do not seed"):
+        version(path, repeats, 7, write=False)
+    repeats.seed(4)
+    assert version(path, repeats, 8).run.finished
+    assert not any(result is None for result in life(tmp_path / "seeded.json", laplace, 3, 2))  # negative control
+
+
+def test_equal_outputs_of_a_rare_event_are_no_repetition(tmp_path):
+    def rare(data, runs, rng):
+        return rng.random(runs) < 0.001 * (1 + data)
+
+    assert not any(result is None for result in life(tmp_path / "ledger.json", rare, 3, 2))
+
+
+@pytest.mark.slow
+def test_false_alarms_over_lives_with_repeated_runs(tmp_path):
+    lives, alarms, few = 200, 0, {"select_runs": 100, "test_runs": 400}
+    for seed in range(lives):
+        results = life(tmp_path / f"{seed}.json", repeats, seed, 3, **few)
+        assert [result is None for result in results] == [False, True, True]
+        alarms += results[0].failed
+    print(f"{alarms} of {lives} lives with an alarm")
+    assert alarms <= most(lives, 0.05)
 
 
 def version(path, mechanism, number, **options):
@@ -148,7 +314,7 @@ def test_versions_are_verified_and_a_fault_is_found_and_dated(tmp_path):
     assert results[2].run.log_e_values[1:] != (0.0,) * 4
     read = version(path, laplace_half_noise, 3, write=False)
     assert len(read_ledger(path).records[0].runs) == 3
-    assert read.failed == (read.report.refuted or read.log_e_value >= math.log(2e6))
+    assert read.failed == (read.report.refuted or read.run.log_e_value >= math.log(2e6))
     faulty = version(path, laplace_half_noise, 4)
     assert faulty.failed
     assert faulty.start == "v4"

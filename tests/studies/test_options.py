@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import dpverify as dpv
-from dpverify.studies.options import RunOptions, type_one_error_factor
+from dpverify.settings import type_one_error_factor
+from dpverify.studies.options import RunOptions
 from mechanisms import laplace
 
 

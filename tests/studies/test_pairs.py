@@ -12,7 +12,14 @@ from dpverify.studies.pairs import share_lower_bound
 from mechanisms import laplace
 
 ALPHA = 0.05
-COINS = {"partition": "atoms", "events": "union", "select_runs": 100, "test_runs": 200, "block": 400}
+COINS = {
+    "partition": "atoms",
+    "events": "union",
+    "select_runs": 400,
+    "test_runs": 200,
+    "block": 400,
+    "detects": 6.0,
+}
 
 
 def coin(chance, runs, rng):
@@ -22,7 +29,7 @@ def coin(chance, runs, rng):
 def drawn_pairs(number, share, seed):
     """A share of the pairs violates (1, 0.05) clearly; the others have nearly equal distributions."""
     breaks = np.random.default_rng(seed).random(number) < share
-    return [(0.5, 0.98 if broken else 0.5 + 1e-9) for broken in breaks]
+    return [(0.1, 0.98 if broken else 0.1 + 1e-9) for broken in breaks]
 
 
 @pytest.mark.parametrize(("claim", "stopped"), [(0.2, "refuted"), (1.0, "budget")])
@@ -65,21 +72,22 @@ def test_each_pair_has_its_own_runs(tmp_path):
     assert len({report.witness.counts for report in found.reports}) > 2
     again = found.reports[3]
     assert dpv.verify(coin, *pairs[3], 1.0, 0.05, settings=again.settings) == again
+    assert found.too_weak == ()
     worst = found.reports[found.worst]
     assert worst.epsilon_lower == max(report.epsilon_lower for report in found.reports)
     assert 1 < found.epsilon_lower < worst.epsilon_lower
     assert f"{found.passed} of 12 pairs passed" in str(found)
     resumed = dpv.verify_pairs(coin, pairs, 1.0, 0.05, folder=tmp_path, **COINS)
     assert resumed.reports == found.reports
-    assert all(report.run["resumed"] for report in resumed.reports)
+    assert all(report.provenance["resumed"] for report in resumed.reports)
 
 
 def test_a_pair_with_a_voiding_diagnostic_counts_neither_as_passed_nor_as_refuted():
-    pairs = [(np.array(0.5), np.array(second)) for second in (0.5, 0.98, 0.501)]
+    pairs = [(np.array(0.1), np.array(second)) for second in (0.1, 0.98, 0.101)]
     found = dpv.verify_pairs(coin, pairs, 1.0, 0.05, **COINS)
-    assert (found.passed, found.share, found.worst) == (1, 1 / 3, 1)
+    assert (found.passed, found.share, found.worst) == (1, 1 / 2, 1)
     assert found.diagnostics == (Diagnostic.SAME_DATA,)
-    assert str(found).endswith(f"  no answer   {Diagnostic.SAME_DATA.value}")
+    assert str(found).splitlines()[1] == f"  no answer   pair 0: {Diagnostic.SAME_DATA.value}"
 
 
 def test_printed_shares_and_confidences_are_rounded_outwards():
@@ -89,11 +97,21 @@ def test_printed_shares_and_confidences_are_rounded_outwards():
     low, high = (float(text.rstrip("%")) / 100 for text in (lines[1].split()[1], lines[1].split()[3]))
     assert low <= found.share_interval[0]
     assert high >= found.share_interval[1]
-    for line, share in ((lines[2], found.violating), (lines[3], found.bounded)):
+    for line, share in ((lines[2], found.violating), (lines[3], found.holds_on_cells)):
         assert float(line.split()[3].rstrip("%")) / 100 <= share
     named = next(line for line in lines if line.startswith("  named"))
     assert named.endswith("false discovery rate at most 1.25%")
-    assert all("confidence 98.75%" in line for line in lines[1:] if line != named)
+    assert all("confidence 98.75%" in line for line in lines[1:] if line != named and "too weak" not in line)
+
+
+def test_pairs_that_are_tested_with_few_runs_do_not_pass():
+    pairs = [(np.zeros(1), np.full(1, shift)) for shift in [0.5] * 9 + [2.0] * 9]
+    many = dpv.verify_pairs(laplace, pairs, 1.0, select_runs=100, test_runs=50)
+    assert many.passed == 0
+    assert many.refuted + len(many.too_weak) == 18
+    assert f"too weak    {len(many.too_weak)} of 18 pairs" in str(many)
+    enough = dpv.verify_pairs(laplace, [(np.zeros(1), np.full(1, 0.5))], 1.0, select_runs=2000, test_runs=20_000)
+    assert enough.passed == 1
 
 
 def test_violating_pairs_are_named_with_few_false_discoveries():

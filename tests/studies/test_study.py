@@ -1,6 +1,7 @@
 """run_study: reports, table, failures, and resuming after a kill."""
 
 import csv
+import dataclasses
 import errno
 import os
 import re
@@ -113,7 +114,9 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
     out, err = capsys.readouterr()
     lines = table(place / "study")
     assert len(lines) == (3 + 1) * (1 + 2) * 2
-    assert "24 verifications, 6 refuted (each at its own alpha), 6 failed; table: inner/study/table.csv" in out
+    assert (
+        "24 verifications, 6 refuted (each at its own alpha), 6 together (Holm), 12 too weak, 6 failed; table: " in out
+    )
     assert err.count("ValueError: more than the truth") == 6 + 1
     assert {line["seed"] for line in lines} == {"3", "4"}
     assert [line["mechanism"] for line in lines[:18]] == ["response"] * 18
@@ -129,6 +132,25 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
             assert report.refuted == (line["mechanism.truth"] == "0.9")
             assert repr(report.epsilon_lower) == line["epsilon_lower"]
     assert not (place / "study" / "running").exists()
+
+
+@pytest.mark.filterwarnings("default:.*failed")
+def test_the_exit_status_needs_a_refutation_of_all_rows_together(place, capsys, monkeypatch):
+    """A row whose p-value is just below alpha is refuted by itself; a study of 24 such tests is not."""
+    main(["study", "inner/study.toml", "--quiet"])
+    study = dpv.run_study(place / "study.toml")
+    rows = [
+        {**row, "p_value": 0.04 if row in study.refuted else 0.9, "too_weak": None}
+        for row in study.rows
+        if row["problem"] is None
+    ]
+    weak = dataclasses.replace(study, rows=tuple(rows))
+    assert len(weak.refuted) == 6
+    assert weak.certain == ()
+    monkeypatch.setattr("dpverify.cli.commands.run_study", lambda *_, **__: weak)
+    assert main(["study", "inner/study.toml"]) == 0
+    assert "6 refuted (each at its own alpha), 0 together (Holm)" in capsys.readouterr().out
+    assert len(study.certain) == 6  # their p-values are far below alpha
 
 
 @pytest.mark.filterwarnings("default:.*failed")
@@ -159,7 +181,7 @@ def test_the_error_is_shown_only_if_there_is_a_truth(place):
     change(place, "[0.6, 0.9, 2.0]", "0.61234")
     change(place, "seeds = 2", "seeds = 1")
     header, *lines = dpv.run_study(place / "study.toml").table_lines()
-    assert header.endswith("epsilon <= (cells)  error")
+    assert header.endswith("over the cells <=  error")
     assert " 0.61234 " in lines[0]  # as it is written in the file
     change(place, "exact = [true, false]", "exact = false")
     assert not dpv.run_study(place / "study.toml", place / "other").table_lines()[0].endswith("error")
@@ -196,10 +218,12 @@ def test_a_damaged_report_is_refused(place):
 @pytest.mark.filterwarnings("ignore:.*failed")
 def test_the_printed_study_is_an_aligned_table(place):
     title, header, *lines = str(dpv.run_study(place / "study.toml")).splitlines()
-    assert title == "study: 24 verifications, 6 refuted (each at its own alpha), 6 failed"
+    assert title == (
+        "study: 24 verifications, 6 refuted (each at its own alpha), 6 together (Holm), 12 too weak, 6 failed"
+    )
     assert header.split()[:6] == ["mechanism", "pair", "mechanism.truth", "pair.value", "pair.exact", "seed"]
     assert len(lines) == 20 + 1
-    assert lines[0][header.index("verdict") :].startswith("NOT REFUTED")
+    assert lines[0][header.index("verdict") :].startswith("TOO WEAK")
     assert lines[12][header.index("verdict") :] == "failed"
     assert lines[-1] == f"  and 4 more rows in {place / 'study' / 'table.csv'}"
 
@@ -225,6 +249,21 @@ def test_a_mechanism_that_fails_has_a_row_with_the_reason(place):
     assert "KeyError: 'no key'" in done.rows[4]["problem"]
 
 
+def test_a_study_with_too_few_runs_is_no_answer(tmp_path, monkeypatch, capsys):
+    """A randomised response with epsilon 0.41 cannot show whether a claim of 1 holds; it can for a claim of 0.5."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    study = (
+        'epsilon = 1.0\n[pairs.made]\nuse = "mine.py:pair"\nvalue = 1.0\n[mechanisms.plain]\nuse = "mine.py:plain"\n'
+    )
+    for epsilon, status in (("1.0", 3), ("0.5", 0)):
+        place = tmp_path / f"study{status}.toml"
+        place.write_text(study.replace("1.0\n[pairs", f"{epsilon}\n[pairs"))
+        assert main(["study", str(place)]) == status
+        out, err = capsys.readouterr()
+        assert ("1 too weak" in out, "the witness is so frequent" in err) == (status == 3,) * 2
+
+
 @pytest.mark.filterwarnings("default:different blocks contain the same outputs")
 def test_a_voiding_diagnostic_is_no_answer(place, capsys):
     change(place, 'use = "mine:plain"', 'use = "mine:fixed_seed"')
@@ -233,7 +272,10 @@ def test_a_voiding_diagnostic_is_no_answer(place, capsys):
     (place / "b.csv").write_text("0\n")  # equal to the first data set
     assert main(["study", "inner/study.toml"]) == 3
     out, err = capsys.readouterr()
-    assert "12 verifications, 2 refuted (each at its own alpha), 0 failed, 8 without an answer; table" in out
+    assert (
+        "12 verifications, 8 without an answer, 2 refuted (each at its own alpha), 2 together (Holm), 2 too weak, "
+        "0 failed; table" in out
+    )
     assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are equal")
     voided = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
     assert voided == [line["diagnostic"] != "" for line in table(place / "study")]

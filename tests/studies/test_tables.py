@@ -1,8 +1,20 @@
 """Tables as CSV: cells that a spreadsheet would execute are quoted, and every value is read back."""
 
+import math
+
+import numpy as np
 import pytest
 
-from dpverify.studies.tables import column_names, csv_text, parse_row, read_csv, write_csv
+from dpverify.studies.tables import (
+    column_names,
+    csv_text,
+    lower_text,
+    parse_row,
+    read_csv,
+    verdict_text,
+    write_csv,
+)
+from dpverify.util.formatting import format_lower
 
 ROWS = [
     {"mechanism": "=HYPERLINK(1)", "scale": -1.5, "note": "-cmd|x", "count": 3},
@@ -35,3 +47,18 @@ def test_a_table_that_cannot_be_read_has_no_rows(tmp_path, content):
     if content is not None:
         (tmp_path / "table.csv").write_bytes(content)
     assert read_csv(tmp_path / "table.csv") == []
+
+
+def test_a_refutation_has_the_digits_that_show_it():
+    row = {"claim": "epsilon 0.6, delta 0", "epsilon": 0.6, "epsilon_lower": 0.600035}
+    assert lower_text(row) == "epsilon >= 0.60003"
+    assert lower_text({**row, "epsilon": 0.61}) == "epsilon >= 0.6"
+    for excess in 10.0 ** -np.arange(1.0, 15.0):
+        for claim in (0.6, 1 / 3, 1.1, math.log(3), 12.0):
+            text = format_lower(claim + excess, claim)
+            assert claim < float(text) <= claim + excess
+
+
+def test_the_verdict_of_a_row_says_how_strong_its_evidence_is():
+    words = [verdict_text({"p_value": p, "alpha": 0.05}, "REFUTED") for p in (0.02, 0.005, 0.0005)]
+    assert words == ["REFUTED, weak evidence", "REFUTED, moderate evidence", "REFUTED, strong evidence"]

@@ -66,3 +66,17 @@ def test_the_printed_table_is_aligned(table):
 def test_families_without_a_parameter_are_refused():
     with pytest.raises(dpv.InputError, match="families: found no parameter"):
         dpv.tradeoff({"none": (Response, ())}, 0.0, 1.0, DELTA, dpv.rmse([[0.0]]))
+
+
+def noisy_total(scale):
+    return lambda data, runs, rng: data + scale * rng.laplace(size=(runs, 1))
+
+
+def test_an_estimate_is_at_least_the_lower_bound_of_its_row():
+    """With few cells, epsilon over the cells is smaller than that of the tested event: the two are no interval."""
+    few = {"partition": "grid", "resolution": 1, "select_runs": 2000, "test_runs": 5000}
+    table = dpv.tradeoff({"noise": (noisy_total, (1.0, 2.0))}, 0.0, 1.0, 0.01, dpv.rmse([[0.0]]), **few)
+    for row in table.rows:
+        assert row["epsilon_upper_on_partition"] < row["epsilon_lower"] <= row["epsilon_estimate"]
+    header = str(table).splitlines()[1]
+    assert "over the cells <=" in header

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-READERS = ("report", "folder", "study", "signed report", "result folder")  # 10^5 inputs or more for the first three
+READERS = ("report", "folder", "study", "report command", "result folder")  # 10^5 inputs or more for the first three
 MEMORY = "/dev/shm"  # thousands of folders are written faster to memory
 KINDS = ("failures", "kills", "damage", "threads", "memory")
 FAILURES = re.compile(r"(\d+) points, (\d+) resumed calls, (\d+) refused")
@@ -61,7 +61,7 @@ def total(pattern, output):
 def measure(kind, is_short):
     """Measure one kind, and return its figure in words."""
     if kind == "failures":
-        files = ["tests/sampling/test_every_failure.py", "tests/paper/test_reproduce_failures.py"]
+        files = ["tests/sampling/test_every_failure.py"]
         points, resumed, refused = total(
             FAILURES, run_tests(*files, is_short=is_short, select="after_a_failure", **in_memory())
         )

@@ -16,7 +16,7 @@ from scipy.stats import laplace as laplace_distribution
 from scipy.stats import norm
 
 from dpverify.demo import PrivateTracker
-from dpverify.events.cells import Bins
+from dpverify.events.partition import Bins
 from dpverify.events.scores import Additive, CellScore, Levels, Linear, Quadratic
 
 EPSILON = 0.5

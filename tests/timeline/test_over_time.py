@@ -9,10 +9,8 @@ from streams import KnownStream, gaussian_epsilon, laplace_stream, smoothed_stre
 
 import dpverify as dpv
 from dpverify.events.prefix_scores import LinearPrefixes
-from dpverify.stats.lower_bound import epsilon_lower_bound
-from dpverify.timeline.events import PrefixEvents
-from dpverify.timeline.result import PrivacyOverTime
-from dpverify.timeline.texts import claim_sentence
+from dpverify.over_time import PrefixEvents, PrivacyOverTime, claim_sentence
+from dpverify.stats.exact import epsilon_lower_bound
 
 RUNS = {"select_runs": 4000, "test_runs": 16_000}
 DELTA = 0.01
@@ -89,9 +87,10 @@ def test_an_event_of_a_prefix_does_not_depend_on_later_steps(laplace_result):
 def test_the_events_count_what_the_result_states(laplace_result):
     events, source = laplace_result.events, np.random.default_rng(1)
     samples = source.laplace(size=(1000, 5, 1))
-    table = events.measure(samples)
+    indicators, table = events.indicators(samples, {})
     assert table.shape == laplace_result.counts.shape[1:]
     inside = events.contains(samples).sum(0)
+    assert (indicators.sum(1) == inside).all()
     for step in range(5):
         event = events.event(step)
         codes = event.partition.codes(samples)

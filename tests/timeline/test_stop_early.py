@@ -9,9 +9,9 @@ from streams import laplace_stream
 
 import dpverify as dpv
 from dpverify.cli import main
+from dpverify.over_time import plan_looks
 from dpverify.report.sequence import StoppedBy
-from dpverify.stats.profile import small_p_value
-from dpverify.timeline.looks import plan_looks
+from dpverify.stats.exact import small_p_value
 
 FIRST, SECOND = np.zeros((3, 1)), np.array([[0.0], [1.0], [1.0]])  # the exact epsilons are 0, 1 and 2
 RUNS = {"select_runs": 8000, "test_runs": 64_000, "block": 1000, "stop_early": True}
@@ -42,11 +42,11 @@ def test_the_bounds_of_a_look_have_its_share_of_alpha(refuted):
     assert refuted.final == max(bound for bound, tested in zip(bounds, refuted.events.tested, strict=True) if tested)
 
 
-def test_a_wide_claim_ends_the_run_when_every_step_is_bounded():
-    result = measure(4.0, delta=0.01)
-    assert result.stopped is StoppedBy.BOUNDED
-    assert result.verdict is dpv.Verdict.BOUNDED
-    assert result.runs < 64_000
+def test_a_claim_that_holds_over_the_cells_takes_all_runs():
+    result = measure(4.0, delta=0.01, test_runs=16_000)
+    assert (result.verdict, result.stopped) == (dpv.Verdict.NOT_REFUTED, StoppedBy.BUDGET)
+    assert result.holds_on_cells
+    assert result.runs == 16_000
     assert (result.epsilon_upper <= 4.0).all()
 
 
@@ -140,7 +140,7 @@ def test_a_result_of_an_early_look_survives_a_file(refuted, tmp_path):
 
 
 def test_counts_of_no_look_are_refused(refuted):
-    from dpverify.timeline.documents import check_counts
+    from dpverify.over_time import check_counts
 
     looks = plan_looks(refuted.settings)
     check_counts(refuted.events, refuted.counts, refuted.shape, looks)
@@ -184,7 +184,7 @@ def test_the_command_stops_early(tmp_path, monkeypatch, capsys):
     runs = ["--set", "select_runs=1000", "--set", "test_runs=8000"]
     assert main(["over-time", "own.py:stream", *options, *runs]) == 1
     document = json.loads(capsys.readouterr().out)
-    assert document["steps"][0]["test_runs"] < 8000
+    assert document["summary"]["steps"][0]["test_runs"] < 8000
 
 
 def test_a_folder_of_a_run_that_may_stop_early_names_what_differs(tmp_path):

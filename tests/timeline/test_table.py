@@ -1,14 +1,16 @@
 """Many records: the table of records and steps, neighbours of a stream, files, folders, pages, and bad input."""
 
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from limits import most
 from streams import KnownStream, laplace_stream
 
 import dpverify as dpv
-from dpverify.timeline import documents
 from mechanisms import laplace as one_number
 
 RUNS = {"select_runs": 1000, "test_runs": 4000}
@@ -37,6 +39,30 @@ def test_the_table_states_its_scope(table):
     assert joint.alpha == pytest.approx(0.05)
     assert joint.curves[0].alpha == pytest.approx(0.025)
     assert "all records and all steps hold together with confidence 95%" in str(joint)
+
+
+def a_table(p_values, void=()):
+    """Return a table of records with these p-values."""
+    curves = (
+        SimpleNamespace(record=str(i), p_values=np.array([1.0, p]), alpha=0.05, voiding=("void",) * (i in void))
+        for i, p in enumerate(p_values)
+    )
+    return dpv.PrivacyTable(tuple(curves), jointly=False)
+
+
+def test_a_table_of_true_claims_is_rarely_refuted():
+    rng = np.random.default_rng(0)
+    tables = [a_table(rng.uniform(size=20)) for _ in range(1000)]
+    assert sum(table.refuted for table in tables) <= most(1000, 0.05)
+    single = sum(any(curve.p_values[-1] <= 0.05 for curve in table.curves) for table in tables)
+    assert single > 500  # negative control: each record at its own alpha
+
+
+def test_records_are_refuted_together_by_holm_without_the_void_ones():
+    assert a_table([0.012, 0.5, 0.03, 0.001]).certain == ("0", "3")
+    assert not a_table([0.03, 0.9]).refuted
+    assert a_table([0.03, 0.9], void=(1,)).certain == ("0",)
+    assert a_table([0.001, 0.9], void=(0,)).certain == ()
 
 
 def test_a_table_survives_a_file(table, tmp_path):
@@ -75,13 +101,13 @@ def test_a_damaged_file_is_refused(table, tmp_path, damage):
     document = json.loads(path.read_text())
     damage(document["result"])
     path.write_text(json.dumps(document))
-    with pytest.raises(dpv.InputError, match="a damaged result"):
+    with pytest.raises(dpv.InputError, match="a damaged one"):
         dpv.PrivacyOverTime.from_json(path)
 
 
 def test_files_that_are_no_results_are_refused(tmp_path):
     path = tmp_path / "file.json"
-    for text, message in (("[]", "not a result"), ('{"schema": 9, "result": {"kind": "x"}}', "found schema 9")):
+    for text, message in (("[]", "found no Privacy"), ('{"format": 9, "result": {"kind": "x"}}', "found format 9")):
         path.write_text(text)
         with pytest.raises(dpv.InputError, match=message):
             dpv.PrivacyTable.from_json(path)
@@ -237,16 +263,7 @@ def test_a_mechanism_that_ignores_its_generator_gives_no_answer():
     assert table.sentences[0].startswith("a: no answer; ")
 
 
-def test_pages_need_their_packages(monkeypatch, table):
-    import builtins
-
-    load = builtins.__import__
-
-    def refuse(name, *arguments, **options):
-        if name == "dpverify.timeline" and "pages" in (arguments[2] if len(arguments) > 2 else ()):
-            raise ImportError("no matplotlib")
-        return load(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+def test_pages_need_their_packages(monkeypatch, table, tmp_path):
+    monkeypatch.setitem(sys.modules, "dpverify.render.over_time", None)
     with pytest.raises(dpv.InputError, match="expected matplotlib and Jinja2"):
-        documents.load_pages()
+        table.to_html(tmp_path / "page.html")

@@ -49,11 +49,11 @@ def test_the_step_of_a_proof_is_not_called_the_first_visible_step(tmp_path):
 
 PAIRS = dpv.neighbours.one_reading(DATA, 3.0, steps=[0, 2])
 VERDICTS = {
-    0.5: "refuted for 2 of 2 records",
+    0.5: "refuted for 2 of 2 records, each at its own alpha, 2 together (Holm, alpha 0.05)",
     2.95: "not refuted for 2 of 2 records, which does not prove that it holds for them",
-    9.0: "bounded for 2 of 2 records, over unions of cells; other events are not bounded",
+    9.0: "not refuted for 2 of 2 records, which does not prove that it holds for them",
 }
-CELLS = {0.5: "refuted from step 2 on", 2.95: "not refuted", 9.0: "bounded (cells)"}
+CELLS = {0.5: "refuted from step 2 on", 2.95: "not refuted", 9.0: "not refuted"}
 
 
 @pytest.mark.parametrize("epsilon", VERDICTS)
@@ -113,7 +113,7 @@ def test_a_missing_upper_bound_is_not_called_a_bound(unproved, tmp_path):
     last[0, 0] = 0  # a cell that one data set never reached
     assert np.isinf(result.epsilon_upper[-1])
     lines = str(result).splitlines()
-    assert "  bounded     nothing: no finite upper bound at the last step, over unions of cells" in lines
+    assert "  cells       no finite upper bound at the last step, over the cells" in lines
     table = dpv.PrivacyTable((result,), False)
     for page in (page_of(result, tmp_path), page_of(table, tmp_path)):
         assert "infinity" not in page
@@ -130,4 +130,4 @@ def test_what_is_not_refuted_has_no_confidence(unproved):
 def test_the_upper_bounds_are_not_said_to_hold_over_all_events(unproved, tmp_path):
     page = page_of(unproved, tmp_path)
     assert "so do the upper bounds" not in page
-    assert "for all steps together, with confidence 95%. The upper bounds hold over unions" in page
+    assert "for all steps together, with confidence 95%. The upper bounds hold over the cells" in page

@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpverify.util.intervals import merge_intervals
+from dpverify.events.wording import merge_intervals
 
 pairs = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted).map(tuple)
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dpverify.util.joined_rows import join_and_release, join_rows
+from dpverify.sampling.stages import join_and_release
+from dpverify.util.arrays import join_rows
 
 WHOLE = np.arange(24.0).reshape(6, 2, 2)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from dpverify.util.least_squares import nonnegative_minimum
+from dpverify.events.region import nonnegative_minimum
 
 
 def random_problem(seed, rows=60, columns=90):
