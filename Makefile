@@ -35,7 +35,7 @@ $(VENV)/docs.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 demo: $(VENV)/estimation.stamp  ## verify a false claim, a true claim and the paper's W2-MHE, and write an HTML page
 	$(BIN)/dpverify demo
-	$(BIN)/python -m dpverify.paper.demo
+	$(BIN)/python examples/w2mhe.py
 
 # The fast tests compile many small programs, so XLA optimises them less. It ends the process if it does not know a flag;
 # these are flags of the release in constraints.txt. `make test-all` optimises as users do.
@@ -46,17 +46,17 @@ FAST_COMPILATION := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emit
 # lines of code behind each operation, programs are lowered faster.
 test: $(VENV)/test.stamp  ## run the fast tests and the examples of the docstrings (some minutes)
 	OPENBLAS_NUM_THREADS=1 JAX_TRACEBACK_IN_LOCATIONS_LIMIT=0 XLA_FLAGS="$(FAST_COMPILATION)" \
-		$(BIN)/python -m pytest --doctest-modules tests src/dpverify
+		$(BIN)/python -m pytest --doctest-modules tests src/dpverify gallery
 
 test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## run all tests, including the slow statistical ones (about an hour)
-	$(BIN)/python -m pytest -m "" --hypothesis-profile=many --doctest-modules tests src/dpverify
+	$(BIN)/python -m pytest -m "" --hypothesis-profile=many --doctest-modules tests src/dpverify gallery
 
 doctest: $(VENV)/test.stamp  ## run the examples of the docstrings only
-	$(BIN)/python -m pytest --doctest-modules src/dpverify
+	$(BIN)/python -m pytest --doctest-modules src/dpverify gallery
 
 # What `make coverage` leaves out: the parts that need JAX, matplotlib or other packages.
-OUTSIDE_CORE := $(addprefix tests/,estimation render/test_browser.py adapters paper test_site.py) \
-	$(addprefix src/dpverify/,estimation render adapters paper)
+OUTSIDE_CORE := $(addprefix tests/,estimation render/test_browser.py adapters reproduction test_site.py) \
+	$(addprefix src/dpverify/,estimation render adapters)
 
 coverage: $(VENV)/dev.stamp  ## report which lines and branches of the core are executed by the tests
 	$(BIN)/coverage erase
@@ -99,15 +99,20 @@ pythons:  ## run the tests with each installed Python from 3.11 to 3.13
 		else echo "python$$version is not installed: skipped"; fi; \
 	done
 
-reproduced: $(VENV)/estimation.stamp  ## repeat the source paper's experiments (under an hour, resumable); writes docs/reproduced
-	$(BIN)/dpverify reproduce --out build/reproduced
+reproduced: $(VENV)/estimation.stamp  ## repeat the source paper's experiments (under an hour, resumable); QUICK=1: a few minutes
+ifdef QUICK
+	$(BIN)/python -m reproduction --quick --out build/reproduced-quick
+else
+	$(BIN)/python -m reproduction --out build/reproduced
 	cp build/reproduced/table.md docs/reproduced/README.md
-	cp build/reproduced/readings.csv build/reproduced/claims.csv docs/reproduced
-	cp $(addprefix build/reproduced/figures/,beside-0.png runs-0.png map-1.png) docs/reproduced/figures
+	cp build/reproduced/readings.csv build/reproduced/rows.csv build/reproduced/claims.csv docs/reproduced
+	cp build/reproduced/figures/*.png docs/reproduced/figures
+endif
 
 gallery: $(VENV)/test.stamp  ## verify the gallery of published mechanisms (half an hour, resumable); writes docs/gallery.md
-	$(BIN)/dpverify gallery --out build/gallery
+	$(BIN)/python -m gallery --out build/gallery
 	mkdir -p docs/figures/gallery
+	cp build/gallery/rows.json gallery/rows.json
 	cp build/gallery/gallery.md docs/gallery.md
 	cp build/gallery/figures/*.png docs/figures/gallery
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpverify.stats import lower_bound
+from dpverify.stats import exact as lower_bound
 
 CASES = [  # runs, c1, c2
     (20, 10, 0),

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpverify as dpv
-from dpverify.estimation import KLMHE, W2MHE, PrivateEKF, adjacent_recordings, oscillator, particle
+from dpverify.estimation import KLMHE, W2MHE, PrivateEKF, adjacent_recordings, oscillator, particles
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.sampling.blocks import SampleSource, call_mechanism
 from dpverify.util.arrays import cell_codes, enable_x64
@@ -69,21 +69,19 @@ def print_variants(system, pair):
     w2mhe, klmhe = W2MHE(system, 5, 0.8, 1.4e-5), KLMHE(system, 5, 0.8)
     for data in pair:
         w2mhe(data, 1 << 10, np.random.default_rng(0))  # computes the plan
-    batch = particle.PARTICLES_PER_DEVICE_BATCH
+    batch = particles.PARTICLES_PER_DEVICE_BATCH
     variants = [(w2mhe, w2mhe.block >> 1, batch), (w2mhe, w2mhe.block, batch), (w2mhe, w2mhe.block << 1, batch)]
     variants += [(klmhe, klmhe.block, number) for number in (batch >> 1, batch << 1)]
     for mechanism, block, number in variants:
-        particle.PARTICLES_PER_DEVICE_BATCH = number
+        particles.PARTICLES_PER_DEVICE_BATCH = number
         jax.clear_caches()
         start = time.perf_counter()
         jax.block_until_ready(mechanism(pair[0], block, np.random.default_rng(0)))
         first = time.perf_counter() - start
         rate = mechanism_rate(mechanism, pair, block)
-        particles = f", batches of {number} particles" if mechanism is klmhe else ""
-        print(
-            f"{mechanism.name}, blocks of {block}{particles}: first call {first:.1f} s, {rate:.3g} runs/s", flush=True
-        )
-    particle.PARTICLES_PER_DEVICE_BATCH = batch
+        batches = f", batches of {number} particles" if mechanism is klmhe else ""
+        print(f"{mechanism.name}, blocks of {block}{batches}: first call {first:.1f} s, {rate:.3g} runs/s", flush=True)
+    particles.PARTICLES_PER_DEVICE_BATCH = batch
 
 
 def skeleton_rate(block, steps=4, states=4):
@@ -177,7 +175,7 @@ def verify_cold(runs):
     paper_pair()
     data = time.perf_counter() - start - device
     report, seconds = long_verification(runs)
-    stages = ", ".join(f"{name} {value:.2f}" for name, value in report.run["seconds"].items())
+    stages = ", ".join(f"{name} {value:.2f}" for name, value in report.provenance["seconds"].items())
     slowest = ", ".join(f"{name} {value:.1f}" for value, name in sorted(compilations, reverse=True)[:SLOWEST_SHOWN])
     total = sum(value for value, _ in compilations)
     print(f"device {device:.1f}, data {data:.1f}, verify {seconds:.1f}: {stages}; ", end="")
@@ -188,7 +186,7 @@ def print_verification(runs):
     """Print the time of a verification after compilation; return the report."""
     long_verification(min(runs, 1 << 21))  # compiles
     report, seconds = long_verification(runs)
-    stages = ", ".join(f"{name} {value:.2f}" for name, value in report.run["seconds"].items())
+    stages = ", ".join(f"{name} {value:.2f}" for name, value in report.provenance["seconds"].items())
     print(f"2 x {runs:.0e} test runs, compiled: {seconds:.1f} s ({stages}), blocks of {report.settings.block}")
     memory = jax.devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in memory:

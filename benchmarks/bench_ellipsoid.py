@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpverify.events.ellipsoid import minimum_volume_ellipsoid
+from dpverify.events.region import minimum_volume_ellipsoid
 
 REQUIRED_SPEED_UP, ALLOWED_PASSES = 20, 60
 

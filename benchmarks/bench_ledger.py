@@ -23,22 +23,12 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import binom
 
+from dpverify.claims import Approximate, sloped_boundary
+from dpverify.early import WATCHED_KEY, Family, Question
 from dpverify.pipeline import answer
 from dpverify.report.report import Report
-from dpverify.report.sequence import wealth_boundary
-from dpverify.sequential.bets import Family
-from dpverify.sequential.conclusion import WATCHED_KEY
-from dpverify.sequential.stopping import Question
 from dpverify.settings import Settings
-from dpverify.stats.anytime import Boundary
-from dpverify.stats.claims import Approximate
-from dpverify.stats.version_mixture import (
-    STRATEGY_WEIGHTS,
-    CarriedBet,
-    carried_log_e_values,
-    carry_bet,
-    start_weight,
-)
+from dpverify.stats.anytime import STRATEGY_WEIGHTS, Boundary, CarriedBet, carried_log_e_values, carry_bet, start_weight
 from dpverify.studies.releases.ledger import read_ledger
 from dpverify.studies.releases.version_check import verify_version
 
@@ -110,7 +100,13 @@ def fill_pool(path: Path, seconds: float) -> None:
                 report = verification(kind, NOISE[fault], seed, firsts[kind])
                 assert report.sequence is not None
                 own = float(report.sequence.log_wealth(report.claim)[-1])
-                row = {"kind": kind, "fault": fault, "seed": seed, "own": own, "watched": report.run[WATCHED_KEY]}
+                row = {
+                    "kind": kind,
+                    "fault": fault,
+                    "seed": seed,
+                    "own": own,
+                    "watched": report.provenance[WATCHED_KEY],
+                }
                 file.write(json.dumps(row) + "\n")
                 file.flush()
 
@@ -129,7 +125,7 @@ def e_value_tables(rows: list[dict]) -> dict[tuple[str, str], np.ndarray]:
     """Return for each mechanism and fault a table of log e-values: a line per verification, a column per strategy."""
     tables = {}
     for kind, (_, claim) in KINDS.items():
-        boundary = wealth_boundary(claim)
+        boundary = sloped_boundary(claim)
         healthy = [row for row in rows if (row["kind"], row["fault"]) == (kind, "healthy")]
         base = [row["watched"] for row in healthy[:BASE_VERSIONS]]
         cells, runs = np.sum([row["cells"] for row in base], axis=0), sum(row["runs"] for row in base)

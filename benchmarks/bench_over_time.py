@@ -21,12 +21,10 @@ from scipy.stats import binom
 import dpverify as dpv
 from dpverify.estimation import GaussianTruth, Normal, PrivateKalman, System
 from dpverify.events.prefix_scores import LinearPrefixes
-from dpverify.sampling.block_counts import BlockChecker
+from dpverify.over_time import PrefixEvents, count_test_runs, plan_looks
 from dpverify.sampling.context import check_mechanism, open_run
-from dpverify.stats.lower_bound import epsilon_lower_bound
-from dpverify.timeline.events import PrefixEvents
-from dpverify.timeline.looks import plan_looks
-from dpverify.timeline.over_time import count_test_runs
+from dpverify.sampling.counts import BlockChecker
+from dpverify.stats.exact import epsilon_lower_bound
 
 ALPHA = 0.05
 DELTA = 0.01
@@ -89,8 +87,8 @@ def true_ratio_bounds(mechanism: Any, result: dpv.PrivacyOverTime, first: Any, s
     call = {"delta": result.delta, "over time": True}
     with open_run(mechanism, first, second, result.settings, None, False, None, call) as run:
         check_mechanism(run)
-        checker = BlockChecker.make(events.event(events.steps - 1), np.zeros((2, *result.shape)))
-        ((counts, _),) = count_test_runs(run, events, checker, plan_looks(run.settings))
+        checker = BlockChecker.make((events,), np.zeros((2, *result.shape)))
+        ((counts, _),) = count_test_runs(run, checker, plan_looks(run.settings))
     above = counts[:, :, 1]
     bounds = [epsilon_lower_bound(int(a), int(b), runs, result.delta, alpha) for a, b in above.T]
     return np.maximum.accumulate(bounds)

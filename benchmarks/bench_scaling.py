@@ -28,7 +28,7 @@ import numpy as np
 
 import dpverify as dpv
 from dpverify.sampling.blocks import SampleSource, draw_block
-from dpverify.sampling.budget import plan_pilot
+from dpverify.sampling.probe import plan_pilot
 
 ROUNDS = 3
 

@@ -1,6 +1,6 @@
 """Measures verifications that may stop early: false stops, runs until a false claim is refuted, and the final bound.
 
-The first two parts use the bets and refits of `dpverify.sequential` without reports, so that thousands of repetitions
+The first two parts use the bets and refits of `dpverify.early` without reports, so that thousands of repetitions
 take minutes. The last two parts call `verify`.
 
 Run: python benchmarks/bench_stopping.py [--part NAME] [--seeds N] (all parts: hours; each part alone: minutes).
@@ -18,11 +18,10 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dpverify as dpv
+from dpverify.early import MAX_FITTED_RUNS, Portfolio, batch_size
 from dpverify.report.sequence import EARLY_SHARE, EPSILON_GRID
 from dpverify.sampling.blocks import FIRST_RUNS
 from dpverify.sampling.counts import count_cells
-from dpverify.sequential.portfolio import MAX_FITTED_RUNS, Portfolio
-from dpverify.sequential.schedule import batch_size
 from dpverify.stats.anytime import log_wealth
 from dpverify.stats.boundaries import Boundary, line_boundary
 
@@ -152,24 +151,6 @@ def noisy(data: float, runs: int, rng: np.random.Generator) -> np.ndarray:
     return data + rng.laplace(size=runs)
 
 
-def bounded_claims(seeds: int) -> None:
-    """Print how many runs a true claim with 10% slack needs, compared with the smallest fixed design."""
-    total = 0
-    for total in range(20_000, 200_001, 10_000):
-        reports = [
-            dpv.verify(noisy, 0.0, 1.0, 1.1, select_runs=total // 5, test_runs=total - total // 5, seed=seed)
-            for seed in range(seeds)
-        ]
-        share = np.mean([report.verdict is dpv.Verdict.BOUNDED for report in reports])
-        if share >= 0.8:
-            break
-    stops = [dpv.verify(noisy, 0.0, 1.0, 1.1, stop_early=True, seed=seed) for seed in range(seeds)]
-    runs = [report.runs_used or 0 for report in stops]
-    verdicts = [report.verdict.name for report in stops]
-    print(f"a true claim with 10% slack, {seeds} seeds: smallest fixed design with power .8: {total} runs per data set")
-    print(f"  stop_early: {verdicts.count('BOUNDED')} bounded; runs: median {np.median(runs):.0f}, largest {max(runs)}")
-
-
 def final_bounds(seeds: int) -> None:
     """Print the distance of the final lower bound from the truth, compared with the fixed design."""
     fixed = np.array([dpv.verify(noisy, 0.0, 1.0, 1.0, seed=seed).epsilon_lower for seed in range(seeds)])
@@ -184,7 +165,6 @@ def final_bounds(seeds: int) -> None:
 PARTS = {
     "false-stops": (false_stops, 2000),
     "until-refuted": (runs_until_refuted, 1000),
-    "bounded": (bounded_claims, 20),
     "final-bound": (final_bounds, 200),
 }
 

@@ -195,9 +195,9 @@ def false_statements(setting: Setting, report: dpv.Report) -> dict[str, bool]:
     if name in EXACT_CELLS:
         own = max(own_epsilon(name, witness.event, report.delta) for witness in report.tested)
         statements["own epsilon"] = report.epsilon_lower > own + ROUNDING_TOLERANCE
-    if report.on_all_events is not None:
+    if report.certificate is not None:
         true_delta = known.delta(EPSILON)
-        statements["all events"] = report.on_all_events.delta_upper(EPSILON) < true_delta - ROUNDING_TOLERANCE
+        statements["all events"] = report.certificate.delta_upper(EPSILON) < true_delta - ROUNDING_TOLERANCE
     return {statement: bool(is_false) for statement, is_false in statements.items()}
 
 

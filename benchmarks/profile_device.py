@@ -20,7 +20,7 @@ from bench_device import paper_pair
 import dpverify as dpv
 from dpverify.estimation import KLMHE, W2MHE, PrivateEKF
 from dpverify.sampling.blocks import SampleSource, call_mechanism
-from dpverify.sampling.counts import DeviceTables
+from dpverify.sampling.counts import CellCounter, CellSum
 
 CALLS, LISTED_KERNELS = 4, 14
 PARTS = ("w2mhe", "ekf", "klmhe", "count", "verify")
@@ -83,11 +83,11 @@ def main():
     if "count" in only:
         report = dpv.verify(w2mhe, first, second, test_runs=1 << 21)
         samples = w2mhe(first, w2mhe.block, np.random.default_rng(0))
-        tables = DeviceTables([report.witness.event.partition])
+        cells = CellSum(CellCounter(report.witness.event.partition))
 
         def count(number):
-            tables.add(samples)
-            return jax.tree.map(lambda table: table + 0, tables._tables)  # the next call overwrites the tables
+            cells.add(number, samples)
+            return cells._device[0] + 0  # the next call overwrites the table
 
         print_profile(f"counting {w2mhe.block} runs in {report.witness.event.partition.size} cells", count)
     if "verify" in only:

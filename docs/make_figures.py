@@ -180,7 +180,7 @@ def kalman():
         exact = [truth.delta(e) for e in epsilons]
         print(where, f"mu {truth.mu:.3f}; lower, exact, upper at epsilon 1:", lower[10], exact[10], upper[10])
         axes.fill_between(epsilons, 0, lower, color=FIRST_COLOUR, alpha=0.12, lw=0)
-        axes.plot(epsilons, upper, "v", color=SECOND_COLOUR, ms=4, label="bounded, over unions of its cells")
+        axes.plot(epsilons, upper, "v", color=SECOND_COLOUR, ms=4, label="over its cells")
         axes.plot(epsilons, exact, color="0.25", lw=1.2, label="closed form, all events")
         axes.plot(epsilons, lower, "^", color=FIRST_COLOUR, ms=4, label="proved, all events")
         axes.set_ylim(0, None)

@@ -23,12 +23,12 @@ AUDIENCES = {
     "Control": (
         "Estimators of dynamic systems, and programs in other languages. [Adapters](adapters.md) has recipes for other "
         "packages, and [Estimators](estimators.md) the estimators that come with dpverify.",
-        ("nile.py", "pendulum.py", "tracker.py", "smoother.*"),
+        ("w2mhe.py", "nile.py", "pendulum.py", "tracker.py", "smoother.*"),
     ),
     "Privacy": (
-        "A false claim, noise in double precision, and published mechanisms for dynamic data, whose results "
-        "are in the [gallery](gallery.md).",
-        ("readme.py", "rounding.py", "gallery/*.py"),
+        "A false claim, and noise in double precision. Published mechanisms for dynamic data are in the folder "
+        "`gallery/` of a clone, and their results in the [gallery](gallery.md).",
+        ("readme.py", "rounding.py"),
     ),
     "CI": ("[The claims of a project](checks.md) has a manifest, a test and a template for a CI service.", ()),
 }

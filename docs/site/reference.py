@@ -16,8 +16,10 @@ from docstrings import indent_after_first_line, to_markdown
 import dpverify
 import dpverify.adapters
 import dpverify.estimation
+import dpverify.render
+import dpverify.studies
 from dpverify.estimation import theory
-from dpverify.report.statements import OnAllEvents, OnPartition, Paper
+from dpverify.report.statements import CellBounds, Certificate, Paper
 
 MAX_SIGNATURE_WIDTH = 88
 # Every public name of `dpverify` belongs to one group; a test checks this.
@@ -32,13 +34,15 @@ GROUPS = {
     "Geometry": "scenario_size high_likely_set Region minimum_volume_ellipsoid Ellipsoid",
     "Errors": "InputError MechanismError FolderError Stopped TooWeak DPVerifyWarning Warning",
 }
-REPORT_PARTS = (OnPartition, OnAllEvents, Paper)  # types of the fields of a report; they have no public name
+REPORT_PARTS = (CellBounds, Certificate, Paper)  # types of the fields of a report; they have no public name
 MODULES = {
     "dpverify.claims": dpverify.claims,
     "dpverify.neighbours": dpverify.neighbours,
+    "dpverify.studies": dpverify.studies,
     "dpverify.estimation": dpverify.estimation,
     "dpverify.estimation.theory": theory,
     "dpverify.adapters": dpverify.adapters,
+    "dpverify.render": dpverify.render,
 }
 
 
@@ -63,7 +67,7 @@ def public_members(module: ModuleType) -> Iterator[tuple[str, object]]:
         names = [n for n, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
     for name in names:
         value = getattr(module, name)
-        if not name.startswith("_") and not inspect.ismodule(value):
+        if not name.startswith("_") and not inspect.ismodule(value) and not isinstance(value, str):  # not a colour
             yield name, value
 
 
