@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--part", choices=[*PARTS])
     parser.add_argument("--seeds", type=int)
     options = parser.parse_args()
-    warnings.simplefilter("ignore", dpv.Warning)
+    warnings.simplefilter("ignore", dpv.DPVerifyWarning)
     for name, (part, seeds) in PARTS.items():
         if options.part in (None, name):
             part(options.seeds or seeds)

@@ -24,8 +24,8 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from dpverify.claims import Approximate, sloped_boundary
-from dpverify.early import WATCHED_KEY, Family, Question
-from dpverify.pipeline import answer
+from dpverify.early import WATCHED_KEY, Family, Request
+from dpverify.pipeline import run_verification
 from dpverify.report.report import Report
 from dpverify.settings import Settings
 from dpverify.stats.anytime import STRATEGY_WEIGHTS, Boundary, CarriedBet, carried_log_e_values, carry_bet, start_weight
@@ -77,11 +77,11 @@ def verification(kind: str, noise: float, seed: int, first: Report | None) -> Re
     make, claim = KINDS[kind]
     level = ALPHA * start_weight(CLAIMS // 2) / 2 * start_weight(HEALTHY_VERSIONS)
     settings = Settings(select_runs=SELECT_RUNS, test_runs=TEST_RUNS, stop_early=True, alpha=level, seed=seed)
-    question = Question(claim, claim.delta)
+    question = Request(claim, claim.delta)
     if first is not None:
         cells = Family(first.witness.event.partition)
         question = question._replace(watched=cells, watched_shape=first.witness.shape)
-    return answer(make(noise), 0.0, 1.0, question, settings, progress=False)
+    return run_verification(make(noise), 0.0, 1.0, question, settings, progress=False)
 
 
 def fill_pool(path: Path, seconds: float) -> None:

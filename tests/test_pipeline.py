@@ -281,7 +281,7 @@ def test_a_mechanism_that_seeds_itself_has_no_answer():
     def fixed_seed(data, runs, rng):
         return data + np.random.default_rng(0).laplace(size=runs)
 
-    with pytest.warns(dpv.Warning, match="ignores its generator"):
+    with pytest.warns(dpv.DPVerifyWarning, match="ignores its generator"):
         report = verify(fixed_seed, 0.0, 1.0, 0.1, **SMALL)
     assert report.diagnostics == (Diagnostic.REPEATED_BLOCKS, Diagnostic.SHORTENED)
     assert report.verdict is Verdict.NO_ANSWER

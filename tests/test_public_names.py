@@ -25,7 +25,7 @@ def test_folders_outside_the_package_use_public_names_only(folder):
         "import dpverify.stats.binomial",
         "from dpverify.studies.many import run_jobs",
         "from dpverify.studies import run_jobs",
-        "import dpverify as dpv\ndpv.pipeline.answer",
+        "import dpverify as dpv\ndpv.pipeline.run_verification",
         "import dpverify as dpv\ndpv.studies.many.run_jobs",
         "from dpverify import claims\nclaims.CLAIM_KINDS",
         "from dpverify import pipeline",

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from dpverify import claims
-from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak, Warning
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismError, Stopped, TooWeak
 from dpverify.events.region import Ellipsoid, Region, high_likely_set, minimum_volume_ellipsoid, scenario_size
 from dpverify.events.scores.transformed import rounding_score
 from dpverify.mechanisms import neighbours
@@ -64,7 +64,6 @@ __all__ = [
     "TooWeak",
     "Tradeoff",
     "Verdict",
-    "Warning",
     "Witness",
     "assert_private",
     "calibrate",

@@ -736,7 +736,7 @@ LOGGER = logging.getLogger(__name__)
 MakeGrid = Callable[[Region, np.ndarray], tuple[SmoothGrid | None, tuple[Diagnostic, ...]]]
 
 
-class Question(NamedTuple):
+class Request(NamedTuple):
     """What is asked about a mechanism.
 
     Attributes
@@ -841,7 +841,7 @@ class Decision(NamedTuple):
 
 def run_until_decided(
     run: RunContext,
-    question: Question,
+    request: Request,
     make_grid: MakeGrid,
     is_void: bool = False,
 ) -> Decision:
@@ -851,14 +851,14 @@ def run_until_decided(
     ----------
     run : RunContext
         The verification.
-    question : Question
+    request : Request
         The claim, and what else is asked.
     make_grid : callable
         Makes the grid for a bound over all events from a region and its points.
     is_void : bool
         Whether a diagnostic voids the test, so that few runs are enough.
     """
-    claim, settings, batches = question.claim, run.settings, Batches(run, question.error)
+    claim, settings, batches = request.claim, run.settings, Batches(run, request.error)
     assert claim is not None
     score = settings.events if callable(settings.events) else None
     portfolio = Portfolio(sloped_boundary(claim), batches.samples[0].shape[1:], score)
@@ -866,7 +866,7 @@ def run_until_decided(
     bounding: Bounding | None = None
     frozen: Frozen | None = None
     exact: Frozen | None = None
-    watched = watched_cells(question, batches.samples)
+    watched = watched_cells(request, batches.samples)
     look: Look | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     stopped: StoppedBy | None = None
@@ -876,11 +876,11 @@ def run_until_decided(
         if portfolio.runs in schedule.selections:
             region, points = region_of(run, batches.samples)
             budget = THOROUGH_SEARCH if portfolio.runs >= schedule.fixed else QUICK_SEARCH
-            selected = select(run, question, region, points, batches.samples, budget)
+            selected = select(run, request, region, points, batches.samples, budget)
             portfolio.hold(selected, batches.samples, is_last=portfolio.runs == schedule.frozen)
             if portfolio.runs == schedule.fixed:
                 smooth, diagnostics = make_grid(region, points)
-                partition = bounded_partition(selected, batches.samples, question.delta)
+                partition = bounded_partition(selected, batches.samples, request.delta)
                 bounding = Bounding(partition, region, smooth, settings)
             if portfolio.runs == schedule.frozen:
                 frozen = Frozen(selected)
@@ -928,11 +928,11 @@ def run_until_decided(
     return Decision(stopped, portfolio, batches, exact, look, bounding, region, points, diagnostics, watched)
 
 
-def watched_cells(question: Question, samples: list[np.ndarray]) -> WatchedCells | None:
+def watched_cells(request: Request, samples: list[np.ndarray]) -> WatchedCells | None:
     """Return the watched cells without counts; None if there are none that fit the outputs."""
-    if question.watched is None or samples[0].shape[1:] != question.watched_shape:
+    if request.watched is None or samples[0].shape[1:] != request.watched_shape:
         return None
-    return WatchedCells(question.watched)
+    return WatchedCells(request.watched)
 
 
 def certifies(look: Look, claim: Claim) -> StoppedBy | None:
@@ -972,7 +972,7 @@ def region_of(run: RunContext, samples: list[np.ndarray]) -> tuple[Region, np.nd
 
 def select(
     run: RunContext,
-    question: Question,
+    request: Request,
     region: Region,
     points: np.ndarray,
     samples: list[np.ndarray],
@@ -982,11 +982,11 @@ def select(
     runs = len(samples[0])
     settings = run.settings.change(select_runs=runs)
     objective = SelectionObjective(
-        PLANNED_RATIO * runs, question.delta, settings.alpha, budget.decision_penalty, question.claim
+        PLANNED_RATIO * runs, request.delta, settings.alpha, budget.decision_penalty, request.claim
     )
     recorded = samples[0], samples[1]
     context = SelectionContext(
-        run.source, settings, region, objective, run.pool, run.progress, budget, recorded, question.learn
+        run.source, settings, region, objective, run.pool, run.progress, budget, recorded, request.learn
     )
     return select_events(context, named_partition(settings, region, points))
 
@@ -995,13 +995,13 @@ WATCHED_KEY = "watched"  # the entry of `report.provenance` with the counts of t
 OUTPUTS_KEY = "first outputs"  # the entry with their hash
 
 
-def conclude(run: RunContext, decision: Decision, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
+def conclude(run: RunContext, decision: Decision, request: Request, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Return the report.
 
     The tested events are those of the exact test, with their counts. If there was no exact test, there is one: the
     event with the most wealth, with its counts in all runs, which are shown and used for no bound.
     """
-    claim = question.claim
+    claim = request.claim
     batches, portfolio, exact, look = decision.batches, decision.portfolio, decision.exact, decision.look
     event, count, runs = portfolio.leader()
     events, shares, counts = (event,), (1.0,), [count]
@@ -1026,7 +1026,7 @@ def conclude(run: RunContext, decision: Decision, question: Question, diagnostic
     report = make_report(
         run,
         claim,
-        question.delta,
+        request.delta,
         diagnostics + decision.diagnostics,
         region,
         partition,

@@ -116,7 +116,7 @@ class MechanismError(RuntimeError):
     message : str
         One line for the user.
     stage : str
-        The stage of the verification: "pilot", "train", "cut", "decide" or "test".
+        The stage of the verification: "pilot", "train", "propose", "decide" or "test".
     side : int
         0 for the first data set, 1 for the second.
     block : int
@@ -194,9 +194,6 @@ class TimeLimitReached(KeyboardInterrupt):
 
 class DPVerifyWarning(UserWarning):
     """A problem that does not prevent a result. A warning that concerns the result is also part of `report.notes`."""
-
-
-Warning = DPVerifyWarning  # the public name dpverify.Warning
 
 
 class TooWeak(AssertionError):

@@ -337,10 +337,10 @@ def _place_edges(values: np.ndarray) -> np.ndarray:
 
 def _count_proposal_runs(context: SelectionContext, tables: list[ScoreTable]) -> list[CountedScore]:
     """Count all scores on the first proposal runs, and the best few of them on all proposal runs."""
-    block, runs = context.source.block, context.runs["cut"]
+    block, runs = context.source.block, context.runs["propose"]
     ranking_runs = min(runs, max(RANKING_RUNS // block, 1) * block)
     counters = [TableCounter(table) for table in tables]
-    counted = list(map(CountedScore, tables, context.count("cut", counters, ranking_runs)))
+    counted = list(map(CountedScore, tables, context.count("propose", counters, ranking_runs)))
     ranks = [_rank(one, ranking_runs, context.objective) for one in counted]
     best = np.argsort(ranks, kind="stable")[-TUNING.max_finalists :].tolist()
     # A score that varies for every prefix gives cells also where no difference was found.
@@ -349,7 +349,7 @@ def _count_proposal_runs(context: SelectionContext, tables: list[ScoreTable]) ->
     if ranking_runs == runs:
         return [counted[i] for i in finalists]
     counted_blocks = {(side, b) for side in (0, 1) for b in range(ranking_runs // block)}
-    further = context.count("cut", [counters[i] for i in finalists], runs, counted_blocks)
+    further = context.count("propose", [counters[i] for i in finalists], runs, counted_blocks)
     return [
         CountedScore(tables[i], (counted[i].counts[0] + first, counted[i].counts[1] + second))
         for i, (first, second) in zip(finalists, further, strict=True)
@@ -380,7 +380,7 @@ class Winner(NamedTuple):
 
 def _select_at(step: int, counted: list[CountedScore], decided: list[TablePair], context: SelectionContext) -> Winner:
     """Return the best event of one prefix; the decision runs that judge it were not used to propose it."""
-    objective, runs, proposal_runs = context.objective, context.runs["decide"], context.runs["cut"]
+    objective, runs, proposal_runs = context.objective, context.runs["decide"], context.runs["propose"]
     judged: list[JudgedProposal] = []
     histograms: dict[int, PairedHistogram] = {}  # of the decision runs
     # A score without weights has one level, and nothing can be bounded with it.
@@ -1571,7 +1571,7 @@ def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[P
     frozen = {"events": events, "coordinates": checker.coordinates, "medians": checker.medians}
     checkpoint.write("prefix-events", Record(to_plain(frozen)))
     if checkpoint.problem is None:
-        checkpoint.forget("train", "cut", "decide")
+        checkpoint.forget("train", "propose", "decide")
     run.clock.lap("selection")
     return events, checker
 

@@ -17,7 +17,7 @@ from typing import Unpack
 import numpy as np
 
 from dpverify.claims import Claim, resolve_claim
-from dpverify.early import Question, conclude, run_until_decided
+from dpverify.early import Request, conclude, run_until_decided
 from dpverify.errors import DPVerifyWarning, FolderError, InputError
 from dpverify.events.event import SELECTION_KINDS, SelectedEvents, read_selected, store_selected
 from dpverify.events.region import Region, RegionIndicator
@@ -49,7 +49,7 @@ from dpverify.selection.objective import (
 )
 from dpverify.selection.select import select_cell, select_events
 from dpverify.settings import Settings, SettingsChanges
-from dpverify.util.arrays import Array, cell_codes, is_pytree
+from dpverify.util.arrays import Array, cell_codes, is_plain_data
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
 
@@ -161,29 +161,29 @@ def verify(
             f"learn: found {type(learn).__name__}; expected a callable learn(first_samples, second_samples) that "
             "returns a score"
         )
-    question = Question(tested, delta, error, log_lipschitz, learn)
-    report = answer(mechanism, first, second, question, settings, executor, folder, progress, trust_results)
+    request = Request(tested, delta, error, log_lipschitz, learn)
+    report = run_verification(mechanism, first, second, request, settings, executor, folder, progress, trust_results)
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
     return report
 
 
-def answer(
+def run_verification(
     mechanism: Mechanism,
     first: object,
     second: object,
-    question: Question,
+    request: Request,
     settings: Settings,
     executor: int | Executor | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     trust_results: bool = False,
 ) -> Report:
-    """Answer a question about a mechanism; the arguments are those of `verify`."""
-    claim, error = question.claim, question.error
-    call = {"delta": question.delta, "log_lipschitz": fingerprint(question.log_lipschitz)}
-    if question.learn is not None:
-        call["learn"] = fingerprint(question.learn)
+    """Verify as the request says; the arguments are those of `verify`."""
+    claim, error = request.claim, request.error
+    call = {"delta": request.delta, "log_lipschitz": fingerprint(request.log_lipschitz)}
+    if request.learn is not None:
+        call["learn"] = fingerprint(request.learn)
     settings, not_stopping = check_stop_early(settings, claim)
     if claim is not None:  # the selection and the bets depend on it
         call["claim"] = fingerprint(to_plain(claim))
@@ -193,7 +193,7 @@ def answer(
         proceed = stop_early if settings.stop_early else follow_plan
         assert run.source.shape is not None
         with labelled_outputs(read_labels(mechanism, run.source.shape, run.notes)):
-            report = proceed(run, question, diagnostics)
+            report = proceed(run, request, diagnostics)
     # Closing the run calls the mechanism's method finish, which can fail.
     report.provenance.update(describe_problems(run))
     LOGGER.info("%r", report)
@@ -207,7 +207,7 @@ def check_stop_early(settings: Settings, claim: Claim | None) -> tuple[Settings,
     return settings, ()
 
 
-def follow_plan(run: RunContext, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
+def follow_plan(run: RunContext, request: Request, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Verify with fixed numbers of runs (Algorithm 1)."""
     if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
         run = shorten_run(run)
@@ -217,18 +217,18 @@ def follow_plan(run: RunContext, question: Question, diagnostics: tuple[Diagnost
     # HighLikelySet (Algorithm 3), from pilot runs.
     region, points, pilot = find_region(run)
     # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
-    selected = freeze_events(run, region, points, question.delta, claim=question.claim, learn=question.learn)
+    selected = freeze_events(run, region, points, request.delta, claim=request.claim, learn=request.learn)
     # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
-    smooth, not_smooth = smooth_grid(question.log_lipschitz, run.source.mechanism, run.source.data, region, points)
-    return count_test_runs(run, question, diagnostics + not_smooth, region, points, pilot, selected, smooth)
+    smooth, not_smooth = smooth_grid(request.log_lipschitz, run.source.mechanism, run.source.data, region, points)
+    return count_test_runs(run, request, diagnostics + not_smooth, region, points, pilot, selected, smooth)
 
 
-def stop_early(run: RunContext, question: Question, diagnostics: tuple[Diagnostic, ...]) -> Report:
+def stop_early(run: RunContext, request: Request, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Verify until the claim is refuted or certified, or the budget is spent (docs/method.md, section 5.8)."""
-    grid = partial(smooth_grid, question.log_lipschitz, run.source.mechanism, run.source.data)
+    grid = partial(smooth_grid, request.log_lipschitz, run.source.mechanism, run.source.data)
     is_void = any(diagnostic.voids for diagnostic in diagnostics)
-    decision = run_until_decided(run, question, grid, is_void)
-    return conclude(run, decision, question, diagnostics)
+    decision = run_until_decided(run, request, grid, is_void)
+    return conclude(run, decision, request, diagnostics)
 
 
 def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
@@ -292,10 +292,10 @@ def freeze_events(
     # Not every selection needs all of its training runs.
     run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
     # A score function of the user cannot be stored; then the selection runs stay in the folder instead.
-    if all(is_pytree(partition) for partition in selected.partitions):
+    if all(is_plain_data(partition) for partition in selected.partitions):
         checkpoint.write("events", Record(to_plain(store_selected(selected))))
         if checkpoint.problem is None:
-            checkpoint.forget("train", "cut", "decide")
+            checkpoint.forget("train", "propose", "decide")
     else:
         check_refit(run, selected, points)
     run.clock.lap("selection")
@@ -328,7 +328,7 @@ def check_refit(run: RunContext, selected: SelectedEvents, points: np.ndarray) -
 
 def count_test_runs(
     run: RunContext,
-    question: Question,
+    request: Request,
     diagnostics: tuple[Diagnostic, ...],
     region: Region,
     points: np.ndarray,
@@ -340,7 +340,7 @@ def count_test_runs(
 
     Parameters
     ----------
-    run, question
+    run, request
         The verification, and what it is asked.
     diagnostics : tuple of Diagnostic
         Diagnostics that do not depend on the test runs.
@@ -358,7 +358,7 @@ def count_test_runs(
     counters |= {f"partition {number}": CellCounter(one) for number, one in enumerate(joint.counted)}
     checked = [joint.event(1 + number, event) for number, event in enumerate(selected.events)]
     block_checker = BlockChecker.make(list(map(CheckedEvent.of, checked)), points)
-    statistics = Statistics((*counters.values(), block_checker), question.error)
+    statistics = Statistics((*counters.values(), block_checker), request.error)
     result = collect_statistics(run.source, "test", settings.test_runs, statistics, run.pool, run.progress)
     names = (*counters, "blocks")
     counts = {name: (first, second) for name, first, second in zip(names, *result.parts, strict=True)}
@@ -376,8 +376,8 @@ def count_test_runs(
         delta_events = DeltaEvents(selected.aims, *ordered, settings.test_runs)
     return make_report(
         run,
-        question.claim,
-        question.delta,
+        request.claim,
+        request.delta,
         diagnostics,
         region,
         selected.partition,

@@ -116,7 +116,7 @@ def test_a_program_that_ignores_its_seed_is_refused(pids):
         dpv.verify(script("unseeded", pids), ZERO, ONE, **SMALL)
     with pytest.raises(dpv.MechanismError, match="the same 2048 runs for two seeds"):
         dpv.verify(script("deaf", pids), ZERO, ONE, **SMALL)
-    with pytest.warns(dpv.Warning, match="cannot be seeded"):
+    with pytest.warns(dpv.DPVerifyWarning, match="cannot be seeded"):
         assert not dpv.verify(script("unseeded", pids, seeded=False), ZERO, ONE, **SMALL).seeded
     assert no_process_remains(pids)
 
@@ -287,7 +287,7 @@ def verify(tmp_path, monkeypatch):
     return lambda *rest: main(["verify", "--first", "a.npy", "--second", "b.npy", *quick, *rest])
 
 
-@pytest.mark.filterwarnings("default::dpverify.errors.Warning")
+@pytest.mark.filterwarnings("default::dpverify.DPVerifyWarning")
 def test_the_command_accepts_a_program(verify, pids, capsys):
     program = ["--", sys.executable, SCRIPT]
     assert verify("--epsilon", "0.3", *program, "good", "pids") == 1

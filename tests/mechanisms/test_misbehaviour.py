@@ -259,7 +259,7 @@ def test_a_memory_error_outside_the_mechanism_raises_stopped(tmp_path, monkeypat
 # A void test is short.
 
 
-@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+@pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
 def test_a_voiding_diagnostic_stops_the_long_part():
     """The mechanism repeats its runs: the report still comes, after few runs, and it says so."""
     asked = []

@@ -25,7 +25,7 @@ class Unseeded:
 
 
 def test_optional_attributes_are_used():
-    with pytest.warns(dpv.Warning, match="cannot be seeded"):
+    with pytest.warns(dpv.DPVerifyWarning, match="cannot be seeded"):
         report = dpv.verify(Unseeded(), ZERO, ONE, select_runs=1000, test_runs=2000)
     assert (report.name, report.seeded, report.settings.block) == ("hardware noise", False, 128)
     assert any("cannot be seeded" in note for note in report.notes)

@@ -102,10 +102,10 @@ def test_the_advice_for_noise_that_cannot_be_seeded_works():
     def noisy(data, rng):
         return data + own.laplace()
 
-    with pytest.warns(dpv.Warning, match=r"dpverify.per_run\(f, seeded=False\)"):
+    with pytest.warns(dpv.DPVerifyWarning, match=r"dpverify.per_run\(f, seeded=False\)"):
         report = dpv.verify(dpv.per_run(noisy), 0.0, 1.0, select_runs=400, test_runs=400)
     assert report.voiding
-    with pytest.warns(dpv.Warning, match="cannot be seeded"):
+    with pytest.warns(dpv.DPVerifyWarning, match="cannot be seeded"):
         report = dpv.verify(dpv.per_run(noisy, seeded=False), 0.0, 1.0, select_runs=400, test_runs=400)
     assert not report.voiding
 
@@ -118,7 +118,7 @@ def test_the_advice_for_the_global_generator_of_numpy_works():
         np.random.seed(rng.integers(2**32))  # noqa: NPY002
         return unseeded(data, runs, rng)
 
-    with pytest.warns(dpv.Warning, match=r"np.random.seed\(rng.integers\(2\*\*32\)\)"):
+    with pytest.warns(dpv.DPVerifyWarning, match=r"np.random.seed\(rng.integers\(2\*\*32\)\)"):
         assert dpv.verify(unseeded, 0.0, 1.0, select_runs=400, test_runs=400).voiding
     assert not dpv.verify(seeded, 0.0, 1.0, select_runs=400, test_runs=400).voiding
 

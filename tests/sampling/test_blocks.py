@@ -73,7 +73,7 @@ def test_every_stage_data_set_and_block_has_its_own_generator():
     keys = [
         ("pilot", 0, 0),
         ("train", 0, 0),
-        ("cut", 0, 0),
+        ("propose", 0, 0),
         ("decide", 0, 0),
         ("test", 0, 0),
         ("test", 1, 0),

@@ -345,11 +345,11 @@ def test_a_full_disk_gives_a_warning_and_the_run_continues(folder, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
-        with pytest.warns(dpv.Warning, match="No space left on device; the run continues") as caught:
+        with pytest.warns(dpv.DPVerifyWarning, match="No space left on device; the run continues") as caught:
             report = dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
         assert len(caught) == 1
         with (
-            pytest.warns(dpv.Warning, match="No space left"),
+            pytest.warns(dpv.DPVerifyWarning, match="No space left"),
             pytest.raises(dpv.Stopped, match="its last results are not saved"),
         ):
             dpv.verify(Watched(laplace, 20), ZERO, ONE, 0.5, folder=folder, **SMALL)

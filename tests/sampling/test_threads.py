@@ -76,7 +76,7 @@ def test_the_report_of_threads_is_that_of_one_process():
     assert digest == dpv.verify(laplace, 0.0, 1.0, 0.5, **FEW).digest
 
 
-@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+@pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
 def test_only_seeded_mechanisms_in_threads_are_checked():
     assert not dpv.verify(StoresData(), 0.0, 1.0, 0.5, **FEW).voiding
     with ThreadPoolExecutor(2) as pool:

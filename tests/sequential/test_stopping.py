@@ -204,7 +204,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_digest(tmp_path):
     assert report.provenance["resumed"]
 
 
-@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+@pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
 def test_a_mechanism_without_seeds_is_resumed_with_its_stored_runs(tmp_path):
     mechanism, settings = Interrupted(seeded=False), {**SMALL, "select_runs": 100, "test_runs": 50}
     mechanism.last = 30
@@ -237,7 +237,7 @@ def ignores_generator(data, runs, rng):
     return data + np.random.default_rng(0).laplace(size=runs)
 
 
-@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+@pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
 @pytest.mark.parametrize(
     ("mechanism", "diagnostic"),
     [(one_noise, Diagnostic.DEPENDENT_RUNS), (ignores_generator, Diagnostic.REPEATED_BLOCKS)],

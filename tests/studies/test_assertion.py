@@ -240,7 +240,7 @@ def padded(data, runs, rng):
         (lambda data, runs, rng: rng.random(runs) < 0.5, {}),
     ],
 )
-@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+@pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
 def test_events_that_cannot_violate_the_claim_never_pass(mechanism, options):
     for seed in range(3):
         assert outcome(mechanism, 1.0, seed=seed, select_runs=5000, test_runs=20_000, **options)[0] != "passed"
@@ -286,7 +286,7 @@ def ignores_generator(data, runs, rng):
         (laplace, 0.0, Diagnostic.SAME_DATA),
     ],
 )
-@pytest.mark.filterwarnings("ignore::dpverify.Warning")
+@pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
 def test_a_voiding_diagnostic_fails(mechanism, second, diagnostic):
     with pytest.raises(AssertionError) as failure:
         dpv.assert_private(mechanism, np.zeros(1), np.full(1, second), 4.0, select_runs=500, test_runs=500)

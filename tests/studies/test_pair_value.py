@@ -27,7 +27,7 @@ def rare_leak(data, runs, rng):
 
 def test_coupled_data_sets_share_their_random_numbers_except_in_test_runs():
     source = SampleSource(laplace, (0.0, 1.0), 7, 64)._replace(is_coupled=True)
-    for stage in ("pilot", "train", "cut", "decide"):
+    for stage in ("pilot", "train", "propose", "decide"):
         first, second = (np.asarray(draw_block(source, stage, side, 0)) for side in (0, 1))
         np.testing.assert_allclose(second - first, 1.0)
     for one in (source, source._replace(is_coupled=False)):

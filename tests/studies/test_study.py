@@ -242,7 +242,7 @@ def test_a_mechanism_that_fails_has_a_row_with_the_reason(place):
     change(place, 'use = "mine:plain"', 'use = "mine:raises"')
     change(place, "truth = [0.6, 0.9, 2.0]", "truth = 0.6")
     change(place, 'use = "mine.py:pair"\nvalue = 1.0\nexact = [true, false]', 'use = "mine.py:nothing"')
-    with pytest.warns(dpv.Warning, match="failed"):
+    with pytest.warns(dpv.DPVerifyWarning, match="failed"):
         done = dpv.run_study(place / "study.toml")
     assert [row["problem"] is None for row in done.rows] == [True, True] + [False] * 6
     assert "no tuple; expected (first, second)" in done.rows[2]["problem"]

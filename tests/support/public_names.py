@@ -56,7 +56,7 @@ def is_own(module):
 def is_public(name):
     """Return whether a dotted name is a public module, or begins with a public name of the longest of them.
 
-    >>> is_public("dpverify.verify"), is_public("dpverify.claims.pure"), is_public("dpverify.pipeline.answer")
+    >>> is_public("dpverify.verify"), is_public("dpverify.claims.pure"), is_public("dpverify.pipeline.run_verification")
     (True, True, False)
     """
     if name in PUBLIC_MODULES:

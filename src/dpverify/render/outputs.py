@@ -21,7 +21,7 @@ from dpverify.events.wording import coordinate_names, labelled_outputs
 from dpverify.render.planes import EVENT_KEY, MAX_PANELS, REGION_TEXT, draw_planes, legend
 from dpverify.render.scene import OWN_UNIT, Scene, axis_limits, coordinate_differences, largest_indices
 from dpverify.render.style import FIRST, MUTED, SECOND, WIDTH, WITNESS, Drawing, Key, canvas, label, styled
-from dpverify.util.arrays import is_pytree
+from dpverify.util.arrays import is_plain_data
 from dpverify.util.formatting import format_cell_count, format_number
 
 MAX_PATHS = 60  # runs per data set that are drawn as single lines
@@ -153,7 +153,7 @@ def _draw_histograms(scene: Scene) -> Drawing:
     spread = np.ptp(both)
     mesh = np.linspace(both.min() - 0.1 * spread, both.max() + 0.1 * spread, 20_001)
     # Cells of any kind are intervals here: their edges are where the code changes.
-    codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if is_pytree(scene.partition) else np.zeros(mesh.size)
+    codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if is_plain_data(scene.partition) else np.zeros(mesh.size)
     edges = (mesh[1:] + mesh[:-1])[codes[1:] != codes[:-1]] / 2
     contains = (lambda x: scene.event.contains(x.reshape(-1, 1, 1))) if scene.event_known else None
     densities = None

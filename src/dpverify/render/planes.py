@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from dpverify.events.region import Region
 from dpverify.render.scene import Scene, axis_limits, coordinate_differences, largest_indices
 from dpverify.render.style import FIRST, MUTED, RULE, SECOND, WITNESS, Drawing, Key, canvas
-from dpverify.util.arrays import is_pytree
+from dpverify.util.arrays import is_plain_data
 from dpverify.util.formatting import format_cell_count
 
 MAX_PANELS = 6  # steps, or coordinates, that are drawn in panels of their own
@@ -80,7 +80,7 @@ def draw_planes(scene: Scene) -> Drawing:
 
 def _cells_can_be_drawn(scene: Scene) -> bool:
     """Whether the output has two coordinates only, so that a panel shows cells and event completely."""
-    return math.prod(scene.shape) == 2 and is_pytree(scene.partition)
+    return math.prod(scene.shape) == 2 and is_plain_data(scene.partition)
 
 
 def _select_panels(scene: Scene) -> list[Panel]:

@@ -14,7 +14,7 @@ from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
 from dpverify.events.wording import NO_LABELS, OutputLabels
-from dpverify.util.arrays import is_pytree
+from dpverify.util.arrays import is_plain_data
 from dpverify.util.formatting import format_number
 
 OWN_UNIT = "(in its own unit)"
@@ -120,7 +120,7 @@ def make_scene(
     cells : int
         The number of cells of the partition.
     """
-    event_known = is_pytree(event.partition)
+    event_known = is_plain_data(event.partition)
     try:
         first, second = (_as_runs(picture.get(side), shape) for side in ("first", "second"))
         inside_first, inside_second = (

@@ -20,7 +20,7 @@ from dpverify.report.report import Report
 from dpverify.report.statements import CountsPair, Witness
 from dpverify.sampling.context import RunContext, picture_runs, try_optional_method
 from dpverify.sampling.counts import EventTables, runs_are_dependent
-from dpverify.util.arrays import is_pytree
+from dpverify.util.arrays import is_plain_data
 from dpverify.util.formatting import one_line
 from dpverify.util.provenance import versions
 
@@ -101,7 +101,7 @@ def pictured_counts(witness: Witness, drawn: Sequence[tuple[Partition | Levels, 
         name, (partition, pair) = "event_cells", next(one for one in drawn[1:] if one[0] is own)
         if partition.has_boxes:
             return {}
-    if partition.size > MAX_PICTURE_CELLS or not is_pytree(partition):
+    if partition.size > MAX_PICTURE_CELLS or not is_plain_data(partition):
         return {}
     return {name: np.array([side.of(np.arange(partition.size)) for side in pair])}
 
@@ -215,5 +215,5 @@ def make_picture(
         "first": first,
         "second": second,
         "region": region if small else None,
-        "partition": partition if small and partition is not None and is_pytree(partition) else None,
+        "partition": partition if small and partition is not None and is_plain_data(partition) else None,
     }

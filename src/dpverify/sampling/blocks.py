@@ -27,11 +27,11 @@ from dpverify.util.checks import check_whole_number
 from dpverify.util.hashing import fingerprint
 
 # The position is part of every seed: append, never reorder.
-STAGES = ("pilot", "train", "cut", "decide", "test", "probe")
+STAGES = ("pilot", "train", "propose", "decide", "test", "probe")
 STAGE_WORDS = {
     "pilot": "pilot runs",
     "train": "training runs",
-    "cut": "proposal runs",
+    "propose": "proposal runs",
     "decide": "decision runs",
     "test": "test runs",
     "probe": "probe runs",

@@ -27,7 +27,7 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.stats.binomial import MAX_P_VALUE, homogeneity_p_value
-from dpverify.util.arrays import Array, array_namespace, cell_codes, enable_x64, is_jax, is_pytree
+from dpverify.util.arrays import Array, array_namespace, cell_codes, enable_x64, is_jax, is_plain_data
 from dpverify.util.hashing import fingerprint
 from dpverify.util.read_only import call_read_only
 
@@ -153,9 +153,9 @@ class TableCounter(NamedTuple):
     table: Table
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """Whether the table is plain data."""
-        return is_pytree(self.table)
+        return is_plain_data(self.table)
 
     @property
     def result_kind(self) -> type[CountTable]:
@@ -171,9 +171,9 @@ class CellCounter(NamedTuple):
     partition: Cells
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """Whether the partition is plain data."""
-        return is_pytree(self.partition)
+        return is_plain_data(self.partition)
 
     @property
     def result_kind(self) -> type[Counts]:
@@ -220,7 +220,7 @@ class MeanError(NamedTuple):
 class KeptSamples(NamedTuple):
     """The statistic that keeps the samples; its result has the samples of each block."""
 
-    is_pytree = False  # a second thread would only copy the samples once more
+    is_plain_data = False  # a second thread would only copy the samples once more
 
     @property
     def result_kind(self) -> type[KeptSamples]:
@@ -261,7 +261,7 @@ class Statistics:
     @functools.cached_property
     def is_plain(self) -> bool:
         """Whether all statistics are plain data, so that no function of the user is called."""
-        return self.error is None and all(map(is_pytree, self.statistics))
+        return self.error is None and all(map(is_plain_data, self.statistics))
 
 
 def occupied_codes(*parts: Counts) -> np.ndarray:
@@ -352,9 +352,9 @@ class CheckedEvent(NamedTuple):
         return 1
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """Whether the event is plain data."""
-        return is_pytree(self.partition)
+        return is_plain_data(self.partition)
 
     def indicators(self, samples: Array, known: KnownCodes, counted: Array | None = None) -> tuple[Array, Any]:
         """Return which runs fall into the event, of shape (1, runs), and no level counts."""
@@ -391,9 +391,9 @@ class BlockChecker(NamedTuple):
         return cls(coordinates, np.median(flat[:, coordinates], axis=0), tuple(events))
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """Whether all events are plain data."""
-        return all(map(is_pytree, self.events))
+        return all(map(is_plain_data, self.events))
 
     @property
     def result_kind(self) -> type[EventTables]:
@@ -516,7 +516,7 @@ class CellSum(ResultSum):
         self._device: tuple[Any, Any] | None = None  # the table and the partition on the device
 
     def add(self, block: int, samples: Array, runs: int | None = None) -> None:
-        if isinstance(samples, np.ndarray) or not is_pytree(self.partition):
+        if isinstance(samples, np.ndarray) or not is_plain_data(self.partition):
             self.codes = cell_codes(self.partition, _first_runs(samples, runs))
             self._table += np.bincount(self.codes, minlength=self._table.size)
             return
@@ -584,7 +584,7 @@ class EventSum(ResultSum):
             self._add_tables(block, *self.statistic.measure(_first_runs(samples, runs), known))
             return
         number = len(samples) if runs is None else min(runs, len(samples))
-        measure = _compiled_measure() if self.statistic.is_pytree else BlockChecker.measure
+        measure = _compiled_measure() if self.statistic.is_plain_data else BlockChecker.measure
         with enable_x64():  # nothing waits for the result
             self._waiting.append((block, measure(self.statistic, samples, {}, np.int32(number))))
 
@@ -777,7 +777,7 @@ def count_together(partitions: Sequence[Partition | Levels]) -> JointCounting:
 def _key(partition: Partition | Levels) -> str | int:
     """Return what partitions that are counted together have in common; a function of the user has only its identity."""
     counted = partition if partition.levels is None else partition.levels.score
-    return fingerprint(counted) if is_pytree(partition) else id(counted)
+    return fingerprint(counted) if is_plain_data(partition) else id(counted)
 
 
 def _group(one: Partition | Levels, joined: Partition | Levels) -> np.ndarray | None:

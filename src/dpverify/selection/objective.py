@@ -438,7 +438,7 @@ class SelectionContext(NamedTuple):
         """The runs of every stage: half of the selection runs train, a quarter proposes events, a quarter decides."""
         n = self.settings.select_runs
         train, decide = n // 2, max(1, n // 4)
-        return {"train": train, "cut": max(1, n - train - decide), "decide": decide}
+        return {"train": train, "propose": max(1, n - train - decide), "decide": decide}
 
     def count(
         self, stage: str, statistics: Sequence[Statistic], runs: int | None = None, known: KnownBlocks = ()
@@ -447,7 +447,7 @@ class SelectionContext(NamedTuple):
 
         Parameters
         ----------
-        stage : {"train", "cut", "decide"}
+        stage : {"train", "propose", "decide"}
             The stage.
         statistics : sequence of Statistic
             What is measured of every block.

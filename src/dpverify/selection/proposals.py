@@ -32,7 +32,7 @@ from dpverify.selection.objective import (
 )
 from dpverify.stats.paper import p_values
 from dpverify.stats.upper import epsilon_upper_bound, frontier, frontier_bound
-from dpverify.util.arrays import Array, array_namespace, evaluate_method, is_jax, is_pytree
+from dpverify.util.arrays import Array, array_namespace, evaluate_method, is_jax, is_plain_data
 
 EXTREMES_KEPT = 128  # number of values that are stored at either end
 RELATIVE_ROUNDING = 1e-9  # score values closer than this, relative to their range, are treated as equal
@@ -90,9 +90,9 @@ class BinnedScore(NamedTuple):
     edges: np.ndarray
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """Whether the score is plain data, so that it can be evaluated by compiled code."""
-        return is_pytree(self.score)
+        return is_plain_data(self.score)
 
     @property
     def result_kind(self) -> type[ScoreHistogram]:
@@ -101,7 +101,7 @@ class BinnedScore(NamedTuple):
 
     def measure(self, samples: Array) -> ScoreHistogram:
         """Return the histogram of a block of runs."""
-        if is_jax(samples) and self.is_pytree:
+        if is_jax(samples) and self.is_plain_data:
             table, low, high = evaluate_method(self, "_on_device", samples)
             return ScoreHistogram(table, Extremes(low, high))
         return self.count(score_values(self.score, samples))
@@ -155,9 +155,9 @@ class BinnedScores(NamedTuple):
         return cls(tuple(scores), known)
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """Whether all scores are plain data."""
-        return all(binned.is_pytree for binned in self.scores)
+        return all(binned.is_plain_data for binned in self.scores)
 
     @property
     def result_kind(self) -> HistogramsKind:

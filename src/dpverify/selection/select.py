@@ -138,12 +138,12 @@ def _count_candidates(
 
     With common random numbers all scores are counted on all proposal runs.
     """
-    block, runs = context.source.block, context.runs["cut"]
+    block, runs = context.source.block, context.runs["propose"]
     counters = [] if cells is None else [CellCounter(cells)]
     # Few runs say little about the rare events that common random numbers make visible.
     ranking_runs = runs if context.source.is_coupled else min(runs, max(TUNING.ranking_runs // block, 1) * block)
     statistics = [*counters, BinnedScores.of(scores, group)]
-    pairs = context.count("cut", statistics, ranking_runs)
+    pairs = context.count("propose", statistics, ranking_runs)
     if ranking_runs < runs:
         early = _as_candidates(scores, pairs[-1], ranking_runs)
         ranks = [propose_levels(candidate, context.objective).rank for candidate in early]
@@ -153,7 +153,7 @@ def _count_candidates(
         pairs[-1] = tuple(first[i] for i in finalists), tuple(second[i] for i in finalists)
         counted_blocks = {(side, b) for side in (0, 1) for b in range(ranking_runs // block)}
         statistics = [*counters, BinnedScores.of(scores)]
-        pairs = merge_results(statistics, pairs, context.count("cut", statistics, runs, counted_blocks))
+        pairs = merge_results(statistics, pairs, context.count("propose", statistics, runs, counted_blocks))
     cell_counts = SelectionCounts(*pairs[0], runs) if counters else None
     return CountedCandidates(cell_counts, _as_candidates(scores, pairs[-1], runs))
 
@@ -182,7 +182,7 @@ def _judge(context: SelectionContext, proposals: list[Proposal], group: ScoreGro
     joined = [own if one is None else own.join(Levels(own.score, one.binned.edges)) for own, one in levels]
     binned = BinnedScores.of([BinnedScore(*one) for one in joined], group)
     pairs = context.count("decide", [binned, *(CellCounter(partition) for partition in others)])
-    runs, proposal_runs = context.runs["decide"], context.runs["cut"]
+    runs, proposal_runs = context.runs["decide"], context.runs["propose"]
     counts_of = {
         id(partition): SelectionCounts(*pair, runs, proposal_runs)
         for partition, pair in zip(others, pairs[1:], strict=True)

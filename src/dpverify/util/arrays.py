@@ -101,7 +101,7 @@ def evaluate_method(plain: object, name: str, x: Array) -> Any:
     import jax
 
     with enable_x64(x):
-        result = _jit_method(type(plain), name)(plain, x) if is_pytree(plain) else getattr(plain, name)(x)
+        result = _jit_method(type(plain), name)(plain, x) if is_plain_data(plain) else getattr(plain, name)(x)
         return jax.tree.map(np.asarray, result)
 
 
@@ -118,9 +118,9 @@ def cell_codes(plain: object, x: Array) -> np.ndarray:
     return evaluate_method(plain, "codes", x)
 
 
-def is_pytree(plain: object) -> bool:
+def is_plain_data(plain: object) -> bool:
     """Return whether an object can be an argument of a jit; an object with a function of the user cannot."""
-    return getattr(plain, "is_pytree", True)
+    return getattr(plain, "is_plain_data", True)
 
 
 def digitize(edges: Array, x: Array) -> Array:

@@ -31,7 +31,7 @@ class Score(Protocol):
     {score <= t} for the second.
 
     A kind may also define `describe_level_set(selected, examples)` (a description that is more specific than a
-    threshold of the score, or None), `is_pytree` (False if the score holds a function), and `features` with
+    threshold of the score, or None), `is_plain_data` (False if the score holds a function), and `features` with
     `values_of_features(features)` (scores with the same features are then evaluated together).
     """
 
@@ -177,9 +177,9 @@ class Levels(NamedTuple):
         return self.score.n_parameters
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """Whether the score is plain data, so that it can be passed to compiled code and written to a file."""
-        return getattr(self.score, "is_pytree", True)
+        return getattr(self.score, "is_plain_data", True)
 
     @property
     def levels(self) -> Levels:

@@ -40,9 +40,9 @@ class CellScore(NamedTuple):
         return self.cells.size + self.partition.n_parameters
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """Whether the partition is plain data."""
-        return getattr(self.partition, "is_pytree", True)
+        return getattr(self.partition, "is_plain_data", True)
 
     def values(self, flat: Array) -> Array:
         """Return one number per run."""

@@ -35,7 +35,7 @@ class UserScore(NamedTuple):
         return 0
 
     @property
-    def is_pytree(self) -> bool:
+    def is_plain_data(self) -> bool:
         """False: a function cannot be passed to compiled code as data or written to a file."""
         return False
 

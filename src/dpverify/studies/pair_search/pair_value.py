@@ -33,7 +33,7 @@ from dpverify.util.read_only import read_only
 
 DataPair = tuple[object, object]
 
-STAGES = ("train", "cut")  # half of the runs each; test runs belong to another stage
+STAGES = ("train", "propose")  # half of the runs each; test runs belong to another stage
 # Standard deviations of the log-ratio of an event. The largest of many estimates tends to be too large, so some are
 # subtracted; an event may still turn out to be better, so others are added.
 LOWER_DEVIATIONS, UPPER_DEVIATIONS = 0.75, 1.0

@@ -12,10 +12,10 @@ from typing import Unpack
 import numpy as np
 
 from dpverify.claims import Approximate, Claim, resolve_claim, sloped_boundary
-from dpverify.early import OUTPUTS_KEY, WATCHED_KEY, Family, Question
+from dpverify.early import OUTPUTS_KEY, WATCHED_KEY, Family, Request
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.pipeline import answer
+from dpverify.pipeline import run_verification
 from dpverify.report.report import Report
 from dpverify.settings import SEED_BITS, VerifyOptions
 from dpverify.stats.anytime import SHIFTS, CarriedBet, Evidence, carried_log_e_values, carry_bet, start_weight
@@ -28,7 +28,7 @@ from dpverify.studies.releases.ledger import (
     read_ledger,
     write_ledger,
 )
-from dpverify.util.arrays import is_pytree
+from dpverify.util.arrays import is_plain_data
 from dpverify.util.files import locked
 from dpverify.util.formatting import format_lower
 from dpverify.util.hashing import fingerprint
@@ -179,8 +179,8 @@ def verify_version(
     number = [*(run.seed for run in record.runs), seed].index(seed) + 1
     level = before.level(record) * start_weight(number) if write or repeats else READER_SHARE
     settings = chosen.settings.change(seed=seed, stop_early=True, alpha=level)
-    question = Question(tested, delta, chosen.error, chosen.log_lipschitz, chosen.learn, record.watched, record.shape)
-    report = answer(mechanism, first, second, question, settings, chosen.executor, None, chosen.progress)
+    request = Request(tested, delta, chosen.error, chosen.log_lipschitz, chosen.learn, record.watched, record.shape)
+    report = run_verification(mechanism, first, second, request, settings, chosen.executor, None, chosen.progress)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")
     if WATCHED_KEY not in report.provenance:
@@ -256,7 +256,7 @@ def _watch(record: ClaimRecord, report: Report) -> ClaimRecord:
         cells = np.array(counted["cells"]) + (0 if record.cells is None else record.cells)
         return dataclasses.replace(record, cells=cells, cell_runs=record.cell_runs + counted["runs"])
     event, shape = report.witness.event, report.witness.shape
-    if not is_pytree(event.partition):
+    if not is_plain_data(event.partition):
         return record
     all_cells = event.partition.size <= MAX_CELLS
     watched = Family(event.partition, None if all_cells else event.codes)
