@@ -90,7 +90,7 @@ from dpverify.studies.tables import format_table
 from dpverify.util.arrays import Array, array_namespace, digitize, digitize_columns, evaluate_method, on_accelerator
 from dpverify.util.checks import check_epsilon, shorten
 from dpverify.util.dataframes import make_dataframe
-from dpverify.util.files import write_file
+from dpverify.util.files import write_text
 from dpverify.util.formatting import (
     format_confidence,
     format_count,
@@ -812,7 +812,7 @@ class PrivacyOverTime:
 
     def to_html(self, path: str | Path) -> None:
         """Write the result as one self-contained HTML page (needs `dpverify[report]`)."""
-        write_file(path, curve_page(self))
+        write_text(path, curve_page(self))
 
     def plot(self) -> Figure:
         """Return a figure of the bounds of every step (needs `dpverify[report]`)."""
@@ -963,7 +963,7 @@ class PrivacyTable:
 
     def to_html(self, path: str | Path) -> None:
         """Write the table as one self-contained HTML page (needs `dpverify[report]`)."""
-        write_file(path, table_page(self))
+        write_text(path, table_page(self))
 
     def plot(self) -> Figure:
         """Return a heat map of the lower bounds (needs `dpverify[report]`)."""

@@ -397,7 +397,7 @@ def test_a_limit_on_the_file_size_gives_a_warning(tmp_path):
     digest, warning, _ = run_child(limited, str(tmp_path))
     assert digest == expected
     assert "File too large; the run continues" in warning
-    assert not list(tmp_path.glob("*.new"))
+    assert not list(tmp_path.glob("*new"))
     assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, **SMALL).digest == expected
 
 
@@ -441,11 +441,25 @@ def test_an_impossible_folder_name_is_refused(name):
         pass
 
 
+def test_a_relative_folder_stays_where_it_was_when_the_mechanism_changes_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+
+    def moving(data, runs, rng):
+        os.chdir(tmp_path / "elsewhere")
+        return laplace(data, runs, rng)
+
+    dpv.verify(moving, ZERO, ONE, 0.5, folder="kept", **SMALL)
+    assert (tmp_path / "kept" / "dpverify.json").exists()
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_an_incomplete_file_is_never_read(folder):
     """A process that is killed while it writes leaves the old file and an incomplete new one."""
-    (folder / "test-1.npz.new").write_bytes((folder / "test-1.npz").read_bytes()[:100])
-    (folder / "dpverify.json.new").write_text("{")
+    (folder / ".test-1.npz-0f.dpverify-new").write_bytes((folder / "test-1.npz").read_bytes()[:100])
+    (folder / ".dpverify.json-0f.dpverify-new").write_text("{")
     dpv.verify(laplace, ZERO, ONE, 0.5, folder=folder, **SMALL)
+    assert not list(folder.glob("*new"))
 
 
 # Records and fingerprints.

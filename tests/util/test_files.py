@@ -1,39 +1,54 @@
-"""Files are replaced as a whole; links are not followed; the folder is synchronised."""
+"""Files are replaced as a whole; writers do not disturb each other; locks belong to the operating system."""
 
 import errno
 import os
 import pickle
+import threading
 
 import pytest
 
 import dpverify as dpv
-from dpverify.util.files import replace_file
+from dpverify.util.files import hold_lock, replace_file, write_text
 
 
-def test_a_link_in_the_place_of_the_new_file_is_not_followed(tmp_path):
-    precious = tmp_path / "precious.txt"
-    precious.write_text("mine")
-    (tmp_path / "report.json.new").symlink_to(precious)
-    replace_file(tmp_path / "report.json", b"{}")
-    assert precious.read_text() == "mine"
-    assert (tmp_path / "report.json").read_bytes() == b"{}"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["precious.txt", "report.json"]
-
-
-def test_a_new_file_that_appears_in_between_is_an_error(tmp_path, monkeypatch):
-    """Another process creates the file after it was removed; its file is not overwritten through an open handle."""
-    real = os.open
-
-    def lose_the_race(path, flags, *more):
-        if flags & os.O_EXCL:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        return real(path, flags, *more)
-
+def test_a_file_of_the_user_beside_the_target_stays_and_permissions_are_kept(tmp_path):
+    """The new content has a file of its own with a name that nobody else uses."""
+    (tmp_path / "report.json.new").write_text("mine")
     (tmp_path / "report.json").write_text("old")
-    monkeypatch.setattr(os, "open", lose_the_race)
-    with pytest.raises(FileExistsError):
-        replace_file(tmp_path / "report.json", b"{}")
-    assert (tmp_path / "report.json").read_text() == "old"
+    (tmp_path / "report.json").chmod(0o600)
+    replace_file(tmp_path / "report.json", b"{}")
+    assert (tmp_path / "report.json.new").read_text() == "mine"
+    assert (tmp_path / "report.json").read_bytes() == b"{}"
+    assert (tmp_path / "report.json").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "report.json.new"]
+
+
+def test_many_writers_of_one_path_never_fail_and_readers_see_whole_files(tmp_path):
+    path, texts, problems = tmp_path / "page.html", {letter * 5000 for letter in "abc"}, []
+    write_text(path, "a" * 5000)
+
+    def write(text):
+        try:
+            for _ in range(30):
+                write_text(path, text)
+                assert path.read_text() in texts
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=write, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_linked_lock_creates_no_file_elsewhere(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError), hold_lock(tmp_path / "lock"):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_file_and_folder_are_synchronised_in_this_order(tmp_path, monkeypatch):

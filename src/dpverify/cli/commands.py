@@ -119,8 +119,6 @@ def _study(arguments: argparse.Namespace) -> int:
     if html:
         try:
             study.to_html(html)
-        except OutputError:  # a page of a report
-            raise
         except InputError as problem:  # the answers of the study are complete, so its status counts
             page_status = print_error(problem, BAD_INPUT)
     if study.failed:

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.events.scores import SCORE_KINDS, Score
-from dpverify.util.files import write_file
+from dpverify.util.files import write_text
 from dpverify.util.formatting import one_line, too_little_memory
 from dpverify.util.serialization import from_plain, json_schema, to_plain
 
@@ -55,7 +55,7 @@ def write(value: object, summary: Mapping[str, object], target: str | Path | Tex
     document = {"format": FORMAT, "provenance": result.pop("provenance", {}), "result": result}
     text = dump(with_checksum({**document, "summary": to_plain(dict(summary))})) + "\n"
     if isinstance(target, (str, Path)):
-        write_file(target, text)
+        write_text(target, text)
     else:
         target.write(text)
 

@@ -35,7 +35,7 @@ from dpverify.stats.paper import critical_epsilon, eta_upper_bound, p_values, pa
 from dpverify.stats.upper import PROFILE_EPSILONS
 from dpverify.util.checks import is_real_number
 from dpverify.util.dataframes import make_dataframe
-from dpverify.util.files import write_file
+from dpverify.util.files import write_text
 from dpverify.util.formatting import format_lower
 from dpverify.util.serialization import nested_kinds
 
@@ -483,7 +483,7 @@ class Report:
         InputError
             If the file cannot be written. The exception is an OSError, too.
         """
-        write_file(path, load_pages().page(self))
+        write_text(path, load_pages().page(self))
 
     def plot(self, kind: str = "outputs") -> Figure:
         """Return a figure of the report (needs `dpverify[report]`); its method `savefig` writes PNG, SVG or PDF.

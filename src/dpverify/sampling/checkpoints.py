@@ -28,7 +28,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -248,41 +248,36 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
     if folder is None:
         yield Checkpoint()
         return
-    path = Path(folder)
+    path = Path(folder).absolute()  # a mechanism may change the working folder
     try:
         path.mkdir(parents=True, exist_ok=True)
-        for name in (OWNER_FILE, LOCK_FILE):
-            check_regular(path / name)
+        check_regular(path / OWNER_FILE)
         if not (path / OWNER_FILE).exists():
-            allowed = (LOCK_FILE, OWNER_FILE + NEW_FILE_SUFFIX)
-            others = sorted(entry.name for entry in path.iterdir() if entry.name not in allowed)
+            names = sorted(entry.name for entry in path.iterdir())
+            others = [name for name in names if name != LOCK_FILE and not name.endswith(NEW_FILE_SUFFIX)]
             if others:
                 raise FolderError(
                     f"{path}: found {others[0]}, so this is not a folder of dpverify; expected a new or an empty folder"
                 )
-        lock = _open_lock(path)
     except (OSError, ValueError) as problem:  # a null character in the name is a ValueError
         raise _unusable(path, problem) from None
-    with lock, contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as held:
         try:
-            held.enter_context(hold_lock(lock))
+            held.enter_context(hold_lock(path / LOCK_FILE))
         except BlockingIOError:
             raise FolderError(
                 f"{path}: found another run that uses this folder; expected one run at a time; wait, or use "
                 "another folder"
             ) from None
+        except OSError as problem:
+            # In a folder that cannot be written, a finished run can still be read.
+            if problem.errno not in NOT_WRITABLE or not (path / OWNER_FILE).exists():
+                raise _unusable(path, problem) from None
+        else:
+            with contextlib.suppress(OSError):
+                for rest in list(path.glob(f".*{NEW_FILE_SUFFIX}")):  # of an interrupted write
+                    rest.unlink()
         yield Checkpoint(path)
-
-
-def _open_lock(folder: Path) -> IO[str]:
-    """Open the lock file. In a folder that cannot be written, a finished run can still be read."""
-    lock = folder / LOCK_FILE
-    try:
-        return lock.open("a")
-    except OSError as problem:
-        if problem.errno not in NOT_WRITABLE or not (folder / OWNER_FILE).exists():
-            raise
-        return (lock if lock.exists() else folder / OWNER_FILE).open()
 
 
 def _check_format(path: Path, found: object) -> None:

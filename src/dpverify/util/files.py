@@ -6,6 +6,8 @@ import contextlib
 import errno
 import json
 import os
+import secrets
+import stat
 import sys
 import time
 import warnings
@@ -35,28 +37,29 @@ T = TypeVar("T")
 
 DOCUMENT_FORMAT = 1
 LOCK_SECONDS = 60.0  # how long a writer waits for another one; a write takes milliseconds
-POLL_SECONDS = 0.05
-NEW_FILE_SUFFIX = ".new"
-NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-NEW_FILE_MODE = 0o666  # the user's mask restricts it
+POLL_SECONDS = 0.05  # between two attempts to take a lock; short beside the time that anybody notices
+NEW_FILE_SUFFIX = ".dpverify-new"  # of a file that is being written; after a kill it may stay
+NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+LOCK_FILE_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 NOT_REPLACEABLE = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)  # but it may be writable
 
 
 def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
     """Write a file atomically: after a crash the path holds either the old or the new content, never a mixture.
 
-    The new content is written to a file of its own, beside the old one. A link with the name of that file is removed
-    and never followed.
+    The new content is written to a file with a name of its own in the same folder, so several processes can write the
+    same path. An existing file keeps its permissions.
 
     Raises
     ------
     OSError
         If the file cannot be written. The old file is unchanged then.
     """
-    new = path.with_name(path.name + NEW_FILE_SUFFIX)
+    new = path.with_name(f".{path.name[:100]}-{secrets.token_hex(8)}{NEW_FILE_SUFFIX}")
     try:
-        new.unlink(missing_ok=True)  # an interrupted write has left it
-        with open(os.open(new, NEW_FILE_FLAGS, NEW_FILE_MODE), "wb") as file:
+        with open(os.open(new, NEW_FILE_FLAGS, 0o666), "wb") as file:  # the user's mask restricts the permissions
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(new, stat.S_IMODE(path.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -65,22 +68,16 @@ def replace_file(path: Path, content: bytes | bytearray | memoryview) -> None:
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    if os.name == "posix":  # the entry of the folder must survive a power failure, too
+        with contextlib.suppress(OSError):  # some file systems cannot synchronise a folder
+            handle = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Write the entries of a folder to the disk, so that a renamed file survives a power failure."""
-    if os.name != "posix":
-        return
-    with contextlib.suppress(OSError):  # the file exists; some file systems cannot synchronise a folder
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def write_file(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text file in UTF-8; a regular file is replaced atomically, and a link stays a link.
 
     A pipe or a device is written directly, and so is an existing file that can be written but not replaced, for example
@@ -91,34 +88,21 @@ def write_file(path: str | os.PathLike[str], text: str) -> None:
     OutputError
         If the file cannot be written. The message names the path of the caller, not that of a temporary file.
     """
+    content = text.encode(errors="backslashreplace")
     try:
-        _write_bytes(Path(os.path.realpath(path)), text.encode(errors="backslashreplace"))
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            target.write_bytes(content)
+            return
+        try:
+            replace_file(target, content)
+        except OSError as problem:
+            if problem.errno not in NOT_REPLACEABLE or not target.is_file():
+                raise
+            target.write_bytes(content)
     except (OSError, ValueError) as problem:  # a null character in the name is a ValueError
         reason = getattr(problem, "strerror", None) or str(problem)
         raise OutputError(getattr(problem, "errno", None), reason, os.fspath(path)) from problem
-
-
-def _write_bytes(target: Path, content: bytes) -> None:
-    """Write a file as `write_file` explains; raise OSError where this is not possible."""
-    if target.exists() and not target.is_file():
-        target.write_bytes(content)
-        return
-    try:
-        replace_file(target, content)
-    except OSError as problem:
-        if problem.errno not in NOT_REPLACEABLE or not target.is_file():
-            raise
-        target.write_bytes(content)
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file atomically, in UTF-8; raise InputError where the path cannot be written."""
-    try:
-        write_file(path, text)
-    except OutputError as problem:
-        raise InputError(
-            f"{path}: found {problem.strerror}; expected a path that can be written; choose another one"
-        ) from None
 
 
 def check_regular(path: Path) -> None:
@@ -176,32 +160,39 @@ def read_document(path: str | os.PathLike[str], kind: str, build: Callable[[Any]
 
 
 @contextlib.contextmanager
-def hold_lock(file: IO[Any], seconds: float = 0.0) -> Iterator[None]:
-    """Hold the lock of an open file. The operating system releases it when the process ends, however it ends.
+def hold_lock(path: Path, seconds: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a file, which is created if necessary and stays.
+
+    The lock belongs to the operating system, which releases it when the process ends, however it ends. A link is not
+    followed.
 
     Raises
     ------
     BlockingIOError
         If another process, or another thread of this one, holds the lock for so many seconds.
+    OSError
+        If the file cannot be opened.
     """
+    check_regular(path)
     end = time.monotonic() + seconds
-    while True:
+    with open(os.open(path, LOCK_FILE_FLAGS, 0o666), "r+b") as file:
+        while True:
+            try:
+                _set_lock(file, LOCK)
+                break
+            except (BlockingIOError, PermissionError):  # the latter on Windows
+                if time.monotonic() >= end:
+                    raise BlockingIOError(errno.EAGAIN, "it is locked") from None
+                time.sleep(POLL_SECONDS)
+            except OSError as problem:  # a file system without locks
+                message = f"{path}: found no locks ({problem.strerror}); use it in one process at a time"
+                warnings.warn(message, DPVerifyWarning, stacklevel=4)
+                break
         try:
-            _set_lock(file, LOCK)
-            break
-        except (BlockingIOError, PermissionError):  # the latter on Windows
-            if time.monotonic() >= end:
-                raise BlockingIOError(errno.EAGAIN, "it is locked") from None
-            time.sleep(POLL_SECONDS)
-        except OSError as problem:  # a file system without locks
-            message = f"{file.name}: found no locks ({problem.strerror}); use it in one process at a time"
-            warnings.warn(message, DPVerifyWarning, stacklevel=4)
-            break
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # closing is not enough: a child that was forked holds the lock too
-            _set_lock(file, UNLOCK)
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # closing is not enough: a child that was forked holds the lock too
+                _set_lock(file, UNLOCK)
 
 
 @contextlib.contextmanager
@@ -209,12 +200,16 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Exclude other writers of a file. What is locked is a file beside it, NAME.lock, which stays.
 
     Read, change and write the file inside this context, so that nothing that another process writes is lost.
+
+    Raises
+    ------
+    InputError
+        If another process holds the lock for a minute, or if the folder cannot be written.
     """
     lock = Path(f"{os.fspath(path)}.lock")
     with contextlib.ExitStack() as stack:
         try:
-            check_regular(lock)
-            stack.enter_context(hold_lock(stack.enter_context(lock.open("a")), LOCK_SECONDS))
+            stack.enter_context(hold_lock(lock, LOCK_SECONDS))
         except BlockingIOError:
             raise InputError(
                 f"{lock}: found it locked for {LOCK_SECONDS:g} s; expected that the other process ends; end it, or wait"
