@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many processes, which would all compile the package again
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all doctest coverage check bench calibration reproduced gallery docs dist fuzz faults pins lowest pythons clean
+.PHONY: help demo test test-all doctest lines coverage check bench calibration reproduced gallery docs dist fuzz faults pins lowest pythons clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -53,6 +53,9 @@ test-all: $(VENV)/test.stamp $(VENV)/docs.stamp  ## run all tests, including the
 
 doctest: $(VENV)/test.stamp  ## run the examples of the docstrings only
 	$(BIN)/python -m pytest --doctest-modules src/dpverify gallery
+
+lines:  ## count code lines, files and numeric constants beside their budgets
+	@$(PYTHON) tests/support/lines.py
 
 # What `make coverage` leaves out: the parts that need JAX, matplotlib or other packages.
 OUTSIDE_CORE := $(addprefix tests/,estimation render/test_browser.py adapters reproduction test_site.py) \

@@ -90,7 +90,7 @@ class Comparison(NamedTuple):
         )
 
     @property
-    def run_verification(self) -> Answer:
+    def answer(self) -> Answer:
         """Whether the interval lies above or below the required difference."""
         low, high = self.interval
         if self.draws < MIN_DRAWS:
@@ -164,7 +164,7 @@ class Claim(NamedTuple):
         return [comparison for comparison in self.comparisons if comparison.decides]
 
     @property
-    def run_verification(self) -> Answer:
+    def answer(self) -> Answer:
         """The answer on which all deciding comparisons agree; if they do not, it depends on the reading."""
         answers = {comparison.answer for comparison in self.deciding}
         if len(answers) == 1:

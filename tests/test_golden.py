@@ -18,3 +18,13 @@ def test_a_changed_count_is_noticed():
     first, *others = record["counts"]
     changed = {**record, "counts": [[first[0] + 1, *first[1:]], *others]}
     assert golden.differences(record, changed)
+
+
+def test_no_law_has_a_weaker_bound():
+    assert not golden.weaker_laws(STORED[golden.EIGHT_LAWS], golden.run(golden.EIGHT_LAWS))
+
+
+def test_a_weaker_bound_is_noticed():
+    stored = STORED[golden.EIGHT_LAWS]
+    assert golden.weaker_laws(stored, {**stored, "ring": 0.94 * stored["ring"]})
+    assert golden.weaker_laws(stored, {name: 0.98 * bound for name, bound in stored.items()})

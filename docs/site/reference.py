@@ -32,7 +32,7 @@ GROUPS = {
     "Counts": "epsilon_lower_bound delta_lower_bound epsilon_upper_bound delta_upper_bound critical_epsilon p_values"
     " paper_lambda plan_runs",
     "Geometry": "scenario_size high_likely_set Region minimum_volume_ellipsoid Ellipsoid",
-    "Errors": "InputError MechanismError FolderError Stopped TooWeak DPVerifyWarning Warning",
+    "Errors": "InputError MechanismError FolderError Stopped TooWeak DPVerifyWarning",
 }
 REPORT_PARTS = (CellBounds, Certificate, Paper)  # types of the fields of a report; they have no public name
 MODULES = {

@@ -11,7 +11,7 @@ def laplace(rng):
     return rng.expovariate(1) - rng.expovariate(1)
 
 
-def run_verification(kind, runs, total, rng):
+def answer(kind, runs, total, rng):
     if kind in ("good", "floods"):
         return "".join(f"{total + laplace(rng)!r}\n" for _ in range(runs))
     if kind == "two":
@@ -61,7 +61,7 @@ def main(kind, pids):
         if kind == "crashes":
             os.abort()
         rng = {"deaf": random.Random(1), "unseeded": unseeded}.get(kind) or random.Random(seed)
-        sys.stdout.write(run_verification("good" if kind == "unseeded" else kind, runs, sum(data), rng))
+        sys.stdout.write(answer("good" if kind == "unseeded" else kind, runs, sum(data), rng))
         sys.stdout.flush()
 
 
@@ -74,7 +74,7 @@ def one_block(kind, data, runs, seed, out):
     if kind != "forgets":
         with open(data) as file, open(out, "w") as answers:
             total = sum(float(number) for number in file.read().split())
-            answers.write(run_verification(kind, int(runs), total, random.Random(int(seed))))
+            answers.write(answer(kind, int(runs), total, random.Random(int(seed))))
 
 
 if __name__ == "__main__":

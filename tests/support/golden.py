@@ -1,7 +1,8 @@
 """Golden cases: what dpverify says about fixed mechanisms with fixed seeds, through public names only.
 
-`python tests/support/golden.py --write` records counts, bounds, verdicts and digests in `golden.json`, and prints what
-differs from the last record. Record again only after a change that is meant to change these numbers, and say in the
+`python tests/support/golden.py --write` records counts, bounds and verdicts in `golden.json`, and prints what differs
+from the last record. Digests are left out: they hold on one kind of machine only, because processors round functions
+such as exp differently in the last bit. Record again only after a change that is meant to change these numbers, and say in the
 commit which ones and why.
 """
 
@@ -94,7 +95,6 @@ def one(report: dpv.Report) -> dict:
         result["stopped"] = [str(getattr(report.stopped, "value", report.stopped)), report.runs_used, report.e_value]
     if report.error is not None:
         result["error"] = [list(pair) for pair in report.error]
-    result["digest"] = report.digest
     return result
 
 
@@ -129,13 +129,10 @@ def in_jax(folder: Path) -> dict:
     first, second, _ = estimation.adjacent_recordings(system, system.h, 0, 10.0, np.random.default_rng(0))
     mechanism = estimation.PrivateEKF(system, s_hat=0.8)
     settings = dpv.Settings.paper(block=1000)
-    results = {
+    return {
         "jax_run": one(dpv.verify(noisy, 0.0, 1.0, 1.0, **FEW)),
         "private EKF": one(dpv.verify(mechanism, first, second, 1.0, settings=settings)),
     }
-    for result in results.values():
-        del result["digest"]  # the last bits of the picture depend on how XLA compiles
-    return results
 
 
 def over_time(folder: Path) -> dict:
@@ -200,7 +197,7 @@ def files(folder: Path) -> dict:
     check = dpv.run_check(folder / "claims.toml", folder / "check")
     return {
         "study": [one(study.report(row)) for row in study.rows],
-        "check": [[row["name"], row["state"], row.get("epsilon_lower"), row.get("digest")] for row in check.rows],
+        "check": [[row["name"], row["state"], row.get("epsilon_lower")] for row in check.rows],
     }
 
 
@@ -220,7 +217,7 @@ def eight_laws(folder: Path) -> dict:
         return rng.poisson(3.0 + data, (runs, 2))
 
     def leak(data, runs, rng):
-        return rng.standard_normal(runs) + 20.0 * (rng.random(runs) < 0.01) * data
+        return rng.standard_normal(runs) + 20.0 * (rng.random(runs) < 0.03) * data
 
     def cauchy(data, runs, rng):
         return rng.standard_cauchy((runs, 2)) + 0.5 * data
@@ -261,6 +258,7 @@ def commands(folder: Path) -> dict:
         command = [sys.executable, "-m", "dpverify", *line.split()]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         text = re.sub(r"\d+(\.\d+)? (s|ms|min)\b", "TIME", done.stdout + done.stderr)
+        text = re.sub(r"\b[0-9a-f]{12}\b", "DIGEST", text)
         results[name] = [done.returncode, *text.splitlines()]
     return results
 
@@ -296,16 +294,26 @@ CASES: dict[str, Callable[[Path], dict]] = {
     "pairs": pairs,
     "calibrate and tradeoff": calibrated,
     "study and check": files,
-    "lower bounds on eight laws": eight_laws,
     "commands": commands,
 }
+
+
+EIGHT_LAWS = "lower bounds on eight laws"  # a measure of power: compared by `weaker_laws`, not number by number
+
+
+def weaker_laws(old: dict[str, float], new: dict[str, float]) -> list[str]:
+    """Return the laws whose bound is more than 5% lower than before, and whether the mean is more than 1% lower."""
+    shares = {name: new[name] / old[name] for name in old}
+    found = [f"{name}: {share:.3f} of the bound before" for name, share in shares.items() if share < 0.95]
+    mean = sum(shares.values()) / len(shares)
+    return [*found, f"mean: {mean:.3f} of the bounds before"] if mean < 0.99 else found
 
 
 def run(name: str) -> dict:
     """Return what a case says now, as it is read from JSON."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", dpv.DPVerifyWarning)
-        return json.loads(json.dumps(CASES[name](Path(folder))))
+        return json.loads(json.dumps({**CASES, EIGHT_LAWS: eight_laws}[name](Path(folder))))
 
 
 def differences(old: object, new: object, place: str = "") -> list[str]:
@@ -328,7 +336,7 @@ def main() -> None:
     """Print what differs from the record, and replace it with `--write`."""
     stored = json.loads(FILE.read_text()) if FILE.exists() else {}
     records = {}
-    for case in CASES:
+    for case in [*CASES, EIGHT_LAWS]:
         records[case] = run(case)
         changed = differences(stored.get(case), records[case]) if case in stored else ["new"]
         print(f"{case}: {'; '.join(changed) if changed else 'same'}", flush=True)

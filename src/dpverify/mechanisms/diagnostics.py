@@ -1,7 +1,7 @@
 """Diagnostics: findings about a mechanism or a pair of data sets that a reader of the report must know.
 
 Each diagnostic is a member of an enum. Code compares members; the value of a member is the sentence that people read.
-A voiding diagnostic means that the test answers no request: the verdict of the report is then `NO_ANSWER`. Its
+A voiding diagnostic means that the test has no answer: the verdict of the report is then `NO_ANSWER`. Its
 sentence states the cause and, after the first semicolon, the remedy.
 """
 
