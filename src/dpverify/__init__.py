@@ -14,8 +14,8 @@ from dpverify.errors import DPVerifyWarning, FolderError, InputError, MechanismE
 from dpverify.events.region import Ellipsoid, Region, high_likely_set, minimum_volume_ellipsoid, scenario_size
 from dpverify.events.scores.transformed import rounding_score
 from dpverify.mechanisms import neighbours
-from dpverify.mechanisms.accuracy import rmse
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.outputs import rmse
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.mechanisms.wrappers import factory, jax_key, jax_run, per_run
 from dpverify.pipeline import verify

@@ -35,8 +35,8 @@ from dpverify.events.prefix_scores import (
 )
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels, TrainingData, summarise
-from dpverify.mechanisms.data_pairs import check_pairs
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.neighbours import check_pairs
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.pipeline import check_stop_early
 from dpverify.report import json as files

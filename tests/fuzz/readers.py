@@ -43,7 +43,7 @@ from dpverify.events.scores import (
     Transformed,
 )
 from dpverify.events.scores.transformed import Circular, Distances, Folded, LowBits, OrderStatistics
-from dpverify.mechanisms.validation import validate_output
+from dpverify.mechanisms.outputs import validate_output
 from dpverify.report.json import with_checksum
 from dpverify.sampling.checkpoints import Record, open_checkpoint, record_checksum
 from dpverify.sampling.context import read_record, read_region

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from dpverify.mechanisms.data_difference import Relation, are_equal, describe_difference
+from dpverify.mechanisms.neighbours import Relation, are_equal, describe_difference
 
 TABLE = np.arange(12.0).reshape(4, 3)
 

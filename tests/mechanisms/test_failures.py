@@ -9,7 +9,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.errors import PACKAGE_FOLDER, is_users
-from dpverify.mechanisms.failures import has_other_order
+from dpverify.mechanisms.diagnostics import has_other_order
 
 ZERO, ONE = np.zeros(1), np.ones(1)
 

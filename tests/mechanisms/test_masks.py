@@ -5,7 +5,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.adapters import perturbed
-from dpverify.mechanisms.data_difference import are_equal, describe_difference
+from dpverify.mechanisms.neighbours import are_equal, describe_difference
 from dpverify.util.hashing import fingerprint
 
 MISSING = np.ma.array([1.0, 100.0, 3.0], mask=[False, True, False])

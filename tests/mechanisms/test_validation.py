@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpverify.mechanisms.validation import validate_output
+from dpverify.mechanisms.outputs import validate_output
 
 
 @pytest.mark.parametrize(("shape", "expected"), [((5,), (5, 1, 1)), ((5, 3), (5, 1, 3)), ((5, 2, 3), (5, 2, 3))])

@@ -29,15 +29,21 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import enum
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set, Sized
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.data_difference import are_equal
-from dpverify.mechanisms.record_neighbours import Ball, Pairs, add_or_remove_one, ball, group, replace_one
-from dpverify.util.checks import check_whole_number
+from dpverify.util.arrays import Array, array_namespace
+from dpverify.util.checks import check_whole_number, is_real_number, shorten
+from dpverify.util.formatting import format_count, format_number, one_line
+from dpverify.util.hashing import fingerprint
 
 __all__ = [
     "Ball",
@@ -50,6 +56,14 @@ __all__ = [
     "whole_stream",
     "window",
 ]
+
+Pairs = dict[str, tuple[np.ndarray, np.ndarray]]
+Norm = Literal[1, 2, "inf"]
+
+GROUPS_KEY = 104  # spawn key of the random groups
+MAX_EXAMPLES = 2
+MAX_VALUE_LENGTH = 30
+MAX_REMOVAL_ROWS = 100_000  # beyond it the search for a removed row is not worth its time
 
 
 def one_reading(
@@ -238,3 +252,502 @@ def _pairs(stream: np.ndarray, added: np.ndarray, places: Mapping[str, tuple[obj
     if not pairs:
         raise InputError("data: found only missing readings; expected at least one that is not masked")
     return pairs
+
+
+# Records of a table, and balls around a data set.
+
+
+def replace_one(data: ArrayLike, values: ArrayLike, records: Iterable[int] | None = None) -> Pairs:
+    """Return pairs of data sets of equal size that differ in one record (replace-one privacy).
+
+    Parameters
+    ----------
+    data : array_like of shape (n,) or (n, ...)
+        The first data set of every pair.
+    values : array_like
+        The possible records, along the first axis. Each of them replaces each record that differs from it.
+    records : iterable of int, optional
+        The records that are replaced; by default all of them.
+
+    Returns
+    -------
+    dict
+        The pairs by name.
+
+    Examples
+    --------
+    >>> pairs = replace_one([0, 1], values=[0, 1])
+    >>> {name: second.tolist() for name, (_, second) in pairs.items()}
+    {'record 0 becomes value 1': [1, 1], 'record 1 becomes value 0': [0, 0]}
+    """
+    return group(data, values, 1, records)
+
+
+def group(
+    data: ArrayLike,
+    values: ArrayLike,
+    size: int,
+    records: Iterable[int] | None = None,
+    most: int | None = None,
+    seed: int = 0,
+) -> Pairs:
+    """Return pairs of data sets of equal size that differ in a group of records (group privacy).
+
+    All records of a group become the same value.
+
+    Parameters
+    ----------
+    data : array_like of shape (n,) or (n, ...)
+        The first data set of every pair.
+    values : array_like
+        The possible records, along the first axis.
+    size : int
+        The number of records in a group.
+    records : iterable of int, optional
+        The records of which the groups consist; by default all of them.
+    most : int, optional
+        The largest number of groups. If there are more, so many of them are drawn at random. By default all of them.
+    seed : int
+        The seed of this draw.
+
+    Returns
+    -------
+    dict
+        The pairs by name.
+
+    Examples
+    --------
+    >>> list(group([0, 0, 0], values=[1], size=2))
+    ['records 0, 1 become value 0', 'records 0, 2 become value 0', 'records 1, 2 become value 0']
+    """
+    table, new = _check_table(data), _check_values(data, values)
+    numbers = _check_records("records", records, len(table))
+    size = check_whole_number("size", size, 1)
+    if size > len(numbers):
+        raise InputError(f"size: found {size}; expected at most {len(numbers)}, the number of records")
+    pairs = {}
+    for members in _groups(numbers, size, most, seed):
+        for number, value in enumerate(new):
+            second = table.astype(np.result_type(table, new))
+            second[list(members)] = value
+            differs = np.ma.filled(second != table, False) | (np.ma.getmaskarray(second) != np.ma.getmaskarray(table))
+            if differs[list(members)].reshape(size, -1).any(1).all():
+                pairs[f"{_name(members)} value {number}"] = table.copy(), second
+    if not pairs:
+        raise InputError("values: found no value that differs from the records; expected two different data sets")
+    return pairs
+
+
+def add_or_remove_one(data: ArrayLike, values: ArrayLike | None = None, records: Iterable[int] | None = None) -> Pairs:
+    """Return pairs of data sets of which one has one record more (add-or-remove privacy).
+
+    Parameters
+    ----------
+    data : array_like of shape (n,) or (n, ...)
+        The first data set of every pair.
+    values : array_like, optional
+        The records that may be added, along the first axis; by default none is added.
+    records : iterable of int, optional
+        The records that may be removed; by default all of them.
+
+    Returns
+    -------
+    dict
+        The pairs by name.
+
+    Examples
+    --------
+    >>> pairs = add_or_remove_one([5, 6], values=[9])
+    >>> {name: second.tolist() for name, (_, second) in pairs.items()}
+    {'without record 0': [6], 'without record 1': [5], 'with value 0': [5, 6, 9]}
+    """
+    table = _check_table(data)
+    pairs = {
+        f"without record {number}": (table.copy(), table[np.arange(len(table)) != number])
+        for number in _check_records("records", records, len(table))
+    }
+    for number, value in enumerate([] if values is None else _check_values(data, values)):
+        join = np.ma.concatenate if np.ma.isMaskedArray(table) or np.ma.isMaskedArray(value) else np.concatenate
+        pairs[f"with value {number}"] = table.copy(), join([table, value[None]])
+    return pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """All data sets within a distance of a first one, as a function for `search_pairs`. Made by `ball`.
+
+    Attributes
+    ----------
+    data : ndarray
+        The first data set.
+    radius : float
+        The largest norm of the change.
+    norm : {1, 2, "inf"}
+        The norm of the change.
+    places : ndarray
+        The positions in the flattened data that may change.
+    """
+
+    data: np.ndarray
+    radius: float
+    norm: Norm
+    places: np.ndarray
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """The box of the parameters: (-1, 1) for every position that may change."""
+        return [(-1.0, 1.0)] * self.places.size
+
+    def __call__(self, theta: Array) -> tuple[np.ndarray, Array]:
+        """Return the first data set and the one that belongs to a point of the box.
+
+        The box is mapped onto the ball along rays from the centre, so that its surface becomes that of the ball.
+        """
+        xp = array_namespace(theta)
+        theta = xp.asarray(theta, float)
+        order = np.inf if self.norm == "inf" else self.norm
+        length = xp.maximum(xp.linalg.norm(theta, order), np.finfo(np.float32).tiny)
+        change = self.radius * theta * (xp.abs(theta).max() / length)
+        flat = self.data.ravel()
+        if xp is np:
+            second = flat.copy()
+            second[self.places] += change
+        else:
+            second = xp.asarray(flat).at[self.places].add(change)
+        return self.data, second.reshape(self.data.shape)
+
+
+def ball(data: ArrayLike, radius: float, norm: Norm | float = 2, where: object = None) -> Ball:
+    """Return the ball of all data sets within a distance of one data set, to be searched by `search_pairs`.
+
+    Parameters
+    ----------
+    data : array_like
+        The first data set, an array of numbers.
+    radius : float
+        The largest norm of the change.
+    norm : {1, 2, "inf"}
+        The norm of the change.
+    where : index, optional
+        The part of the data that may change: an index or a mask of the array. `numpy.s_[:, 2]` is sensor 2 of a stream,
+        `numpy.s_[4]` is record 4. By default all of the data.
+
+    Returns
+    -------
+    Ball
+        A function from a point of its `bounds` to a pair of data sets.
+
+    Examples
+    --------
+    >>> sensor = ball(np.zeros((3, 2)), radius=5.0, where=np.s_[:2, 0])
+    >>> sensor.bounds
+    [(-1.0, 1.0), (-1.0, 1.0)]
+    >>> sensor(np.array([0.75, 1.0]))[1].tolist()
+    [[3.0, 0.0], [4.0, 0.0], [0.0, 0.0]]
+    """
+    try:
+        centre = np.asanyarray(data, float)
+    except (TypeError, ValueError):
+        raise InputError(f"data: found {shorten(data)}; expected an array of numbers") from None
+    if not (is_real_number(radius) and radius > 0):
+        raise InputError(f"radius: found {shorten(radius)}; expected a positive number")
+    kind = "inf" if norm == math.inf else norm
+    if kind not in (1, 2, "inf"):
+        raise InputError(f'norm: found {shorten(norm)}; expected 1, 2 or "inf"')
+    numbers = np.arange(centre.size).reshape(centre.shape)
+    try:
+        places = numbers.ravel() if where is None else np.atleast_1d(numbers[where]).ravel()  # type: ignore[index]
+    except (IndexError, TypeError):
+        raise InputError(f"where: found {shorten(where)}; expected an index of data of shape {centre.shape}") from None
+    if not places.size:
+        raise InputError("where: found no position; expected at least one that may change")
+    return Ball(centre, float(radius), kind, places)  # type: ignore[arg-type]
+
+
+def _groups(numbers: list[int], size: int, most: int | None, seed: int) -> list[tuple[int, ...]]:
+    """Return all groups of records, or some of them drawn at random."""
+    if most is None or math.comb(len(numbers), size) <= check_whole_number("most", most, 1):
+        return list(itertools.combinations(numbers, size))
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(GROUPS_KEY,)))
+    drawn: dict[tuple[int, ...], None] = {}
+    while len(drawn) < most:
+        drawn[tuple(sorted(rng.choice(numbers, size, replace=False).tolist()))] = None
+    return list(drawn)
+
+
+def _name(members: tuple[int, ...]) -> str:
+    """Return the records of a group with the verb."""
+    if len(members) == 1:
+        return f"record {members[0]} becomes"
+    return f"records {', '.join(map(str, members))} become"
+
+
+def _check_table(data: ArrayLike) -> np.ndarray:
+    """Return the data as an array with at least one record."""
+    table = np.asanyarray(data)
+    if table.ndim == 0 or not table.size or table.dtype == object:
+        raise InputError(f"data: found {shorten(data)}; expected an array with one record or more along its first axis")
+    return table
+
+
+def _check_values(data: ArrayLike, values: ArrayLike) -> np.ndarray:
+    """Return the new records, each with the shape of a record of the data."""
+    table, new = np.asanyarray(data), np.asanyarray(values)
+    if new.ndim == 0 or not len(new) or new.shape[1:] != table.shape[1:]:
+        raise InputError(
+            f"values: found shape {new.shape}; expected records of shape {table.shape[1:]} along the first axis"
+        )
+    return new
+
+
+# How two data sets differ, in words.
+
+
+class Relation(enum.Enum):
+    """The neighbour relation that the difference of two data sets looks like; the value is printed."""
+
+    ONE_NUMBER = "one value changed"
+    ONE_ROW = "one row changed, as if one record was replaced"
+    ONE_COLUMN = "one column changed, as if one sensor or one attribute was replaced"
+    ONE_MORE_ROW = "one row more, as if one record was added or removed"
+    COUNT_PLUS_ONE = "one value replaced; or, if the numbers are counts, one record added or removed"
+    COUNT_MOVED = "two values replaced; or, if the numbers are counts, one record replaced"
+    EQUAL = "equal"
+    OTHER = "several values changed"
+    UNKNOWN = "not comparable"
+
+
+@dataclass(frozen=True)
+class DataDifference:
+    """How two data sets differ.
+
+    Attributes
+    ----------
+    relation : Relation
+        The neighbour relation that this looks like.
+    text : str
+        What differs, for example "1 of 32 numbers: data[1, 2] from 0.3 to 0.8".
+    """
+
+    relation: Relation
+    text: str
+
+
+def describe_difference(first: object, second: object) -> DataDifference:
+    """Describe how two data sets differ.
+
+    Parameters
+    ----------
+    first, second : object
+        The data sets. Arrays and sequences of numbers are compared number by number, dictionaries entry by entry.
+
+    Returns
+    -------
+    DataDifference
+        What differs, and which neighbour relation that looks like.
+
+    Examples
+    --------
+    >>> describe_difference([0.0, 0.3], [0.0, 0.8]).text
+    '1 of 2 numbers: data[1] from 0.3 to 0.8'
+    >>> describe_difference([3, 5, 0], [3, 4, 1]).relation.value
+    'two values replaced; or, if the numbers are counts, one record replaced'
+    """
+    a, b = _numbers(first), _numbers(second)
+    if a is not None and b is not None:
+        found = _compare_arrays(a, b)
+        has_more = type(first) is type(second) and type(first) is not np.ndarray and hasattr(first, "__array__")
+        if found.relation is Relation.EQUAL and has_more and not _same(first, second):
+            return DataDifference(Relation.OTHER, "labels or missing values, and in no number")
+        return found
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return _compare_mappings(first, second)
+    if _same(first, second):
+        return DataDifference(Relation.EQUAL, f"equal, {_kind(first)}")
+    return DataDifference(Relation.UNKNOWN, f"{_kind(first)} and {_kind(second)}, which are not compared")
+
+
+def are_equal(first: object, second: object) -> bool:
+    """Return whether two data sets of any kind are equal; False if they cannot be compared.
+
+    Examples
+    --------
+    >>> are_equal([1, 2], [1, 2]), are_equal({"y": np.zeros(2)}, {"y": np.ones(2)})
+    (True, False)
+    """
+    return describe_difference(first, second).relation is Relation.EQUAL
+
+
+def _numbers(data: object) -> np.ndarray | None:
+    """Return a data set as an array of numbers, or None if it is something else."""
+    if not isinstance(data, (np.ndarray, np.generic, int, float, Sequence)) and not hasattr(data, "__array__"):
+        return None
+    try:
+        array = np.asanyarray(data)  # a mask stays
+    except MemoryError:
+        raise
+    except Exception:  # an object of the user can raise anything
+        return None
+    return array if array.dtype.kind in "fiub" else None
+
+
+def _compare_arrays(a: np.ndarray, b: np.ndarray) -> DataDifference:
+    """Compare two arrays of numbers."""
+    if a.shape != b.shape:
+        return _compare_lengths(a, b)
+    (x, missing_x), (y, missing_y) = ((np.ma.getdata(one), np.ma.getmaskarray(one)) for one in (a, b))
+    differs = np.where(missing_x | missing_y, missing_x != missing_y, (x != y) & ~(np.isnan(x) & np.isnan(y)))
+    changed = np.argwhere(differs)
+    if not len(changed):
+        return DataDifference(Relation.EQUAL, f"equal, {_plural(a.size, 'number')}")
+    examples = [_example(a, b, index) for index in changed[:MAX_EXAMPLES]]
+    more = ", ..." if len(changed) > MAX_EXAMPLES else ""
+    text = f"{format_count(len(changed))} of {_plural(a.size, 'number')}: {', '.join(examples)}{more}"
+    return DataDifference(_relation(a, b, differs), text)
+
+
+def _relation(a: np.ndarray, b: np.ndarray, differs: np.ndarray) -> Relation:
+    """Return the relation that two different arrays of the same shape are in."""
+    if a.ndim == 1 and _are_counts(a) and _are_counts(b):
+        steps = sorted((b[differs].astype(float) - a[differs].astype(float)).tolist())
+        if steps in ([1.0], [-1.0]):
+            return Relation.COUNT_PLUS_ONE
+        if steps == [-1.0, 1.0]:
+            return Relation.COUNT_MOVED
+    if differs.sum() == 1:
+        return Relation.ONE_NUMBER
+    if a.ndim < 2:
+        return Relation.OTHER
+    if differs.reshape(len(a), -1).any(1).sum() == 1:
+        return Relation.ONE_ROW
+    if differs.reshape(-1, a.shape[-1]).any(0).sum() == 1:
+        return Relation.ONE_COLUMN
+    return Relation.OTHER
+
+
+def _are_counts(array: np.ndarray) -> bool:
+    """Return whether these look like the counts of a histogram: whole numbers from 0, more than one."""
+    return len(array) > 1 and bool((array >= 0).all() and (array == np.floor(array)).all() and array.max() > 1)
+
+
+def _compare_lengths(a: np.ndarray, b: np.ndarray) -> DataDifference:
+    """Compare arrays of different shapes; one may have one row more than the other."""
+    text = f"shapes {a.shape} and {b.shape}"
+    longer, shorter = (a, b) if a.size > b.size else (b, a)
+    is_one_longer = a.ndim == b.ndim >= 1 and a.shape[1:] == b.shape[1:] and len(longer) == len(shorter) + 1
+    if not is_one_longer or len(longer) > MAX_REMOVAL_ROWS:
+        return DataDifference(Relation.UNKNOWN, text)
+    unequal = (longer[:-1] != shorter).any(tuple(range(1, longer.ndim)))
+    row = int(np.argmax(unequal)) if unequal.any() else len(shorter)
+    if not np.array_equal(np.delete(longer, row, 0), shorter):
+        return DataDifference(Relation.OTHER, text)
+    side = "first" if longer is a else "second"
+    return DataDifference(Relation.ONE_MORE_ROW, f"row {row} is in the {side} data set only; {text}")
+
+
+def _compare_mappings(first: Mapping[object, object], second: Mapping[object, object]) -> DataDifference:
+    """Compare two dictionaries entry by entry."""
+    names = list(dict.fromkeys([*first, *second]))
+    changed = [
+        name for name in names if name not in first or name not in second or not _same(first[name], second[name])
+    ]
+    if len(changed) == 1 and changed[0] in first and changed[0] in second:
+        inner = describe_difference(first[changed[0]], second[changed[0]])
+        return DataDifference(inner.relation, f"entry {_show(changed[0])}: {inner.text}")
+    entries = _plural(len(names), "entry", "entries")
+    if not changed:
+        return DataDifference(Relation.EQUAL, f"equal, {entries}")
+    return DataDifference(Relation.OTHER, f"{len(changed)} of {entries}: {_join(changed)}")
+
+
+def _same(a: object, b: object) -> bool:
+    """Return whether two values of any kind are equal; values that cannot be hashed count as different."""
+    try:
+        # The hash of a function is that of its name and its file, which two functions may share.
+        return a is b or (not hasattr(a, "__qualname__") and fingerprint(a) == fingerprint(b))
+    except MemoryError:
+        raise
+    except Exception:  # an object of the user can raise anything
+        return False
+
+
+def _example(a: np.ndarray, b: np.ndarray, index: np.ndarray) -> str:
+    """Return one changed number with its place, for example "data[1, 2] from 0.3 to 0.8"."""
+    place = tuple(index.tolist())
+    where = f"data[{', '.join(map(str, place))}] " if place else ""
+    before, after = (math.nan if one[place] is np.ma.masked else float(one[place]) for one in (a, b))
+    texts = format_number(before), format_number(after)
+    if texts[0] == texts[1]:  # four digits do not show the difference
+        texts = repr(before), repr(after)
+    return f"{where}from {texts[0]} to {texts[1]}"
+
+
+def _join(names: Iterable[object]) -> str:
+    shown = [_show(name) for name in names]
+    return ", ".join(shown[:MAX_EXAMPLES]) + (", ..." if len(shown) > MAX_EXAMPLES else "")
+
+
+def _show(value: object) -> str:
+    return one_line(repr(value), MAX_VALUE_LENGTH)
+
+
+def _plural(number: int, singular: str, plural: str | None = None) -> str:
+    return f"{format_count(number)} {singular if number == 1 else plural or singular + 's'}"
+
+
+def _kind(data: object) -> str:
+    return f"objects of type {type(data).__name__}"
+
+
+# Lists of pairs.
+
+
+def check_pairs(pairs: Iterable[object] | Mapping[str, object], listed: Sequence[object]) -> None:
+    """Raise InputError if one of the listed objects is no pair (first, second).
+
+    A pair is a tuple or a list of two data sets. An array, a text or a mapping is a data set, never a pair. Two numbers
+    are a pair of data sets that are numbers. One case is ambiguous: exactly two objects of two numbers each, which can
+    be two such pairs, or one pair of data sets with two numbers each. They are two pairs if they are tuples and `pairs`
+    is no tuple, [(0.0, 1.0), (1.0, 2.0)]. Otherwise they are refused. Names make a mapping unambiguous.
+
+    Parameters
+    ----------
+    pairs : iterable or mapping
+        The argument of the user.
+    listed : sequence
+        What the iterable yields, or the values of the mapping.
+
+    Examples
+    --------
+    >>> check_pairs([(0.0, 1.0), (1.0, 2.0)], [(0.0, 1.0), (1.0, 2.0)])
+    >>> check_pairs(([0.0, 1.0], [1.0, 2.0]), ([0.0, 1.0], [1.0, 2.0]))
+    Traceback (most recent call last):
+    dpverify.errors.InputError: pairs: found an array as pair 0; expected (first, second); pass a list of pairs, \
+[(first, second)]
+    """
+    labels = list(pairs) if isinstance(pairs, Mapping) else range(len(listed))
+    is_ambiguous = not isinstance(pairs, Mapping) and len(listed) == 2 and all(map(_is_numbers, listed))
+    are_data_sets = is_ambiguous and (isinstance(pairs, tuple) or not all(isinstance(pair, tuple) for pair in listed))
+    for label, pair in zip(labels, listed, strict=True):
+        found = "an array" if are_data_sets else _name_other(pair)
+        if found:
+            advice = "a list of pairs, [(first, second)]"
+            if isinstance(pairs, Mapping):
+                advice = "a mapping from names to pairs, {name: (first, second)}"
+            raise InputError(f"pairs: found {found} as pair {one_line(label)}; expected (first, second); pass {advice}")
+
+
+def _is_numbers(value: object) -> bool:
+    """Return whether an object is a list or a tuple of two numbers."""
+    return isinstance(value, (tuple, list)) and len(value) == 2 and all(map(is_real_number, value))
+
+
+def _name_other(value: object) -> str:
+    """Return in words what was found instead of a pair; an empty text for a pair."""
+    if hasattr(value, "__array__") and getattr(value, "shape", ()) != ():  # NumPy, JAX, pandas and others
+        return "an array"
+    if isinstance(value, (str, bytes)):
+        return "text"
+    if isinstance(value, (Mapping, Set)) or not isinstance(value, Sized):
+        return type(value).__name__
+    return "" if len(value) == 2 else f"{len(value)} parts"

@@ -13,8 +13,8 @@ from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
 from dpverify.events.wording import NO_LABELS, OutputLabels, current_labels
-from dpverify.mechanisms.data_difference import describe_difference
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.neighbours import describe_difference
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.report import Report
 from dpverify.report.statements import CountsPair, Witness

@@ -22,8 +22,8 @@ import numpy as np
 from dpverify.claims import CLAIM_KINDS, Approximate, Claim, resolve_claim
 from dpverify.errors import InputError, how_to_install
 from dpverify.events.event import EVENT_KINDS
-from dpverify.mechanisms.data_difference import DataDifference, Relation
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.neighbours import DataDifference, Relation
 from dpverify.report import json
 from dpverify.report.power import detectable_factor, obeys, witness_epsilon
 from dpverify.report.sequence import Sequence, StoppedBy

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dpverify.claims import Approximate
-from dpverify.mechanisms.data_difference import DataDifference, Relation
+from dpverify.mechanisms.neighbours import DataDifference, Relation
 from dpverify.report.power import (
     DETECTS,
     DOUBTFUL_FACTOR,

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import MechanismError
-from dpverify.mechanisms.failures import describe_failure
+from dpverify.mechanisms.diagnostics import describe_failure
+from dpverify.mechanisms.outputs import validate_output
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.mechanisms.validation import validate_output
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array, on_accelerator
 from dpverify.util.checks import check_whole_number

@@ -28,8 +28,8 @@ from dpverify.errors import (
     describe_exception,
 )
 from dpverify.events.region import Region, choose_stand_ins, high_likely_set, replace_nonfinite
-from dpverify.mechanisms.data_difference import are_equal
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.neighbours import are_equal
 from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import (

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import FolderError, InputError
+from dpverify.mechanisms.outputs import all_finite
 from dpverify.mechanisms.protocol import is_seeded
-from dpverify.mechanisms.validation import all_finite
 from dpverify.sampling.blocks import (
     STAGE_WORDS,
     SampleSource,

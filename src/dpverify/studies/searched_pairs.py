@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.data_pairs import check_pairs
+from dpverify.mechanisms.neighbours import check_pairs
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.sampling.blocks import MAX_LOG2_BLOCK, stated_block_size
 from dpverify.sampling.context import RunContext, open_run

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 from dpverify.errors import InputError
-from dpverify.mechanisms.accuracy import rmse
+from dpverify.mechanisms.outputs import rmse
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.studies.files.loading import call_user_code, load_data, load_object
 from dpverify.studies.files.plans import PairFiles, StudyPlan, Variant

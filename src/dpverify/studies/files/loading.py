@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dpverify.errors import InputError, describe_exception
-from dpverify.mechanisms.failures import CALL_ORDER
+from dpverify.mechanisms.diagnostics import CALL_ORDER
 from dpverify.mechanisms.protocol import accepts_arguments
 from dpverify.util.checks import nearest_name
 from dpverify.util.formatting import one_line, too_little_memory
