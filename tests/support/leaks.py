@@ -60,7 +60,7 @@ def _files():
             target = os.readlink(folder / entry)
         except OSError:
             continue
-        is_file = target.startswith("/") and not target.startswith(OTHER_FOLDERS)
+        is_file = target.startswith("/") and not target.startswith(OTHER_FOLDERS) and "/site-packages/" not in target
         if is_file or target.startswith("socket:"):
             found.add(f"descriptor {entry}: {target}")
     return found
