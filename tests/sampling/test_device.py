@@ -12,7 +12,7 @@ import dpverify as dpv
 from dpverify.events.scores import Levels, Linear
 from dpverify.events.scores.additive import make_binning
 from dpverify.events.scores.training import fit_innovations
-from dpverify.mechanisms import validation
+from dpverify.mechanisms import outputs
 from dpverify.sampling import blocks, probe, stages
 from dpverify.sampling.counts import CellCounter, CellSum, ErrorSum, count_cells
 from dpverify.selection.proposals import BinnedScore, fine_edges, score_values
@@ -36,7 +36,7 @@ class Walk:
 @pytest.fixture
 def accelerator(monkeypatch):
     monkeypatch.setattr(stages, "MAX_COPIED_RUNS", 0)
-    for module in (validation, blocks, probe):
+    for module in (outputs, blocks, probe):
         monkeypatch.setattr(module, "on_accelerator", is_jax)
 
 
@@ -61,7 +61,7 @@ def test_the_report_is_the_same_as_from_the_host(name, monkeypatch):
     host = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
     asked = []
     monkeypatch.setattr(stages, "MAX_COPIED_RUNS", 0)
-    for module in (validation, blocks):
+    for module in (outputs, blocks):
         monkeypatch.setattr(module, "on_accelerator", lambda x: asked.append(is_jax(x)) or asked[-1])
     device = dpv.verify(Walk(), FIRST, SECOND, 1.0, **keywords)
     assert any(asked)
