@@ -2,8 +2,8 @@
 
 `python tests/support/golden.py --write` records counts, bounds and verdicts in `golden.json`, and prints what differs
 from the last record. Digests are left out: they hold on one kind of machine only, because processors round functions
-such as exp differently in the last bit. Record again only after a change that is meant to change these numbers, and say in the
-commit which ones and why.
+such as exp differently in the last bit. Record again only after a change that is meant to change these numbers, and
+say in the commit which ones and why.
 """
 
 from __future__ import annotations
