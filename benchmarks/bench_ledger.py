@@ -23,14 +23,14 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import binom
 
+from dpverify.ci.ledger import read_ledger
+from dpverify.ci.version_check import verify_version
 from dpverify.claims import Approximate, sloped_boundary
 from dpverify.early import WATCHED_KEY, Family, Request
 from dpverify.pipeline import run_verification
 from dpverify.report.report import Report
 from dpverify.settings import Settings
 from dpverify.stats.anytime import STRATEGY_WEIGHTS, Boundary, CarriedBet, carried_log_e_values, carry_bet, start_weight
-from dpverify.studies.releases.ledger import read_ledger
-from dpverify.studies.releases.version_check import verify_version
 
 ALPHA = 0.05
 CLAIMS = 10

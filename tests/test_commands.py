@@ -6,9 +6,9 @@ import re
 import pytest
 
 import dpverify as dpv
+from dpverify.ci.ledger import Ledger, VersionRun, read_ledger, write_ledger
 from dpverify.cli import main
 from dpverify.cli.arguments import parser
-from dpverify.studies.releases.ledger import Ledger, VersionRun, read_ledger, write_ledger
 
 MODULE = """
 import numpy as np

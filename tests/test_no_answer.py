@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
+from dpverify.ci.check import run_check
 from dpverify.cli import main
-from dpverify.studies.releases.check import run_check
 from mechanisms import ONE, ZERO, ignores_generator, laplace
 
 pytestmark = pytest.mark.filterwarnings("ignore:different blocks contain the same outputs")

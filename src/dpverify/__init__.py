@@ -29,13 +29,13 @@ from dpverify.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dpverify.adapters.program import program
+    from dpverify.ci.assertion import assert_private
+    from dpverify.ci.check import Check, run_check
     from dpverify.over_time import PrivacyOverTime, PrivacyTable, privacy_over_time
-    from dpverify.studies.assertion import assert_private
     from dpverify.studies.calibrate import Calibration, calibrate
     from dpverify.studies.comparison import Comparison, compare_reports
     from dpverify.studies.files.study import Study, run_study
     from dpverify.studies.pairs import ManyPairs, verify_pairs
-    from dpverify.studies.releases.check import Check, run_check
     from dpverify.studies.search import Search, search_pairs
     from dpverify.studies.tradeoff import Tradeoff, tradeoff
 
@@ -100,7 +100,7 @@ __all__ = [
 # These names are imported when they are first used: a single verification needs none of them.
 _IMPORTED_LATER = {
     "Calibration": "studies.calibrate",
-    "Check": "studies.releases.check",
+    "Check": "ci.check",
     "Comparison": "studies.comparison",
     "ManyPairs": "studies.pairs",
     "PrivacyOverTime": "over_time",
@@ -108,12 +108,12 @@ _IMPORTED_LATER = {
     "Search": "studies.search",
     "Study": "studies.files.study",
     "Tradeoff": "studies.tradeoff",
-    "assert_private": "studies.assertion",
+    "assert_private": "ci.assertion",
     "calibrate": "studies.calibrate",
     "compare_reports": "studies.comparison",
     "privacy_over_time": "over_time",
     "program": "adapters.program",
-    "run_check": "studies.releases.check",
+    "run_check": "ci.check",
     "run_study": "studies.files.study",
     "search_pairs": "studies.search",
     "tradeoff": "studies.tradeoff",

@@ -13,13 +13,13 @@ from unittest import mock
 import numpy as np
 
 import dpverify as dpv
+from dpverify.ci.check import run_check
+from dpverify.ci.history import read_history
+from dpverify.ci.ledger import Ledger, read_ledger, write_ledger
+from dpverify.ci.version_check import verify_version
 from dpverify.cli import commands
 from dpverify.demo import laplace_sum
 from dpverify.errors import InputError
-from dpverify.studies.releases.check import run_check
-from dpverify.studies.releases.history import read_history
-from dpverify.studies.releases.ledger import Ledger, read_ledger, write_ledger
-from dpverify.studies.releases.version_check import verify_version
 from dpverify.util.hashing import fingerprint
 from fuzz.changes import change_bytes, change_document, change_tree
 from fuzz.readers import Broken, change_unread, reports, small

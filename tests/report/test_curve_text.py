@@ -7,10 +7,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import dpverify as dpv
+from dpverify.ci.junit import junit_xml
 from dpverify.report.page import epsilon_bounds, result_tables
 from dpverify.report.power import detectable_factor
 from dpverify.report.text import headline, summary
-from dpverify.studies.releases.junit import junit_xml
 from dpverify.studies.tables import bound_columns
 from dpverify.util.formatting import format_lower
 from mechanisms import ONE, ZERO

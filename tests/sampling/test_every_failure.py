@@ -13,11 +13,11 @@ from disk_faults import FaultyDisk
 from failure_points import KINDS, Refusal, fail_at, save_after_every_task, sweep
 
 import dpverify as dpv
-from dpverify.studies.releases.check import run_check
-from dpverify.studies.releases.history import read_history
-from dpverify.studies.releases.junit import FAILED
-from dpverify.studies.releases.ledger import read_ledger
-from dpverify.studies.releases.version_check import verify_version
+from dpverify.ci.check import run_check
+from dpverify.ci.history import read_history
+from dpverify.ci.junit import FAILED
+from dpverify.ci.ledger import read_ledger
+from dpverify.ci.version_check import verify_version
 from dpverify.util.files import replace_file
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import to_plain

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.studies.releases.history import read_history
+from dpverify.ci.history import read_history
 
 pytestmark = pytest.mark.slow
 

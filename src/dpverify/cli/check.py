@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dpverify.ci.check import run_check
+from dpverify.ci.junit import FAILED, TOO_WEAK
 from dpverify.cli.inputs import absolute
 from dpverify.cli.options import AddCommand, add_quiet, add_trust
 from dpverify.cli.output import BAD_INPUT, NO_ANSWER, REFUTED, print_error, print_output, stdout_to_stderr
 from dpverify.report.report import load_pages
 from dpverify.report.statements import Verdict
-from dpverify.studies.releases.check import run_check
-from dpverify.studies.releases.junit import FAILED, TOO_WEAK
 
 
 def add_to(add_command: AddCommand) -> None:

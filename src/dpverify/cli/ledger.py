@@ -6,10 +6,10 @@ import argparse
 from contextlib import nullcontext
 from pathlib import Path
 
+from dpverify.ci.ledger import read_ledger, write_ledger
 from dpverify.cli.options import AddCommand
 from dpverify.cli.output import REFUTED, print_output
 from dpverify.errors import InputError
-from dpverify.studies.releases.ledger import read_ledger, write_ledger
 from dpverify.util.files import locked
 
 

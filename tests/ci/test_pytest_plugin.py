@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dpverify.ci.ledger import read_ledger
 from dpverify.cli import main
-from dpverify.studies.releases.ledger import read_ledger
 
 pytest_plugins = ["pytester"]
 
@@ -32,13 +32,13 @@ def project(pytester, monkeypatch):
     for name in ("GITHUB_BASE_REF", "GITHUB_SHA", "CI_COMMIT_SHA", "PYTEST_ADDOPTS"):  # of a CI service
         monkeypatch.delenv(name, raising=False)
     seeds = itertools.count(100)  # a project has other seeds in every run; the tests have the same ones
-    monkeypatch.setattr("dpverify.studies.releases.version_check.secrets.randbits", lambda bits: next(seeds))
+    monkeypatch.setattr("dpverify.ci.version_check.secrets.randbits", lambda bits: next(seeds))
     pytester.makepyfile(test_mine=TEST_FILE)
 
     def run_pytest(*options, scale="1.0"):
         monkeypatch.setenv("SCALE", scale)
         installed = importlib.metadata.entry_points(group="pytest11", name="dpverify")
-        plugin = () if installed else ("-p", "dpverify.pytest_plugin")
+        plugin = () if installed else ("-p", "dpverify.ci.pytest_plugin")
         done = pytester.runpytest_inprocess(*plugin, "-p", "no:cacheprovider", "--junitxml=junit.xml", *options)
         return done.ret, str(done.stdout) + str(done.stderr)
 

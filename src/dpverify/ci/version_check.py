@@ -11,6 +11,14 @@ from typing import Unpack
 
 import numpy as np
 
+from dpverify.ci.ledger import (
+    ClaimRecord,
+    Ledger,
+    VersionRun,
+    format_e_value,
+    read_ledger,
+    write_ledger,
+)
 from dpverify.claims import Approximate, Claim, resolve_claim, sloped_boundary
 from dpverify.early import OUTPUTS_KEY, WATCHED_KEY, Family, Request
 from dpverify.errors import InputError
@@ -20,14 +28,6 @@ from dpverify.report.report import Report
 from dpverify.settings import SEED_BITS, VerifyOptions
 from dpverify.stats.anytime import SHIFTS, CarriedBet, Evidence, carried_log_e_values, carry_bet, start_weight
 from dpverify.studies.options import RunOptions
-from dpverify.studies.releases.ledger import (
-    ClaimRecord,
-    Ledger,
-    VersionRun,
-    format_e_value,
-    read_ledger,
-    write_ledger,
-)
 from dpverify.util.arrays import is_plain_data
 from dpverify.util.files import locked
 from dpverify.util.formatting import format_lower

@@ -20,14 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
-from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.statements import Verdict
-from dpverify.sampling.executors import open_pool
-from dpverify.studies.files.interruptions import set_supervised
-from dpverify.studies.files.study import run_plan
-from dpverify.studies.releases.check_page import ResultTable, render_table, stored_text
-from dpverify.studies.releases.history import (
+from dpverify.ci.check_page import ResultTable, render_table, stored_text
+from dpverify.ci.history import (
     Change,
     Release,
     compare_releases,
@@ -36,8 +30,14 @@ from dpverify.studies.releases.history import (
     with_release,
     write_history,
 )
-from dpverify.studies.releases.junit import FAILED, TOO_WEAK, junit_xml
-from dpverify.studies.releases.manifest import ManifestClaim, read_manifest
+from dpverify.ci.junit import FAILED, TOO_WEAK, junit_xml
+from dpverify.ci.manifest import ManifestClaim, read_manifest
+from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.statements import Verdict
+from dpverify.sampling.executors import open_pool
+from dpverify.studies.files.interruptions import set_supervised
+from dpverify.studies.files.study import run_plan
 from dpverify.studies.result_page import write_report_page
 from dpverify.studies.tables import (
     Row,

@@ -7,7 +7,7 @@ import sys
 import pytest
 from pages import PROJECT, blocks
 
-from dpverify.studies.releases.ledger import Ledger, VersionRun, read_ledger, write_ledger
+from dpverify.ci.ledger import Ledger, VersionRun, read_ledger, write_ledger
 from dpverify.util.files import locked
 
 PAGE = blocks(PROJECT / "docs" / "checks.md")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dpverify.studies.releases.history import Change, Release
+from dpverify.ci.history import Change, Release
 from dpverify.studies.result_page import (
     STATES,
     bound_cells,

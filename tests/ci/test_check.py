@@ -18,12 +18,12 @@ from pages import PROJECT, blocks
 from user_folder import forget_modules
 
 import dpverify as dpv
+from dpverify.ci.check import run_check
+from dpverify.ci.check_page import ResultTable, render_table
+from dpverify.ci.history import Change, Release, compare_releases, read_history
+from dpverify.ci.junit import junit_xml
+from dpverify.ci.manifest import read_manifest
 from dpverify.cli import main
-from dpverify.studies.releases.check import run_check
-from dpverify.studies.releases.check_page import ResultTable, render_table
-from dpverify.studies.releases.history import Change, Release, compare_releases, read_history
-from dpverify.studies.releases.junit import junit_xml
-from dpverify.studies.releases.manifest import read_manifest
 
 MODULE = """
 import os

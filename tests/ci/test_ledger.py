@@ -12,11 +12,11 @@ import pytest
 from limits import most
 
 import dpverify as dpv
+from dpverify.ci import ledger as ledger_module
+from dpverify.ci.ledger import Ledger, VersionRun, read_ledger, write_ledger
+from dpverify.ci.version_check import claim_key, verify_version
 from dpverify.errors import InputError
 from dpverify.stats.anytime import STRATEGY_WEIGHTS
-from dpverify.studies.releases import ledger as ledger_module
-from dpverify.studies.releases.ledger import Ledger, VersionRun, read_ledger, write_ledger
-from dpverify.studies.releases.version_check import claim_key, verify_version
 from dpverify.util import files
 from dpverify.util.files import locked
 from mechanisms import ONE, ZERO, laplace, laplace_half_noise
@@ -150,7 +150,7 @@ def test_a_lock_excludes_other_writers_and_its_file_may_stay(tmp_path, monkeypat
 
 WRITER = """
 import sys
-from dpverify.studies.releases.ledger import VersionRun, read_ledger, write_ledger
+from dpverify.ci.ledger import VersionRun, read_ledger, write_ledger
 from dpverify.util.files import locked
 
 path, seed = sys.argv[1], int(sys.argv[2])
@@ -221,7 +221,7 @@ def test_a_ledger_that_cannot_be_written_is_noticed_before_the_first_run(tmp_pat
 
 
 def test_a_result_that_cannot_be_written_is_part_of_the_message(tmp_path, monkeypatch):
-    path, place = tmp_path / "ledger.json", "dpverify.studies.releases.version_check.write_ledger"
+    path, place = tmp_path / "ledger.json", "dpverify.ci.version_check.write_ledger"
     monkeypatch.setattr(place, fails_at(2, write_ledger))
     with pytest.raises(InputError, match=r"disk; the result is not in the ledger: e-value .*, seed 1"):
         version(path, laplace, 1)

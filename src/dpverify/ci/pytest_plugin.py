@@ -1,0 +1,212 @@
+"""The pytest plugin of dpverify: the fixture `assert_private`, with a ledger for the life of a project.
+
+    pytest                                           a fixed seed, as `dpverify.assert_private`
+    pytest --dpverify-ledger FILE                    a new seed; the ledger is read
+    pytest --dpverify-ledger FILE --dpverify-write   a new seed; the ledger is written (main branch only)
+
+pytest loads this module in every project of the environment, so everything else is imported when it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from dpverify.report.report import Report
+
+PULL_REQUEST_VARIABLES = (
+    "GITHUB_BASE_REF",
+    "CI_MERGE_REQUEST_IID",
+    "BITBUCKET_PR_ID",
+    "CHANGE_ID",
+)  # set and not empty
+SECTION = "dpverify"  # of the report of a test
+DEFAULT_ALPHA = 0.05  # of a new ledger
+ALARMS = pytest.StashKey[list[str]]()  # the lines about alarms that are not confirmed
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the plugin."""
+    group = parser.getgroup("dpverify", "privacy claims")
+    group.addoption("--dpverify-ledger", metavar="FILE", help="Collect the evidence of all versions in this file.")
+    group.addoption(
+        "--dpverify-write",
+        action="store_true",
+        help="Add this version to the ledger. Only the main branch does so; other runs read the ledger.",
+    )
+    group.addoption(
+        "--dpverify-alpha",
+        type=float,
+        default=DEFAULT_ALPHA,
+        metavar="A",
+        help="The probability of a false alarm over the life of a new ledger (default 0.05).",
+    )
+    group.addoption("--dpverify-version", metavar="NAME", help="The name of this version (default: the commit).")
+    group.addoption("--dpverify-seed", type=int, metavar="N", help="Repeat a run with this seed; nothing is written.")
+    parser.addini("dpverify_ledger", "the ledger, relative to the configuration file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check that a run that writes the ledger belongs to the main branch."""
+    if not config.getoption("dpverify_write"):
+        return
+    if ledger_path(config) is None:
+        raise pytest.UsageError(
+            "--dpverify-write: found no ledger; expected one; add --dpverify-ledger FILE, or dpverify_ledger = FILE to "
+            "the configuration of pytest"
+        )
+    found = [name for name in PULL_REQUEST_VARIABLES if os.environ.get(name)]
+    if found:
+        raise pytest.UsageError(
+            f"--dpverify-write: found a pull request ({found[0]} is set); expected the main branch, because only it "
+            "writes the ledger; leave --dpverify-write out"
+        )
+
+
+def ledger_path(config: pytest.Config) -> str | None:
+    """Return the path of the ledger from the option or the configuration; None without a ledger."""
+    option = config.getoption("dpverify_ledger")
+    if option:
+        return os.path.join(str(config.invocation_params.dir), option)
+    entry = config.getini("dpverify_ledger")
+    return os.path.join(str(config.rootpath), str(entry)) if entry else None
+
+
+class AssertPrivate:
+    """The fixture `assert_private`: it is called like `dpverify.assert_private`."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._config, self._node, self._calls = request.config, request.node, 0
+
+    def __call__(
+        self,
+        mechanism: Any,
+        first: object,
+        second: object,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        *,
+        name: str | None = None,
+        **options: Any,
+    ) -> Report:
+        """Assert that a mechanism does not violate a privacy claim.
+
+        Parameters
+        ----------
+        mechanism, first, second, epsilon, delta
+            As in `dpverify.assert_private`.
+        name : str, optional
+            The name of the claim in the ledger. The default is the name of the test, and a number from its second claim
+            on.
+        **options
+            As in `dpverify.assert_private`. With a ledger, `alpha` and `detects` are not used: the ledger has the
+            level, and its evidence grows with every version.
+
+        Raises
+        ------
+        AssertionError
+            If the claim is refuted, or the test is meaningless or, without a ledger, too weak.
+        """
+        __tracebackhide__ = True
+        self._calls += 1
+        config = self._config
+        path, seed = ledger_path(config), config.getoption("dpverify_seed")
+        if seed is not None:
+            options["seed"] = seed
+        if path is None:
+            from dpverify.ci.assertion import assert_private
+
+            report = assert_private(mechanism, first, second, epsilon, delta, **options)
+            self._record({"epsilon_lower": report.epsilon_lower, "epsilon_detectable": report.epsilon_detectable})
+            self._record({"seed": report.settings.seed})
+            return report
+        from dpverify.ci.version_check import verify_version
+        from dpverify.util.provenance import current_commit
+
+        number = f" #{self._calls}" if self._calls > 1 else ""
+        result = verify_version(
+            mechanism,
+            first,
+            second,
+            epsilon,
+            delta,
+            name=name or f"{self._node.nodeid}{number}",
+            version=config.getoption("dpverify_version") or current_commit(config.rootpath),
+            ledger=path,
+            write=bool(config.getoption("dpverify_write")) and seed is None,
+            lifetime_alpha=float(config.getoption("dpverify_alpha") or DEFAULT_ALPHA),
+            **{key: value for key, value in options.items() if key not in ("alpha", "detects")},
+        )
+        self._record(result.properties())
+        self._node.add_report_section("call", SECTION, f"{result.record.title}: {result.describe()}")
+        if result.failed:
+            source = f"the evidence of all runs together ({len(result.record.runs)})"
+            if not result.decided_by_ledger:
+                source = "this run alone; the ledger was only read"
+            repeat = f"pytest {shlex.quote(self._node.nodeid)} --dpverify-seed {result.run.seed}"
+            parts = [
+                f"{result.record.name}: REFUTED by {source}",
+                f"  began     at version {result.start}",
+                f"  evidence  {result.describe()}",
+                f"  repeat    {repeat} --dpverify-ledger {shlex.quote(str(path))}",
+            ]
+            if result.record.alarm is not None:
+                confirm = shlex.join(["dpverify", "ledger", str(path), "--confirm", result.record.name])
+                parts.append(f"  then      fix the fault, and start again with half of the level: {confirm}")
+            raise AssertionError("\n".join([*parts, "this version alone:", str(result.report)]))
+        return result.report
+
+    def _record(self, properties: dict[str, Any]) -> None:
+        """Add properties to the record of the test, which JUnit files contain."""
+        number = f"_{self._calls}" if self._calls > 1 else ""
+        self._node.user_properties += [(f"dpverify_{key}{number}", value) for key, value in properties.items()]
+
+
+@pytest.fixture
+def assert_private(request: pytest.FixtureRequest) -> AssertPrivate:
+    """Assert that a mechanism does not violate a privacy claim, with the evidence of all earlier versions."""
+    return AssertPrivate(request)
+
+
+def evidence_lines(terminal: pytest.TerminalReporter) -> list[str]:
+    """Return the evidence against each claim; worker processes send it with the reports of their tests."""
+    reports = [report for name in ("passed", "failed") for report in terminal.stats.get(name, [])]
+    return [text for each in reports for title, text in each.sections if title == f"Captured {SECTION} call"]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if the ledger has an alarm of a claim that no test has verified, for example because a test was renamed."""
+    config = session.config
+    path, terminal = ledger_path(config), config.pluginmanager.get_plugin("terminalreporter")
+    if path is None or not os.path.exists(path) or hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    from dpverify.ci.ledger import read_ledger
+    from dpverify.errors import InputError
+
+    lines = [] if terminal is None else evidence_lines(terminal)
+    try:
+        alarms = [record for record in read_ledger(path).records if record.alarm is not None]
+    except InputError:  # each test of a claim reports it
+        return
+    config.stash[ALARMS] = found = [f"{record.title}: ALARM at version {record.alarm}" for record in alarms]
+    lost = [record for record in alarms if not any(line.startswith(f"{record.title}: ") for line in lines)]
+    if lost:
+        found.append(
+            "a claim with an alarm was not tested; run its test, or dpverify ledger FILE --rename OLD NEW if the test "
+            "was renamed, or --confirm NAME if the alarm was looked at"
+        )
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the evidence against each claim, and the alarms that are not confirmed."""
+    alarms = terminalreporter.config.stash.get(ALARMS, [])
+    for title, lines in (("evidence in the ledger", evidence_lines(terminalreporter)), ("unconfirmed alarms", alarms)):
+        if lines:
+            terminalreporter.write_sep("-", title)
+            terminalreporter.write_line("\n".join(lines))
