@@ -85,7 +85,7 @@ from dpverify.selection.proposals import (
 from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.exact import epsilon_lower_bound
 from dpverify.stats.many import holm
-from dpverify.stats.upper import quick_epsilon_upper_bound
+from dpverify.stats.upper import epsilon_upper_bound
 from dpverify.studies.tables import format_table
 from dpverify.util.arrays import Array, array_namespace, digitize, digitize_columns, evaluate_method, on_accelerator
 from dpverify.util.checks import check_epsilon, shorten
@@ -659,7 +659,7 @@ class PrivacyOverTime:
         parts = [self._counted(step) for step in range(self.steps)]
         deltas = [self.delta if part.is_bounded_at(self.delta) else 0.0 for part in parts]
         return np.array(
-            [quick_epsilon_upper_bound(p.c1, p.c2, p.runs, d, p.alpha) for p, d in zip(parts, deltas, strict=True)]
+            [epsilon_upper_bound(p.c1, p.c2, p.runs, d, p.alpha) for p, d in zip(parts, deltas, strict=True)]
         )
 
     @functools.cached_property

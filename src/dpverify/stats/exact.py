@@ -270,6 +270,10 @@ INTERPOLATION_SHARE = 4e-4  # the error of interpolation between the nodes
 ROUNDING_SHARE = 1e-5  # tails and their sums in double precision
 ROUNDING_ERROR = 1e-15  # absolute; no smaller p-value can be certified
 
+# On a panel the boundary is replaced by a line above it. The line may be too high by this multiple of a standard error,
+# which changes the p-value by less than 0.3 %.
+LINE_TOLERANCE = 1e-3
+LINE_ROUNDING = 1e-14  # relative, by which the line is raised for the rounding of the boundary
 MAX_UNPRUNED_PANELS = 32  # more panels are first reduced to those that may contain the supremum
 NODES = 16  # Chebyshev nodes of a panel
 MESH_INTERVALS = 2048  # of the mesh, equidistant in the angle, on which the interpolant is evaluated
@@ -304,47 +308,72 @@ def interpolation_error(runs: tuple[int, int], *panels: tuple[FloatArray, FloatA
 
 
 def largest_p_value(region: RejectionRegion, ratio: float, delta: float, level: float = 1.0) -> float:
-    """Return the p-value of `p1 <= ratio p2 + delta`, the largest over p2 in its interval.
-
-    The result is never too small. Near alpha it is too large by less than 5e-4 alpha. A p-value above `level` is not
-    computed further: the result is then some number above it.
-    """
-    alpha, tolerance = region.alpha, max(INTERPOLATION_SHARE * region.alpha, 1e-100)
+    """Return the p-value of `p1 <= ratio p2 + delta`, as `largest_p_value_below` of this line."""
     cap = min(1.0, (1.0 - delta) / ratio)
 
-    def largest_p1(p2: FloatArray) -> FloatArray:
+    def line(p2: FloatArray) -> FloatArray:
         return np.where(p2 >= cap, 1.0, np.minimum(1.0, ratio * p2 + delta))
 
-    def probability(p2: FloatArray) -> FloatArray:
-        return region.probability(largest_p1(p2), p2)
+    return largest_p_value_below(region, line, cap, level)
 
-    # Where p1 is 1, a larger p2 only makes the region less likely (b rises), so no p2 above the cap is evaluated.
-    panels = np.array([[region.p2_lower], [min(region.p2_upper, cap)]])
-    supremum = float(probability(panels[0])[0])
-    panels = panels[:, panels[0] < panels[1]]
-    if level < 1.0 and panels.size:
+
+def largest_p_value_below(
+    region: RejectionRegion, boundary: Callable[[FloatArray], FloatArray], cap: float = 1.0, level: float = 1.0
+) -> float:
+    """Return the p-value of `p1 <= boundary(p2)`, the largest over p2 in its interval. It is never too small.
+
+    Near alpha it is too large by less than 5e-4 alpha for a line, and by less than 0.3% for a curve. A p-value above
+    `level` is not computed further: the result is then some number above it.
+
+    A concave function exceeds its chord by at most twice as much as in the middle of the interval. On a short panel the
+    chord, raised by that, bounds the boundary closely. Along this line the probability of the region is a polynomial,
+    whose supremum is bounded by interpolation at Chebyshev nodes. From `cap` on the boundary is 1: there, a larger p2
+    only makes the region less likely (b rises), so no p2 above it is evaluated.
+    """
+    (m1, _), alpha, tolerance = region.runs, region.alpha, max(INTERPOLATION_SHARE * region.alpha, 1e-100)
+    left, right = np.array([region.p2_lower]), np.array([min(region.p2_upper, cap)])
+    supremum = float(region.probability(boundary(left), left)[0])
+    left, right = left[left < right], right[left < right]
+    if level < 1.0 and left.size:
         # The maximum on the mesh cannot lie below the probability at one point by more than the tolerance.
-        at_middle = float(probability(panels.mean(axis=0))[0])
+        middle = (left + right) / 2.0
+        at_middle = float(region.probability(boundary(middle), middle)[0])
         if at_middle - tolerance > level:
             return add_errors(at_middle, alpha)
-    while panels.size and add_errors(supremum, alpha) <= level:
-        left, right = panels
-        if len(left) > MAX_UNPRUNED_PANELS:
+    while left.size and add_errors(supremum, alpha) <= level:
+        middle = (left + right) / 2.0
+        low, centre, high = boundary(left), boundary(middle), boundary(right)
+        if left.size > MAX_UNPRUNED_PANELS:
             # This happens where one sample is far more precise than the other. The probability at the corner (p1 at the
             # right end, p2 at the left end) bounds a whole panel: panels that cannot exceed the supremum are dropped.
-            supremum = max(supremum, float(probability((left + right) / 2.0).max()))
-            left, right = panels[:, region.probability(largest_p1(right), left) > supremum + tolerance]
-        error = interpolation_error(region.runs, (largest_p1(left), largest_p1(right)), (left, right))
-        accurate = error <= tolerance
+            supremum = max(supremum, float(region.probability(centre, middle).max()))
+            open_ = region.probability(high, left) > supremum + tolerance
+            left, middle, right, low, centre, high = (x[open_] for x in (left, middle, right, low, centre, high))
+        lift = 2.0 * np.maximum(centre - (low + high) / 2.0, 0.0) + LINE_ROUNDING * high
+        straight = lift <= LINE_TOLERANCE * np.sqrt((centre * (1.0 - centre) + 1.0 / m1) / m1)
+        # The line is cut where it reaches 1.
+        begin, end = np.minimum(low + lift, 1.0), high + lift
+        cut = np.where(end > 1.0, left + (right - left) * (1.0 - begin) / np.maximum(end - begin, 1e-300), right)
+        cut, end = np.clip(cut, left, right), np.minimum(end, 1.0)
+        accurate = straight & (interpolation_error(region.runs, (begin, end), (left, cut)) <= tolerance)
         if accurate.any():
-            sums, widths = (left + right)[accurate, None], (right - left)[accurate, None]
-            nodes = (sums + widths * CHEBYSHEV_NODES) / 2.0
-            values = probability(nodes.ravel()).reshape(nodes.shape)
-            supremum = max(supremum, mesh_maximum(values))
-        left, right = left[~accurate], right[~accurate]
-        middle = (left + right) / 2.0
-        panels = np.array([np.r_[left, middle], np.r_[middle, right]])
+            supremum = max(supremum, _supremum_on_lines(region, *(x[accurate] for x in (left, cut, begin, end))))
+        short = ~accurate & (right - left <= 1e-14 * right)
+        if short.any():
+            supremum = max(supremum, float(region.probability(high[short], left[short]).max()))
+        again = ~(accurate | short)
+        left, right = np.r_[left[again], middle[again]], np.r_[middle[again], right[again]]
     return add_errors(supremum, alpha)
+
+
+def _supremum_on_lines(
+    region: RejectionRegion, left: FloatArray, right: FloatArray, begin: FloatArray, end: FloatArray
+) -> float:
+    """Return the largest probability of the region on lines from (left, begin) to (right, end); p2 comes first."""
+    share = (1.0 + CHEBYSHEV_NODES) / 2.0
+    p2 = left[:, None] + (right - left)[:, None] * share
+    p1 = np.clip(begin[:, None] + (end - begin)[:, None] * share, 0.0, 1.0)
+    return mesh_maximum(region.probability(p1.ravel(), p2.ravel()).reshape(p2.shape))
 
 
 def add_errors(supremum: float, alpha: float) -> float:
@@ -686,11 +715,7 @@ def repeat_at_smaller_levels(p_value: float, alpha: float, rejects: Callable[[fl
 
 MAX_BOUNDARY_NODES = 512  # second counts at which the boundary is evaluated for the region
 MAX_PARAMETER = 1e6  # no larger parameter of a claim can be certified
-# On a panel the boundary is replaced by a line above it. The line may be too high by this multiple of a standard error,
-# which changes the p-value by less than 0.3 %.
-LINE_TOLERANCE = 1e-3
 AGREEMENT = 0.02  # relative; a p-value farther from alpha than this agrees with the lower bound about the claim
-LINE_ROUNDING = 1e-14  # by which the line is raised for the rounding of the boundary
 
 
 def _root(condition: Callable[[float], bool]) -> float:
@@ -777,51 +802,6 @@ def _curve_region(
     return RejectionRegion(first_counts, least_counts, runs, p2_lower, p2_upper, root, scale, alpha, window)
 
 
-def _largest_p_value_on_curve(region: RejectionRegion, boundary: Callable[[FloatArray], FloatArray]) -> float:
-    """Return the p-value of `p1 <= boundary(p2)`, the largest over p2 in its interval. It is never too small.
-
-    A concave function exceeds its chord by at most twice as much as in the middle of the interval. On a short panel the
-    chord, raised by that, bounds the boundary closely. Along this line the probability of the region is a polynomial,
-    whose supremum is bounded by interpolation as in `largest_p_value`.
-    """
-    m1, tolerance = region.runs[0], max(INTERPOLATION_SHARE * region.alpha, 1e-100)
-    left, right = np.array([region.p2_lower]), np.array([region.p2_upper])
-    supremum = float(region.probability(boundary(left), left)[0])
-    while left.size:
-        middle = (left + right) / 2.0
-        low, centre, high = boundary(left), boundary(middle), boundary(right)
-        if left.size > MAX_UNPRUNED_PANELS:
-            # The probability at the corner (p1 at the right end, p2 at the left end) bounds a whole panel.
-            supremum = max(supremum, float(region.probability(centre, middle).max()))
-            open_ = region.probability(high, left) > supremum + tolerance
-            left, middle, right, low, centre, high = (x[open_] for x in (left, middle, right, low, centre, high))
-        lift = 2.0 * np.maximum(centre - (low + high) / 2.0, 0.0) + LINE_ROUNDING
-        straight = lift <= LINE_TOLERANCE * np.sqrt((centre * (1.0 - centre) + 1.0 / m1) / m1)
-        # The line is cut where it reaches 1: beyond, a larger p2 only makes the region less likely.
-        begin, end = np.minimum(low + lift, 1.0), high + lift
-        cut = np.where(end > 1.0, left + (right - left) * (1.0 - begin) / np.maximum(end - begin, 1e-300), right)
-        cut, end = np.clip(cut, left, right), np.minimum(end, 1.0)
-        accurate = straight & (interpolation_error(region.runs, (begin, end), (left, cut)) <= tolerance)
-        if accurate.any():
-            supremum = max(supremum, _supremum_on_lines(region, *(x[accurate] for x in (left, cut, begin, end))))
-        short = ~accurate & (right - left <= 1e-14 * right)
-        if short.any():
-            supremum = max(supremum, float(region.probability(high[short], left[short]).max()))
-        again = ~(accurate | short)
-        left, right = np.r_[left[again], middle[again]], np.r_[middle[again], right[again]]
-    return add_errors(supremum, region.alpha)
-
-
-def _supremum_on_lines(
-    region: RejectionRegion, left: FloatArray, right: FloatArray, begin: FloatArray, end: FloatArray
-) -> float:
-    """Return the largest probability of the region on lines from (left, begin) to (right, end); p2 comes first."""
-    share = (1.0 + CHEBYSHEV_NODES) / 2.0
-    p2 = left[:, None] + (right - left)[:, None] * share
-    p1 = np.clip(begin[:, None] + (end - begin)[:, None] * share, 0.0, 1.0)
-    return mesh_maximum(region.probability(p1.ravel(), p2.ravel()).reshape(p2.shape))
-
-
 @lru_cache(maxsize=4096)
 def parameter_lower_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float, family: Family) -> float:
     """Return a certified lower bound on the parameter of a claim whose boundary is a curve.
@@ -844,7 +824,7 @@ def parameter_lower_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float,
         return 0.0
 
     def p_value(value: float) -> float:
-        return _largest_p_value_on_curve(region, family.with_parameter(value).boundary)
+        return largest_p_value_below(region, family.with_parameter(value).boundary)
 
     return largest_rejected(p_value, alpha, region.score_root, region.standard_error, MAX_PARAMETER)
 
@@ -858,7 +838,7 @@ def parameter_p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, fam
     region = _family_region(c1, c2, runs, alpha, family)
     if region is None:
         return 1.0
-    p = _largest_p_value_on_curve(region, family.with_parameter(parameter).boundary)
+    p = largest_p_value_below(region, family.with_parameter(parameter).boundary)
     if abs(p - alpha) > AGREEMENT * alpha:
         return p
     # The bound and the p-value come from upper bounds on one rising function. Where they disagree about alpha, the
@@ -872,7 +852,7 @@ def parameter_p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, fam
 def curve_p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, curve: Curve) -> float:
     """Return a valid p-value of a claim without a parameter, like `parameter_p_value`."""
     region = _distance_region(c1, c2, runs, alpha, curve)
-    return 1.0 if region is None else _largest_p_value_on_curve(region, curve.boundary)
+    return 1.0 if region is None else largest_p_value_below(region, curve.boundary)
 
 
 MAX_PLANNED_RUNS = 10**18  # more runs than this cannot be drawn in practice
