@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import dpverify as dpv
-from dpverify.sampling.counts import (
+from dpverify.sampling.count import (
     MAX_CHECKED_COORDINATES,
     NO_LEVELS,
     POSITIONS,

@@ -23,7 +23,7 @@ from dpverify.estimation import GaussianTruth, Normal, PrivateKalman, System
 from dpverify.events.prefix_scores import LinearPrefixes
 from dpverify.over_time import PrefixEvents, count_test_runs, plan_looks
 from dpverify.sampling.context import check_mechanism, open_run
-from dpverify.sampling.counts import BlockChecker
+from dpverify.sampling.count import BlockChecker
 from dpverify.stats.exact import epsilon_lower_bound
 
 ALPHA = 0.05

@@ -21,7 +21,7 @@ import dpverify as dpv
 from dpverify.early import MAX_FITTED_RUNS, Portfolio, batch_size
 from dpverify.report.sequence import EARLY_SHARE, EPSILON_GRID
 from dpverify.sampling.blocks import FIRST_RUNS
-from dpverify.sampling.counts import count_cells
+from dpverify.sampling.count import count_cells
 from dpverify.stats.anytime import log_wealth
 from dpverify.stats.boundaries import Boundary, line_boundary
 

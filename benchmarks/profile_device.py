@@ -20,7 +20,7 @@ from bench_device import paper_pair
 import dpverify as dpv
 from dpverify.estimation import KLMHE, W2MHE, PrivateEKF
 from dpverify.sampling.blocks import SampleSource, call_mechanism
-from dpverify.sampling.counts import CellCounter, CellSum
+from dpverify.sampling.count import CellCounter, CellSum
 
 CALLS, LISTED_KERNELS = 4, 14
 PARTS = ("w2mhe", "ekf", "klmhe", "count", "verify")

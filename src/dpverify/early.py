@@ -44,9 +44,9 @@ from dpverify.report.sequence import EARLY_SHARE, StoppedBy, wealth_p_value
 from dpverify.report.sequence import Sequence as StoppedSequence
 from dpverify.report.statements import CellBounds, Certificate, SmoothGrid
 from dpverify.sampling.blocks import FIRST_COMPILED_BLOCK, FIRST_RUNS, SampleSource, fitting_block_size
-from dpverify.sampling.checkpoints import Record
+from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.context import RunContext, make_region
-from dpverify.sampling.counts import (
+from dpverify.sampling.count import (
     Accumulator,
     BlockChecker,
     CellCounter,

@@ -44,7 +44,7 @@ from dpverify.report.assemble import describe_problems, describe_run
 from dpverify.report.report import divide_p_value, load_pages
 from dpverify.report.sequence import StoppedBy
 from dpverify.report.statements import CellBounds, Verdict
-from dpverify.sampling.checkpoints import Record
+from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.context import (
     RunContext,
     check_mechanism,
@@ -53,7 +53,7 @@ from dpverify.sampling.context import (
     shorten_run,
     try_optional_method,
 )
-from dpverify.sampling.counts import (
+from dpverify.sampling.count import (
     BlockChecker,
     EventTables,
     Statistics,

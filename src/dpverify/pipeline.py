@@ -27,7 +27,7 @@ from dpverify.mechanisms.protocol import Mechanism, mechanism_name
 from dpverify.report.assemble import count_event, describe_problems, make_report, make_witness, read_labels
 from dpverify.report.report import Report
 from dpverify.report.statements import CellBounds, Certificate, DeltaEvents, SmoothGrid, check_claim, smooth_grid
-from dpverify.sampling.checkpoints import Record
+from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.context import (
     RunContext,
     check_mechanism,
@@ -37,7 +37,7 @@ from dpverify.sampling.context import (
     read_region,
     shorten_run,
 )
-from dpverify.sampling.counts import BlockChecker, CellCounter, CheckedEvent, Statistics, count_together
+from dpverify.sampling.count import BlockChecker, CellCounter, CheckedEvent, Statistics, count_together
 from dpverify.sampling.stages import collect_samples, collect_statistics, threads_agree
 from dpverify.selection.objective import (
     THOROUGH_SEARCH,

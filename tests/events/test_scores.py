@@ -16,7 +16,7 @@ from dpverify.events.scores.patterned import PatternLearner, make_pattern_binnin
 from dpverify.events.scores.piecewise import fit_piecewise
 from dpverify.events.scores.training import fit_innovations
 from dpverify.report.report import KINDS
-from dpverify.sampling.counts import count_cells, occupied_codes
+from dpverify.sampling.count import count_cells, occupied_codes
 from dpverify.selection.learn import grow_tree, level_cell_score
 from dpverify.util import serialization as serial
 from dpverify.util.arrays import cell_codes, enable_x64

@@ -45,9 +45,9 @@ from dpverify.events.scores import (
 from dpverify.events.scores.transformed import Circular, Distances, Folded, LowBits, OrderStatistics
 from dpverify.mechanisms.outputs import validate_output
 from dpverify.report.json import with_checksum
-from dpverify.sampling.checkpoints import Record, open_checkpoint, record_checksum
+from dpverify.sampling.checkpoint import Record, open_checkpoint, record_checksum
 from dpverify.sampling.context import read_record, read_region
-from dpverify.sampling.counts import KeptSamples, Statistics
+from dpverify.sampling.count import KeptSamples, Statistics
 from dpverify.sampling.stages import BlockSums, restore_sums
 from dpverify.util.serialization import nested_kinds, to_plain
 from fuzz.changes import change_bytes, change_document, change_tree

@@ -24,7 +24,7 @@ from scipy.stats import binom
 import dpverify as dpv
 from dpverify.errors import StopReason
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.sampling.counts import Accumulator
+from dpverify.sampling.count import Accumulator
 from dpverify.sampling.probe import FALSE_REPEAT_PROBABILITY, blocks_repeat
 from mechanisms import ONE, ZERO, laplace
 

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 import dpverify as dpv
 from dpverify.events.partition import grid
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.counts import (
+from dpverify.sampling.count import (
     Accumulator,
     CellCounter,
     CellSum,

@@ -22,7 +22,7 @@ from dpverify.report.page import page_content
 from dpverify.report.report import bound_by_event
 from dpverify.report.statements import CellBounds, Certificate, Paper, Witness, distinct_pairs
 from dpverify.report.text import describe_power
-from dpverify.sampling.counts import Counts
+from dpverify.sampling.count import Counts
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.exact import epsilon_lower_bound
 from dpverify.stats.upper import frontier, frontier_bound

@@ -10,7 +10,7 @@ import pytest
 import dpverify as dpv
 from dpverify.sampling import stages as background
 from dpverify.sampling.blocks import SampleSource
-from dpverify.sampling.counts import Accumulator, KeptSamples, Statistics
+from dpverify.sampling.count import Accumulator, KeptSamples, Statistics
 from dpverify.sampling.stages import BackgroundCounter, BlockSums, background_counter, draw_blocks
 
 DATA = np.zeros((4, 2)), np.full((4, 2), 0.2)

@@ -7,7 +7,7 @@ from limits import most
 import dpverify as dpv
 from dpverify.events.event import Event
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.counts import POSITIONS, ROWS, BlockChecker, CheckedEvent, EventSum, EventTables
+from dpverify.sampling.count import POSITIONS, ROWS, BlockChecker, CheckedEvent, EventSum, EventTables
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 400, "test_runs": 4000, "block": 64}

@@ -17,7 +17,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.sampling.blocks import STAGES
-from dpverify.sampling.checkpoints import Record, open_checkpoint
+from dpverify.sampling.checkpoint import Record, open_checkpoint
 from dpverify.util.hashing import fingerprint
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 

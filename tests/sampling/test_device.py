@@ -14,7 +14,7 @@ from dpverify.events.scores.additive import make_binning
 from dpverify.events.scores.training import fit_innovations
 from dpverify.mechanisms import outputs
 from dpverify.sampling import blocks, probe, stages
-from dpverify.sampling.counts import CellCounter, CellSum, ErrorSum, count_cells
+from dpverify.sampling.count import CellCounter, CellSum, ErrorSum, count_cells
 from dpverify.selection.proposals import BinnedScore, fine_edges, score_values
 from dpverify.util.arrays import is_jax
 

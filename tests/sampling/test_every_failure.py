@@ -133,7 +133,7 @@ def replace_unsynced(path, content, is_synced=False):
 def test_files_that_are_not_replaced_atomically_are_noticed(write, tmp_path, monkeypatch):
     """The negative control: with these functions a power failure damages files."""
     save_after_every_task(monkeypatch)
-    monkeypatch.setattr("dpverify.sampling.checkpoints.replace_file", write)
+    monkeypatch.setattr("dpverify.sampling.checkpoint.replace_file", write)
     found = [fail_at(verify_once, "power", number, tmp_path, monkeypatch)[1][1:] for number in range(10, 60, 7)]
     refused = [outcomes for outcomes in found if any(isinstance(outcome, Refusal) for outcome in outcomes)]
     assert len(refused) > len(found) // 10

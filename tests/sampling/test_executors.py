@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dpverify as dpv
 from dpverify.errors import StopReason
-from dpverify.sampling.counts import (
+from dpverify.sampling.count import (
     Accumulator,
     Counts,
     CountTable,

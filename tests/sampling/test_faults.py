@@ -24,7 +24,7 @@ def test_the_direction_is_not_chosen_on_the_test_sample():
 
 def test_counts_of_workers_are_added_cell_by_cell():
     """If counts are sorted before they are summed, equal distributions look different."""
-    from dpverify.sampling.counts import Counts
+    from dpverify.sampling.count import Counts
 
     first = Counts(np.array([0, 1, 5]), np.array([9, 1, 2]))
     second = Counts(np.array([1, 5, 7]), np.array([8, 2, 1]))

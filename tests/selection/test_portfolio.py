@@ -12,7 +12,7 @@ import dpverify as dpv
 from dpverify import claims
 from dpverify.events.scores import Levels, Linear
 from dpverify.report.report import divide_p_value
-from dpverify.sampling.counts import CellCounter, count_together, counts_from_table
+from dpverify.sampling.count import CellCounter, count_together, counts_from_table
 from dpverify.selection.objective import SelectionObjective, approximate_bound
 from dpverify.selection.portfolio import choose_portfolio
 from dpverify.selection.proposals import Proposal, SelectionCounts, judge, level_event

@@ -13,7 +13,7 @@ import dpverify as dpv
 from dpverify import Report, Settings, verify
 from dpverify.events.partition import FIRST_CELL
 from dpverify.events.scores import Levels
-from dpverify.sampling.counts import Counts
+from dpverify.sampling.count import Counts
 from dpverify.selection.objective import TUNING, SelectionObjective, cautious_lower_bound
 from dpverify.selection.proposals import (
     Extremes,

@@ -8,7 +8,7 @@ from limits import most
 from scipy.special import ndtr
 
 from dpverify.events.scores import Linear
-from dpverify.sampling.counts import counts_from_table
+from dpverify.sampling.count import counts_from_table
 from dpverify.selection import proposals
 from dpverify.selection.objective import TUNING, SelectionObjective, approximate_bound
 from dpverify.selection.proposals import (

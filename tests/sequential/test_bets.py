@@ -14,7 +14,7 @@ from dpverify.early import (
     quantile_edges,
 )
 from dpverify.events.event import SelectedEvents
-from dpverify.sampling.counts import count_cells
+from dpverify.sampling.count import count_cells
 from dpverify.stats.anytime import log_wealth
 from dpverify.stats.boundaries import line_boundary
 

@@ -319,7 +319,7 @@ def test_a_damaged_table_is_replaced(text, place):
     ],
 )
 def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message):
-    from dpverify.sampling.checkpoints import open_checkpoint
+    from dpverify.sampling.checkpoint import open_checkpoint
     from dpverify.studies.files.plans import read_study
 
     plan = read_study(place / "study.toml")

@@ -29,8 +29,8 @@ class Refusal(NamedTuple):
 
 def save_after_every_task(monkeypatch):
     """Without this, a short run is saved at the end of each stage only."""
-    monkeypatch.setattr("dpverify.sampling.checkpoints.MIN_SECONDS_BETWEEN_SAVES", -1.0)
-    monkeypatch.setattr("dpverify.sampling.checkpoints.MIN_SAVE_INTERVAL_RATIO", 0)
+    monkeypatch.setattr("dpverify.sampling.checkpoint.MIN_SECONDS_BETWEEN_SAVES", -1.0)
+    monkeypatch.setattr("dpverify.sampling.checkpoint.MIN_SAVE_INTERVAL_RATIO", 0)
 
 
 def fail_at(call, kind, number, tmp_path, monkeypatch):

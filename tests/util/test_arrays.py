@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpverify.sampling.counts import CellCounter, Counts, ResultSum, count_cells, occupied_codes
+from dpverify.sampling.count import CellCounter, Counts, ResultSum, count_cells, occupied_codes
 from dpverify.util.arrays import (
     array_namespace,
     digitize,

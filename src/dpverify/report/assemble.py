@@ -19,7 +19,7 @@ from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.report import Report
 from dpverify.report.statements import CountsPair, Witness
 from dpverify.sampling.context import RunContext, picture_runs, try_optional_method
-from dpverify.sampling.counts import EventTables, runs_are_dependent
+from dpverify.sampling.count import EventTables, runs_are_dependent
 from dpverify.util.arrays import is_plain_data
 from dpverify.util.formatting import one_line
 from dpverify.util.provenance import versions

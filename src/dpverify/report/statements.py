@@ -27,7 +27,7 @@ from dpverify.events.region import Region
 from dpverify.events.scores import Levels
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
-from dpverify.sampling.counts import Counts, occupied_codes
+from dpverify.sampling.count import Counts, occupied_codes
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.exact import delta_lower_bound

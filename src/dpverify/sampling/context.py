@@ -44,7 +44,7 @@ from dpverify.sampling.blocks import (
     look_key,
     stated_block_size,
 )
-from dpverify.sampling.checkpoints import Checkpoint, check_sources, open_checkpoint, run_identity, run_sources
+from dpverify.sampling.checkpoint import Checkpoint, check_sources, open_checkpoint, run_identity, run_sources
 from dpverify.sampling.executors import WorkerPool, all_devices, check_picklable, open_pool
 from dpverify.sampling.probe import (
     ANNOUNCED_BYTES,

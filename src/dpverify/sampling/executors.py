@@ -28,7 +28,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from dpverify.errors import InputError
-from dpverify.sampling.checkpoints import Checkpoint
+from dpverify.sampling.checkpoint import Checkpoint
 
 ASSUMED_WORKERS = 4  # if an executor does not state how many workers it has
 TASK_SECONDS = 1.0  # target duration: short, because an interruption loses it; long compared with its transport

@@ -33,8 +33,8 @@ from dpverify.sampling.blocks import (
     mechanism_error,
     validate_block,
 )
-from dpverify.sampling.checkpoints import Record
-from dpverify.sampling.counts import Accumulator, KeptSamples, Statistics
+from dpverify.sampling.checkpoint import Record
+from dpverify.sampling.count import Accumulator, KeptSamples, Statistics
 from dpverify.sampling.executors import (
     BlockQueue,
     BlockTask,

@@ -34,7 +34,7 @@ from dpverify.events.scores import (
 )
 from dpverify.events.scores.additive import Binning, coordinate_binning, monotone_ratio
 from dpverify.events.scores.cell_score import CellScore, fit_cell_score
-from dpverify.sampling.counts import CellCounter, Statistic, TableCounter, count_cells, occupied_codes
+from dpverify.sampling.count import CellCounter, Statistic, TableCounter, count_cells, occupied_codes
 from dpverify.selection.objective import TUNING, KnownBlocks, SelectionContext, merge_results
 from dpverify.selection.proposals import SelectionCounts, fine_edges, score_values
 from dpverify.util.parallel import map_parallel

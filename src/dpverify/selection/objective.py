@@ -16,7 +16,7 @@ from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region
 from dpverify.events.scores import LearnerCost, Score
 from dpverify.sampling.blocks import SampleSource
-from dpverify.sampling.counts import Statistic, Statistics
+from dpverify.sampling.count import Statistic, Statistics
 from dpverify.sampling.executors import WorkerPool
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.settings import Settings

@@ -22,7 +22,7 @@ import scipy
 from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels, Score, ScoreGroup
-from dpverify.sampling.counts import Counts, occupied_codes
+from dpverify.sampling.count import Counts, occupied_codes
 from dpverify.selection.objective import (
     PRIOR_COUNT,
     TUNING,

@@ -14,7 +14,7 @@ import numpy as np
 from dpverify.events.event import SelectedEvents
 from dpverify.events.partition import FIRST_CELL, Partition
 from dpverify.events.scores import Levels, ScoreGroup, summarise
-from dpverify.sampling.counts import CellCounter, Counts, counts_from_table, occupied_codes
+from dpverify.sampling.count import CellCounter, Counts, counts_from_table, occupied_codes
 from dpverify.selection.learn import train_candidates, tree_partition
 from dpverify.selection.objective import TUNING, SelectionContext, merge_results
 from dpverify.selection.portfolio import aim_options, choose_aims, choose_portfolio

@@ -30,7 +30,7 @@ from dpverify.mechanisms.protocol import Mechanism, is_seeded
 from dpverify.pipeline import verify
 from dpverify.report.report import Report
 from dpverify.sampling.blocks import SampleSource
-from dpverify.sampling.checkpoints import OWNER_FILE, describe_changes, open_checkpoint, run_sources
+from dpverify.sampling.checkpoint import OWNER_FILE, describe_changes, open_checkpoint, run_sources
 from dpverify.sampling.executors import open_pool
 from dpverify.sampling.probe import behaviour_hash, probe_mechanism
 from dpverify.settings import Settings

@@ -21,7 +21,7 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.report import Report
 from dpverify.sampling.blocks import SampleSource
-from dpverify.sampling.checkpoints import OWNER_FILE, describe_changes, run_sources
+from dpverify.sampling.checkpoint import OWNER_FILE, describe_changes, run_sources
 from dpverify.sampling.probe import behaviour_hash, probe_mechanism, shorten_settings
 from dpverify.settings import Settings
 from dpverify.studies.files.inputs import PairData

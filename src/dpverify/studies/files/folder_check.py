@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from dpverify.errors import FolderError, InputError
 from dpverify.report.report import Report
-from dpverify.sampling.checkpoints import LOCK_FILE, OWNER_FILE, Checkpoint, Record, open_checkpoint
+from dpverify.sampling.checkpoint import LOCK_FILE, OWNER_FILE, Checkpoint, Record, open_checkpoint
 from dpverify.studies.files.finished import STUDY_KEY, combination_hash
 from dpverify.studies.files.interruptions import RUNNING_FOLDER
 from dpverify.studies.files.plans import REPORTS_FOLDER

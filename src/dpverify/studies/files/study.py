@@ -28,7 +28,7 @@ from dpverify.errors import (
 )
 from dpverify.report.report import Report
 from dpverify.report.statements import Verdict
-from dpverify.sampling.checkpoints import open_checkpoint
+from dpverify.sampling.checkpoint import open_checkpoint
 from dpverify.settings import type_one_error_factor
 from dpverify.stats.many import holm
 from dpverify.studies.files.finished import STUDY_KEY

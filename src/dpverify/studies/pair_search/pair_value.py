@@ -17,7 +17,7 @@ from dpverify.claims import Claim
 from dpverify.events.scores import Score, summarise
 from dpverify.events.scores.cell_score import fit_cell_score
 from dpverify.sampling.context import RunContext, make_region
-from dpverify.sampling.counts import occupied_codes
+from dpverify.sampling.count import occupied_codes
 from dpverify.sampling.stages import collect_samples
 from dpverify.selection.learn import train_candidates
 from dpverify.selection.objective import (
