@@ -58,13 +58,26 @@ def test_delta_is_part_of_the_claim():
 
 
 def test_the_settings_of_the_paper_give_its_partition_and_numbers():
-    report = verify(gaussian_trajectory, np.zeros((4, 2)), np.full((4, 2), 0.3), 1.0, settings=Settings.paper())
+    pair = np.zeros((4, 2)), np.full((4, 2), 0.3)
+    report = verify(gaussian_trajectory, *pair, 1.0, settings=Settings.paper())
     assert len(report.picture["first"]) == 400
     assert len(report.picture["second"]) == 400  # for the picture; the region needs the first data set only
     assert report.on_partition.cells == 257
     assert report.paper.lambda_ == pytest.approx(dpv.paper_lambda(0.05, report.paper.eta, report.epsilon_critical))
     assert report.p_value == min(report.paper.p_values)
     assert report.witness.cell is not None
+    assert not report.paper.averaged
+
+
+def test_the_averaged_test_of_the_authors_is_said_to_be_one():
+    pair = np.zeros((4, 2)), np.full((4, 2), 0.3)
+    report = verify(gaussian_trajectory, *pair, 1.0, settings=Settings.paper(test="averaged"))
+    assert report.paper.averaged
+    counts = report.witness.counts
+    assert report.epsilon_critical == dpv.critical_epsilon(*counts, 2000, averaged=True)
+    assert report.paper.p_values == pytest.approx(dpv.p_values(*counts, 2000, 1.0, None))
+    assert "averaged over all thinnings" in str(report)
+    assert "up to 20%" in str(report)
 
 
 # Type I error, and a claim that is false by far.
@@ -371,6 +384,7 @@ def test_a_coupled_selection_shares_random_numbers_and_the_test_does_not():
         ({"selection_epsilon": -1}, "selection_epsilon: found -1"),
         ({"test_run": 10}, "the nearest is 'test_runs'"),
         ({"test": "thinned", "delta": 0.1}, "delta 0 only"),
+        ({"test": "averaged", "delta": 0.1}, "delta 0 only"),
     ],
 )
 def test_bad_settings_are_refused_with_one_line(changes, message):

@@ -25,7 +25,7 @@ MAX_SIGNATURE_WIDTH = 88
 # Every public name of `dpverify` belongs to one group; a test checks this.
 GROUPS = {
     "Verify": "verify Settings Report Verdict Diagnostic Witness assert_private",
-    "Mechanisms": "Mechanism per_run jax_run jax_key factory program rmse rounding_score",
+    "Mechanisms": "Mechanism per_run jax_run jax_key factory program rmse frobenius_error rounding_score",
     "Many verifications": "verify_pairs ManyPairs search_pairs Search calibrate Calibration tradeoff Tradeoff run_study"
     " Study run_check Check compare_reports Comparison",
     "Privacy over time": "privacy_over_time PrivacyOverTime PrivacyTable",

@@ -15,7 +15,7 @@ from dpverify.events.region import Ellipsoid, Region, high_likely_set, minimum_v
 from dpverify.events.scores.transformed import rounding_score
 from dpverify.mechanisms import neighbours
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.mechanisms.outputs import rmse
+from dpverify.mechanisms.outputs import frobenius_error, rmse
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.mechanisms.wrappers import factory, jax_key, jax_run, per_run
 from dpverify.pipeline import verify
@@ -75,6 +75,7 @@ __all__ = [
     "epsilon_lower_bound",
     "epsilon_upper_bound",
     "factory",
+    "frobenius_error",
     "high_likely_set",
     "jax_key",
     "jax_run",

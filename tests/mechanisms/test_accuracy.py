@@ -16,6 +16,13 @@ def test_rmse_is_the_root_of_the_mean_squared_distance_over_the_steps():
     np.testing.assert_allclose(pickle.loads(pickle.dumps(dpv.rmse(truth.ravel())))(samples), expected)
 
 
+def test_the_frobenius_error_is_the_norm_of_the_whole_error():
+    rng = np.random.default_rng(3)
+    samples, truth = rng.normal(size=(20, 4, 2)), rng.normal(size=(4, 2))
+    np.testing.assert_allclose(dpv.frobenius_error(truth)(samples), np.linalg.norm(samples - truth, axis=(1, 2)))
+    np.testing.assert_allclose(dpv.frobenius_error(truth)(samples), 2 * dpv.rmse(truth)(samples))
+
+
 def test_a_truth_of_another_size_is_refused():
     with pytest.raises(dpv.InputError, match=r"found a truth of shape \(4,\); expected \(3, 2\)"):
         dpv.rmse(np.zeros(4))(np.zeros((5, 3, 2)))

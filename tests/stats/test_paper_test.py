@@ -116,6 +116,39 @@ def test_the_sweep_is_the_same_one_point_at_a_time(c1, c2):
         assert value == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_averaged_p_values_are_the_means_over_all_thinnings():
+    rng, (c1, c2, m, epsilon) = np.random.default_rng(5), (35, 12, 3000, 0.6)
+    exact = [float(p) for p in paper_test.p_values(c1, c2, m, epsilon, None)]
+    thinned = np.array(paper_test.p_values(np.full(4000, c1), np.full(4000, c2), m, epsilon, rng))
+    np.testing.assert_allclose(thinned.mean(1), exact, atol=5 * thinned.std() / math.sqrt(4000))
+    assert abs(np.median(thinned[0]) - exact[0]) > 5 * thinned[0].std() / math.sqrt(4000)  # negative control
+    many = paper_test.p_values([35, 0, 7], 12, (3000, 2000), epsilon, None)
+    for number, c in enumerate((35, 0, 7)):
+        assert [p[number] for p in many] == [float(p) for p in paper_test.p_values(c, 12, (3000, 2000), epsilon, None)]
+    np.testing.assert_allclose(
+        paper_test.p_values(35, 12, 3000, 0.0, None), paper_test.p_values(35, 12, 3000, 0.0, rng), rtol=1e-9
+    )
+
+
+def test_the_averaged_sweep_is_deterministic_and_gives_the_printed_value():
+    """Counts (35, 12) reproduce the curve that the authors show; no counts (c, 0) have this critical epsilon."""
+    for m in (1000, 3000, 10_000):
+        assert round(dpv.critical_epsilon(35, 12, m, averaged=True), 5) == 0.39947
+        assert round(dpv.critical_epsilon(12, 35, m, averaged=True), 5) == 0.39947
+    assert 0.39947 not in dpv.critical_epsilon(np.arange(200), 0, 3000, averaged=True).round(5)
+    assert dpv.critical_epsilon(1990, 10, 2000, averaged=True) > 3
+
+
+def test_the_averaged_test_rejects_true_claims_at_most_four_times_too_often():
+    """Twice a mean of p-values is a p-value, and the smaller of two is taken."""
+    rng = np.random.default_rng(6)
+    c1, c2 = rng.binomial(3000, 0.02, 1500), rng.binomial(3000, 0.02 * math.exp(-0.1), 1500)
+    smaller = np.minimum(*paper_test.p_values(c1, c2, 3000, 0.1, None))
+    assert int((smaller <= 0.05).sum()) <= most(1500, 0.2)
+    false = np.minimum(*paper_test.p_values(3 * c1, c2, 3000, 0.1, None))  # negative control: the claim is false
+    assert int((false <= 0.05).sum()) > most(1500, 0.2)
+
+
 def test_critical_epsilon_is_deterministic_and_symmetric_by_default():
     value = dpv.critical_epsilon(27, 12, 1000)
     assert value == dpv.critical_epsilon(12, 27, 1000)

@@ -47,3 +47,4 @@ def test_an_unknown_keyword_is_refused_with_the_nearest_name(name, keyword, near
 def test_the_type_one_error_of_the_thinned_test_is_twice_its_level():
     assert type_one_error_factor(dpv.Settings()) == 1
     assert type_one_error_factor(dpv.Settings.paper()) == 2
+    assert type_one_error_factor(dpv.Settings.paper(test="averaged")) == 4

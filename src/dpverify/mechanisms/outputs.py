@@ -127,10 +127,11 @@ def _compiled_all_finite() -> Callable[[Array], Array]:
 
 
 @dataclass(frozen=True)
-class Rmse:
-    """The function that `rmse` returns; a dataclass, so that it pickles."""
+class ErrorNorm:
+    """The function that `rmse` or `frobenius_error` returns; a dataclass, so that it pickles."""
 
     truth: np.ndarray
+    total: bool  # whether the squares are added over the steps instead of averaged
 
     def __call__(self, samples: Array) -> Array:
         steps, dimension = samples.shape[1:]
@@ -139,8 +140,8 @@ class Rmse:
                 f"error: found a truth of shape {self.truth.shape}; expected ({steps}, {dimension}), the shape of one "
                 "output"
             )
-        difference = samples - self.truth.reshape(steps, dimension)
-        return array_namespace(samples).sqrt((difference**2).sum(-1).mean(-1))
+        squares = ((samples - self.truth.reshape(steps, dimension)) ** 2).sum(-1)
+        return array_namespace(samples).sqrt(squares.sum(-1) if self.total else squares.mean(-1))
 
 
 def rmse(truth: ArrayLike) -> Callable[[Array], Array]:
@@ -166,4 +167,29 @@ def rmse(truth: ArrayLike) -> Callable[[Array], Array]:
     >>> error(np.array([[[3.0, 4.0], [0.0, 0.0]]])).round(3).tolist()
     [3.536]
     """
-    return Rmse(np.asarray(truth, float))
+    return ErrorNorm(np.asarray(truth, float), total=False)
+
+
+def frobenius_error(truth: ArrayLike) -> Callable[[Array], Array]:
+    """Make an error function: the Frobenius norm of the whole error of each run, over all steps and coordinates.
+
+    It is sqrt(K) times `rmse`. The errors that the source paper prints are of this size (docs/paper.md).
+
+    Parameters
+    ----------
+    truth : array_like
+        As for `rmse`.
+
+    Returns
+    -------
+    callable
+        A function from samples of shape (runs, K, d) to an array of shape (runs,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpverify as dpv
+    >>> dpv.frobenius_error([[0.0, 0.0], [0.0, 0.0]])(np.array([[[3.0, 4.0], [0.0, 0.0]]])).tolist()
+    [5.0]
+    """
+    return ErrorNorm(np.asarray(truth, float), total=True)

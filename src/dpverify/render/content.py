@@ -46,8 +46,8 @@ class EpsilonCurves(NamedTuple):
         Bounds on delta. Each of the two holds at all epsilons simultaneously.
     p_floor : float
         A p-value that is not larger than this number is an upper bound of the p-value. 0 where all are exact.
-    randomised : bool
-        Whether the p-values are those of the paper's test, which thins the counts at random and tests both directions.
+    from_paper : bool
+        Whether the p-values are those of the paper's test, which thins the counts and tests both directions.
     delta_claimed : ndarray or None
         The delta that the claim implies at each epsilon, if the claim is a curve.
     decisive : ndarray of int or None
@@ -60,7 +60,7 @@ class EpsilonCurves(NamedTuple):
     delta_lower: np.ndarray
     delta_upper: np.ndarray
     p_floor: float
-    randomised: bool
+    from_paper: bool
     delta_claimed: np.ndarray | None = None
     decisive: np.ndarray | None = None
 

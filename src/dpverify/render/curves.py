@@ -91,14 +91,14 @@ def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
         marks = []
         if critical < math.inf:
             name = f"critical ε = {format_number(critical)}"
-            if not curves.randomised:
+            if not curves.from_paper:
                 name = f"proved ε ≥ {format_lower(critical)}"
             marks.append(Mark(critical, name, PROVED, False))
         if result.epsilon is not None:
             marks.append(Mark(result.epsilon, f"claimed ε = {format_number(result.epsilon)}", INK, True))
         _mark_epsilons(axes, marks)
         label(axes, EPSILON_LABEL, "p-value")
-    kind = "randomised p-values of the paper's test" if curves.randomised else "p-values of all tested events together"
+    kind = "p-values of the paper's test" if curves.from_paper else "p-values of all tested events together"
     return Drawing(
         picture,
         "p-value as a function of the claimed ε",

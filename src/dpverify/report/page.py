@@ -38,7 +38,7 @@ from dpverify.render.curves import delta_figure, error_figure, p_value_figure
 from dpverify.render.outputs import draw_outputs
 from dpverify.render.page import report_page
 from dpverify.render.scene import make_scene
-from dpverify.report.report import Report, divide_p_value, thinned_p_values
+from dpverify.report.report import Report, divide_p_value, paper_p_values
 from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import Witness
 from dpverify.report.text import (
@@ -53,6 +53,7 @@ from dpverify.report.text import (
     reproduction_command,
     summary,
 )
+from dpverify.settings import type_one_error_factor
 from dpverify.stats.boundaries import lower_envelope, with_mirror_images
 from dpverify.stats.exact import P_VALUE_FLOOR, small_p_value
 from dpverify.stats.upper import least_bounded_delta
@@ -273,10 +274,10 @@ def event_note(report: Report) -> str:
             "These runs also selected the event, so the shares are shown for illustration only. The result comes from "
             "the wealth, for which every event was fixed before the runs that it was placed on."
         )
-    if report.settings.test == "thinned":
+    if report.settings.test != "exact":
         fixed = (
             "The event was fixed before the first test run was drawn. The paper's test checks both directions, so it "
-            "refutes a true claim with probability up to 2α."
+            f"refutes a true claim with probability up to {type_one_error_factor(report.settings)}α."
         )
     if report.others:
         fixed += (
@@ -396,7 +397,8 @@ def _paper_rows(report: Report) -> tuple[TableRow, ...]:
     ]
     if paper.p_values is not None:
         values = ", ".join(f"{p:.3g}" for p in paper.p_values)
-        explanation = "randomised (thinned) p-values of the claim with δ = 0, in both directions"
+        kind = "means over all thinnings of the" if paper.averaged else "randomised (thinned)"
+        explanation = f"{kind} p-values of the claim with δ = 0, in both directions"
         rows.append(TableRow("p-values of the paper", values, explanation))
     return tuple(rows)
 
@@ -478,11 +480,11 @@ def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
         The upper bound on delta is that of `report.profile`, interpolated between its epsilons.
     """
     settings, epsilons = report.settings, epsilon_grid(report, epsilon_upper)
-    randomised, p_floor, decisive = settings.test == "thinned", 0.0, None
+    from_paper, p_floor, decisive = settings.test != "exact", 0.0, None
     if report.sequence is not None:
         p_first = p_second = _sequential_p_values(report, report.sequence, epsilons)
-    elif randomised:
-        pairs = np.array([thinned_p_values(report.witness, settings, float(epsilon)) for epsilon in epsilons])
+    elif from_paper:
+        pairs = np.array([paper_p_values(report.witness, settings, float(epsilon)) for epsilon in epsilons])
         p_first, p_second = pairs[:, 0], pairs[:, 1]
     else:
         by_event = p_values_by_event(report, epsilons)
@@ -497,7 +499,7 @@ def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
     claimed = None
     if report.claim is not None and report.epsilon is None:
         claimed = report.claim.implied_delta(epsilons)
-    return EpsilonCurves(epsilons, p_first, p_second, lower, upper, p_floor, randomised, claimed, decisive)
+    return EpsilonCurves(epsilons, p_first, p_second, lower, upper, p_floor, from_paper, claimed, decisive)
 
 
 def error_tradeoff(report: Report) -> ErrorTradeoff:

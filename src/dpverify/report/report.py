@@ -240,7 +240,7 @@ class Report:
         """p-value of the claim, by all tested events together; None without a claim or without an answer."""
         if self.voiding or self.claim is None:
             return None
-        if self.paper is not None and self.settings.test == "thinned":
+        if self.paper is not None and self.settings.test != "exact":
             return min(self.paper.p_values or (1.0,))
         p_value, sequence = min(self._p_values), self.sequence
         if sequence is not None:  # the wealth and the exact test have a share of alpha each
@@ -251,11 +251,11 @@ class Report:
 
     @functools.cached_property
     def epsilon_critical(self) -> float | None:
-        """The smallest epsilon that is not rejected: `epsilon_lower`, unless `settings.test` is "thinned"."""
-        if self.voiding or self.settings.test != "thinned":
+        """The smallest epsilon that is not rejected: `epsilon_lower`, unless `settings.test` is one of the paper's."""
+        if self.voiding or self.settings.test == "exact":
             return self.epsilon_lower
-        rng = _generator(self.settings, SWEEP_KEY)
-        return float(critical_epsilon(*self.witness.counts, self.witness.runs, self.alpha, rng))
+        rng, averaged = _generator(self.settings, SWEEP_KEY), self.settings.test == "averaged"
+        return float(critical_epsilon(*self.witness.counts, self.witness.runs, self.alpha, rng, averaged=averaged))
 
     @functools.cached_property
     def epsilon_detectable(self) -> float | None:
@@ -277,8 +277,9 @@ class Report:
             upper = eta_upper_bound(np.append(part.c1, part.c2), part.runs, self.alpha)
         estimated = 1.0 if upper is None else upper
         eta = estimated if self.selection_eta is None else self.selection_eta
-        thinned = None if self.epsilon is None else thinned_p_values(self.witness, self.settings, self.epsilon)
-        return Paper(thinned, eta, paper_lambda(self.settings.beta, eta, self.epsilon_critical), upper)
+        both = None if self.epsilon is None else paper_p_values(self.witness, self.settings, self.epsilon)
+        lambda_ = paper_lambda(self.settings.beta, eta, self.epsilon_critical)
+        return Paper(both, eta, lambda_, upper, averaged=self.settings.test == "averaged")
 
     @functools.cached_property
     def next_step(self) -> str:
@@ -589,9 +590,10 @@ def divide_p_value(p_value: float, share: float, level: float) -> float:
     return min(1.0, max(p_value / share, math.nextafter(level, 1.0)))
 
 
-def thinned_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
+def paper_p_values(witness: Witness, settings: Settings, epsilon: float) -> tuple[float, float]:
     """Return the paper's two p-values; their random stream depends on the seed only, so that they are reproducible."""
-    first, second = p_values(*witness.counts, witness.runs, epsilon, _generator(settings, THINNING_KEY))
+    rng = None if settings.test == "averaged" else _generator(settings, THINNING_KEY)
+    first, second = p_values(*witness.counts, witness.runs, epsilon, rng)
     return float(first), float(second)
 
 

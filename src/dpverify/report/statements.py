@@ -379,7 +379,7 @@ class Paper:
     Attributes
     ----------
     p_values : tuple of float or None
-        The two randomised p-values of the claim, one for each order; None without a claim.
+        The two p-values of the claim, one for each order; None without a claim.
     eta : float
         The paper's eta: the largest share of the first data set's selection runs in an event. It estimates the
         probability of the most frequent cell, with a bias upwards, and bounds nothing. Without the paper's selector
@@ -389,12 +389,16 @@ class Paper:
     eta_upper : float or None
         Upper confidence bound on the probability of the most frequent cell, from the test runs of both data sets. None
         if the verification could stop early.
+    averaged : bool
+        Whether the p-values and the critical epsilon are averaged over all thinnings, as in the authors' figures, and
+        not those of one random thinning for each epsilon, as the algorithm is printed.
     """
 
     p_values: tuple[float, float] | None
     eta: float
     lambda_: float
     eta_upper: float | None = None
+    averaged: bool = False
 
 
 def check_claim(settings: Settings, epsilon: float | None, delta: float, claim: Claim | None = None) -> None:
@@ -402,14 +406,15 @@ def check_claim(settings: Settings, epsilon: float | None, delta: float, claim: 
     if epsilon is not None:
         check_epsilon(epsilon)
     check_delta(delta)
-    if settings.test == "thinned" and is_curve(claim):
+    if settings.test != "exact" and is_curve(claim):
         raise InputError(
-            f'claim: found {claim.describe()} with test="thinned"; the paper\'s test supports an epsilon only; '
+            f'claim: found {claim.describe()} with test="{settings.test}"; the paper\'s test supports an epsilon only; '
             'use test="exact"'
         )
-    if settings.test == "thinned" and delta > 0:
+    if settings.test != "exact" and delta > 0:
         raise InputError(
-            f'delta: found {delta} with test="thinned"; the paper\'s test supports delta 0 only; use test="exact"'
+            f'delta: found {delta} with test="{settings.test}"; the paper\'s test supports delta 0 only; '
+            'use test="exact"'
         )
 
 

@@ -172,10 +172,11 @@ def _describe_claim(report: Report) -> str:
         return claim
     p_value = p_value_text(report.p_value, report.settings)
     level = f"refuted if {format_number(report.alpha)} or less"
-    if report.settings.test == "thinned":
+    if report.settings.test != "exact":
+        means = " means over all thinnings of" if report.settings.test == "averaged" else ""
         level += (
-            "; this is the smaller of two p-values, so that a true claim is refuted with probability up to "
-            f"{format_percent(2 * report.alpha)}"
+            f"; this is the smaller of two{means} p-values, so that a true claim is refuted with probability up to "
+            f"{format_percent(type_one_error_factor(report.settings) * report.alpha)}"
         )
     return f"{claim}; p-value {p_value} ({level})"
 
@@ -232,7 +233,8 @@ def _describe_paper(report: Report) -> str:
     critical, eta, lambda_ = (
         format_number(number) for number in (report.epsilon_critical, report.paper.eta, report.paper.lambda_)
     )
-    return f"critical epsilon {critical}, eta {eta}, lambda {lambda_} (not a guarantee)"
+    averaged = "; averaged over all thinnings" if report.paper.averaged else ""
+    return f"critical epsilon {critical}, eta {eta}, lambda {lambda_} (not a guarantee){averaged}"
 
 
 def next_step(report: Report) -> str:

@@ -380,7 +380,7 @@ class JudgedProposal(NamedTuple):
 
 
 def select_paper_cell(
-    partition: Partition, counts: SelectionCounts, codes: np.ndarray, epsilon: float, rng: np.random.Generator
+    partition: Partition, counts: SelectionCounts, codes: np.ndarray, epsilon: float, rng: np.random.Generator | None
 ) -> Event:
     """Return the cell with the smallest of all p-values at one fixed epsilon (Algorithm 4), among these codes."""
     forward, backward = p_values(counts.first.of(codes), counts.second.of(codes), counts.runs, epsilon, rng)

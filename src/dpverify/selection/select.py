@@ -53,7 +53,8 @@ def select_cell(context: SelectionContext, partition: Partition, rng: np.random.
     if not settings.complement:
         inside = codes[codes >= FIRST_CELL]
         codes = inside if inside.size else np.array([FIRST_CELL])  # an empty cell, where every run is outside
-    event = select_paper_cell(partition, counts, codes, settings.selection_epsilon, rng)
+    thinning = None if settings.test == "averaged" else rng
+    event = select_paper_cell(partition, counts, codes, settings.selection_epsilon, thinning)
     return SelectedEvents((event,), (1.0,), partition, eta=float(first.of(codes).max()) / counts.runs)
 
 

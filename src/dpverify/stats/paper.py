@@ -1,7 +1,9 @@
 """The statistical test of the paper (section IV, Algorithms 4 and 5), and the quantities lambda and eta of the paper.
 
 The test thins one count at random by e^-epsilon, which turns the claim into the equality of two proportions, and
-applies Fisher's exact test. Everywhere `runs` is the number of runs per data set, or a pair of numbers.
+applies Fisher's exact test. The algorithm as printed thins once for each epsilon. The authors' figures show means over
+many thinnings, which are computed exactly here (docs/paper.md). Everywhere `runs` is the number of runs per data set,
+or a pair of numbers.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ SWEEP_CHUNK = 40  # points of the sweep that are computed at once
 
 
 def p_values(
-    c1: ArrayLike, c2: ArrayLike, runs: Runs, epsilon: float, rng: np.random.Generator
+    c1: ArrayLike, c2: ArrayLike, runs: Runs, epsilon: float, rng: np.random.Generator | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the two p-values of the paper's randomised test (PVALUE in its Algorithm 5), for any number of events.
 
     One count is thinned: each of its runs is kept with probability e^-epsilon. Fisher's exact test then compares it
-    with the other count.
+    with the other count. Without a generator the results are the exact means over all thinnings. A mean of p-values is
+    no p-value, but twice the mean is one.
 
     Parameters
     ----------
@@ -38,8 +41,8 @@ def p_values(
         The runs per data set, or those of the first and of the second data set.
     epsilon : float
         The claim, at least 0.
-    rng : numpy.random.Generator
-        The source of randomness for the thinning.
+    rng : numpy.random.Generator or None
+        The source of randomness for the thinning; None for the means over all thinnings.
 
     Returns
     -------
@@ -57,12 +60,17 @@ def p_values(
     >>> forward, backward = p_values(30, 10, 1000, 0.0, np.random.default_rng(0))
     >>> round(float(forward), 4), round(float(backward), 4)
     (0.001, 0.9997)
+    >>> round(float(p_values(35, 12, 3000, 1.5, None)[0]), 3)
+    0.847
     """
     check_epsilon(epsilon)
     m1, m2 = runs_per_side(runs)
     check_counts("c1", c1, m1)
     check_counts("c2", c2, m2)
     keep = math.exp(-epsilon)
+    if rng is None:
+        means = np.vectorize(_mean_p_values, otypes=[float], excluded=[2, 3, 4])
+        return means(c1, c2, m1, m2, keep)[()], means(c2, c1, m2, m1, keep)[()]
     thinned1, thinned2 = rng.binomial(c1, keep), rng.binomial(c2, keep)  # type: ignore[arg-type]  # whole numbers
     return _fisher_p_values(thinned1, thinned2, c1, c2, m1, m2)
 
@@ -77,14 +85,28 @@ def _fisher_p_values(
     return np.where(np.equal(thinned1, 0), 1.0, forward)[()], np.where(np.equal(thinned2, 0), 1.0, backward)[()]
 
 
+def _mean_p_values(thinned: int, other: int, m1: int, m2: int, keep: ArrayLike) -> np.ndarray:
+    """Return the mean of Fisher's p-value over all thinnings of the first count, for each probability in `keep`."""
+    kept = np.arange(int(thinned) + 1)
+    p = _fisher_p_values(kept, 0, 0, other, m1, m2)[0]
+    return np.minimum(scipy.stats.binom.pmf(kept, int(thinned), np.asarray(keep)[..., None]) @ p, 1.0)
+
+
 def critical_epsilon(
-    c1: ArrayLike, c2: ArrayLike, runs: Runs, alpha: float = 0.05, rng: np.random.Generator | None = None
+    c1: ArrayLike,
+    c2: ArrayLike,
+    runs: Runs,
+    alpha: float = 0.05,
+    rng: np.random.Generator | None = None,
+    *,
+    averaged: bool = False,
 ) -> float | np.ndarray:
     """Return the smallest epsilon at which the test rejects neither `p1 <= e^epsilon p2` nor `p2 <= e^epsilon p1`.
 
     Without `rng` the result is deterministic: the larger of the two exact lower bounds. With `rng` it is the sweep of
     the paper: epsilon increases along PAPER_EPSILON_SWEEP, and beyond its end by the same step, until both p-values
-    exceed alpha. The counts are thinned anew at every epsilon, so that the result is random.
+    exceed alpha. The counts are thinned anew at every epsilon, so that the result is random. With `averaged` it is the
+    same sweep of the means over all thinnings, as in the figures of the paper's authors.
 
     Parameters
     ----------
@@ -96,6 +118,8 @@ def critical_epsilon(
         The level of each of the two tests.
     rng : numpy.random.Generator, optional
         The source of randomness for the paper's sweep.
+    averaged : bool
+        Whether the sweep compares the means over all thinnings with alpha; it needs no `rng`.
 
     Returns
     -------
@@ -114,23 +138,31 @@ def critical_epsilon(
     0.243
     >>> round(critical_epsilon(12, 27, 1000, rng=np.random.default_rng(0)), 3)
     0.21
+    >>> round(critical_epsilon(35, 12, 3000, averaged=True), 5)
+    0.39947
     """
     check_probability("alpha", alpha)
-    if rng is None:
+    if rng is None and not averaged:
         m1, m2 = runs_per_side(runs)
         forward = epsilon_lower_bound(c1, c2, (m1, m2), 0.0, alpha)
         return np.maximum(forward, epsilon_lower_bound(c2, c1, (m2, m1), 0.0, alpha))
     if np.ndim(c1) or np.ndim(c2):
-        return np.vectorize(lambda a, b: critical_epsilon(a, b, runs, alpha, rng), otypes=[float])(c1, c2)
+        one = np.vectorize(lambda a, b: critical_epsilon(a, b, runs, alpha, rng, averaged=averaged), otypes=[float])
+        return one(c1, c2)
     m1, m2 = runs_per_side(runs)
     check_counts("c1", c1, m1)
     check_counts("c2", c2, m2)
     counts = np.array([c1, c2], int)
     for start in range(0, MAX_SWEEP_STEPS, SWEEP_CHUNK):
         epsilons = _sweep_points(np.arange(start, start + SWEEP_CHUNK))
-        # The thinned counts do not depend on the p-values, so that many points can be computed at once.
-        thinned = rng.binomial(counts, np.exp(-epsilons)[:, None])
-        passes = np.minimum(*_fisher_p_values(thinned[:, 0], thinned[:, 1], counts[0], counts[1], m1, m2)) > alpha
+        keep = np.exp(-epsilons)
+        if averaged or rng is None:
+            pair = _mean_p_values(*counts, m1, m2, keep), _mean_p_values(*counts[::-1], m2, m1, keep)
+        else:
+            # The thinned counts do not depend on the p-values, so that many points can be computed at once.
+            thinned = rng.binomial(counts, keep[:, None])
+            pair = _fisher_p_values(thinned[:, 0], thinned[:, 1], counts[0], counts[1], m1, m2)
+        passes = np.minimum(*pair) > alpha
         if passes.any():
             return float(epsilons[np.argmax(passes)])
     raise AssertionError("at epsilon 1900 a thinned count is 0, and its p-value is 1")

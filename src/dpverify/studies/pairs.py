@@ -134,7 +134,7 @@ class ManyPairs:
     def p_values(self) -> tuple[float, ...]:
         """The p-value of the claim on each pair; 1 for a pair without an answer.
 
-        For the randomised test of the paper it is twice the smaller of its two p-values.
+        For the test of the paper it is the smaller of its two numbers, times `type_one_error_factor`.
         """
         factor = type_one_error_factor(self.reports[0].settings)
         return tuple(1.0 if report.p_value is None else min(1.0, factor * report.p_value) for report in self.reports)
