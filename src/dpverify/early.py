@@ -38,7 +38,7 @@ from dpverify.events.region import Region, RegionIndicator
 from dpverify.events.scores import Levels, Linear, Score, UserScore
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.wrappers import has_fixed_block
-from dpverify.report.assemble import make_report, make_witness
+from dpverify.report.assemble import count_event, make_report, make_witness
 from dpverify.report.report import Report
 from dpverify.report.sequence import EARLY_SHARE, StoppedBy, wealth_p_value
 from dpverify.report.sequence import Sequence as StoppedSequence
@@ -669,48 +669,51 @@ def read_budgets(run: RunContext) -> tuple[int, ...]:
     return tuple(budgets)
 
 
-ZERO_DELTA_CELLS = 12  # at delta 0 the cell with the fewest runs determines the bound, so there are few cells
-Look = tuple[CellBounds, Certificate | None]
+Look = tuple[CellBounds, Certificate | None]  # the upper bounds at one moment
 
 
-class Bounding:
-    """A partition that was fixed at some time, and the counts of all runs since then.
+class Tally:
+    """The counts of some partitions in all batches since they were fixed."""
 
-    Parameters
-    ----------
-    partition : Partition or Levels
-        The partition whose unions of cells are bounded.
-    region : Region
-        The region whose mass is bounded.
-    smooth : SmoothGrid or None
-        The grid for a bound over all events.
-    settings : Settings
-        For the level.
-    """
-
-    def __init__(
-        self, partition: Partition | Levels, region: Region, smooth: SmoothGrid | None, settings: Settings
-    ) -> None:
-        self.partition, self.region, self.smooth = partition, region, smooth
-        self._settings = settings
-        self.counted: list[Cells] = [partition, RegionIndicator(region), *([smooth.grid] if smooth else [])]
-        self._counts: list[CountsPair] | None = None
-        self.runs = 0
+    def __init__(self, partitions: Sequence[Cells]) -> None:
+        self.partitions, self.runs = list(partitions), 0
+        self.counts: list[CountsPair] = []
 
     def add(self, counts: Sequence[CountsPair], runs: int) -> None:
-        """Add the counts of a batch in each of the `counted` partitions."""
-        if self._counts is not None:
-            pairs = zip(self._counts, counts, strict=True)
+        """Add the counts of a batch in each of the partitions."""
+        if self.counts:
+            pairs = zip(self.counts, counts, strict=True)
             counts = [(Counts.merge([old[0], new[0]]), Counts.merge([old[1], new[1]])) for old, new in pairs]
-        self._counts, self.runs = list(counts), self.runs + runs
+        self.counts, self.runs = list(counts), self.runs + runs
 
-    def look(self, share: float) -> Look:
+
+@dataclass(frozen=True)
+class Bounding:
+    """The partition whose unions of cells are bounded, the region, the grid for all events, and their counts."""
+
+    partition: Partition | Levels
+    region: Region
+    smooth: SmoothGrid | None
+    tally: Tally
+
+    def look(self, settings: Settings, share: float) -> Look:
         """Return the upper bounds from all runs since the partition was fixed, at this share of alpha."""
-        assert self._counts is not None
-        cells, inside, *smooth = self._counts
-        level = self._settings.change(alpha=share * self._settings.alpha, test_runs=self.runs)
+        cells, inside, *smooth = self.tally.counts
+        level = settings.change(alpha=share * settings.alpha, test_runs=self.tally.runs)
         certificate = Certificate.of(self.smooth, smooth[0], level) if self.smooth is not None else None
         return CellBounds.of(self.partition, cells, inside, level), certificate
+
+
+def begin_bounding(
+    selected: SelectedEvents, samples: Sequence[np.ndarray], delta: float, region: Region, smooth: SmoothGrid | None
+) -> Bounding:
+    """Return what is bounded from now on."""
+    partition = bounded_partition(selected, samples, delta)
+    grids: list[Cells] = [] if smooth is None else [smooth.grid]
+    return Bounding(partition, region, smooth, Tally([partition, RegionIndicator(region), *grids]))
+
+
+ZERO_DELTA_CELLS = 12  # at delta 0 the cell with the fewest runs determines the bound, so there are few cells
 
 
 def bounded_partition(selected: SelectedEvents, samples: Sequence[np.ndarray], delta: float) -> Partition | Levels:
@@ -733,6 +736,8 @@ def nothing_bounded(alpha: float) -> CellBounds:
 
 
 LOGGER = logging.getLogger(__name__)
+WATCHED_KEY = "watched"  # the entry of `report.provenance` with the counts of the watched cells
+OUTPUTS_KEY = "first outputs"  # the entry with their hash
 MakeGrid = Callable[[Region, np.ndarray], tuple[SmoothGrid | None, tuple[Diagnostic, ...]]]
 
 
@@ -767,85 +772,13 @@ class Request(NamedTuple):
     watched_shape: tuple[int, int] | None = None
 
 
-class WatchedCells:
-    """Cells of an earlier verification, and their counts in all batches; an array of shape (data sets, cells)."""
-
-    def __init__(self, family: Family) -> None:
-        self.family, self.runs = family, 0
-        self.counts = np.zeros((2, family.partition.size if family.codes is None else 2), np.int64)
-
-    def add(self, pair: tuple[Counts, Counts], runs: int) -> None:
-        """Add the counts of a batch in the cells of the partition."""
-        self.counts += [self.family.columns(side) for side in pair]
-        self.runs += runs
-
-
-class Frozen:
-    """The events of the exact test with their shares of its level, and their counts in the runs after they were frozen.
-
-    `counts` has one row per event and one column per data set.
-    """
-
-    def __init__(self, selected: SelectedEvents) -> None:
-        self.events, self.shares, self.runs = selected.events, selected.shares, 0
-        self.counts = np.zeros((len(self.events), 2), np.int64)
-
-    @property
-    def partitions(self) -> list[Partition | Levels]:
-        """The partition of each event."""
-        return [event.partition for event in self.events]
-
-    def add(self, pairs: Sequence[tuple[Counts, Counts]], runs: int) -> None:
-        """Add the counts of a batch in the cells of each event's partition."""
-        for row, event, pair in zip(self.counts, self.events, pairs, strict=True):
-            row += [int(side.of(event.codes).sum()) for side in pair]
-        self.runs += runs
-
-
-class Decision(NamedTuple):
-    """How a verification that may stop early ended.
-
-    Attributes
-    ----------
-    stopped : StoppedBy
-        Why it ended.
-    portfolio : Portfolio
-        All bets, and the event with the most wealth.
-    batches : Batches
-        The recorded runs, the checks and the error.
-    exact : Frozen or None
-        The exact test at the end of the first budget; None if the verification ended before.
-    look : Look or None
-        The upper bounds at the end of the first budget, or those that certified the claim; None before that.
-    bounding : Bounding or None
-        What the looks bounded.
-    region, points
-        The region of likely outputs, and the finite runs from which it was made.
-    diagnostics : tuple of Diagnostic
-        Findings during the runs.
-    watched : WatchedCells or None
-        The counts of the watched cells in all batches; None if there are none.
-    """
-
-    stopped: StoppedBy
-    portfolio: Portfolio
-    batches: Batches
-    exact: Frozen | None
-    look: Look | None
-    bounding: Bounding | None
-    region: Region
-    points: np.ndarray
-    diagnostics: tuple[Diagnostic, ...]
-    watched: WatchedCells | None = None
-
-
 def run_until_decided(
     run: RunContext,
     request: Request,
     make_grid: MakeGrid,
-    is_void: bool = False,
-) -> Decision:
-    """Draw batches until the claim is refuted or certified, or the budget is spent.
+    diagnostics: tuple[Diagnostic, ...],
+) -> Report:
+    """Draw batches until the claim is refuted or certified, or the budget is spent, and report.
 
     Parameters
     ----------
@@ -855,20 +788,20 @@ def run_until_decided(
         The claim, and what else is asked.
     make_grid : callable
         Makes the grid for a bound over all events from a region and its points.
-    is_void : bool
-        Whether a diagnostic voids the test, so that few runs are enough.
+    diagnostics : tuple of Diagnostic
+        Findings before the first batch. If one of them voids the test, few runs are enough.
     """
     claim, settings, batches = request.claim, run.settings, Batches(run, request.error)
     assert claim is not None
+    is_void = any(diagnostic.voids for diagnostic in diagnostics)
     score = settings.events if callable(settings.events) else None
     portfolio = Portfolio(sloped_boundary(claim), batches.samples[0].shape[1:], score)
     schedule = Schedule.make(batches.first_runs, recordable_runs(run), read_budgets(run))
+    watched = Tally(watched_partitions(request, batches.samples))
+    frozen: SelectedEvents | None = None  # the events of the exact test, which counts them up to the first budget
+    exact, exact_counts = Tally([]), None
     bounding: Bounding | None = None
-    frozen: Frozen | None = None
-    exact: Frozen | None = None
-    watched = watched_cells(request, batches.samples)
     look: Look | None = None
-    diagnostics: tuple[Diagnostic, ...] = ()
     stopped: StoppedBy | None = None
     while stopped is None:
         # Everything that is fixed here depends on earlier runs only.
@@ -879,29 +812,26 @@ def run_until_decided(
             selected = select(run, request, region, points, batches.samples, budget)
             portfolio.hold(selected, batches.samples, is_last=portfolio.runs == schedule.frozen)
             if portfolio.runs == schedule.fixed:
-                smooth, diagnostics = make_grid(region, points)
-                partition = bounded_partition(selected, batches.samples, request.delta)
-                bounding = Bounding(partition, region, smooth, settings)
+                smooth, found = make_grid(region, points)
+                diagnostics += found
+                bounding = begin_bounding(selected, batches.samples, request.delta, region, smooth)
             if portfolio.runs == schedule.frozen:
-                frozen = Frozen(selected)
+                frozen, exact = selected, Tally([event.partition for event in selected.events])
         bets = portfolio.place()
         # The next batch is evidence for these bets.
         runs = portfolio.runs
         size = min(batch_size(runs, run.fixed_block or 1), schedule.next_stop(runs) - runs)
-        partitions = [family.partition for family in portfolio.families]
-        partitions += [] if bounding is None else bounding.counted
-        partitions += [] if frozen is None else frozen.partitions
-        partitions += [] if watched is None else [watched.family.partition]
+        tallies = [watched] if bounding is None else [watched, bounding.tally]
+        tallies += [] if exact_counts else [exact]
+        partitions: list[Cells] = [family.partition for family in portfolio.families]
         events = [family.event(own[0]) for family, own in zip(portfolio.families, bets, strict=True)]
         events += [] if frozen is None else frozen.events
-        counts = batches.draw(size, partitions, events, record=runs < schedule.frozen)
+        counted = [*partitions, *(partition for tally in tallies for partition in tally.partitions)]
+        counts = batches.draw(size, counted, events, record=runs < schedule.frozen)
         portfolio.settle(counts[: len(bets)], size)
-        if bounding is not None:
-            bounding.add(counts[len(bets) : len(bets) + len(bounding.counted)], size)
-        if watched is not None:
-            watched.add(counts.pop(), size)
-        if frozen is not None and exact is None:
-            frozen.add(counts[-len(frozen.events) :], size)
+        rest = iter(counts[len(bets) :])
+        for tally in tallies:
+            tally.add([next(rest) for _ in tally.partitions], size)
         show_wealth(run, portfolio.runs, portfolio.log_wealth)
 
         repeats = batches.repeat()
@@ -911,28 +841,71 @@ def run_until_decided(
             stopped = StoppedBy.BUDGET
         elif repeats is False and is_refuted(portfolio, claim, settings.alpha):
             stopped = StoppedBy.REFUTED
-        else:
+        elif bounding is not None:
             number = schedule.look_number(portfolio.runs)
-            if portfolio.runs == schedule.ends[0] and bounding is not None:
-                exact = frozen
-                look = bounding.look(1.0 if bounding.smooth is None else BUDGET_LOOK_SHARE)
+            if portfolio.runs == schedule.ends[0]:
+                exact_counts = exact.counts
+                look = bounding.look(settings, 1.0 if bounding.smooth is None else BUDGET_LOOK_SHARE)
                 stopped = certifies(look, claim)
-            elif number is not None and bounding is not None and bounding.smooth is not None:
-                latest = bounding.look(look_share(number))
+            elif number is not None and bounding.smooth is not None:
+                latest = bounding.look(settings, look_share(number))
                 if stopped := certifies(latest, claim):
                     look = latest
             if stopped is None and portfolio.runs == schedule.ends[-1]:
                 stopped = StoppedBy.BUDGET
-    region, points = region_of(run, batches.samples)
     run.clock.lap("test")
-    return Decision(stopped, portfolio, batches, exact, look, bounding, region, points, diagnostics, watched)
+
+    # The tested events are those of the exact test, with their counts. If there was no exact test, there is one: the
+    # event with the most wealth, with its counts in all runs, which are shown and used for no bound.
+    event, count, runs = portfolio.leader()
+    events, shares, counts_of_events = (event,), (1.0,), [count]
+    if frozen is not None and exact_counts:
+        events, shares, runs = frozen.events, frozen.shares, exact.runs
+        counts_of_events = [count_event(one, pair) for one, pair in zip(events, exact_counts, strict=True)]
+    sequence = StoppedSequence(
+        stopped=stopped,
+        runs_used=portfolio.runs,
+        first_runs=batches.first_runs,
+        exact_runs=exact.runs if exact_counts else 0,
+        early_share=EARLY_SHARE,
+        claimed=claim.parameter,
+        bets=portfolio.all_bets(),
+    )
+    region, points = region_of(run, batches.samples)
+    indicator = RegionIndicator(region if bounding is None else bounding.region)  # whose mass is bounded
+    level = sequence.exact_alpha(settings.alpha)
+    report = make_report(
+        run,
+        claim,
+        request.delta,
+        diagnostics,
+        indicator.region,
+        event.partition if bounding is None else bounding.partition,
+        batches.samples,
+        (count_cells(indicator, batches.samples[0]), count_cells(indicator, batches.samples[1])),
+        batches.blocks(),
+        batches.threads_agree(),
+        tested=tuple(
+            make_witness(points, one, pair, runs, level, share)
+            for one, pair, share in zip(events, counts_of_events, shares, strict=True)
+        ),
+        cell_counts=nothing_bounded(settings.alpha) if look is None else look[0],
+        grid_counts=None if look is None else look[1],
+        sequence=sequence,
+        error=batches.error(),
+    )
+    report.provenance[OUTPUTS_KEY] = outputs_hash(batches.samples)
+    if request.watched is not None and watched.partitions:
+        cells = [request.watched.columns(side).tolist() for side in watched.counts[0]]
+        report.provenance[WATCHED_KEY] = {"runs": watched.runs, "cells": cells}
+    return report
 
 
-def watched_cells(request: Request, samples: list[np.ndarray]) -> WatchedCells | None:
-    """Return the watched cells without counts; None if there are none that fit the outputs."""
+def watched_partitions(request: Request, samples: list[np.ndarray]) -> list[Cells]:
+    """Return the partition of the watched cells; nothing if there are none that fit the outputs."""
     if request.watched is None or samples[0].shape[1:] != request.watched_shape:
-        return None
-    return WatchedCells(request.watched)
+        return []
+    return [request.watched.partition]
 
 
 def certifies(look: Look, claim: Claim) -> StoppedBy | None:
@@ -989,61 +962,3 @@ def select(
         run.source, settings, region, objective, run.pool, run.progress, budget, recorded, request.learn
     )
     return select_events(context, named_partition(settings, region, points))
-
-
-WATCHED_KEY = "watched"  # the entry of `report.provenance` with the counts of the watched cells
-OUTPUTS_KEY = "first outputs"  # the entry with their hash
-
-
-def conclude(run: RunContext, decision: Decision, request: Request, diagnostics: tuple[Diagnostic, ...]) -> Report:
-    """Return the report.
-
-    The tested events are those of the exact test, with their counts. If there was no exact test, there is one: the
-    event with the most wealth, with its counts in all runs, which are shown and used for no bound.
-    """
-    claim = request.claim
-    batches, portfolio, exact, look = decision.batches, decision.portfolio, decision.exact, decision.look
-    event, count, runs = portfolio.leader()
-    events, shares, counts = (event,), (1.0,), [count]
-    if exact is not None:
-        events, shares, runs = exact.events, exact.shares, exact.runs
-        counts = [(int(first), int(second)) for first, second in exact.counts]
-    sequence = StoppedSequence(
-        stopped=decision.stopped,
-        runs_used=portfolio.runs,
-        first_runs=batches.first_runs,
-        exact_runs=0 if exact is None else exact.runs,
-        early_share=EARLY_SHARE,
-        claimed=claim.parameter,
-        bets=portfolio.all_bets(),
-    )
-    points, bounding = decision.points, decision.bounding
-    region = decision.region if bounding is None else bounding.region  # whose mass is bounded
-    partition = events[0].partition if bounding is None else bounding.partition
-    level = sequence.exact_alpha(run.settings.alpha)
-    indicator = RegionIndicator(region)
-    inside = count_cells(indicator, batches.samples[0]), count_cells(indicator, batches.samples[1])
-    report = make_report(
-        run,
-        claim,
-        request.delta,
-        diagnostics + decision.diagnostics,
-        region,
-        partition,
-        batches.samples,
-        inside,
-        batches.blocks(),
-        batches.threads_agree(),
-        tested=tuple(
-            make_witness(points, event, pair, runs, level, share)
-            for event, pair, share in zip(events, counts, shares, strict=True)
-        ),
-        cell_counts=nothing_bounded(run.settings.alpha) if look is None else look[0],
-        grid_counts=None if look is None else look[1],
-        sequence=sequence,
-        error=batches.error(),
-    )
-    report.provenance[OUTPUTS_KEY] = outputs_hash(batches.samples)
-    if decision.watched is not None:
-        report.provenance[WATCHED_KEY] = {"runs": decision.watched.runs, "cells": decision.watched.counts.tolist()}
-    return report

@@ -17,7 +17,7 @@ from typing import Unpack
 import numpy as np
 
 from dpverify.claims import Claim, resolve_claim
-from dpverify.early import Request, conclude, run_until_decided
+from dpverify.early import Request, run_until_decided
 from dpverify.errors import DPVerifyWarning, FolderError, InputError
 from dpverify.events.event import SELECTION_KINDS, SelectedEvents, read_selected, store_selected
 from dpverify.events.region import Region, RegionIndicator
@@ -226,9 +226,7 @@ def follow_plan(run: RunContext, request: Request, diagnostics: tuple[Diagnostic
 def stop_early(run: RunContext, request: Request, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Verify until the claim is refuted or certified, or the budget is spent (docs/method.md, section 5.8)."""
     grid = partial(smooth_grid, request.log_lipschitz, run.source.mechanism, run.source.data)
-    is_void = any(diagnostic.voids for diagnostic in diagnostics)
-    decision = run_until_decided(run, request, grid, is_void)
-    return conclude(run, decision, request, diagnostics)
+    return run_until_decided(run, request, grid, diagnostics)
 
 
 def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
