@@ -13,11 +13,11 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack, overload
 
 import numpy as np
 import scipy
@@ -808,7 +808,7 @@ class PrivacyOverTime:
     @classmethod
     def from_json(cls, path: str | Path) -> PrivacyOverTime:
         """Read a result that `to_json` wrote. All bounds are computed from the counts in the file."""
-        return read_result(cls, path)
+        return files.read(cls, path, KINDS)
 
     def to_html(self, path: str | Path) -> None:
         """Write the result as one self-contained HTML page (needs `dpverify[report]`)."""
@@ -959,7 +959,7 @@ class PrivacyTable:
     @classmethod
     def from_json(cls, path: str | Path) -> PrivacyTable:
         """Read a table that `to_json` wrote. All bounds are computed from the counts in the file."""
-        return read_result(cls, path, PrivacyOverTime)
+        return files.read(cls, path, (PrivacyOverTime, *KINDS))
 
     def to_html(self, path: str | Path) -> None:
         """Write the table as one self-contained HTML page (needs `dpverify[report]`)."""
@@ -1144,80 +1144,7 @@ def table_text(table: PrivacyTable) -> str:
     return "\n".join(lines)
 
 
-KINDS = (*PREFIX_EVENT_KINDS, Settings, Diagnostic, *CLAIM_KINDS)
-R = TypeVar("R")
-
-
-def read_result(kind: type[R], path: str | Path, *parts: type) -> R:
-    """Read a result; raise InputError if the file is damaged, has another format, or holds another kind of result."""
-
-    def check(result: Any) -> None:
-        for curve in getattr(result, "curves", (result,)):
-            check_counts(curve.events, curve.counts, curve.shape, plan_looks(curve.settings))
-
-    return files.read(kind, path, (*parts, *KINDS), check)
-
-
-def check_counts(
-    events: PrefixEvents, counts: np.ndarray, shape: tuple[int, int], looks: tuple[PlannedLook, ...]
-) -> None:
-    """Raise ValueError unless the events and the counts fit each other and one of the looks."""
-    check_events(events, shape[0])
-    size = shape[0], events.edges.shape[1] + 1
-    if counts.shape != (2, *size) or counts.dtype.kind != "i":
-        raise ValueError(f"counts: found shape {counts.shape}; expected {(2, *size)}")
-    numbers = [look.runs for look in looks]
-    totals = np.unique(counts.sum(-1))
-    if (counts < 0).any() or totals.size != 1 or totals[0] not in numbers:
-        raise ValueError(f"counts: expected {' or '.join(map(str, numbers))} test runs in every row")
-
-
-def check_events(events: PrefixEvents, steps: int) -> None:
-    """Raise ValueError if the events of all prefixes do not fit together."""
-    edges = events.edges
-    columns = (events.choice, events.direction, events.threshold, events.tested)
-    if any(column.shape != (steps,) for column in columns) or edges.ndim != 2 or len(edges) != steps:
-        raise ValueError(f"events: expected one entry for each of {steps} steps")
-    if not all(threshold in own for threshold, own in zip(events.threshold, edges, strict=True)):
-        raise ValueError("events: expected every threshold among the edges")
-    if not events.tested.any() or not np.isin(events.direction, (0, 1)).all():
-        raise ValueError("events: expected a tested step, and directions 0 or 1")
-
-
-Measure = Callable[[str, tuple[object, object], Settings, int | Executor | None, str | None], PrivacyOverTime]
-
-
-def measure_records(
-    measure: Measure,
-    pairs: Mapping[str, tuple[object, object]],
-    jointly: bool,
-    settings: Settings,
-    executor: int | Executor | None,
-    folder: str | os.PathLike[str] | None,
-) -> PrivacyTable:
-    """Measure every record with its own seed, and in its own sub-folder if there is a folder.
-
-    Raises
-    ------
-    InputError
-        If there is no pair, an entry is no pair, or the outputs of two records have different numbers of steps.
-    """
-    if not isinstance(pairs, Mapping) or not pairs:
-        raise InputError(f"pairs: found {shorten(pairs)}; expected a mapping from names to (first, second)")
-    check_pairs(pairs, tuple(pairs.values()))
-    if jointly:
-        settings = settings.change(alpha=settings.alpha / len(pairs))
-    curves: list[PrivacyOverTime] = []
-    with open_pool(executor) as pool:
-        for number, (record, (first, second)) in enumerate(pairs.items()):
-            place = None if folder is None else str(Path(folder) / str(number))
-            curves.append(measure(str(record), (first, second), settings.spawn(number), pool.executor, place))
-            if curves[-1].steps != curves[0].steps:
-                raise InputError(
-                    f"pairs: found outputs of {curves[0].steps} and {curves[-1].steps} steps for {curves[0].record!r} "
-                    f"and {curves[-1].record!r}; expected equal lengths; use data sets of one horizon"
-                )
-    return PrivacyTable(tuple(curves), jointly)
+KINDS = (*PREFIX_EVENT_KINDS, Settings, Diagnostic, *CLAIM_KINDS)  # what a file may contain
 
 
 COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (over the cells)", "added", "spent")
@@ -1361,41 +1288,30 @@ SUPPORTED_SETTINGS = {
 DECIDED = (Verdict.REFUTED, Verdict.NO_ANSWER)  # verdicts that end the run at an early look
 
 
+class OverTimeOptions(SettingsChanges, total=False):
+    """The options of `privacy_over_time`, which explains them."""
+
+    epsilon: float | None
+    claim: object
+    jointly: bool
+    settings: Settings
+    executor: int | Executor | None
+    folder: str | os.PathLike[str] | None
+    progress: bool | None
+    trust_results: bool
+
+
 @overload
 def privacy_over_time(
-    mechanism: Mechanism,
-    first: object = None,
-    second: object = None,
-    delta: float = 0.0,
-    *,
-    epsilon: float | None = None,
-    claim: object = None,
-    pairs: None = None,
-    jointly: bool = False,
-    settings: Settings = Settings(),  # noqa: B008 (frozen)
-    executor: int | Executor | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
-    trust_results: bool = False,
-    **changes: Unpack[SettingsChanges],
+    mechanism: Mechanism, first: object, second: object, delta: float = 0.0, **options: Unpack[OverTimeOptions]
 ) -> PrivacyOverTime: ...
 @overload
 def privacy_over_time(
     mechanism: Mechanism,
-    first: object = None,
-    second: object = None,
-    delta: float = 0.0,
     *,
-    epsilon: float | None = None,
-    claim: object = None,
+    delta: float = 0.0,
     pairs: Mapping[str, tuple[object, object]],
-    jointly: bool = False,
-    settings: Settings = Settings(),  # noqa: B008 (frozen)
-    executor: int | Executor | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
-    trust_results: bool = False,
-    **changes: Unpack[SettingsChanges],
+    **options: Unpack[OverTimeOptions],
 ) -> PrivacyTable: ...
 def privacy_over_time(
     mechanism: Mechanism,
@@ -1477,13 +1393,23 @@ def privacy_over_time(
         )
     if first is not None or second is not None:
         raise InputError("pairs: found pairs and data sets; expected one of them; remove first and second")
-
-    def measure(
-        record: str, pair: tuple[object, object], own: Settings, workers: int | Executor | None, place: str | None
-    ) -> PrivacyOverTime:
-        return measure_pair(mechanism, *pair, delta, tested, record, own, workers, place, progress, trust_results)
-
-    return measure_records(measure, pairs, jointly, settings, executor, folder)
+    if not isinstance(pairs, Mapping) or not pairs:
+        raise InputError(f"pairs: found {shorten(pairs)}; expected a mapping from names to (first, second)")
+    check_pairs(pairs, tuple(pairs.values()))
+    if jointly:
+        settings = settings.change(alpha=settings.alpha / len(pairs))
+    curves: list[PrivacyOverTime] = []
+    with open_pool(executor) as pool:
+        for number, (record, pair) in enumerate(pairs.items()):
+            own, place = settings.spawn(number), None if folder is None else str(Path(folder) / str(number))
+            places = pool.executor, place, progress, trust_results
+            curves.append(measure_pair(mechanism, *pair, delta, tested, str(record), own, *places))
+            if curves[-1].steps != curves[0].steps:
+                raise InputError(
+                    f"pairs: found outputs of {curves[0].steps} and {curves[-1].steps} steps for {curves[0].record!r} "
+                    f"and {curves[-1].record!r}; expected equal lengths; use data sets of one horizon"
+                )
+    return PrivacyTable(tuple(curves), jointly)
 
 
 def check_settings(settings: Settings) -> None:
@@ -1579,7 +1505,6 @@ def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[P
 def read_prefix_events(record: Mapping[str, Any]) -> tuple[PrefixEvents, BlockChecker]:
     """Return the stored events, and what checks the blocks of runs."""
     events = record["events"]
-    check_events(events, events.steps)
     return events, BlockChecker(record["coordinates"], record["medians"], (events,))
 
 

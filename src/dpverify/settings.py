@@ -29,21 +29,6 @@ CHOICES = {
 PROBABILITIES = ("alpha", "beta", "gamma")
 SMALLEST_WHOLE_NUMBERS = {"select_runs": 4, "test_runs": 1, "resolution": 1, "block": 1, "seed": 0}
 OPTIONAL_WHOLE_NUMBERS = ("resolution", "block")
-# Arguments of `verify` that are not settings.
-ARGUMENTS = (
-    *(
-        "epsilon",
-        "delta",
-        "claim",
-        "executor",
-        "folder",
-        "error",
-        "log_lipschitz",
-        "learn",
-        "progress",
-        "trust_results",
-    ),
-)
 SEED_BITS = 53  # every reader of JSON represents a whole number of this size exactly
 
 
@@ -295,6 +280,15 @@ class VerifyOptions(SettingsChanges, total=False):
     learn: Callable[..., Callable[[Array], Array]] | None
     progress: bool | None
     trust_results: bool
+
+
+# Arguments of `verify` that are not settings.
+ARGUMENTS = (
+    "epsilon",
+    "delta",
+    "claim",
+    *(name for name in VerifyOptions.__annotations__ if name not in SettingsChanges.__annotations__),
+)
 
 
 def _unknown_setting(name: str, names: list[str]) -> str:
