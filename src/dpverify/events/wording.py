@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -26,11 +26,17 @@ class OutputLabels(NamedTuple):
         The names and units of the coordinates of one step.
     times : tuple of float or None
         The times of the steps.
+    columns : tuple of str or None
+        The names of all numbers of an output, of any shape.
+    phrases : dict
+        For a column of codes, what 0, 1, ... stand for, for example "is absent".
     """
 
     names: tuple[str, ...] | None = None
     units: tuple[str, ...] | None = None
     times: tuple[float, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    phrases: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 (never changed)
 
 
 NO_LABELS = OutputLabels()
@@ -66,6 +72,8 @@ def coordinate_names(steps: int, dimension: int) -> list[str]:
     ['position at time 0', 'speed at time 0', 'position at time 0.5', 'speed at time 0.5']
     """
     labels = _labels.get()
+    if labels.columns is not None and len(labels.columns) == steps * dimension:
+        return list(labels.columns)
     if steps * dimension == 1:
         return [labels.names[0] if labels.names else "output"]
     names = list(labels.names or (f"x[{j}]" for j in range(dimension)))
@@ -110,11 +118,33 @@ def describe_intervals(intervals: list[Interval], name: str, others: list[str] |
     >>> describe_intervals([(20.0, before), (25.0, 30.0)], "output")
     '20 < output <= 30 and output != 25'
     """
-    groups = _join_around_values(merge_intervals(intervals))
+    merged = merge_intervals(intervals)
+    phrases = _labels.get().phrases.get(name)
+    if phrases is not None and not others:
+        return _describe_codes(merged, name, phrases)
+    groups = _join_around_values(merged)
     pieces = [_describe_joined(group, name) for group in groups] + (others or [])
     if len(pieces) > MAX_LISTED_PIECES:
         pieces = [*pieces[:MAX_LISTED_PIECES], f"{len(pieces) - MAX_LISTED_PIECES} more pieces"]
     return " or ".join(pieces)
+
+
+def _describe_codes(intervals: list[Interval], name: str, phrases: Sequence[str]) -> str:
+    """Describe a union of intervals of a column of codes by the phrases that they stand for.
+
+    Examples
+    --------
+    >>> _describe_codes([(-1.0, 0.5)], "['u3']", ("is absent", "is present"))
+    "['u3'] is absent"
+    """
+    inside = [phrase for code, phrase in enumerate(phrases) if any(low < code <= high for low, high in intervals)]
+    if len(inside) > max(len(phrases) // 2, 1):
+        outside = [phrase for phrase in phrases if phrase not in inside]
+        return f"not: {name} {' or '.join(outside[:MAX_LISTED_PIECES])}" if outside else f"{name} is anything"
+    shown = inside[:MAX_LISTED_PIECES]
+    if len(inside) > len(shown):
+        shown.append(f"{len(inside) - len(shown)} more values")
+    return f"{name} {' or '.join(shown)}"
 
 
 def _join_around_values(intervals: list[Interval]) -> list[list[Interval]]:

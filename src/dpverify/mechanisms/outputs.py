@@ -22,6 +22,10 @@ class CallableOutput(InputError):
     """A mechanism returned a function: it probably makes a mechanism."""
 
 
+class StructuredOutput(InputError):
+    """A mechanism returned outputs that are not an array of numbers; they can be encoded."""
+
+
 def validate_output(
     output: object, runs: int, shape: tuple[int, int] | None = None, require_finite: bool = True
 ) -> Array:
@@ -61,8 +65,9 @@ def validate_output(
             try:
                 samples = np.asarray(samples)
             except ValueError as problem:
-                raise InputError(
-                    "found rows of different lengths; expected one array; return outputs of equal shape"
+                raise StructuredOutput(
+                    "found rows of different lengths, and one length in the first runs; expected one or the other; "
+                    'return each output as a dictionary, {"rows": output}, and lengths may differ'
                 ) from problem
     steps, dimension = _check_shape(samples, runs, shape)
     if not on_device:
@@ -90,9 +95,9 @@ def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tu
         name = type(returned).__name__
         if callable(returned):
             raise CallableOutput(f"found a {name} instead of outputs; expected real numbers or integers")
-        raise InputError(f"found an object of type {name}; expected real numbers or integers; convert before returning")
+        raise StructuredOutput(f"found an object of type {name} after arrays of numbers; expected one kind of output")
     if samples.dtype.kind not in "fiub":
-        raise InputError(f"found dtype {samples.dtype}; expected real numbers or integers; convert before returning")
+        raise StructuredOutput(f"found dtype {samples.dtype} after arrays of numbers; expected one kind of output")
     if not 1 <= samples.ndim <= 3:
         raise InputError(f"found shape {samples.shape}; expected (runs,), (runs, d) or (runs, K, d); or use per_run")
     if samples.shape[0] != runs:

@@ -7,6 +7,7 @@ mechanism that cannot be seeded.
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Callable
@@ -46,29 +47,22 @@ class PerRun:
     def __getattr__(self, attribute: str) -> Any:
         return inherited_attribute(attribute, lambda: self.function)
 
-    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray:
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray | list[Any]:
         # Each output is copied, because the function may return the same buffer every time.
-        outputs = []
-        for run in range(runs):
-            output = _as_array(self.function(data, rng), run)
-            if outputs and output.shape != outputs[0].shape:
-                raise InputError(
-                    f"found an output of shape {output.shape} in run {run} and {outputs[0].shape} in run 0; "
-                    "expected the same shape in every run; pad or truncate the output to a fixed shape"
-                )
-            outputs.append(output)
-        return np.stack(outputs)
+        outputs = [_copied(self.function(data, rng)) for _ in range(runs)]
+        shapes = {output.shape if isinstance(output, np.ndarray) else None for output in outputs}
+        return outputs if None in shapes or len(shapes) > 1 else np.stack(outputs)
 
 
-def _as_array(output: ArrayLike, run: int) -> np.ndarray:
-    """Return a copy of one output as an array."""
+def _copied(output: Any) -> Any:
+    """Return a copy of one output: an array if it consists of numbers only."""
+    if type(output).__module__.partition(".")[0] in ("pandas", "polars"):
+        return copy.copy(output)
     try:
-        return np.array(output)
-    except ValueError as problem:
-        raise InputError(
-            f"found rows of different lengths in the output of run {run}; expected one array of shape (d,) or (K, d); "
-            "return rows of equal length"
-        ) from problem
+        array = np.array(output)
+    except ValueError:  # rows of different lengths
+        return copy.copy(output)
+    return array if array.dtype.kind in "biuf" else copy.copy(output)
 
 
 def per_run(function: Callable[[Any, np.random.Generator], ArrayLike], *, seeded: bool = True) -> Mechanism:
@@ -77,7 +71,8 @@ def per_run(function: Callable[[Any, np.random.Generator], ArrayLike], *, seeded
     Parameters
     ----------
     function : callable
-        `function(data, rng)` returns one output: a number, or an array of shape (d,) or (K, d).
+        `function(data, rng)` returns one output: a number, an array of shape (d,) or (K, d), or any other Python object
+        (a dictionary, a text, a list of any length, a table).
     seeded : bool, default True
         False if `rng` does not determine the output, for example with noise from hardware.
 

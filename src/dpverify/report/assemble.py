@@ -14,6 +14,7 @@ from dpverify.events.region import Region
 from dpverify.events.scores import Levels
 from dpverify.events.wording import NO_LABELS, OutputLabels, current_labels
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.encoding import Encoding
 from dpverify.mechanisms.neighbours import describe_difference
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.report.report import Report
@@ -172,6 +173,11 @@ def mechanism_remarks(mechanism: Mechanism, data: tuple[object, object], notes: 
 
 def read_labels(mechanism: Mechanism, shape: tuple[int, int], notes: list[str]) -> OutputLabels:
     """Return the names, units and times that a mechanism states; one of a wrong length is left out, with a note."""
+    encoding = getattr(mechanism, "encoding", None)
+    if isinstance(encoding, Encoding):
+        columns = encoding.columns
+        phrases = {column.name: column.phrases for column in columns if column.phrases}
+        return OutputLabels(columns=tuple(column.name for column in columns), phrases=phrases)
     steps, dimension = shape
     labels: dict[str, tuple[Any, ...] | None] = {}
     kinds = (("names", "output_names", dimension, str), ("units", "output_units", dimension, str))

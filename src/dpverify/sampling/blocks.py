@@ -27,7 +27,7 @@ from dpverify.util.checks import check_whole_number
 from dpverify.util.hashing import fingerprint
 
 # The position is part of every seed: append, never reorder.
-STAGES = ("pilot", "train", "propose", "decide", "test", "probe")
+STAGES = ("pilot", "train", "propose", "decide", "test", "probe", "encode")
 STAGE_WORDS = {
     "pilot": "pilot runs",
     "train": "training runs",
@@ -35,6 +35,7 @@ STAGE_WORDS = {
     "decide": "decision runs",
     "test": "test runs",
     "probe": "probe runs",
+    "encode": "first runs",
 }
 SIDES = ("first", "second")
 MIN_LOG2_BLOCK, MAX_LOG2_BLOCK = 6, 16  # of the default block size

@@ -18,14 +18,18 @@ import numpy as np
 
 from dpverify.errors import InputError, MechanismError
 from dpverify.events.region import exact_scenario_size, scenario_size
+from dpverify.mechanisms.encoding import Encoded, as_outputs, chunk_size, learn_encoding
+from dpverify.mechanisms.outputs import StructuredOutput
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import (
+    BLOCKS_PER_TEST,
     FIRST_RUNS,
     SampleSource,
     call_mechanism,
     copy_runs,
     draw_block,
     fitting_block_size,
+    mechanism_error,
     validate_block,
 )
 from dpverify.settings import Settings
@@ -35,6 +39,7 @@ from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, Progress
 
 FIRST_PROBE_RUNS = 4  # of the first call; later calls have four times as many
+MAX_ENCODING_RUNS = 1000  # per dataset; what occurs in one run of 500 is almost always seen
 MIN_PROBE_SECONDS = 0.5  # a call of this duration shows the time per run
 MAX_FIRST_PROBE_SECONDS = 30.0  # after a longer first call there is no second one
 PROBE_RUNS = 64  # runs per data set that identify a mechanism
@@ -91,7 +96,9 @@ def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
         try:
             output = call_mechanism(small, "probe", 0, call)
             samples = validate_block(small, "probe", 0, call, output)
-        except MechanismError:
+        except MechanismError as problem:
+            if isinstance(problem.__cause__, StructuredOutput):
+                return measure_pace(with_encoding(source), planned_runs)
             return None
         seconds = time.perf_counter() - start
         shape = samples.shape[1], samples.shape[2]
@@ -132,7 +139,13 @@ def probe_mechanism(
     """
     start = time.perf_counter()
     output = call_mechanism(source, "pilot", 0, 0)
-    samples = validate_block(source, "pilot", 0, 0, output)
+    try:
+        samples = validate_block(source, "pilot", 0, 0, output)
+    except MechanismError as problem:
+        if not isinstance(problem.__cause__, StructuredOutput):
+            raise
+        source = with_encoding(source)
+        output = samples = draw_block(source, "pilot", 0, 0)
     if progress is not None:
         progress.report_first_block(source.block, time.perf_counter() - start)
     steps, dimension = samples.shape[1:]
@@ -147,6 +160,31 @@ def probe_mechanism(
                 if (side, number) not in drawn:
                     drawn[side, number] = _kept(draw_block(source, "pilot", side, number))
     return source, drawn
+
+
+def with_encoding(source: SampleSource) -> SampleSource:
+    """Return the source with a mechanism whose outputs are encoded as numbers, which a few runs of its own show how."""
+    runs = source.block if has_fixed_block(source.mechanism) else min(FIRST_PROBE_RUNS, source.block)
+    sides: tuple[list[object], list[object]] = ([], [])
+    for block in itertools.count():
+        small = source._replace(block=runs)
+        for side, outputs in enumerate(sides):
+            output = call_mechanism(small, "encode", side, block)
+            try:
+                outputs += as_outputs(output, runs)
+            except InputError as problem:
+                raise mechanism_error(source, "encode", side, block, problem) from problem
+        chunk = chunk_size(sides[0])
+        wanted = min(MAX_ENCODING_RUNS, max(chunk, FIRST_RUNS), BLOCKS_PER_TEST * source.block)
+        if len(sides[0]) >= wanted:
+            break
+        if not has_fixed_block(source.mechanism):
+            runs = min(wanted - len(sides[0]), chunk)
+    try:
+        encoding = learn_encoding(*sides)
+    except InputError as problem:
+        raise mechanism_error(source, "encode", 0, 0, problem) from problem
+    return source._replace(mechanism=Encoded(source.mechanism, encoding, chunk))
 
 
 def _device_name(output: object) -> str:
