@@ -192,7 +192,7 @@ def run_verification(
         LOGGER.info("%s: verification with seed %d begins", mechanism_name(mechanism), settings.seed)
         proceed = stop_early if settings.stop_early else follow_plan
         assert run.source.shape is not None
-        with labelled_outputs(read_labels(mechanism, run.source.shape, run.notes)):
+        with labelled_outputs(read_labels(run.source.mechanism, run.source.shape, run.notes)):
             report = proceed(run, request, diagnostics)
     # Closing the run calls the mechanism's method finish, which can fail.
     report.provenance.update(describe_problems(run))

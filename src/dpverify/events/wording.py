@@ -14,6 +14,8 @@ from dpverify.util.formatting import format_number
 
 MAX_LISTED_PIECES = 4  # a longer list is shortened
 
+MAX_DISAGREEMENT = 0.02  # of the runs inside or outside of an event, for a condition that is said to be nearly the same
+
 Interval = tuple[float, float]
 
 
@@ -30,6 +32,8 @@ class OutputLabels(NamedTuple):
         The names of all numbers of an output, of any shape.
     phrases : dict
         For a column of codes, what 0, 1, ... stand for, for example "is absent".
+    absent : dict
+        For a column of numbers, the number that stands for an absent one.
     """
 
     names: tuple[str, ...] | None = None
@@ -37,6 +41,7 @@ class OutputLabels(NamedTuple):
     times: tuple[float, ...] | None = None
     columns: tuple[str, ...] | None = None
     phrases: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 (never changed)
+    absent: dict[str, float] = {}  # noqa: RUF012
 
 
 NO_LABELS = OutputLabels()
@@ -122,6 +127,13 @@ def describe_intervals(intervals: list[Interval], name: str, others: list[str] |
     phrases = _labels.get().phrases.get(name)
     if phrases is not None and not others:
         return _describe_codes(merged, name, phrases)
+    absent = _labels.get().absent.get(name)
+    if absent is not None and merged:
+        lows, highs = zip(*merged, strict=True)
+        if highs == (absent,):
+            return f"{name} is absent"
+        if len(merged) == 1 and absent <= lows[0] < absent + 1 and highs[0] == math.inf:  # all numbers are above it
+            return f"{name} is present"
     groups = _join_around_values(merged)
     pieces = [_describe_joined(group, name) for group in groups] + (others or [])
     if len(pieces) > MAX_LISTED_PIECES:
@@ -199,3 +211,34 @@ def merge_intervals(intervals: Iterable[tuple[float, float]]) -> list[tuple[floa
         else:
             merged.append((low, high))
     return merged
+
+
+def describe_simply(samples: np.ndarray, inside: np.ndarray) -> str | None:
+    """Return a condition on one coordinate that holds for the runs inside an event and nearly no others; None if none.
+
+    Parameters
+    ----------
+    samples : ndarray of shape (runs, steps, dimensions)
+        Runs.
+    inside : ndarray of bool
+        Which of them are in the event.
+
+    Examples
+    --------
+    >>> describe_simply(np.array([[[0.0, 3.0]], [[1.0, 2.0]], [[0.0, 1.0]]]), np.array([False, True, False]))
+    'x[0] > 0.5'
+    """
+    allowed = MAX_DISAGREEMENT * min(inside.sum(), (~inside).sum())
+    if not inside.any() or inside.all():
+        return None
+    names = coordinate_names(*samples.shape[1:])
+    for name, column in zip(names, samples.reshape(len(samples), -1).T, strict=True):
+        middle = (np.median(column[inside]) + np.median(column[~inside])) / 2
+        above = column > middle
+        for low, high, condition in ((middle, math.inf, above), (-math.inf, middle, ~above)):
+            if (condition != inside).sum() <= allowed:
+                return describe_intervals([(low, high)], name)
+        value = np.median(column[inside])
+        if ((column == value) != inside).sum() <= allowed:
+            return describe_intervals([(np.nextafter(value, -math.inf), value)], name)
+    return None

@@ -50,10 +50,13 @@ class Column(NamedTuple):
         What it is, for example `total['north']`.
     phrases : tuple of str
         What the codes 0, 1, ... stand for, such as "is absent"; empty for a number.
+    absent : float or None
+        The number that stands for an absent one.
     """
 
     name: str
     phrases: tuple[str, ...] = ()
+    absent: float | None = None
 
 
 class Place(NamedTuple):
@@ -98,9 +101,9 @@ class Place(NamedTuple):
         """Yield the columns, in the order of `encode`."""
         shown = self.name or "output"
         if self.phrases:
-            yield Column(shown, (IS_ABSENT, *self.phrases, IS_OTHER))
+            yield Column(shown, (*self.phrases, IS_OTHER))
         if self.number is not None:
-            yield Column(shown)
+            yield Column(shown, (), self.number)
         if self.high:
             yield Column(f"lower digits of {shown}")
         if self.length:
@@ -121,10 +124,9 @@ class Place(NamedTuple):
         """Yield the columns of many values, some of which may be absent."""
         kinds = list(map(kind_of, values))
         if self.phrases:
-            codes = {phrase: 1 + number for number, phrase in enumerate(self.phrases)}
-            codes[IS_ABSENT] = 0
-            other = 1 + len(self.phrases)
-            yield _array(codes.get(phrase_of(*pair), other) for pair in zip(values, kinds, strict=True))
+            codes = {phrase: code for code, phrase in enumerate(self.phrases)}
+            phrases = map(phrase_of, values, kinds)
+            yield _array(codes.get(phrase, len(codes)) for phrase in phrases)
         if self.number is not None:
             found = [value if kind == "number" else self.number for value, kind in zip(values, kinds, strict=True)]
             yield _array(map(_to_float, found)) if self.high else np.array(found, float)
@@ -132,7 +134,7 @@ class Place(NamedTuple):
                 yield _array(value % (1 << 32) if isinstance(value, numbers.Integral) else -1 for value in found)
         lists: Sequence[Any] = ()
         if self.length or self.elements or self.items:
-            lists = [parts_of(value, kind) for value, kind in zip(values, kinds, strict=True)]
+            lists = list(map(parts_of, values, kinds))
         if self.length:
             yield _array(map(_length, values, kinds, lists))
         for number, element in enumerate(self.elements):
@@ -142,12 +144,12 @@ class Place(NamedTuple):
                 for bit in range(8):
                     yield _array(-1 if value is ABSENT else value >> bit & 1 for value in column)
         if self.items:
-            counted = [Counter(items_of(*triple)) for triple in zip(values, kinds, lists, strict=True)]
+            counted = list(map(Counter, map(items_of, values, kinds, lists)))
             known = [_array(one.get(item, 0) for one in counted) for item in self.items]
             yield from known
             yield _array(one.total() for one in counted) - np.sum(known, axis=0)
         if self.keys:
-            entries = [entries_of(value, kind) for value, kind in zip(values, kinds, strict=True)]
+            entries = list(map(entries_of, values, kinds))
             present = np.zeros(len(values))
             for key, place in zip(self.keys, self.values, strict=True):
                 column = [one.get(key, ABSENT) for one in entries]
@@ -222,7 +224,7 @@ def phrase_of(value: Any, kind: str) -> str:
 
 
 def parts_of(value: Any, kind: str) -> Sequence[Any] | None:
-    """Return the elements of a list, the rows of a table, the sorted numbers of a set, or the bytes of a byte string."""
+    """Return the elements of a list, the rows of a table, the sorted numbers of a set, or single bytes."""
     if kind == "list":
         return (
             value if isinstance(value, (list, tuple)) else value.to_list() if hasattr(value, "to_list") else list(value)
@@ -313,15 +315,15 @@ def learn_place(name: str, values: Sequence[Any], depth: int = 0) -> Place:
     for value, kind in zip(values, kinds, strict=True):
         by_kind.setdefault(kind, []).append(value)
     numbers_here, texts = by_kind.get("number", []), by_kind.get("text", []) + by_kind.get("bytes", [])
-    distinct = Counter(phrase_of(*pair) for pair in zip(values, kinds, strict=True))
+    distinct = Counter(map(phrase_of, values, kinds))
     has_many_texts = len(set(texts)) > MAX_VALUES or depth > MAX_DEPTH
+    # A number has a value that stands for an absent one. Other kinds, and several of them, need a column of their own.
     is_uniform = len(by_kind) == 1 and not {"text", "bytes", "other"} & set(by_kind)
-    lists = [parts_of(*pair) for pair in zip(values, kinds, strict=True)]
+    is_uniform |= set(by_kind) == {"number", "other"} and all(one is ABSENT for one in by_kind["other"])
+    lists = list(map(parts_of, values, kinds))
     place = Place(name)
     if not is_uniform:
-        repeated = [(phrase, number) for phrase, number in distinct.items() if phrase != IS_ABSENT]
-        frequent = sorted(repeated, key=lambda pair: (-pair[1], pair[0]))[:MAX_VALUES]
-        place = place._replace(phrases=tuple(sorted(phrase for phrase, _ in frequent)))
+        place = place._replace(phrases=tuple(sorted(phrase for phrase, _ in _most_common(distinct, MAX_VALUES))))
     if numbers_here:
         high = any(isinstance(one, numbers.Integral) and abs(int(one)) > EXACT_INTEGER for one in numbers_here)
         finite = [one for one in map(_to_float if high else float, numbers_here) if math.isfinite(one)] or [0.0]
@@ -341,7 +343,7 @@ def learn_place(name: str, values: Sequence[Any], depth: int = 0) -> Place:
             counted.update(items_of(value, kind, parts))
     if counted:
         place = place._replace(items=tuple(sorted(item for item, _ in _most_common(counted, MAX_ITEMS))))
-    entries = [entries_of(*pair) for pair in zip(values, kinds, strict=True)]
+    entries = list(map(entries_of, values, kinds))
     keys = Counter(key for one in entries for key in one)
     if keys:
         known = sorted(key for key, _ in _most_common(keys, MAX_ITEMS))

@@ -62,6 +62,8 @@ def validate_output(
                     "found masked numbers; expected an array without a mask; leave out numbers that are not published, "
                     "or fill in what is published in their place"
                 )
+            if isinstance(samples, list) and samples and is_table(samples[0]):
+                raise StructuredOutput("found tables after arrays of numbers; expected one kind of output")
             try:
                 samples = np.asarray(samples)
             except ValueError as problem:
@@ -86,6 +88,11 @@ def validate_output(
             f"found NaN or infinity in {bad} of {runs} runs; expected finite outputs; fix the mechanism, or {advice}"
         )
     return samples
+
+
+def is_table(value: object) -> bool:
+    """Return whether this is a table, a series or a value of pandas or polars, neither of which is imported for it."""
+    return type(value).__module__.partition(".")[0] in ("pandas", "polars")
 
 
 def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tuple[int, int]:

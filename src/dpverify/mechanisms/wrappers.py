@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
+from dpverify.mechanisms.outputs import is_table
 from dpverify.mechanisms.protocol import (
     Mechanism,
     accepts_arguments,
@@ -56,7 +57,7 @@ class PerRun:
 
 def _copied(output: Any) -> Any:
     """Return a copy of one output: an array if it consists of numbers only."""
-    if type(output).__module__.partition(".")[0] in ("pandas", "polars"):
+    if is_table(output):
         return copy.copy(output)
     try:
         array = np.array(output)

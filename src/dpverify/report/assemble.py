@@ -12,7 +12,7 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
-from dpverify.events.wording import NO_LABELS, OutputLabels, current_labels
+from dpverify.events.wording import NO_LABELS, OutputLabels, current_labels, describe_simply
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.encoding import Encoding
 from dpverify.mechanisms.neighbours import describe_difference
@@ -118,7 +118,11 @@ def make_witness(
 ) -> Witness:
     """Return a tested event with its description, which needs pilot runs of shape (n, K, d)."""
     steps, dimension = points.shape[1:]
-    return Witness(event, counts, runs, alpha, event.describe(points), (steps, dimension), share)
+    text = event.describe(points)
+    if current_labels().columns is not None:
+        simple = describe_simply(points, event.contains(points))
+        text = text if simple is None or simple == text else f"{simple} (nearly the same as {text})"
+    return Witness(event, counts, runs, alpha, text, (steps, dimension), share)
 
 
 def describe_run(run: RunContext) -> dict[str, Any]:
@@ -177,7 +181,8 @@ def read_labels(mechanism: Mechanism, shape: tuple[int, int], notes: list[str]) 
     if isinstance(encoding, Encoding):
         columns = encoding.columns
         phrases = {column.name: column.phrases for column in columns if column.phrases}
-        return OutputLabels(columns=tuple(column.name for column in columns), phrases=phrases)
+        absent = {column.name: column.absent for column in columns if column.absent is not None}
+        return OutputLabels(columns=tuple(column.name for column in columns), phrases=phrases, absent=absent)
     steps, dimension = shape
     labels: dict[str, tuple[Any, ...] | None] = {}
     kinds = (("names", "output_names", dimension, str), ("units", "output_units", dimension, str))
