@@ -101,6 +101,9 @@ def describe_interval(name: str, low: float, high: float) -> str:
     >>> describe_interval("output", 0.5, math.inf)
     'output > 0.5'
     """
+    phrases = _labels.get().phrases.get(name)
+    if phrases is not None:
+        return _describe_codes([(low, high)], name, phrases)
     if _is_value(low, high):  # adjacent numbers enclose an atom
         return f"{name} = {format_number(high)}"
     if low == -math.inf:

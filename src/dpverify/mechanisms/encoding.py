@@ -101,7 +101,10 @@ class Place(NamedTuple):
         """Yield the columns, in the order of `encode`."""
         shown = self.name or "output"
         if self.phrases:
-            yield Column(shown, (*self.phrases, IS_OTHER))
+            present = [phrase for phrase in self.phrases if phrase != IS_ABSENT]
+            is_presence = len(present) == 1 and present[0].startswith("is a ")  # of a list, a dictionary, ...
+            phrases = ("is present" if is_presence and one in present else one for one in self.phrases)
+            yield Column(shown, (*phrases, IS_OTHER))
         if self.number is not None:
             yield Column(shown, (), self.number)
         if self.high:

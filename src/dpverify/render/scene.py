@@ -155,8 +155,8 @@ def _read_labels(stored: object) -> OutputLabels:
     """Return the labels of a report; a report that was read from a file has lists."""
     if not isinstance(stored, Mapping):
         return NO_LABELS
-    parts = {name: stored.get(name) for name in OutputLabels._fields}
-    return OutputLabels(**{name: None if values is None else tuple(values) for name, values in parts.items()})
+    parts = {name: stored[name] for name in OutputLabels._fields if stored.get(name) is not None}
+    return OutputLabels(**{name: dict(one) if isinstance(one, Mapping) else tuple(one) for name, one in parts.items()})
 
 
 def _as_runs(values: object, shape: tuple[int, int]) -> np.ndarray:

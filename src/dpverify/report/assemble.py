@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,8 @@ def make_report(
         Fields of the report: the tested events with their counts, and the counts of the cells.
     """
     mechanism, data = run.source.mechanism, run.source.data
+    encoding = getattr(mechanism, "encoding", None)
+    counted["tested"] = tuple(replace(one, encoding=encoding) for one in counted["tested"])
     diagnostics += make_diagnostics(mechanism, pilot, inside)
     diagnostics += () if agree else (Diagnostic.NOT_THREAD_SAFE,)
     if runs_are_dependent(*blocks) and not any(diagnostic.voids for diagnostic in diagnostics):

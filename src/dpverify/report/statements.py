@@ -13,8 +13,9 @@ from __future__ import annotations
 import enum
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +27,7 @@ from dpverify.events.partition import FIRST_CELL, Partition, find_atoms, grid
 from dpverify.events.region import Region
 from dpverify.events.scores import Levels
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.encoding import Encoding
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.sampling.count import Counts, occupied_codes
 from dpverify.settings import Settings
@@ -98,6 +100,8 @@ class Witness:
         Number of steps and of dimensions of one output.
     share : float
         The share of alpha that this event is tested with; 1 if it is the only one.
+    encoding : Encoding or None
+        How outputs of other kinds become numbers; None for arrays.
     """
 
     event: Event
@@ -107,6 +111,7 @@ class Witness:
     text: str
     shape: tuple[int, int]
     share: float = 1.0
+    encoding: Encoding | None = None
 
     @property
     def direction(self) -> tuple[int, int]:
@@ -152,19 +157,21 @@ class Witness:
         """Return lower bounds on delta that hold at all epsilons together, with this event's share of alpha."""
         return delta_lower_curve(*self.ordered, self.runs, epsilons, self.share * self.alpha)
 
-    def contains(self, samples: ArrayLike) -> np.ndarray:
+    def contains(self, samples: ArrayLike | Sequence[Any]) -> np.ndarray:
         """Return which runs are in the event.
 
         Parameters
         ----------
-        samples : array
-            Outputs of shape (runs,), (runs, d) or (runs, K, d).
+        samples : array, or list of outputs
+            Outputs of shape (runs,), (runs, d) or (runs, K, d); a list if they are not arrays.
 
         Returns
         -------
         array of bool
             One value per run.
         """
+        if self.encoding is not None:
+            samples = self.encoding.encode(list(samples))
         array, (steps, dimension) = np.asarray(samples, float), self.shape
         if array.size % (steps * dimension) or (array.ndim > 1 and array.shape[-1] != dimension):
             raise InputError(
