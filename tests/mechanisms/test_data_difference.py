@@ -3,11 +3,13 @@
 import functools
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpverify.mechanisms.neighbours import Relation, are_equal, describe_difference
 
 TABLE = np.arange(12.0).reshape(4, 3)
+PANDAS = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}, index=["p", "q"])
 
 
 def changed(index, value):
@@ -54,7 +56,13 @@ CASES = [
     ({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 3.0}, Relation.ONE_NUMBER, "entry 'b': 1 of 1 number: from 2 to 3"),
     ({"a": 1.0}, {"b": 1.0}, Relation.OTHER, "2 of 2 entries: 'a', 'b'"),
     ({"a": 1.0}, {"a": 1.0}, Relation.EQUAL, "equal, 1 entry"),
-    ("left", "right", Relation.UNKNOWN, "objects of type str and objects of type str, which are not compared"),
+    ("left", "right", Relation.OTHER, "4 and 5 characters"),
+    (["a", "b"], ["a", "c"], Relation.ONE_ROW, "1 of 2 records: record 1"),
+    (["a", "b"], ["b"], Relation.ONE_MORE_ROW, "record 0 is in the first data set only"),
+    ({"a", "b"}, {"a"}, Relation.ONE_MORE_ROW, "member 'b' is in the first data set only"),
+    (PANDAS, PANDAS.iloc[:1], Relation.ONE_MORE_ROW, "row 'q' is in the first data set only"),
+    (PANDAS, PANDAS.assign(b=["x", "z"]), Relation.ONE_ROW, "1 of 2 records: row 'q'"),
+    (object(), 1.0, Relation.UNKNOWN, "objects of type object and objects of type float, which are not compared"),
     (None, object, Relation.UNKNOWN, "objects of type NoneType and objects of type type, which are not compared"),
 ]
 

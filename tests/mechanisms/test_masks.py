@@ -16,7 +16,7 @@ def test_data_that_differ_in_the_mask_differ():
     assert not are_equal(MISSING, COMPLETE)
     assert not are_equal({"y": MISSING}, {"y": COMPLETE})
     assert are_equal(MISSING, np.ma.array([1.0, 5.0, 3.0], mask=[False, True, False]))
-    assert describe_difference(MISSING, COMPLETE).text == "1 of 3 numbers: data[1] from nan to 100"
+    assert describe_difference(MISSING, COMPLETE).text == "1 of 3 numbers: data[1] from missing to 100"
     assert fingerprint(MISSING) != fingerprint(COMPLETE)
 
 

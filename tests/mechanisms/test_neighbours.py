@@ -79,7 +79,7 @@ def test_a_ball_of_a_jax_point_is_the_same_and_has_a_gradient():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: replace_one(1.0, [0.0]), "data: found 1.0; expected an array with one record"),
+        (lambda: replace_one(1.0, [0.0]), "data: found 1.0; expected an array, a list or a table"),
         (lambda: replace_one(TABLE, [0, 1]), r"values: found shape \(2,\); expected records of shape \(2,\)"),
         (lambda: replace_one([1.0], [1.0]), "values: found no value that differs"),
         (lambda: replace_one(TABLE, VALUES, records=[3]), "records: found 3; expected at most 2"),

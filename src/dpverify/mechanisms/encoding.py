@@ -23,6 +23,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import inherited_attribute, mechanism_name
+from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.util.formatting import one_line
 
 # The size of an encoding is bounded whatever the outputs are. The limits exceed what one verification can tell apart:
@@ -394,10 +395,13 @@ class Encoding(NamedTuple):
         What outputs consist of.
     kept : ndarray
         The columns that are used; all of them unless there are more than 1000.
+    chunk : int
+        The number of runs per call: a block is drawn in several calls if its outputs are large.
     """
 
     place: Place
     kept: np.ndarray
+    chunk: int = 1 << 62
 
     @property
     def columns(self) -> list[Column]:
@@ -421,7 +425,7 @@ def learn_encoding(first: Sequence[Any], second: Sequence[Any]) -> Encoding:
     >>> [column.name for column in encoding.columns]
     ["['a']", "['b']", 'number of other keys in output']
     >>> encoding.encode([{"a": 3.0, "c": None}])[0, :, 0].tolist()
-    [3.0, 0.0, 1.0]
+    [3.0, 1.0, 1.0]
     """
     examples = [*first, *second]
     if all(one is None for one in examples):
@@ -432,9 +436,9 @@ def learn_encoding(first: Sequence[Any], second: Sequence[Any]) -> Encoding:
     sides = [np.stack(list(place.encode(one)), axis=1) for one in (first, second)]
     number = sides[0].shape[1]
     if number <= MAX_COLUMNS:
-        return Encoding(place, np.arange(number))
+        return Encoding(place, np.arange(number), chunk_size(examples))
     distances = [_largest_difference(sides[0][:, column], sides[1][:, column]) for column in range(number)]
-    return Encoding(place, np.sort(np.argsort(distances, kind="stable")[-MAX_COLUMNS:]))
+    return Encoding(place, np.sort(np.argsort(distances, kind="stable")[-MAX_COLUMNS:]), chunk_size(examples))
 
 
 def _largest_difference(first: np.ndarray, second: np.ndarray) -> float:
@@ -475,13 +479,10 @@ class Encoded:
         The mechanism, whose outputs are of any kind.
     encoding : Encoding
         The encoding.
-    chunk : int
-        The number of runs per call: a block is drawn in several calls if its outputs are large.
     """
 
     mechanism: Callable[..., Any]
     encoding: Encoding
-    chunk: int
 
     @property
     def name(self) -> str:
@@ -494,8 +495,9 @@ class Encoded:
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray:
         parts = []
-        for start in range(0, runs, self.chunk):
-            number = min(self.chunk, runs - start)
+        chunk = runs if has_fixed_block(self.mechanism) else self.encoding.chunk
+        for start in range(0, runs, chunk):
+            number = min(chunk, runs - start)
             parts.append(self.encoding.encode(as_outputs(self.mechanism(data, number, rng), number)))
         return np.concatenate(parts)
 

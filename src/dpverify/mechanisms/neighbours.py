@@ -1,9 +1,9 @@
 """Neighbouring data sets: which records or readings have to stay hidden.
 
 A stream is an array with one row per time step and one column per sensor. A table is an array with one record along its
-first axis. Each function except `ball` returns pairs of data sets by the name of the record in which they differ, as
-`dpverify.privacy_over_time(..., pairs=...)` and `dpverify.search_pairs` take them. `ball` returns a function with a
-box, which `search_pairs` takes. Steps, sensors and records count from 0.
+first axis, a list of records, or a DataFrame of pandas. Each function except `ball` returns pairs of data sets by the
+name of the record in which they differ, as `dpverify.privacy_over_time(..., pairs=...)` and `dpverify.search_pairs`
+take them. `ball` returns a function with a box, which `search_pairs` takes. Steps, sensors and records count from 0.
 
 ====================  =============================================  ==============================
 function              what is hidden                                 name in the literature
@@ -29,12 +29,13 @@ Examples
 
 from __future__ import annotations
 
+import copy
 import enum
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,7 +58,7 @@ __all__ = [
     "window",
 ]
 
-Pairs = dict[str, tuple[np.ndarray, np.ndarray]]
+Pairs = dict[str, tuple[Any, Any]]
 Norm = Literal[1, 2, "inf"]
 
 GROUPS_KEY = 104  # spawn key of the random groups
@@ -327,12 +328,10 @@ def group(
         raise InputError(f"size: found {size}; expected at most {len(numbers)}, the number of records")
     pairs = {}
     for members in _groups(numbers, size, most, seed):
-        for number, value in enumerate(new):
-            second = table.astype(np.result_type(table, new))
-            second[list(members)] = value
-            differs = np.ma.filled(second != table, False) | (np.ma.getmaskarray(second) != np.ma.getmaskarray(table))
-            if differs[list(members)].reshape(size, -1).any(1).all():
-                pairs[f"{_name(members)} value {number}"] = table.copy(), second
+        for number in range(len(new)):
+            value = _take(new, [number])
+            if not any(are_equal(_take(table, [member]), value) for member in members):
+                pairs[f"{_name(table, members)} value {number}"] = copy.copy(table), _replace(table, members, value)
     if not pairs:
         raise InputError("values: found no value that differs from the records; expected two different data sets")
     return pairs
@@ -361,14 +360,15 @@ def add_or_remove_one(data: ArrayLike, values: ArrayLike | None = None, records:
     >>> {name: second.tolist() for name, (_, second) in pairs.items()}
     {'without record 0': [6], 'without record 1': [5], 'with value 0': [5, 6, 9]}
     """
-    table = _check_table(data)
-    pairs = {
-        f"without record {number}": (table.copy(), table[np.arange(len(table)) != number])
-        for number in _check_records("records", records, len(table))
-    }
-    for number, value in enumerate([] if values is None else _check_values(data, values)):
-        join = np.ma.concatenate if np.ma.isMaskedArray(table) or np.ma.isMaskedArray(value) else np.concatenate
-        pairs[f"with value {number}"] = table.copy(), join([table, value[None]])
+    table, new = _check_table(data, at_least=0 if values is not None else 1), []
+    pairs = {}
+    for number in _check_records("records", records, len(table)):
+        others = [other for other in range(len(table)) if other != number]
+        pairs[f"without record {_label(table, number)}"] = copy.copy(table), _take(table, others)
+    if values is not None:
+        new = _check_values(data, values)
+    for number in range(len(new)):
+        pairs[f"with value {number}"] = copy.copy(table), _join([table, _take(new, [number])])
     return pairs
 
 
@@ -475,24 +475,77 @@ def _groups(numbers: list[int], size: int, most: int | None, seed: int) -> list[
     return list(drawn)
 
 
-def _name(members: tuple[int, ...]) -> str:
+def _name(table: Any, members: tuple[int, ...]) -> str:
     """Return the records of a group with the verb."""
     if len(members) == 1:
-        return f"record {members[0]} becomes"
-    return f"records {', '.join(map(str, members))} become"
+        return f"record {_label(table, members[0])} becomes"
+    return f"records {', '.join(_label(table, member) for member in members)} become"
 
 
-def _check_table(data: ArrayLike) -> np.ndarray:
-    """Return the data as an array with at least one record."""
-    table = np.asanyarray(data)
-    if table.ndim == 0 or not table.size or table.dtype == object:
-        raise InputError(f"data: found {shorten(data)}; expected an array with one record or more along its first axis")
+def _label(table: Any, number: int) -> str:
+    """Return what a record is called: its label in the index of a table of pandas, otherwise its number."""
+    return str(table.index[number]) if hasattr(table, "iloc") else str(number)
+
+
+def _take(table: Any, numbers: list[int]) -> Any:
+    """Return some records of an array, a list or a table."""
+    if hasattr(table, "iloc"):
+        return table.iloc[numbers]
+    return [table[number] for number in numbers] if isinstance(table, list) else table[np.array(numbers, int)]
+
+
+def _join(parts: list[Any]) -> Any:
+    """Return the records of several arrays, lists or tables one after the other."""
+    if hasattr(parts[0], "iloc"):
+        import pandas
+
+        return pandas.concat(parts)
+    if isinstance(parts[0], list):
+        return list(itertools.chain(*parts))
+    return (np.ma.concatenate if any(map(np.ma.isMaskedArray, parts)) else np.concatenate)(parts)
+
+
+def _replace(table: Any, members: tuple[int, ...], value: Any) -> Any:
+    """Return the data with the value, one record, in place of each of the members."""
+    if hasattr(table, "iloc"):
+        rows = [
+            value.set_axis([label]) if number in members else table.iloc[[number]]
+            for number, label in enumerate(table.index)
+        ]
+        return _join(rows)
+    if isinstance(table, list):
+        return [value[0] if number in members else one for number, one in enumerate(table)]
+    second = table.astype(np.result_type(table, value))
+    second[list(members)] = value[0]
+    return second
+
+
+def _check_table(data: Any, at_least: int = 1) -> Any:
+    """Return the data as an array, a list of records that are not numbers, or a table of pandas."""
+    if hasattr(data, "iloc"):
+        table = data
+    else:
+        numbers = _numbers(data)
+        table = list(data) if numbers is None and isinstance(data, (list, tuple)) else numbers
+    if table is None or np.ndim(table) == 0 or len(table) < at_least:
+        raise InputError(
+            f"data: found {shorten(data)}; expected an array, a list or a table with one record or more along its "
+            "first axis"
+        )
     return table
 
 
-def _check_values(data: ArrayLike, values: ArrayLike) -> np.ndarray:
-    """Return the new records, each with the shape of a record of the data."""
-    table, new = np.asanyarray(data), np.asanyarray(values)
+def _check_values(data: Any, values: Any) -> Any:
+    """Return the new records, of the same kind as the data."""
+    table = _check_table(data, 0)
+    if hasattr(table, "iloc") or isinstance(table, list):
+        fits = type(values) is type(data) and len(values) > 0
+        if not fits or (hasattr(data, "columns") and list(values.columns) != list(data.columns)):
+            raise InputError(
+                f"values: found {shorten(values)}; expected records in a {type(data).__name__}, like the data"
+            )
+        return list(values) if isinstance(table, list) else values
+    new = np.asanyarray(values)
     if new.ndim == 0 or not len(new) or new.shape[1:] != table.shape[1:]:
         raise InputError(
             f"values: found shape {new.shape}; expected records of shape {table.shape[1:]} along the first axis"
@@ -564,6 +617,9 @@ def describe_difference(first: object, second: object) -> DataDifference:
         return _compare_mappings(first, second)
     if _same(first, second):
         return DataDifference(Relation.EQUAL, f"equal, {_kind(first)}")
+    listed = _listed_records(first), _listed_records(second)
+    if listed[0] is not None and listed[1] is not None and type(first) is type(second):
+        return _compare_records(*listed)
     return DataDifference(Relation.UNKNOWN, f"{_kind(first)} and {_kind(second)}, which are not compared")
 
 
@@ -645,6 +701,39 @@ def _compare_lengths(a: np.ndarray, b: np.ndarray) -> DataDifference:
     return DataDifference(Relation.ONE_MORE_ROW, f"row {row} is in the {side} data set only; {text}")
 
 
+def _listed_records(data: Any) -> list[tuple[str, object]] | None:
+    """Return the records of a table, a list, a set or a text with their names; None for other data."""
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        return [(f"row {label!r}", row) for label, *row in data.itertuples(name=None)]
+    if hasattr(data, "iter_rows"):  # polars
+        return [(f"row {number}", row) for number, row in enumerate(data.iter_rows())]
+    if isinstance(data, Set):
+        return [(f"member {_show(one)}", one) for one in sorted(data, key=repr)]
+    if isinstance(data, (str, bytes)):
+        return [(f"character {number}", one) for number, one in enumerate(data)]
+    return [(f"record {n}", one) for n, one in enumerate(data)] if isinstance(data, Sequence) else None
+
+
+def _compare_records(first: list[tuple[str, object]], second: list[tuple[str, object]]) -> DataDifference:
+    """Compare two lists of records that are not numbers."""
+    if abs(len(first) - len(second)) == 1 and max(len(first), len(second)) <= MAX_REMOVAL_ROWS:
+        longer, shorter, side = (first, second, "first") if len(first) > len(second) else (second, first, "second")
+        pairs = enumerate(zip(longer, shorter, strict=False))
+        place = next((number for number, (one, other) in pairs if not _same(one[1], other[1])), len(shorter))
+        rest = zip(longer[place + 1 :], shorter[place:], strict=True)
+        if all(_same(one[1], other[1]) for one, other in rest):
+            return DataDifference(Relation.ONE_MORE_ROW, f"{longer[place][0]} is in the {side} data set only")
+    if len(first) != len(second):
+        noun = (*first, *second)[0][0].partition(" ")[0]
+        return DataDifference(Relation.OTHER, f"{format_count(len(first))} and {format_count(len(second))} {noun}s")
+    changed = [one[0] for one, other in zip(first, second, strict=True) if not _same(one[1], other[1])]
+    if not changed:  # the names differ
+        return DataDifference(Relation.OTHER, "labels, and no record")
+    more = ", ..." if len(changed) > MAX_EXAMPLES else ""
+    text = f"{format_count(len(changed))} of {_plural(len(first), 'record')}: {', '.join(changed[:MAX_EXAMPLES])}{more}"
+    return DataDifference(Relation.ONE_ROW if len(changed) == 1 else Relation.OTHER, text)
+
+
 def _compare_mappings(first: Mapping[object, object], second: Mapping[object, object]) -> DataDifference:
     """Compare two dictionaries entry by entry."""
     names = list(dict.fromkeys([*first, *second]))
@@ -657,7 +746,7 @@ def _compare_mappings(first: Mapping[object, object], second: Mapping[object, ob
     entries = _plural(len(names), "entry", "entries")
     if not changed:
         return DataDifference(Relation.EQUAL, f"equal, {entries}")
-    return DataDifference(Relation.OTHER, f"{len(changed)} of {entries}: {_join(changed)}")
+    return DataDifference(Relation.OTHER, f"{len(changed)} of {entries}: {_listed(changed)}")
 
 
 def _same(a: object, b: object) -> bool:
@@ -675,14 +764,14 @@ def _example(a: np.ndarray, b: np.ndarray, index: np.ndarray) -> str:
     """Return one changed number with its place, for example "data[1, 2] from 0.3 to 0.8"."""
     place = tuple(index.tolist())
     where = f"data[{', '.join(map(str, place))}] " if place else ""
-    before, after = (math.nan if one[place] is np.ma.masked else float(one[place]) for one in (a, b))
-    texts = format_number(before), format_number(after)
+    values = [one[place] for one in (a, b)]
+    texts = ["missing" if value is np.ma.masked else format_number(float(value)) for value in values]
     if texts[0] == texts[1]:  # four digits do not show the difference
-        texts = repr(before), repr(after)
+        texts = [repr(value.item()) for value in values]
     return f"{where}from {texts[0]} to {texts[1]}"
 
 
-def _join(names: Iterable[object]) -> str:
+def _listed(names: Iterable[object]) -> str:
     shown = [_show(name) for name in names]
     return ", ".join(shown[:MAX_EXAMPLES]) + (", ..." if len(shown) > MAX_EXAMPLES else "")
 

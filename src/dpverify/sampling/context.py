@@ -22,6 +22,7 @@ from dpverify.errors import (
     DPVerifyWarning,
     FolderError,
     InputError,
+    MechanismError,
     Stopped,
     StopReason,
     TimeLimitReached,
@@ -29,6 +30,7 @@ from dpverify.errors import (
 )
 from dpverify.events.region import Region, choose_stand_ins, high_likely_set, replace_nonfinite
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.encoding import Encoded, Encoding
 from dpverify.mechanisms.neighbours import are_equal
 from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name
 from dpverify.mechanisms.wrappers import has_fixed_block
@@ -44,7 +46,7 @@ from dpverify.sampling.blocks import (
     look_key,
     stated_block_size,
 )
-from dpverify.sampling.checkpoint import Checkpoint, check_sources, open_checkpoint, run_identity, run_sources
+from dpverify.sampling.checkpoint import Checkpoint, Record, check_sources, open_checkpoint, run_identity, run_sources
 from dpverify.sampling.executors import WorkerPool, all_devices, check_picklable, open_pool
 from dpverify.sampling.probe import (
     ANNOUNCED_BYTES,
@@ -62,6 +64,7 @@ from dpverify.sampling.probe import (
     plan_pilot,
     probe_mechanism,
     shorten_settings,
+    with_encoding,
 )
 from dpverify.settings import Settings
 from dpverify.util.arrays import equal_arrays, join_rows
@@ -70,7 +73,7 @@ from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
 from dpverify.util.provenance import versions
 from dpverify.util.read_only import read_only
-from dpverify.util.serialization import from_plain
+from dpverify.util.serialization import from_plain, nested_kinds, to_plain
 
 T = TypeVar("T")
 
@@ -210,6 +213,9 @@ def open_run(
                     identity = run_identity(source, settings, pilot_blocks, call or {}, error)
                     recorded = checkpoint.acquire(identity, about, sources)
                     check_sources(checkpoint, recorded, sources, is_seeded(mechanism), trust_results)
+                    encoded = stored_encoding(source, checkpoint)
+                    if encoded is not source:  # without a seed, other runs have shown other values now
+                        source, pilot_blocks, plan = encoded, {}, plan_pilot(settings, encoded.shape)
                 fixed = source.block if is_fixed else None
                 yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, plan, notes, fixed)
         except TimeLimitReached:
@@ -229,6 +235,18 @@ def open_run(
                 try_optional_method("finish", finish, notes)
 
 
+def stored_encoding(source: SampleSource, checkpoint: Checkpoint) -> SampleSource:
+    """Return the source with the encoding of the first start of this run, to which the frozen events belong."""
+    if not isinstance(source.mechanism, Encoded):
+        return source
+    stored = read_record(checkpoint, "encoding", nested_kinds(Encoding), lambda record: record["encoding"])
+    if stored is None:
+        checkpoint.write("encoding", Record(to_plain({"encoding": source.mechanism.encoding})))
+    if stored is None or to_plain(stored) == to_plain(source.mechanism.encoding):
+        return source
+    return source._replace(mechanism=Encoded(source.mechanism.mechanism, stored), shape=(len(stored.kept), 1))
+
+
 def try_optional_method(name: str, method: Callable[[], T], notes: list[str]) -> T | None:
     """Call an optional method of a mechanism. An exception is a warning and a note, because the result is complete."""
     try:
@@ -246,7 +264,12 @@ def announce(
     source: SampleSource, settings: Settings, workers: int, display: Progress, is_resumed: bool = False
 ) -> SampleSource:
     """Call the mechanism with a few runs; return the source with a block size that fits, and announce a long run."""
-    pace = measure_pace(source, 2 * (settings.select_runs + settings.test_runs) // workers)
+    planned_runs = 2 * (settings.select_runs + settings.test_runs) // workers
+    try:
+        pace = measure_pace(source, planned_runs)
+    except MechanismError:  # of outputs that are not arrays of numbers
+        source = with_encoding(source)
+        pace = measure_pace(source, planned_runs)
     if pace is None:
         return source
     steps, dimension = pace.shape

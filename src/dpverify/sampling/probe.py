@@ -98,7 +98,7 @@ def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
             samples = validate_block(small, "probe", 0, call, output)
         except MechanismError as problem:
             if isinstance(problem.__cause__, StructuredOutput):
-                return measure_pace(with_encoding(source), planned_runs)
+                raise
             return None
         seconds = time.perf_counter() - start
         shape = samples.shape[1], samples.shape[2]
@@ -184,7 +184,7 @@ def with_encoding(source: SampleSource) -> SampleSource:
         encoding = learn_encoding(*sides)
     except InputError as problem:
         raise mechanism_error(source, "encode", 0, 0, problem) from problem
-    return source._replace(mechanism=Encoded(source.mechanism, encoding, chunk))
+    return source._replace(mechanism=Encoded(source.mechanism, encoding))
 
 
 def _device_name(output: object) -> str:
