@@ -20,7 +20,7 @@ from bench_device import paper_pair
 import dpverify as dpv
 from dpverify.estimation import KLMHE, W2MHE, PrivateEKF
 from dpverify.sampling.blocks import SampleSource, call_mechanism
-from dpverify.sampling.count import CellCounter, CellSum
+from dpverify.sampling.count import Block, CellCounter
 
 CALLS, LISTED_KERNELS = 4, 14
 PARTS = ("w2mhe", "ekf", "klmhe", "count", "verify")
@@ -83,11 +83,10 @@ def main():
     if "count" in only:
         report = dpv.verify(w2mhe, first, second, test_runs=1 << 21)
         samples = w2mhe(first, w2mhe.block, np.random.default_rng(0))
-        cells = CellSum(CellCounter(report.witness.event.partition))
+        counter = CellCounter(report.witness.event.partition)
 
         def count(number):
-            cells.add(number, samples)
-            return cells._device[0] + 0  # the next call overwrites the table
+            return counter.measure(Block(samples, number)).counts
 
         print_profile(f"counting {w2mhe.block} runs in {report.witness.event.partition.size} cells", count)
     if "verify" in only:

@@ -54,11 +54,14 @@ from dpverify.sampling.count import (
     CheckedEvent,
     Counts,
     EventTables,
-    Statistics,
+    MeanError,
+    MeanErrors,
+    Statistic,
     count_cells,
+    mean_errors,
 )
 from dpverify.sampling.probe import BYTES_PER_NUMBER, blocks_repeat, outputs_hash
-from dpverify.sampling.stages import StageResult, collect_samples, collect_statistics, threads_agree
+from dpverify.sampling.stages import collect_samples, collect_statistics, threads_agree
 from dpverify.selection.objective import (
     QUICK_SEARCH,
     THOROUGH_SEARCH,
@@ -498,7 +501,6 @@ MAX_RECORDED_BYTES = 256 << 20  # per data set
 COMPARED_RUNS = 64  # recorded runs of the first data set that are checked for repeated blocks
 
 CountsPair = tuple[Counts, Counts]
-MeanErrors = tuple[tuple[float, float], tuple[float, float]]
 
 
 class Batches:
@@ -537,21 +539,22 @@ class Batches:
         self._checker = self._simple._replace(events=tuple(map(CheckedEvent.of, events)))
         source = self._source(size)
         run = self._run
-        statistics = Statistics((*(CellCounter(p) for p in partitions), self._checker), self._error)
+        statistics: list[Statistic] = [*(CellCounter(p) for p in partitions), self._checker]
+        if self._error is not None:
+            statistics.append(MeanError(self._error))
         if record:
             samples = collect_samples(source, "test", size, run.pool, run.progress)
-            result = measure(statistics, samples, source.block)
+            results = measure(statistics, samples, source.block)
             self.samples = [np.concatenate(pair) for pair in zip(self.samples, samples, strict=True)]
         else:
-            result = collect_statistics(source, "test", size, statistics, run.pool, run.progress)
-        *counts, blocks = zip(*result.parts, strict=True)
-        self._blocks.append(blocks)
-        if result.error is not None:
-            self._errors.append((size, result.error))
+            results = collect_statistics(source, "test", size, statistics, run.pool, run.progress)
+        if self._error is not None:
+            self._errors.append((size, mean_errors(results.pop(), size)))
+        self._blocks.append(results.pop())
         self._number += 1
         self._first_block = self._first_block or source.block
         self._last = source
-        return counts
+        return results
 
     def _source(self, size: int) -> SampleSource:
         """Return the source of the next batch: it has a block size and random streams of its own."""
@@ -607,13 +610,14 @@ class Batches:
         return threads_agree(self._last, self._run.pool)
 
 
-def measure(statistics: Statistics, samples: Sequence[np.ndarray], block: int) -> StageResult:
-    """Return the statistics of samples that were drawn in blocks of this size."""
+def measure(statistics: Sequence[Statistic], samples: Sequence[np.ndarray], block: int) -> list[tuple[Any, Any]]:
+    """Return the result of each statistic for both data sets, whose samples were drawn in blocks of this size."""
     sums = [Accumulator(statistics) for _ in samples]
     for side, accumulator in zip(samples, sums, strict=True):
         for number in range(-(-len(side) // block)):
             accumulator.add(number, side[number * block : (number + 1) * block])
-    return StageResult.of(statistics, sums, len(samples[0]))
+    first, second = (one.results() for one in sums)
+    return list(zip(first, second, strict=True))
 
 
 def first_samples(run: RunContext) -> list[np.ndarray]:

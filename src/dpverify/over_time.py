@@ -56,7 +56,6 @@ from dpverify.sampling.context import (
 from dpverify.sampling.count import (
     BlockChecker,
     EventTables,
-    Statistics,
     TableCounter,
     counts_from_table,
     runs_are_dependent,
@@ -1524,15 +1523,12 @@ def count_test_runs(
     run: RunContext, checker: BlockChecker, looks: Sequence[PlannedLook]
 ) -> Iterator[tuple[np.ndarray, tuple[Diagnostic, ...]]]:
     """Yield at every look the counts of both data sets in the level sets of every prefix, and diagnostics."""
-    statistics = Statistics((checker,))
     block, stages = run.source.block, []
     counted: frozenset[tuple[int, int]] = frozenset()
     for look in looks:
-        stages.append(
-            collect_statistics(run.source, "test", look.runs, statistics, run.pool, run.progress, counted).parts
-        )
+        stages += collect_statistics(run.source, "test", look.runs, [checker], run.pool, run.progress, counted)
         counted = frozenset((side, number) for side in (0, 1) for number in range(look.runs // block))
-        first, second = (EventTables.merge([part for (part,) in side]) for side in zip(*stages, strict=True))
+        first, second = (EventTables.merge(side) for side in zip(*stages, strict=True))
         found: tuple[Diagnostic, ...] = ()
         if not threads_agree(run.source, run.pool):
             found = (Diagnostic.NOT_THREAD_SAFE,)

@@ -37,7 +37,7 @@ from dpverify.sampling.context import (
     read_region,
     shorten_run,
 )
-from dpverify.sampling.count import BlockChecker, CellCounter, CheckedEvent, Statistics, count_together
+from dpverify.sampling.count import BlockChecker, CellCounter, CheckedEvent, MeanError, count_together, mean_errors
 from dpverify.sampling.stages import collect_samples, collect_statistics, threads_agree
 from dpverify.selection.objective import (
     THOROUGH_SEARCH,
@@ -356,10 +356,11 @@ def count_test_runs(
     counters |= {f"partition {number}": CellCounter(one) for number, one in enumerate(joint.counted)}
     checked = [joint.event(1 + number, event) for number, event in enumerate(selected.events)]
     block_checker = BlockChecker.make(list(map(CheckedEvent.of, checked)), points)
-    statistics = Statistics((*counters.values(), block_checker), request.error)
-    result = collect_statistics(run.source, "test", settings.test_runs, statistics, run.pool, run.progress)
-    names = (*counters, "blocks")
-    counts = {name: (first, second) for name, first, second in zip(names, *result.parts, strict=True)}
+    statistics = {**counters, "blocks": block_checker}
+    if request.error is not None:
+        statistics["error"] = MeanError(request.error)
+    results = collect_statistics(run.source, "test", settings.test_runs, [*statistics.values()], run.pool, run.progress)
+    counts = dict(zip(statistics, results, strict=True))
     agree = threads_agree(run.source, run.pool)
     run.clock.lap("test")
     cells, *events = joint.split([counts[name] for name in counters if name.startswith("partition")])
@@ -389,5 +390,5 @@ def count_test_runs(
         grid_counts=None if smooth is None else Certificate.of(smooth, counts["smooth"], settings),
         delta_events=delta_events,
         selection_eta=selected.eta,
-        error=result.error,
+        error=mean_errors(counts["error"], settings.test_runs) if "error" in counts else None,
     )

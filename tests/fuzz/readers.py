@@ -47,8 +47,8 @@ from dpverify.mechanisms.outputs import validate_output
 from dpverify.report.json import with_checksum
 from dpverify.sampling.checkpoint import Record, open_checkpoint, record_checksum
 from dpverify.sampling.context import read_record, read_region
-from dpverify.sampling.count import KeptSamples, Statistics
-from dpverify.sampling.stages import BlockSums, restore_sums
+from dpverify.sampling.count import Block, KeptSamples
+from dpverify.sampling.stages import StageSums, restore_sums
 from dpverify.util.serialization import nested_kinds, to_plain
 from fuzz.changes import change_bytes, change_document, change_tree
 
@@ -102,8 +102,8 @@ class Folders:
         region = report.picture["region"]
         with open_checkpoint(made) as store:
             store.acquire(self.run, {"name": "laplace"})
-            self.step = BlockSums.empty((0,), Statistics((KeptSamples(),)))
-            self.step.add(0, 0, np.zeros((2, 1, 1)))
+            self.step = StageSums.empty((0,), (KeptSamples(),))
+            self.step.merge([(0, 0)], {0: [KeptSamples().measure(Block(np.zeros((2, 1, 1))))]})
             store.write("region", Record(to_plain({"region": region})))
             for number, selected in enumerate(selections()):
                 store.write(f"events-{number}", Record(to_plain(store_selected(selected))))
@@ -146,7 +146,7 @@ class Folders:
                     )
                 page = store.read("pilot-1")
                 if page is not None:
-                    restore_sums(BlockSums.empty((0,), Statistics((KeptSamples(),))), page, "x", "pilot-1")
+                    restore_sums(StageSums.empty((0,), (KeptSamples(),)), page, "x", "pilot-1")
         finally:
             (self.place / name).write_bytes(self.files[name])
 

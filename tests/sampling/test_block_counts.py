@@ -7,7 +7,7 @@ from limits import most
 import dpverify as dpv
 from dpverify.events.event import Event
 from dpverify.events.scores import Levels, Linear
-from dpverify.sampling.count import POSITIONS, ROWS, BlockChecker, CheckedEvent, EventSum, EventTables
+from dpverify.sampling.count import POSITIONS, ROWS, Accumulator, BlockChecker, CheckedEvent
 from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 SMALL = {"select_runs": 400, "test_runs": 4000, "block": 64}
@@ -123,7 +123,7 @@ def checker_of_positive_outputs():
 @pytest.mark.parametrize("on_device", [False, True])
 def test_all_runs_are_counted_by_block_and_by_position(on_device):
     as_array = pytest.importorskip("jax.numpy").asarray if on_device else np.asarray
-    counted = EventSum(checker_of_positive_outputs())
+    counted = Accumulator((checker_of_positive_outputs(),))
     buffer, rng = np.empty((700, 1, 1), np.float32), np.random.default_rng(0)
     blocks, positions = np.zeros((ROWS, 3), int), np.zeros((POSITIONS, 3), int)
     for block, runs in [(1, 700), (0, 130), (ROWS + 1, 64), (3, 5)]:
@@ -133,11 +133,9 @@ def test_all_runs_are_counted_by_block_and_by_position(on_device):
         events = np.column_stack([np.ones(runs, int), x > 1, x > 0])
         blocks[block % ROWS] += events.sum(0)
         np.add.at(positions, np.arange(runs) % POSITIONS, events)
-    counted.finish()
-    assert (counted.result().blocks == blocks).all()
-    assert (counted.result().positions == positions).all()
-    again = EventTables.from_arrays(iter(EventTables.merge([counted.result()] * 2).to_arrays()))
-    assert (again.positions == 2 * positions).all()
+    (tables,) = counted.results()
+    assert (tables.blocks == blocks).all()
+    assert (tables.positions == positions).all()
 
 
 @pytest.mark.parametrize("codes", [[1], [0, 2], [0, 2, 4, 6, 8, 10]])

@@ -60,7 +60,7 @@ def test_the_digest_does_not_depend_on_the_executor_or_the_order():
     assert digest(2) == serial
     backwards = Backwards()
     assert digest(backwards) == serial
-    test_blocks = [task.blocks[0] for stage, task in backwards.order if stage == "test"]
+    test_blocks = [task[0][1] for stage, task in backwards.order if stage == "test"]
     assert test_blocks[0] > test_blocks[-1]
 
 

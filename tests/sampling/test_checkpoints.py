@@ -88,7 +88,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_report(name, tmp_path):
     others = [key for key in drawn if key not in probes and key not in compared]
     assert len(probes) <= 3 * (len(stops) + 1)  # and draws one of them twice
     assert len(compared) <= len(stops) + 1
-    assert len(others) == len(set(others))  # no other block is drawn twice
+    assert len(others) - len(set(others)) <= 16 * len(stops)  # only the blocks of the task that was stopped
     assert len(list((tmp_path / "kept").iterdir())) <= 9  # a score of the user has one more file, `refit.npz`
 
 
@@ -105,7 +105,7 @@ def test_a_run_is_resumed_with_any_executor(tmp_path):
     assert len(again.drawn) == 4  # the first blocks, one of them again, and a second block
 
 
-def test_the_blocks_before_a_failing_block_are_saved(tmp_path):
+def test_the_tasks_before_a_failing_block_are_saved(tmp_path):
     def fail():
         raise ZeroDivisionError
 
@@ -115,7 +115,7 @@ def test_the_blocks_before_a_failing_block_are_saved(tmp_path):
     dpv.verify(again, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
     whole = Watched(laplace)
     dpv.verify(whole, ZERO, ONE, 0.5, **SMALL)
-    assert len(again.drawn) == len(whole.drawn) - 39 + 4
+    assert len(whole.drawn) - 39 + 4 <= len(again.drawn) <= len(whole.drawn) - 39 + 4 + 16  # blocks of one task
 
 
 @pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
@@ -133,7 +133,7 @@ def test_a_mechanism_that_cannot_be_seeded_is_resumed(tmp_path):
             report = dpv.verify(watched, ZERO, ONE, 0.5, folder=tmp_path, **SMALL)
         drawn += watched.drawn
     tested = [key for key in drawn if key[0] == 4]
-    assert len(tested) == len(set(tested)) == 2 * -(-8000 // 256)
+    assert len(set(tested)) == 2 * -(-8000 // 256) < len(tested)  # some tasks were stopped and drawn again
     assert report.on_partition.c1 @ report.on_partition.number == 8000
     other = Watched(hardware)
     other.seeded, other.name = False, "another"

@@ -12,7 +12,7 @@ import dpverify as dpv
 from dpverify import claims
 from dpverify.events.scores import Levels, Linear
 from dpverify.report.report import divide_p_value
-from dpverify.sampling.count import CellCounter, count_together, counts_from_table
+from dpverify.sampling.count import count_cells, count_together, counts_from_table
 from dpverify.selection.objective import SelectionObjective, approximate_bound
 from dpverify.selection.portfolio import choose_portfolio
 from dpverify.selection.proposals import Proposal, SelectionCounts, judge, level_event
@@ -179,9 +179,9 @@ def test_level_sets_of_one_score_are_counted_in_one_pass():
     levels = [Levels(score, np.array([0.0, 1.0])), Levels(score, np.array([-1.0, 1.0])), Levels(other, np.zeros(1))]
     joint = count_together([*levels, levels[0]])
     assert len(joint.counted) == 2
-    results = [tuple(CellCounter(one).measure(side) for side in samples) for one in joint.counted]
+    results = [tuple(count_cells(one, side) for side in samples) for one in joint.counted]
     for one, pair in zip([*levels, levels[0]], joint.split(results), strict=True):
         for side, counts in zip(samples, pair, strict=True):
-            expected = CellCounter(one).measure(side)
+            expected = count_cells(one, side)
             codes = np.arange(one.size)
             np.testing.assert_array_equal(counts.of(codes), expected.of(codes))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpverify.sampling.count import CellCounter, Counts, ResultSum, count_cells, occupied_codes
+from dpverify.sampling.count import Accumulator, CellCounter, Counts, count_cells, occupied_codes
 from dpverify.util.arrays import (
     array_namespace,
     digitize,
@@ -83,10 +83,7 @@ def test_sums_of_counts_do_not_depend_on_the_order(blocks):
     parts = [Counts(*np.unique(np.array(block, np.int64), return_counts=True)) for block in blocks]
     all_codes = np.array([code for block in blocks for code in block], np.int64)
     codes, counts = np.unique(all_codes, return_counts=True)
-    adder = ResultSum(CellCounter(None))
-    for part in reversed(parts):
-        adder.include(part)
-    for total in (Counts.merge(parts), adder.result()):
+    for total in (Counts.merge(parts), Counts.merge(parts[::-1]), Counts.merge([Counts.merge(parts[:2]), *parts[2:]])):
         np.testing.assert_array_equal(total.codes, codes)
         np.testing.assert_array_equal(total.counts, counts)
         assert total.total == all_codes.size
@@ -98,14 +95,15 @@ def test_sums_of_counts_do_not_depend_on_the_order(blocks):
 
 def test_a_running_sum_merges_in_batches():
     rng = np.random.default_rng(0)
-    adder, every = ResultSum(CellCounter(None)), []
+    adder, every = Accumulator((CellCounter(None),)), []
     for _ in range(12):
         codes = rng.integers(0, 1 << 40, 200_000)
         every.append(codes)
-        adder.include(Counts(*np.unique(codes, return_counts=True)))
-    assert len(adder._results) < 12
-    assert adder.result().total == 2_400_000
-    np.testing.assert_array_equal(adder.result().codes, np.unique(np.concatenate(every), return_counts=True)[0])
+        adder.merge([Counts(*np.unique(codes, return_counts=True))])
+    assert len(adder._results[0]) < 12
+    (total,) = adder.results()
+    assert total.total == 2_400_000
+    np.testing.assert_array_equal(total.codes, np.unique(np.concatenate(every), return_counts=True)[0])
 
 
 def test_jax_arrays_are_counted_on_their_device_without_changing_settings():

@@ -1,9 +1,9 @@
-"""Counting: what is measured of every block of one dataset, and the sums over its blocks.
+"""Counting: what is measured of every block of one data set, and the sums over its blocks.
 
-Counts are integers, extremes are order statistics, and sums of errors are exact fractions. A sum therefore does not
-depend on the order in which blocks are added, nor on how they were distributed over workers. Sums in the same process
-are merged directly. They are converted to arrays only for another process and for a checkpoint. Samples on a device are
-counted there: only tables of counts, or at most the codes of the cells, reach the host.
+A statistic measures a block, and merges what it measured of several blocks. Its results are arrays, or tuples of
+arrays. Counts are integers, extremes are order statistics, and sums of errors are rounded once. A merged result
+therefore does not depend on the order in which blocks are added, nor on how they were distributed over workers. Samples
+on a device are counted there: only tables of counts reach the host.
 
 For every tested event there are two more tables: counts by block, and by position in the block modulo 64. Runs of one
 call that share noise make the blocks differ, and noise with a fixed seed makes the positions differ, more than
@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, NamedTuple, Protocol, TypeVar
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -42,8 +41,33 @@ MAX_SUMMED_BYTES = 255  # truth values whose sum fits into a byte
 
 NO_LEVELS = np.zeros(1, np.int64)  # the level counts of events that have none; any table can be added to it
 
-R = TypeVar("R")
 KnownCodes = Mapping[int, np.ndarray]  # the codes of the runs of a block, by the identity of the partition
+
+
+class Block(NamedTuple):
+    """The samples of one block.
+
+    Attributes
+    ----------
+    samples : array of shape (runs, K, d)
+        The samples, on the host or on a device.
+    number : int
+        The number of the block.
+    runs : int or None
+        How many of the samples are counted, the first ones; None counts all.
+    codes : dict or None
+        The codes of the runs in the partitions that were counted before, by the identity of the partition; on the host.
+    """
+
+    samples: Array
+    number: int = 0
+    runs: int | None = None
+    codes: dict[int, np.ndarray] | None = None
+
+    @property
+    def counted(self) -> Array:
+        """The samples that are counted. All samples are returned as they are, because JAX would copy them."""
+        return self.samples if self.runs is None or self.runs >= len(self.samples) else self.samples[: self.runs]
 
 
 class Cells(Protocol):
@@ -55,26 +79,17 @@ class Cells(Protocol):
     def codes(self, x: Any, /) -> Any: ...
 
 
-class ResultKind(Protocol[R]):
-    """A kind of block result, with the functions that merge, flatten and rebuild results of this kind."""
-
-    def merge(self, results: Sequence[R], /) -> R: ...
-
-    def to_arrays(self, result: R, /) -> list[np.ndarray]: ...
-
-    def from_arrays(self, arrays: Iterator[np.ndarray], /) -> R: ...
-
-
 class Statistic(Protocol):
-    """A function of a block of samples whose results can be merged.
+    """What is measured of every block. A result is an array, or a tuple of results.
 
-    `result_kind` is the kind of its results: it merges them, and converts them to arrays and back.
+    `measure` may return arrays on a device that are still being computed. `merge` gets results on the host, of which
+    tuples that were read from a file are lists, and returns one result for all runs. A statistic that is not plain data
+    (`is_plain_data`) calls a function of the user.
     """
 
-    @property
-    def result_kind(self) -> ResultKind[Any]: ...
+    def measure(self, block: Block, /) -> Any: ...
 
-    def measure(self, samples: Any, /) -> Any: ...
+    def merge(self, results: Sequence[Any], /) -> Any: ...
 
 
 class Counts(NamedTuple):
@@ -104,45 +119,19 @@ class Counts(NamedTuple):
         return np.where(self.codes[index] == codes, self.counts[index], 0)
 
     @staticmethod
-    def merge(results: Sequence[Counts]) -> Counts:
-        """Return the counts of all runs together."""
-        if len(results) == 1:
-            return results[0]
-        codes = np.concatenate([result.codes for result in results] or [np.zeros(0, np.int64)])
-        counts = np.concatenate([result.counts for result in results] or [np.zeros(0, np.int64)])
-        if counts.sum() <= 2 * counts.size:  # nearly all counts are 1: sorting the runs is faster than an inverse index
-            return Counts(*np.unique(np.repeat(codes, counts), return_counts=True))
+    def merge(results: Sequence[Sequence[np.ndarray]]) -> Counts:
+        """Return the counts of all runs together; a cell may occur without runs."""
+        codes, counts = (np.concatenate([np.zeros(0, np.int64), *part]) for part in zip(*results, strict=True))
+        if codes.size and codes.min() >= 0 and codes.max() < MAX_DENSE_CELLS:
+            return counts_from_table(np.bincount(codes, counts).astype(np.int64))
         distinct, index = np.unique(codes, return_inverse=True)
         total = np.zeros(distinct.size, np.int64)
         np.add.at(total, index, counts)
         return Counts(distinct, total)
 
-    def to_arrays(self) -> list[np.ndarray]:
-        return [self.codes, self.counts]
-
-    @staticmethod
-    def from_arrays(arrays: Iterator[np.ndarray]) -> Counts:
-        return Counts(next(arrays), next(arrays))
-
-
-class CountTable:
-    """The kind of a result that is one array of counts, always of the same shape."""
-
-    @staticmethod
-    def merge(results: Sequence[np.ndarray]) -> np.ndarray:
-        return results[0] if len(results) == 1 else np.sum(results, axis=0)
-
-    @staticmethod
-    def to_arrays(result: np.ndarray) -> list[np.ndarray]:
-        return [result]
-
-    @staticmethod
-    def from_arrays(arrays: Iterator[np.ndarray]) -> np.ndarray:
-        return next(arrays)
-
 
 class Table(Protocol):
-    """Computes a table of counts from a block of samples. Tables of different blocks have the same shape."""
+    """Computes a table of counts from samples. Tables of different blocks have the same shape."""
 
     def measure(self, samples: Any, /) -> np.ndarray: ...
 
@@ -157,12 +146,11 @@ class TableCounter(NamedTuple):
         """Whether the table is plain data."""
         return is_plain_data(self.table)
 
-    @property
-    def result_kind(self) -> type[CountTable]:
-        return CountTable
+    def measure(self, block: Block) -> np.ndarray:
+        return self.table.measure(block.counted)
 
-    def measure(self, samples: Array) -> np.ndarray:
-        return self.table.measure(samples)
+    def merge(self, results: Sequence[np.ndarray]) -> np.ndarray:
+        return np.sum(results, axis=0)
 
 
 class CellCounter(NamedTuple):
@@ -175,93 +163,102 @@ class CellCounter(NamedTuple):
         """Whether the partition is plain data."""
         return is_plain_data(self.partition)
 
-    @property
-    def result_kind(self) -> type[Counts]:
-        return Counts
+    def measure(self, block: Block) -> Counts:
+        """Return the counts of a block. Large tables of few runs are avoided, on the host and on a device."""
+        samples, size = block.samples, self.partition.size
+        if is_jax(samples) and self.is_plain_data and size <= MAX_DENSE_CELLS:
+            number = len(samples) if block.runs is None else block.runs  # it does not compile a new program
+            with enable_x64():
+                return Counts(np.arange(size), _compiled_table()(self.partition, samples, np.int32(number), size))
+        codes = cell_codes(self.partition, block.counted)
+        if block.codes is not None:
+            block.codes[id(self.partition)] = codes
+        if size > MAX_DENSE_CELLS:
+            return Counts(*np.unique(codes, return_counts=True))
+        return counts_from_table(np.bincount(codes))
 
-    def measure(self, samples: Array) -> Counts:
-        return count_cells(self.partition, samples)
+    def merge(self, results: Sequence[Counts]) -> Counts:
+        return Counts.merge(results)
+
+
+@functools.cache
+def _compiled_table() -> Callable[[Any, Array, Any, int], Any]:
+    """Return the compiled function that counts the first samples in all cells of a partition."""
+    import jax
+    import jax.numpy as jnp
+
+    def count(partition: Any, samples: Any, runs: Any, size: int) -> Any:
+        counted = jnp.arange(samples.shape[0], dtype=np.int32) < runs
+        codes = jnp.where(counted, partition.codes(samples).astype(np.int32), size)  # this size is no cell
+        if size > MAX_COMPARED_CELLS:
+            return jnp.zeros(size, np.int64).at[codes].add(1, mode="drop")
+        # Runs that add to the same few numbers wait for each other. The barrier keeps the codes from being computed
+        # once more for each cell. Sums along contiguous numbers are fast; for many cells one pass over the codes is.
+        codes, cells = jax.lax.optimization_barrier(codes), jnp.arange(size, dtype=np.int32)
+        if size <= MAX_CELLS_BY_ROW:
+            return (cells[:, None] == codes).sum(1, dtype=np.int32)
+        return (codes[:, None] == cells).sum(0, dtype=np.int32)
+
+    # Autotuning takes most of the compilation on a GPU, and does not make counting faster.
+    return jax.jit(count, static_argnums=3, compiler_options={"xla_gpu_autotune_level": 0})
 
 
 class Errors(NamedTuple):
-    """The sum of the errors of all runs under one dataset, and the sum of their squares."""
+    """The sums of the errors under one data set, and of their squares, one for each block."""
 
-    total: Fraction
-    squares: Fraction
-
-    @staticmethod
-    def merge(results: Sequence[Errors]) -> Errors:
-        return Errors(*(sum(parts, Fraction(0)) for parts in zip(*results, strict=True)))
-
-    def to_arrays(self) -> list[np.ndarray]:
-        """Return the fractions as text."""
-        return [np.array([str(total) for total in self])]
-
-    @staticmethod
-    def from_arrays(arrays: Iterator[np.ndarray]) -> Errors:
-        return Errors(*map(Fraction, next(arrays).tolist()))
+    totals: np.ndarray
+    squares: np.ndarray
 
     def mean(self, runs: int) -> tuple[float, float]:
         """Return the mean error and its standard error."""
-        mean, mean_square = (float(total) / runs for total in self)
+        mean, mean_square = (math.fsum(sums) / runs for sums in self)  # in any order of the blocks
         return mean, math.sqrt(max(mean_square - mean**2, 0.0) / max(runs - 1, 1))
+
+
+MeanErrors = tuple[tuple[float, float], tuple[float, float]]  # mean and standard error, for each data set
+
+
+def mean_errors(pair: tuple[Errors, Errors], runs: int) -> MeanErrors:
+    """Return the mean error of both data sets and its standard error."""
+    return pair[0].mean(runs), pair[1].mean(runs)
 
 
 class MeanError(NamedTuple):
     """The statistic that sums the errors; `error` maps samples to one number per run."""
 
     error: Callable[[Array], Array]
+    is_plain_data = False
 
-    @property
-    def result_kind(self) -> type[Errors]:
-        return Errors
+    def measure(self, block: Block) -> Errors:
+        samples = block.counted
+        with enable_x64(samples):
+            errors = call_read_only(self.error, samples, "error")
+            errors = errors if is_jax(errors) else np.asarray(errors, float)
+            if errors.shape != samples.shape[:1]:
+                raise InputError(f"error: found shape {errors.shape}; expected one number per run, {samples.shape[:1]}")
+            return Errors(errors.sum(keepdims=True), (errors**2).sum(keepdims=True))
+
+    def merge(self, results: Sequence[Errors]) -> Errors:
+        errors = Errors(*(np.concatenate(part) for part in zip(*results, strict=True)))
+        if not np.isfinite(errors).all():  # a sum is not finite if one of the errors is not
+            raise InputError(
+                "error: found NaN or infinity; expected one finite number per run; check for non-finite outputs"
+            )
+        return errors
 
 
 class KeptSamples(NamedTuple):
-    """The statistic that keeps the samples; its result has the samples of each block."""
+    """The statistic that keeps the samples: the numbers of the blocks, and a tuple of their samples."""
 
     is_plain_data = False  # a second thread would only copy the samples once more
 
-    @property
-    def result_kind(self) -> type[KeptSamples]:
-        return KeptSamples
+    def measure(self, block: Block) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return a copy, because a mechanism may return views of one buffer."""
+        return np.array([block.number]), (np.array(block.counted),)
 
-    @staticmethod
-    def to_arrays(blocks: dict[int, np.ndarray]) -> list[np.ndarray]:
-        """Return the numbers of the blocks, the number of runs in each, and all samples."""
-        samples = list(blocks.values())
-        return [np.array(list(blocks)), np.array(list(map(len, samples))), np.concatenate(samples)]
-
-    @staticmethod
-    def from_arrays(arrays: Iterator[np.ndarray]) -> dict[int, np.ndarray]:
-        blocks, lengths, samples = next(arrays), next(arrays), next(arrays)
-        return dict(zip(blocks.tolist(), np.split(samples, np.cumsum(lengths)[:-1]), strict=True))
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What is computed from every block.
-
-    Attributes
-    ----------
-    statistics : tuple of Statistic or BlockChecker
-        Each gives one merged result.
-    error : callable, optional
-        A function from samples to one number per run, whose mean is reported.
-    """
-
-    statistics: tuple[Statistic | BlockChecker, ...]
-    error: Callable[[Array], Array] | None = None
-
-    @property
-    def all(self) -> tuple[Any, ...]:
-        """The statistics, and the errors as the last one."""
-        return self.statistics if self.error is None else (*self.statistics, MeanError(self.error))
-
-    @functools.cached_property
-    def is_plain(self) -> bool:
-        """Whether all statistics are plain data, so that no function of the user is called."""
-        return self.error is None and all(map(is_plain_data, self.statistics))
+    def merge(self, results: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]]) -> tuple[np.ndarray, list[np.ndarray]]:
+        numbers, samples = zip(*results, strict=True)
+        return np.concatenate(numbers), [one for own in samples for one in own]
 
 
 def occupied_codes(*parts: Counts) -> np.ndarray:
@@ -279,12 +276,8 @@ def counts_from_table(table: Array) -> Counts:
 
 def count_cells(partition: Cells, samples: Array) -> Counts:
     """Count the runs in each cell of a partition."""
-    if partition.size > MAX_DENSE_CELLS:
-        return Counts(*np.unique(cell_codes(partition, samples), return_counts=True))
-    cells = CellSum(CellCounter(partition))
-    cells.add(0, samples)
-    cells.finish()
-    return cells.result()
+    counter = CellCounter(partition)
+    return counter.merge([move_to_host(counter.measure(Block(samples)))])
 
 
 class EventTables(NamedTuple):
@@ -305,21 +298,13 @@ class EventTables(NamedTuple):
     levels: np.ndarray
 
     @staticmethod
-    def merge(results: Sequence[EventTables]) -> EventTables:
+    def merge(results: Sequence[Sequence[np.ndarray]]) -> EventTables:
         """Return the counts of all blocks together."""
-        first, *others = results
-        return functools.reduce(lambda a, b: EventTables(*(x + y for x, y in zip(a, b, strict=True))), others, first)
+        return EventTables(*(np.sum(tables, axis=0) for tables in zip(*results, strict=True)))
 
     def columns(self, numbers: np.ndarray) -> EventTables:
         """Return the tables of some events; number 0 is the column of all runs."""
         return self._replace(blocks=self.blocks[:, numbers], positions=self.positions[:, numbers])
-
-    def to_arrays(self) -> list[np.ndarray]:
-        return list(self)
-
-    @staticmethod
-    def from_arrays(arrays: Iterator[np.ndarray]) -> EventTables:
-        return EventTables(next(arrays), next(arrays), next(arrays))
 
 
 class CheckedEvent(NamedTuple):
@@ -347,11 +332,6 @@ class CheckedEvent(NamedTuple):
         return cls(event.partition, event.codes, is_inside)
 
     @property
-    def steps(self) -> int:
-        """1: there is one event."""
-        return 1
-
-    @property
     def is_plain_data(self) -> bool:
         """Whether the event is plain data."""
         return is_plain_data(self.partition)
@@ -365,7 +345,7 @@ class CheckedEvent(NamedTuple):
 
 
 class BlockChecker(NamedTuple):
-    """The checked events. Accumulators count them in all runs.
+    """The statistic that counts the checked events by block and by position in the block.
 
     Attributes
     ----------
@@ -374,8 +354,8 @@ class BlockChecker(NamedTuple):
     medians : ndarray
         Their pilot medians.
     events : tuple
-        The tested events: objects with `steps`, the number of their events, and `indicators`, which returns which runs
-        fall into each of them and the level counts (`CheckedEvent`, `PrefixEvents`).
+        The tested events: objects with `indicators`, which returns which runs fall into each of one or more events, and
+        the level counts (`CheckedEvent`, `PrefixEvents`).
     """
 
     coordinates: np.ndarray
@@ -395,22 +375,25 @@ class BlockChecker(NamedTuple):
         """Whether all events are plain data."""
         return all(map(is_plain_data, self.events))
 
-    @property
-    def result_kind(self) -> type[EventTables]:
-        return EventTables
+    def measure(self, block: Block) -> EventTables:
+        """Return the counts of a block."""
+        row = np.int32(block.number % ROWS)
+        if not is_jax(block.samples):
+            return self.tables(block.counted, row, block.codes or {})
+        runs = np.int32(len(block.samples) if block.runs is None else block.runs)
+        tables = _compiled_tables() if self.is_plain_data else BlockChecker.tables
+        with enable_x64():
+            return tables(self, block.samples, row, {}, runs)
 
-    def no_counts(self) -> EventTables:
-        """Return the counts of no blocks."""
-        number = 1 + self.coordinates.size + sum(events.steps for events in self.events)
-        return EventTables(np.zeros((ROWS, number), np.int64), np.zeros((POSITIONS, number), np.int64), NO_LEVELS)
-
-    def measure(self, samples: Array, known: KnownCodes, runs: Any = None) -> tuple[Array, Array]:
-        """Return the number of runs at each position, in all and in each event, and the level counts of the events.
+    def tables(self, samples: Array, row: Any, known: KnownCodes, runs: Any = None) -> EventTables:
+        """Return the counts of a block that belongs to a row of the table of blocks.
 
         Parameters
         ----------
         samples : array
             The samples of one block.
+        row : int
+            The row. It may be traced.
         known : mapping
             Codes that are known already.
         runs : int, optional
@@ -419,11 +402,22 @@ class BlockChecker(NamedTuple):
         xp, flat = array_namespace(samples), samples.reshape(samples.shape[0], -1)
         counted = None if runs is None else xp.arange(flat.shape[0]) < runs
         above = [(flat[:, j] > median)[None] for j, median in zip(self.coordinates, self.medians, strict=True)]
-        rows, levels = [xp.ones((1, flat.shape[0]), bool), *above], NO_LEVELS
-        for events in self.events:
-            inside, own = events.indicators(samples, known, counted)
-            rows, levels = [*rows, inside], levels + own
-        return xp.concatenate([count_positions(row if counted is None else row & counted) for row in rows]).T, levels
+        events, levels = [xp.ones((1, flat.shape[0]), bool), *above], NO_LEVELS
+        for one in self.events:
+            inside, own = one.indicators(samples, known, counted)
+            events, levels = [*events, inside], levels + own
+        at = xp.concatenate([count_positions(event if counted is None else event & counted) for event in events]).T
+        return EventTables((xp.arange(ROWS) == row)[:, None] * at.sum(0), at, levels)
+
+    def merge(self, results: Sequence[EventTables]) -> EventTables:
+        return EventTables.merge(results)
+
+
+@functools.cache
+def _compiled_tables() -> Callable[..., Any]:
+    import jax
+
+    return jax.jit(BlockChecker.tables)
 
 
 def count_positions(inside: Array) -> Array:
@@ -462,265 +456,71 @@ def runs_are_dependent(*sides: Sequence[EventTables]) -> bool:
     return min(p_values) < MAX_P_VALUE / len(p_values)
 
 
-# Sums over the blocks of one dataset.
+class Accumulator:
+    """The results of all statistics over blocks of one data set.
 
+    Merging happens in batches, so memory stays proportional to one result.
+    """
 
-def _first_runs(samples: Array, runs: int | None) -> Array:
-    """Return the first runs. All runs are returned as they are, because JAX would copy them."""
-    return samples if runs is None or runs >= len(samples) else samples[:runs]
-
-
-class ResultSum:
-    """The merged results of one statistic. Merging happens in batches, so memory stays proportional to one result."""
-
-    def __init__(self, statistic: Any):
-        self.statistic, self.kind = statistic, statistic.result_kind
-        self._results: list[Any] = []
+    def __init__(self, statistics: Sequence[Statistic]):
+        self._statistics = statistics
+        self._results: list[list[Any]] = [[] for _ in statistics]
         self._numbers, self._most = 0, MIN_NUMBERS_PER_MERGE  # in the results, and until they are merged
 
-    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
-        """Add the samples of one block, or the first `runs` of them."""
-        self.include(self.statistic.measure(_first_runs(samples, runs)))
+    def add(self, number: int, samples: Array, runs: int | None = None) -> None:
+        """Add the samples of one block, or the first `runs` of them. Nothing waits for a computation on a device."""
+        block = Block(samples, number, runs, {})
+        self.merge([statistic.measure(block) for statistic in self._statistics])
 
-    def finish(self) -> None:
-        """Wait for computations on a device and move their results to the host."""
-
-    def include(self, result: Any) -> None:
-        """Add a result."""
-        self._results.append(result)
-        self._numbers += self._size(result)
+    def merge(self, results: Sequence[Any]) -> None:
+        """Add the results of other blocks, one for each statistic."""
+        for own, result in zip(self._results, results, strict=True):
+            own.append(result)
+        self._numbers += sum(map(_size, results))
         if self._numbers > self._most:
-            self._numbers = self._size(self.result())
+            self._numbers = sum(map(_size, self.results()))
             self._most = max(MIN_NUMBERS_PER_MERGE, 2 * self._numbers)
 
-    def result(self) -> Any:
-        """Return the result of all blocks together."""
-        self._results = [self.kind.merge(self._results)]
-        return self._results[0]
-
-    def _size(self, result: Any) -> int:
-        return sum(array.size for array in self.kind.to_arrays(result))
-
-
-class CellSum(ResultSum):
-    """The merged counts of one partition with few cells, as a table.
-
-    The counts of samples on a device are summed there.
-    """
-
-    def __init__(self, counter: CellCounter):
-        super().__init__(counter)
-        self.partition = counter.partition
-        self.codes: np.ndarray | None = None  # of the last block
-        self._table = np.zeros(self.partition.size, np.int64)
-        self._device: tuple[Any, Any] | None = None  # the table and the partition on the device
-
-    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
-        if isinstance(samples, np.ndarray) or not is_plain_data(self.partition):
-            self.codes = cell_codes(self.partition, _first_runs(samples, runs))
-            self._table += np.bincount(self.codes, minlength=self._table.size)
-            return
-        import jax
-
-        with enable_x64():
-            if self._device is None:
-                # Once, and not with every block. A table elsewhere would compile a program of its own.
-                devices = list(samples.devices())  # type: ignore[attr-defined]
-                content = np.zeros_like(self._table), self.partition
-                self._device = jax.device_put(content, devices[0] if len(devices) == 1 else None)
-            table, partition = self._device
-            number = len(samples) if runs is None else runs  # it does not compile a new program
-            self._device = _compiled_table_sum()(partition, table, samples, np.int32(number)), partition
-
-    def finish(self) -> None:
-        if self._device is not None:
-            table, self._device = np.asarray(self._device[0]), None
-            self._table += table
-
-    def include(self, result: Counts) -> None:
-        self._table[result.codes] += result.counts
-
-    def result(self) -> Counts:
-        return counts_from_table(self._table)
-
-
-@functools.cache
-def _compiled_table_sum() -> Callable[[Any, Any, Array, Any], Any]:
-    """Return the compiled function that adds the counts of the first samples to the table of a partition."""
-    import jax
-    import jax.numpy as jnp
-
-    def add(partition: Any, table: Any, samples: Any, runs: Any) -> Any:
-        size = table.size
-        counted = jnp.arange(samples.shape[0], dtype=np.int32) < runs
-        codes = jnp.where(counted, partition.codes(samples).astype(np.int32), size)  # this size is no cell
-        if size > MAX_COMPARED_CELLS:
-            return table + jnp.zeros(size, np.int32).at[codes].add(1, mode="drop")
-        # Runs that add to the same few numbers wait for each other. The barrier keeps the codes from being computed
-        # once more for each cell. Sums along contiguous numbers are fast; for many cells one pass over the codes is.
-        codes, cells = jax.lax.optimization_barrier(codes), jnp.arange(size, dtype=np.int32)
-        if size <= MAX_CELLS_BY_ROW:
-            return table + (cells[:, None] == codes).sum(1, dtype=np.int32)
-        return table + (codes[:, None] == cells).sum(0, dtype=np.int32)
-
-    # Autotuning takes most of the compilation on a GPU, and does not make counting faster.
-    return jax.jit(add, donate_argnums=1, compiler_options={"xla_gpu_autotune_level": 0})
-
-
-class EventSum(ResultSum):
-    """The counts of the checked events by block and by position in the block.
-
-    `cells` have added the same samples before; the codes that they found are used again.
-    """
-
-    def __init__(self, checker: BlockChecker, cells: Sequence[CellSum] = ()):
-        super().__init__(checker)
-        self._cells, self._tables = cells, checker.no_counts()
-        self._waiting: list[tuple[int, Any]] = []  # what a device has counted, or is still counting
-
-    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
-        if isinstance(samples, np.ndarray):
-            known = {id(one.partition): one.codes for one in self._cells if one.codes is not None}
-            self._add_tables(block, *self.statistic.measure(_first_runs(samples, runs), known))
-            return
-        number = len(samples) if runs is None else min(runs, len(samples))
-        measure = _compiled_measure() if self.statistic.is_plain_data else BlockChecker.measure
-        with enable_x64():  # nothing waits for the result
-            self._waiting.append((block, measure(self.statistic, samples, {}, np.int32(number))))
-
-    def _add_tables(self, block: int, positions: np.ndarray, levels: np.ndarray) -> None:
-        blocks, at_positions, at_levels = self._tables
-        blocks[block % ROWS] += positions.sum(0)
-        at_positions += positions
-        self._tables = EventTables(blocks, at_positions, at_levels + levels)
-
-    def finish(self) -> None:
-        for block, tables in self._waiting:
-            self._add_tables(block, *map(np.asarray, tables))
-        self._waiting = []
-
-    def include(self, result: EventTables) -> None:
-        self._tables = EventTables.merge([self._tables, result])
-
-    def result(self) -> EventTables:
-        return self._tables
-
-
-@functools.cache
-def _compiled_measure() -> Callable[..., Any]:
-    import jax
-
-    return jax.jit(BlockChecker.measure)
-
-
-class ErrorSum(ResultSum):
-    """The sums of the errors. The floating-point sum of each block is added exactly; sums on a device stay there."""
-
-    def __init__(self, errors: MeanError):
-        super().__init__(errors)
-        self._total = Errors(Fraction(0), Fraction(0))
-        self._waiting: list[tuple[Array, Array]] = []
-
-    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
-        samples = _first_runs(samples, runs)
-        with enable_x64(samples):
-            errors = call_read_only(self.statistic.error, samples, "error")
-            errors = errors if is_jax(errors) else np.asarray(errors, float)
-            if errors.shape != samples.shape[:1]:
-                raise InputError(f"error: found shape {errors.shape}; expected one number per run, {samples.shape[:1]}")
-            self._waiting.append((errors.sum(), (errors**2).sum()))
-        if not is_jax(errors):
-            self.finish()
-
-    def finish(self) -> None:
-        for sums in self._waiting:
-            numbers = [float(number) for number in sums]
-            if not all(map(math.isfinite, numbers)):  # a sum is not finite if one of the errors is not
-                raise InputError(
-                    "error: found NaN or infinity; expected one finite number per run; check for non-finite outputs"
-                )
-            self.include(Errors(*map(Fraction, numbers)))
-        self._waiting = []
-
-    def include(self, result: Errors) -> None:
-        self._total = Errors.merge([self._total, result])
-
-    def result(self) -> Errors:
-        return self._total
-
-
-class SampleSum(ResultSum):
-    """The samples of all added blocks. They are copied, because a mechanism may return views of one buffer."""
-
-    def __init__(self, statistic: KeptSamples):
-        super().__init__(statistic)
-        self._blocks: dict[int, np.ndarray] = {}
-
-    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
-        self._blocks[block] = np.array(_first_runs(samples, runs))
-
-    def include(self, result: dict[int, np.ndarray]) -> None:
-        self._blocks.update(result)
-
-    def result(self) -> dict[int, np.ndarray]:
-        return self._blocks
-
-
-class Accumulator:
-    """The sums of all statistics over blocks of one dataset."""
-
-    def __init__(self, statistics: Statistics):
-        self._sums: list[ResultSum] = []
-        for statistic in statistics.all:
-            cells = [one for one in self._sums if isinstance(one, CellSum)]
-            if isinstance(statistic, BlockChecker):
-                self._sums.append(EventSum(statistic, cells))
-            elif isinstance(statistic, MeanError):
-                self._sums.append(ErrorSum(statistic))
-            elif isinstance(statistic, CellCounter) and statistic.partition.size <= MAX_DENSE_CELLS:
-                self._sums.append(CellSum(statistic))
-            elif isinstance(statistic, KeptSamples):
-                self._sums.append(SampleSum(statistic))
-            else:
-                self._sums.append(ResultSum(statistic))
-        self._is_empty = True
-
-    def add(self, block: int, samples: Array, runs: int | None = None) -> None:
-        """Add the samples of one block, or the first `runs` of them."""
-        self._is_empty = False
-        for one in self._sums:
-            one.add(block, samples, runs)
-
-    def finish(self) -> None:
-        """Wait for computations on a device and move their results to the host."""
-        for one in self._sums:
-            one.finish()
-
-    def merge(self, other: Accumulator) -> None:
-        """Add all blocks of another accumulator, which must hold other blocks and is not used afterwards."""
-        if not other._is_empty:
-            self._is_empty = False
-            for one, result in zip(self._sums, other.results(), strict=True):
-                one.include(result)
-
-    def to_arrays(self) -> list[np.ndarray]:
-        """Return the content as arrays: the form for another process and for a checkpoint."""
-        if self._is_empty:
+    def results(self) -> list[Any]:
+        """Return the merged result of each statistic; empty without blocks."""
+        if not all(self._results):
             return []
-        parts = zip(self._sums, self.results(), strict=True)
-        return [array for one, result in parts for array in one.kind.to_arrays(result)]
+        pairs = zip(self._statistics, move_to_host(self._results), strict=True)
+        merged = [statistic.merge(own) for statistic, own in pairs]
+        self._results = [[result] for result in merged]
+        return merged
 
-    def merge_arrays(self, arrays: Sequence[np.ndarray]) -> None:
-        """Add all blocks of another accumulator, given as arrays."""
-        if len(arrays):
-            self._is_empty, rest = False, iter(arrays)
-            for one in self._sums:
-                one.include(one.kind.from_arrays(rest))
 
-    def results(self) -> tuple[Any, ...]:
-        """Return the merged result of each statistic; the last one is that of the errors, if there are any."""
-        self.finish()
-        return tuple(one.result() for one in self._sums)
+def _size(result: Any) -> int:
+    """Return how many numbers a result holds."""
+    return sum(map(_size, result)) if isinstance(result, (tuple, list)) else result.size
+
+
+def move_to_host(results: Any) -> Any:
+    """Return results with NumPy arrays; waits for computations on a device."""
+    jax = sys.modules.get("jax")
+    return results if jax is None else jax.device_get(results)
+
+
+def as_arrays(result: Any, arrays: list[np.ndarray]) -> Any:
+    """Append the arrays of a result to a list, and return their places as plain data."""
+    if isinstance(result, (tuple, list)):
+        return [as_arrays(part, arrays) for part in result]
+    arrays.append(result)
+    return len(arrays) - 1
+
+
+def from_arrays(places: Any, arrays: Sequence[np.ndarray]) -> Any:
+    """Return a result whose tuples are lists, from what `as_arrays` returned.
+
+    Examples
+    --------
+    >>> arrays = []
+    >>> places = as_arrays((np.arange(2), (np.arange(3),)), arrays)
+    >>> places, [part[0].tolist() if isinstance(part, list) else part.tolist() for part in from_arrays(places, arrays)]
+    ([0, [1]], [[0, 1], [0, 1, 2]])
+    """
+    return [from_arrays(place, arrays) for place in places] if isinstance(places, list) else arrays[places]
 
 
 # Several partitions that are counted in one pass.

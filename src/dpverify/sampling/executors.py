@@ -1,6 +1,6 @@
 """Executors: other processes, threads, or any `concurrent.futures.Executor` (Dask, MPI) draw blocks.
 
-A task is a few blocks of one data set. It takes about one second, measured on the tasks before it.
+A task is a few blocks. It takes about one second, measured on the tasks before it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -25,7 +25,7 @@ from concurrent.futures import (
 )
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from dpverify.errors import InputError
 from dpverify.sampling.checkpoint import Checkpoint
@@ -35,35 +35,7 @@ TASK_SECONDS = 1.0  # target duration: short, because an interruption loses it; 
 SECONDS_BETWEEN_WORKER_COUNTS = 2.0  # workers of a cluster are counted again after this time
 
 R = TypeVar("R")
-
-
-class BlockTask(NamedTuple):
-    """Some blocks of the data set `side` (0 or 1)."""
-
-    side: int
-    blocks: Sequence[int]
-
-
-class BlockQueue:
-    """The blocks of a stage that remain to be drawn: those below `blocks` that are not done, for each side."""
-
-    def __init__(self, blocks: int, done: Mapping[int, Collection[int]]):
-        left = {side: [block for block in range(blocks) if block not in own] for side, own in done.items()}
-        self._left = {side: own[::-1] for side, own in left.items()}  # the next one is the last
-        self._turn = list(done)
-
-    @property
-    def left(self) -> int:
-        return sum(map(len, self._left.values()))
-
-    def take(self, number: int) -> BlockTask:
-        """Remove and return at most `number` blocks; the data sets take turns."""
-        side = self._turn.pop(0)
-        while not self._left[side]:
-            side = self._turn.pop(0)
-        self._turn.append(side)
-        own = self._left[side]
-        return BlockTask(side, [own.pop() for _ in range(min(number, len(own)))])
+BlockKey = tuple[int, int]  # a block, as (side, block); the first data set is side 0
 
 
 @dataclass(frozen=True)
@@ -192,23 +164,24 @@ def check_picklable(work: object, pool: WorkerPool) -> None:
 
 
 def completed_tasks(
-    queue: BlockQueue, work: Callable[[BlockTask], R], pool: WorkerPool
-) -> Iterator[tuple[BlockTask, R]]:
-    """Yield every task with its result, in the order of completion."""
+    blocks: Sequence[BlockKey], work: Callable[[Sequence[BlockKey]], R], pool: WorkerPool
+) -> Iterator[tuple[Sequence[BlockKey], R]]:
+    """Yield the blocks of every task with its result, in the order of completion."""
     assert pool.executor is not None
-    pending: dict[Future[tuple[float, R]], BlockTask] = {}
-    workers, counted, batch = pool.number, time.monotonic(), 1
+    left, pending = list(blocks), dict[Future[tuple[float, R]], Sequence[BlockKey]]()
+    workers, counted, size = pool.number, time.monotonic(), 1
     try:
-        while queue.left or pending:
-            while queue.left and len(pending) < 2 * workers:
+        while left or pending:
+            while left and len(pending) < 2 * workers:
                 # Tasks become shorter towards the end, so that all workers are busy until then.
-                task = queue.take(min(batch, max(1, queue.left // (2 * workers))))
+                number = min(size, max(1, len(left) // (2 * workers)))
+                task, left = left[:number], left[number:]
                 pending[_submit(pool.executor, work, task)] = task
             ready, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in sorted(ready, key=_has_failed):  # results are used before a failure is raised
                 task = pending.pop(future)
                 seconds, result = _result(future)
-                batch = next_batch_size(len(task.blocks), seconds, TASK_SECONDS)
+                size = next_task_size(len(task), seconds, TASK_SECONDS)
                 yield task, result
             if time.monotonic() - counted > SECONDS_BETWEEN_WORKER_COUNTS:
                 workers, counted = pool.number, time.monotonic()
@@ -217,7 +190,7 @@ def completed_tasks(
             future.cancel()
 
 
-def next_batch_size(blocks: int, seconds: float, target_seconds: float) -> int:
+def next_task_size(blocks: int, seconds: float, target_seconds: float) -> int:
     """Return the number of blocks of the next task, given the duration of the last one.
 
     The number at most doubles, because the first task includes compilation and imports.
@@ -225,14 +198,16 @@ def next_batch_size(blocks: int, seconds: float, target_seconds: float) -> int:
     return max(1, min(2 * blocks, round(blocks * target_seconds / max(seconds, 1e-6))))
 
 
-def _timed(work: Callable[[BlockTask], R], task: BlockTask) -> tuple[float, R]:
+def _timed(work: Callable[[Sequence[BlockKey]], R], task: Sequence[BlockKey]) -> tuple[float, R]:
     """Do a task in a worker; return its duration in seconds and its result."""
     start = time.perf_counter()
     result = work(task)
     return time.perf_counter() - start, result
 
 
-def _submit(executor: Executor, work: Callable[[BlockTask], R], task: BlockTask) -> Future[tuple[float, R]]:
+def _submit(
+    executor: Executor, work: Callable[[Sequence[BlockKey]], R], task: Sequence[BlockKey]
+) -> Future[tuple[float, R]]:
     try:
         return executor.submit(_timed, work, task)
     except RuntimeError as problem:  # the executor was shut down, or is broken

@@ -1,23 +1,21 @@
 """Stages: all blocks of the pilot, training, proposal, decision or test runs, drawn and accumulated.
 
 A stage reads the blocks that its checkpoint already contains, draws the others with the workers of the pool, and saves
-the sums from time to time and at its end, also after an error or an interruption.
-
-In this process a second thread can count one block while the mechanism draws the next. NumPy computes without Python's
-global lock, so that two cores share the work. The mechanism is always called in the thread that called `verify`. Only
-code of dpverify runs in the second thread, on a copy of the samples.
+the sums from time to time and at its end, also after an error or an interruption. A task that is interrupted is drawn
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,59 +32,24 @@ from dpverify.sampling.blocks import (
     validate_block,
 )
 from dpverify.sampling.checkpoint import Record
-from dpverify.sampling.count import Accumulator, KeptSamples, Statistics
-from dpverify.sampling.executors import (
-    BlockQueue,
-    BlockTask,
-    WorkerPool,
-    check_picklable,
-    completed_tasks,
-    next_batch_size,
-)
-from dpverify.util.arrays import Array, is_jax, retain_freed_memory
+from dpverify.sampling.count import Accumulator, KeptSamples, Statistic, as_arrays, from_arrays
+from dpverify.sampling.executors import BlockKey, WorkerPool, check_picklable, completed_tasks, next_task_size
+from dpverify.util.arrays import Array, is_jax, is_plain_data, retain_freed_memory
 from dpverify.util.hashing import fingerprint
 from dpverify.util.parallel import available_cores
 from dpverify.util.progress import Progress
 
 SERIAL_TASK_SECONDS = 0.5  # target duration of a task in this process
 MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per data set is counted on the host
-# The second thread saves at most the shorter one of drawing and counting. Handing over a block takes time too.
-MIN_SAVED_SECONDS = 3e-4  # per block
-MIN_SAVED_SHARE = 0.15  # of the time of a block
-MAX_RELATIVE_SECONDS = 1.3  # the second thread is given up if a block takes so many times as long as without it
+MIN_BACKGROUND_NUMBERS = 1 << 16  # of a block; handing a smaller one to another thread takes longer than it saves
 CONCURRENT_BLOCKS = 4  # per data set, that two threads draw at the same time
 CONCURRENT_SECONDS = 0.3  # fast mechanisms draw these blocks repeatedly for so long, because their calls rarely meet
 MAX_CONCURRENT_SECONDS = 3.0  # a mechanism that mostly waits uses little processor time and ends here
 
-BlockKeys = Collection[tuple[int, int]]  # blocks, as (side, block)
-
-
-class StageResult(NamedTuple):
-    """The merged results of a stage.
-
-    Attributes
-    ----------
-    parts : tuple
-        For each data set the merged result of each statistic.
-    error : tuple or None
-        For each data set the mean error and its standard error; None without an error function.
-    """
-
-    parts: tuple[tuple[Any, ...], tuple[Any, ...]]
-    error: tuple[tuple[float, float], tuple[float, float]] | None
-
-    @classmethod
-    def of(cls, statistics: Statistics, sums: Sequence[Accumulator], runs: int) -> StageResult:
-        """Return the results of the two data sets, with so many runs each."""
-        first, second = (one.results() for one in sums)
-        if statistics.error is None:
-            return cls((first, second), None)
-        return cls((first[:-1], second[:-1]), (first[-1].mean(runs), second[-1].mean(runs)))
-
 
 @dataclass
-class BlockSums:
-    """One accumulator per data set, and the blocks that they contain.
+class StageSums:
+    """The sums of a stage over its finished blocks.
 
     Attributes
     ----------
@@ -95,67 +58,59 @@ class BlockSums:
     done : dict
         The blocks that each accumulator contains, by side.
     is_consistent : bool
-        False while a block is being added. It stays False after an interruption at that moment; the sums are then
+        False while blocks are being added. It stays False after an interruption at that moment; the sums are then
         unusable.
     """
 
     accumulators: dict[int, Accumulator]
-    done: dict[int, set[int]] = field(default_factory=dict)
+    done: dict[int, set[int]]
     is_consistent: bool = True
 
     @classmethod
-    def empty(cls, sides: Collection[int], statistics: Statistics) -> BlockSums:
+    def empty(cls, sides: Collection[int], statistics: Sequence[Statistic]) -> StageSums:
         return cls({side: Accumulator(statistics) for side in sides}, {side: set() for side in sides})
 
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
-        """Mark the sums as inconsistent until they have changed."""
-        was_consistent, self.is_consistent = self.is_consistent, False
-        yield
-        self.is_consistent = was_consistent
-
-    def add(self, side: int, block: int, samples: Array, runs: int | None = None) -> None:
-        """Add the samples of one block, or the first `runs` of them."""
-        with self.changing():
-            self.accumulators[side].add(block, samples, runs)
+    def merge(self, blocks: Iterable[BlockKey], results: Mapping[int, Sequence[Any]]) -> None:
+        """Add blocks that the sums do not hold, given their results for each data set."""
+        self.is_consistent = False
+        for side, own in results.items():
+            self.accumulators[side].merge(own)
+        for side, block in blocks:
             self.done[side].add(block)
-
-    def finish(self) -> None:
-        """Wait for computations on a device. If this is interrupted, some results may have been added, others not."""
-        with self.changing():
-            for accumulator in self.accumulators.values():
-                accumulator.finish()
-
-    def merge(self, other: BlockSums) -> None:
-        """Add the blocks of other sums, which must hold other blocks."""
-        with self.changing():
-            for side, accumulator in other.accumulators.items():
-                self.accumulators[side].merge(accumulator)
-                self.done[side] |= other.done[side]
+        self.is_consistent = True
 
     def runs(self, block_size: int, most: int) -> int:
         """Return the number of runs in the blocks; the last block of a stage may be incomplete."""
-        surplus = -most % block_size
-        last = (most - 1) // block_size
-        return sum(len(done) * block_size - surplus * (last in done) for done in self.done.values())
+        return sum(count_runs(block, block_size, most) for done in self.done.values() for block in done)
 
     def to_record(self, content: str) -> Record:
         """Return everything as plain data and arrays: the form for a checkpoint."""
-        parts = [accumulator.to_arrays() for accumulator in self.accumulators.values()]
-        done = {side: len(own) for side, own in self.done.items()}  # for people
-        head = {"content": content, "arrays": list(map(len, parts)), "done": done}
+        arrays: list[np.ndarray] = []
+        places = [as_arrays(accumulator.results(), arrays) for accumulator in self.accumulators.values()]
         blocks = [_bits(self.done[side]) for side in self.accumulators]
-        return Record(head, [*blocks, *(array for part in parts for array in part)])
+        done = {side: len(own) for side, own in self.done.items()}  # for people
+        return Record({"content": content, "done": done, "results": places}, [*arrays, *blocks])
 
     def merge_record(self, record: Record) -> None:
         """Add the blocks of other sums, given as a record."""
-        with self.changing():
-            arrays = list(record.arrays)
-            for side in self.accumulators:
-                self.done[side] |= set(np.flatnonzero(np.unpackbits(arrays.pop(0))).tolist())
-            for accumulator, number in zip(self.accumulators.values(), record.head["arrays"], strict=True):
-                accumulator.merge_arrays(arrays[:number])
-                del arrays[:number]
+        places, bits = record.head["results"], record.arrays[-len(self.done) :]
+        done = [np.flatnonzero(np.unpackbits(own)).tolist() for own in bits]
+        results = {side: from_arrays(own, record.arrays) for side, own in zip(self.done, places, strict=True)}
+        blocks = [(side, block) for side, own in zip(self.done, done, strict=True) for block in own]
+        self.merge(blocks, {side: own for side, own in results.items() if own})
+        for accumulator in self.accumulators.values():
+            accumulator.results()  # damaged data fail here
+
+
+def count_runs(block: int, block_size: int, most: int) -> int:
+    """Return how many runs of a block belong to a stage of so many runs.
+
+    Examples
+    --------
+    >>> [count_runs(block, 64, 100) for block in (0, 1)]
+    [64, 36]
+    """
+    return min(block_size, most - block * block_size)
 
 
 def _bits(blocks: set[int]) -> np.ndarray:
@@ -165,92 +120,25 @@ def _bits(blocks: set[int]) -> np.ndarray:
     return np.packbits(table)
 
 
-class BackgroundCounter:
-    """Adds blocks to sums, in a second thread if this saves time.
-
-    The first blocks are added in this thread and timed. A block in the second thread has been added when `wait`
-    returns; until then its sums are not consistent.
-    """
-
-    def __init__(self, pool: ThreadPoolExecutor | None = None):
-        self._pool = pool
-        self._pending: tuple[BlockSums, int, int, Future[None]] | None = None
-        self._is_overlapping = False
-        self._counting_seconds = 0.0  # of the blocks since the last call of `choose`, in this thread
-        self._seconds_alone = np.inf  # of one block that is drawn and then counted
-        self._overlapping_blocks, self._overlapping_seconds = 0, 0.0
-
-    def add(self, sums: BlockSums, side: int, block: int, samples: Array, runs: int | None = None) -> None:
-        """Add the samples of one block, or start to add them."""
-        self.wait()  # a mechanism may return arrays of NumPy and of JAX in turn
-        if self._pool is not None and self._is_overlapping and isinstance(samples, np.ndarray):
-            # The samples are copied, because a mechanism may use its array again. The order of the numbers in memory
-            # stays, because it determines the rounding of sums. The context has NumPy's error handling.
-            run, copied = contextvars.copy_context().run, samples.copy(order="K")
-            sums.is_consistent = False
-            try:
-                added = self._pool.submit(run, sums.accumulators[side].add, block, copied)
-            except RuntimeError:
-                # No thread can be started. The pool may keep the block, but it has no thread and is not used again.
-                self._pool, sums.is_consistent = None, True
-            else:
-                self._pending = sums, side, block, added
-                return
-        start = time.perf_counter()
-        sums.add(side, block, samples, runs)
-        self._counting_seconds += time.perf_counter() - start
-
-    def wait(self) -> None:
-        """Wait until all blocks have been added; raise the exception of the second thread, if there was one."""
-        if self._pending is not None:
-            (sums, side, block, added), self._pending = self._pending, None  # interrupted, the sums stay inconsistent
-            added.result()
-            sums.done[side].add(block)
-            sums.is_consistent = True
-
-    def choose(self, blocks: int, seconds: float) -> None:
-        """Decide for the next blocks whether the second thread is used, given the duration of the last blocks.
-
-        A mechanism that holds Python's global lock slows the second thread down. The thread is then given up for this
-        stage.
-        """
-        if self._is_overlapping:
-            self._overlapping_blocks += blocks
-            self._overlapping_seconds += seconds
-            if self._overlapping_seconds > MAX_RELATIVE_SECONDS * self._seconds_alone * self._overlapping_blocks:
-                self._pool = None
-            return
-        counting, self._counting_seconds = self._counting_seconds, 0.0
-        self._seconds_alone = seconds / blocks
-        saved = min(counting, seconds - counting)
-        self._is_overlapping = saved > max(blocks * MIN_SAVED_SECONDS, MIN_SAVED_SHARE * seconds)
-
-
-@contextlib.contextmanager
-def background_counter(is_allowed: bool) -> Iterator[BackgroundCounter]:
-    """Provide a counter for the blocks of a stage; its thread ends with the context."""
-    if not is_allowed or available_cores() < 2:
-        yield BackgroundCounter()
-        return
-    with ThreadPoolExecutor(1, "dpverify-counting") as pool:
-        yield BackgroundCounter(pool)
-
-
 def draw_blocks(
     source: SampleSource,
     stage: str,
     runs: int,
-    sums: BlockSums,
-    blocks: Sequence[tuple[int, int]],
-    counter: BackgroundCounter,
-) -> None:
-    """Draw blocks, in this order, and add them to `sums`; the last block is cut to `runs` runs in total.
+    statistics: Sequence[Statistic],
+    blocks: Sequence[BlockKey],
+    in_background: bool = False,
+) -> dict[int, list[Any]]:
+    """Draw blocks, in this order, and return the results of the statistics for each data set: the task of a worker.
 
-    After an exception `sums` contains the blocks before it, or is not consistent.
+    The last block of a stage is cut to `runs` runs in total. With `in_background`, a second thread counts a block of
+    NumPy's while the next one is drawn; its samples are copied, because a mechanism may use its array again. The order
+    of the numbers in memory stays, because it determines the rounding of sums.
     """
     retain_freed_memory()
+    sums = {side: Accumulator(statistics) for side in sorted({side for side, _ in blocks})}
     finite_flags: list[Array] = []  # of blocks on a device
-    try:
+    counting: Future[None] | None = None
+    with ThreadPoolExecutor(1, "dpverify-counting") if in_background else contextlib.nullcontext() as thread:
         output: object = call_mechanism(source, stage, *blocks[0])
         for (side, block), following in zip(blocks, [*blocks[1:], None], strict=True):
             # JAX computes the next block while this one is counted. Other libraries might reuse the output buffer.
@@ -259,30 +147,30 @@ def draw_blocks(
             samples = validate_block(source, stage, side, block, output, check_finite_later=True)
             if source.nonfinite == "error" and type(samples) is not np.ndarray:
                 finite_flags.append(all_finite(samples))
-            runs_left = runs - block * source.block
+            counted_runs = count_runs(block, source.block, runs)
             if type(samples) is np.ndarray or runs <= MAX_COPIED_RUNS:
                 # Few runs are copied faster than the programs that count them on a device are compiled.
-                counter.add(sums, side, block, copy_runs(samples, runs_left))
-            else:  # the samples are not cut, because each shape would compile a program of its own
-                counter.add(sums, side, block, samples, min(runs_left, source.block))
+                samples = copy_runs(samples, counted_runs)
+            if counting is not None:
+                counting.result()
+            counting = None
+            if thread is not None and type(samples) is np.ndarray:
+                run = contextvars.copy_context().run  # it has NumPy's error handling
+                with contextlib.suppress(RuntimeError):  # no thread can be started
+                    counting = thread.submit(run, sums[side].add, block, samples.copy(order="K"), counted_runs)
+            if counting is None:
+                sums[side].add(block, samples, counted_runs)
             if following is not None:
                 output = next_output if ahead else call_mechanism(source, stage, *following)
-        counter.wait()
-        sums.finish()
-    except BaseException:
-        with contextlib.suppress(Exception):
-            counter.wait()
-        was_consistent, sums.is_consistent = sums.is_consistent, False
-        with contextlib.suppress(Exception):  # a second failure must not hide the first
-            sums.finish()
-            sums.is_consistent = was_consistent and all(finite_flags)
-        raise
+        if counting is not None:
+            counting.result()
+    results = {side: one.results() for side, one in sums.items()}
     for (side, block), finite in zip(blocks, map(bool, finite_flags), strict=False):
         if not finite:
-            sums.is_consistent = False
             draw_block(source, stage, side, block)  # raises an error that counts the runs that are not finite
             problem = InputError("found NaN or infinity; expected finite outputs; fix the mechanism")
             raise mechanism_error(source, stage, side, block, problem)
+    return results
 
 
 def collect_samples(
@@ -299,13 +187,11 @@ def collect_samples(
     The samples of the second data set follow those of the first one in memory, so that they can be joined without a
     copy (`join_rows`).
     """
-    statistics = Statistics((KeptSamples(),))
-    kept = [
-        one.results()[0]
-        for one in accumulate_stage(source, stage, runs, statistics, pool, progress, sides, drawn=drawn)
-    ]
-    # `parts` alone keeps the blocks, and is emptied.
-    parts = [blocks.pop(block) for blocks in kept for block in sorted(blocks)]
+    kept = accumulate_stage(source, stage, runs, (KeptSamples(),), pool, progress, sides, drawn=drawn)
+    parts: list[np.ndarray] = []
+    for ((numbers, samples),) in kept:
+        parts += [samples[i] for i in np.argsort(numbers)]
+        samples.clear()  # `parts` alone keeps the blocks, and is emptied
     return np.split(join_and_release(parts), runs * np.arange(1, len(sides)))
 
 
@@ -333,28 +219,28 @@ def collect_statistics(
     source: SampleSource,
     stage: str,
     runs: int,
-    statistics: Statistics,
+    statistics: Sequence[Statistic],
     pool: WorkerPool,
     progress: Progress,
-    excluded: BlockKeys = (),
-) -> StageResult:
-    """Return the statistics of a stage over all blocks except the `excluded` ones."""
-    sums = accumulate_stage(source, stage, runs, statistics, pool, progress, excluded=excluded)
-    return StageResult.of(statistics, sums, runs)
+    excluded: Collection[BlockKey] = (),
+) -> list[tuple[Any, Any]]:
+    """Return the result of each statistic for both data sets, over all blocks except the `excluded` ones."""
+    first, second = accumulate_stage(source, stage, runs, statistics, pool, progress, excluded=excluded)
+    return list(zip(first, second, strict=True))
 
 
 def accumulate_stage(
     source: SampleSource,
     stage: str,
     runs: int,
-    statistics: Statistics,
+    statistics: Sequence[Statistic],
     pool: WorkerPool,
     progress: Progress,
     sides: tuple[int, ...] = (0, 1),
-    excluded: BlockKeys = (),
-    drawn: Mapping[tuple[int, int], np.ndarray] | None = None,
-) -> list[Accumulator]:
-    """Return one accumulator per data set over the blocks of a stage.
+    excluded: Collection[BlockKey] = (),
+    drawn: Mapping[BlockKey, np.ndarray] | None = None,
+) -> list[list[Any]]:
+    """Return the results of all statistics over the blocks of a stage, for each data set.
 
     Parameters
     ----------
@@ -364,7 +250,7 @@ def accumulate_stage(
         One of `STAGES`.
     runs : int
         The number of runs per data set; the surplus of the last block is dropped.
-    statistics : Statistics
+    statistics : sequence of Statistic
         What is computed from every block.
     pool : WorkerPool
         The workers, and the checkpoint.
@@ -380,12 +266,12 @@ def accumulate_stage(
     Returns
     -------
     list
-        The accumulators, in the order of `sides`.
+        The results, in the order of `sides`.
     """
     checkpoint = pool.checkpoint
     name = checkpoint.step(stage)
-    content = fingerprint((runs, sides, statistics), sources=False) if checkpoint.folder is not None else ""
-    sums = BlockSums.empty(sides, statistics)
+    content = fingerprint((runs, sides, tuple(statistics)), sources=False) if checkpoint.folder is not None else ""
+    sums = StageSums.empty(sides, statistics)
     for side, block in excluded:
         sums.done[side].add(block)
     excluded_runs = sums.runs(source.block, runs)
@@ -395,30 +281,33 @@ def accumulate_stage(
     else:
         for (side, block), samples in (drawn or {}).items():
             if side in sides and block * source.block < runs:
-                sums.add(side, block, samples[: runs - block * source.block])
+                sums.accumulators[side].add(block, samples, count_runs(block, source.block, runs))
+                sums.done[side].add(block)
 
     progress.stage(STAGE_WORDS[stage])
     finished_runs = sums.runs(source.block, runs) - excluded_runs
     (progress.include if record is None else progress.skip)(finished_runs)
-    queue = BlockQueue(-(-runs // source.block), sums.done)
+    left = [
+        (side, block) for block in range(-(-runs // source.block)) for side in sides if block not in sums.done[side]
+    ]
     is_saved = record is not None
-    if queue.left:
+    if left:
         progress.begin_drawing()
     try:
-        for task_sums in _completed_sums(queue, source, stage, runs, statistics, pool):
+        for blocks, results in _completed(left, partial(draw_blocks, source, stage, runs, statistics), pool):
             is_saved = False
-            sums.merge(task_sums)
-            progress.advance(task_sums.runs(source.block, runs))
+            sums.merge(blocks, results)
+            progress.advance(sum(count_runs(block, source.block, runs) for _, block in blocks))
             if checkpoint.due:
                 checkpoint.write(name, sums.to_record(content))
                 is_saved = True
     finally:
         if checkpoint.folder is not None and sums.is_consistent and not is_saved:
             checkpoint.write(name, sums.to_record(content))
-    return list(sums.accumulators.values())
+    return [accumulator.results() for accumulator in sums.accumulators.values()]
 
 
-def restore_sums(sums: BlockSums, record: Record, content: str, where: str) -> None:
+def restore_sums(sums: StageSums, record: Record, content: str, where: str) -> None:
     """Add the blocks of a checkpoint, after checking that it contains the same statistics of the same runs."""
     if record.head.get("content") != content:
         raise FolderError(
@@ -435,60 +324,25 @@ def restore_sums(sums: BlockSums, record: Record, content: str, where: str) -> N
         ) from None
 
 
-def _completed_sums(
-    queue: BlockQueue, source: SampleSource, stage: str, runs: int, statistics: Statistics, pool: WorkerPool
-) -> Iterator[BlockSums]:
-    """Yield the sums of each task of a stage, as they are completed."""
-    if pool.executor is None:
-        yield from _sums_of_this_process(queue, source, stage, runs, statistics)
-    elif pool.shares_memory:
-        for _, sums in completed_tasks(queue, partial(_draw_sums, source, stage, runs, statistics), pool):
-            yield sums
-    else:
-        task = partial(_draw_arrays, source, stage, runs, statistics)
-        check_picklable(task, pool)
-        for (side, blocks), arrays in completed_tasks(queue, task, pool):
-            sums = BlockSums.empty((side,), statistics)
-            sums.accumulators[side].merge_arrays(arrays)
-            sums.done[side].update(blocks)
-            yield sums
-
-
-def _sums_of_this_process(
-    queue: BlockQueue, source: SampleSource, stage: str, runs: int, statistics: Statistics
-) -> Iterator[BlockSums]:
-    """Draw in this process, both data sets in turn; after an exception, yield the blocks before it first."""
-    batch = 1
-    with background_counter(statistics.is_plain) as counter:
-        while queue.left:
-            tasks = [queue.take(1) for _ in range(min(batch, queue.left))]
-            blocks = [(task.side, block) for task in tasks for block in task.blocks]
-            sums = BlockSums.empty(sorted({task.side for task in tasks}), statistics)
-            start = time.perf_counter()
-            try:
-                draw_blocks(source, stage, runs, sums, blocks, counter)
-            except BaseException:
-                if sums.is_consistent:
-                    yield sums
-                raise
-            seconds = time.perf_counter() - start
-            counter.choose(len(blocks), seconds)
-            batch = next_batch_size(len(blocks), seconds, SERIAL_TASK_SECONDS)
-            yield sums
-
-
-def _draw_sums(source: SampleSource, stage: str, runs: int, statistics: Statistics, task: BlockTask) -> BlockSums:
-    """Draw some blocks: the task of a thread."""
-    sums = BlockSums.empty((task.side,), statistics)
-    draw_blocks(source, stage, runs, sums, [(task.side, block) for block in task.blocks], BackgroundCounter())
-    return sums
-
-
-def _draw_arrays(
-    source: SampleSource, stage: str, runs: int, statistics: Statistics, task: BlockTask
-) -> list[np.ndarray]:
-    """Draw some blocks: the task of another process."""
-    return _draw_sums(source, stage, runs, statistics, task).accumulators[task.side].to_arrays()
+def _completed(
+    left: list[BlockKey], draw: partial[dict[int, list[Any]]], pool: WorkerPool
+) -> Iterator[tuple[Sequence[BlockKey], dict[int, list[Any]]]]:
+    """Yield some blocks and their results, as they are completed."""
+    if pool.executor is not None:
+        check_picklable(draw, pool)
+        yield from completed_tasks(left, draw, pool)
+        return
+    source, *_, statistics = draw.args
+    numbers = source.block * math.prod(source.shape)
+    is_plain = all(map(is_plain_data, statistics))  # no function of the user may be called in another thread
+    in_background = numbers >= MIN_BACKGROUND_NUMBERS and is_plain and available_cores() > 1
+    number = 1
+    while left:
+        blocks, left = left[:number], left[number:]
+        start = time.perf_counter()
+        results = draw(blocks, in_background=in_background and len(blocks) > 1)
+        number = next_task_size(len(blocks), time.perf_counter() - start, SERIAL_TASK_SECONDS)
+        yield blocks, results
 
 
 def threads_agree(source: SampleSource, pool: WorkerPool) -> bool:

@@ -34,7 +34,7 @@ from dpverify.events.scores import (
 )
 from dpverify.events.scores.additive import Binning, coordinate_binning, monotone_ratio
 from dpverify.events.scores.cell_score import CellScore, fit_cell_score
-from dpverify.sampling.count import CellCounter, Statistic, TableCounter, count_cells, occupied_codes
+from dpverify.sampling.count import Block, CellCounter, Statistic, TableCounter, count_cells, occupied_codes
 from dpverify.selection.objective import TUNING, KnownBlocks, SelectionContext, merge_results
 from dpverify.selection.proposals import SelectionCounts, fine_edges, score_values
 from dpverify.util.parallel import map_parallel
@@ -389,7 +389,7 @@ def count_training_runs(
 ) -> list[tuple[Any, Any]]:
     """Return the sums of each statistic over all training runs, as pairs (first data set, second data set)."""
     first, second = samples
-    results = [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]
+    results = [(one.measure(Block(first)), one.measure(Block(second))) for one in statistics]
     if len(known) // 2 * context.source.block < context.runs["train"]:
         further = context.count("train", statistics, known=known)
         results = merge_results(statistics, results, further)

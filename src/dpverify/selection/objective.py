@@ -16,7 +16,7 @@ from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region
 from dpverify.events.scores import LearnerCost, Score
 from dpverify.sampling.blocks import SampleSource
-from dpverify.sampling.count import Statistic, Statistics
+from dpverify.sampling.count import Block, Statistic
 from dpverify.sampling.executors import WorkerPool
 from dpverify.sampling.stages import collect_samples, collect_statistics
 from dpverify.settings import Settings
@@ -459,12 +459,8 @@ class SelectionContext(NamedTuple):
         runs = self.runs[stage] if runs is None else runs
         if self.recorded is not None:
             first, second = (x[len(known) // 2 * self.source.block : runs] for x in self._recorded_runs(stage))
-            return [(statistic.measure(first), statistic.measure(second)) for statistic in statistics]
-        result = collect_statistics(
-            self.source, stage, runs, Statistics(tuple(statistics)), self.workers, self.progress, known
-        )
-        first, second = result.parts
-        return list(zip(first, second, strict=True))
+            return [(one.measure(Block(first)), one.measure(Block(second))) for one in statistics]
+        return collect_statistics(self.source, stage, runs, statistics, self.workers, self.progress, known)
 
     def draw_training_runs(self) -> tuple[list[np.ndarray], set[tuple[int, int]]]:
         """Return as many whole blocks of training runs as fit into memory, and which blocks they are."""
@@ -498,8 +494,8 @@ def merge_results(
     """
     merged = []
     for statistic, results, more in zip(statistics, first, second, strict=True):
-        merge = statistic.result_kind.merge
-        merged.append((merge([results[0], more[0]]), merge([results[1], more[1]])))
+        first_pair, second_pair = zip(results, more, strict=True)
+        merged.append((statistic.merge(first_pair), statistic.merge(second_pair)))
     return merged
 
 

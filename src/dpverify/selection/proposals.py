@@ -13,7 +13,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import scipy
 from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels, Score, ScoreGroup
-from dpverify.sampling.count import Counts, occupied_codes
+from dpverify.sampling.count import Block, Counts, occupied_codes
 from dpverify.selection.objective import (
     PRIOR_COUNT,
     TUNING,
@@ -70,21 +70,12 @@ class ScoreHistogram(NamedTuple):
     @staticmethod
     def merge(results: Sequence[ScoreHistogram]) -> ScoreHistogram:
         """Return the histogram of all runs together."""
-        table = np.sum([result.table for result in results], axis=0)
-        return ScoreHistogram(table, Extremes.merge([result.extremes for result in results]))
-
-    def to_arrays(self) -> list[np.ndarray]:
-        """Return the arrays that a checkpoint stores."""
-        return [self.table, *self.extremes]
-
-    @staticmethod
-    def from_arrays(arrays: Iterator[np.ndarray]) -> ScoreHistogram:
-        """Return the histogram that `to_arrays` was called on."""
-        return ScoreHistogram(next(arrays), Extremes(next(arrays), next(arrays)))
+        tables, extremes = zip(*results, strict=True)
+        return ScoreHistogram(np.sum(tables, axis=0), Extremes.merge(extremes))
 
 
 class BinnedScore(NamedTuple):
-    """A score with fine edges. As a statistic it counts the runs between the edges."""
+    """A score with fine edges, between which runs are counted."""
 
     score: Score
     edges: np.ndarray
@@ -93,11 +84,6 @@ class BinnedScore(NamedTuple):
     def is_plain_data(self) -> bool:
         """Whether the score is plain data, so that it can be evaluated by compiled code."""
         return is_plain_data(self.score)
-
-    @property
-    def result_kind(self) -> type[ScoreHistogram]:
-        """The kind of the results."""
-        return ScoreHistogram
 
     def measure(self, samples: Array) -> ScoreHistogram:
         """Return the histogram of a block of runs."""
@@ -122,24 +108,6 @@ class BinnedScore(NamedTuple):
         return table, values[:EXTREMES_KEPT], values[-EXTREMES_KEPT:]
 
 
-class HistogramsKind(NamedTuple):
-    """The kind of a result that consists of so many histograms."""
-
-    number: int
-
-    def merge(self, results: Sequence[tuple[ScoreHistogram, ...]]) -> tuple[ScoreHistogram, ...]:
-        """Return the histograms of all runs together."""
-        return tuple(ScoreHistogram.merge(one) for one in zip(*results, strict=True))
-
-    def to_arrays(self, result: tuple[ScoreHistogram, ...]) -> list[np.ndarray]:
-        """Return the arrays that a checkpoint stores."""
-        return [array for histogram in result for array in histogram.to_arrays()]
-
-    def from_arrays(self, arrays: Iterator[np.ndarray]) -> tuple[ScoreHistogram, ...]:
-        """Return the histograms that `to_arrays` was called on."""
-        return tuple(ScoreHistogram.from_arrays(arrays) for _ in range(self.number))
-
-
 class BinnedScores(NamedTuple):
     """Several binned scores. As one statistic they are counted together."""
 
@@ -159,17 +127,17 @@ class BinnedScores(NamedTuple):
         """Whether all scores are plain data."""
         return all(binned.is_plain_data for binned in self.scores)
 
-    @property
-    def result_kind(self) -> HistogramsKind:
-        """The kind of the results."""
-        return HistogramsKind(len(self.scores))
-
-    def measure(self, samples: Array) -> tuple[ScoreHistogram, ...]:
+    def measure(self, block: Block) -> tuple[ScoreHistogram, ...]:
         """Return the histograms of a block of runs."""
+        samples = block.counted
         if is_jax(samples):
             return tuple(binned.measure(samples) for binned in self.scores)
         values = self.group.values(samples.reshape(len(samples), -1))
         return tuple(binned.count(own) for binned, own in zip(self.scores, values, strict=True))
+
+    def merge(self, results: Sequence[tuple[ScoreHistogram, ...]]) -> tuple[ScoreHistogram, ...]:
+        """Return the histograms of all runs together."""
+        return tuple(ScoreHistogram.merge(one) for one in zip(*results, strict=True))
 
 
 class PairedHistogram(NamedTuple):
