@@ -7,7 +7,7 @@ import pytest
 
 from dpverify.estimation import oscillator, simulate
 from dpverify.estimation.bounds import NoBound, cost_bounds, enclose
-from dpverify.estimation.moving_horizon import stage_cost
+from dpverify.estimation.moving_horizon import Windows, stage_cost
 from dpverify.util.arrays import enable_x64
 
 
@@ -59,12 +59,12 @@ def test_the_chain_rule_bounds_the_whole_stage_cost():
     y = simulate(system, np.random.default_rng(0)).data[:4]
     weights = np.ones((4, 20))
     centre = np.array(system.start)
-    lower, third = cost_bounds(system, y[None], weights, centre[None] - 0.05, centre[None] + 0.05)
+    lower, third, _ = cost_bounds(system, y[None], weights, centre[None] - 0.05, centre[None] + 0.05)
     with enable_x64():
         cost = stage_cost(system, weights)
         z = jnp.asarray(centre + np.random.default_rng(1).uniform(-0.05, 0.05, (200, 4)))
-        value = np.asarray(jax.jit(jax.vmap(cost, (0, None)))(z, y))
-        hessian = np.asarray(jax.jit(jax.vmap(jax.hessian(cost), (0, None)))(z, y))
+        value = np.asarray(jax.jit(jax.vmap(lambda z: cost(z, Windows(y, 0))))(z))
+        hessian = np.asarray(jax.jit(jax.vmap(jax.hessian(lambda z: cost(z, Windows(y, 0)))))(z))
         z = np.asarray(z)
     assert 0 <= lower[0] <= value.min()
     # Hessians at two points differ by at most the bound of the third derivative times the distance.

@@ -215,7 +215,7 @@ def test_more_particles_are_less_private():
 
 
 INVALID_INPUT = {
-    "scale": (lambda: PrivateSmoother(TRACK, 0.0), "scale: found 0.0"),
+    "scale": (lambda: PrivateSmoother(TRACK, -1.0), "scale: found -1.0"),
     "where": (lambda: IntermittentKalman(TRACK, 1.0, "inside"), "where: found 'inside'"),
     "aggregation": (lambda: TwoStageKalman(TRACK, [[1.0]], 1.0), r"aggregation: found shape \(1, 1\)"),
     "prefilter": (lambda: EqualisedKalman(TRACK, (0.0, 1.0), 1.0), "prefilter: found"),

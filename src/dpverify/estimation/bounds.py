@@ -14,6 +14,7 @@ show the jump. Neither case ever produces a wrong bound.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpverify.estimation.system import ParametricMap, StateMap, System
+from dpverify.estimation.system import System
 from dpverify.util.arrays import enable_x64
 
 HOW_TO_WRITE = "write it with + - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt, in 64 bits"
@@ -53,13 +54,13 @@ class Interval(NamedTuple):
 Operand = Interval | jax.Array | float
 
 
-def enclose(function: Callable[..., Any], lo: jax.Array, hi: jax.Array) -> Any:
+def enclose(function: Callable[..., Any], lo: jax.Array, hi: jax.Array, *others: jax.Array) -> Any:
     """Return the outputs of `function`, each replaced by an Interval that contains its values over the box.
 
-    The function may be jitted.
+    The function may be jitted; its other arguments are ordinary arrays.
     """
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(lo)
-    outputs = [as_interval(v) for v in _evaluate(closed.jaxpr, closed.consts, [Interval(lo, hi)])]
+    closed, shape = jax.make_jaxpr(function, return_shape=True)(lo, *others)
+    outputs = [as_interval(v) for v in _evaluate(closed.jaxpr, closed.consts, [Interval(lo, hi), *others])]
     return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
 
@@ -277,23 +278,21 @@ class Jet(NamedTuple):
     third: Interval  # (B, p, n, n, n); only the values D^3 [u, u, u] are used
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _enclosed_derivatives(
-    template: StateMap | ParametricMap, parameters: Any, lo: jax.Array, hi: jax.Array
+    template: System, name: str, numbers: Any, k: jax.Array, lo: jax.Array, hi: jax.Array
 ) -> tuple[Interval, ...]:
-    """Return the bounds of a map and of its derivatives up to the third, from boxes (B, n)."""
-    maps: list[StateMap] = [template.bind(parameters) if isinstance(template, ParametricMap) else template]
+    """Return the bounds of the step or the measurement at k, and of its derivatives up to the third, over boxes."""
+    maps: list[Callable[..., Any]] = [getattr(template.bind(numbers), name)]
     for _ in range(3):
         maps.append(jax.jacfwd(maps[-1]))
-    return enclose(jax.vmap(lambda x: tuple(map_(x) for map_ in maps)), lo, hi)
+    return enclose(jax.vmap(lambda x, k: tuple(map_(x, k) for map_ in maps)), lo, hi, k)
 
 
-def _jet(function: StateMap, box: Interval) -> Jet:
-    """Return the jet of f or h over each box."""
-    is_family = isinstance(function, ParametricMap)
-    template, parameters = (function.family, function.parameters) if is_family else (function, ())
+def _jet(system: System, name: str, k: np.ndarray, box: Interval) -> Jet:
+    """Return the jet of "step" or "measure" over each box, of which each has its own k."""
     with enable_x64():
-        enclosed = _enclosed_derivatives(template, parameters, *box)
+        enclosed = _enclosed_derivatives(system.template, name, system.numbers, k, *box)
     bounds = [Interval(*(np.asarray(end) for end in v)) for v in enclosed]
     # Where one order has no bound there is a jump or a kink, and the bounds of the higher orders are meaningless.
     broken = np.zeros(len(box.lo), bool)
@@ -340,27 +339,28 @@ def compose(outer: Jet, inner: Jet) -> Jet:
 
 
 def measurement_jets(system: System, window: int, box: Interval) -> list[Jet]:
-    """Return the jets of h(f0^j(z)) for j = 0, ..., window over each box."""
-    count, n = box.lo.shape
+    """Return the jets of h(f0^j(z)) for j = 0, ..., window over the boxes of steps 0, 1, ..."""
+    (count, n), k = box.lo.shape, np.arange(len(box.lo))
     identity = [np.zeros((count,) + (n,) * (k + 1)) for k in (1, 2, 3)]
     identity[0][:] = np.eye(n)
     state = Jet(box, *(Interval(v, v) for v in identity))
     jets = []
     for j in range(window + 1):
         if j:
-            state = compose(_jet(system.f, state.value), state)
-        jets.append(compose(_jet(system.h, state.value), state))
+            state = compose(_jet(system, "step", k + j - 1, state.value), state)
+        jets.append(compose(_jet(system, "measure", k + j, state.value), state))
     return jets
 
 
 def cost_bounds(
     system: System, y: np.ndarray, weights: np.ndarray, lo: np.ndarray, hi: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bound J(z) = 1/2 sum_j w |y_j - h(f0^j(z))|^2 over boxes: a lower bound, and one of the third derivative.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bound J(z) = 1/2 sum_j w |y_j - h(f0^j(z))|^2 over boxes: a lower bound, and two of the third derivative.
 
-    The boxes lo, hi have shape (B, n), y has shape (B, window + 1, p), and the weights broadcast to it. A weight of 0
-    leaves a term out. The second result is the largest |D^3 J [u, u, u]| for |u| = 1. Where there is no bound, the
-    results are 0 and infinite. Raises NoBound where f or h contains an operation without an interval rule.
+    The boxes lo, hi of steps 0, ..., B - 1 have shape (B, n), y has shape (B, window + 1, p), and the weights broadcast
+    to it. A weight of 0 leaves a term out. The second result is the largest |D^3 J [u, u, u]| for |u| = 1, and the
+    third is a tensor T (B, n, n, n) with |D^3 J [u, u, u]| <= T [|u|, |u|, |u|]. Where there is no bound, the results
+    are 0 and infinite. Raises NoBound where f or h contains an operation without an interval rule.
     """
     count, n = lo.shape
     lower, third = np.zeros(count), Interval(np.zeros((count, n, n, n)), np.zeros((count, n, n, n)))
@@ -374,5 +374,7 @@ def cost_bounds(
         third = interval_add(third, interval_einsum("bp,bpuvw->buvw", weighted_residual, jet.third))
         nearest = np.maximum(np.maximum(residual.lo, -residual.hi), 0.0)  # the least |h - y|
         lower += (w * np.square(nearest)).sum(1) / 2 * (1 - ROUNDING)
+    tensor = np.nan_to_num(third.magnitude * (1 + ROUNDING), nan=np.inf)
+    tensor = sum(np.transpose(tensor, (0, *order)) for order in itertools.permutations((1, 2, 3))) / 6
     size = np.sqrt(np.square(third.magnitude).sum((1, 2, 3))) * (1 + ROUNDING)
-    return np.nan_to_num(lower, nan=0.0), np.where(np.isnan(size), np.inf, size)
+    return np.nan_to_num(lower, nan=0.0), np.where(np.isnan(size), np.inf, size), tensor

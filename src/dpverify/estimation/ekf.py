@@ -162,10 +162,10 @@ class PrivateEKF:
         directions = jnp.eye(n)[observed]
 
         def update_and_predict(
-            prior: tuple[jax.Array, jax.Array], y_and_shock: tuple[jax.Array, jax.Array]
+            prior: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array, jax.Array]
         ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-            (x, P), (y, shock) = prior, y_and_shock
-            measured, derivative = jax.linearize(lambda z: whiten(system.h(z)), x)
+            (x, P), (k, y, shock) = prior, inputs
+            measured, derivative = jax.linearize(lambda z: whiten(system.measure(z, k)), x)
             columns = jax.vmap(derivative)(directions)
             # The barriers prevent a compiler from computing h and the gain once more for each number that needs them.
             *columns, innovation = jax.lax.optimization_barrier([*columns, whiten(y) - measured])
@@ -174,15 +174,15 @@ class PrivateEKF:
             vector = jnp.zeros(n).at[observed].set(sums[-1])
             P = posterior_covariance(P, information)
             x, P = jax.lax.optimization_barrier((x + product(P, vector[:, None])[:, 0] + shock, P))
-            if system.A is None:
-                predicted, F = system.f(x), jax.jacfwd(system.f)(x)
+            if system.A is None or system.B is not None:
+                predicted, F = system.step(x, k), jax.jacfwd(system.step)(x, k)
             else:
                 F = jnp.asarray(system.A, float)
                 predicted = product(F, x[:, None])[:, 0]
             return (predicted, product(product(F, P), F.T) + Q), x[released]
 
         start = jnp.asarray(system.start), jnp.asarray(self.initial)
-        return jax.lax.scan(update_and_predict, start, (data[: len(shocks)], shocks))[1]
+        return jax.lax.scan(update_and_predict, start, (jnp.arange(len(shocks)), data[: len(shocks)], shocks))[1]
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
         with enable_x64():

@@ -1,13 +1,15 @@
 """Exact sampling from exp( -( |z - m|^2 / (2 tau) + J(z) ) / kappa ) on a ball, for many runs with different priors m.
 
-With the data fixed, J is the same function for all runs. An *envelope* is a lower bound of J that can be sampled
-together with the quadratic term of the prior. A draw z from it is accepted with probability
+With the data fixed, J is the same function for all runs. An *envelope* is a quadratic lower bound of J on the ball, so
+that its sum with the term of the prior is the exponent of a Gaussian. A draw z from it is accepted with probability
 exp( -(J(z) - lower(z)) / kappa ). This is rejection sampling: the distribution is exact wherever the lower bound holds,
 and the acceptance rate affects the speed only (docs/method.md, section 7.3).
 
-The envelope is the Taylor polynomial of second order at the mode, with its curvature reduced by a proved bound of the
-third derivative. Where there is no such bound, or few draws would be accepted, the envelope may also be the prior: J is
-at least a constant, so that f and h need no derivatives. Data sets for which neither accepts enough draws are refused.
+The envelope is the Taylor polynomial of second order at the deterministic estimate, with its curvature reduced by a
+proved bound of the third derivative. Where there is no such bound, or few draws would be accepted, the envelope may
+also be a constant, so that draws come from the prior and f and h need no derivatives. Where the Gaussian of a run lies
+outside the ball, a multiple of |z - centre|^2 - radius^2, which is at most 0 on the ball, is added to the lower bound;
+the Gaussian then touches the ball at its most likely point. Data sets for which too few draws are accepted are refused.
 Arrays of states have the runs on the *last* axis, which is the faster layout.
 """
 
@@ -22,7 +24,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import chdtrc
 
 from dpverify.errors import InputError
@@ -31,9 +32,9 @@ from dpverify.estimation.moving_horizon import (
     Ball,
     Cost,
     Problem,
+    Windows,
     jitted_trajectory,
     local_expansions,
-    proximal_estimate,
     sliding_windows,
     stage_cost,
 )
@@ -50,8 +51,7 @@ MAX_TESTS_PER_STEP = 1 << 15  # tested draws after which the sampler gives up
 MAX_ABANDONED_SHARE = 1e-6  # share of runs
 MAX_DRAWS_PER_RUN = MAX_TESTS_PER_STEP / math.log(1 / MAX_ABANDONED_SHARE)  # M above which more runs are abandoned
 ENOUGH_DRAWS_PER_RUN = 4.0  # the Taylor envelope is taken at once if it needs at most so many draws per run
-BOUNDARY = 1e-6  # relative distance from the boundary of K_k below which a point counts as lying on it
-BOUNDARY_STEPS = 12  # Newton steps along the boundary; they affect the speed only, and few are needed
+MULTIPLIER_STEPS = 12  # Newton steps for the multiplier of a run; any multiplier is valid, a better one is faster
 PILOT_RUNS = 512  # a tenth of the acceptance rate at which a set-up is refused would still show in eight steps
 
 
@@ -63,8 +63,8 @@ class Draw(NamedTuple):
     slack: jax.Array  # (runs,): J - lower is at most this
 
 
-class Taylor(NamedTuple):
-    """The lower bound J(point + d) >= value + gradient d + d' (hessian - curvature_bound I) d / 2.
+class Envelope(NamedTuple):
+    """The lower bound J(point + d) >= value + gradient d + d' hessian d / 2 on the ball.
 
     J exceeds it by at most third |d|^3 / 6 + curvature_bound |d|^2 / 2.
     """
@@ -73,101 +73,104 @@ class Taylor(NamedTuple):
     value: Any
     gradient: Any  # (n,)
     hessian: Any  # (n, n)
-    third: Any  # bound of the third derivative on the ball; infinite where there is none
+    third: Any  # infinite where nothing is known about the excess
     curvature_bound: Any
-    mean_gain: Any  # (n, n): matrix from m - point to the mean of d: (I + tau (hessian - curvature_bound I))^-1
+    mean_gain: Any  # (n, n): matrix from m - point to the mean of d: (I + tau hessian)^-1
     mean_shift: Any  # (n,)
-    covariance_root: Any  # (n, n)
+    covariance_root: Any  # (n, n): its columns are the principal axes
 
     def draw(self, m: jax.Array, key: jax.Array) -> Draw:
         """Return one draw for each prior, the columns of m (n, runs)."""
         # The barrier prevents a compiler from drawing the same noise once more for each row of the product.
         noise = jax.lax.optimization_barrier(jax.random.normal(key, m.shape, m.dtype))
-        mean = multiply_columns(self.mean_gain, m - self.point[:, None]) + self.mean_shift[:, None]
-        d = mean + multiply_columns(self.covariance_root, noise)
+        return self._draw_at(self._means(m) + multiply_columns(self.covariance_root, noise))
+
+    def draw_on_ball(self, m: jax.Array, key: jax.Array, ball: Ball, kappa: float) -> Draw:
+        """Return one draw for each prior, from a Gaussian whose centre lies in the ball."""
+        deviations = jnp.linalg.norm(self.covariance_root, axis=0)[:, None]
+        axes, precision = self.covariance_root / deviations.T, kappa / deviations**2
+        offset = axes.T @ (self.point - ball.centre)[:, None]
+        slope = precision * (axes.T @ self._means(m) + offset)  # of the exponent at the centre of the ball
+
+        def better(_: int, multiplier: jax.Array) -> jax.Array:
+            square = jnp.square(slope / (precision + multiplier))
+            excess = jnp.sqrt(square.sum(0)) / ball.radius - 1  # of the length of the mean over the radius
+            step = excess * square.sum(0) / (square / (precision + multiplier)).sum(0)
+            return jnp.where(excess > 0, multiplier + step, multiplier)
+
+        multiplier = jax.lax.fori_loop(0, MULTIPLIER_STEPS, better, jnp.zeros_like(m[0]))
+        noise = jax.random.normal(key, m.shape, m.dtype)
+        v = slope / (precision + multiplier) + jnp.sqrt(kappa / (precision + multiplier)) * noise
+        draw = self._draw_at(axes @ (v - offset))
+        lower = draw.lower - multiplier / 2 * (ball.radius**2 - jnp.square(v).sum(0))
+        return draw._replace(lower=lower, slack=jnp.where(multiplier > 0, jnp.inf, draw.slack))
+
+    def _means(self, m: jax.Array) -> jax.Array:
+        return multiply_columns(self.mean_gain, m - self.point[:, None]) + self.mean_shift[:, None]
+
+    def _draw_at(self, d: jax.Array) -> Draw:
         square = jnp.sum(d * d, 0)
-        quadratic = jnp.sum(d * multiply_columns(self.hessian, d), 0) - self.curvature_bound * square
+        quadratic = jnp.sum(d * multiply_columns(self.hessian, d), 0)
         lower = self.value + jnp.sum(self.gradient[:, None] * d, 0) + quadratic / 2
         slack = square * (jnp.sqrt(square) * self.third / 6 + self.curvature_bound / 2)
         return Draw(self.point[:, None] + d, lower, slack)
 
     @classmethod
-    def zeros(cls, steps: int, n: int) -> Taylor:
+    def zeros(cls, steps: int, n: int) -> Envelope:
         """Return arrays of the shapes of the envelopes of all steps."""
         shapes: list[tuple[int, ...]] = [(n,), (), (n,), (n, n), (), (), (n, n), (n,), (n, n)]
         return cls(*(np.zeros((steps, *shape)) for shape in shapes))
 
 
-def taylor_envelope(
-    expansion: tuple[np.ndarray, Any, np.ndarray, np.ndarray],
-    third: float,
-    ball: Ball,
-    prior: np.ndarray,
-    kappa: float,
-    tau: float,
-) -> tuple[Taylor, float] | None:
-    """Return the envelope at a point of the ball, and a bound of M = draws per accepted draw for this prior.
+class Expansion(NamedTuple):
+    """Value, gradient and Hessian of J, or of a lower bound of J, at a point of the ball."""
 
-    `expansion` holds the point and value, gradient and Hessian of J there. Returns None where the reduced polynomial
-    and the prior together are not the exponent of a Gaussian. On the ball |d| <= reach, so that the cubic term is at
-    most third |d|^3 / 6 <= curvature_bound |d|^2 / 2.
+    point: np.ndarray
+    value: Any
+    gradient: np.ndarray
+    hessian: np.ndarray
 
-    At a point of the boundary the exponent may decrease outwards. As normal d <= 0 on the ball, this slope is left out
-    of the lower bound; otherwise practically all draws would lie outside. There is then no squeeze test.
+
+def envelope_at(
+    expansion: Expansion, reduction: np.ndarray, third: float, ball: Ball, kappa: float, tau: float
+) -> Envelope | None:
+    """Return the envelope whose curvature is reduced by these amounts, one for each coordinate; None if infinite.
+
+    Twice the reduction bounds the excess of J, unless a `third` derivative gives a smaller bound. Where the Gaussian
+    would be wider than the ball or no Gaussian at all, a multiple of |z - centre|^2 - radius^2 is added.
     """
     point, value, gradient, hessian = expansion
+    if not np.isfinite(reduction).all():
+        return None
     n, offset = len(point), point - ball.centre
-    distance = float(np.linalg.norm(offset))
-    reach = float(ball.radius + distance)
-    curvature_bound = third * reach / 3
-    if not np.isfinite(curvature_bound):
-        return None
-    values, vectors = np.linalg.eigh(np.eye(n) / tau + hessian - curvature_bound * np.eye(n))
-    if not values[0] > 1e-9 * np.abs(values[-1]):
-        return None
-    if distance > (1 - BOUNDARY) * ball.radius:
-        slope = max(0.0, -float(offset @ (gradient + (point - prior) / tau)) / distance)
-        value = value - slope * (max(ball.radius - distance, 0.0) + 1e-12 * reach)
-        gradient, third = gradient + slope / distance * offset, np.inf
+    precision = np.eye(n) / tau + hessian - np.diag(reduction)
+    hessian, curvature_bound = hessian - np.diag(reduction), float(reduction.max())
+    multiplier = n * kappa / ball.radius**2 - np.linalg.eigvalsh(precision)[0]
+    if multiplier > 0:
+        value = value - multiplier / 2 * (ball.radius**2 - offset @ offset)
+        gradient, hessian = gradient + multiplier * offset, hessian + multiplier * np.eye(n)
+        third, precision = np.inf, precision + multiplier * np.eye(n)
+    values, vectors = np.linalg.eigh(precision)
     inverse = vectors / values @ vectors.T
-    mean_gain, mean_shift = inverse / tau, -inverse @ gradient
-    # The acceptance rate is at least E exp(-curvature_bound |d|^2 / kappa), less the probability outside the ball.
-    mean = mean_gain @ (prior - point) + mean_shift
-    stretch = 1 + 2 * curvature_bound / values
-    accepted = np.exp(-curvature_bound / kappa * np.sum(np.square(vectors.T @ mean) / stretch))
-    accepted = accepted / np.sqrt(np.prod(stretch))
-    margin = ball.radius - np.linalg.norm(offset + mean)
-    outside = chdtrc(n, max(margin, 0.0) ** 2 * values[0] / kappa)  # the upper tail of a chi-squared distribution
-    draws_bound = 1 / (accepted - outside) if accepted > outside else np.inf
     root = vectors * np.sqrt(kappa / values)
-    envelope = Taylor(point, value, gradient, hessian, third, curvature_bound, mean_gain, mean_shift, root)
-    return envelope, float(draws_bound)
+    return Envelope(point, value, gradient, hessian, third, curvature_bound, inverse / tau, -inverse @ gradient, root)
 
 
-def minimum_on_ball(gradient: np.ndarray, hessian: np.ndarray, offset: np.ndarray, radius: float) -> np.ndarray:
-    """Return where a quadratic is least on the ball, as an offset from its centre, from its derivatives at `offset`."""
+def draws_bound(envelope: Envelope, ball: Ball, prior: np.ndarray, kappa: float) -> float:
+    """Return a bound of M = draws per accepted draw for this prior, if the curvature is reduced by curvature_bound I.
 
-    def solution(multiplier: float) -> np.ndarray:
-        return offset - np.linalg.solve(hessian + multiplier * np.eye(len(offset)), gradient + multiplier * offset)
-
-    def excess(multiplier: float) -> float:
-        return float(np.linalg.norm(solution(multiplier)) - radius)
-
-    values = np.linalg.eigvalsh(hessian)
-    low, high = max(0.0, 1e-9 * abs(values[-1]) - values[0]), max(1.0, abs(values[-1]))
-    if excess(low) <= 0:
-        return solution(low)
-    while excess(high) > 0:
-        high *= 10
-    multiplier: Any = brentq(excess, low, high)
-    return solution(multiplier)
-
-
-def prior_envelope(lower: float, centre: np.ndarray, kappa: float, tau: float) -> Taylor:
-    """Return the envelope J >= lower: draws come from the prior, and all of them need the full test."""
-    n = len(centre)
-    zero = np.zeros((n, n))
-    return Taylor(centre, lower, zero[0], zero, np.inf, 0.0, np.eye(n), zero[0], np.sqrt(kappa * tau) * np.eye(n))
+    The acceptance rate is at least E exp(-curvature_bound |d|^2 / kappa), less the probability outside the ball.
+    """
+    n, b, point = len(prior), envelope.curvature_bound, envelope.point
+    deviations = np.linalg.norm(envelope.covariance_root, axis=0)
+    values = kappa / deviations**2
+    mean = envelope.mean_gain @ (prior - point) + envelope.mean_shift
+    stretch = 1 + 2 * b / values
+    accepted = np.exp(-b / kappa * np.sum(np.square((envelope.covariance_root / deviations).T @ mean) / stretch))
+    accepted = accepted / np.sqrt(np.prod(stretch))
+    margin = ball.radius - np.linalg.norm(point - ball.centre + mean)
+    outside = chdtrc(n, max(margin, 0.0) ** 2 * values.min() / kappa)  # the upper tail of a chi-squared distribution
+    return float(1 / (accepted - outside)) if accepted > outside and np.isfinite(envelope.third) else np.inf
 
 
 class RejectionState(NamedTuple):
@@ -185,7 +188,7 @@ class RejectionSampler(NamedTuple):
     """Rejection sampling of one step for many runs: `draw` is exact, and so is `draw_quickly` where it finishes."""
 
     cost: Cost  # J
-    envelope: Taylor
+    envelope: Envelope
     ball: Ball
     kappa: float
 
@@ -212,7 +215,7 @@ class RejectionSampler(NamedTuple):
             z, lower, u, pending, tests, key = state
             batch = first_true(pending & (tests < MAX_TESTS_PER_STEP), size)
             batch_key, key = jax.random.split(key)
-            new, new_u = self._draw_with_uniform(m.at[:, batch].get(mode="clip"), batch_key)
+            new, new_u = self._draw_with_uniform(m.at[:, batch].get(mode="clip"), batch_key, True)
             waiting = tuple(v.at[..., batch].get(mode="clip") for v in (z, lower, u))
             accepted = self._accepts(*waiting)
             z, lower, u = (
@@ -257,9 +260,12 @@ class RejectionSampler(NamedTuple):
     def _batch_size(self, m: jax.Array, divisor: int) -> int:
         return min(m.shape[1], max(m.shape[1] // divisor, MIN_BATCH))
 
-    def _draw_with_uniform(self, m: jax.Array, key: jax.Array) -> tuple[Draw, jax.Array]:
+    def _draw_with_uniform(self, m: jax.Array, key: jax.Array, on_ball: bool = False) -> tuple[Draw, jax.Array]:
+        """Return a draw for each prior with its uniform number; all but the first draws of a step are on the ball."""
         draw_key, uniform_key = jax.random.split(key)
-        return self.envelope.draw(m, draw_key), jax.random.uniform(uniform_key, m.shape[1:], m.dtype)
+        envelope = self.envelope
+        draw = envelope.draw_on_ball(m, draw_key, self.ball, self.kappa) if on_ball else envelope.draw(m, draw_key)
+        return draw, jax.random.uniform(uniform_key, m.shape[1:], m.dtype)
 
     def _squeezes(self, draw: Draw, u: jax.Array) -> jax.Array:
         """Return which draws are accepted without evaluating J."""
@@ -290,16 +296,13 @@ class Faithfulness(NamedTuple):
     certified : bool
         Always True: every accepted run is proved to be an exact draw. What cannot be drawn exactly is refused.
     M : tuple of float
-        Draws per accepted draw at each step. Up to 4 it is a bound for the prior of the deterministic trajectory, above
-        an average over pilot runs. A run with an unfavourable prior needs more.
-    modes : tuple of int
-        Number of minima that were found at each step from several starting points in K_k. It is information only.
+        Draws per accepted draw at each step. Up to 4 it may be a bound for the prior of the deterministic trajectory,
+        above it is an average over pilot runs. A run with an unfavourable prior needs more.
     """
 
     method: str
     certified: bool
     M: tuple[float, ...]
-    modes: tuple[int, ...] = ()
 
     @property
     def given_up(self) -> tuple[float, ...]:
@@ -320,9 +323,9 @@ class Faithfulness(NamedTuple):
 class SamplerPlan(NamedTuple):
     """Everything that the sampler needs to know about one data set."""
 
-    windows: np.ndarray  # (K, window + 1, measurements)
+    windows: Windows
     support: Ball  # K_0, ..., K_{K-1}
-    envelope: Taylor | None  # arrays with the steps on the first axis; None where no rejection is needed
+    envelope: Envelope | None  # arrays with the steps on the first axis; None where no rejection is needed
     trajectory: np.ndarray  # (K, n): the deterministic estimates
     faithfulness: Faithfulness
     refusal: str = ""  # why the distribution cannot be sampled; empty where it can
@@ -330,90 +333,97 @@ class SamplerPlan(NamedTuple):
 
 def plan_sampler(problem: Problem, data: np.ndarray, support: Ball, kappa: float, tau: float) -> SamplerPlan:
     """Compute everything that depends on the data alone; `support` holds the centres and radii of all steps."""
-    parameters, template = problem.system.parameters, problem.template
+    numbers, template, n = problem.system.numbers, problem.template, problem.system.states
     with enable_x64():
-        y = np.asarray(sliding_windows(data, problem.window))
-        trajectory = np.asarray(jitted_trajectory(template, "ball", parameters, y, tau, support))
-        expansion = [np.asarray(v) for v in local_expansions(template, parameters, trajectory, y)]
-        if not all(np.isfinite(v).all() for v in expansion):
+        windows = sliding_windows(data, problem.window)
+        trajectory = np.asarray(jitted_trajectory(template, "ball", numbers, windows, tau, support))
+        expansions = [np.asarray(v) for v in local_expansions(template, numbers, trajectory, windows)]
+        if not all(np.isfinite(v).all() for v in expansions):
             raise InputError(
                 "h: found NaN or infinity in h or its derivatives at an estimate; expected a smooth h on all of K_k; "
                 "fix f or h, or choose a smaller diameter"
             )
-        lower, third, advice = np.zeros(len(y)), np.full(len(y), np.inf), ""
+        steps, advice = len(trajectory), ""
+        lower, third, tensor = np.zeros(steps), np.full(steps, np.inf), np.full((steps, n, n, n), np.inf)
         try:
             lo, hi = support.centre - support.radius[:, None], support.centre + support.radius[:, None]
-            lower, third = cost_bounds(problem.system, y, problem.residual_weights, lo, hi)
+            lower, third, tensor = cost_bounds(problem.system, windows.y, problem.residual_weights, lo, hi)
         except NoBound as operation:
             advice = f"; f or h contains {operation}, which has no interval bounds: {HOW_TO_WRITE}"
         balls = [Ball(*v) for v in zip(*support, strict=True)]
-        points, priors = trajectory, prior_means(problem, support, trajectory)
-        distances = np.linalg.norm(trajectory - support.centre, axis=1)
-        for _ in range(BOUNDARY_STEPS if (distances > (1 - BOUNDARY) * support.radius).any() else 0):
-            precision = expansion[2] + np.eye(problem.system.states) / tau
-            slopes, offsets = expansion[1] + (points - priors) / tau, points - support.centre
-            if not np.isfinite(expansion[2]).all():
-                break
-            steps = zip(slopes, precision, offsets, support.radius, strict=True)
-            points = support.centre + [minimum_on_ball(*step) for step in steps]
-            expansion = [np.asarray(v) for v in local_expansions(template, parameters, points, y)]
-            priors = prior_means(problem, support, points)
-        steps = [
-            taylor_envelope((z, *(v[k] for v in expansion)), float(third[k]), balls[k], priors[k], kappa, tau)  # type: ignore[arg-type]
-            for k, z in enumerate(points)
+        offsets = trajectory - support.centre
+        # On the ball |d| <= reach, so that the cubic term is at most third |d|^3 / 6 <= reduction |d|^2 / 2 with
+        # reduction = third reach / 3. Coordinate by coordinate, the sum of |D^3 J_ijk d_i d_j d_k| / 6 is at most
+        # the sum of reduction_i d_i^2 / 2, because |d_i d_j| <= (d_i^2 + d_j^2) / 2.
+        reach = support.radius + np.linalg.norm(offsets, axis=1)
+        by_coordinate = np.einsum("bijk,bk->bi", tensor, support.radius[:, None] + np.abs(offsets)) / 3
+        at_estimate = [Expansion(*v) for v in zip(trajectory, *expansions, strict=True)]
+        flat = [Expansion(ball.centre, v, np.zeros(n), np.zeros((n, n))) for ball, v in zip(balls, lower, strict=True)]
+
+        def envelopes(points: list[Expansion], reductions: np.ndarray, thirds: np.ndarray) -> list[Envelope | None]:
+            own = zip(points, reductions, thirds, balls, strict=True)
+            return [envelope_at(*v, kappa, tau) for v in own]
+
+        priors = prior_means(problem, support, trajectory)
+        method, chosen = "taylor", envelopes(at_estimate, np.repeat(third * reach / 3, n).reshape(steps, n), third)
+        M = [
+            np.inf if e is None else draws_bound(e, ball, prior, kappa)
+            for e, ball, prior in zip(chosen, balls, priors, strict=True)
         ]
-        taylor, M = zip(*(step or (None, np.inf) for step in steps), strict=True)
-        method, chosen = "taylor", list(taylor)
         if max(M) > ENOUGH_DRAWS_PER_RUN:
-            draws = functools.partial(_pilot_draws_per_run, problem, y, balls, kappa=kappa, tau=tau)
-            own_prior = [
-                prior_envelope(float(v), ball.centre, kappa, tau) for v, ball in zip(lower, balls, strict=True)
+            unknown = np.full(steps, np.inf)
+            candidates = [
+                ("prior", envelopes(flat, np.zeros((steps, n)), unknown)),
+                ("taylor", chosen),
+                ("taylor", envelopes(at_estimate, by_coordinate, unknown)),
             ]
-            M, method, chosen = draws(own_prior), "prior", own_prior
-            if all(steps) and max(taylor_M := draws(list(taylor))) <= max(M):
-                M, method, chosen = taylor_M, "taylor", list(taylor)
+            M = [np.inf]
+            for name, candidate in candidates:
+                if None not in candidate:
+                    pilot = _pilot_draws_per_run(problem, windows, balls, candidate, kappa=kappa, tau=tau)  # type: ignore[arg-type]
+                    if name == "prior" or max(pilot) <= max(M):
+                        M, method, chosen = pilot, name, candidate
         stacked = jax.tree.map(lambda *v: np.stack(v), *chosen)
     faithfulness = Faithfulness(method, True, tuple(float(v) for v in M))
     refusal = "" if faithfulness.feasible else _refusal(f"step {int(np.argmax(M))}", advice)
-    return SamplerPlan(y, support, stacked, trajectory, faithfulness, refusal)
+    return SamplerPlan(windows, support, stacked, trajectory, faithfulness, refusal)
 
 
 def _refusal(where: str, advice: str = "") -> str:
     """Return the message for a distribution that the sampler cannot draw from."""
     return (
         f"s: found a Gibbs distribution that can't be sampled exactly at {where}; expected at least one accepted draw "
-        f"in {MAX_DRAWS_PER_RUN:.0f}; choose a smaller diameter, radius or tau, smaller weights, or another s{advice}"
+        f"in {MAX_DRAWS_PER_RUN:.0f}; choose a smaller diameter, radius or tau, smaller weights, or another s; "
+        f"W2MHE.proposed finds values that work{advice}"
     )
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _pilot_step(
-    template: Problem, parameters: Any, envelope: Taylor, ball: Ball, rows: Any, m: Any, key: Any, kappa: float
-) -> tuple[jax.Array, jax.Array]:
-    """Return draws (n, runs) of one step, and the probability that each of them is accepted."""
-    problem = template.bind(parameters)
+    template: Problem, numbers: Any, envelope: Envelope, ball: Ball, rows: Any, m: Any, key: Any, kappa: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return draws (n, runs) of one step, the probability that each is accepted, and the priors that follow."""
+    problem = template.bind(numbers)
     cost = stage_cost(problem.system, problem.residual_weights)
-    draw = envelope.draw(m, key)
-    return draw.z, RejectionSampler(lambda z: cost(z, rows), envelope, ball, kappa).acceptance(draw.z, draw.lower)
+    draw = envelope.draw_on_ball(m, key, ball, kappa)
+    acceptance = RejectionSampler(lambda z: cost(z, rows), envelope, ball, kappa).acceptance(draw.z, draw.lower)
+    return draw.z, acceptance, problem.system.step_columns(draw.z, rows.k)
 
 
 def _pilot_draws_per_run(
-    problem: Problem, y: np.ndarray, balls: list[Ball], envelopes: list[Taylor], *, kappa: float, tau: float
+    problem: Problem, windows: Windows, balls: list[Ball], envelopes: list[Envelope], *, kappa: float, tau: float
 ) -> list[float]:
     """Return the draws per accepted draw at each step, measured on pilot runs; infinite where there are too many."""
-    rng, priors = np.random.default_rng(0), np.tile(problem.system.start, (PILOT_RUNS, 1))
-    predict: Callable[..., jax.Array] = jax.vmap(problem.system.f)
+    rng, priors = np.random.default_rng(0), np.tile(problem.system.start, (PILOT_RUNS, 1)).T
     draws_per_run: list[float] = []
     for k, (ball, envelope) in enumerate(zip(balls, envelopes, strict=True)):
-        priors = priors if problem.prior == "carried" else np.tile(ball.centre, (PILOT_RUNS, 1))
-        parameters = problem.system.parameters
-        result = _pilot_step(problem.template, parameters, envelope, ball, y[k], priors.T, jax.random.key(k), kappa)
-        z, acceptance = (np.asarray(v) for v in result)
+        priors = priors if problem.prior == "carried" else np.tile(ball.centre, (PILOT_RUNS, 1)).T
+        own = envelope, ball, Windows(windows.y[k], windows.k[k]), priors, jax.random.key(k), kappa
+        _, acceptance, predicted = (np.asarray(v) for v in _pilot_step(problem.template, problem.system.numbers, *own))
         if not acceptance.mean() * MAX_DRAWS_PER_RUN >= 1:  # also where J is NaN
-            return draws_per_run + [np.inf] * (len(y) - k)
+            return draws_per_run + [np.inf] * (len(balls) - k)
         draws_per_run.append(1 / acceptance.mean())
-        accepted = rng.choice(PILOT_RUNS, PILOT_RUNS, p=acceptance / acceptance.sum())
-        priors = np.asarray(predict(z[:, accepted].T))
+        priors = predicted[:, rng.choice(PILOT_RUNS, PILOT_RUNS, p=acceptance / acceptance.sum())]
     return draws_per_run
 
 
@@ -421,47 +431,20 @@ def prior_means(problem: Problem, support: Ball, states: np.ndarray) -> np.ndarr
     """Return the prior of each step along a trajectory."""
     if problem.prior == "start":
         return support.centre
-    return np.vstack([problem.system.start, *(np.asarray(problem.system.f(jnp.asarray(z))) for z in states[:-1])])
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _local_minima(template: Problem, parameters: Any, prior: Any, starts: Any, y: Any, tau: float) -> jax.Array:
-    """Return the minimum of the exponent that is found from each start; NaN where there is none."""
-    problem = template.bind(parameters)
-    cost = stage_cost(problem.system, problem.residual_weights)
-
-    def minimum(start: jax.Array) -> jax.Array:
-        z = proximal_estimate(lambda z: cost(z, y), prior, tau, start)
-        curvature = jax.hessian(cost)(z, y) + jnp.eye(z.size) / tau
-        # Newton's method does not leave a maximum or a saddle point at which it starts.
-        return jnp.where(jnp.linalg.eigvalsh(curvature)[0] > 0, z, jnp.nan)
-
-    return jax.vmap(minimum)(starts)
-
-
-def count_modes(problem: Problem, plan: SamplerPlan, tau: float) -> tuple[int, ...]:
-    """Return the number of minima of the exponent that several starting points inside each K_k lead to."""
-    priors = prior_means(problem, plan.support, plan.trajectory)
-    n, counts = plan.trajectory.shape[1], []
-    axes = 0.7 * np.vstack([np.zeros(n), np.eye(n), -np.eye(n)])
-    for centre, radius, prior, rows in zip(*plan.support, priors, plan.windows, strict=True):
-        starts = np.vstack([prior, centre + radius * axes])
-        minima = np.asarray(_local_minima(problem.template, problem.system.parameters, prior, starts, rows, tau))
-        minima = minima[np.linalg.norm(minima - centre, axis=1) <= radius]  # this removes NaN as well
-        counts.append(len(np.unique(np.round((minima - centre) / radius, 6), axis=0)))
-    return tuple(counts)
+    predicted = jax.vmap(problem.system.step)(jnp.asarray(states[:-1]), jnp.arange(len(states) - 1))
+    return np.vstack([problem.system.start, predicted])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _draw_step(
-    template: Problem, quick: bool, parameters: Any, inputs: Any, step: Any, kappa: float, tau: float, z: Any, lost: Any
+    template: Problem, quick: bool, numbers: Any, inputs: Any, step: Any, kappa: float, tau: float, z: Any, lost: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Return the states (n, runs) of a step that follow those of the step before, and whether any run is unfinished."""
-    problem = template.bind(parameters)
+    problem = template.bind(numbers)
     rows, ball, envelope, key = jax.tree.map(lambda v: v[step], inputs)
     cost = stage_cost(problem.system, problem.residual_weights)
     if problem.prior == "carried":
-        m = jnp.where(step == 0, jnp.asarray(problem.system.start)[:, None], problem.system.step_columns(z))
+        m = jnp.where(step == 0, jnp.asarray(problem.system.start)[:, None], problem.system.step_columns(z, rows.k - 1))
     else:
         m = jnp.tile(ball.centre[:, None], z.shape[1])
     sampler = RejectionSampler(lambda z: cost(z, rows), envelope, ball, kappa)
@@ -477,7 +460,13 @@ def _by_run(states: list[jax.Array], released: tuple[int, ...]) -> jax.Array:
 
 
 def sample_trajectories(
-    problem: Problem, quick: bool, key: jax.Array, runs: int, plan: tuple[Any, Ball, Taylor], kappa: float, tau: float
+    problem: Problem,
+    quick: bool,
+    key: jax.Array,
+    runs: int,
+    plan: tuple[Windows, Ball, Envelope],
+    kappa: float,
+    tau: float,
 ) -> jax.Array:
     """Return the released estimates (runs, K, d); `quick` tries the quick sampler first.
 
@@ -487,14 +476,14 @@ def sample_trajectories(
     compiled faster than one program of all steps, and it reads the states of the step before and not their predictions,
     which would be written to memory once more.
     """
-    template, parameters, steps = problem.template, problem.system.parameters, len(plan[0])
+    template, numbers, steps = problem.template, problem.system.numbers, len(plan[0].k)
     inputs = *plan, jax.random.split(key, steps)
     for is_quick in (True, False) if quick else (False,):
         # On the device of the plan, or the first step would be compiled for itself.
-        z, lost = jax.device_put((jnp.zeros((problem.system.states, runs)), np.zeros((), bool)), plan[0].sharding)
+        z, lost = jax.device_put((jnp.zeros((problem.system.states, runs)), np.zeros((), bool)), plan[0].y.sharding)
         states = []
         for k in range(steps):
-            z, lost = _draw_step(template, is_quick, parameters, inputs, np.int32(k), kappa, tau, z, lost)
+            z, lost = _draw_step(template, is_quick, numbers, inputs, np.int32(k), kappa, tau, z, lost)
             states.append(z)
         estimates = _by_run(states, tuple(problem.system.released))
         if not lost:  # the device orders the estimates by run meanwhile, and does not stand still
@@ -517,7 +506,9 @@ def compile_ahead(problem: Problem, runs: int, windows: tuple[int, ...], device:
         with enable_x64(), jax.default_device(default):
             steps, n = windows[0], problem.system.states
             all_space = Ball(np.zeros((steps, n)), np.full(steps, np.inf))
-            plan = jax.device_put((np.zeros(windows), all_space, Taylor.zeros(steps, n)), device)
+            plan = jax.device_put(
+                (Windows(np.zeros(windows), np.arange(steps)), all_space, Envelope.zeros(steps, n)), device
+            )
             jax.block_until_ready(
                 sample_trajectories(problem, True, jax_key(np.random.default_rng(0)), runs, plan, 1.0, 1.0)
             )

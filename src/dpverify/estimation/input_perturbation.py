@@ -160,10 +160,13 @@ def _perturbed_runs(
     """Draw the runs; `warm` starts each from the solution of the data, where the estimator can."""
     estimator = bind_parameters(template, parameters)
     if noise_per == "window":
-        rows, solve = sliding_windows(data, estimator.window), estimator.estimate_windows
-        start = getattr(estimator, "warm_start_windows", None)
+        windows = sliding_windows(data, estimator.window)
+        start, rows = getattr(estimator, "warm_start_windows", None), windows.y
+        own = start(data) if start and warm else estimator.estimate_windows
+
+        def solve(y: jax.Array) -> jax.Array:
+            return own(windows._replace(y=y))
     else:
-        rows, solve = data, estimator.estimate
-        start = getattr(estimator, "warm_start", None)
-    noisy = rows + jax.random.normal(key, (runs, *rows.shape)) @ root.T
-    return jax.vmap(start(data) if start and warm else solve)(noisy)
+        start, rows = getattr(estimator, "warm_start", None), data
+        solve = start(data) if start and warm else estimator.estimate
+    return jax.vmap(solve)(rows + jax.random.normal(key, (runs, *rows.shape)) @ root.T)

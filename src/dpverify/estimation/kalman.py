@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from dpverify.errors import InputError
 from dpverify.estimation.ekf import PrivateEKF
 from dpverify.estimation.system import (
     System,
+    as_tuples,
     check_data,
     check_positive,
     covariance_root,
@@ -173,6 +174,13 @@ class LinearModel(NamedTuple):
     measurement: np.ndarray
     initial: np.ndarray
     start: np.ndarray
+    drift: np.ndarray = np.zeros((1, 1))  # B u_k, one row for each step; the last one serves all later steps
+
+    def predict(self, estimate: np.ndarray, k: int) -> np.ndarray:
+        """Return the prediction from step k; the last column of the estimate is the constant part of the map."""
+        predicted = self.A @ estimate
+        predicted[:, -1] += self.drift[min(k, len(self.drift) - 1)]
+        return predicted
 
 
 class FilterMaps(NamedTuple):
@@ -231,7 +239,7 @@ def filter_maps(model: LinearModel, observed: np.ndarray) -> FilterMaps:
     P, estimates, covariances = model.initial, [], []
     for k in range(steps):
         if k:
-            estimate, P = model.A @ estimate, model.A @ P @ model.A.T + model.process
+            estimate, P = model.predict(estimate, k - 1), model.A @ P @ model.A.T + model.process
         rows = np.flatnonzero(observed[k])
         C, R = model.C[rows], model.measurement[np.ix_(rows, rows)]
         gain = P @ C.T @ np.linalg.inv(C @ P @ C.T + R)
@@ -261,7 +269,7 @@ def smoother_maps(model: LinearModel, observed: np.ndarray) -> FilterMaps:
         P = filtered.covariances[k]
         predicted = model.A @ P @ model.A.T + model.process
         back = P @ model.A.T @ np.linalg.pinv(predicted, hermitian=True)
-        estimates[k] += back @ (estimates[k + 1] - model.A @ estimates[k])
+        estimates[k] += back @ (estimates[k + 1] - model.predict(estimates[k], k))
         covariances[k] += back @ (covariances[k + 1] - predicted) @ back.T
     return _as_maps(estimates, covariances)
 
@@ -308,7 +316,8 @@ class GaussianStream(ABC):
     def model(self) -> LinearModel:
         """The matrices of the system and the covariances of the filter."""
         system, own = self.system, (getattr(self, name) for name in ("process", "measurement", "initial"))
-        return LinearModel(*(np.asarray(v, float) for v in (system.A, system.C, *own, system.start)))
+        model = LinearModel(*(np.asarray(v, float) for v in (system.A, system.C, *own, system.start)))
+        return model if system.B is None else model._replace(drift=np.asarray(system.inputs) @ np.transpose(system.B))
 
     def maps(self, observed: np.ndarray) -> FilterMaps:
         """Return the estimator without noise, for readings that are observed or missing."""
@@ -390,6 +399,7 @@ class PrivateKalman(GaussianStream):
     measurement: ArrayLike | None = None
     initial: ArrayLike | None = None
     name: str = "private Kalman filter"
+    may_miss: ClassVar[bool] = False  # whether a reading that is NaN is missing
 
     def __post_init__(self) -> None:
         if not (is_real_number(self.scale) and self.scale >= 0):
@@ -409,27 +419,26 @@ class PrivateKalman(GaussianStream):
         steps = len(observed) - self.window
         return FilterMaps(*(v[:steps] for v in super().maps(observed)))
 
-    def _all_observed(self, steps: int) -> FilterMaps:
-        return self.maps(np.ones((steps, self.system.measurements), bool))
-
     def estimate(self, data: jax.Array) -> jax.Array:
         """Return the released estimates without noise, (K, d): pure JAX, can be vmapped over data."""
-        maps = self._all_observed(data.shape[0])
+        maps = self.maps(np.ones(data.shape, bool))
         return jnp.tensordot(jnp.asarray(maps.gains), data.reshape(-1), 1) + maps.offsets
 
     def gain(self, steps: int) -> np.ndarray:
         """Return G for data of `steps` rows, of shape (K d, steps * measurements)."""
-        return self._all_observed(steps).matrix
+        return self.maps(np.ones((steps, self.system.measurements), bool)).matrix
 
     def distribution(self, data: object) -> GaussianOutput:
         """Return the distribution of the output for these data."""
-        y = check_data(self.system, data, self.window + 1)
-        maps = self._all_observed(len(y))
-        return GaussianOutput(maps.estimate(y), self.scale, None if self.where == "output" else maps.matrix)
+        y = check_data(self.system, data, self.window + 1, self.may_miss)
+        maps = self.maps(~np.isnan(y))
+        return GaussianOutput(
+            maps.estimate(np.nan_to_num(y)), self.scale, None if self.where == "output" else maps.matrix
+        )
 
 
 @dataclass(frozen=True)
-class IntermittentKalman(GaussianStream):
+class IntermittentKalman(PrivateKalman):
     """A Kalman filter with missing readings, and Gaussian noise on its estimates or on its data.
 
     A reading that is NaN is missing; the filter predicts without it. Which readings are missing is not hidden by noise
@@ -437,16 +446,8 @@ class IntermittentKalman(GaussianStream):
 
     Parameters
     ----------
-    system : System
-        A linear system; it must have `A` and `C`.
-    scale : float
-        Standard deviation of the noise, in units of the released estimates or of the readings.
-    where : {"output", "input"}
-        Whether the noise is added to the released estimates or to the readings.
-    process, measurement, initial : array_like, optional
-        The covariances of the filter, as for `PrivateEKF`.
-    name : str
-        Name in reports.
+    system, scale, where, window, process, measurement, initial, name
+        As for `PrivateKalman`.
 
     Examples
     --------
@@ -459,25 +460,8 @@ class IntermittentKalman(GaussianStream):
     [1.0, 1.414, 1.563]
     """
 
-    system: System
-    scale: float
-    where: str = "output"
-    process: ArrayLike | None = None
-    measurement: ArrayLike | None = None
-    initial: ArrayLike | None = None
     name: str = "Kalman filter with missing readings"
-
-    def __post_init__(self) -> None:
-        check_positive("scale", self.scale, "the standard deviation of the noise")
-        check_choice("where", self.where, ("output", "input"))
-        super().__post_init__()
-
-    def distribution(self, data: object) -> GaussianOutput:
-        """Return the distribution of the output for these data."""
-        y = check_data(self.system, data, missing=True)
-        maps = self.maps(~np.isnan(y))
-        gain = None if self.where == "output" else maps.matrix
-        return GaussianOutput(maps.estimate(np.nan_to_num(y)), self.scale, gain)
+    may_miss: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -488,8 +472,8 @@ class PrivateSmoother(IntermittentKalman):
 
     Parameters
     ----------
-    system, scale, where, process, measurement, initial, name
-        As for `IntermittentKalman`.
+    system, scale, where, window, process, measurement, initial, name
+        As for `PrivateKalman`.
 
     Examples
     --------
@@ -505,7 +489,8 @@ class PrivateSmoother(IntermittentKalman):
 
     def maps(self, observed: np.ndarray) -> FilterMaps:
         """Return the estimator without noise, for readings that are observed or missing."""
-        return smoother_maps(self.model, observed).released(tuple(self.system.released))
+        maps = smoother_maps(self.model, observed).released(tuple(self.system.released))
+        return FilterMaps(*(v[: len(observed) - self.window] for v in maps))
 
 
 @dataclass(frozen=True)
@@ -557,7 +542,7 @@ class TwoStageKalman(GaussianStream):
                 f"aggregation: found shape {D.shape}; expected a matrix with {self.system.measurements} columns, one "
                 "for each measurement"
             )
-        object.__setattr__(self, "aggregation", tuple(tuple(row) for row in D.tolist()))
+        object.__setattr__(self, "aggregation", as_tuples(D))
         super().__post_init__()
 
     def distribution(self, data: object) -> GaussianOutput:
@@ -620,7 +605,7 @@ class EqualisedKalman(GaussianStream):
                 f"prefilter: found {self.prefilter!r}; expected an impulse response, finite numbers of which the first "
                 "is not 0"
             )
-        object.__setattr__(self, "prefilter", tuple(response.tolist()))
+        object.__setattr__(self, "prefilter", as_tuples(response))
         super().__post_init__()
 
     def distribution(self, data: object) -> GaussianOutput:
@@ -729,7 +714,7 @@ class PrivateConsensus:
         L = np.asarray(self.laplacian, float)
         if L.ndim != 2 or L.shape[0] != L.shape[1] or not np.allclose(L.sum(axis=1), 0.0):
             raise InputError(f"laplacian: found shape {L.shape}; expected a square matrix whose rows add up to 0")
-        object.__setattr__(self, "laplacian", tuple(tuple(row) for row in L.tolist()))
+        object.__setattr__(self, "laplacian", as_tuples(L))
         object.__setattr__(self, "steps", check_whole_number("steps", self.steps, 1))
         check_positive("noise", self.noise, "the scale of the noise")
         check_positive("step_size", self.step_size, "the step size of the consensus")

@@ -20,7 +20,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.estimation import gibbs, moving_horizon
-from dpverify.estimation.moving_horizon import Ball, Problem, sliding_windows
+from dpverify.estimation.moving_horizon import Ball, Problem, Windows, sliding_windows
 from dpverify.estimation.system import (
     System,
     check_data,
@@ -155,15 +155,13 @@ class W2MHE:
 
     def sets(self, steps: int) -> Ball:
         """Return centres and radii (half the diameters) of K_0, ..., K_{steps-1}."""
-        with enable_x64():
-            centres = [jnp.asarray(self.system.start)]
-            for _ in range(steps - 1):
-                centres.append(self.system.f(centres[-1]))
-            centre = np.asarray(jnp.stack(centres))
+        return self._sets_around(self.system.open_loop(steps))
+
+    def _sets_around(self, centre: Array) -> Ball:
         if self.radius is not None:
-            return Ball(centre, np.full(steps, float(self.radius)))
+            return Ball(centre, np.full(len(centre), float(self.radius)))
         assert self.system.lipschitz is not None
-        return Ball(centre, self.diameter / 2 * self.system.lipschitz ** np.arange(steps))
+        return Ball(centre, self.diameter / 2 * self.system.lipschitz ** np.arange(len(centre)))
 
     def deterministic(self, data: object) -> np.ndarray:
         """Return the estimates at s = 1 with all coordinates of the state, (T + 1 - window, states)."""
@@ -173,9 +171,9 @@ class W2MHE:
         """Return the released estimates at s = 1, (K, d): pure JAX, can be vmapped over data."""
         return self.estimate_windows(sliding_windows(data, self.window))
 
-    def estimate_windows(self, windows: jax.Array) -> jax.Array:
-        """Return the same for windows (K, window + 1, measurements), which need not fit together."""
-        support = self._constant_sets(len(windows))
+    def estimate_windows(self, windows: Windows) -> jax.Array:
+        """Return the same for windows, which need not fit together."""
+        support = self._sets_around(self.system.predicted(len(windows.k)))
         return moving_horizon.trajectory(self.problem, self._shape, windows, self.tau, support)[:, self._released]
 
     def warm_start(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
@@ -183,10 +181,10 @@ class W2MHE:
         solve = self.warm_start_windows(data)
         return lambda other: solve(sliding_windows(other, self.window))
 
-    def warm_start_windows(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """Return the same function of the windows (K, window + 1, measurements), which need not fit together."""
+    def warm_start_windows(self, data: jax.Array) -> Callable[[Windows], jax.Array]:
+        """Return the same function of windows, which need not fit together."""
         windows = sliding_windows(data, self.window)
-        support = self._constant_sets(len(windows))
+        support = self._sets_around(self.system.predicted(len(windows.k)))
         solve = moving_horizon.warm_started_trajectory(self.problem, self._shape, windows, self.tau, support)
         return lambda other: solve(other)[:, self._released]
 
@@ -198,16 +196,9 @@ class W2MHE:
     def _released(self) -> np.ndarray:
         return np.asarray(self.system.released)
 
-    def _constant_sets(self, steps: int) -> Ball:
-        """Return the sets of all steps, which do not depend on traced values."""
-        with jax.ensure_compile_time_eval():
-            return self.sets(steps)
-
     def faithfulness(self, data: object) -> gibbs.Faithfulness:
         """Return what is proved about the sampler for this data set, and what is only expected."""
-        plan = self._plan(data)
-        with enable_x64(), host_device():
-            return plan.faithfulness._replace(modes=gibbs.count_modes(self.problem, plan, self.tau))
+        return self._plan(data).faithfulness
 
     def remarks(self, data: object) -> tuple[str, ...]:
         """Return the sentences that a report on this data set adds to its numbers."""
@@ -243,7 +234,7 @@ class W2MHE:
             key, released = jax_key(rng), tuple(self.system.released)
             if self.s == 1:
                 estimates = jnp.asarray(plan.trajectory)[:, list(released)]
-                return jnp.broadcast_to(estimates, (runs, len(plan.windows), len(released)))
+                return jnp.broadcast_to(estimates, (runs, len(plan.trajectory), len(released)))
             if self.law == "blend":
                 estimates = plan.trajectory[:, list(released)]
                 return _blend(key, runs, estimates, plan.support, self.s, self.system.states, released)
@@ -264,20 +255,20 @@ def _cached_plan(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> gibbs
         support = mechanism.sets(len(y) - mechanism.window)
         if mechanism._is_gibbs:
             return gibbs.plan_sampler(problem, y, support, mechanism.kappa, mechanism.tau)
-        rows = np.asarray(sliding_windows(y, mechanism.window))
+        rows = sliding_windows(y, mechanism.window)
         solved = moving_horizon.jitted_trajectory(
-            problem.template, mechanism._shape, problem.system.parameters, rows, mechanism.tau, support
+            problem.template, mechanism._shape, problem.system.numbers, rows, mechanism.tau, support
         )
         states = np.asarray(solved)
     if not np.isfinite(states).all():
         raise InputError("f: found NaN or infinity in f or h near an estimate; expected finite numbers; fix f or h")
-    return gibbs.SamplerPlan(rows, support, None, states, gibbs.Faithfulness("direct", True, (1.0,) * len(rows)))
+    return gibbs.SamplerPlan(rows, support, None, states, gibbs.Faithfulness("direct", True, (1.0,) * len(states)))
 
 
 @functools.lru_cache(maxsize=64)
 def _plan_on_device(
     mechanism: W2MHE, shape: tuple[int, ...], data: bytes, device: Any
-) -> tuple[jax.Array, Ball, gibbs.Taylor]:
+) -> tuple[Windows, Ball, gibbs.Envelope]:
     """Return the arrays of a plan on the device that samples, so that they are not copied with every block."""
     plan = _cached_plan(mechanism, shape, data)
     return jax.device_put((plan.windows, plan.support, plan.envelope), device)

@@ -58,9 +58,9 @@ class Problem(NamedTuple):
         """The problem of the system's template: a static argument of compiled code."""
         return self._replace(system=self.system.template)
 
-    def bind(self, parameters: Any) -> Problem:
-        """Return this template with the numbers of h, which may be traced."""
-        return self._replace(system=self.system.bind(parameters))
+    def bind(self, numbers: Any) -> Problem:
+        """Return this template with the numbers of its system, which may be traced."""
+        return self._replace(system=self.system.bind(numbers))
 
     @property
     def residual_weights(self) -> np.ndarray:
@@ -71,26 +71,34 @@ class Problem(NamedTuple):
         return table
 
 
-def sliding_windows(data: Any, window: int) -> jax.Array:
-    """Return the rows that each released step k = 0, ..., T - window uses, (K, window + 1, measurements)."""
-    stack: Any = np.stack if isinstance(data, np.ndarray) else jnp.stack
-    return stack([data[k : k + window + 1] for k in range(len(data) - window)])
+class Windows(NamedTuple):
+    """The rows that each released step k = 0, ..., T - window uses."""
+
+    y: Any  # (K, window + 1, measurements), or without the first axis for one step; NumPy or JAX
+    k: Any  # (K,): the index of the first row
 
 
-def stage_cost(system: System, weights: np.ndarray) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """Return the function J(z, y) of a state z and the rows y of one window."""
+def sliding_windows(data: Any, window: int) -> Windows:
+    """Return the windows of a data set (T + 1, measurements)."""
+    steps, stack = len(data) - window, np.stack if isinstance(data, np.ndarray) else jnp.stack
+    return Windows(stack([data[k : k + window + 1] for k in range(steps)]), np.arange(steps))  # type: ignore[operator]
 
-    def weighted_square(x: jax.Array, w: jax.Array | np.ndarray, y: jax.Array) -> jax.Array:
-        return jnp.sum(w * jnp.square(y - system.h(x))) / 2
 
-    def cost(z: jax.Array, y: jax.Array) -> jax.Array:
+def stage_cost(system: System, weights: np.ndarray) -> Callable[[jax.Array, Windows], jax.Array]:
+    """Return the function J(z, rows) of a state z and one window."""
+
+    def weighted_square(x: jax.Array, k: Any, w: jax.Array | np.ndarray, y: jax.Array) -> jax.Array:
+        return jnp.sum(w * jnp.square(y - system.measure(x, k))) / 2
+
+    def cost(z: jax.Array, rows: Windows) -> jax.Array:
         # A scan, so that the size of the compiled program does not grow with the window.
-        def step(state: tuple[jax.Array, jax.Array], row: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
-            x, total = system.f(state[0]), state[1]
+        def step(state: tuple[jax.Array, jax.Array], row: tuple[jax.Array, ...]) -> tuple[Any, None]:
+            x, total = system.step(state[0], row[0] - 1), state[1]
             return (x, total + weighted_square(x, *row)), None
 
-        first = weighted_square(z, weights[0], y[0]) if weights[0].any() else jnp.zeros((), z.dtype)
-        return jax.lax.scan(step, (z, first), (jnp.asarray(weights[1:]), y[1:]))[0][1]
+        y, later = rows.y, rows.k + np.arange(1, len(weights))
+        first = weighted_square(z, rows.k, weights[0], y[0]) if weights[0].any() else jnp.zeros((), z.dtype)
+        return jax.lax.scan(step, (z, first), (later, jnp.asarray(weights[1:]), y[1:]))[0][1]
 
     return cost
 
@@ -152,46 +160,46 @@ def project(z: jax.Array, ball: Ball, shape: str) -> jax.Array:
     return jnp.clip(z, centre - half, centre + half)
 
 
-# From a prior, the rows of a window and further inputs of a step to its estimate and further outputs.
-StepSolver = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
+# From a prior, a window and further inputs of a step to its estimate and further outputs.
+StepSolver = Callable[[jax.Array, Windows, Any], tuple[jax.Array, Any]]
 
 
-def _scan(problem: Problem, shape: str, y: jax.Array, support: Ball, solve: StepSolver, extra: Any = None) -> Any:
+def _scan(problem: Problem, shape: str, windows: Windows, support: Ball, solve: StepSolver, extra: Any = None) -> Any:
     """Return the states (K, n) and further outputs of all steps; each estimate is projected, then predicted."""
 
-    def step(prior: jax.Array, inputs: tuple[jax.Array, Ball, Any]) -> tuple[jax.Array, tuple[jax.Array, Any]]:
+    def step(prior: jax.Array, inputs: tuple[Windows, Ball, Any]) -> tuple[jax.Array, tuple[jax.Array, Any]]:
         rows, ball, own = inputs
         z, output = solve(prior if problem.prior == "carried" else ball.centre, rows, own)
         z = project(z, ball, shape)
-        return problem.system.f(z), (z, output)
+        return problem.system.step(z, rows.k), (z, output)
 
-    return jax.lax.scan(step, jnp.asarray(problem.system.start, y.dtype), (y, support, extra))[1]
+    return jax.lax.scan(step, jnp.asarray(problem.system.start, windows.y.dtype), (windows, support, extra))[1]
 
 
-def trajectory(problem: Problem, shape: str, y: jax.Array, tau: float, support: Ball) -> jax.Array:
-    """Return the states (K, n) at s = 1 from the windows y (K, window + 1, measurements): pure JAX."""
+def trajectory(problem: Problem, shape: str, windows: Windows, tau: float, support: Ball) -> jax.Array:
+    """Return the states (K, n) at s = 1: pure JAX."""
     cost = stage_cost(problem.system, problem.residual_weights)
 
-    def solve(prior: jax.Array, rows: jax.Array, _: Any) -> tuple[jax.Array, None]:
+    def solve(prior: jax.Array, rows: Windows, _: Any) -> tuple[jax.Array, None]:
         return proximal_estimate(lambda z: cost(z, rows), prior, tau), None
 
-    return _scan(problem, shape, y, support, solve)[0]
+    return _scan(problem, shape, windows, support, solve)[0]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def jitted_trajectory(
-    template: Problem, shape: str, parameters: Any, y: jax.Array, tau: float, support: Ball
+    template: Problem, shape: str, numbers: Any, windows: Windows, tau: float, support: Ball
 ) -> jax.Array:
     """Return `trajectory`, compiled once for all members of a family of systems."""
-    return trajectory(template.bind(parameters), shape, y, tau, support)
+    return trajectory(template.bind(numbers), shape, windows, tau, support)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def local_expansions(template: Problem, parameters: Any, z: Array, y: Array) -> tuple[Array, Array, Array]:
+def local_expansions(template: Problem, numbers: Any, z: Array, windows: Windows) -> tuple[Array, Array, Array]:
     """Return J, its gradient and its Hessian at the points and windows of many steps."""
-    problem = template.bind(parameters)
+    problem = template.bind(numbers)
     cost = stage_cost(problem.system, problem.residual_weights)
-    return jax.vmap(lambda z, y: (cost(z, y), jax.grad(cost)(z, y), jax.hessian(cost)(z, y)))(z, y)
+    return jax.vmap(lambda z, rows: (cost(z, rows), jax.grad(cost)(z, rows), jax.hessian(cost)(z, rows)))(z, windows)
 
 
 class Reference(NamedTuple):
@@ -199,36 +207,36 @@ class Reference(NamedTuple):
 
     solution: jax.Array  # (n,)
     prior: jax.Array  # (n,)
-    rows: jax.Array  # (window + 1, measurements)
+    y: jax.Array  # (window + 1, measurements)
     inverse_hessian: jax.Array  # (n, n)
     gain: jax.Array  # (n, (window + 1) * measurements): derivative of the solution in the rows
 
-    def predict(self, prior: jax.Array, rows: jax.Array, tau: float) -> jax.Array:
+    def predict(self, prior: jax.Array, y: jax.Array, tau: float) -> jax.Array:
         """Return the solution for another prior and other rows, to first order."""
         shift = self.inverse_hessian @ (prior - self.prior) / tau
-        return self.solution + shift + self.gain @ (rows - self.rows).reshape(-1)
+        return self.solution + shift + self.gain @ (y - self.y).reshape(-1)
 
 
 def warm_started_trajectory(
-    problem: Problem, shape: str, y: jax.Array, tau: float, support: Ball
-) -> Callable[[jax.Array], jax.Array]:
-    """Return a function with the values of `trajectory` that is faster for the windows of data sets close to y."""
+    problem: Problem, shape: str, windows: Windows, tau: float, support: Ball
+) -> Callable[[Windows], jax.Array]:
+    """Return a function with the values of `trajectory` that is faster for data sets close to these windows."""
     cost = stage_cost(problem.system, problem.residual_weights)
 
-    def objective(z: jax.Array, prior: jax.Array, rows: jax.Array) -> jax.Array:
+    def objective(z: jax.Array, prior: jax.Array, rows: Windows) -> jax.Array:
         return jnp.sum(jnp.square(z - prior)) / (2 * tau) + cost(z, rows)
 
-    def solve_reference(prior: jax.Array, rows: jax.Array, _: Any) -> tuple[jax.Array, Reference]:
+    def solve_reference(prior: jax.Array, rows: Windows, _: Any) -> tuple[jax.Array, Reference]:
         z = proximal_estimate(lambda z: cost(z, rows), prior, tau)
         inverse = jnp.linalg.inv(jax.hessian(objective)(z, prior, rows))
-        gain = -inverse @ jax.jacfwd(jax.grad(objective), argnums=2)(z, prior, rows).reshape(z.size, -1)
-        return z, Reference(z, prior, rows, inverse, gain)
+        slope = jax.jacfwd(lambda y: jax.grad(objective)(z, prior, rows._replace(y=y)))(rows.y)
+        return z, Reference(z, prior, rows.y, inverse, -inverse @ slope.reshape(z.size, -1))
 
-    def solve(prior: jax.Array, rows: jax.Array, reference: Reference) -> tuple[jax.Array, None]:
-        start = reference.predict(prior, rows, tau)
+    def solve(prior: jax.Array, rows: Windows, reference: Reference) -> tuple[jax.Array, None]:
+        start = reference.predict(prior, rows.y, tau)
         return _minimise(lambda z: objective(z, prior, rows), start, reference.inverse_hessian), None
 
-    references = _scan(problem, shape, y, support, solve_reference)[1]
+    references = _scan(problem, shape, windows, support, solve_reference)[1]
     return lambda other: _scan(problem, shape, other, support, solve, references)[0]
 
 

@@ -50,18 +50,20 @@ class SensorCircle:
     radius: float = CIRCLE_RADIUS
 
     observed = (0, 1)  # the states that the measurements depend on (`System`)
+    arguments = ("p",)  # `System` passes the positions as numbers, so that all placements share one compilation
 
     @property
     def places(self) -> np.ndarray:
         """The positions q_i, of shape (sensors, 2)."""
         return self.radius * np.column_stack([np.cos(self.angles), np.sin(self.angles)])
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return _measurements(x, self.places)
+    def __call__(self, x: jax.Array, p: jax.Array | None = None) -> jax.Array:
+        places = jnp.asarray(self.places if p is None else p)
+        return 100 * jnp.tanh(0.1 * (x[:2] - places)).reshape(-1)
 
     @property
     def parameters(self) -> np.ndarray:
-        """The positions: compiled code takes them as an argument (`system.ParametricMap`)."""
+        """The numbers of this member of the family."""
         return self.places
 
     @property
@@ -69,20 +71,11 @@ class SensorCircle:
         """The circle with as many sensors at angle 0, which stands for all placements."""
         return replace(self, angles=(0.0,) * len(self.angles))
 
-    def bind(self, parameters: jax.Array) -> StateMap:
-        """Return the measurement function of sensors at these positions."""
-        return lambda x: _measurements(x, parameters)
-
     def moved(self, sensor: int, angle: float) -> SensorCircle:
         """Return the same circle with one sensor turned by `angle` radians."""
         angles = list(self.angles)
         angles[sensor] += angle
         return replace(self, angles=tuple(angles))
-
-
-def _measurements(x: jax.Array, places: jax.Array | np.ndarray) -> jax.Array:
-    """Return the measurements of sensors at these positions, without noise."""
-    return 100 * jnp.tanh(0.1 * (x[:2] - jnp.asarray(places))).reshape(-1)
 
 
 def sensor_circle(angles: Sequence[float] | int = 10) -> SensorCircle:

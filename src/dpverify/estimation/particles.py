@@ -108,16 +108,17 @@ class KLMHE:
         mu_k(z_k) D_0 .. D_{k-1}. The particles are on the last axis, which is the faster layout.
         """
         system, first, weights = self.system, int(self.span == "open"), jnp.asarray(self.weights)[:, None]
-        h, f = (jax.vmap(function, in_axes=-1, out_axes=-1) for function in (system.h, system.f))
+        h, f = (jax.vmap(function, in_axes=(-1, None), out_axes=-1) for function in (system.measure, system.step))
 
-        def step(z: jax.Array, y: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-            cost = jnp.sum(weights * jnp.square(y[:, None] - h(z)), 0) / 2
+        def step(z: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+            k, y = inputs
+            cost = jnp.sum(weights * jnp.square(y[:, None] - h(z, k)), 0) / 2
             log_volume = jnp.zeros(z.shape[1])  # it is constant where f is linear, and constants cancel
             if system.A is None:
-                log_volume = jax.vmap(lambda x: log_abs_determinant(jax.jacfwd(system.f)(x)), in_axes=-1)(z)
-            return f(z), (z[jnp.asarray(system.released)], cost, log_volume)
+                log_volume = jax.vmap(lambda x: log_abs_determinant(jax.jacfwd(system.step)(x, k)), in_axes=-1)(z)
+            return f(z, k), (z[jnp.asarray(system.released)], cost, log_volume)
 
-        _, (paths, costs, log_volumes) = jax.lax.scan(step, starts, data)
+        _, (paths, costs, log_volumes) = jax.lax.scan(step, starts, (jnp.arange(len(data)), data))
         log_density, log_growth, rows = 0.0, 0.0, []
         for k in range(len(data) - self.window):
             J = costs[k + first : k + self.window + 1].sum(0)
@@ -265,22 +266,22 @@ def _filter_runs(mechanism: ParticleFilter, data: jax.Array, key: jax.Array, run
     whiten, released = whitener(mechanism.measurement), jnp.asarray(system.released)
 
     def step(particles: jax.Array, inputs: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-        y, uniform, shock = inputs
-        residuals = jax.vmap(lambda x: whiten(y - system.h(x)))(particles)
+        k, y, uniform, shock = inputs
+        residuals = jax.vmap(lambda x: whiten(y - system.measure(x, k)))(particles)
         weights = jax.nn.softmax(-0.5 * jnp.square(residuals).sum(1))
         if mechanism.release == "mean":
             output = weights @ particles[:, released]
         else:
             output = particles[draw_by_weight(weights, uniform[:1])[0]][released]
         chosen = particles[draw_by_weight(weights, (jnp.arange(M) + uniform[1]) / M)]  # systematic resampling
-        return jax.vmap(system.f)(chosen) + shock, output
+        return jax.vmap(lambda x, w: system.step(x, k, w))(chosen, shock), output
 
     def draw_run(run_key: jax.Array) -> jax.Array:
         start_key, uniform_key, shock_key = jax.random.split(run_key, 3)
         starts = jnp.asarray(system.start) + system.initial.sample(start_key, (M, system.states))
         uniforms = jax.random.uniform(uniform_key, (len(data), 2))
-        shocks = system.disturbance.sample(shock_key, (len(data), M, system.states))
-        return jax.lax.scan(step, starts, (data, uniforms, shocks))[1]
+        shocks = system.disturbance.sample(shock_key, (len(data), M, system.noise_size("f")))
+        return jax.lax.scan(step, starts, (jnp.arange(len(data)), data, uniforms, shocks))[1]
 
     return jax.lax.map(draw_run, jax.random.split(key, runs), batch_size=max(1, PARTICLES_PER_BATCH // M))
 

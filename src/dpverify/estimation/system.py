@@ -11,10 +11,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -217,7 +218,8 @@ def _truncated_moments(mean: float, deviation: float, limit: float) -> tuple[flo
     return float(truncated_mean), float(weights @ np.square(x - truncated_mean))
 
 
-StateMap = Callable[[jax.Array], jax.Array]  # maps a state (states,) to a vector
+Matrix = tuple[tuple[float, ...], ...]  # hashable, so that it can be part of a static argument
+StateMap = Callable[..., jax.Array]  # maps a state (states,), and what its signature names beside it, to a vector
 
 NOT_RANDOM = Normal(0.0)
 STEPS = 8  # T of the paper: the data are y_0, ..., y_T
@@ -226,17 +228,19 @@ UNSET: Any = None  # default of a field whose value follows from the other field
 
 @dataclass(frozen=True)
 class Linear:
-    """The map x -> matrix x, as a callable that is compared by value and can be pickled."""
+    """The map (x, u) -> matrix x + gain u, as a callable that is compared by value and can be pickled."""
 
-    matrix: tuple[tuple[float, ...], ...]
+    matrix: Matrix
+    gain: Matrix = ()
 
-    @classmethod
-    def of(cls, matrix: ArrayLike) -> Linear:
-        """Return the map of this matrix."""
-        return cls(tuple(tuple(float(v) for v in row) for row in np.atleast_2d(matrix)))
+    def __call__(self, x: jax.Array, u: jax.Array | None = None) -> jax.Array:
+        moved = jnp.asarray(self.matrix) @ x
+        return moved + jnp.asarray(self.gain) @ u if self.gain else moved
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return jnp.asarray(self.matrix) @ x
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What is passed beside the state."""
+        return ("u",) if self.gain else ()
 
     @property
     def observed(self) -> tuple[int, ...]:
@@ -244,49 +248,63 @@ class Linear:
         return tuple(j for j in range(len(self.matrix[0])) if any(row[j] for row in self.matrix))
 
 
-@runtime_checkable
-class ParametricMap(Protocol):
-    """A map x -> h(x) of a family: the same formula with other numbers, such as other positions of the sensors.
+@dataclass(frozen=True)
+class Rescaled:
+    """A map of a state, as a map of state / scale; a step returns a state in the same units."""
 
-    The numbers are then arguments of compiled code, so that all members of a family share one compilation.
-    """
+    function: StateMap
+    scale: tuple[float, ...]
+    is_step: bool
+
+    def __call__(self, x: jax.Array, **others: Any) -> jax.Array:
+        value = self.function(x * jnp.asarray(self.scale), **others)
+        return value / jnp.asarray(self.scale) if self.is_step else value
 
     @property
-    def parameters(self) -> Any:
-        """The numbers of this member, as an array or a tuple of arrays."""
-        ...
+    def arguments(self) -> tuple[str, ...]:
+        """What is passed beside the state; a family of maps is called with its own numbers."""
+        return () if hasattr(self.function, "family") else arguments_of(self.function)
 
-    @property
-    def family(self) -> ParametricMap:
-        """One fixed member, the same for the whole family; it is hashable and compared by value."""
-        ...
 
-    def bind(self, parameters: Any) -> StateMap:
-        """Return the member with these numbers, which may be traced."""
-        ...
+def arguments_of(function: StateMap) -> tuple[str, ...]:
+    """Return the names of the arguments without a default that follow the state."""
+    if hasattr(function, "arguments"):
+        return tuple(function.arguments)
+    try:
+        others = list(inspect.signature(function).parameters.values())[1:]
+    except ValueError:  # a function that is written in C has no signature
+        return ()
+    return tuple(v.name for v in others if v.default is v.empty and v.kind in (v.POSITIONAL_OR_KEYWORD, v.KEYWORD_ONLY))
+
+
+def as_tuples(values: ArrayLike) -> Any:
+    """Return an array as nested tuples of numbers, which are hashable."""
+    array = np.asarray(values, float)
+    return tuple(as_tuples(row) for row in array) if array.ndim else float(array)
 
 
 @dataclass(frozen=True)
 class System:
-    """A state-space system x_{k+1} = f(x_k) + w_k, y_k = h(x_k) + v_k.
+    """A state-space system x_{k+1} = f(x_k) + w_k, y_k = h(x_k) + v_k, or a more general one.
 
-    Systems are compared by value, so that a copy in another process reuses the compiled code. `A` and `C` are left out
-    of the comparison, because they repeat what `f` and `h` compute.
+    `f` and `h` are written with `jax.numpy`. Beside the state they receive what their signature names: the known input
+    `u` of the step, the index `k` of the step, the parameters `p`, and the noise, which is `w` in f and `v` in h. So
+    `f(x, u)` is a controlled system with additive noise, and `f(x, w)` is the paper's equation (1). Arguments with a
+    default are left alone. Systems are compared by value, so that a copy in another process reuses the compiled code.
 
     Parameters
     ----------
     f : callable, optional
-        The noise-free step, from a state (states,) to the next state. It may be omitted where `A` is given.
+        The step, from a state (states,) to the next state. It may be omitted where `A` is given.
     h : callable, optional
-        The noise-free measurement, from a state to a vector (measurements,). It may be omitted where `C` is given. A
-        `ParametricMap`, such as `SensorCircle`, is compiled once for its whole family. An attribute `observed` of h
-        holds the indices of the states that h depends on; filters are then faster.
+        The measurement, from a state to a vector (measurements,). It may be omitted where `C` is given. An attribute
+        `observed` of h holds the indices of the states that h depends on; filters are then faster.
     start : sequence of float
         The centre of the initial distribution, which is also the first guess of every estimator. Required.
     disturbance : Law
-        Distribution of w_k, in units of the state.
+        Distribution of w_k, in units of the state where w_k is added to it.
     noise : Law
-        Distribution of v_k, in units of the measurements.
+        Distribution of v_k, in units of the measurements where v_k is added to them.
     initial : Law
         Distribution of x_0 - start, in units of the state.
     released : sequence of int, optional
@@ -295,6 +313,12 @@ class System:
         c_f of the paper, a Lipschitz constant of `f`. By default the spectral norm of `A`, where `A` is given.
     A, C : array_like, optional
         The matrices of a linear system, (states, states) and (measurements, states).
+    B : array_like, optional
+        The matrix (states, inputs) of a linear system x_{k+1} = A x_k + B u_k + w_k.
+    inputs : array_like, optional
+        The known inputs u_0, u_1, ..., one row for each step. The last row also serves all later steps.
+    parameters : NamedTuple of float or array_like, optional
+        `p`: numbers that are arguments of compiled code, so that other values need no other compilation.
 
     Raises
     ------
@@ -303,10 +327,16 @@ class System:
 
     Examples
     --------
+    >>> import jax.numpy as jnp
     >>> from dpverify.estimation import Normal, System
     >>> system = System(A=[[1.0, 0.1], [0.0, 1.0]], C=[[1.0, 0.0]], start=(0.0, 0.5), noise=Normal(0.2))
     >>> system.states, system.measurements, system.released
     (2, 1, (0, 1))
+    >>> def tank(x, u, p):  # level, pump and outflow
+    ...     return x + 0.1 * (u - p * jnp.sqrt(x))
+    >>> level = System(f=tank, C=[[1.0]], start=(4.0,), inputs=[[1.0]] * 20, parameters=0.5, noise=Normal(0.1))
+    >>> level.step(jnp.array([4.0])).tolist()
+    [4.0]
     """
 
     f: StateMap = UNSET
@@ -317,123 +347,220 @@ class System:
     initial: Law = NOT_RANDOM
     released: Sequence[int] = UNSET
     lipschitz: float | None = None
-    A: ArrayLike | None = field(default=None, compare=False)
+    A: ArrayLike | None = field(default=None, compare=False)  # f and h repeat the matrices
     C: ArrayLike | None = field(default=None, compare=False)
-    observed: ClassVar[tuple[int, ...]]  # the states that h depends on; the EKF leaves out the others
+    B: ArrayLike | None = field(default=None, compare=False)
+    inputs: ArrayLike | None = None
+    parameters: Any = None
 
     def __post_init__(self) -> None:
         if not len(self.start):
             raise InputError("start: found nothing; expected the first guess of the state; pass start=(...)")
-        object.__setattr__(self, "start", tuple(float(v) for v in self.start))
+        set_ = functools.partial(object.__setattr__, self)
+        set_("start", as_tuples(self.start))
         start_accelerator()
-        for name, matrix_name, meaning in (("f", "A", "step"), ("h", "C", "measurement")):
-            matrix = getattr(self, matrix_name)
-            shape = np.shape(() if matrix is None else matrix)
-            if matrix is not None and (shape[1:] != (self.states,) or (name == "f" and shape[0] != self.states)):
-                raise InputError(
-                    f"{matrix_name}: found shape {shape}; expected {self.states} columns, one for each state"
-                )
-            if getattr(self, name) is None and matrix is None:
-                raise InputError(
-                    f"{name}: found neither {name} nor {matrix_name}; expected the {meaning} of the system; pass one "
-                    "of them"
-                )
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, Linear.of(matrix))
+        if self.inputs is not None:
+            rows = np.asarray(self.inputs, float)
+            set_("inputs", as_tuples(rows.reshape(len(rows), -1)))
+        if self.parameters is not None and not hasattr(self.parameters, "_fields"):
+            set_("parameters", as_tuples(self.parameters))
+        for name in ("disturbance", "noise", "initial"):
+            self._check_distribution(name)
+        self._set_map("f", "A", "step", "w")
+        self._set_map("h", "C", "measurement", "v")
         if self.lipschitz is None and self.A is not None:
-            object.__setattr__(self, "lipschitz", float(np.linalg.norm(self.A, 2)))
-        self._check_maps()
-        self._check_distributions()
+            set_("lipschitz", float(np.linalg.norm(self.A, 2)))
         released = range(self.states) if self.released is None else self.released
-        object.__setattr__(self, "released", tuple(int(i) for i in released))
+        set_("released", tuple(int(i) for i in released))
         if not self.released or not all(0 <= i < self.states for i in self.released):
             raise InputError(
                 f"released: found {self.released}; expected coordinates 0 to {self.states - 1} of the state; "
                 "leave it out to release all of them"
             )
-        # No field, because it follows from h; set here, because `bind` replaces h.
-        object.__setattr__(self, "observed", tuple(getattr(self.h, "observed", range(self.states))))
 
-    def _check_maps(self) -> None:
-        """Check that f and h accept the start, and return finite vectors of the right shape."""
-        states = len(self.start)
+    def _check_distribution(self, name: str) -> None:
+        distribution = getattr(self, name)
+        if not hasattr(distribution, "variance"):
+            raise InputError(
+                f"{name}: found {distribution!r}; expected a distribution; Normal({distribution}) has that standard "
+                "deviation"
+            )
+        try:
+            hash(distribution)
+        except TypeError as error:
+            raise InputError(
+                f"{name}: found a list or an array inside the distribution; expected numbers or tuples of numbers; "
+                "use tuple(...)"
+            ) from error
+
+    def _set_map(self, name: str, matrix_name: str, meaning: str, noise: str) -> None:
+        """Turn a matrix into f or h; check its arguments, its shape, and that it is finite at the start."""
+        matrix, states = getattr(self, matrix_name), self.states
+        shape = np.shape(() if matrix is None else matrix)
+        if matrix is not None and (shape[1:] != (states,) or (name == "f" and shape[0] != states)):
+            raise InputError(f"{matrix_name}: found shape {shape}; expected {states} columns, one for each state")
+        if getattr(self, name) is None:
+            if matrix is None:
+                raise InputError(
+                    f"{name}: found neither {name} nor {matrix_name}; expected the {meaning} of the system; pass one "
+                    "of them"
+                )
+            gain = () if self.B is None or name == "h" else as_tuples(self.B)
+            object.__setattr__(self, name, Linear(as_tuples(matrix), gain))
+        function = getattr(self, name)
+        has = {"u": self.inputs is not None, "p": self.parameters is not None or hasattr(function, "family")}
+        for argument in arguments_of(function):
+            if not has.get(argument, argument in ("k", noise)):
+                raise InputError(
+                    f"{name}: found the argument {argument!r}; expected x and any of u (with inputs=...), k, p (with "
+                    f"parameters=...) and {noise}; rename it, pass what it needs, or give it a default"
+                )
         with enable_x64(), host_device():
-            x = jnp.asarray(self.start, float)
-            for name, function in (("f", self.f), ("h", self.h)):
-                try:
-                    shape = np.shape(jax.eval_shape(function, x))
-                except (TypeError, ValueError, IndexError) as error:
-                    first_line = str(error).splitlines()[0]
-                    raise InputError(
-                        f"{name}: found a function that fails for a state of {states} numbers ({first_line}); expected "
-                        f"{name}(x) written with jax.numpy; compare start with the state that {name} expects"
-                    ) from error
-                if len(shape) != 1 or (name == "f" and shape != (states,)):
-                    expected = f"({states},), the shape of start" if name == "f" else "(measurements,)"
-                    raise InputError(f"{name}: found a result of shape {shape}; expected {expected}; return one vector")
-                if not np.isfinite(np.asarray(function(x))).all():
-                    raise InputError(
-                        f"{name}: found NaN or infinity in {name}(start); expected finite numbers; fix {name} or start"
-                    )
-
-    def _check_distributions(self) -> None:
-        """Check that the distributions are hashable, and have as many coordinates as their random vectors."""
-        for name in ("disturbance", "noise", "initial"):
-            distribution = getattr(self, name)
-            if not hasattr(distribution, "variance"):
-                raise InputError(
-                    f"{name}: found {distribution!r}; expected a distribution; Normal({distribution}) has that "
-                    "standard deviation"
-                )
+            x, evaluate = jnp.asarray(self.start), self.step if name == "f" else self.measure
             try:
-                hash(distribution)
-            except TypeError as error:
+                value = np.asarray(evaluate(x))
+            except (TypeError, ValueError, IndexError) as error:
+                first_line = str(error).splitlines()[0]
                 raise InputError(
-                    f"{name}: found a list or an array inside the distribution; expected numbers or tuples of numbers; "
-                    "use tuple(...)"
+                    f"{name}: found a function that fails for a state of {states} numbers ({first_line}); expected "
+                    f"{name}(x) written with jax.numpy; compare start with the state that {name} expects"
                 ) from error
-            shape = np.shape(distribution.variance)
-            number = self.measurements if name == "noise" else len(self.start)
-            if shape not in ((), (number,)):
+        if value.ndim != 1 or (name == "f" and value.shape != (states,)):
+            expected = f"({states},), the shape of start" if name == "f" else "(measurements,)"
+            raise InputError(f"{name}: found a result of shape {value.shape}; expected {expected}; return one vector")
+        if not np.isfinite(value).all():
+            raise InputError(
+                f"{name}: found NaN or infinity in {name}(start); expected finite numbers; fix {name} or start"
+            )
+        for law in ("disturbance", "initial") if name == "f" else ("noise",):
+            size = np.shape(getattr(self, law).variance)
+            if size not in ((), value.shape) and (law == "initial" or noise not in arguments_of(function)):
                 raise InputError(
-                    f"{name}: found a distribution for {shape} numbers; expected one deviation, or one for each of "
-                    f"{number} coordinates"
+                    f"{law}: found a distribution for {size} numbers; expected one deviation, or one for each of "
+                    f"{len(value)} coordinates"
                 )
+
+    def noise_size(self, name: str) -> int:
+        """Return the number of coordinates of w_k ("f") or v_k ("h")."""
+        shape = np.shape((self.disturbance if name == "f" else self.noise).variance)
+        return shape[0] if shape else self.states if name == "f" else self.measurements
+
+    def _value(self, name: str, x: jax.Array, k: Any, noise: jax.Array | None) -> jax.Array:
+        """Return f or h with the arguments that its signature names."""
+        function, own_noise = getattr(self, name), "w" if name == "f" else "v"
+        needed, (inputs, parameters, own) = arguments_of(function), self.numbers
+        values: dict[str, Any] = {"k": k, "p": own if hasattr(function, "family") else parameters, own_noise: noise}
+        if "u" in needed:
+            values["u"] = jnp.asarray(inputs)[jnp.minimum(k, len(inputs) - 1)]
+        if noise is None and own_noise in needed:
+            values[own_noise] = jnp.zeros(self.noise_size(name))
+        value = function(x, **{argument: values[argument] for argument in needed})
+        return value if noise is None or own_noise in needed else value + noise
+
+    def step(self, x: jax.Array, k: Any = 0, w: jax.Array | None = None) -> jax.Array:
+        """Return the state that follows x_k; without w it is the noise-free step f0."""
+        return self._value("f", x, k, w)
+
+    def measure(self, x: jax.Array, k: Any = 0, v: jax.Array | None = None) -> jax.Array:
+        """Return the measurement of x_k; without v it is the noise-free measurement."""
+        return self._value("h", x, k, v)
+
+    def noise_covariance(self, name: str, covariance: ArrayLike, x: jax.Array, k: Any = 0) -> jax.Array:
+        """Return the covariance that the noise gives to f or h at x, to first order; itself where it is added."""
+        own_noise, evaluate = ("w", self.step) if name == "f" else ("v", self.measure)
+        if own_noise not in arguments_of(getattr(self, name)):
+            return jnp.asarray(covariance)
+        slope = jax.jacfwd(lambda noise: evaluate(x, k, noise))(jnp.zeros(self.noise_size(name)))
+        return slope @ jnp.asarray(covariance) @ slope.T
+
+    @functools.cached_property
+    def numbers(self) -> tuple[Any, Any, Any]:
+        """The inputs, the parameters and the numbers of h: arguments of compiled code."""
+        p, inputs = self.parameters, () if self.inputs is None else np.asarray(self.inputs)
+        if p is not None:
+            p = type(p)(*(np.asarray(v, float) for v in p)) if hasattr(p, "_fields") else np.asarray(p)
+        return inputs, p, self.h.parameters if hasattr(self.h, "family") else ()
 
     @functools.cached_property
     def template(self) -> System:
-        """The system with the fixed member of the family of h: the static argument of compiled code."""
-        return replace(self, h=self.h.family) if isinstance(self.h, ParametricMap) else self
-
-    @property
-    def parameters(self) -> Any:
-        """The numbers of h that are arguments of compiled code; none unless h is a `ParametricMap`."""
-        return self.h.parameters if isinstance(self.h, ParametricMap) else ()
-
-    def bind(self, parameters: Any) -> System:
-        """Return this template with the numbers of h, which may be traced; nothing is checked again."""
-        if not isinstance(self.h, ParametricMap):
+        """The system without its numbers: the static argument of compiled code."""
+        if not jax.tree.leaves(self.numbers):
             return self
-        bound = copy.copy(self)
-        object.__setattr__(bound, "h", self.h.bind(parameters))
-        return bound
+        return self._with(h=getattr(self.h, "family", self.h), inputs=None, parameters=None)
 
-    def step_columns(self, z: jax.Array) -> jax.Array:
-        """Return f of each column of z (states, runs)."""
-        if self.A is not None:  # the compiler fuses this product with the operations around it
+    def bind(self, numbers: Any) -> System:
+        """Return this template with numbers, which may be traced; nothing is checked again."""
+        return self._with(numbers=numbers)
+
+    def _with(self, **attributes: Any) -> System:
+        changed = copy.copy(self)
+        changed.__dict__.pop("numbers", None)
+        changed.__dict__.update(attributes)
+        return changed
+
+    def rescaled(self, scale: Sequence[float]) -> System:
+        """Return the same system in terms of state / scale; its distributions are not those of the new state."""
+        f, h = Rescaled(self.f, tuple(scale), True), Rescaled(self.h, tuple(scale), False)
+        start = tuple(v / s for v, s in zip(self.start, scale, strict=True))
+        if self.A is not None:
+            A = np.asarray(self.A) * np.asarray(scale) / np.asarray(scale)[:, None]
+            B = None if self.B is None else np.asarray(self.B) / np.asarray(scale)[:, None]
+            return replace(self, f=None, A=A, B=B, h=h, C=None, start=start, lipschitz=None)
+        return replace(self, f=f, h=h, C=None, start=start, lipschitz=None)
+
+    def step_columns(self, z: jax.Array, k: Any) -> jax.Array:
+        """Return the noise-free step of each column of z (states, runs)."""
+        if self.A is not None and self.B is None:  # the compiler fuses this product with the operations around it
             return multiply_columns(jnp.asarray(self.A, z.dtype), z)
-        return jax.vmap(self.f, in_axes=1, out_axes=1)(z)
+        return jax.vmap(lambda x: self.step(x, k), in_axes=1, out_axes=1)(z)
 
     @property
     def states(self) -> int:
         """The number of states."""
         return len(self.start)
 
+    @property
+    def observed(self) -> tuple[int, ...]:
+        """The states that h depends on; filters leave out the others."""
+        return tuple(getattr(self.h, "observed", range(self.states)))
+
     @functools.cached_property
     def measurements(self) -> int:
         """The number of measurements per step."""
+        v = np.zeros(np.shape(self.noise.variance) or 1) if "v" in arguments_of(self.h) else None
         with enable_x64():  # a shape alone: an array would be placed on the accelerator, which takes seconds to start
-            return int(jax.eval_shape(self.h, jax.ShapeDtypeStruct((self.states,), float)).shape[0])
+            return int(jax.eval_shape(lambda x: self.measure(x, 0, v), np.zeros(self.states)).shape[0])
+
+    def simulate(self, rng: np.random.Generator, steps: int = STEPS, start: Sequence[float] | None = None) -> Recording:
+        """Simulate one trajectory over k = 0, ..., steps; see `simulate`."""
+        with enable_x64(), host_device():
+            x_0 = jnp.asarray(self.start if start is None else start, float)
+            states, noise = _simulated(self.template, self.numbers, jax_key(rng), steps, x_0, start is None)
+            # Outside the compiled part, so that the rounding is the same for another h of the same states.
+            data = jax.vmap(self.measure)(states, jnp.arange(steps + 1), noise)
+            recording = Recording(np.asarray(states), np.asarray(noise), np.asarray(data))
+        finite = np.isfinite(np.hstack([recording.states, recording.data])).all(1)
+        if not finite.all():
+            raise InputError(
+                f"simulate: found NaN or infinity at step {int(np.argmin(finite))}; expected a system that stays finite "
+                "over all steps; simulate fewer steps, start elsewhere, or take a smaller sampling interval"
+            )
+        return recording
+
+    def predicted(self, steps: int) -> jax.Array:
+        """Return the noise-free prediction from the start, (steps, states): pure JAX."""
+        return _predicted(self.template, self.numbers, steps, jnp.asarray(self.start))
+
+    def open_loop(self, steps: int) -> np.ndarray:
+        """Return the noise-free prediction from the start, or raise an InputError where it is not finite."""
+        with enable_x64(), host_device():
+            states = np.asarray(self.predicted(steps))
+        if not np.isfinite(states).all():
+            raise InputError(
+                f"f: found NaN or infinity in the prediction of step {int(np.argmin(np.isfinite(states).all(1)))} from "
+                "start; expected a step that stays finite; use fewer steps, or a smaller sampling interval"
+            )
+        return states
 
 
 class Recording(NamedTuple):
@@ -487,33 +614,31 @@ def simulate(
     >>> simulate(system, np.random.default_rng(0), steps=2).data.tolist()
     [[1.0], [1.0], [1.0]]
     """
-    with enable_x64(), host_device():
-        x_0 = jnp.asarray(system.start if start is None else start, float)
-        states, noise = _simulated(system.template, jax_key(rng), steps, x_0, start is None)
-        # Outside the compiled part, so that the rounding is the same for another h of the same states.
-        data = jax.vmap(system.h)(states) + noise
-        return Recording(np.asarray(states), np.asarray(noise), np.asarray(data))
+    return system.simulate(rng, steps, start)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 2, 4))
+@functools.partial(jax.jit, static_argnums=(0, 3, 5))
 def _simulated(
-    system: System, key: jax.Array, steps: int, start: jax.Array, random_start: bool
+    template: System, numbers: Any, key: jax.Array, steps: int, start: jax.Array, random_start: bool
 ) -> tuple[jax.Array, jax.Array]:
     """Return states and noise; `random_start` tells whether a draw from the initial distribution is added."""
-    initial_key, disturbance_key, noise_key = jax.random.split(key, 3)
+    system, (initial_key, disturbance_key, noise_key) = template.bind(numbers), jax.random.split(key, 3)
     x_0 = start + system.initial.sample(initial_key, (system.states,)) if random_start else start
-    disturbances = system.disturbance.sample(disturbance_key, (steps, system.states))
+    disturbances = system.disturbance.sample(disturbance_key, (steps, system.noise_size("f")))
 
-    def step(x: jax.Array, w_k: jax.Array) -> tuple[jax.Array, jax.Array]:
-        next_x = system.f(x) + w_k
+    def step(x: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        next_x = system.step(x, *inputs)
         return next_x, next_x
 
-    _, later_states = jax.lax.scan(step, x_0, disturbances)
+    _, later_states = jax.lax.scan(step, x_0, (jnp.arange(steps), disturbances))
     states = jnp.concatenate([x_0[None], later_states])
-    return states, system.noise.sample(noise_key, (steps + 1, system.measurements))
+    return states, system.noise.sample(noise_key, (steps + 1, system.noise_size("h")))
 
 
-Matrix = tuple[tuple[float, ...], ...]  # hashable, so that it can be part of a static argument
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _predicted(template: System, numbers: Any, steps: int, start: jax.Array) -> jax.Array:
+    system = template.bind(numbers)
+    return jax.lax.scan(lambda x, k: (system.step(x, k), x), start, jnp.arange(steps))[1]
 
 
 EstimatorType = TypeVar("EstimatorType", bound="Estimator")
@@ -609,7 +734,7 @@ def check_covariance(
     if smallest < -1e-12 * max(largest, 0.0) or (definite and smallest <= 1e-13 * largest):
         kind = "positive definite covariance (a singular one has no gain)" if definite else "positive semidefinite one"
         raise InputError(f"{name}: found an eigenvalue {smallest:.3g}; expected a {kind}; pass {name}=...")
-    return tuple(tuple(float(v) for v in row) for row in matrix)
+    return as_tuples(matrix)
 
 
 def covariance_root(covariance: ArrayLike) -> np.ndarray:
@@ -622,9 +747,9 @@ def freeze_covariances(mechanism: Any) -> None:
     """Check the covariances of a filter and store them as tuples; by default those of its system's distributions."""
     system = mechanism.system
     covariances = {
-        "process": check_covariance("process", mechanism.process, system.disturbance.variance, system.states),
+        "process": check_covariance("process", mechanism.process, system.disturbance.variance, system.noise_size("f")),
         "measurement": check_covariance(
-            "measurement", mechanism.measurement, system.noise.variance, system.measurements, definite=True
+            "measurement", mechanism.measurement, system.noise.variance, system.noise_size("h"), definite=True
         ),
         "initial": check_covariance("initial", mechanism.initial, system.initial.variance, system.states),
     }
@@ -646,16 +771,20 @@ def split_parameters(estimator: EstimatorType) -> tuple[EstimatorType, Any]:
     system = estimator.system
     if not dataclasses.is_dataclass(estimator) or system.template is system:
         return estimator, ()
-    return dataclasses.replace(estimator, system=system.template), system.parameters
+    return _with_system(estimator, system.template), system.numbers
 
 
 def bind_parameters(template: EstimatorType, parameters: Any) -> EstimatorType:
     """Return the estimator with the numbers of its h, which may be traced; nothing is checked again."""
     if isinstance(parameters, tuple) and not parameters:
         return template
-    bound = copy.copy(template)
-    object.__setattr__(bound, "system", template.system.bind(parameters))
-    return bound
+    return _with_system(template, template.system.bind(parameters))
+
+
+def _with_system(estimator: EstimatorType, system: System) -> EstimatorType:
+    changed = copy.copy(estimator)
+    object.__setattr__(changed, "system", system)
+    return changed
 
 
 @functools.partial(jax.jit, static_argnums=0)
