@@ -542,8 +542,8 @@ class System:
         finite = np.isfinite(np.hstack([recording.states, recording.data])).all(1)
         if not finite.all():
             raise InputError(
-                f"simulate: found NaN or infinity at step {int(np.argmin(finite))}; expected a system that stays finite over "
-                "all steps; simulate fewer steps, start elsewhere, or take a smaller sampling interval"
+                f"simulate: found NaN or infinity at step {np.argmin(finite)}; expected a system that stays finite "
+                "over all steps; simulate fewer steps, start elsewhere, or take a smaller sampling interval"
             )
         return recording
 
