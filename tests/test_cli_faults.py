@@ -14,11 +14,11 @@ import pytest
 from user_folder import make_user_folder
 
 import dpverify as dpv
-from dpverify.cli import commands, main
+from dpverify.cli import app, main
 from dpverify.errors import OutputError
 
 MECHANISMS = """
-import asyncio, multiprocessing, os, signal, time
+import asyncio, multiprocessing, os, signal, threading, time
 import numpy as np
 
 class Own(BaseException):
@@ -50,6 +50,11 @@ aborts = late(os.abort)
 NAMES = [name for name in globals() if name.startswith(("raises_", "ends_", "aborts"))]
 for name in NAMES:
     globals()[name].__qualname__ = globals()[name].__name__ = name
+
+def leaves_a_thread(data, runs, rng):
+    if threading.active_count() < 9:
+        threading.Thread(target=time.sleep, args=(9999,)).start()
+    return laplace(data, runs, rng)
 
 def slow(data, runs, rng):
     open("started", "w").close()
@@ -137,6 +142,13 @@ def test_a_mechanism_that_ends_the_process_exits_3(place, name, end):
     line = f"dpverify: the process ended without a report ({end}); the mechanism, or a library, ended it\n"
     assert err.endswith(line)
     assert not (place / "out.json").exists()
+
+
+def test_a_thread_that_is_left_behind_does_not_keep_the_command_alive(place):
+    """The thread sleeps far longer than the time limit of `run`."""
+    status, out, err = run("verify", "faults.py:leaves_a_thread", *ARGUMENTS, "--epsilon", "0.3")
+    assert (status, err) == (1, "")
+    assert "REFUTED" in out
 
 
 def wait_for(condition):
@@ -276,7 +288,7 @@ def test_a_disk_that_fails_during_the_work_is_no_answer(capsys, monkeypatch):
     def fails(arguments):
         raise OutputError(28, "No space left on device", "reports/a.json")
 
-    monkeypatch.setattr(commands, "_run_command", fails)
+    monkeypatch.setattr(app, "execute", fails)
     assert main(["demo"]) == 3
     assert capsys.readouterr().err == (
         "dpverify: reports/a.json: No space left on device; expected a path that can be written\n"

@@ -1,14 +1,13 @@
-"""The commands watch, plan, calibrate, search, tradeoff, compare and ledger, each on a small example."""
+"""Every command on a small example, and the exit status of every command in every situation (docs/usage.md)."""
 
-import argparse
 import re
+from pathlib import Path
 
 import pytest
 
 import dpverify as dpv
 from dpverify.ci.ledger import Ledger, VersionRun, read_ledger, write_ledger
 from dpverify.cli import main
-from dpverify.cli.arguments import parser
 
 MODULE = """
 import numpy as np
@@ -22,6 +21,26 @@ class Sum:
         return np.sum(data) + rng.laplace(scale=self.scale, size=runs)
 
 
+def fails(data, runs, rng):
+    raise KeyError("no key")
+
+
+def fixed(data, runs, rng):
+    return np.sum(data) + np.random.default_rng(1).laplace(size=runs)
+
+
+def Fails(scale):
+    return fails
+
+
+def Fixed(scale):
+    return fixed
+
+
+def stream(data, runs, rng):
+    return np.asarray(data).reshape(1, -1, 1) + rng.laplace(size=(runs, np.size(data), 1))
+
+
 pairs = [(0.0, 0.2), (0.0, 1.5), (0.0, 0.5)]
 
 
@@ -32,7 +51,7 @@ def make_pairs():
 def pair_at(point):
     return 0.0, float(point[0])
 """
-FEW = ["--set", "select_runs=500", "--set", "test_runs=3000", "--quiet"]
+FEW = ["--set", "select_runs=500", "--set", "test_runs=3000"]
 PAIR = ["--first", "a.csv", "--second", "b.csv"]
 
 
@@ -53,20 +72,19 @@ def run(capsys, *arguments):
 
 
 def test_watch_shows_the_evidence_and_stops(capsys, place):
-    few = [*FEW[:4], "--json", "report.json"]
+    few = [*FEW, "--json", "report.json"]
     status, out, err = run(capsys, "watch", "mine.py:Sum()", *PAIR, "--epsilon", "0.3", *few)
     assert status == 1
     assert "REFUTED" in out
     assert re.search(r"dpverify: \d+ runs per data set: wealth \S+, refuted at 100", err)
     assert dpv.Report.from_json("report.json").stopped == "refuted"
-    status, _, err = run(capsys, "watch", "mine.py:Sum()", *PAIR, "--epsilon", "3", *FEW)
-    assert (status, err) == (0, "")
+    assert run(capsys, "watch", "mine.py:Sum()", *PAIR, "--epsilon", "3", *FEW, "--quiet") == (0, "", "")
 
 
 def test_plan(capsys):
     status, out, _ = run(capsys, "plan", "--epsilon", "0.5", "--margin", "2", "--event-mass", "0.3")
     assert status == 0
-    assert out.startswith("231 test runs per data set refute epsilon 0.5 with probability 0.8")
+    assert out.startswith("231 test runs per dataset refute epsilon 0.5 with probability 0.8")
     assert "favourable" not in out
     assert run(capsys, "plan", "--epsilon", "0.5", "--margin", "1")[0] == 2
 
@@ -85,7 +103,7 @@ def test_a_bad_claim_lists_all_kinds(capsys):
 
 
 def test_calibrate(capsys):
-    few = ["--set", "select_runs=500", "--set", "test_runs=2000", "--quiet"]
+    few = ["--set", "select_runs=500", "--set", "test_runs=2000"]
     few += ["--set", "partition=grid", "--set", "events=union", "--set", "block=500"]  # fast
     required = ["--range", "0.2", "10", "--epsilon", "1", "--delta", "0.01"]
     status, out, _ = run(capsys, "calibrate", "mine.py:Sum", *required, *PAIR, *few)
@@ -167,7 +185,91 @@ def test_ledger(capsys, place):
     assert read_ledger("ledger.json").records[0].confirmed == 1
 
 
-def test_every_command_has_an_example_in_its_help():
-    commands = next(action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
-    for name, command in commands.choices.items():
-        assert f"dpverify {name}" in (command.epilog or ""), name
+ENTRIES = """
+[pairs.one]
+first = "a.csv"
+second = "b.csv"
+[mechanisms.good]
+use = "mine.py:Sum()"
+[mechanisms.fails]
+use = "mine.py:fails"
+[mechanisms.fixed]
+use = "mine.py:fixed"
+[settings]
+select_runs = 500
+test_runs = 6000
+"""
+
+
+def write_claims(*claims):
+    """Write a manifest with claims such as "good 0.5", a mechanism and its epsilon."""
+    lines = [
+        f'{{mechanism = "{name}", pair = "one", epsilon = {epsilon}, detects = 3.0, name = "c{number}"}}'
+        for number, (name, epsilon) in enumerate(map(str.split, claims))
+    ]
+    Path("claims.toml").write_text(f"claims = [{', '.join(lines)}]\n{ENTRIES}")
+
+
+def write_study(epsilon, *mechanisms, detects=3.0):
+    """Write a study of some of the mechanisms."""
+    text = ENTRIES
+    for name in {"good", "fails", "fixed"} - set(mechanisms):
+        text = re.sub(rf"\[mechanisms.{name}\]\nuse = .*\n", "", text)
+    Path("study.toml").write_text(f"epsilon = {epsilon}\ndetects = {detects}\n{text}")
+
+
+VERIFY = "{} --first a.csv --second b.csv --set select_runs=500 --set test_runs=6000 --epsilon {}"
+MANY = "--first a.csv --second b.csv --set select_runs=500 --set test_runs=2000 --set partition=grid --set events=union"
+STATUSES = [  # what happens, the command, its exit status, and what is written before
+    ("refuted", VERIFY.format("verify mine.py:Sum()", 0.5), 1, None),
+    ("refuted", VERIFY.format("watch mine.py:Sum()", 0.5), 1, None),
+    (
+        "refuted",
+        "over-time mine.py:stream --data a.csv --change 4 --steps 1 --epsilon 0.5 --set test_runs=4000",
+        1,
+        None,
+    ),
+    ("refuted", "search mine.py:Sum() mine.py:pairs --runs 2000 --epsilon 0.5 --set test_runs=4000", 1, None),
+    ("refuted", "study study.toml", 1, lambda: write_study(0.5, "good")),
+    ("refuted", "check claims.toml --no-pages", 1, lambda: write_claims("good 1.5", "good 0.5")),
+    ("not refuted", VERIFY.format("verify mine.py:Sum()", 1.5), 0, None),
+    ("not refuted", VERIFY.format("watch mine.py:Sum()", 1.5), 0, None),
+    ("not refuted", "search mine.py:Sum() mine.py:pairs --runs 2000 --set test_runs=4000", 0, None),
+    ("not refuted", "study study.toml", 0, lambda: write_study(1.5, "good")),
+    ("not refuted", "check claims.toml --no-pages", 0, lambda: write_claims("good 1.5")),
+    ("no answer", VERIFY.format("verify mine.py:fixed", 0.5), 3, None),
+    ("no answer", VERIFY.format("watch mine.py:fixed", 0.5), 3, None),
+    ("no answer", "search mine.py:fixed mine.py:pairs --runs 2000 --epsilon 0.5 --set test_runs=4000", 3, None),
+    ("no answer", f"tradeoff mine.py:Fixed --values 1 --truth truth.csv {MANY}", 3, None),
+    ("no answer", "study study.toml", 3, lambda: write_study(0.5, "fixed")),
+    ("no answer", "check claims.toml --no-pages", 3, lambda: write_claims("good 1.5", "fixed 1.5")),
+    ("too weak", VERIFY.format("verify mine.py:Sum() --detects 1.01", 1), 3, None),
+    ("too weak", "study study.toml", 3, lambda: write_study(1.0, "good", detects=1.01)),
+    ("refuted, and no answer", "study study.toml", 1, lambda: write_study(0.5, "good", "fixed")),
+    ("refuted, and no answer", "check claims.toml --no-pages", 1, lambda: write_claims("fixed 1.5", "good 0.5")),
+    ("failed", VERIFY.format("verify mine.py:fails", 0.5), 2, None),
+    ("failed", VERIFY.format("watch mine.py:fails", 0.5), 2, None),
+    ("failed", "over-time mine.py:fails --data a.csv --change 4 --epsilon 0.5", 2, None),
+    ("failed", "search mine.py:fails mine.py:pairs --runs 2000", 2, None),
+    ("failed", f"calibrate mine.py:Fails --range 0.5 5 --epsilon 1 {MANY}", 2, None),
+    ("failed", f"tradeoff mine.py:Fails --values 1 --truth truth.csv {MANY}", 2, None),
+    ("failed, and refuted", "study study.toml", 2, lambda: write_study(0.5, "good", "fails")),
+    ("failed, and refuted", "check claims.toml --no-pages", 2, lambda: write_claims("fails 1", "good 0.5")),
+    *[("bad input", f"{command} nothing.json", 2, None) for command in ("study", "check", "ledger", "report")],
+    ("bad input", "compare nothing.json nothing.json", 2, None),
+    ("bad input", "verify-folder nothing", 2, None),
+    ("bad input", "plan --epsilon 1 --margin 1", 2, None),
+]
+
+
+@pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
+@pytest.mark.parametrize(
+    ("situation", "line", "status", "prepare"), STATUSES, ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_one_situation_has_one_exit_status(situation, line, status, prepare, capsys):
+    if prepare is not None:
+        prepare()
+    found, out, err = run(capsys, *line.split(), "--quiet")
+    assert found == status, err
+    assert out == ""  # --quiet prints nothing except problems
+    assert bool(err) == (status >= 2 or "no answer" in situation)

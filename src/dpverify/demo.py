@@ -106,19 +106,12 @@ def run_examples() -> list[Example]:
     ]
 
 
-def page(report: Report, path: str) -> str:
-    """Write the page of a report if possible, and return a line that says where it is or why there is none."""
-    try:
-        report.to_html(path)
-    except (InputError, OSError) as problem:
-        return f"no page: {problem}"
-    return f"page: {path}"
-
-
-def main() -> None:
-    """Print both reports, and write the page of the first one."""
+def demonstrate() -> str:
+    """Write the page of the first example, and return both reports as text."""
     examples = run_examples()
-    for report, truth in examples:
-        print(report)
-        print(f"  truth     {truth}\n")
-    print(page(examples[0].report, PAGE_FILE))
+    try:
+        examples[0].report.to_html(PAGE_FILE)
+        page = f"page: {PAGE_FILE}"
+    except (InputError, OSError) as problem:
+        page = f"no page: {problem}"
+    return "\n\n".join([*(f"{report}\n  truth     {truth}" for report, truth in examples), page])

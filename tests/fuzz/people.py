@@ -4,11 +4,12 @@ import contextlib
 import io
 import json
 import os
+from unittest import mock
 
 import numpy as np
 
 import dpverify as dpv
-from dpverify.cli import commands
+from dpverify.cli import commands, main
 from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
 from dpverify.studies.files.plans import read_study
@@ -124,7 +125,7 @@ class Commands:
         for name, content in self.files.items():
             (place / name).write_bytes(content)
 
-        def verify(mechanism, first, second, epsilon, delta, **rest):
+        def verify(mechanism, first, second, epsilon=None, delta=0.0, **rest):
             check_claim(rest["settings"], epsilon, delta)
             return report.against(epsilon, delta) if epsilon is None else report
 
@@ -132,8 +133,7 @@ class Commands:
             read_study(file)
             return dpv.Study(place, ())
 
-        self.stand_ins = {"verify": verify, "run_study": run_study}
-        self.stand_ins |= {name: lambda arguments: 0 for name in ("_demo",)}
+        self.stand_ins = ((dpv, "verify", verify), (commands, "run_study", run_study))
 
     def example(self, rng):
         words = rng.choices(self.BASES, (8, 8, 5, 2, 2, 1, 1))[0].split()
@@ -166,18 +166,17 @@ class Commands:
         if damaged:
             (self.place / damaged[0]).write_bytes(damaged[1])
         out, err = io.StringIO(), io.StringIO()
-        originals = {name: getattr(commands, name) for name in self.stand_ins}
-        try:
-            vars(commands).update(self.stand_ins)
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                try:
-                    status = commands.main(words)
-                except SystemExit as stop:  # argparse exits for wrong usage, help and version
-                    status = stop.code
-        finally:
-            vars(commands).update(originals)
-            if damaged:
-                (self.place / damaged[0]).write_bytes(self.files[damaged[0]])
+        with contextlib.ExitStack() as stack:
+            for stand_in in self.stand_ins:
+                stack.enter_context(mock.patch.object(*stand_in))
+            stack.enter_context(contextlib.redirect_stdout(out))
+            stack.enter_context(contextlib.redirect_stderr(err))
+            try:
+                status = main(words)
+            except SystemExit as stop:  # argparse exits for wrong usage, help and version
+                status = stop.code
+        if damaged:
+            (self.place / damaged[0]).write_bytes(self.files[damaged[0]])
         message = err.getvalue()
         if "Traceback" in message or status not in (0, 1, 2, 3):
             raise Broken(f"status {status}: {message}")

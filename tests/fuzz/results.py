@@ -17,7 +17,7 @@ from dpverify.ci.check import run_check
 from dpverify.ci.history import read_history
 from dpverify.ci.ledger import Ledger, read_ledger, write_ledger
 from dpverify.ci.version_check import verify_version
-from dpverify.cli import commands
+from dpverify.cli import main
 from dpverify.demo import laplace_sum
 from dpverify.errors import InputError
 from dpverify.util.hashing import fingerprint
@@ -43,7 +43,7 @@ def command(*words):
     """Run a command and return its text; raise InputError if it refuses in one line, Broken for anything else."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = commands.main(list(map(str, words)))
+        status = main(list(map(str, words)))
     message, text = err.getvalue(), out.getvalue()
     if "Traceback" in message or status not in (0, 1, 2):
         raise Broken(f"status {status}: {message}")

@@ -261,7 +261,7 @@ def test_the_command_line_makes_a_page_that_shows_the_command(tmp_path, monkeypa
     (tmp_path / "b.txt").write_text("1\n")
     given = ["verify", "mine.py:laplace", "--first", "a.txt", "--second", "b.txt", "--set", "test_runs=5000"]
     assert main([*given, "--json", "r.json", "--html", "live page.html", "--quiet"]) == 0
-    assert main(["report", "r.json", "--html", "again.html"]) == 0
+    assert main(["report", "r.json", "--html", "again.html", "--quiet"]) == 0
     assert capsys.readouterr().out == ""
     live = (tmp_path / "live page.html").read_text()
     assert live == (tmp_path / "again.html").read_text()

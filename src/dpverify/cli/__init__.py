@@ -1,24 +1,13 @@
-"""The command `dpverify`.
+"""The command `dpverify`: `commands` has the commands and their options, `app` what all of them have in common.
 
-Exit status 0: the claim is not refuted, or there is no claim. 1: the claim is refuted, and nothing else. 2: wrong
-usage, bad input, or an exception of the mechanism, reported in one line. 3: no answer (interrupted, workers lost, the
-process ended by the mechanism, a voiding diagnostic, too little power for --detects, or an internal error with its
-traceback).
+The exit status is the first of these that applies (docs/usage.md):
+
+2   wrong usage, bad input, a file that cannot be written, or an exception of the mechanism, in one line
+1   a claim is refuted
+3   no answer: a voiding diagnostic, too little power for `detects`, interrupted, workers or disk lost, the process
+    ended by the mechanism, or an internal error with its traceback
+0   no claim is refuted, or there is no claim
 """
 
-import os
-import signal
-import sys
-from typing import NoReturn
-
-from dpverify.cli.commands import main as main
-from dpverify.cli.commands import main_in_child
-
-
-def entry() -> NoReturn:
-    """Run the command, and exit with its status. On systems with `os.fork` a child process does the work."""
-    if not hasattr(os, "fork"):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.exit(main())
-    status = main_in_child(sys.argv[1:])
-    os._exit(status)  # the child has written everything, and a second orderly exit takes time
+from dpverify.cli.app import entry as entry
+from dpverify.cli.app import main as main
