@@ -23,7 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import dpverify as dpv
-from dpverify.adapters import opendp_measurement
+from dpverify.adapters import opendp
 from dpverify.estimation import W2MHE, adjacent_recordings, oscillator
 from dpverify.sampling.blocks import SampleSource, draw_block
 
@@ -73,7 +73,7 @@ def cases():
     union = {"events": "union"}
     yield "Laplace noise, one number, NumPy, unions of cells", laplace, np.zeros(1), np.ones(1), 10**7, union
     yield "Gaussian noise, 4 steps in 2-D, NumPy", trajectory, np.zeros((4, 2)), np.full((4, 2), 0.1), 10**7, {}
-    yield "OpenDP's Laplace mechanism, one call per run", opendp_measurement(make_opendp), 0.0, 1.0, 20_000, {}
+    yield "OpenDP's Laplace mechanism, one call per run", opendp(make_opendp), 0.0, 1.0, 20_000, {}
 
 
 def print_ratio(name, mechanism, first, second, runs, settings, rounds):

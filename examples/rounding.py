@@ -4,7 +4,7 @@ import numpy as np
 import opendp.prelude as dp
 
 import dpverify as dpv
-from dpverify.adapters import opendp_measurement
+from dpverify.adapters import opendp
 
 dp.enable_features("contrib")
 
@@ -29,6 +29,6 @@ def finer(samples):
 
 if __name__ == "__main__":
     runs = {"select_runs": 1000, "test_runs": 4000, "alpha": 1e-6}
-    for mechanism in (textbook, numpys, opendp_measurement(opendps)):
+    for mechanism in (textbook, numpys, opendp(opendps)):
         for events in ("auto", finer):
             print(dpv.verify(mechanism, 0.0, 1.0, epsilon=1.0, events=events, **runs), end="\n\n")

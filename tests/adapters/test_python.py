@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import dpverify as dpv
-from dpverify.adapters import filterpy_estimates, opendp_measurement, perturbed, perturbed_jax
+from dpverify.adapters import dp_auditorium, filterpy_estimates, fitted, opendp, perturbed, perturbed_jax
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # warnings of the package itself
@@ -153,38 +153,94 @@ def opendp_gaussian():
 
 @pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
 @pytest.mark.parametrize(
-    ("make", "delta", "runs"),
-    [(opendp_laplace, 0.0, 2000), pytest.param(opendp_gaussian, 0.05, 20_000, marks=pytest.mark.slow)],
+    ("make", "half", "runs"),
+    [
+        (opendp_laplace, dpv.claims.pure(1.0), 2000),
+        pytest.param(opendp_gaussian, dpv.claims.zcdp(0.125), 20_000, marks=pytest.mark.slow),
+    ],
 )
-def test_the_claim_of_opendp_is_not_refuted_and_half_of_it_is(make, delta, runs):
+def test_the_claim_of_opendp_is_not_refuted_and_half_of_it_is(make, half, runs):
     """With these runs, the test fails by chance only at ten standard deviations."""
-    mechanism = opendp_measurement(make)
-    claim = mechanism.claim(1.0, delta)
-    report = dpv.verify(mechanism, 0.0, 1.0, claim, delta, alpha=1e-6, select_runs=1000, test_runs=runs, beta=0.2)
+    mechanism = opendp(make)
+    claim = mechanism.claim(1.0)
+    report = dpv.verify(mechanism, 0.0, 1.0, claim=claim, alpha=1e-6, select_runs=1000, test_runs=runs, beta=0.2)
     assert not report.refuted
-    assert report.against(claim / 2, delta).refuted
+    assert report.against(half).refuted
     assert not report.seeded
     assert report.name == make.__name__
     pickle.loads(pickle.dumps(mechanism))
 
 
-def test_claims_of_opendp():
-    """OpenDP converts the zCDP of the Gaussian mechanism to at least the exact epsilon."""
-    laplace, gaussian = opendp_measurement(opendp_laplace), opendp_measurement(opendp_gaussian)
-    assert laplace.claim(1.0) == pytest.approx(2.0)
-    assert laplace.claim(3.0) == pytest.approx(6.0)
-    for delta in (1e-6, 1e-3, 0.05):
-        assert gaussian_epsilon(1.0, delta) < gaussian.claim(1.0, delta) < 1.4 * gaussian_epsilon(1.0, delta)
+def opendp_profile():
+    import opendp.prelude as dp
+
+    return dp.c.make_zCDP_to_approxDP(opendp_gaussian())
 
 
 def opendp_fixed():
     import opendp.prelude as dp
 
-    return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(opendp_gaussian()), 1e-3)
+    return dp.c.make_fix_delta(opendp_profile(), 1e-3)
 
 
-def test_a_measurement_of_opendp_with_a_fixed_delta():
-    mechanism = opendp_measurement(opendp_fixed)
-    assert mechanism.claim(1.0, 1e-3) == pytest.approx(opendp_measurement(opendp_gaussian).claim(1.0, 1e-3))
-    with pytest.raises(dpv.InputError, match=r"delta: found 0.0; expected 0.001 or more"):
-        mechanism.claim(1.0)
+def test_claims_of_opendp():
+    """OpenDP converts the zCDP of the Gaussian mechanism to at least the exact epsilon."""
+    assert opendp(opendp_laplace()).claim(3.0) == dpv.claims.pure(6.0)
+    assert opendp(opendp_gaussian).claim(1.0) == dpv.claims.zcdp(0.5)
+    profile, fixed = (opendp(make).claim(1.0) for make in (opendp_profile, opendp_fixed))
+    exact = gaussian_epsilon(1.0, 1e-3)
+    assert fixed.delta == 1e-3
+    assert exact < fixed.epsilon < 1.4 * exact
+    assert profile.implied_delta(np.array([fixed.epsilon]))[0] == pytest.approx(1e-3, rel=0.05)
+
+
+@pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
+def test_a_key_that_a_threshold_releases_too_often_is_found():
+    """The stated delta omits the probability of a count that equals the threshold."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    domain = dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int))
+    metric = dp.l01inf_distance(dp.absolute_distance(T=int))
+    mechanism = opendp(dp.m.make_laplace_threshold(domain, metric, scale=1.0, threshold=5))
+    claim = mechanism.claim((1, 1, 1))
+    report = dpv.verify(mechanism, {}, {"u": 1}, claim=claim, select_runs=2000, test_runs=8000, alpha=0.01)
+    assert report.refuted == (report.delta_lower(claim.epsilon) > claim.delta)
+    assert report.refuted
+    assert "['u']" in report.witness.text
+
+
+@pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
+def test_a_mechanism_of_dp_auditorium():
+    rng = np.random.default_rng(0)
+    mechanism = dp_auditorium(lambda dataset, number: np.sum(dataset) + rng.laplace(size=number))
+    report = dpv.verify(mechanism, np.zeros(1), np.ones(1), 0.5, select_runs=1000, test_runs=5000)
+    assert report.refuted
+    assert not report.seeded
+
+
+class NoisyMean:
+    """A model as in diffprivlib; the published number of samples is exact."""
+
+    def __init__(self):
+        self.random_state = None
+
+    def get_params(self):
+        return {"random_state": self.random_state}
+
+    def set_params(self, random_state):
+        self.random_state = random_state
+
+    def fit(self, X):
+        rng = np.random.default_rng(self.random_state)
+        self.mean_, self.n_samples_seen_ = X.mean() + rng.laplace(size=2), len(X)
+
+
+def test_a_model_with_fit_publishes_its_attributes():
+    options = {"select_runs": 500, "test_runs": 2000}
+    private = dpv.verify(fitted(NoisyMean, ["mean_"]), np.zeros(3), np.ones(3), 2.5, **options)
+    assert not private.refuted
+    assert private.digest == dpv.verify(fitted(NoisyMean, ["mean_"]), np.zeros(3), np.ones(3), 2.5, **options).digest
+    leaky = dpv.verify(fitted(NoisyMean, ["mean_", "n_samples_seen_"]), np.zeros(3), np.zeros(4), 2.5, **options)
+    assert leaky.refuted
+    assert leaky.witness.text.startswith("['n_samples_seen_']")

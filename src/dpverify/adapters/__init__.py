@@ -6,11 +6,22 @@ they are used.
 
 from dpverify.adapters.program import program
 from dpverify.adapters.python import (
+    dp_auditorium,
     dynamax_estimates,
     filterpy_estimates,
-    opendp_measurement,
+    fitted,
+    opendp,
     perturbed,
     perturbed_jax,
 )
 
-__all__ = ["dynamax_estimates", "filterpy_estimates", "opendp_measurement", "perturbed", "perturbed_jax", "program"]
+__all__ = [
+    "dp_auditorium",
+    "dynamax_estimates",
+    "filterpy_estimates",
+    "fitted",
+    "opendp",
+    "perturbed",
+    "perturbed_jax",
+    "program",
+]

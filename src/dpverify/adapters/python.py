@@ -9,16 +9,18 @@ be pickled.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpverify import claims
+from dpverify.claims import Claim
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism, mechanism_name
-from dpverify.mechanisms.wrappers import jax_run
+from dpverify.mechanisms.wrappers import jax_run, per_run
 from dpverify.util.arrays import Array
 
 
@@ -256,86 +258,178 @@ def _made(make: Callable[[], Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class OpenDPMeasurement:
-    """The mechanism that `opendp_measurement` returns.
+class OpenDP:
+    """The mechanism that `opendp` returns.
 
     Attributes
     ----------
-    make : callable
-        Returns the measurement.
+    source : object
+        The measurement, or a function that makes it.
     seeded : bool
         False: OpenDP draws its noise from the operating system.
     """
 
-    make: Callable[[], Any]
+    source: Any
     seeded = False
+
+    @property
+    def measurement(self) -> Any:
+        """The measurement of this process."""
+        return self.source if hasattr(self.source, "output_measure") else _made(self.source)
+
+    @property
+    def name(self) -> str:
+        return "OpenDP measurement" if hasattr(self.source, "output_measure") else mechanism_name(self.source)
+
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> list[Any]:
+        measurement, argument = self.measurement, data.tolist() if isinstance(data, np.ndarray) else data
+        return [measurement(argument) for _ in range(runs)]
+
+    def claim(self, distance: Any) -> Claim:
+        """Return what OpenDP states for datasets at a distance.
+
+        Parameters
+        ----------
+        distance : object
+            The distance between the datasets, in the input metric of the measurement.
+
+        Returns
+        -------
+        Claim
+            Pure, approximate, zero-concentrated or Rényi differential privacy, or a privacy profile, by the
+            measurement's output measure.
+        """
+        measure, loss = str(self.measurement.output_measure), self.measurement.map(distance)
+        if measure == "ZeroConcentratedDivergence":
+            return claims.zcdp(loss)
+        if measure == "RenyiDivergence":
+            return claims.renyi(2.0, loss(2.0))
+        if hasattr(loss, "delta"):
+            return claims.profile(loss)
+        return claims.approximate(*loss) if isinstance(loss, tuple) else claims.pure(loss)
+
+
+def opendp(measurement: Any) -> OpenDP:
+    """Make a mechanism from an OpenDP measurement, whatever it returns.
+
+    Parameters
+    ----------
+    measurement : Measurement, or callable
+        The measurement. A measurement cannot be sent to another process: for several processes, pass a function at the
+        top level of a module that makes it.
+
+    Returns
+    -------
+    OpenDP
+        A mechanism that cannot be seeded. Its method `claim(distance)` returns what OpenDP states for datasets at that
+        distance, for the argument `claim` of `dpverify.verify`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import opendp.prelude as dp
+    >>> from dpverify.adapters import opendp
+    >>> dp.enable_features("contrib")
+    >>> noise = dp.m.make_laplace(dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), scale=0.5)
+    >>> mechanism = opendp(noise)
+    >>> len(mechanism(0.0, 3, np.random.default_rng(0))), mechanism.claim(1.0)
+    (3, Approximate(epsilon=2.0, delta=0.0))
+    """
+    if not callable(measurement):
+        raise InputError(
+            f"measurement: found {type(measurement).__name__}; expected an OpenDP measurement, or a function that "
+            "makes one"
+        )
+    return OpenDP(measurement)
+
+
+@dataclass(frozen=True)
+class DPAuditorium:
+    """The mechanism that `dp_auditorium` returns."""
+
+    generate: Callable[[Any, int], ArrayLike]
+    seeded = False
+
+    @property
+    def name(self) -> str:
+        return mechanism_name(self.generate)
+
+    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray:
+        return np.asarray(self.generate(data, runs))
+
+
+def dp_auditorium(generate: Callable[[Any, int], ArrayLike]) -> Mechanism:
+    """Make a mechanism from one of DP-Auditorium, which has no random generator as an argument.
+
+    Parameters
+    ----------
+    generate : callable
+        `generate(dataset, num_samples)` returns as many samples.
+
+    Returns
+    -------
+    Mechanism
+        A mechanism that cannot be seeded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpverify.adapters import dp_auditorium
+    >>> def noisy_mean(dataset, num_samples):
+    ...     return np.mean(dataset) + np.random.laplace(size=num_samples)
+    >>> dp_auditorium(noisy_mean)(np.ones(3), 5, np.random.default_rng(0)).shape
+    (5,)
+    """
+    return DPAuditorium(generate)
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """One run of the mechanism that `fitted` returns."""
+
+    make: Callable[[], Any]
+    attributes: tuple[str, ...]
 
     @property
     def name(self) -> str:
         return mechanism_name(self.make)
 
-    def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray:
-        measurement = _made(self.make)
-        argument = data.tolist() if isinstance(data, np.ndarray) else data
-        return np.array([measurement(argument) for _ in range(runs)])
+    @property
+    def seeded(self) -> bool:
+        return "random_state" in getattr(self.make(), "get_params", dict)()
 
-    def claim(self, distance: Any, delta: float = 0.0) -> float:
-        """Return the epsilon that OpenDP states for data sets at a distance.
-
-        Parameters
-        ----------
-        distance : object
-            The distance between the data sets, in the input metric of the measurement.
-        delta : float
-            The delta of the claim. Zero-concentrated DP is converted to approximate DP.
-
-        Raises
-        ------
-        InputError
-            If the measurement states a larger delta.
-        """
-        import opendp.prelude as dp
-
-        measurement = _made(self.make)
-        if "ZeroConcentrated" in str(measurement.output_measure):
-            measurement = dp.c.make_zCDP_to_approxDP(measurement)
-        loss = measurement.map(distance)
-        if hasattr(loss, "epsilon"):  # a privacy profile
-            return float(loss.epsilon(delta))
-        epsilon, stated_delta = loss if isinstance(loss, tuple) else (loss, 0.0)
-        if stated_delta > delta:
-            raise InputError(f"delta: found {delta}; expected {stated_delta} or more, the delta of the measurement")
-        return float(epsilon)
+    def __call__(self, data: Any, rng: np.random.Generator) -> dict[str, Any]:
+        model = self.make()
+        if self.seeded:
+            model.set_params(random_state=int(rng.integers(1 << 31)))
+        model.fit(*data) if isinstance(data, tuple) else model.fit(data)
+        return {name: getattr(model, name) for name in self.attributes}
 
 
-def opendp_measurement(make: Callable[[], Any]) -> OpenDPMeasurement:
-    """Make a mechanism from an OpenDP measurement.
+def fitted(make: Callable[[], Any], attributes: Sequence[str] = ("coef_", "intercept_")) -> Mechanism:
+    """Make a mechanism from a model with a method `fit`, as in diffprivlib and scikit-learn.
 
     Parameters
     ----------
     make : callable
-        `make()` returns the measurement. It is called once in each process, because a measurement cannot be pickled.
+        `make()` returns a new model. Its parameter `random_state` is set in every run; a model without it cannot be
+        seeded.
+    attributes : sequence of str
+        The attributes of the fitted model that are published.
 
     Returns
     -------
-    OpenDPMeasurement
-        A mechanism that cannot be seeded. Its method `claim` returns the epsilon that OpenDP states.
+    Mechanism
+        A mechanism whose data are a tuple of the arguments of `fit`, for example `(X, y)`, or one argument.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from dpverify.adapters import opendp_measurement
-    >>> def make_laplace():
-    ...     import opendp.prelude as dp
-    ...     dp.enable_features("contrib")
-    ...     return dp.m.make_laplace(dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), scale=0.5)
-    >>> mechanism = opendp_measurement(make_laplace)
-    >>> mechanism(0.0, 3, np.random.default_rng(0)).shape, mechanism.claim(1.0)
-    ((3,), 2.0)
+    >>> from dpverify.adapters import fitted
+    >>> class NoisyMean:
+    ...     def fit(self, X):
+    ...         self.mean_ = X.mean() + np.random.laplace()
+    >>> list(fitted(NoisyMean, ["mean_"])(np.ones(3), 2, np.random.default_rng(0))[0])
+    ['mean_']
     """
-    if hasattr(make, "output_measure"):
-        raise InputError(
-            "make: found a measurement; expected a function that makes one, because a measurement cannot be pickled; "
-            "write def make(): return ..."
-        )
-    return OpenDPMeasurement(make)
+    return per_run(FittedModel(make, tuple(attributes)))

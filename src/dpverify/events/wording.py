@@ -101,9 +101,9 @@ def describe_interval(name: str, low: float, high: float) -> str:
     >>> describe_interval("output", 0.5, math.inf)
     'output > 0.5'
     """
-    phrases = _labels.get().phrases.get(name)
-    if phrases is not None:
-        return _describe_codes([(low, high)], name, phrases)
+    known = _describe_known([(low, high)], name)
+    if known is not None:
+        return known
     if _is_value(low, high):  # adjacent numbers enclose an atom
         return f"{name} = {format_number(high)}"
     if low == -math.inf:
@@ -127,21 +127,28 @@ def describe_intervals(intervals: list[Interval], name: str, others: list[str] |
     '20 < output <= 30 and output != 25'
     """
     merged = merge_intervals(intervals)
-    phrases = _labels.get().phrases.get(name)
-    if phrases is not None and not others:
-        return _describe_codes(merged, name, phrases)
-    absent = _labels.get().absent.get(name)
-    if absent is not None and merged:
-        lows, highs = zip(*merged, strict=True)
-        if highs == (absent,):
-            return f"{name} is absent"
-        if len(merged) == 1 and absent <= lows[0] < absent + 1 and highs[0] == math.inf:  # all numbers are above it
-            return f"{name} is present"
+    known = None if others else _describe_known(merged, name)
+    if known is not None:
+        return known
     groups = _join_around_values(merged)
     pieces = [_describe_joined(group, name) for group in groups] + (others or [])
     if len(pieces) > MAX_LISTED_PIECES:
         pieces = [*pieces[:MAX_LISTED_PIECES], f"{len(pieces) - MAX_LISTED_PIECES} more pieces"]
     return " or ".join(pieces)
+
+
+def _describe_known(intervals: list[Interval], name: str) -> str | None:
+    """Describe a union of intervals of a column of codes, or of numbers that can be absent; None for all others."""
+    labels = _labels.get()
+    if name in labels.phrases:
+        return _describe_codes(intervals, name, labels.phrases[name])
+    absent = labels.absent.get(name)
+    if absent is None or len(intervals) != 1:
+        return None
+    [(low, high)] = intervals  # all numbers are above the one that stands for an absent one, by 1 or more
+    if low < absent <= high < absent + 1:
+        return f"{name} is absent"
+    return f"{name} is present" if absent <= low < absent + 1 and high == math.inf else None
 
 
 def _describe_codes(intervals: list[Interval], name: str, phrases: Sequence[str]) -> str:
@@ -237,10 +244,11 @@ def describe_simply(samples: np.ndarray, inside: np.ndarray) -> str | None:
     names = coordinate_names(*samples.shape[1:])
     for name, column in zip(names, samples.reshape(len(samples), -1).T, strict=True):
         middle = (np.median(column[inside]) + np.median(column[~inside])) / 2
-        above = column > middle
-        for low, high, condition in ((middle, math.inf, above), (-math.inf, middle, ~above)):
-            if (condition != inside).sum() <= allowed:
-                return describe_intervals([(low, high)], name)
+        for threshold in (_labels.get().absent.get(name, middle), middle):
+            above = column > threshold
+            for low, high, condition in ((threshold, math.inf, above), (-math.inf, threshold, ~above)):
+                if (condition != inside).sum() <= allowed:
+                    return describe_intervals([(low, high)], name)
         value = np.median(column[inside])
         if ((column == value) != inside).sum() <= allowed:
             return describe_intervals([(np.nextafter(value, -math.inf), value)], name)
