@@ -16,8 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify import claims
-from dpverify.claims import Claim
+from dpverify.claims import Claim, approximate, profile, pure, renyi, zcdp
 from dpverify.errors import InputError
 from dpverify.mechanisms.protocol import Mechanism, mechanism_name
 from dpverify.mechanisms.wrappers import jax_run, per_run
@@ -301,12 +300,12 @@ class OpenDP:
         """
         measure, loss = str(self.measurement.output_measure), self.measurement.map(distance)
         if measure == "ZeroConcentratedDivergence":
-            return claims.zcdp(loss)
+            return zcdp(loss)
         if measure == "RenyiDivergence":
-            return claims.renyi(2.0, loss(2.0))
+            return renyi(2.0, loss(2.0))
         if hasattr(loss, "delta"):
-            return claims.profile(loss)
-        return claims.approximate(*loss) if isinstance(loss, tuple) else claims.pure(loss)
+            return profile(loss)
+        return approximate(*loss) if isinstance(loss, tuple) else pure(loss)
 
 
 def opendp(measurement: Any) -> OpenDP:
