@@ -249,7 +249,7 @@ def test_a_mechanism_that_changes_the_folder_does_not_move_the_files(place, caps
     outputs = ["--json", "out.json", "--html", "out.html", "--folder", "kept"]
     assert main(["verify", "faults.py:moves", *ARGUMENTS, *outputs]) == 0
     assert {path.name for path in place.iterdir()} >= {"out.json", "out.html", "kept"}
-    assert (place / "kept" / "test-1.npz").exists()
+    assert (place / "kept" / "test-1.record").exists()
 
 
 def test_json_is_written_before_the_text_and_a_failure_loses_no_other_form(place, monkeypatch, capsys):

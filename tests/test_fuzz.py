@@ -13,7 +13,7 @@ import pytest
 from dpverify.errors import InputError
 from dpverify.events.scores import SCORE_KINDS, UserScore
 from dpverify.report.json import with_checksum
-from dpverify.util.hashing import fingerprint
+from dpverify.sampling.checkpoint import pack_record
 from fuzz import READERS, Broken, attempt, fuzz, watching
 from fuzz.results import signed
 
@@ -123,22 +123,22 @@ def test_control_characters_of_a_report_are_not_printed(tmp_path):
             assert attempt(reader, text, tmp_path) == "taken"
 
 
-def page(head, sign=True):
-    head = {**head, "checksum": fingerprint((head, []))} if sign else head
-    buffer = io.BytesIO()
-    np.savez(buffer, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
-    return buffer.getvalue()
-
-
 FOLDERS = {
-    "no owner": ("region.npz", lambda owner: page({"format": 1, "region": {}})),
-    "a format with a line break": ("region.npz", lambda owner: page({"format": "a\nb", "owner": owner})),
-    "no region": ("region.npz", lambda owner: page({"format": 1, "owner": owner, "region": {"kind": "Region"}})),
-    "an unpaired surrogate": ("region.npz", lambda owner: page({"format": 1, "owner": owner, "\ud800": 1}, sign=False)),
-    "no blocks": ("pilot-1.npz", lambda owner: page({"format": 1, "owner": owner, "measured": "x"})),
+    "no owner": ("region.record", lambda owner: pack_record({"content": {}}, [])),
+    "no region": (
+        "region.record",
+        lambda owner: pack_record({"run": owner, "file": "region", "content": {"region": {"kind": "Region"}}}, []),
+    ),
+    "a name with a line break": ("region.record", lambda o: pack_record({"run": o, "file": "a\nb", "content": 1}, [])),
+    "no blocks": (
+        "pilot-1.record",
+        lambda o: pack_record({"run": o, "file": "pilot-1", "content": {"content": "x"}}, []),
+    ),
     "missing arrays": (
-        "pilot-1.npz",
-        lambda owner: page({"format": 1, "owner": owner, "measured": "x", "done": [[[0, 1]]], "arrays": [3]}),
+        "pilot-1.record",
+        lambda owner: pack_record(
+            {"run": owner, "file": "pilot-1", "content": {"content": "x", "done": {"0": 3}, "results": [[0, [1]]]}}, []
+        ),
     ),
     "nested too deeply": ("dpverify.json", lambda owner: b"[" * 100_000),
 }
@@ -176,6 +176,11 @@ def test_damaged_studies_are_refused(name, tmp_path):
         assert attempt(reader, reader.TEXT.replace(old, new).encode(), tmp_path) == "InputError"
 
 
+def archive():
+    np.savez(buffer := io.BytesIO(), np.zeros(1))
+    return buffer.getvalue()
+
+
 COMMANDS = {
     "a setting called self": (["--set", "self=1"], None),
     "a number too large for a float": (["--set", f"alpha={'9' * 400}"], None),
@@ -183,7 +188,7 @@ COMMANDS = {
     "an impossible file name": (["--first", f"{'x' * 300}.txt"], None),
     "an impossible output path": (["--js", "\0.txt"], None),
     "data nested too deeply": (["--first", "c.json"], ("c.json", b"[" * 100_000)),
-    "an archive as an array": (["--first", "d.npy"], ("d.npy", page({}))),
+    "an archive as an array": (["--first", "d.npy"], ("d.npy", archive())),
     "half an array": (["--first", "d.npy"], ("d.npy", b"\x93NUMPY\x01\x00v\x00{'descr'")),
 }
 

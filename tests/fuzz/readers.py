@@ -6,7 +6,6 @@
 import contextlib
 import dataclasses
 import functools
-import io
 import json
 import os
 import shutil
@@ -45,7 +44,7 @@ from dpverify.events.scores import (
 from dpverify.events.scores.transformed import Circular, Distances, Folded, LowBits, OrderStatistics
 from dpverify.mechanisms.outputs import validate_output
 from dpverify.report.json import with_checksum
-from dpverify.sampling.checkpoint import Record, open_checkpoint, record_checksum
+from dpverify.sampling.checkpoint import Record, open_checkpoint, pack_record, unpack_record
 from dpverify.sampling.context import read_record, read_region
 from dpverify.sampling.count import Block, KeptSamples
 from dpverify.sampling.stages import StageSums, restore_sums
@@ -109,7 +108,7 @@ class Folders:
                 store.write(f"events-{number}", Record(to_plain(store_selected(selected))))
             store.write("pilot-1", self.step.to_record("x"))
         self.files = {path.name: path.read_bytes() for path in made.iterdir() if path.name != "lock"}
-        self.pages = {name: _page(text) for name, text in self.files.items() if name.endswith(".npz")}
+        self.pages = {name: unpack_record(text) for name, text in self.files.items() if name.endswith(".record")}
         self.owner = json.loads(self.files["dpverify.json"])
         shutil.copytree(made, self.place)
 
@@ -120,14 +119,9 @@ class Folders:
         if rng.random() < 0.4:
             return name, change_bytes(self.files[name], rng)
         head, arrays = self.pages[name]
-        head = change_tree({key: value for key, value in head.items() if key != "checksum"}, rng)
-        arrays = [_change_array(array, rng) for array in arrays]
-        if isinstance(head, dict) and name != "pilot-1.npz" and rng.random() < 0.9:  # no other program writes sums
-            head = json.loads(json.dumps(head))
-            head = {**head, "checksum": record_checksum(head, arrays)}
-        buffer = io.BytesIO()
-        np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
-        return name, buffer.getvalue()
+        head = change_tree(head, rng)
+        content = pack_record(head if isinstance(head, dict) else {}, [_change_array(array, rng) for array in arrays])
+        return name, change_bytes(content, rng) if name == "pilot-1.record" else bytes(content)  # only we write sums
 
     def whole(self):
         return list(self.files.items())
@@ -294,11 +288,6 @@ def small(report, place):
         points = result["picture"][side]
         points["shape"][0], points["values"] = 3, points["values"][: 3 * steps * dimension]
     return with_checksum(document)
-
-
-def _page(text):
-    with np.load(io.BytesIO(text), allow_pickle=False) as file:
-        return json.loads(file["head"].tobytes()), [file[f"arr_{place}"] for place in range(len(file.files) - 1)]
 
 
 def _change_array(array, rng):

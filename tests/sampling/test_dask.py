@@ -93,7 +93,7 @@ def command(*more):
 def test_the_workers_of_a_cluster_may_change(cluster, expected):
     """One worker is killed during the test runs, and another one is added."""
     process = start(command("--dask", cluster.address), cluster.place, stderr=subprocess.PIPE)
-    wait_for((cluster.place / "kept" / "test-1.npz").exists)
+    wait_for((cluster.place / "kept" / "test-1.record").exists)
     cluster.workers[0].kill()
     cluster.workers.append(cluster.add_worker())
     _, complaint = process.communicate()
@@ -105,7 +105,7 @@ def test_the_workers_of_a_cluster_may_change(cluster, expected):
 @pytest.mark.slow
 def test_a_run_without_its_scheduler_is_resumed_from_its_folder(cluster, expected):
     process = start(command("--dask", cluster.address), cluster.place, stderr=subprocess.PIPE)
-    wait_for((cluster.place / "kept" / "test-1.npz").exists)
+    wait_for((cluster.place / "kept" / "test-1.record").exists)
     cluster.scheduler.kill()
     _, complaint = process.communicate()
     assert process.returncode == 3

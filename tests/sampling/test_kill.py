@@ -134,7 +134,7 @@ def session_of(process):
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
 def test_the_workers_of_a_killed_run_end_and_the_run_is_resumed(tmp_path, undisturbed):
     """The run is killed after the first save of test counts, so that something can be resumed."""
-    command, kept = Command(tmp_path, "--workers", "2"), tmp_path / "kept" / "test-1.npz"
+    command, kept = Command(tmp_path, "--workers", "2"), tmp_path / "kept" / "test-1.record"
     process = command.start("--folder", "kept")
     wait_for(kept.exists)
     assert len(session_of(process)) >= 3
@@ -154,7 +154,7 @@ def test_ctrl_c_saves_the_finished_blocks(workers, tmp_path, undisturbed):
     """A terminal sends the signal to the command and to its workers."""
     command = Command(tmp_path, *workers)
     process = command.start("--folder", "kept", pause="0.1")  # the first file exists long before the end
-    wait_for((tmp_path / "kept" / "test-1.npz").exists)
+    wait_for((tmp_path / "kept" / "test-1.record").exists)
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate()
     assert process.returncode == 3

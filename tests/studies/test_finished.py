@@ -283,7 +283,7 @@ def test_an_unfinished_combination_is_started_again_after_a_change(place, monkey
         patch.setattr("dpverify.pipeline.make_report", stop)
         with pytest.raises(dpv.Stopped):
             dpv.run_study("study.toml")
-    assert (place / "study" / "running" / "0000" / "test-1.npz").exists()
+    assert (place / "study" / "running" / "0000" / "test-1.record").exists()
     replace(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
     row, lines = run()
     assert lines == [

@@ -53,8 +53,8 @@ def test_a_folder_of_a_verification_is_described(verified, capsys):
     assert main(["verify-folder", str(verified)]) == 0
     out = capsys.readouterr().out
     assert "folder of a verification; everything belongs together" in out
-    assert "test-1.npz: finished blocks: 16 of the first data set, 16 of the second data set" in out
-    assert "events.npz: a frozen choice" in out
+    assert "test-1.record: finished blocks: 16 of the first data set, 16 of the second data set" in out
+    assert "events.record: a frozen choice" in out
     assert before == {path.name: path.read_bytes() for path in verified.iterdir()}
 
 
@@ -98,10 +98,10 @@ def swap_reports(folder):
 
 
 VERIFICATION_DAMAGE = {
-    "changed bytes": (lambda f: change_bytes(f / "test-1.npz"), "test-1.npz: damaged"),
+    "changed bytes": (lambda f: change_bytes(f / "test-1.record"), "test-1.record: damaged"),
     "a renamed file": (
-        lambda f: (f / "pilot-1.npz").rename(f / "train-7.npz"),
-        "train-7.npz: found the content of pilot-1.npz",
+        lambda f: (f / "pilot-1.record").rename(f / "train-7.record"),
+        "train-7.record: found the content of pilot-1.record",
     ),
     "another file": (lambda f: (f / "thesis.tex").write_text("mine"), "thesis.tex: not a file of dpverify"),
 }
@@ -143,9 +143,9 @@ def test_an_unfinished_verification_of_a_study_is_checked(studied, verified, tmp
     folder = copy(studied, tmp_path)
     shutil.copytree(verified, folder / "running" / "0001")
     assert check_folder(folder).problems == ()
-    change_bytes(folder / "running" / "0001" / "test-1.npz")
+    change_bytes(folder / "running" / "0001" / "test-1.record")
     (problem,) = check_folder(folder).problems
-    assert "test-1.npz: damaged" in problem
+    assert "test-1.record: damaged" in problem
 
 
 def test_other_folders_are_refused_in_one_line(tmp_path, verified):
@@ -158,7 +158,7 @@ def test_other_folders_are_refused_in_one_line(tmp_path, verified):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-@pytest.mark.parametrize("name", ["dpverify.json", "lock", "test-1.npz"])
+@pytest.mark.parametrize("name", ["dpverify.json", "lock", "test-1.record"])
 def test_a_pipe_or_a_device_in_the_folder_of_a_verification_is_refused(name, verified, tmp_path):
     """Reading a pipe waits for ever, and reading /dev/zero takes all memory."""
     for number, make in enumerate((os.mkfifo, lambda path: os.symlink("/dev/zero", path))):

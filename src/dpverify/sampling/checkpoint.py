@@ -1,14 +1,13 @@
 """Checkpoints: a run stores its frozen choices and the sums over its finished blocks in a folder, and can be resumed.
 
-    dpverify.json     the run that owns the folder: settings, data sets, a hash of what the mechanism does, and
-                      hashes of the source files
-    lock              locked while a run uses the folder; the operating system releases it when the process ends
-    test-1.npz, ...   one file per step: the sums over its finished blocks, and which blocks these are
-    region.npz, ...   choices that are made once
+    dpverify.json       the run that owns the folder: settings, data sets, a hash of what the mechanism does, and
+                        hashes of the source files
+    lock                locked while a run uses the folder; the operating system releases it when the process ends
+    test-1.record, ...  one file per step: the sums over its finished blocks, and which blocks these are
+    region.record, ...  choices that are made once
 
-Every file is replaced as a whole. It contains its name, the digest of the run that it belongs to, and a checksum. The
-content is plain data (arrays and JSON), never a pickle. The file of a step holds sums; its size hardly grows with
-the number of runs.
+Every file is replaced as a whole. A record is a checksum, a line of JSON, and the numbers of its arrays. It names its
+file and the run that it belongs to. The file of a step holds sums; its size hardly grows with the number of runs.
 
 A folder belongs to a run with the same settings, data and behaviour of the mechanism. Source files are compared
 separately: a changed source with unchanged behaviour is a warning, and the runs of a mechanism without a seed cannot be
@@ -20,8 +19,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import io
+import hashlib
 import json
+import math
 import os
 import time
 import warnings
@@ -44,7 +44,7 @@ from dpverify.util.hashing import fingerprint
 from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
 
 FORMAT = 1
-OWNER_FILE, LOCK_FILE = "dpverify.json", "lock"
+OWNER_FILE, LOCK_FILE, RECORD_SUFFIX = "dpverify.json", "lock", ".record"
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 MIN_SECONDS_BETWEEN_SAVES = 1.0
 MIN_SAVE_INTERVAL_RATIO = 20  # between two saves, in durations of the last save: saving takes a twentieth of the time
@@ -66,11 +66,6 @@ class Record(NamedTuple):
 
     head: dict[str, Any]
     arrays: Sequence[np.ndarray] = ()
-
-
-def record_checksum(head: Mapping[str, object], arrays: Sequence[np.ndarray]) -> str:
-    """Return the checksum of a file. Its head contains its name, its format and the run that it belongs to."""
-    return fingerprint((head, arrays))
 
 
 class Checkpoint:
@@ -148,7 +143,11 @@ class Checkpoint:
             raise FolderError(too_little_memory(path, problem)) from None
         except Exception as problem:  # a damaged file can raise any exception
             raise FolderError(f"{path}: damaged ({type(problem).__name__}); start in a new folder") from None
-        _check_format(path, file_format)
+        if file_format != FORMAT:
+            raise FolderError(
+                f"{path}: found format {one_line(file_format)}; expected {FORMAT}; resume with the version of dpverify "
+                "that started this run, or start in a new folder"
+            )
         for name in {**run, **owner}:
             if owner.get(name) != run.get(name):
                 details = [_details(each, name) for each in (document.get("about"), about)]
@@ -165,54 +164,36 @@ class Checkpoint:
 
     def read(self, name: str) -> Record | None:
         """Return the record that was saved under this name, or None."""
-        if self.folder is None:
-            return None
-        path = self.folder / f"{name}.npz"
-        if not path.exists():
+        path = None if self.folder is None else self.folder / f"{name}{RECORD_SUFFIX}"
+        if path is None or not path.exists():
             return None
         check_regular(path)
         try:
-            content = path.read_bytes()
-        except OSError as problem:
-            raise _unusable(path, problem) from None
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as file:
-                head = json.loads(file["head"].tobytes())
-                arrays = [file[f"arr_{index}"] for index in range(len(file.files) - 1)]
-            checksum, owner, file_name = head.pop("checksum"), head["owner"], head["file"]
+            head, arrays = unpack_record(path.read_bytes())
+            owner, file, content = head["run"], head["file"], head["content"]
         except MemoryError as problem:
             raise FolderError(too_little_memory(path, problem)) from None
-        except Exception as problem:  # a damaged archive can raise any exception
-            raise _damaged(path, type(problem).__name__) from None
-        _check_format(path, head["format"])
-        if record_checksum(head, arrays) != checksum:
-            raise _damaged(path, "wrong checksum")
+        except OSError as problem:
+            raise _unusable(path, problem) from None
+        except Exception as problem:  # a damaged file can raise any exception
+            raise FolderError(
+                f"{path}: damaged ({one_line(problem)}); remove this file; its runs are drawn again"
+            ) from None
         if owner != self._owner:
             raise FolderError(f"{path}: found a file of another run; expected files of this run; use another folder")
-        if file_name != name:
-            raise FolderError(
-                f"{path}: found the content of {file_name}.npz; expected that of {name}.npz; move the file back to its "
-                "name, or remove it"
-            )
+        if file != name:
+            raise FolderError(f"{path}: found the content of {one_line(file)}{RECORD_SUFFIX}; remove this file")
         self.resumed = True
-        if "content" not in head:
-            raise _damaged(path, "no content")
-        return Record(head["content"], arrays)
+        return Record(content, arrays)
 
     def write(self, name: str, record: Record) -> None:
         """Save a record. If this fails, for example on a full disk, a warning is given and the old file remains."""
         if self.folder is None:
             return
         start = time.monotonic()
-        # The head is converted as JSON converts it, so that the checksum is that of what will be read.
-        head = json.loads(json.dumps({"content": record.head, "format": FORMAT, "owner": self._owner, "file": name}))
-        arrays = [np.asarray(array) for array in record.arrays]
-        head["checksum"] = record_checksum(head, arrays)
-        buffer = io.BytesIO()
-        np.savez(buffer, *arrays, head=np.frombuffer(json.dumps(head).encode(), np.uint8))
+        head = {"run": self._owner, "file": name, "content": record.head}
         try:
-            with buffer.getbuffer() as content:  # closed also after an error, because a buffer in use cannot be freed
-                replace_file(self.folder / f"{name}.npz", content)
+            replace_file(self.folder / f"{name}{RECORD_SUFFIX}", pack_record(head, record.arrays))
         except OSError as problem:
             message = f"{self.folder}: {problem.strerror or problem}; the run continues; its last results are not saved"
             if self.problem is None:
@@ -230,7 +211,7 @@ class Checkpoint:
             return
         for stage in stages:
             with contextlib.suppress(OSError):  # a file that stays is not read again
-                for path in list(self.folder.glob(f"{stage}-*.npz")):
+                for path in list(self.folder.glob(f"{stage}-*{RECORD_SUFFIX}")):
                     path.unlink()
 
     @property
@@ -240,6 +221,35 @@ class Checkpoint:
             return False
         interval = max(MIN_SECONDS_BETWEEN_SAVES, MIN_SAVE_INTERVAL_RATIO * self._save_seconds)
         return time.monotonic() - self._last_save > interval
+
+
+def pack_record(head: Mapping[str, object], arrays: Sequence[np.ndarray]) -> bytearray:
+    """Return the content of a file: its checksum, a line of JSON, and the numbers of all arrays."""
+    kinds = [(array.dtype.str, array.shape) for array in arrays]
+    content = bytearray(HASH_LENGTH)
+    content += json.dumps({**head, "arrays": kinds}).encode() + b"\n"
+    for array in arrays:
+        content += array.tobytes()
+    content[:HASH_LENGTH] = _checksum(content)
+    return content
+
+
+def unpack_record(content: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Return the head and the arrays of a file. The arrays are parts of its content, so they need no more memory."""
+    if content[:HASH_LENGTH] != _checksum(content):
+        raise ValueError("wrong checksum")
+    end, arrays = content.index(b"\n") + 1, list[np.ndarray]()
+    head = json.loads(content[HASH_LENGTH:end])
+    for kind, shape in head.pop("arrays"):
+        array = np.frombuffer(content, kind, math.prod(shape), end) if math.prod(shape) else np.zeros(0, kind)
+        arrays.append(array.reshape(shape))
+        end += array.nbytes
+    return head, arrays
+
+
+def _checksum(content: bytes | bytearray) -> bytes:
+    """Return the checksum of what follows the checksum of a file."""
+    return hashlib.sha256(memoryview(content)[HASH_LENGTH:]).hexdigest().encode()
 
 
 @contextlib.contextmanager
@@ -280,15 +290,6 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
         yield Checkpoint(path)
 
 
-def _check_format(path: Path, found: object) -> None:
-    """Raise a FolderError if a file was written in another format."""
-    if found != FORMAT:
-        raise FolderError(
-            f"{path}: found format {one_line(found)}; expected {FORMAT}; resume with the version of dpverify that "
-            "started this run, or start in a new folder"
-        )
-
-
 def _details(about: object, name: str) -> dict[str, object]:
     """Return the values from which the hash of an entry was made; nothing if they are not recorded."""
     details = about.get("details") if isinstance(about, Mapping) else None
@@ -322,10 +323,6 @@ def _difference(folder: Path, name: str, found: object, expected: object, change
         return f"{folder}: found another {name}; expected the one of this call; {advice}"
     shown = ["none" if value is None else one_line(value) for value in (found, expected)]
     return f"{folder}: found {name} {shown[0]}; expected {shown[1]} as in this call; {advice}"
-
-
-def _damaged(path: Path, reason: str) -> FolderError:
-    return FolderError(f"{path}: damaged ({reason}); remove this file; its runs are drawn again")
 
 
 def _unusable(path: Path, problem: Exception) -> FolderError:

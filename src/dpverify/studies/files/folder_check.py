@@ -123,7 +123,7 @@ def _check_records(folder: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
     for path in sorted(folder.iterdir()):
         if path.name in IGNORED_FILES:
             continue
-        if path.suffix != ".npz":
+        if path.suffix != ".record":
             yield _unexpected(path)
             continue
         try:
