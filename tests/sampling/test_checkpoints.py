@@ -476,7 +476,7 @@ def test_a_changed_byte_never_changes_what_is_read(tmp_path):
         content = (tmp_path / "x.record").read_bytes()
         for place in range(len(content)):
             (tmp_path / "x.record").write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
-            with pytest.raises(dpv.FolderError, match="x.record: damaged"):
+            with pytest.raises(dpv.FolderError, match=r"x\.record: damaged"):
                 store.read("x")
 
 
