@@ -23,8 +23,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpverify.ci.ledger import read_ledger
-from dpverify.ci.version_check import verify_version
+from dpverify.ci.ledger import read_ledger, verify_version
 from dpverify.claims import Approximate, sloped_boundary
 from dpverify.early import WATCHED_KEY, Family, Request
 from dpverify.pipeline import run_verification

@@ -223,8 +223,6 @@ HISTORIES = {
 }
 LEDGERS = {
     "no e-values": ("content", "records", 0, "runs", 0, "log_e_values", []),
-    "a negative number of alarms": ("content", "records", 0, "confirmed", -3),
-    "a seed that was used twice": ("content", "records", 0, "runs", 0, "seed", 1),
     "alpha 2": ("content", "alpha", 2.0),
 }
 

@@ -95,7 +95,7 @@ def test_a_confirmation_and_another_commit_do_not_collide(clone):
     finish(script(first, "--confirm", "a"))
     finish(script(second, "--merge", "ledger.json"))
     record = in_the_branch(first)
-    assert ([run.seed for run in record.runs], record.alarm, record.confirmed) == ([2], None, 1)
+    assert ([run.seed for run in record.current], record.alarm, record.confirmed) == ([2], None, 1)
 
 
 @pytest.mark.slow

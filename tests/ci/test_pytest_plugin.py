@@ -32,7 +32,7 @@ def project(pytester, monkeypatch):
     for name in ("GITHUB_BASE_REF", "GITHUB_SHA", "CI_COMMIT_SHA", "PYTEST_ADDOPTS"):  # of a CI service
         monkeypatch.delenv(name, raising=False)
     seeds = itertools.count(100)  # a project has other seeds in every run; the tests have the same ones
-    monkeypatch.setattr("dpverify.ci.version_check.secrets.randbits", lambda bits: next(seeds))
+    monkeypatch.setattr("dpverify.ci.ledger.secrets.randbits", lambda bits: next(seeds))
     pytester.makepyfile(test_mine=TEST_FILE)
 
     def run_pytest(*options, scale="1.0"):

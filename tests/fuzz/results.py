@@ -15,8 +15,7 @@ import numpy as np
 import dpverify as dpv
 from dpverify.ci.check import run_check
 from dpverify.ci.history import read_history
-from dpverify.ci.ledger import Ledger, read_ledger, write_ledger
-from dpverify.ci.version_check import verify_version
+from dpverify.ci.ledger import Ledger, read_ledger, verify_version, write_ledger
 from dpverify.cli import main
 from dpverify.demo import laplace_sum
 from dpverify.errors import InputError

@@ -16,8 +16,7 @@ import dpverify as dpv
 from dpverify.ci.check import run_check
 from dpverify.ci.history import read_history
 from dpverify.ci.junit import FAILED
-from dpverify.ci.ledger import read_ledger
-from dpverify.ci.version_check import verify_version
+from dpverify.ci.ledger import read_ledger, verify_version
 from dpverify.util.files import replace_file
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import to_plain
@@ -86,7 +85,7 @@ def add_versions(folder):
         raise dpv.InputError("the user cannot make a folder") from problem
     path = folder / "ledger.json"
     for seed in (1, 2):
-        if not any(seed in record.seeds for record in read_ledger(path).records):
+        if not any(run.seed == seed and run.finished for record in read_ledger(path).records for run in record.runs):
             versioned = {"name": "sum", "version": f"v{seed}", "ledger": path, "seed": seed}
             verify_version(laplace, ZERO, ONE, 2.0, **versioned, **QUICK)
     return fingerprint(to_plain(read_ledger(path)))

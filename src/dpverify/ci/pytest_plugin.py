@@ -124,7 +124,7 @@ class AssertPrivate:
             self._record({"epsilon_lower": report.epsilon_lower, "epsilon_detectable": report.epsilon_detectable})
             self._record({"seed": report.settings.seed})
             return report
-        from dpverify.ci.version_check import verify_version
+        from dpverify.ci.ledger import verify_version
         from dpverify.util.provenance import current_commit
 
         number = f" #{self._calls}" if self._calls > 1 else ""
@@ -144,7 +144,7 @@ class AssertPrivate:
         self._record(result.properties())
         self._node.add_report_section("call", SECTION, f"{result.record.title}: {result.describe()}")
         if result.failed:
-            source = f"the evidence of all runs together ({len(result.record.runs)})"
+            source = f"the evidence of all runs together ({len(result.record.current)})"
             if not result.decided_by_ledger:
                 source = "this run alone; the ledger was only read"
             repeat = f"pytest {shlex.quote(self._node.nodeid)} --dpverify-seed {result.run.seed}"

@@ -94,7 +94,7 @@ def verify(arguments: argparse.Namespace) -> Answer:
 
 
 def watch(arguments: argparse.Namespace) -> Answer:
-    """Verify with --stop-early, and show the evidence after every batch. With --folder, more test runs continue.
+    """Verify with --stop-early, and show the evidence meanwhile. With --folder, more test runs continue.
 
     dpverify watch mine.py:mechanism --first a.csv --second b.csv --epsilon 1
     """
@@ -103,6 +103,12 @@ def watch(arguments: argparse.Namespace) -> Answer:
         return verify(arguments)
     handler, level = logging.StreamHandler(sys.stderr), BATCHES.level
     handler.setFormatter(logging.Formatter("dpverify: %(message)s"))
+    seconds: set[int] = set()  # a line is shown in each of them
+
+    def is_due(record: logging.LogRecord) -> bool:
+        return not (int(record.created) in seconds or seconds.add(int(record.created)))
+
+    handler.addFilter(is_due)
     BATCHES.addHandler(handler)
     BATCHES.setLevel(logging.INFO)
     try:
@@ -239,11 +245,11 @@ def search(arguments: argparse.Namespace) -> Answer:
 
     dpverify search mine.py:mechanism mine.py:pairs --runs 80000 --epsilon 1
     """
-    pairs: Any = load_object(arguments.pairs, what="pairs")
-    if callable(pairs) and arguments.box is None and not hasattr(pairs, "bounds"):
-        if not accepts_arguments(pairs, 0):
-            raise InputError("--box: found none for a function of pairs; expected an interval for each coordinate")
-        pairs = call_user_code("pairs: calling the function", pairs)
+    named: Any = load_object(arguments.pairs, what="pairs")
+    is_list = callable(named) and arguments.box is None and not hasattr(named, "bounds")
+    if is_list and not accepts_arguments(named, 0):
+        raise InputError("--box: found none for a function of pairs; expected an interval for each coordinate")
+    pairs: Any = call_user_code("pairs: calling the function", named) if is_list else named
     found = dpv.search_pairs(
         load_mechanism(arguments),
         pairs,
