@@ -244,3 +244,24 @@ def test_a_model_with_fit_publishes_its_attributes():
     leaky = dpv.verify(fitted(NoisyMean, ["mean_", "n_samples_seen_"]), np.zeros(3), np.zeros(4), 2.5, **options)
     assert leaky.refuted
     assert leaky.witness.text.startswith("['n_samples_seen_']")
+
+
+def test_an_estimator_with_noise_at_its_output_is_called_twice_for_each_dataset():
+    calls = []
+
+    def estimate(data):
+        calls.append(data)
+        return np.cumsum(data)
+
+    estimate.output_names = ("total",)
+    mechanism = perturbed(estimate, 1.0)
+    report = dpv.verify(mechanism, np.zeros(3), np.ones(3), select_runs=1000, test_runs=4000)
+    assert len(calls) <= 6  # also in the first calls, whose data are other views
+    assert mechanism.output_names == ("total",)
+    assert report.epsilon_lower > 1
+
+
+def test_an_estimator_that_is_random_is_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(dpv.MechanismError, match="found two results for the same data"):
+        dpv.verify(perturbed(lambda data: data + rng.normal(), 1.0), 0.0, 1.0, select_runs=500, test_runs=500)

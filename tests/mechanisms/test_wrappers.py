@@ -172,3 +172,17 @@ def test_a_factory_that_is_passed_as_a_mechanism_is_named(make):
         assert "found a function instead of outputs" in str(caught.value)
     report = dpv.verify(make(), 0.0, 1.0, select_runs=200, test_runs=200)  # the advice is right
     assert not report.voiding
+
+
+def test_a_function_of_the_data_alone_has_no_noise():
+    with pytest.raises(dpv.InputError, match="has no noise"):
+        dpv.per_run(lambda data: data)
+
+
+def test_states_as_column_vectors():
+    def states(data, runs, rng):
+        return data + rng.laplace(size=(runs, 3, 2, 1))
+
+    report = dpv.verify(states, 0.0, 1.0, 0.1, select_runs=500, test_runs=2000)
+    assert report.refuted
+    assert report.witness.shape == (3, 2)

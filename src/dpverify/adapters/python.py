@@ -18,9 +18,12 @@ from numpy.typing import ArrayLike
 
 from dpverify.claims import Claim, approximate, profile, pure, renyi, zcdp
 from dpverify.errors import InputError
-from dpverify.mechanisms.protocol import Mechanism, mechanism_name
+from dpverify.mechanisms.neighbours import are_equal
+from dpverify.mechanisms.protocol import Mechanism, inherited_attribute, mechanism_name
 from dpverify.mechanisms.wrappers import jax_run, per_run
 from dpverify.util.arrays import Array
+
+MAX_ESTIMATES = 16  # estimates that are kept: those of a few mechanisms and pairs of datasets
 
 
 def _check_noise(scale: float, where: str) -> None:
@@ -28,6 +31,27 @@ def _check_noise(scale: float, where: str) -> None:
         raise InputError(f"where: found {where!r}; expected 'output' or 'input'")
     if not np.all(np.asarray(scale) >= 0):
         raise InputError(f"scale: found {scale!r}; expected a standard deviation, 0 or more")
+
+
+_estimates: dict[tuple[int, int], tuple[object, object, np.ndarray]] = {}  # by the identities of estimator and data
+
+
+def _estimate_once(estimate: Callable[[Any], ArrayLike], data: Any) -> np.ndarray:
+    """Return `estimate(data)`, which is computed once for each dataset in a process and must not be random."""
+    key = id(estimate), id(data)
+    kept = _estimates.get(key)
+    if kept is not None and kept[0] is estimate and kept[1] is data:
+        return kept[2]
+    first, again = (np.ma.copy(np.asanyarray(estimate(data), float)) for _ in range(2))  # a mask stays
+    if not are_equal(first, again):
+        raise InputError(
+            "estimate: found two results for the same data; expected a deterministic function of the data, to which "
+            "perturbed adds the noise; per_run makes a mechanism of a function with noise of its own"
+        )
+    if len(_estimates) >= MAX_ESTIMATES:
+        _estimates.pop(next(iter(_estimates)), None)
+    _estimates[key] = estimate, data, first
+    return first
 
 
 @dataclass(frozen=True)
@@ -42,8 +66,11 @@ class Perturbed:
     def name(self) -> str:
         return mechanism_name(self.estimate)
 
+    def __getattr__(self, attribute: str) -> Any:
+        return inherited_attribute(attribute, lambda: self.estimate)
+
     def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
-        clean = np.asanyarray(data if self.where == "input" else self.estimate(data), float)  # a mask stays
+        clean = np.asanyarray(data, float) if self.where == "input" else _estimate_once(self.estimate, data)
         noisy = clean + self.scale * rng.standard_normal((runs, *clean.shape))
         if self.where == "output":
             return noisy
@@ -56,11 +83,12 @@ def perturbed(estimate: Callable[[Any], ArrayLike], scale: float, where: str = "
     Parameters
     ----------
     estimate : callable
-        `estimate(data)` returns an array.
+        `estimate(data)` returns an array. It must not be random. Its attributes such as `output_names` are kept.
     scale : float
         The standard deviation of the noise.
     where : {"output", "input"}
-        Whether the noise is added to the estimate or to the data. With "input" the estimator runs once per run.
+        Whether the noise is added to the estimate or to the data. With "input" the estimator runs once per run; with
+        "output" once for each dataset, and once more to see that it gives the same result.
 
     Returns
     -------

@@ -105,6 +105,8 @@ def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tu
         raise StructuredOutput(f"found an object of type {name} after arrays of numbers; expected one kind of output")
     if samples.dtype.kind not in "fiub":
         raise StructuredOutput(f"found dtype {samples.dtype} after arrays of numbers; expected one kind of output")
+    if samples.ndim == 4 and samples.shape[3] == 1:  # states as column vectors
+        samples = samples[..., 0]
     if not 1 <= samples.ndim <= 3:
         raise InputError(f"found shape {samples.shape}; expected (runs,), (runs, d) or (runs, K, d); or use per_run")
     if samples.shape[0] != runs:

@@ -98,6 +98,11 @@ def per_run(function: Callable[[Any, np.random.Generator], ArrayLike], *, seeded
             "per_run: found a function with three parameters; expected function(data, rng); a function (data, runs, "
             "rng) is a mechanism already, without per_run"
         )
+    if callable(function) and accepts_arguments(function, 1) and not accepts_arguments(function, 2):
+        raise InputError(
+            "per_run: found a function of the data alone, which has no noise; expected function(data, rng); "
+            "dpverify.adapters.perturbed(function, scale) adds noise to its result"
+        )
     return PerRun(function, bool(seeded))
 
 
