@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dpverify as dpv
 from dpverify.sampling.count import Accumulator, CellCounter, Counts, count_cells, occupied_codes
 from dpverify.util.arrays import (
     array_namespace,
@@ -12,6 +13,7 @@ from dpverify.util.arrays import (
     digitize_columns,
     enable_x64,
     first_true,
+    from_tensor,
     is_jax,
     multiply_rows,
     sum_outer_products,
@@ -135,3 +137,33 @@ def test_the_first_true_values_are_found_in_order(length, share):
     for size in (1, 40):
         expected = np.append(np.flatnonzero(mask), np.full(size, length))[:size]
         np.testing.assert_array_equal(first_true(jax.numpy.asarray(mask), size), expected)
+
+
+class Tensor:
+    """A tensor as other libraries have it."""
+
+    def __init__(self, array, device=1):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return (self.device, 0)
+
+    def detach(self):
+        return Tensor(self.array, self.device)
+
+    def cpu(self):
+        return self.array
+
+
+@pytest.mark.parametrize("device", [1, 2])
+def test_a_tensor_of_another_library_is_an_array(device):
+    """No accelerator is here: a tensor on one is copied to the host."""
+    values = np.arange(6.0).reshape(3, 2)
+    assert np.array_equal(from_tensor(Tensor(values, device)), values)
+    report = dpv.verify(
+        lambda data, runs, rng: Tensor(data + rng.laplace(size=(runs, 1)), device), 0.0, 1.0, 0.1, test_runs=2000
+    )
+    assert report.refuted

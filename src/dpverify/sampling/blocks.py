@@ -22,7 +22,7 @@ from dpverify.mechanisms.diagnostics import describe_failure
 from dpverify.mechanisms.outputs import validate_output
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.settings import Settings
-from dpverify.util.arrays import Array, on_accelerator
+from dpverify.util.arrays import Array, from_tensor, on_accelerator
 from dpverify.util.checks import check_whole_number
 from dpverify.util.hashing import fingerprint
 
@@ -138,7 +138,7 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     try:
         stream = 0 if source.is_coupled and stage != "test" else side  # the test needs independent data sets
         rng = block_generator(source.seed, stage, stream, block, source.look)
-        return source.mechanism(source.data[side], source.block, rng)
+        return from_tensor(source.mechanism(source.data[side], source.block, rng))
     except (MechanismError, KeyboardInterrupt):
         raise
     except BaseException as problem:  # also SystemExit and CancelledError, which must not end this process

@@ -37,6 +37,9 @@ WORD_BITS = 32  # values of a mask that are stored in one word
 RETAINED_BYTES = (32 << 20) - (1 << 16)  # just below the largest threshold of the allocator of glibc
 
 
+HOST_MEMORY = 1  # the code of DLPack for a device whose memory NumPy can read
+
+
 def is_jax(x: object) -> bool:
     """Return whether x is a JAX array; no such array exists before JAX is imported."""
     jax = sys.modules.get("jax")
@@ -46,6 +49,26 @@ def is_jax(x: object) -> bool:
 def on_accelerator(x: Any) -> bool:
     """Return whether x is stored in the memory of an accelerator."""
     return is_jax(x) and any(device.platform != "cpu" for device in x.devices())
+
+
+def from_tensor(x: Any) -> Any:
+    """Return a tensor of another library (PyTorch, CuPy, all that know DLPack) as an array of NumPy or JAX.
+
+    A tensor on an accelerator stays there if JAX knows the accelerator; otherwise it is copied to the host. Everything
+    that is no tensor is returned as it is.
+    """
+    if isinstance(x, (np.ndarray, np.generic)) or not hasattr(x, "__dlpack__") or is_jax(x):
+        return x
+    x = x.detach() if hasattr(x, "detach") else x  # PyTorch keeps gradients
+    if x.__dlpack_device__()[0] == HOST_MEMORY:
+        return np.from_dlpack(x)
+    try:
+        import jax
+
+        with enable_x64():
+            return jax.dlpack.from_dlpack(x)
+    except (ImportError, RuntimeError):  # without JAX, or JAX without this accelerator
+        return np.asarray(x.cpu() if hasattr(x, "cpu") else x.get())
 
 
 def array_namespace(x: object) -> Any:
