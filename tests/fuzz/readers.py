@@ -7,14 +7,14 @@ import contextlib
 import dataclasses
 import functools
 import json
+import math
 import os
 import shutil
 
 import numpy as np
 
 import dpverify as dpv
-from dpverify.adapters.process import Child
-from dpverify.adapters.program import IdleChildren, Program
+from dpverify.adapters.program import Child, Program
 from dpverify.events.event import (
     SELECTION_KINDS,
     WITNESS,
@@ -188,7 +188,7 @@ class Programs:
             child.unrequested_output = bytes
         try:
             program = self.any if len(answer) % 2 else self.program
-            samples = program._draw(IdleChildren([child]), [[0.0]], self.RUNS, 1)
+            samples = program._ask(child, [[0.0]], self.RUNS, 1, math.inf)
             validate_output(samples, self.RUNS)
         finally:
             for pipe in (child._process.stdin, child._answer_pipe, child._message_pipe):

@@ -4,36 +4,59 @@ A program is started once in each process, without a shell. For each block it re
 numbers of the data set, row by row. It writes `runs` lines of K*d numbers, flushes its output, and ends when its input
 ends. If the arguments contain the placeholders `{data} {runs} {seed} {out}`, the program is started once per block
 instead, and writes its lines to the file `{out}`.
+
+A child process never outlives this process. It and the processes of its group are killed when it fails or is no longer
+needed. A second process, the guard, waits on a pipe from this process. When this process ends for any reason, also by a
+signal that cannot be caught, the pipe closes and the guard kills the group.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import enum
+import io
 import math
 import os
+import selectors
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
-import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.adapters.process import GRACE_SECONDS, Answer, Child, End
-from dpverify.adapters.text_format import plain_rows, quote, read_rows
 from dpverify.errors import InputError
 from dpverify.util.files import is_readable
+from dpverify.util.formatting import printable
 from dpverify.util.sources import is_own_file
 
 PLACEHOLDERS = ("{data}", "{runs}", "{seed}", "{out}")
 SEED_LIMIT = 1 << 31  # seeds below this limit are accepted by the generators of all languages
 MAX_BYTES_PER_NUMBER = 64
 MAX_NUMBERS_PER_RUN = 1 << 16  # if the shape is not stated
+MESSAGE_BYTES = 600  # bytes that are stored of the messages of a child
+CHUNK_BYTES = 1 << 16
+POLL_SECONDS = 0.02  # interval of checks whether a silent child has ended
+GRACE_SECONDS = 2.0  # time for a child to end after its input has ended
+# The guard reads the process group, waits for the end of its input, and ends the group.
+GUARD = """
+import os, signal, sys
+group = sys.stdin.readline()
+sys.stdin.read()
+try:
+    os.killpg(int(group), signal.SIGKILL)
+except (OSError, ValueError):
+    pass  # the group has ended, or never started
+"""
 
 
 @dataclass(frozen=True)
@@ -77,17 +100,20 @@ class Program:
 
     def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
         seed, rows = int(rng.integers(SEED_LIMIT)), plain_rows(data)
-        children = _idle_children(self)
-        samples = self._draw(children, rows, runs, seed)
-        children.check_seed(rows, seed, samples, lambda: self._draw(children, rows, runs, seed), self.seeded)
-        return samples
-
-    def _draw(self, children: IdleChildren, rows: list[list[float]], runs: int, seed: int) -> np.ndarray:
-        """Return the runs of one block."""
         deadline = time.monotonic() + self.timeout
         if self._starts_per_block:
             return self._parse(self._run_once(rows, runs, seed, deadline), runs)
-        child = children.take() or Child(self.argv, answers=True)
+        idle = _idle.setdefault((os.getpid(), self), [])
+        try:
+            child = idle.pop()
+        except IndexError:
+            child = Child(self.argv, answers=True)
+        samples = self._ask(child, rows, runs, seed, deadline)
+        idle.append(child)
+        return samples
+
+    def _ask(self, child: Child, rows: list[list[float]], runs: int, seed: int, deadline: float) -> np.ndarray:
+        """Return the runs that a started program answers; it is ended if it fails."""
         try:
             unrequested = child.unrequested_output()
             numbers = [number for row in rows for number in row]
@@ -95,12 +121,10 @@ class Program:
             answer = child.exchange(request, runs, lambda content: self._max_bytes(content, runs), deadline)
             if answer.end is not End.COMPLETE:
                 raise InputError(self._failure(child, answer, runs))
-            samples = self._parse(unrequested + answer.content, runs)
+            return self._parse(unrequested + answer.content, runs)
         except BaseException:
             child.end()
             raise
-        children.give(child)
-        return samples
 
     def _run_once(self, rows: list[list[float]], runs: int, seed: int, deadline: float) -> bytes:
         """Start the program for one block, with two files, and return the content of the output file."""
@@ -111,21 +135,13 @@ class Program:
             child = Child([_fill(part, values) for part in self.argv], answers=False)
             try:
                 answer = child.exchange(b"", math.inf, lambda _: math.inf, deadline)
-                content = self._read_output(out, runs)
+                content = out.read_bytes() if out.is_file() else b""
                 status = child.end()
                 if answer.end is End.TIMEOUT or status or not out.is_file():
                     raise InputError(self._failure(child, answer._replace(content=content), runs))
                 return content
             finally:
                 child.end()
-
-    def _read_output(self, out: Path, runs: int) -> bytes:
-        """Return the content of the output file, cut off behind the largest size that an answer may have."""
-        if not out.is_file():
-            return b""
-        with out.open("rb") as file:
-            content = file.read(MAX_BYTES_PER_NUMBER * MAX_NUMBERS_PER_RUN)
-            return content + file.read(max(0, self._max_bytes(content, runs) + 1 - len(content)))
 
     def _max_bytes(self, content: bytes | bytearray, runs: int) -> int:
         """Return the largest number of bytes that an answer may have; its first line shows how long an output is."""
@@ -167,86 +183,17 @@ class Program:
 
     def finish(self) -> None:
         """End the idle child processes of this process; another call starts new ones."""
-        with _lock:
-            children = _children.pop((os.getpid(), self), None)
-        if children is not None:
-            children.finish()
-
-
-@dataclass
-class IdleChildren:
-    """The started programs of one mechanism that wait for a request, and what is known about their seeds.
-
-    Attributes
-    ----------
-    idle : list of Child
-        The child processes that wait.
-    last_blocks : dict
-        The seed and the hash of the last block of each data set.
-    is_finished : bool
-        Whether `finish` was called. Then a child that becomes idle is ended.
-    """
-
-    idle: list[Child] = field(default_factory=list)
-    last_blocks: dict[str, tuple[int, int]] = field(default_factory=dict)
-    is_finished: bool = False
-
-    def take(self) -> Child | None:
-        """Return an idle child, or None."""
-        with _lock:
-            return self.idle.pop() if self.idle else None
-
-    def give(self, child: Child) -> None:
-        """Store a child that has answered."""
-        with _lock:
-            if not self.is_finished:
-                self.idle.append(child)
-                return
-        child.end(GRACE_SECONDS)
-
-    def finish(self) -> None:
-        """End all idle children."""
-        with _lock:
-            self.is_finished, idle, self.idle = True, self.idle, []
-        for child in idle:
+        for child in _idle.pop((os.getpid(), self), []):
             child.end(GRACE_SECONDS)
 
-    def check_seed(
-        self,
-        rows: list[list[float]],
-        seed: int,
-        samples: np.ndarray,
-        draw_again: Callable[[], np.ndarray],
-        seeded: bool,
-    ) -> None:
-        """Raise an InputError if one seed gives different runs (checked once), or if two seeds give the same runs."""
-        data, samples_hash = repr(rows), hash(samples.tobytes())
-        if seeded and not self.last_blocks and hash(draw_again().tobytes()) != samples_hash:
-            raise InputError(
-                "found different runs for the same seed; expected the same runs; seed the generator with the second "
-                "number of the request, or state that the program cannot be seeded: seeded=False (--unseeded)"
-            )
-        last = self.last_blocks.get(data)
-        if last is not None and last[0] != seed and last[1] == samples_hash and (samples != samples[:1]).any():
-            raise InputError(
-                f"found the same {len(samples)} runs for two seeds; expected different runs; seed the generator with "
-                "the second number of the request"
-            )
-        self.last_blocks[data] = (seed, samples_hash)
 
-
-_lock = threading.Lock()
-_children: dict[tuple[int, Program], IdleChildren] = {}  # by process: a fork must not use the pipes of its parent
-
-
-def _idle_children(program: Program) -> IdleChildren:
-    with _lock:
-        return _children.setdefault((os.getpid(), program), IdleChildren())
+# The started programs that wait for a request, by process: a fork must not use the pipes of its parent.
+_idle: dict[tuple[int, Program], list[Child]] = {}
 
 
 @atexit.register
 def _finish_all() -> None:
-    for process, program in list(_children):
+    for process, program in list(_idle):
         if process == os.getpid():
             program.finish()
 
@@ -333,3 +280,215 @@ def _describe_status(status: int) -> str:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
+
+
+# Child processes.
+
+
+class End(enum.Enum):
+    """Why reading an answer has ended."""
+
+    COMPLETE = enum.auto()  # all lines, or too many bytes, were read
+    EXITED = enum.auto()  # the child has ended
+    TIMEOUT = enum.auto()
+
+
+class Answer(NamedTuple):
+    """The bytes that a child has written to stdout, and why reading has ended."""
+
+    content: bytes
+    end: End
+
+
+class Child:
+    """A child process.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        The program and its arguments. No shell is used.
+    answers : bool
+        If True, requests are written to stdin, answers are read from stdout, and stderr contains messages. If False,
+        stdin is empty, and both stdout and stderr contain messages.
+    """
+
+    def __init__(self, argv: Sequence[str], answers: bool):
+        guard = [sys.executable, "-I", "-S", "-c", GUARD]
+        self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if answers else subprocess.STDOUT,
+                start_new_session=True,  # a group of its own, so that one signal reaches the processes that it starts
+            )
+        except BaseException as problem:
+            self._end_guard()
+            if not isinstance(problem, (OSError, ValueError)):
+                raise
+            reason = getattr(problem, "strerror", None) or problem
+            raise InputError(
+                f"argv: found {argv[0]!r}, which cannot be started ({reason}); expected an executable program; "
+                "give its path (./name in this folder), or install it"
+            ) from None
+        self._answer_pipe = self._process.stdout if answers else None
+        self._message_pipe = self._process.stderr if answers else self._process.stdout
+        self._messages = b""
+        for pipe in (self._process.stdin, self._answer_pipe, self._message_pipe):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+        with contextlib.suppress(OSError):
+            os.write(self._guard.stdin.fileno(), f"{self._process.pid}\n".encode())  # type: ignore[union-attr]
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of the process group."""
+        return self._process.pid
+
+    @property
+    def messages(self) -> str:
+        """The end of the messages, as one printable line."""
+        lines = self._messages.decode(errors="replace").split("\n")
+        text = " | ".join(" ".join(line.split()) for line in lines if line.strip())
+        return printable(text)
+
+    def exchange(
+        self, request: bytes, lines: float, max_bytes: Callable[[bytearray], float], deadline: float
+    ) -> Answer:
+        """Send a request, and read until a number of lines or too many bytes have arrived.
+
+        The limit of the bytes, `max_bytes`, depends on what has arrived so far.
+
+        Messages are read at the same time, so that a child with many messages is never blocked. `deadline` is a time of
+        `time.monotonic`.
+        """
+        content, lines_read = bytearray(), 0
+        with selectors.DefaultSelector() as selector:
+            for pipe in (self._answer_pipe, self._message_pipe):
+                if pipe is not None and not pipe.closed:
+                    selector.register(pipe, selectors.EVENT_READ)
+            if request and self._process.stdin is not None:
+                selector.register(self._process.stdin, selectors.EVENT_WRITE)
+            while lines_read < lines and len(content) <= max_bytes(content):
+                # The state is read before the pipes: if the child has ended, all its output is in the pipes by now.
+                has_ended = self._process.poll() is not None
+                events = selector.select(0 if has_ended else POLL_SECONDS)
+                if has_ended and not events:
+                    return Answer(bytes(content), End.EXITED)
+                if time.monotonic() >= deadline:
+                    return Answer(bytes(content), End.TIMEOUT)
+                for key, _ in events:
+                    if key.fileobj is self._process.stdin:
+                        request = request[_write(key.fd, request) :]
+                        if not request:
+                            selector.unregister(key.fileobj)
+                        continue
+                    try:
+                        chunk = os.read(key.fd, CHUNK_BYTES)
+                    except BlockingIOError:  # the pipe was reported as ready, but is empty
+                        continue
+                    if not chunk:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is self._answer_pipe:
+                        content += chunk
+                        lines_read += chunk.count(b"\n")
+                    else:
+                        self._messages = (self._messages + chunk)[-MESSAGE_BYTES:]
+        return Answer(bytes(content), End.COMPLETE)
+
+    def unrequested_output(self) -> bytes:
+        """Return what the child has written to stdout without a request."""
+        try:
+            return os.read(self._answer_pipe.fileno(), CHUNK_BYTES) if self._answer_pipe is not None else b""
+        except BlockingIOError:
+            return b""
+
+    def end(self, grace_seconds: float = 0.0) -> int:
+        """Close the input, wait for the child to end, kill all its processes, and return the exit status."""
+        if self._guard.returncode is not None:
+            return self._process.returncode
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        if grace_seconds:
+            self.exchange(b"", float("inf"), lambda _: CHUNK_BYTES, time.monotonic() + grace_seconds)
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL)
+        status = self._process.wait()
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._end_guard()
+        return status
+
+    def _end_guard(self) -> None:
+        self._guard.kill()  # before its pipe closes, so that it does not kill a new group with the same id
+        self._guard.wait()
+        self._guard.stdin.close()  # type: ignore[union-attr]
+
+
+def _write(fd: int, request: bytes) -> int:
+    """Return how many bytes of the request need not be written again; all of them if the pipe has no reader."""
+    try:
+        return os.write(fd, request[:CHUNK_BYTES])
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:
+        return len(request)
+
+
+# The text format: data sets are sent, and runs are received, as lines of numbers.
+
+
+def plain_rows(data: ArrayLike) -> list[list[float]]:
+    """Return the numbers of a data set, row by row; integers stay integers."""
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"data: found {type(data).__name__}; expected numbers, which can be sent to a program")
+    if not array.size:
+        return []
+    array = array.astype(int) if array.dtype.kind == "b" else array
+    return np.atleast_2d(array).reshape(-1, array.shape[-1] if array.ndim else 1).tolist()
+
+
+def read_rows(content: bytes, size: int | None) -> np.ndarray:
+    """Return the numbers of lines that all have `size` numbers, separated by spaces; None means any equal size."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy warns of an empty answer
+            rows = np.loadtxt(io.BytesIO(content), comments=None, ndmin=2)
+        if not rows.size or size is None or rows.shape[1] == size:
+            return rows
+    except ValueError:
+        pass
+    expected_size = size or len(content.split(b"\n", 1)[0].split())
+    for number, line in enumerate(content.split(b"\n"), 1):
+        found = _count_numbers(line)
+        if not line.strip() or found == expected_size:
+            continue
+        expected = "1 number" if expected_size == 1 else f"{expected_size} numbers, separated by spaces"
+        about, advice = "", "print nothing else"
+        if found is not None:
+            about = ", 1 number" if found == 1 else f", {found} numbers"
+            if size is not None:
+                advice += ", or change the shape of an output (shape=, --shape)"
+        raise InputError(f"line {number} of the answer is {quote(line)}{about}; expected {expected}; {advice}")
+    raise InputError(f"found an answer that cannot be read: {quote(content)}; expected lines of numbers")
+
+
+def _count_numbers(line: bytes) -> int | None:
+    """Return how many numbers a line has; None if it contains anything else."""
+    try:
+        return len([float(number) for number in line.split()])
+    except ValueError:
+        return None
+
+
+def quote(content: bytes, max_bytes: int = 60) -> str:
+    """Return the beginning of some bytes for a message."""
+    text = content[:max_bytes].decode(errors="replace").strip()
+    return repr(text + ("..." if len(content) > max_bytes else ""))
