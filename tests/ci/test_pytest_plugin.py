@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+import scipy.special  # noqa: F401 (pytester forgets what a test imports, and NumPy cannot be loaded twice)
 
 from dpverify.ci.ledger import read_ledger
 from dpverify.cli import main

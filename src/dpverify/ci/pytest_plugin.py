@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from dpverify.ci.ledger import VersionResult
     from dpverify.report.report import Report
 
-PULL_REQUEST_VARIABLES = (
-    "GITHUB_BASE_REF",
-    "CI_MERGE_REQUEST_IID",
-    "BITBUCKET_PR_ID",
-    "CHANGE_ID",
-)  # set and not empty
+# Variables of CI services that are set in a pull request, and not empty.
+PULL_REQUEST_VARIABLES = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_IID", "BITBUCKET_PR_ID", "CHANGE_ID")
 SECTION = "dpverify"  # of the report of a test
 DEFAULT_ALPHA = 0.05  # of a new ledger
 ALARMS = pytest.StashKey[list[str]]()  # the lines about alarms that are not confirmed
@@ -31,22 +28,13 @@ ALARMS = pytest.StashKey[list[str]]()  # the lines about alarms that are not con
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the plugin."""
-    group = parser.getgroup("dpverify", "privacy claims")
-    group.addoption("--dpverify-ledger", metavar="FILE", help="Collect the evidence of all versions in this file.")
-    group.addoption(
-        "--dpverify-write",
-        action="store_true",
-        help="Add this version to the ledger. Only the main branch does so; other runs read the ledger.",
-    )
-    group.addoption(
-        "--dpverify-alpha",
-        type=float,
-        default=DEFAULT_ALPHA,
-        metavar="A",
-        help="The probability of a false alarm over the life of a new ledger (default 0.05).",
-    )
-    group.addoption("--dpverify-version", metavar="NAME", help="The name of this version (default: the commit).")
-    group.addoption("--dpverify-seed", type=int, metavar="N", help="Repeat a run with this seed; nothing is written.")
+    add = parser.getgroup("dpverify", "privacy claims").addoption
+    add("--dpverify-ledger", metavar="FILE", help="Collect the evidence of all versions in this file.")
+    add("--dpverify-write", action="store_true", help="Add this version to the ledger. Only the main branch does so.")
+    text = f"The probability of a false alarm over the life of a new ledger (default {DEFAULT_ALPHA})."
+    add("--dpverify-alpha", type=float, default=DEFAULT_ALPHA, metavar="A", help=text)
+    add("--dpverify-version", metavar="NAME", help="The name of this version (default: the commit).")
+    add("--dpverify-seed", type=int, metavar="N", help="Repeat a run with this seed; nothing is written.")
     parser.addini("dpverify_ledger", "the ledger, relative to the configuration file")
 
 
@@ -69,10 +57,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def ledger_path(config: pytest.Config) -> str | None:
     """Return the path of the ledger from the option or the configuration; None without a ledger."""
-    option = config.getoption("dpverify_ledger")
+    option, entry = config.getoption("dpverify_ledger"), config.getini("dpverify_ledger")
     if option:
         return os.path.join(str(config.invocation_params.dir), option)
-    entry = config.getini("dpverify_ledger")
     return os.path.join(str(config.rootpath), str(entry)) if entry else None
 
 
@@ -82,29 +69,17 @@ class AssertPrivate:
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._config, self._node, self._calls = request.config, request.node, 0
 
-    def __call__(
-        self,
-        mechanism: Any,
-        first: object,
-        second: object,
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        *,
-        name: str | None = None,
-        **options: Any,
-    ) -> Report:
+    def __call__(self, mechanism: Any, first: object, second: object, *claim: float, **options: Any) -> Report:
         """Assert that a mechanism does not violate a privacy claim.
 
         Parameters
         ----------
-        mechanism, first, second, epsilon, delta
-            As in `dpverify.assert_private`.
+        mechanism, first, second, *claim, **options
+            As in `dpverify.assert_private`. With a ledger, `alpha` and `detects` are not used: the ledger has the
+            level, and its evidence grows with every version.
         name : str, optional
             The name of the claim in the ledger. The default is the name of the test, and a number from its second claim
             on.
-        **options
-            As in `dpverify.assert_private`. With a ledger, `alpha` and `detects` are not used: the ledger has the
-            level, and its evidence grows with every version.
 
         Raises
         ------
@@ -113,28 +88,26 @@ class AssertPrivate:
         """
         __tracebackhide__ = True
         self._calls += 1
-        config = self._config
-        path, seed = ledger_path(config), config.getoption("dpverify_seed")
+        config, path, seed = self._config, ledger_path(self._config), self._config.getoption("dpverify_seed")
+        name = options.pop("name", None) or f"{self._node.nodeid}{f' #{self._calls}' if self._calls > 1 else ''}"
         if seed is not None:
             options["seed"] = seed
         if path is None:
             from dpverify.ci.assertion import assert_private
 
-            report = assert_private(mechanism, first, second, epsilon, delta, **options)
+            report = assert_private(mechanism, first, second, *claim, **options)
             self._record({"epsilon_lower": report.epsilon_lower, "epsilon_detectable": report.epsilon_detectable})
             self._record({"seed": report.settings.seed})
             return report
         from dpverify.ci.ledger import verify_version
         from dpverify.util.provenance import current_commit
 
-        number = f" #{self._calls}" if self._calls > 1 else ""
         result = verify_version(
             mechanism,
             first,
             second,
-            epsilon,
-            delta,
-            name=name or f"{self._node.nodeid}{number}",
+            *claim,
+            name=name,
             version=config.getoption("dpverify_version") or current_commit(config.rootpath),
             ledger=path,
             write=bool(config.getoption("dpverify_write")) and seed is None,
@@ -144,26 +117,31 @@ class AssertPrivate:
         self._record(result.properties())
         self._node.add_report_section("call", SECTION, f"{result.record.title}: {result.describe()}")
         if result.failed:
-            source = f"the evidence of all runs together ({len(result.record.current)})"
-            if not result.decided_by_ledger:
-                source = "this run alone; the ledger was only read"
-            repeat = f"pytest {shlex.quote(self._node.nodeid)} --dpverify-seed {result.run.seed}"
-            parts = [
-                f"{result.record.name}: REFUTED by {source}",
-                f"  began     at version {result.start}",
-                f"  evidence  {result.describe()}",
-                f"  repeat    {repeat} --dpverify-ledger {shlex.quote(str(path))}",
-            ]
-            if result.record.alarm is not None:
-                confirm = shlex.join(["dpverify", "ledger", str(path), "--confirm", result.record.name])
-                parts.append(f"  then      fix the fault, and start again with half of the level: {confirm}")
-            raise AssertionError("\n".join([*parts, "this version alone:", str(result.report)]))
+            raise AssertionError(failure_text(result, self._node.nodeid, path))
         return result.report
 
     def _record(self, properties: dict[str, Any]) -> None:
         """Add properties to the record of the test, which JUnit files contain."""
         number = f"_{self._calls}" if self._calls > 1 else ""
         self._node.user_properties += [(f"dpverify_{key}{number}", value) for key, value in properties.items()]
+
+
+def failure_text(result: VersionResult, test: str, ledger: str) -> str:
+    """Return what a failed test shows: by which runs the claim is refuted, where it began, and what to do."""
+    source = "this run alone; the ledger was only read"
+    if result.decided_by_ledger:
+        source = f"the evidence of all runs together ({len(result.record.current)})"
+    repeat = ["pytest", test, "--dpverify-seed", str(result.run.seed), "--dpverify-ledger", ledger]
+    lines = [
+        f"{result.record.name}: REFUTED by {source}",
+        f"  began     at version {result.start}",
+        f"  evidence  {result.describe()}",
+        f"  repeat    {shlex.join(repeat)}",
+    ]
+    if result.record.alarm is not None:
+        confirm = shlex.join(["dpverify", "ledger", ledger, "--confirm", result.record.name])
+        lines.append(f"  then      fix the fault, and start again with half of the level: {confirm}")
+    return "\n".join([*lines, "this version alone:", str(result.report)])
 
 
 @pytest.fixture
@@ -187,14 +165,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     from dpverify.ci.ledger import read_ledger
     from dpverify.errors import InputError
 
-    lines = [] if terminal is None else evidence_lines(terminal)
+    tested = [] if terminal is None else evidence_lines(terminal)
     try:
         alarms = [record for record in read_ledger(path).records if record.alarm is not None]
     except InputError:  # each test of a claim reports it
         return
     config.stash[ALARMS] = found = [f"{record.title}: ALARM at version {record.alarm}" for record in alarms]
-    lost = [record for record in alarms if not any(line.startswith(f"{record.title}: ") for line in lines)]
-    if lost:
+    if not all(any(line.startswith(f"{record.title}: ") for line in tested) for record in alarms):
         found.append(
             "a claim with an alarm was not tested; run its test, or dpverify ledger FILE --rename OLD NEW if the test "
             "was renamed, or --confirm NAME if the alarm was looked at"
