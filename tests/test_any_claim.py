@@ -8,7 +8,8 @@ from scipy.special import ndtr
 
 import dpverify as dpv
 from dpverify.cli import main
-from dpverify.report.page import page_content
+from dpverify.render.curves import compute_curves
+from dpverify.report.text import facts, report_text, reproduction_command
 from dpverify.stats.upper import holds_on_partition
 from dpverify.studies.files.claim_text import load_claim
 
@@ -77,7 +78,7 @@ def test_an_epsilon_and_a_claim_of_it_give_the_same_report():
 def test_divergences_are_said_to_be_understated(report):
     for claim in (claims.zcdp(0.8), claims.renyi(2.0, 2.0)):
         other = report.against(claim)
-        for text in (str(other), str(page_content(other).summary)):
+        for text in (report_text(other, width=1000), " ".join(facts(other)).lower()):
             assert "a single event shows only a part of a divergence" in text
 
 
@@ -103,13 +104,14 @@ def test_an_edited_bound_of_a_claim_is_refused(report, tmp_path):
 
 
 def test_the_page_draws_the_claimed_curve(report):
-    command, content = page_content(report).command, page_content(report).findings
-    grid = content.curves.epsilon
-    assert content.curves.delta_claimed == pytest.approx([gaussian_profile(1.0)(e) for e in grid], abs=1e-4)
-    assert content.errors.claimed == pytest.approx(1 - claims.gaussian(1.0).boundary(content.errors.type1), abs=1e-4)
-    assert (content.errors.bounded <= content.errors.claimed + 0.02).all()
-    assert "claim=dpv.claims.gaussian(mu=1.0)" in command
-    assert page_content(report.against(0.5)).findings.curves.delta_claimed is None
+    curves = compute_curves(report, report.on_partition.epsilon_upper())
+    assert curves.delta_claimed == pytest.approx([gaussian_profile(1.0)(e) for e in curves.epsilon], abs=1e-4)
+    _, bounded, claimed, *_ = report.plot("errors").axes[0].lines
+    type1, type2 = claimed.get_data()
+    assert type2 == pytest.approx(1 - claims.gaussian(1.0).boundary(type1), abs=1e-4)
+    assert (bounded.get_ydata() <= type2 + 0.02).all()
+    assert "claim=dpv.claims.gaussian(mu=1.0)" in reproduction_command(report)
+    assert compute_curves(report.against(0.5), 1.0).delta_claimed is None
 
 
 def test_a_folder_belongs_to_one_curve(tmp_path):

@@ -884,7 +884,6 @@ def run_until_decided(
         request.delta,
         diagnostics,
         indicator.region,
-        event.partition if bounding is None else bounding.partition,
         batches.samples,
         (count_cells(indicator, batches.samples[0]), count_cells(indicator, batches.samples[1])),
         batches.blocks(),

@@ -1147,13 +1147,14 @@ KINDS = (*PREFIX_EVENT_KINDS, Settings, Diagnostic, *CLAIM_KINDS)  # what a file
 
 
 COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (over the cells)", "added", "spent")
+SCOPES = "Events that split a cell were not checked. The two bounds have different scopes: they are not an interval."
 MAX_SENTENCES = 5  # about records; the table has all of them
 TABLE_COLUMNS = ("record", "loss proved from step", "ε at the end, lower bound", "upper bound (over the cells)")
 
 
 def curve_drawing(curve: PrivacyOverTime) -> Drawing:
     """Draw the bounds of every step."""
-    pages = load_pages("dpverify.render.over_time")
+    pages = load_pages()
     claim = curve.claim.epsilon if isinstance(curve.claim, Approximate) else None
     bounds = pages.StepBounds(curve.epsilon_lower, curve.epsilon_upper, curve.truth, curve.start, claim)
     subject = f": {curve.record}" if curve.record else ""
@@ -1164,80 +1165,105 @@ def curve_plot(curve: PrivacyOverTime) -> Figure:
     """Return the figure of one pair with its title and legend inside."""
     if curve.voiding:
         raise InputError(f"plot: no answer: {curve.voiding[0].value}")
-    return load_pages("dpverify.render.over_time").complete_figure(curve_drawing(curve))
+    return load_pages().complete_figure(curve_drawing(curve))
 
 
 def curve_page(curve: PrivacyOverTime) -> str:
     """Return the page of one pair as HTML."""
-    pages, confidence = load_pages("dpverify.render.over_time"), format_confidence(curve.alpha)
-    lead = [_sentence(diagnostic.value) for diagnostic in curve.voiding] or [_sentence(loss_sentence(curve))]
-    if curve.claim is not None:
-        lead.append(_sentence(f"claim: {claim_sentence(curve)}"))
-    exact = () if curve.truth is None else ("ε, exact",)
-    return pages.render(
-        "over_time.html.j2",
-        over=f"{curve.steps} steps, {runs_phrase([curve])}",
-        title=f"{curve.name}: privacy over time",
-        lead=lead,
-        figures=[] if curve.voiding else pages.shown([curve_drawing(curve)], "step"),
-        sentences=[],
-        more="",
-        scope=f"The lower bounds hold over all events and for all steps together, with confidence {confidence}. The "
-        f"upper bounds hold for all steps together, with confidence {confidence}.",
-        columns=(*COLUMNS, *exact),
-        rows=[] if curve.voiding else [_without_infinity(step_cells(curve, step)) for step in range(curve.steps)],
-        notes=[_sentence(diagnostic.value) for diagnostic in curve.diagnostics if not diagnostic.voids],
+    pages, confidence = load_pages(), format_confidence(curve.alpha)
+    blocks = [] if curve.claim is None else [pages.Sentence(_sentence(f"claim: {claim_sentence(curve)}"), style="lead")]
+    if not curve.voiding:
+        exact = () if curve.truth is None else ("ε, exact",)
+        columns = [pages.Column(name, True) for name in (*COLUMNS, *exact)]
+        rows = [_without_infinity(step_cells(curve, step)) for step in range(curve.steps)]
+        scope = pages.Sentence(
+            f"The lower bounds hold over all events and for all steps together, with confidence {confidence}. The "
+            f"upper bounds hold over the cells, for all steps together, with confidence {confidence}. {SCOPES}",
+            style="small",
+        )
+        blocks += [
+            pages.Section("Privacy loss over time", (pages.Figures((curve_drawing(curve),)),)),
+            pages.Section("All numbers", (scope, pages.Table(columns, rows))),
+        ]
+    return _page(
+        curve.voiding, _sentence(loss_sentence(curve)), blocks, f"{curve.name}: privacy over time", curve.steps, [curve]
     )
+
+
+def _page(
+    voiding: Sequence[Diagnostic], title: str, blocks: list[Any], name: str, steps: int, curves: list[PrivacyOverTime]
+) -> str:
+    """Return a page with the notes of all results."""
+    pages = load_pages()
+    notes = dict.fromkeys(diagnostic for curve in curves for diagnostic in curve.diagnostics if not diagnostic.voids)
+    if notes:
+        blocks = [*blocks, pages.Section("Notes", (pages.Items([_sentence(note.value) for note in notes]),))]
+    over = f"{name}, {steps} steps, {runs_phrase(curves)}"
+    verdict = Verdict.NO_ANSWER.name if voiding else ""
+    return pages.Page(title, blocks, over, verdict.replace("_", " "), verdict).html()
 
 
 def table_drawings(table: PrivacyTable) -> list[Drawing]:
     """Draw the heat map of the lower bounds and, where it is known, that of the exact epsilons beside it."""
-    pages, truth = load_pages("dpverify.render.over_time"), table.truth
+    pages, truth, first = load_pages(), table.truth, table.curves[0]
     known = truth is not None and np.isfinite(truth).all()
-    lower = np.nan_to_num(table.epsilon_lower)
-    scale = float(max(lower.max(), truth.max() if known and truth is not None else 0.0))
+    lower, steps = np.nan_to_num(table.epsilon_lower), list(map(str, range(table.steps)))
+    largest = float(max(lower.max(), truth.max() if known and truth is not None else 0.0))
+    claim = first.claim.epsilon if isinstance(first.claim, Approximate) else None
     meaning = "lower bound on ε of the steps up to this one, over all events"
-    drawings = [pages.heat_map(table.records, table.epsilon_lower, table.start, "Proved", meaning, scale)]
+    options = {"claim": claim, "largest": largest}
+    drawings = [
+        pages.heat_map(
+            table.records, steps, table.epsilon_lower, "Lower bounds", meaning=meaning, starts=table.start, **options
+        )
+    ]
     if known and truth is not None:
-        starts = [int(np.argmax(row > 0)) if (row > 0).any() else None for row in truth]
         exact = "exact ε of the steps up to this one"
-        drawings.append(pages.heat_map(table.records, truth, starts, "Exact, from the closed form", exact, scale))
+        drawings.append(
+            pages.heat_map(table.records, steps, truth, "Exact, from the closed form", meaning=exact, **options)
+        )
     return drawings
 
 
 def table_plot(table: PrivacyTable) -> Figure:
     """Return the heat map of the lower bounds with its title and legend inside."""
     first = table.curves[0]
-    title = f"{first.name}, proved, δ = {format_number(first.delta)}"
-    return load_pages("dpverify.render.over_time").complete_figure(table_drawings(table)[0]._replace(title=title))
+    title = f"{first.name}, lower bounds, δ = {format_number(first.delta)}"
+    return load_pages().complete_figure(table_drawings(table)[0]._replace(title=title))
 
 
 def table_page(table: PrivacyTable) -> str:
-    """Return the page of many records as HTML."""
-    pages, first, truth = load_pages("dpverify.render.over_time"), table.curves[0], table.truth
+    """Return the page of many records as HTML; the headline names those without an answer, and the worst."""
+    pages, first, truth = load_pages(), table.curves[0], table.truth
     answered = [curve for curve in table.curves if not curve.voiding]
-    lead = [_sentence(loss_sentence(curve)) for curve in table.curves if curve.voiding]
-    if first.claim is not None:
-        lead.append(_sentence(f"claim: {table_claim(table)}"))
+    void = [curve for curve in table.curves if curve.voiding]
+    worst = max(answered, key=lambda curve: curve.final, default=None)
+    title = " ".join(_sentence(loss_sentence(curve)) for curve in ([] if worst is None else [worst]))
+    if void:
+        title = f"No answer for {', '.join(curve.record for curve in void)}. {title}".strip()
+    lead = [_sentence(loss_sentence(curve)) for curve in void]
+    lead += [] if first.claim is None else [_sentence(f"claim: {table_claim(table)}")]
     lead.append(_sentence(table_scope(table)))
     if answered and truth is not None and np.isfinite(truth).all():
         largest = float(np.nanmax(truth - table.epsilon_lower))
         lead.append(f"The exact ε exceeds the lower bound by at most {format_number(largest)}.")
-    diagnostics = dict.fromkeys(diagnostic for curve in table.curves for diagnostic in curve.diagnostics)
-    steps = [str(step) for step in range(table.steps)]
-    return pages.render(
-        "over_time.html.j2",
-        over=f"{records_phrase(len(table.curves))}, {table.steps} steps, {runs_phrase(table.curves)}",
-        title=f"{first.name}: privacy over time, δ = {format_number(first.delta)}",
-        lead=lead,
-        figures=pages.shown(table_drawings(table), "map") if answered else [],
-        sentences=[_sentence(loss_sentence(curve)) for curve in _worst_records(table)],
-        more=_what_is_left_out(table),
-        scope="The table has the lower bounds on ε, over all events, of each record and step.",
-        columns=(*TABLE_COLUMNS, *(() if first.claim is None else ("claim",)), *steps),
-        rows=[_without_infinity(_record_cells(curve)) for curve in table.curves],
-        notes=[_sentence(diagnostic.value) for diagnostic in diagnostics if not diagnostic.voids],
-    )
+    blocks = [pages.Items(lead)]
+    if answered:
+        blocks.append(pages.Section("Privacy loss over time", (pages.Figures(table_drawings(table)),)))
+        sentences = [_sentence(loss_sentence(curve)) for curve in _worst_records(table)]
+        left_out = [pages.Sentence(text)] if (text := _what_is_left_out(table)) else []
+        blocks.append(pages.Section("In words", (*left_out, pages.Items(sentences))))
+    steps = [pages.Column(str(step), True) for step in range(table.steps)]
+    claimed = () if first.claim is None else ("claim",)
+    columns = [*TABLE_COLUMNS[:1], *(pages.Column(name, True) for name in TABLE_COLUMNS[1:]), *claimed, *steps]
+    rows = [
+        [pages.Cell(cell, style="NO_ANSWER" if cell == "no answer" else "") for cell in _without_infinity(row)]
+        for row in map(_record_cells, table.curves)
+    ]
+    scope = pages.Sentence(f"Lower bounds on ε, over all events, of each record and step. {SCOPES}", style="small")
+    blocks.append(pages.Section("All numbers", (scope, pages.Table(columns, rows, sortable=True))))
+    name = f"{first.name}: privacy over time, δ = {format_number(first.delta)}, {records_phrase(len(table.curves))}"
+    return _page([one for curve in void for one in curve.voiding], title, blocks, name, table.steps, list(table.curves))
 
 
 def _worst_records(table: PrivacyTable) -> list[PrivacyOverTime]:

@@ -24,7 +24,14 @@ from dpverify.events.region import Region, RegionIndicator
 from dpverify.events.wording import labelled_outputs
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism, mechanism_name
-from dpverify.report.assemble import count_event, describe_problems, make_report, make_witness, read_labels
+from dpverify.report.assemble import (
+    count_event,
+    describe_problems,
+    histogram_bins,
+    make_report,
+    make_witness,
+    read_labels,
+)
 from dpverify.report.report import Report
 from dpverify.report.statements import CellBounds, Certificate, DeltaEvents, SmoothGrid, check_claim, smooth_grid
 from dpverify.sampling.checkpoint import Record
@@ -349,7 +356,8 @@ def count_test_runs(
     smooth : SmoothGrid or None
         The fine grid for the bound over all events.
     """
-    settings, joint = run.settings, count_together(selected.partitions)
+    settings, bins = run.settings, [histogram_bins(event, points) for event in selected.events]
+    joint = count_together([*selected.partitions, *filter(None, bins)])
     counters = {"inside": CellCounter(RegionIndicator(region))}
     if smooth is not None:
         counters["smooth"] = CellCounter(smooth.grid)
@@ -364,6 +372,9 @@ def count_test_runs(
     agree = threads_agree(run.source, run.pool)
     run.clock.lap("test")
     cells, *events = joint.split([counts[name] for name in counters if name.startswith("partition")])
+    drawn = iter(events[len(selected.partitions) - 1 :])
+    histograms = [None if one is None else (one, next(drawn)) for one in bins]
+    del events[len(selected.partitions) - 1 :]
     tested = tuple(
         make_witness(points, event, count_event(event, pair), settings.test_runs, settings.alpha, share)
         for event, pair, share in zip(selected.events, events, selected.shares, strict=False)
@@ -379,12 +390,11 @@ def count_test_runs(
         request.delta,
         diagnostics,
         region,
-        selected.partition,
         pilot,
         counts["inside"],
         ((counts["blocks"][0],), (counts["blocks"][1],)),
         agree,
-        drawn=list(zip(selected.partitions, (cells, *events), strict=True)),
+        histograms=histograms,
         tested=tested,
         cell_counts=CellBounds.of(selected.partition, cells, counts["inside"], settings),
         grid_counts=None if smooth is None else Certificate.of(smooth, counts["smooth"], settings),

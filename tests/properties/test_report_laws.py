@@ -59,7 +59,7 @@ def test_any_report_is_read_as_it_was_written(
             dataclasses.replace(report.witness, counts=cells[-1], runs=runs, text=name, share=0.25),
         ),
         delta_events=None,
-        cell_counts=CellBounds(*distinct_pairs(c1, c2, runs), runs, 0.045, len(c1) + 1, (runs, runs)),
+        cell_counts=CellBounds(*distinct_pairs(c1, c2), runs, 0.045, len(c1) + 1, (runs, runs)),
         grid_counts=Certificate(c1[:-1], c2[:-1], rest, 0.25, runs, 0.045) if certified else None,
         provenance=run,
     ).against(epsilon, delta)

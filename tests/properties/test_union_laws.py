@@ -33,7 +33,7 @@ def tables(draw, cells=6):
 
 def on_partition(table, alpha):
     c1, c2, runs = table
-    return CellBounds(*distinct_pairs(c1, c2, max(runs)), max(runs), alpha, len(c1), (1, 1))
+    return CellBounds(*distinct_pairs(c1, c2), max(runs), alpha, len(c1), (1, 1))
 
 
 @given(tables(), levels, claims, st.floats(0, 1))
@@ -108,7 +108,7 @@ def test_upper_bounds_lie_above_the_plug_in_estimate(table, alpha, epsilon):
 
 @given(tables())
 def test_distinct_pairs_represent_every_cell(table):
-    c1, c2, runs = table
-    d1, d2, number = distinct_pairs(c1, c2, max(runs))
+    c1, c2, _ = table
+    d1, d2, number = distinct_pairs(c1, c2)
     restored = sorted(zip(np.repeat(d1, number).tolist(), np.repeat(d2, number).tolist(), strict=True))
     assert restored == sorted(zip(c1.tolist(), c2.tolist(), strict=True))

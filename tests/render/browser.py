@@ -43,7 +43,8 @@ class Browser:
         start = [sys.executable, "-c", START, str(ask), str(answer)]
         command = [*start, CHROMIUM, *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(command, **quiet, pass_fds=(ask, answer))
+        own = {**os.environ, "TMPDIR": self.profile.name}
+        self.process = subprocess.Popen(command, **quiet, pass_fds=(ask, answer), env=own)
         os.close(ask)
         os.close(answer)
         self.numbers, self.buffer, self.session = itertools.count(1), b"", None

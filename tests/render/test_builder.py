@@ -1,6 +1,8 @@
 """The parts of a page: escaped text, tables, figures, as HTML and as Markdown."""
 
+import json
 import re
+from html import unescape
 
 import pytest
 
@@ -20,6 +22,7 @@ from dpverify.render import (
     canvas,
     styled,
 )
+from dpverify.render.builder import PageContext
 
 BAD = '<script>alert("x")</script> & |'
 
@@ -54,7 +57,7 @@ def test_text_from_outside_is_escaped_everywhere():
 def test_a_table_has_groups_numbers_and_links():
     rows = [["a group"], [Cell("x", "below", style="REFUTED", link="#x"), Cell("1.5", sort=1.5)]]
     table = Table(["name", Column("value", True)], rows, sortable=True)
-    html = table.html(iter(()))
+    html = table.html(PageContext())
     assert '<th scope="rowgroup" colspan="2">a group</th>' in html
     assert '<strong class="REFUTED"><a href="#x">x</a></strong><span>below</span>' in html
     assert '<td class="n" data-sort="1.5">1.5</td>' in html
@@ -68,7 +71,7 @@ def test_a_table_has_groups_numbers_and_links():
 
 def test_code_stands_between_backticks():
     sentence = Sentence("run `a < b`")
-    assert "run <code>a &lt; b</code>" in sentence.html(iter(()))
+    assert "run <code>a &lt; b</code>" in sentence.html(PageContext())
     assert sentence.markdown(None) == "run `a < b`"
 
 
@@ -90,5 +93,23 @@ def test_equal_pages_are_equal_texts(tmp_path):
 
 @pytest.mark.parametrize("style", ["", "lead", "small", "quote", "emphasis"])
 def test_every_style_of_a_sentence(style):
-    assert "text" in Sentence("text", style=style).html(iter(()))
+    assert "text" in Sentence("text", style=style).html(PageContext())
     assert "text" in Sentence("text", style=style).markdown(None)
+
+
+def test_a_term_is_a_link_to_its_explanation_where_it_occurs_first():
+    glossary = {"cells": "Parts.", "over the cells": "For unions of cells."}
+    html = Page("Title", (Sentence("cells & <cells>, over the cells"),), glossary=glossary).html()
+    assert html.count('class="term"') == 2
+    assert '<a class="term" href="#term-over-the-cells">over the cells</a>' in html
+    assert '<div id="term-cells" tabindex="-1"><dt>cells</dt>' in html
+    assert "<details>" in html
+
+
+def test_a_folded_section_and_what_is_read_out():
+    read_out = drawing()._replace(readout=((0.5, None, "half"), (1.0, 1.0, 'a "corner"')))
+    html = Page("Title", (Section("More", (Figures((read_out,)),), folded=True),)).html()
+    assert "<details><summary><h2>More</h2></summary>" in html
+    (points,) = re.findall(r'data-readout="([^"]*)"', html)
+    assert json.loads(unescape(points))[1][2] == 'a "corner"'
+    assert '<p class="readout"' in html

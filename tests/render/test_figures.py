@@ -1,4 +1,4 @@
-"""Figures of a report page: what they draw, and where names stand."""
+"""The pictures of outputs, and the figures of many verifications."""
 
 import numpy as np
 import pytest
@@ -6,34 +6,33 @@ from matplotlib.patches import StepPatch
 
 import dpverify as dpv
 from dpverify.mechanisms.diagnostics import VOIDING
-from dpverify.render.curves import Mark, _mark_epsilons
+from dpverify.render import Bounds, draw_bounds, heat_map
 from dpverify.render.outputs import draw_outputs
-from dpverify.render.style import canvas, styled
-from dpverify.report.page import page_content
 from mechanisms import gaussian_trajectory
 
 
-def density_areas(drawing):
-    """The share of runs under the two outlined densities of a figure, in per cent."""
+def histogram_sums(drawing):
+    """The sums of the two outlined histograms of a figure, in per cent."""
     outlines = [
         patch for patch in drawing.figure.axes[0].patches if isinstance(patch, StepPatch) and not patch.get_fill()
     ]
-    return [float(np.diff(patch.get_data().edges) @ patch.get_data().values) for patch in outlines]
+    return [float(patch.get_data().values.sum()) for patch in outlines]
 
 
 @pytest.mark.parametrize("steps", [1, 3], ids=["one coordinate", "a score of all coordinates"])
-def test_densities_are_those_of_all_test_runs(steps):
-    """The pilot runs that are drawn as dots are few: their histogram would hide small differences."""
+def test_histograms_are_fine_and_of_all_test_runs(steps):
     report = dpv.verify(
         gaussian_trajectory, np.zeros(steps), np.full(steps, 0.7), 0.2, select_runs=2000, test_runs=20_000
     )
-    scene = page_content(report).findings.scene
-    drawing = draw_outputs(scene)[0]
-    assert density_areas(drawing) == pytest.approx([100, 100])
-    stored = scene.cell_counts if steps == 1 else scene.event_counts
-    assert stored.sum(axis=1).tolist() == [20_000, 20_000]
-    without = scene._replace(cell_counts=None, event_counts=None)
-    assert not density_areas(draw_outputs(without)[0])  # a report without counts: histograms of the pilot runs
+    drawing = draw_outputs(report)[0]
+    histogram = report.picture["histogram"]
+    assert histogram["counts"].sum(axis=1).tolist() == [20_000, 20_000]
+    assert histogram["edges"].size > 90
+    assert histogram_sums(drawing) == pytest.approx([100, 100], abs=0.5)  # a few runs are beyond the axis
+    assert len(drawing.readout) == histogram["edges"].size - 1
+    assert report.witness.text in drawing.description
+    report.picture.pop("histogram")
+    assert "some runs" in draw_outputs(report)[0].description  # a verification that stops early
 
 
 def test_bars_are_those_of_all_test_runs():
@@ -41,33 +40,37 @@ def test_bars_are_those_of_all_test_runs():
         return (rng.random((runs, 1)) < data).astype(float)
 
     report = dpv.verify(coin, 0.25, 0.5, 0.1, select_runs=2000, test_runs=20_000)
-    scene = page_content(report).findings.scene
-    drawing = draw_outputs(scene)[0]
-    heights = [bar.get_height() for bar in drawing.figure.axes[0].patches]
-    shares = 100 * scene.cell_counts / 20_000
-    assert drawing.caption.startswith("All test runs")
-    assert all(any(height == pytest.approx(share) for height in heights) for share in shares[shares > 0])
-
-
-@pytest.mark.parametrize("claimed", [0.02, 0.1, 0.2, 0.3, 0.5, 0.9])
-@pytest.mark.parametrize("critical", [0.05, 0.4, 0.62, 0.75, 0.95])
-def test_names_of_vertical_lines_stay_inside_and_cross_no_line(claimed, critical):
-    with styled():
-        figure = canvas(3.1)
-        axes = figure.add_subplot()
-        axes.set_xlim(0, 1)
-        marks = [Mark(critical, "critical ε = 0.9896", "k", False), Mark(claimed, "claimed ε = 0.5", "k", True)]
-        _mark_epsilons(axes, marks)
-        figure.draw_without_rendering()
-    frame = axes.get_window_extent()
-    for name in axes.texts:
-        box = name.get_window_extent()
-        assert frame.x0 <= box.x0
-        assert box.x1 <= frame.x1
-        for line in axes.lines:
-            (x, _), (_, top) = line.get_transform().transform(line.get_xydata())
-            assert not (box.x0 < x < box.x1 and top > box.y0), name.get_text()
+    heights = [bar.get_height() for bar in draw_outputs(report)[0].figure.axes[0].patches]
+    shares = 100 * report.picture["histogram"]["counts"] / 20_000
+    assert shares.shape == (2, 2)
+    assert all(any(height == pytest.approx(share) for height in heights) for share in shares.ravel())
 
 
 def test_every_voiding_diagnostic_has_a_cause_and_a_remedy():
     assert all(diagnostic.cause and diagnostic.remedy for diagnostic in VOIDING)
+
+
+def test_a_void_test_is_a_hollow_mark_without_a_number():
+    rows = [Bounds("good", 0.5, 1.0), Bounds("bad", float("nan"), float("nan"))]
+    for each in (rows, [row._replace(position=x) for row, x in zip(rows, (1.0, 2.0), strict=True)]):
+        drawing = draw_bounds(each, "two", claim=0.4)
+        hollow = [line for line in drawing.figure.axes[0].lines if line.get_fillstyle() == "none"]
+        assert len(hollow) == 1
+        assert "No answer: bad." in drawing.description
+        assert [text for *_, text in drawing.readout] == [
+            "good: ε at least 0.5, over the cells at most 1",
+            "bad: no answer",
+        ]
+        assert {key.mark for key in drawing.keys} >= {"hollow"}
+
+
+def test_a_heat_map_has_numbers_a_scale_and_red_beyond_the_claim():
+    values = np.array([[0.0, 0.25, 2.0], [np.nan, np.nan, np.nan]])
+    drawing = heat_map(["good", "bad"], ["0", "1", "2"], values, "a map", claim=1.0)
+    axes, scale = drawing.figure.axes
+    assert [text.get_text() for text in axes.texts if text.get_text()[0].isdigit()] == ["0", "0.25", "2"]
+    assert [text.get_text() for text in scale.get_yticklabels()] == ["0", "2"]
+    assert "No answer: bad. The largest epsilon is 2, for good at 2." in drawing.description
+    assert "above the claimed ε = 1" in {key.text for key in drawing.keys}
+    many = heat_map(["good"], list(map(str, range(40))), np.ones((1, 40)), "a map")
+    assert [text for text in many.figure.axes[0].texts if text.get_text()[0].isdigit()] == []

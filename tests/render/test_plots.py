@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.render.bounds import MAX_LABELS, Bounds, complete_figure, draw_bounds
+from dpverify.render import Bounds, complete_figure, draw_bounds
+from dpverify.render.figures import MAX_LABELS
 from mechanisms import ONE, ZERO, laplace
 
 SMALL = {"select_runs": 1000, "test_runs": 2000}

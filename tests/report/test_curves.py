@@ -1,15 +1,12 @@
 """Numbers along epsilon: p-values and bounds on delta, as the page shows them."""
 
-import json
-
 import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.render.page import report_page
-from dpverify.report.page import compute_curves, evaluate_increasing, interpolate_delta_upper, page_content, slider_data
+from dpverify.render import report_page
+from dpverify.render.curves import compute_curves, evaluate_increasing, p_values_by_event, slider_columns
 from dpverify.stats.exact import claim_p_value
-from dpverify.stats.upper import PROFILE_EPSILONS
 from mechanisms import ONE, ZERO, laplace
 
 
@@ -18,21 +15,27 @@ def report():
     return dpv.verify(laplace, ZERO, ONE, 0.5, select_runs=2000, test_runs=10_000)
 
 
+def numbers(texts):
+    return np.array([float(text.lstrip("≤≥ ")) for text in texts])
+
+
 def test_the_numbers_of_the_slider_hold(report):
     curves = compute_curves(report, report.on_partition.epsilon_upper())
-    numbers = json.loads(json.dumps(slider_data(report, curves)._asdict(), allow_nan=False))
-    epsilon = np.array(numbers["epsilon"])
-    tested = np.minimum(numbers["p_first"], numbers["p_second"])
+    columns, start = slider_columns(report, curves)
+    epsilon, p_value, lower, upper = (numbers(texts) for _, texts in columns[:4])
+    outcomes = np.array(["would be refuted" in text for text in columns[4][1]])
+    np.testing.assert_array_equal(epsilon, curves.epsilon)
     away = np.abs(epsilon - report.epsilon_lower) > 1e-9
-    np.testing.assert_array_equal((tested <= report.alpha)[away], (epsilon < report.epsilon_lower)[away])
-    assert epsilon[numbers["start"]] == 0.5
-    assert f"{tested[numbers['start']]:.3g}" == f"{report.p_value:.3g}" == "5e-11"
-    assert (np.array(numbers["delta_lower"]) <= curves.delta_lower).all()
-    assert (np.array(numbers["delta_upper"]) >= curves.delta_upper - 1e-12).all()
+    np.testing.assert_array_equal((p_value <= report.alpha)[away], (epsilon < report.epsilon_lower)[away])
+    np.testing.assert_array_equal(outcomes, curves.p_value <= report.alpha)
+    assert epsilon[start] == 0.5
+    assert columns[1][1][start] == "≤ 5e-11"
+    assert (lower <= curves.delta_lower).all()
+    assert (upper >= curves.delta_upper - 1e-12).all()
     for i in range(0, epsilon.size, 20):  # a bound that holds at all epsilons is wider than a bound at one epsilon
         curve = report.delta_events.curve(epsilon[[i]], 0.2 * report.alpha)[0]
         assert 0 <= curve <= report.delta_lower(epsilon[i])
-        assert numbers["delta_upper"][i] >= report.on_partition.delta_upper(epsilon[i]) - 1e-9
+        assert upper[i] >= report.on_partition.delta_upper(epsilon[i]) - 1e-9
 
 
 def test_the_page_names_the_event_that_decides():
@@ -44,24 +47,30 @@ def test_the_page_names_the_event_that_decides():
     claim = dpv.claims.gaussian(0.9)
     report = dpv.verify(gaussian, 0.0, 1.0, claim=claim, select_runs=4000, test_runs=20_000, seed=2)
     curves = compute_curves(report, report.on_partition.epsilon_upper())
-    numbers = slider_data(report, curves)
-    refuted = np.flatnonzero(np.minimum(curves.p_first, curves.p_second) <= report.alpha)
-    one = report.tested[numbers.decisive[refuted[-1]]]
+    name, texts = slider_columns(report, curves)[0][-1]
+    last = np.flatnonzero(curves.p_value <= report.alpha)[-1]
+    one = report.tested[curves.decisive[last]]
     assert one is not report.witness
     bound = dpv.epsilon_lower_bound(*one.ordered, one.runs, 0.0, one.share * report.alpha)
     assert bound == report.epsilon_lower
-    assert curves.epsilon[refuted[-1]] < bound <= curves.epsilon[refuted[-1] + 1]
-    assert one.text in numbers.events[numbers.decisive[refuted[-1]]]
-    assert "tested events together" in report_page(page_content(report))
+    assert curves.epsilon[last] < bound <= curves.epsilon[last + 1]
+    assert name == "the event that decides"
+    assert one.text in texts[last]
+    assert "tested events together" in report_page(report).html()
 
 
-def test_the_p_values_of_the_page_are_those_of_the_report_if_it_may_stop_early():
-    report = dpv.verify(laplace, ZERO, ONE, 1.0, stop_early=True, select_runs=300, test_runs=500)
-    curves = compute_curves(report, report.on_partition.epsilon_upper())
-    assert report.is_tested
-    for i in np.flatnonzero((curves.p_first > 1e-3) & (curves.p_first < 1))[::5]:
-        expected = report.against(float(curves.epsilon[i])).p_value
-        assert curves.p_first[i] == curves.p_second[i] == pytest.approx(expected, rel=1e-5)
+def test_the_p_values_of_the_page_are_those_of_the_report():
+    exact = dpv.verify(laplace, ZERO, ONE, 0.9, select_runs=2000, test_runs=10_000, block=1000)
+    assert len(exact.tested) > 1
+    epsilons = np.array([0.0, 0.5, 0.9, 0.95, 1.0, 1.05, 1.1, 1.5])
+    expected = [exact.against(float(epsilon)).p_value for epsilon in epsilons]
+    assert p_values_by_event(exact, epsilons).min(0) == pytest.approx(expected)
+    early = dpv.verify(laplace, ZERO, ONE, 1.0, stop_early=True, select_runs=300, test_runs=500)
+    assert early.is_tested
+    curves = compute_curves(early, early.on_partition.epsilon_upper())
+    for i in np.flatnonzero((curves.p_value > 1e-3) & (curves.p_value < 1))[::5]:
+        expected = early.against(float(curves.epsilon[i])).p_value
+        assert curves.p_value[i] == pytest.approx(expected, rel=1e-5)
 
 
 def test_skipping_constant_intervals_changes_no_value():
@@ -73,13 +82,12 @@ def test_skipping_constant_intervals_changes_no_value():
     np.testing.assert_allclose(evaluate_increasing(p_value, grid), [p_value(e) for e in grid], rtol=1e-5)
 
 
-def test_the_upper_bound_is_interpolated_linearly_in_the_exponential():
-    """Exact values at the nodes. Interpolation that is linear in epsilon would fall below the true delta."""
-    p, q = np.array([0.02, 0.18, 0.3, 0.5]), np.array([0.001, 0.05, 0.349, 0.6])
-    nodes, grid = PROFILE_EPSILONS, np.linspace(0, 5, 501)
-
-    def delta(epsilons):
-        return np.maximum(p - np.exp(np.asarray(epsilons))[:, None] * q, 0).sum(1)
-
-    assert (interpolate_delta_upper(nodes, delta(nodes), grid) >= delta(grid) - 1e-12).all()
-    assert (np.interp(grid, nodes, delta(nodes)) < delta(grid) - 1e-6).any()
+def test_the_upper_bound_is_interpolated_linearly_in_the_exponential(report):
+    """A chord in exp(epsilon) is a bound; one that is linear in epsilon falls below the bounds at single epsilons."""
+    curves = compute_curves(report, report.on_partition.epsilon_upper())
+    nodes, bounds = report.profile["eps"], report.profile["delta_upper"]
+    factor = np.exp(curves.epsilon[:, None])
+    c1, c2 = (np.repeat(c, report.cell_counts.number) / 10_000 for c in (report.cell_counts.c1, report.cell_counts.c2))
+    observed = np.maximum(np.maximum(c1 - factor * c2, 0).sum(1), np.maximum(c2 - factor * c1, 0).sum(1))
+    assert (curves.delta_upper >= observed).all()
+    assert (np.interp(curves.epsilon, nodes, bounds) <= curves.delta_upper + 1e-12).all()

@@ -130,9 +130,9 @@ def test_pages_name_records_scopes_and_the_closed_form(table, tmp_path):
     assert "do not hold jointly" in page
     table.curves[0].to_html(tmp_path / "curve.html")
     page = (tmp_path / "curve.html").read_text()
-    assert "they do not form a confidence interval" in page
+    assert "they are not an interval" in page
     assert "ε, exact" in page
-    assert len(table.plot().axes) == len(table.curves[0].plot().axes) == 1
+    assert (len(table.plot().axes), len(table.curves[0].plot().axes)) == (2, 1)  # a heat map has a scale
 
 
 class Interrupting:
@@ -264,6 +264,6 @@ def test_a_mechanism_that_ignores_its_generator_gives_no_answer():
 
 
 def test_pages_need_their_packages(monkeypatch, table, tmp_path):
-    monkeypatch.setitem(sys.modules, "dpverify.render.over_time", None)
-    with pytest.raises(dpv.InputError, match="expected matplotlib and Jinja2"):
+    monkeypatch.setitem(sys.modules, "dpverify.render.pages", None)
+    with pytest.raises(dpv.InputError, match="expected matplotlib and MarkupSafe"):
         table.to_html(tmp_path / "page.html")

@@ -21,7 +21,7 @@ def test_estimation_without_jax_gives_one_clear_line():
 
 def test_a_page_without_its_packages_names_both_ways_to_install_them(monkeypatch, tmp_path):
     report = dpv.verify(lambda data, runs, rng: data + rng.laplace(size=runs), 0.0, 1.0, select_runs=100, test_runs=100)
-    monkeypatch.setitem(sys.modules, "dpverify.report.page", None)
+    monkeypatch.setitem(sys.modules, "dpverify.render.pages", None)
     with pytest.raises(dpv.InputError) as caught:
         report.to_html(tmp_path / "page.html")
     assert 'pip install "dpverify[report]", or in a clone pip install -e ".[report]"' in str(caught.value)

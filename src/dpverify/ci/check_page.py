@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpverify.ci.history import Change, Release
+from dpverify.report.report import load_pages
 from dpverify.studies.result_page import (
     STATES,
     bound_cells,
     bound_headers,
     bounds_drawings,
-    load_results,
     number_cell,
+    table_sections,
     text_cell,
     verdict_cell,
 )
@@ -54,25 +55,22 @@ def stored_text(row: Row) -> str:
 
 def render_table(table: ResultTable) -> str:
     """Return the page of a check as HTML (needs `dpverify[report]`)."""
-    results = load_results()
+    pages = load_pages()
     rows = table.rows
     worst = min((row["state"] for row in rows), key=STATES.index)
     columns = [
-        results.Column("verdict"),
-        results.Column("claim"),
-        results.Column("claimed"),
-        *(results.Column(header, True) for header in bound_headers(rows)),
-        results.Column("detectable ε", True),
+        *("verdict", "claim", "claimed"),
+        *(pages.Column(header, True) for header in (*bound_headers(rows), "detectable ε")),
     ]
     has_problem = any(row.get("problem") for row in rows)
-    columns += [results.Column("problem")] if has_problem else []
+    columns += ["problem"] if has_problem else []
     cells = []
     for row in rows:
         detectable = None if is_curve(row) else row.get("epsilon_detectable")
         cells.append(
             (
                 verdict_cell(row, row["state"]),
-                results.Cell(row["name"], row["name"], row.get("page") or row.get("report") or ""),
+                pages.Cell(row["name"], link=row.get("page") or row.get("report") or ""),
                 text_cell(row.get("claim")),
                 *bound_cells(row),
                 number_cell(detectable, format_number),
@@ -89,19 +87,23 @@ def render_table(table: ResultTable) -> str:
             "claim that is not refuted may still be false."
         )
     lead += [f"{row['name']}: {stored_text(row)}." for row in rows if row.get("result_of")]
-    content = results.ResultsContent(
-        title=f"{table.title}: {table.summary}",
-        over=f"Privacy claims of {table.title}, release {table.release}",
-        verdict=worst,
-        badge=worst.replace("_", " "),
-        headline=check_headline(rows),
-        lead=tuple(lead),
-        columns=tuple(columns),
-        rows=tuple(cells),
-        changes_title="" if table.previous is None else f"What changed since {table.previous.release}",
-        changes=tuple(results.ChangeLine(*change) for change in table.changes),
-    )
-    return results.results_page(content, bounds_drawings(rows, [row["name"] for row in rows], None))
+    blocks = [pages.Sentence(text, style="lead") for text in lead]
+    if table.previous is not None:
+        changes = [
+            pages.Sentence(
+                one.text,
+                label=f"{one.name}:",
+                verdict="REFUTED" if one.is_worse else "",
+                badge="worse" if one.is_worse else "",
+            )
+            for one in table.changes
+        ]
+        shown = pages.Items(changes) if changes else pages.Sentence("No answer changed.")
+        blocks.append(pages.Section(f"What changed since {table.previous.release}", (shown,)))
+    drawings = bounds_drawings(rows, [row["name"] for row in rows], None)
+    blocks += table_sections(columns, cells, "All answers", drawings)
+    over = f"Privacy claims of {table.title}, release {table.release}"
+    return pages.Page(check_headline(rows), blocks, over, worst.replace("_", " "), worst).html()
 
 
 def check_headline(rows: Sequence[Row]) -> str:

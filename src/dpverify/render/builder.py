@@ -1,34 +1,105 @@
 """Pages from a few kinds of blocks, as HTML and as Markdown: a headline, sentences, tables and figures.
 
-All text is escaped. A page is one file that loads nothing from a network, in a light and a dark palette.
+All text is escaped. A page is one file that loads nothing from a network, in a light and a dark palette. The only
+script is `page.js`; the content security policy of the page allows it by its hash, so that no other script runs.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
+import re
 import urllib.parse
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from markupsafe import Markup
 
-from dpverify.render.bounds import complete_figure
-from dpverify.render.page import drawn, render
-from dpverify.render.results import SCRIPT
-from dpverify.render.style import Drawing, svg
+from dpverify.render.style import Drawing, Key, complete_figure, svg
 from dpverify.util.files import write_text
 
 FIGURE_DPI = 150  # of the files beside a Markdown page
+STYLE_SHEET, SCRIPT = (
+    Markup(Path(__file__).with_name(name).read_text(encoding="utf-8")) for name in ("page.css", "page.js")
+)
+SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+DOCUMENT = Markup("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
+script-src 'sha256-{hash}'">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header>
+{over}<h1>{title}</h1>
+{head}</header>
+<main>
+{sections}</main>
+{footer}<script>{script}</script>
+</body>
+</html>
+""")
+KEY_SHAPES = {  # 24 wide and 12 high
+    "line": '<path d="M1 6H23" stroke="currentColor" stroke-width="2.5"/>',
+    "dash": '<path d="M1 6H23" stroke="currentColor" stroke-width="2.5" stroke-dasharray="6 3"/>',
+    "dots": '<path d="M1 6H23" stroke="currentColor" stroke-width="2.5" stroke-dasharray="2 3"/>',
+    "area": '<path d="M1 1H23V11H1Z" fill="currentColor" opacity=".35"/>',
+    "bar": '<path d="M1 6H23" stroke="currentColor" stroke-width="6" opacity=".4"/>',
+    "tick": '<path d="M12 0V12" stroke="currentColor" stroke-width="2.5"/>',
+    "diamond": '<path d="M12 1L17 6L12 11L7 6Z" fill="currentColor"/>',
+    "open": '<path d="M7 6L16 1.5V10.5Z" fill="none" stroke="currentColor" stroke-width="1.5"/>',
+    "cross": '<path d="M8 2L16 10M16 2L8 10" stroke="currentColor" stroke-width="2.2"/>',
+    "hollow": '<circle cx="12" cy="6" r="4.5" fill="none" stroke="currentColor" stroke-width="1.5"/>',
+    "dot": '<circle cx="12" cy="6" r="4.5" fill="currentColor"/>',
+}
+
+
+class PageContext:
+    """What the blocks of one HTML page share: the numbers of its figures, and the terms that it has not explained yet.
+
+    Parameters
+    ----------
+    glossary : mapping of str to str
+        The terms that the page explains, and their explanations.
+    """
+
+    def __init__(self, glossary: Mapping[str, str] | None = None):
+        self.figures = itertools.count()
+        self.terms = set(glossary or ())
+        longest_first = sorted(self.terms, key=len, reverse=True)
+        self.pattern = re.compile(rf"\b({'|'.join(map(re.escape, longest_first))})\b") if self.terms else None
+
+    def text(self, text: str) -> Markup:
+        """Return text as HTML: code between backticks, and a link to the glossary where a term occurs first."""
+        parts = list(map(Markup.escape, text.split("`")))
+        parts[1::2] = map(Markup("<code>{}</code>").format, parts[1::2])
+        if self.pattern is not None:
+            parts[::2] = [Markup(self.pattern.sub(self._link, part)) for part in parts[::2]]
+        return Markup("").join(parts)
+
+    def _link(self, match: re.Match[str]) -> str:
+        term = match[0]
+        if term not in self.terms:
+            return term
+        self.terms.remove(term)
+        return f'<a class="term" href="#{term_anchor(term)}">{term}</a>'
 
 
 class Block(Protocol):
     """A part of a page."""
 
-    def html(self, names: Iterator[str]) -> Markup:
-        """Return the block as HTML; `names` gives a prefix for the identifiers of each figure."""
+    def html(self, context: PageContext) -> Markup:
+        """Return the block as HTML."""
         ...
 
     def markdown(self, figures: FigureFiles) -> str:
@@ -80,13 +151,12 @@ class Sentence:
     badge: str = ""
     verdict: str = ""
 
-    def html(self, names: Iterator[str]) -> Markup:
-        classes = {"small": "say small"}.get(self.style, self.style)
+    def html(self, context: PageContext) -> Markup:
         return Markup('<p class="{}">{}{}{}</p>\n').format(
-            classes or "text",
-            Markup('<span class="badge {}">{}</span>').format(self.verdict, self.badge) if self.badge else "",
+            self.style or "text",
+            _badge(self.badge, self.verdict),
             Markup("<strong>{}</strong> ").format(self.label) if self.label else "",
-            _with_code(self.text),
+            context.text(self.text),
         )
 
     def markdown(self, figures: FigureFiles) -> str:
@@ -100,16 +170,20 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks below a heading; `anchor` is its address on the page."""
+    """Blocks below a heading; `anchor` is its address on the page. A reader opens a folded section if needed."""
 
     title: str
     blocks: Sequence[Block]
     anchor: str = ""
+    folded: bool = False
 
-    def html(self, names: Iterator[str]) -> Markup:
+    def html(self, context: PageContext) -> Markup:
         anchor = Markup(' id="{}"').format(self.anchor) if self.anchor else ""
-        content = Markup("").join(block.html(names) for block in self.blocks)
-        return Markup("<section{}>\n<h2>{}</h2>\n{}</section>\n").format(anchor, self.title, content)
+        content = Markup("").join(block.html(context) for block in self.blocks)
+        frame = "<section{}>\n<h2>{}</h2>\n{}</section>\n"
+        if self.folded:
+            frame = "<section{}>\n<details><summary><h2>{}</h2></summary>\n{}</details></section>\n"
+        return Markup(frame).format(anchor, self.title, content)
 
     def markdown(self, figures: FigureFiles) -> str:
         anchor = [f'<a id="{_address(self.anchor)}"></a>'] if self.anchor else []
@@ -132,7 +206,7 @@ class Cell(NamedTuple):
     text, below : str
         Its text, and a smaller text below it.
     style : str
-        The verdict whose colour it has, or nothing.
+        The verdict whose colour it has, or nothing. NO_ANSWER has a hollow mark.
     link : str
         The address that it leads to, or nothing.
     sort : object
@@ -144,6 +218,17 @@ class Cell(NamedTuple):
     style: str = ""
     link: str = ""
     sort: object = None
+
+    def html(self) -> Markup:
+        """Return the content of the cell as HTML."""
+        text = Markup('<a href="{}">{}</a>').format(self.link, self.text) if self.link else Markup.escape(self.text)
+        text = Markup('<strong class="{}">{}</strong>').format(self.style, text) if self.style else text
+        return text + (Markup("<span>{}</span>").format(self.below) if self.below else "")
+
+    def markdown(self) -> str:
+        """Return the content of the cell as Markdown."""
+        text = escape_markdown(self.text) + (f" ({escape_markdown(self.below)})" if self.below else "")
+        return f"[{text}]({_address(self.link)})" if self.link else text
 
 
 @dataclass(frozen=True)
@@ -171,7 +256,7 @@ class Table:
         columns = [one if isinstance(one, Column) else Column(one) for one in self.columns]
         return columns, [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in self.rows]
 
-    def html(self, names: Iterator[str]) -> Markup:
+    def html(self, context: PageContext) -> Markup:
         columns, rows = self._content()
         head = Markup("").join(
             Markup('<th scope="col"{}>{}</th>').format(
@@ -181,23 +266,25 @@ class Table:
             for column in columns
         )
         body = Markup("\n").join(Markup("<tr>{}</tr>").format(self._row(columns, row)) for row in rows)
-        caption = Markup("<h3>{}</h3>\n").format(self.caption) if self.caption else ""
-        kind = Markup("sortable" if self.sortable else "paper gallery")
         return Markup(
-            '{}<div class="wide{}"><table class="{}">\n<thead><tr>{}</tr></thead>\n<tbody>{}</tbody></table></div>\n'
-        ).format(caption, " answers" if self.sortable else "", kind, head, body)
+            '{}<div class="wide" tabindex="0" role="region" aria-label="{}"><table{}>\n'
+            "<thead><tr>{}</tr></thead>\n<tbody>{}</tbody></table></div>\n"
+        ).format(
+            Markup("<h3>{}</h3>\n").format(self.caption) if self.caption else "",
+            self.caption or f"Table of {columns[0].header or 'results'}",
+            Markup(' class="sortable"' if self.sortable else ""),
+            head,
+            body,
+        )
 
     def _row(self, columns: list[Column], row: list[Cell]) -> Markup:
         if len(row) == 1 < len(columns):
-            return Markup('<th scope="rowgroup" colspan="{}">{}</th>').format(len(columns), _linked(row[0]))
+            return Markup('<th scope="rowgroup" colspan="{}">{}</th>').format(len(columns), row[0].html())
         return Markup("").join(
-            Markup('<td class="{}" data-sort="{}">{}{}</td>').format(
-                "n" if column.is_number else "",
-                _sort_key(cell),
-                Markup('<strong class="{}">{}</strong>').format(cell.style, _linked(cell))
-                if cell.style
-                else _linked(cell),
-                Markup("<span>{}</span>").format(cell.below) if cell.below else "",
+            Markup("<td{}{}>{}</td>").format(
+                Markup(' class="n"' if column.is_number else ""),
+                Markup(' data-sort="{}"').format(_sort_key(cell)) if self.sortable else "",
+                cell.html(),
             )
             for column, cell in zip(columns, row, strict=True)
         )
@@ -208,23 +295,17 @@ class Table:
         lines = [f"| {' | '.join(escape_markdown(column.header) for column in columns)} |", rule]
         for row in rows:
             if len(row) == 1 < len(columns):
-                lines.append(f"| **{_markdown_cell(row[0])}** |{' |' * (len(columns) - 1)}")
+                lines.append(f"| **{row[0].markdown()}** |{' |' * (len(columns) - 1)}")
             else:
-                lines.append(f"| {' | '.join(map(_markdown_cell, row))} |")
+                lines.append(f"| {' | '.join(cell.markdown() for cell in row)} |")
         return "\n".join(([f"**{escape_markdown(self.caption)}**", ""] if self.caption else []) + lines)
 
 
-def _linked(cell: Cell) -> Markup:
-    return Markup('<a href="{}">{}</a>').format(cell.link, cell.text) if cell.link else Markup.escape(cell.text)
-
-
 def _sort_key(cell: Cell) -> str:
+    """Return what a cell is sorted by; an infinite or missing number comes last."""
+    if cell.sort is None and not cell.text:
+        return "1e999"
     return str(cell.text if cell.sort is None else cell.sort).replace("inf", "1e999")
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = escape_markdown(cell.text) + (f" ({escape_markdown(cell.below)})" if cell.below else "")
-    return f"[{text}]({_address(cell.link)})" if cell.link else text
 
 
 @dataclass(frozen=True)
@@ -234,10 +315,10 @@ class Figures:
     drawings: Sequence[Drawing]
     name: str = ""
 
-    def html(self, names: Iterator[str]) -> Markup:
-        parts = [drawn(drawing, Markup(svg(drawing, next(names)))) for drawing in self.drawings]
-        one = " one" if len(parts) == 1 else ""
-        return Markup('<div class="figures{}">\n{}</div>\n').format(one, Markup("\n").join(parts))
+    def html(self, context: PageContext) -> Markup:
+        parts = Markup("\n").join(_figure(drawing, f"figure{next(context.figures)}") for drawing in self.drawings)
+        one = " one" if len(self.drawings) == 1 else ""
+        return Markup('<div class="figures{}">\n{}</div>\n').format(one, parts)
 
     def markdown(self, figures: FigureFiles) -> str:
         several = len(self.drawings) > 1
@@ -250,6 +331,27 @@ class Figures:
         )
 
 
+def _figure(drawing: Drawing, name: str) -> Markup:
+    """Return a figure as HTML, with its title, its legend, its caption and the line that shows what is read out."""
+    keys = Markup("").join(map(_legend_entry, drawing.keys))
+    return Markup(
+        '<figure>\n<h3>{}</h3>\n<ul class="keys">{}</ul>\n<div class="drawing">{}{}</div>\n'
+        "<figcaption>{}</figcaption>\n</figure>"
+    ).format(
+        drawing.title,
+        keys,
+        Markup(svg(drawing, name)),
+        Markup('<p class="readout" aria-hidden="true">&nbsp;</p>') if drawing.readout else "",
+        drawing.caption,
+    )
+
+
+def _legend_entry(key: Key) -> Markup:
+    shape = Markup(KEY_SHAPES.get(key.mark, KEY_SHAPES["dot"]))
+    entry = '<li><svg viewBox="0 0 24 12" aria-hidden="true" style="color: var(--{})">{}</svg>{}</li>'
+    return Markup(entry).format(key.colour, shape, key.text)
+
+
 @dataclass(frozen=True)
 class Items:
     """A list of sentences."""
@@ -259,8 +361,8 @@ class Items:
     def _sentences(self) -> list[Sentence]:
         return [item if isinstance(item, Sentence) else Sentence(item) for item in self.items]
 
-    def html(self, names: Iterator[str]) -> Markup:
-        lines = [item.html(names) for item in self._sentences()]
+    def html(self, context: PageContext) -> Markup:
+        lines = [item.html(context) for item in self._sentences()]
         return Markup('<ul class="notes">{}</ul>\n').format(Markup("").join(map(Markup("<li>{}</li>\n").format, lines)))
 
     def markdown(self, figures: FigureFiles) -> str:
@@ -274,7 +376,7 @@ class Code:
     text: str
     language: str = "sh"
 
-    def html(self, names: Iterator[str]) -> Markup:
+    def html(self, context: PageContext) -> Markup:
         return Markup("<pre><code>{}</code></pre>\n").format(self.text)
 
     def markdown(self, figures: FigureFiles) -> str:
@@ -287,7 +389,7 @@ class Links:
 
     links: Sequence[tuple[str, str]]
 
-    def html(self, names: Iterator[str]) -> Markup:
+    def html(self, context: PageContext) -> Markup:
         links = [Markup('<a href="{}">{}</a>').format(address, text) for text, address in self.links]
         return Markup('<nav class="small">{}</nav>\n').format(Markup(" · ").join(links))
 
@@ -302,13 +404,17 @@ class Page:
     Attributes
     ----------
     title : str
-        The headline.
+        The headline: the finding.
     blocks : sequence
         What follows it: `Sentence`, `Section`, `Table`, `Figures`, `Items`, `Code`, `Links`.
     over : str
         A line above the headline.
     badge, verdict : str
         A short text in a frame before that line, and the verdict whose colour it has.
+    footer : str
+        A line at the end, for example the digest of what the page shows.
+    glossary : mapping of str to str
+        Terms that the page explains at its end. Where a term occurs first it is a link to its explanation.
 
     Examples
     --------
@@ -331,19 +437,26 @@ class Page:
     over: str = ""
     badge: str = ""
     verdict: str = ""
+    footer: str = ""
+    glossary: Mapping[str, str] = field(default_factory=dict)
 
     def html(self) -> str:
         """Return the page as one HTML file."""
-        names = (f"figure{number}" for number in itertools.count())
-        return render(
-            "builder.html.j2",
-            SCRIPT,
+        context = PageContext(self.glossary)
+        parts = {
+            kind: Markup("").join(block.html(context) for block in self.blocks if isinstance(block, Section) == kind)
+            for kind in (False, True)
+        }
+        over = Markup('<p class="over">{}{}</p>\n').format(_badge(self.badge, self.verdict), self.over)
+        return DOCUMENT.format(
+            hash=SCRIPT_HASH,
             title=self.title,
-            head=[block.html(names) for block in self.blocks if not isinstance(block, Section)],
-            sections=[block.html(names) for block in self.blocks if isinstance(block, Section)],
-            over=self.over,
-            badge=self.badge,
-            verdict=self.verdict,
+            style=STYLE_SHEET,
+            over=over if self.over or self.badge else "",
+            head=parts[False],
+            sections=parts[True] + _glossary(self.glossary),
+            footer=Markup("<footer>{}</footer>\n").format(context.text(self.footer)) if self.footer else "",
+            script=SCRIPT,
         )
 
     def markdown(self, figures: str | PathLike[str] = "figures", address: str = "figures") -> str:
@@ -357,10 +470,25 @@ class Page:
         write_text(path, self.html())
 
 
-def _with_code(text: str) -> Markup:
-    """Return text as HTML, with code between backticks."""
-    kinds = itertools.cycle([Markup("{}"), Markup("<code>{}</code>")])
-    return Markup("").join(kind.format(part) for kind, part in zip(kinds, text.split("`"), strict=False))
+def _badge(text: str, verdict: str) -> Markup:
+    return Markup('<span class="badge {}">{}</span>').format(verdict, text) if text else Markup("")
+
+
+def term_anchor(term: str) -> str:
+    """Return the address of the explanation of a term."""
+    return "term-" + re.sub(r"\W+", "-", term)
+
+
+def _glossary(glossary: Mapping[str, str]) -> Markup:
+    """Return the explanations of all terms, as a folded section; a link to a term opens it."""
+    entries = [
+        Markup('<div id="{}" tabindex="-1"><dt>{}</dt><dd>{}</dd></div>\n').format(term_anchor(term), term, text)
+        for term, text in glossary.items()
+    ]
+    section = (
+        '<section>\n<details><summary><h2>Glossary</h2></summary>\n<dl class="terms">\n{}</dl></details></section>\n'
+    )
+    return Markup(section).format(Markup("").join(entries)) if entries else Markup("")
 
 
 def _address(text: str) -> str:

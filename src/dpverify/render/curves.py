@@ -1,265 +1,429 @@
-"""Figures of one report: p-values of claims and bounds on delta along epsilon, and the errors of tests."""
+"""Figures of one report: its bounds, what an observer learns, p-values and bounds on delta along epsilon, and errors.
+
+The reader of a page may choose any epsilon after seeing the results. All numbers along epsilon allow this: the p-values
+belong to events that were fixed before the test runs, and each bound on delta holds at all epsilons together.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
-from dpverify.render.content import ClaimResult, EpsilonCurves, ErrorTradeoff, WealthCourse
-from dpverify.render.style import CELLS, FIRST, INK, MUTED, PAPER, PROVED, SECOND, Drawing, Key, canvas, label, styled
+from dpverify.render.style import (
+    BEYOND,
+    CELLS,
+    INK,
+    MUTED,
+    PAPER,
+    PROVED,
+    TEXT_SIZE,
+    Drawing,
+    Key,
+    canvas,
+    label,
+    styled,
+)
+from dpverify.report.report import Report, divide_p_value, paper_p_values
+from dpverify.report.sequence import StoppedBy
+from dpverify.report.statements import Witness
+from dpverify.report.text import describe_shares
+from dpverify.stats.boundaries import lower_envelope, with_mirror_images
+from dpverify.stats.exact import P_VALUE_FLOOR, small_p_value
 from dpverify.util.formatting import format_count, format_lower, format_number, format_percent, format_upper
 
-MIN_DRAWN_P_VALUE = 1e-6  # the p-values of the paper's test have no other lower limit
-MIN_DRAWN_DECADES = -6  # smaller wealth is drawn at this power of ten
-ROW_SHARE = 0.085  # height of a name, as a share of the axes
-CHARACTER_SHARE = 0.0175  # width of a character of a name, as a share of the axes
+SLIDER_POSITIONS = 150  # about as many; a step is 1, 2 or 5 times a power of ten
+TRADEOFF_POINTS = 401
+LOWEST_P_VALUE = 1e-6  # that is drawn for the paper's test; the exact test has a floor of its own
+LOWEST_DECADE = -6  # smaller wealth is drawn at this power of ten
+CHARACTER_WIDTH = 0.019  # of a name in a figure, as a share of the axes
 EPSILON_LABEL = "ε (logarithm of a probability ratio)"
-HYPOTHESES = ("P₁ ≤ exp(ε) P₂ + δ", "P₂ ≤ exp(ε) P₁ + δ")
+UNCHECKED_KEY = "events that split a cell were not checked"
 
 
-class Mark(NamedTuple):
-    """A vertical line at an epsilon, with its name."""
+class EpsilonCurves(NamedTuple):
+    """p-values and bounds on delta along a grid of epsilons.
 
-    epsilon: float
-    text: str
-    colour: str
-    dashed: bool
-
-
-def _mark_epsilons(axes: Axes, marks: Sequence[Mark]) -> None:
-    """Draw vertical lines with their names at the top, so that no line crosses a name.
-
-    All names stand on the same side of their lines, except where a name has no space there. The line over which the
-    other name would extend is shorter, and its name stands lower.
-    """
-    left, right = axes.get_xlim()
-    marks = sorted(marks, key=lambda mark: mark.epsilon)
-    to_left = bool(marks) and (marks[-1].epsilon - left) / (right - left) > 0.6
-    for row, mark in enumerate(reversed(marks) if to_left else marks):
-        top = 1 - ROW_SHARE * row
-        name_to_left = to_left and (mark.epsilon - left) / (right - left) > CHARACTER_SHARE * len(mark.text)
-        axes.axvline(mark.epsilon, ymax=top, color=mark.colour, lw=1, ls=(0, (4, 2)) if mark.dashed else "-", zorder=1)
-        axes.annotate(
-            mark.text,
-            (mark.epsilon, top),
-            xycoords=("data", "axes fraction"),
-            xytext=(-3 if name_to_left else 3, -9),
-            textcoords="offset points",
-            ha="right" if name_to_left else "left",
-            fontsize=8.5,
-            color=mark.colour,
-            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
-        )
-
-
-def p_value_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
-    """Draw the p-values of both directions against epsilon, with the level alpha and the critical epsilon.
-
-    Parameters
+    Attributes
     ----------
-    result : ClaimResult
-        The claim and its test.
-    curves : EpsilonCurves
-        The p-values.
-
-    Returns
-    -------
-    Drawing
-        The figure.
+    epsilon : ndarray
+        The grid: it starts at 0 and increases in equal steps.
+    p_value : ndarray
+        p-values of the claims (epsilon, delta), by all tested events together.
+    p_floor : float
+        A p-value that is not larger than this number is an upper bound of the p-value. 0 where all are exact.
+    decisive : ndarray of int
+        The tested event with the smallest p-value at each epsilon; empty where the p-values are not those of events.
+    delta_lower, delta_upper : ndarray
+        Bounds on delta. Each of the two holds at all epsilons together.
+    delta_claimed : ndarray or None
+        The delta that the claim implies at each epsilon, if the claim is a curve.
     """
-    smallest = curves.p_floor or min(MIN_DRAWN_P_VALUE, result.alpha / 100)
-    critical, last = result.epsilon_critical, float(curves.epsilon[-1])
+
+    epsilon: np.ndarray
+    p_value: np.ndarray
+    p_floor: float
+    decisive: np.ndarray
+    delta_lower: np.ndarray
+    delta_upper: np.ndarray
+    delta_claimed: np.ndarray | None
+
+
+def compute_curves(report: Report, epsilon_upper: float) -> EpsilonCurves:
+    """Return p-values and bounds on delta along epsilon, beyond the claim, the lower bound and the upper one.
+
+    The upper bound on delta is that of `report.profile`, interpolated between its epsilons.
+    """
+    marked = (report.epsilon_lower or 0.0, report.epsilon_critical or 0.0, report.epsilon or 0.0, epsilon_upper)
+    end = max(1.3 * max(epsilon for epsilon in marked if epsilon < math.inf), 0.2)
+    epsilons = np.round(MaxNLocator(SLIDER_POSITIONS, steps=[1, 2, 5, 10]).tick_values(0, end), 12)
+    p_floor, decisive, sequence = 0.0, np.zeros(0, int), report.sequence
+    if sequence is None and report.settings.test != "exact":
+        pairs = [paper_p_values(report.witness, report.settings, epsilon) for epsilon in epsilons.tolist()]
+        p_value = np.min(pairs, axis=1)
+    else:
+        by_event = p_values_by_event(report, epsilons)
+        p_value = by_event.min(0)
+        if sequence is None:
+            p_floor, decisive = P_VALUE_FLOOR * report.alpha, by_event.argmin(0)
+        else:  # the wealth and the exact test together
+            by_test = p_value / (1 - sequence.early_share) if report.is_tested else 1.0
+            by_wealth = sequence.p_values(epsilons, report.delta) / sequence.early_share
+            p_value = np.minimum(np.minimum(by_wealth, by_test), 1.0)
+    profile = report.profile
+    assert profile is not None
+    nodes = profile["eps"]
+    # This delta is convex in exp(epsilon), so a chord between two bounds is a bound too.
+    upper = np.interp(np.exp(np.minimum(epsilons, nodes[-1])), np.exp(nodes), profile["delta_upper"])
+    claimed = report.claim.implied_delta(epsilons) if report.claim is not None and report.is_curve else None
+    lower = report.delta_lower_curve(epsilons)
+    return EpsilonCurves(epsilons, p_value, p_floor, decisive, lower, upper, claimed)
+
+
+def p_values_by_event(report: Report, epsilons: np.ndarray) -> np.ndarray:
+    """Return the p-value of each tested event (rows) at each epsilon, divided by the event's share of the level."""
+    level = report.level
+
+    def p_value(one: Witness, epsilon: float) -> float:
+        single = small_p_value(*one.ordered, one.runs, epsilon, report.delta, one.share * level)
+        return divide_p_value(single, one.share, level)
+
+    return np.array([evaluate_increasing(functools.partial(p_value, one), epsilons) for one in report.tested])
+
+
+def evaluate_increasing(function: Callable[[float], float], grid: np.ndarray) -> np.ndarray:
+    """Evaluate an increasing function on a grid.
+
+    Where the values at both ends of an interval agree, the values between them follow without evaluation: most
+    p-values are 1 or the smallest that is computed.
+    """
+    values = np.full(grid.size, np.nan)
+    values[0], values[-1] = function(float(grid[0])), function(float(grid[-1]))
+    intervals = [(0, grid.size - 1)]
+    while intervals:
+        low, high = intervals.pop()
+        if high - low > 1 and math.isclose(values[low], values[high], rel_tol=1e-6):
+            values[low + 1 : high] = values[high]
+        elif high - low > 1:
+            middle = (low + high) // 2
+            values[middle] = function(float(grid[middle]))
+            intervals += [(low, middle), (middle, high)]
+    return values
+
+
+def slider_columns(report: Report, curves: EpsilonCurves) -> tuple[list[tuple[str, list[str]]], int]:
+    """Return the names and texts of the numbers at each position of the slider, and its first position.
+
+    Bounds are rounded so that the texts are bounds too.
+    """
+    positions = range(curves.epsilon.size)
+    lower, upper = (np.asarray(side).tolist() for side in (curves.delta_lower, curves.delta_upper))
+    outcome = [
+        f"A claim of ε = {epsilon:.12g} would {'' if p <= report.alpha else 'not '}be refuted by these runs."
+        + (" The lower bound on δ comes from events that split cells." if low > high else "")
+        for epsilon, p, low, high in zip(curves.epsilon.tolist(), curves.p_value.tolist(), lower, upper, strict=True)
+    ]
+    columns = [
+        ("ε", [f"{epsilon:.12g}" for epsilon in curves.epsilon.tolist()]),
+        (
+            f"p-value at δ = {format_number(report.delta)}, of all tested events together",
+            [f"{'≤ ' if p <= curves.p_floor else ''}{p:.3g}" for p in curves.p_value.tolist()],
+        ),
+        ("lower bound on δ", [f"≥ {format_lower(x)}" for x in lower]),
+        ("upper bound on δ, over the cells", [f"≤ {format_upper(min(x, 1.0))}" for x in upper]),
+        ("result", outcome),
+    ]
+    if curves.decisive.size and len(report.tested) > 1:
+        events = [f"{one.text} ({describe_shares(one)})" for one in report.tested]
+        columns.append(("the event that decides", [events[curves.decisive[i]] for i in positions]))
+    start = report.epsilon if report.epsilon is not None else report.epsilon_lower or 0.0
+    return columns, int(np.argmin(np.abs(curves.epsilon - start)))
+
+
+def bounds_figure(report: Report, epsilon_upper: float) -> Drawing:
+    """Draw which values of epsilon are excluded, and by what; of a claim that is a curve, the values of its parameter.
+
+    The bounds have different scopes, so they are bars of their own and not an interval.
+    """
+    claim, confidence = report.claim, format_percent(1 - report.alpha)
+    claimed = None if claim is None else claim.parameter
+    name = "ε" if claim is None or not report.is_curve else claim.parameter_words
+    lower = (report.claim_lower if report.is_curve else report.epsilon_lower) or 0.0
+    upper = math.inf if report.is_curve else epsilon_upper
+    certificate = None if report.is_curve else report.certificate
+    certified = math.inf if certificate is None else certificate.epsilon_upper(report.delta)
+    finite = [x for x in (lower, claimed or 0.0, upper, certified) if x < math.inf]
+    end = 1.25 * max(finite) or 1.0
+    rows = [
+        (f"at least {format_lower(lower, claimed)}" if lower else "no lower bound", "all events", 0.0, lower, PROVED)
+    ]
+    if upper < math.inf:
+        rows.append((f"at most {format_upper(upper)}", "over the cells", upper, end, CELLS))
+    if certified < math.inf:
+        rows.append((f"at most {format_upper(certified)}", "all events, certified", certified, end, INK))
     with styled():
-        picture = canvas(3.1)
+        picture = canvas(0.8 + 0.52 * len(rows))
         axes = picture.add_subplot()
-        for values, colour in ((curves.p_first, FIRST), (curves.p_second, SECOND)):
-            axes.plot(curves.epsilon, np.maximum(values, smallest), color=colour, lw=2)
-        axes.set_yscale("log")
-        axes.set_ylim(smallest / 1.6, smallest**-0.37)  # leaves space above 1 for the names of the vertical lines
-        axes.set_xlim(0, last)
-        ticks = 10.0 ** np.arange(0, math.floor(math.log10(smallest)) - 1, -1 if smallest > 1e-5 else -2)
-        ticks = ticks[ticks >= smallest]
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.axhline(result.alpha, color=MUTED, lw=0.8)
-        at_end = {"xytext": (-2, -3), "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8.5}
-        axes.annotate(f"α = {format_number(result.alpha)}", (last, result.alpha), color=MUTED, **at_end)
-        marks = []
-        if critical < math.inf:
-            name = f"critical ε = {format_number(critical)}"
-            if not curves.from_paper:
-                name = f"proved ε ≥ {format_lower(critical)}"
-            marks.append(Mark(critical, name, PROVED, False))
-        if result.epsilon is not None:
-            marks.append(Mark(result.epsilon, f"claimed ε = {format_number(result.epsilon)}", INK, True))
-        _mark_epsilons(axes, marks)
-        label(axes, EPSILON_LABEL, "p-value")
-    kind = "p-values of the paper's test" if curves.from_paper else "p-values of all tested events together"
+        for row, (text, scope, start, stop, colour) in enumerate(rows):
+            hatched = {"hatch": "////", "facecolor": "none"} if colour == CELLS else {"facecolor": colour}
+            axes.barh(row, stop - start, 0.34, start, edgecolor=colour, lw=0.8, **hatched)
+            if colour == PROVED and claimed is not None and stop > claimed:
+                axes.barh(row, stop - claimed, 0.34, claimed, color=BEYOND, lw=0)
+            axes.text(0, row - 0.3, f"{name} {text} ({scope})" if stop else f"{text} on {name}", va="bottom", color=INK)
+        axes.set(xlim=(0, end), ylim=(len(rows) - 0.6, -0.95))
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(f"{name} (smaller is more private)", loc="right")
+        if claimed is not None:
+            axes.vlines([claimed] * len(rows), np.arange(len(rows)) - 0.2, np.arange(len(rows)) + 0.2, color=INK, lw=2)
+            _name_line(axes, claimed, f"claimed {format_number(claimed, 7)}", 1.0)
+    statements = "; ".join(f"{name} {text} ({scope})" for text, scope, *_ in rows)
+    keys = [Key("ink", "bar", "excluded: every value here is refuted")] if lower else []
+    keys += [Key("beyond", "bar", "refuted beyond the claim")] if claimed is not None and lower > claimed else []
+    keys += [Key("cells", "bar", f"excluded over the cells; {UNCHECKED_KEY}")] if upper < math.inf else []
+    keys += [Key("ink", "dash", "the claim")] if claimed is not None else []
     return Drawing(
         picture,
-        "p-value as a function of the claimed ε",
-        f"The {kind} against epsilon from 0 to {format_number(last)}, in both directions. The smaller of the two is at "
-        f"most {format_number(result.alpha)} up to epsilon {format_number(critical)}.",
-        (Key("first", "line", HYPOTHESES[0]), Key("second", "line", HYPOTHESES[1])),
-        f"The {kind} of the two inequalities in the legend, at δ = {format_number(result.delta)}. P₁ and P₂ are the "
-        "probabilities of an event with the first and the second data set. An inequality for which no event was tested "
-        "has the p-value 1. A claim is refuted where one of the p-values is at most α. "
-        f"p-values below {format_number(smallest)} are drawn at {format_number(smallest)}.",
+        f"Bounds on {name}" + ("" if report.is_curve else f" at δ = {format_number(report.delta)}"),
+        f"{statements}." + ("" if claimed is None else f" The claim is {name} = {format_number(claimed, 7)}."),
+        tuple(keys),
+        f"Each bound holds with {confidence} confidence. Their scopes differ, so they are not an interval.",
     )
 
 
-def delta_figure(result: ClaimResult, curves: EpsilonCurves) -> Drawing:
-    """Draw the lower and the upper bound on delta against epsilon.
+def observer_figure(at_least: float, allowed: float | None) -> Drawing:
+    """Draw how sure an observer is who was undecided: before, as the claim allows, and after seeing the witness."""
+    rows = [("before", 0.5, MUTED)]
+    rows += [] if allowed is None else [("the claim allows", allowed, CELLS)]
+    rows.append(
+        ("after seeing the witness, at least", at_least, BEYOND if allowed is not None and at_least > allowed else INK)
+    )
+    with styled():
+        picture = canvas(0.6 + 0.48 * len(rows))
+        axes = picture.add_subplot()
+        for row, (name, value, colour) in enumerate(rows):
+            axes.barh(row, 100 * value, 0.34, color=colour, lw=0)
+            axes.text(0, row - 0.28, f"{name}: {percent_down(value)}", va="bottom", color=INK)
+        axes.set(xlim=(0, 100), ylim=(len(rows) - 0.6, -0.95))
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xticks([0, 50, 100], ["0%", "50%", "100%"])
+    text = "; ".join(f"{name} {percent_down(value)}" for name, value, _ in rows)
+    return Drawing(picture, "How sure an undecided observer becomes", f"{text}.")
 
-    The two bounds have different scopes (all events, unions of cells), so the area between them is not filled.
 
-    Parameters
-    ----------
-    result : ClaimResult
-        The claim and its test.
-    curves : EpsilonCurves
-        The bounds.
+def percent_down(share: float) -> str:
+    """Return a share in per cent with three digits, rounded down.
 
-    Returns
-    -------
-    Drawing
-        The figure.
+    Examples
+    --------
+    >>> percent_down(0.72889)
+    '72.8%'
     """
+    return f"{math.floor(1000 * share * (1 + 1e-12)) / 10:g}%"
+
+
+def _name_line(axes: Axes, x: float, text: str, top: float) -> None:
+    """Write a name beside the upper end of a vertical line, on the side where it has space."""
+    left, right = axes.get_xlim()
+    to_left = (x - left) / (right - left) > 1 - CHARACTER_WIDTH * len(text)
+    axes.annotate(
+        text,
+        (x, top),
+        xycoords=("data", "axes fraction"),
+        xytext=(-3 if to_left else 3, -2),
+        textcoords="offset points",
+        ha="right" if to_left else "left",
+        va="top",
+        fontsize=TEXT_SIZE,
+        color=INK,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+    )
+
+
+def p_value_figure(report: Report, curves: EpsilonCurves) -> Drawing:
+    """Draw the p-value against epsilon, with the level alpha, the critical epsilon and the claim."""
+    from_paper = report.settings.test != "exact"
+    lowest = curves.p_floor or min(LOWEST_P_VALUE, report.alpha / 100)
+    critical, alpha, last = report.epsilon_critical or 0.0, report.alpha, float(curves.epsilon[-1])
+    with styled():
+        picture = canvas(3.1)
+        axes = picture.add_subplot()
+        axes.plot(curves.epsilon, np.maximum(curves.p_value, lowest), color=INK, lw=2)
+        axes.set_yscale("log")
+        axes.set_ylim(lowest / 1.6, lowest**-0.37)  # leaves space above 1 for the names of the lines
+        axes.set_xlim(0, last)
+        decades = np.arange(0, math.floor(math.log10(lowest)) - 1, -1 if lowest > 1e-5 else -2)
+        ticks = [tick for tick in (10.0**decades).tolist() if tick >= lowest]
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.axhline(alpha, color=MUTED, lw=0.8)
+        axes.text(last, alpha, f"α = {format_number(alpha)}", ha="right", va="bottom", color=MUTED)
+        if critical < math.inf:
+            axes.axvline(critical, color=PROVED, lw=1, ymax=0.9)
+            name = f"critical ε = {format_number(critical)}" if from_paper else f"ε ≥ {format_lower(critical)}"
+            _name_line(axes, critical, name, 0.9)
+        if report.epsilon is not None:
+            axes.axvline(report.epsilon, color=INK, lw=1, ls=(0, (4, 2)))
+            _name_line(axes, report.epsilon, f"claimed ε = {format_number(report.epsilon, 7)}", 1.0)
+        label(axes, EPSILON_LABEL, "p-value")
+    kind = "smaller of the paper's two p-values" if from_paper else "p-value of all tested events together"
+    return Drawing(
+        picture,
+        "p-value of every claim ε",
+        f"The {kind} against epsilon from 0 to {format_number(last)}. It is at most {format_number(alpha)} up to "
+        f"epsilon {format_number(critical)}.",
+        (Key("ink", "line", f"the {kind}"),),
+        f"At δ = {format_number(report.delta)}. A claim is refuted where the p-value is at most α. p-values below "
+        f"{format_number(lowest)} are drawn at {format_number(lowest)}.",
+    )
+
+
+def delta_figure(report: Report, curves: EpsilonCurves) -> Drawing:
+    """Draw the lower and the upper bound on delta against epsilon; they have different scopes, so no area is filled."""
     epsilon, lower, upper = curves.epsilon, curves.delta_lower, curves.delta_upper
     with styled():
         picture = canvas(3.1)
         axes = picture.add_subplot()
-        axes.fill_between(epsilon, 0, lower, color=PROVED, alpha=0.16, lw=0)
+        axes.fill_between(epsilon, 0, lower, color=PROVED, alpha=0.12, lw=0)
         axes.plot(epsilon, lower, color=PROVED, lw=2)
         axes.plot(epsilon, upper, color=CELLS, lw=1.8, ls=(0, (5, 2)))
-        top = max(float(upper[0]), result.delta, 1e-9) * 1.3
+        top = max(float(upper[0]), report.delta, 1e-9) * 1.3
         if curves.delta_claimed is not None:
-            axes.plot(epsilon, curves.delta_claimed, color=INK, lw=1.4)
+            axes.plot(epsilon, curves.delta_claimed, color=INK, lw=1.4, ls=(0, (1, 1)))
             top = max(top, min(float(curves.delta_claimed[0]), 1.0) * 1.1)
         axes.set_xlim(0, epsilon[-1])
         axes.set_ylim(0, top)
         axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= min(top, 1.0)])
-        if result.epsilon is not None:
-            _mark_epsilons(axes, [Mark(result.epsilon, f"claimed ε = {format_number(result.epsilon)}", INK, True)])
-            axes.plot(result.epsilon, result.delta, "D", color=INK, ms=5, clip_on=False, zorder=5)
+        if report.epsilon is not None:
+            axes.axvline(report.epsilon, color=INK, lw=1, ls=(0, (4, 2)))
+            _name_line(axes, report.epsilon, f"claimed ε = {format_number(report.epsilon, 7)}", 1.0)
+            axes.plot(report.epsilon, report.delta, "D", color=INK, ms=5, clip_on=False, zorder=5)
         label(axes, EPSILON_LABEL, "δ (probability)")
+    claim = Key("ink", "dots" if report.is_curve else "diamond", "the claim")
+    has_claim = report.epsilon is not None or curves.delta_claimed is not None
     return Drawing(
         picture,
         "Bounds on δ for every ε",
-        f"Bounds on delta against epsilon. Lower bound, proved by the selected events: {format_lower(float(lower[0]))} "
-        f"at epsilon 0, decreasing to 0. Upper bound over unions of the cells: {format_upper(float(upper[0]))} at "
-        "epsilon 0, "
-        f"{format_upper(float(upper[-1]))} at epsilon {format_number(float(epsilon[-1]))}.",
+        f"At epsilon 0, delta is at least {format_lower(float(lower[0]))}, and over the cells at most "
+        f"{format_upper(float(upper[0]))}; at epsilon {format_number(float(epsilon[-1]))}, at most "
+        f"{format_upper(float(upper[-1]))} over the cells.",
         (
-            Key("proved", "area", "shaded: values of δ that are refuted (the true δ is larger)"),
-            Key("cells", "dash", "upper bound on δ over these cells; events that split a cell were not checked"),
-            *([Key("ink", "diamond", "the claim")] if result.epsilon is not None else []),
-            *([Key("ink", "line", "the claim")] if curves.delta_claimed is not None else []),
+            Key("ink", "area", "refuted: the true δ is larger"),
+            Key("cells", "dash", f"upper bound on δ over the cells; {UNCHECKED_KEY}"),
+            *([claim] if has_claim else []),
         ),
-        f"Each of the two curves holds at all ε simultaneously, with confidence {format_percent(1 - result.alpha)}.",
+        f"Each of the two curves holds at all ε together, with {format_percent(1 - report.alpha)} confidence. So it is "
+        "a little looser than a bound for one ε.",
     )
 
 
-def error_figure(errors: ErrorTradeoff) -> Drawing:
-    """Draw type II against type I errors: the claim, the bound over unions of cells, and the tested event.
-
-    Parameters
-    ----------
-    errors : ErrorTradeoff
-        The errors.
-
-    Returns
-    -------
-    Drawing
-        The figure.
-    """
-    (x, y), (left, right, low, high) = errors.witness, errors.limits
+def error_figure(report: Report) -> Drawing:
+    """Draw type II against type I errors of an observer: the claim, the bound over the cells, and the witness."""
+    profile, claim, confidence = report.profile, report.claim, format_percent(1 - report.alpha)
+    assert profile is not None
+    type1 = np.linspace(0.0, 1.0, TRADEOFF_POINTS)
+    bounded = 1.0 - lower_envelope(*with_mirror_images(profile["eps"], profile["delta_upper"])).lowest(type1)
+    larger, smaller = (report.witness.probabilities[number - 1] for number in report.witness.direction)
+    x, y = smaller[0], 1.0 - larger[0]
     with styled():
         picture = canvas(3.4)
         axes = picture.add_subplot()
         axes.plot([0, 1], [1, 0], color=MUTED, lw=0.8, ls=(0, (1, 2)))
-        axes.plot(errors.type1, errors.bounded, color=CELLS, lw=1.8, ls=(0, (5, 2)))
-        if errors.claimed is not None:
-            axes.plot(errors.type1, errors.claimed, color=INK, lw=1.4)
-        axes.plot([left, right], [y, y], color=PROVED, lw=1.6)
-        axes.plot([x, x], [low, high], color=PROVED, lw=1.6)
+        axes.plot(type1, bounded, color=CELLS, lw=1.8, ls=(0, (5, 2)))
+        if claim is not None:
+            axes.plot(type1, 1.0 - np.interp(type1, *claim.allowed_pairs()), color=INK, lw=1.4)
+        if report.is_tested:  # otherwise these runs selected the event, so there are no limits
+            axes.plot(smaller[1:], [y, y], color=PROVED, lw=1.6)
+            axes.plot([x, x], [1.0 - larger[2], 1.0 - larger[1]], color=PROVED, lw=1.6)
         axes.plot(x, y, "o", color=PROVED, ms=5, zorder=5)
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
+        axes.set(xlim=(0, 1), ylim=(0, 1))
         label(axes, "type I error (probability)", "type II error (probability)")
-    claimed = [Key("ink", "line", "the claim: if true, all points lie above it")] if errors.claimed is not None else []
-    confidence = format_percent(1 - errors.alpha)
     return Drawing(
         picture,
-        "Errors of an observer who guesses the data set",
-        f"Type II against type I errors. The witness has a type I error of {format_percent(x)} and a type II "
-        f"error of {format_percent(y)}. " + (f"The claim is {errors.claim}." if errors.claim else ""),
+        "Errors of an observer who guesses the dataset",
+        f"The witness has a type I error of {format_percent(x)} and a type II error of {format_percent(y)}. "
+        + (f"The claim is {claim.describe()}." if claim is not None else ""),
         (
-            Key("proved", "dot", f"the witness, with its confidence limits ({confidence} for each error)"),
+            Key("ink", "dot", f"the witness, with {confidence} confidence limits"),
             Key("cells", "dash", "no event made of these cells lies below this"),
-            *claimed,
-            Key("muted", "dots", "no information: the outputs do not depend on the data set"),
+            *([Key("ink", "line", "the claim: if true, all points lie above it")] if claim is not None else []),
+            Key("muted", "dots", "the outputs say nothing about the dataset"),
         ),
-        "An observer sees one output and guesses the data set. If the event occurs, the guess is the data set where "
-        "the event is more frequent; if not, it is the other one. Each event is a point. For the witness, the type I "
-        f"error ({format_percent(x)}) is the probability that it occurs with the data set where it is rarer. The type "
-        f"II error ({format_percent(y)}) is the probability that it does not occur with the other data set. With "
-        f"confidence {confidence}, no event made of these cells lies below the dashed curve.",
+        "An observer sees one output and guesses the dataset that makes it more likely. Type I error: the witness "
+        "occurs with the dataset where it is rarer. Type II error: it does not occur with the other one.",
     )
 
 
-def wealth_figure(course: WealthCourse) -> Drawing:
-    """Draw the wealth of a verification that may stop early against its runs, with the threshold that refutes.
-
-    Parameters
-    ----------
-    course : WealthCourse
-        The wealth.
-
-    Returns
-    -------
-    Drawing
-        The figure.
-    """
-    decades = course.log_wealth / math.log(10)
-    threshold = course.log_threshold / math.log(10)
-    lowest = math.floor(max(min(float(decades.min()), 0.0), MIN_DRAWN_DECADES))
-    highest = math.ceil(max(float(decades.max()), threshold) + 0.3)
+def wealth_figure(report: Report) -> Drawing | None:
+    """Draw the evidence of a verification that may stop early against its runs; None without bets or a claim."""
+    sequence, claim = report.sequence, report.claim
+    if sequence is None or claim is None:
+        return None
+    decades = np.append(0.0, sequence.log_wealth(claim)) / math.log(10)
+    runs = np.append(sequence.first_runs, sequence.runs)
+    threshold = sequence.threshold(report.alpha)
+    lowest = math.floor(max(min(float(decades.min()), 0.0), LOWEST_DECADE))
+    highest = math.ceil(max(float(decades.max()), math.log10(threshold)) + 0.3)
     with styled():
         picture = canvas(3.1)
         axes = picture.add_subplot()
         axes.axhline(0, color=MUTED, lw=0.8, ls=(0, (1, 2)))
-        axes.axhline(threshold, color=PROVED, lw=1.4, ls=(0, (5, 2)))
+        axes.axhline(math.log10(threshold), color=BEYOND, lw=1.4, ls=(0, (5, 2)))
         drawn = np.maximum(decades, lowest)
-        axes.plot(course.runs, drawn, color=INK, lw=1.8)
-        axes.plot(course.runs[-1], drawn[-1], "o", color=INK, ms=5, zorder=5, clip_on=False)
+        axes.plot(runs, drawn, color=INK, lw=1.8)
+        axes.plot(runs[-1], drawn[-1], "o", color=INK, ms=5, zorder=5, clip_on=False)
         axes.set_xscale("log")
-        axes.set_xlim(course.runs[0] / 1.1, course.runs[-1] * 1.1)
-        axes.set_ylim(lowest, highest)
+        axes.set(xlim=(runs[0] / 1.1, runs[-1] * 1.1), ylim=(lowest, highest))
         step = max(1, (highest - lowest) // 6)
         ticks = np.arange(math.ceil(lowest / step) * step, highest + 1, step)
         axes.set_yticks(ticks, [f"{10.0**tick:g}" for tick in ticks.tolist()])
-        runs_ticks = 10.0 ** np.arange(math.ceil(math.log10(course.runs[0])), math.log10(course.runs[-1] * 1.1))
-        runs_ticks = np.unique(np.append(runs_ticks, [course.runs[0], course.runs[-1]]))
-        axes.set_xticks(runs_ticks, [format_count(tick) for tick in runs_ticks.tolist()])
+        powers = 10.0 ** np.arange(math.ceil(math.log10(runs[0])), math.log10(runs[-1] * 1.1))
+        shown = np.unique(np.append(powers, [runs[0], runs[-1]]))
+        axes.set_xticks(shown, [format_count(tick) for tick in shown.tolist()])
         axes.minorticks_off()
-        label(axes, "runs per data set", "wealth")
-    last, limit = (format_number(math.exp(min(x, 700.0))) for x in (float(course.log_wealth[-1]), course.log_threshold))
+        label(axes, "runs per dataset", "evidence")
+    end = {
+        StoppedBy.REFUTED: "It reached the threshold, so the claim is refuted.",
+        StoppedBy.CERTIFIED: "The verification ended because an upper bound over all events met the claim.",
+        StoppedBy.BUDGET: "The verification ended because its budget was spent.",
+    }[sequence.stopped]
+    last, limit = format_number(report.e_value or 0.0), format_number(threshold)
     return Drawing(
         picture,
-        "Wealth over the runs",
-        f"The wealth against the number of runs per data set. It ends at {last} after "
-        f"{format_count(int(course.runs[-1]))} runs. A wealth of {limit} refutes the claim.",
+        "Evidence over the runs",
+        f"The evidence against the claim ends at {last} after {format_count(int(runs[-1]))} runs per dataset; {limit} "
+        "refutes.",
         (
-            Key("ink", "line", f"wealth against the claim: {course.claim}"),
-            Key("proved", "dash", f"{limit}: the claim is refuted here"),
-            Key("muted", "dots", "1: the wealth at the start"),
+            Key("ink", "line", f"evidence against the claim: {claim.describe()}"),
+            Key("beyond", "dash", f"{limit}: the claim is refuted here"),
+            Key("muted", "dots", "1: the evidence at the start"),
         ),
-        "The wealth starts at 1 and is placed on events that earlier runs suggest. If the claim is true, it reaches "
-        f"the threshold with probability at most {format_number(math.exp(-course.log_threshold))}, however many runs "
-        f"are drawn. {course.end}",
+        "The evidence starts at 1; each batch bets on events of earlier batches. If the claim is true, it reaches "
+        f"the threshold with probability at most {format_number(1 / threshold)}, however many runs follow. {end}",
     )

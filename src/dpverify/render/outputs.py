@@ -1,313 +1,378 @@
-"""Figures of the outputs: some runs of both data sets, with the region, the cells and the tested event.
+"""Pictures of the outputs of a report: histograms of all test runs, and some runs as dots or as paths over the steps.
 
-The figure depends on the output. Outputs with few different values are drawn as bars, one coordinate as two histograms,
-and several coordinates as dots in the plane (`planes`) or as paths over the steps. Where the cells are level sets of a
-score, the score of every run is drawn too. Runs in the tested event are solid, other runs are pale.
+The witness is shaded, or its runs are solid. Outputs with few different values are drawn as bars, one number per run as
+two fine histograms, and several numbers as dots in the plane or as paths. Where the witness is a range of a score of
+several numbers, the histograms are those of the score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dpverify.events.scores import Levels
-from dpverify.events.wording import coordinate_names, labelled_outputs
-from dpverify.render.planes import EVENT_KEY, MAX_PANELS, REGION_TEXT, draw_planes, legend
-from dpverify.render.scene import OWN_UNIT, Scene, axis_limits, coordinate_differences, largest_indices
-from dpverify.render.style import FIRST, MUTED, SECOND, WIDTH, WITNESS, Drawing, Key, canvas, label, styled
+from dpverify.events.event import Event
+from dpverify.events.region import Region
+from dpverify.events.wording import NO_LABELS, OutputLabels, coordinate_names, labelled_outputs
+from dpverify.render.style import FIRST, MUTED, SECOND, TEXT_SIZE, WITNESS, Drawing, Key, canvas, label, styled
+from dpverify.report.assemble import has_few_values, histogram_range
+from dpverify.report.report import Report
 from dpverify.util.arrays import is_plain_data
-from dpverify.util.formatting import format_cell_count, format_number
+from dpverify.util.formatting import format_number, format_percent
 
-MAX_PATHS = 60  # runs per data set that are drawn as single lines
-MAX_BAR_VALUES = 24  # different values of a coordinate that is drawn as bars
-MAX_VALUE_LABELS = 9  # labels below the bars of one coordinate
-HISTOGRAM_BINS = 36
-BROAD = 6.2  # inches; of a figure that stands alone
-GOLDEN_RATIO = 0.618034  # its multiples modulo 1 are evenly spread
+MAX_PATHS = 60  # runs per dataset that are drawn as single lines
+MAX_PANELS = 6  # steps, or coordinates, that are drawn in panels of their own
+MAX_DOTS = 4000  # in all panels together
+MAX_TICK_CHARACTERS = 36  # beside each other below one panel
+MAX_VALUE_LABELS = 9  # labels below the bars of one coordinate, or below the steps
+SAMPLE_BINS = 24  # of a histogram of a few hundred runs: about 16 runs a bin
+MESH_POINTS = 161  # per axis, where the witness is shaded
+DATASET_KEYS = (Key("first", "line", "first dataset"), Key("second", "line", "second dataset"))
+SHADED, SOLID = Key("witness", "area", "the witness"), Key("ink", "dot", "solid: runs in the witness")
 
 
-def draw_outputs(scene: Scene) -> list[Drawing]:
-    """Return the figures that suit the outputs; none where no finite output is stored."""
-    if not any(map(len, scene.sides)):
+@dataclass(frozen=True)
+class Outputs:
+    """What the pictures show.
+
+    Attributes
+    ----------
+    sides : tuple of ndarray
+        Some runs with the first and with the second dataset, each (runs, steps, dimension).
+    event : Event
+        The witness.
+    text : str
+        The witness in words, with the share of runs in it.
+    labels : OutputLabels
+        The names, units and times of the mechanism.
+    region : Region or None
+        The region of likely outputs.
+    histogram : mapping or None
+        "edges" and "counts" (2, bins) of all test runs, of the output or of the score of the witness.
+    """
+
+    sides: tuple[np.ndarray, np.ndarray]
+    event: Event
+    text: str
+    labels: OutputLabels
+    region: Region | None
+    histogram: Mapping[str, np.ndarray] | None
+
+    @classmethod
+    def of(cls, report: Report) -> Outputs:
+        """Return what the pictures of a report show."""
+        picture, witness = report.picture, report.witness
+        first, second = (np.asarray(picture[side], float).reshape(-1, *witness.shape) for side in ("first", "second"))
+        shares = [format_percent(share) for share, _, _ in witness.probabilities]
+        text = f"{witness.text} ({shares[0]} of the runs with the first dataset, {shares[1]} with the second)"
+        stored = picture.get("labels") or {}
+        parts = {name: one for name, one in stored.items() if one is not None}
+        labels = OutputLabels(**{name: dict(x) if isinstance(x, Mapping) else tuple(x) for name, x in parts.items()})
+        return cls(
+            (first, second),
+            witness.event,
+            text,
+            labels if stored else NO_LABELS,
+            picture.get("region"),
+            picture.get("histogram"),
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of steps and the dimension of one output."""
+        return self.sides[0].shape[1], self.sides[0].shape[2]
+
+    @functools.cached_property
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """The runs of both sides with one column per coordinate of each step."""
+        first, second = (side.reshape(len(side), math.prod(self.shape)) for side in self.sides)
+        return first, second
+
+    @property
+    def event_known(self) -> bool:
+        """Whether the event can be evaluated: no report stores a score function of the user."""
+        return is_plain_data(self.event.partition)
+
+    @functools.cached_property
+    def inside(self) -> tuple[np.ndarray, ...]:
+        """Which of the runs are in the witness."""
+        return tuple(self.event.contains(runs) if self.event_known else np.ones(len(runs), bool) for runs in self.sides)
+
+    @functools.cached_property
+    def differences(self) -> np.ndarray:
+        """How much the datasets differ in each coordinate, (steps, dimension).
+
+        The difference of the means in pooled standard deviations, plus that of the logarithms of the deviations.
+        """
+        first, second = (side if len(side) else np.zeros((1, *self.shape)) for side in self.sides)
+        pooled = np.concatenate([first - first.mean(0), second - second.mean(0)]).std(0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            of_means = np.abs(first.mean(0) - second.mean(0)) / pooled
+            of_spreads = np.abs(np.log(first.std(0) / second.std(0)))
+        return np.nan_to_num(of_means, posinf=1e9) + np.nan_to_num(of_spreads, posinf=0.0, neginf=0.0)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all coordinates."""
+        with labelled_outputs(self.labels):
+            return coordinate_names(*self.shape)
+
+    def axis_name(self, coordinate: int) -> str:
+        """Return the name of a coordinate of a step, with its unit."""
+        if self.labels.columns is not None:
+            return self.labels.columns[coordinate]
+        name = "output" if self.shape[1] == 1 else f"x[{coordinate}]"
+        name = self.labels.names[coordinate] if self.labels.names else name
+        return f"{name} ({self.labels.units[coordinate]})" if self.labels.units else name
+
+    def value_name(self, coordinate: int, value: float) -> str:
+        """Return a value of a coordinate as text: the phrase that its code stands for, or a number."""
+        name, labels = self.names[coordinate], self.labels
+        if value == labels.absent.get(name):
+            return "absent"
+        phrases = labels.phrases.get(name, ())
+        return phrases[int(value)] if 0 <= value < len(phrases) else format_number(value)
+
+
+def draw_outputs(report: Report) -> list[Drawing]:
+    """Return the pictures that suit the outputs; none where no finite output is stored."""
+    outputs = Outputs.of(report)
+    if not any(map(len, outputs.sides)):
         return []
-    steps, dimension = scene.shape
-    columns = np.concatenate(scene.flat).T
+    steps, dimension = outputs.shape
     with styled():
-        if all(len(np.unique(column)) <= min(MAX_BAR_VALUES, len(column) / 4) for column in columns):
-            return [_draw_bars(scene)]
-        if columns.shape[0] == 1:
-            return [_draw_histograms(scene)]
+        if all(map(has_few_values, np.concatenate(outputs.flat).T)):
+            return [_draw_bars(outputs)]
+        if steps * dimension == 1:
+            first, second = (flat[:, 0] for flat in outputs.flat)
+            event = outputs.event
+
+            def contains(x: np.ndarray) -> np.ndarray:
+                return event.contains(x.reshape(-1, 1, 1))
+
+            return [_draw_histograms(outputs, (first, second), contains, outputs.axis_name(0), "")]
         drawings = []
-        if scene.event_levels is not None and scene.event_known:
-            drawings.append(_draw_scores(scene, scene.event_levels))
+        levels = outputs.event.partition.levels
+        if levels is not None and outputs.event_known:
+            first, second = (levels.score.values(flat) for flat in outputs.flat)
+            codes = outputs.event.codes
+
+            def in_levels(x: np.ndarray) -> np.ndarray:
+                return np.isin(np.searchsorted(levels.edges, x), codes)
+
+            meaning = "The score is one number per run: the larger it is, the more likely is the first dataset."
+            drawings.append(_draw_histograms(outputs, (first, second), in_levels, "score of a run", meaning))
         if dimension == 1 or steps > MAX_PANELS:
-            drawings.append(_draw_paths(scene))
-        if dimension > 1:
-            drawings.append(draw_planes(scene))
-        return drawings
+            return [*drawings, _draw_paths(outputs)]
+        return [*drawings, _draw_planes(outputs)]
 
 
-def _draw_two_histograms(
+def _draw_histograms(
+    outputs: Outputs,
     sides: tuple[np.ndarray, np.ndarray],
-    edges: np.ndarray,
-    in_event: Callable[[np.ndarray], np.ndarray] | None,
-    region: tuple[float, float] | None,
-    width: float = WIDTH,
-    densities: Callable[[float, float], Densities] | None = None,
-) -> tuple[Figure, Axes]:
-    """Draw one number per run: histograms above, runs and cells below, the tested event as background.
-
-    `densities(low, high)` returns densities of all test runs, which are drawn in place of histograms of the runs.
-    """
-    both = np.concatenate(sides)
-    ends = np.array([both.min(), both.max(), *(region or ())])
-    low, high = (float(limit) for limit in axis_limits(both, ends.min(), ends.max()))
-    picture = canvas(3.6, width)
-    above, below = picture.subplots(2, 1, sharex=True, height_ratios=[2.6, 1])
-    above.set_xlim(low, high)
-    if in_event is not None:
-        for start, stop in _intervals(in_event, low, high):
-            for axes in (above, below):
-                axes.axvspan(start, stop, color=WITNESS, alpha=0.28, lw=0)
-    bins = np.linspace(low, high, HISTOGRAM_BINS + 1)
-    exact = None if densities is None else densities(low, high)
-    for row, (values, colour) in enumerate(zip(sides, (FIRST, SECOND), strict=True)):
-        if exact is not None:
-            above.stairs(exact.heights[row], exact.edges, color=colour, alpha=0.16, fill=True, lw=0)
-            above.stairs(exact.heights[row], exact.edges, color=colour, lw=1.5)
-        elif len(values):
-            weights = np.full(len(values), 100 / len(values))
-            above.hist(values, bins, weights=weights, color=colour, alpha=0.16, histtype="stepfilled", lw=0)
-            above.hist(values, bins, weights=weights, color=colour, histtype="step", lw=1.5)
-        jitter = (np.arange(len(values)) * GOLDEN_RATIO) % 1 - 0.5
-        below.plot(values, 2 - row + 0.56 * jitter, ".", color=colour, ms=2.2, alpha=0.6, mew=0)
-    if region is not None:
-        below.plot(region, (0, 0), color=MUTED, lw=5, alpha=0.35, solid_capstyle="butt")
-    below.vlines(edges[(edges > low) & (edges < high)], -0.4, 0.4, color=MUTED, lw=0.8)
-    below.axhline(0, color=MUTED, lw=0.6, zorder=0)
-    below.set_ylim(-0.7, 2.6)
-    below.set_yticks([2, 1, 0], ["first", "second", "cells"])
-    below.tick_params(axis="y", length=0)
-    below.spines["left"].set_visible(False)
-    above.tick_params(axis="x", labelbottom=False)
-    above.set_ylim(0, None)
-    label(above, "", "runs in each bin (%)" if exact is None else "density of the test runs (% per unit)")
-    return picture, below
-
-
-class Densities(NamedTuple):
-    """Densities of both data sets that are constant between edges."""
-
-    edges: np.ndarray
-    heights: np.ndarray
-
-
-def _cell_densities(
-    counts: np.ndarray, find_codes: Callable[[np.ndarray], np.ndarray], low: float, high: float
-) -> Densities:
-    """Return the densities of all test runs, in per cent per unit; the outer cells end with the axis.
-
-    `counts` has the runs of both data sets in every cell, and `find_codes` maps numbers to their cells.
-    """
-    mesh = np.linspace(low, high, 20_001)
-    codes = find_codes((mesh[1:] + mesh[:-1]) / 2)
-    changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1
-    widths = np.bincount(codes, minlength=counts.shape[1]) * (mesh[1] - mesh[0])
-    shares = 100 * counts / counts.sum(axis=1, keepdims=True)
-    pieces = codes[np.append(0, changes)]
-    return Densities(
-        mesh[np.concatenate([[0], changes, [mesh.size - 1]])], (shares / np.maximum(widths, 1e-300))[:, pieces]
+    contains: Callable[[np.ndarray], np.ndarray],
+    name: str,
+    meaning: str,
+) -> Drawing:
+    """Draw one number per run as two histograms, with the witness as background."""
+    histogram, whose = outputs.histogram, "all test runs"
+    if histogram is None:
+        edges = np.linspace(*histogram_range(np.concatenate(sides)), SAMPLE_BINS + 1)
+        counts = np.array([np.histogram(values, edges)[0] for values in sides])
+        totals, whose = np.array([[len(values)] for values in sides]), "some runs"
+    else:
+        edges, table = histogram["edges"], histogram["counts"]
+        counts, totals = table[:, 1:-1], table.sum(axis=1, keepdims=True)
+    percent = 100 * counts / np.maximum(totals, 1)
+    picture = canvas(3.0)
+    axes = picture.add_subplot()
+    if outputs.event_known:
+        for start, stop in _intervals(contains, float(edges[0]), float(edges[-1])):
+            axes.axvspan(start, stop, color=WITNESS, alpha=0.3, lw=0)
+    for heights, colour in zip(percent, (FIRST, SECOND), strict=True):
+        axes.stairs(heights, edges, color=colour, alpha=0.12, fill=True, lw=0)
+        axes.stairs(heights, edges, color=colour, lw=1.5)
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_ylim(0, None)
+    label(axes, name, "runs in each bin (%)")
+    middles = (edges[1:] + edges[:-1]) / 2
+    readout = tuple(
+        (
+            x,
+            None,
+            f"{name} {format_number(low)} to {format_number(high)}: {one:.3g}% of the first, {two:.3g}% of the second",
+        )
+        for x, low, high, one, two in zip(
+            middles.tolist(), edges.tolist(), edges[1:].tolist(), *percent.tolist(), strict=False
+        )
+    )
+    return Drawing(
+        picture,
+        "What the two datasets produce",
+        f"Histograms of {whose} with both datasets. The witness is {outputs.text}.",
+        (*DATASET_KEYS, *([SHADED] if outputs.event_known else [])),
+        f"Where the curves differ, the output tells the datasets apart. Histograms of {whose}. {meaning}".rstrip(),
+        readout,
     )
 
 
-def _intervals(
-    contains: Callable[[np.ndarray], np.ndarray], low: float, high: float
-) -> list[tuple[np.floating, np.floating]]:
+def _intervals(contains: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> list[tuple[float, float]]:
     """Return the intervals of an event between two limits, found on a fine mesh; narrow ones are widened."""
     mesh = np.linspace(low, high, 4001)
     inside = np.concatenate([[False], contains(mesh), [False]])
-    starts = np.flatnonzero(inside[1:-1] & ~inside[:-2])
-    stops = np.flatnonzero(inside[1:-1] & ~inside[2:])
-    narrowest = (high - low) / 400
-    return [(start, max(stop, start + narrowest)) for start, stop in zip(mesh[starts], mesh[stops], strict=True)]
+    starts, stops = mesh[inside[1:-1] & ~inside[:-2]], mesh[inside[1:-1] & ~inside[2:]]
+    return [(start, max(stop, start + (high - low) / 400)) for start, stop in zip(starts, stops, strict=True)]
 
 
-def _median_text(values: np.ndarray) -> str:
-    return format_number(float(np.median(values))) if len(values) else "no finite value"
+def _largest(values: np.ndarray, number: int) -> list[int]:
+    """Return the indices of the `number` largest values, in increasing order."""
+    return sorted(np.argsort(-values, kind="stable")[:number].tolist())
 
 
-def _draw_histograms(scene: Scene) -> Drawing:
-    """Draw outputs that are one number."""
-    first, second = (flat[:, 0] for flat in scene.flat)
-    region = None
-    if scene.region is not None:
-        centre, half = float(scene.region.centre.ravel()[0]), float(scene.region.half.ravel()[0])
-        region = (centre - half, centre + half)
-    both = np.concatenate([first, second])
-    spread = np.ptp(both)
-    mesh = np.linspace(both.min() - 0.1 * spread, both.max() + 0.1 * spread, 20_001)
-    # Cells of any kind are intervals here: their edges are where the code changes.
-    codes = scene.partition.codes(mesh.reshape(-1, 1, 1)) if is_plain_data(scene.partition) else np.zeros(mesh.size)
-    edges = (mesh[1:] + mesh[:-1])[codes[1:] != codes[:-1]] / 2
-    contains = (lambda x: scene.event.contains(x.reshape(-1, 1, 1))) if scene.event_known else None
-    densities = None
-    if scene.cell_counts is not None:
-        densities = partial(_cell_densities, scene.cell_counts, lambda x: scene.partition.codes(x.reshape(-1, 1, 1)))
-    picture, below = _draw_two_histograms((first, second), edges, contains, region, BROAD, densities)
-    shown = "all test runs" if densities else scene.runs
-    above = "densities of all test runs in the cells" if densities else f"histograms of {scene.runs}"
-    below.set_xlabel(f"{scene.name(0)} {scene.unit(0)}", loc="right")
-    return Drawing(
-        picture,
-        "Distribution of the output",
-        f"The distribution of {shown}. Median of the first data set: {_median_text(first)}; of the second: "
-        f"{_median_text(second)}. The witness is: {scene.event_text}.",
-        (*legend(scene)[:2], *([EVENT_KEY] if scene.event_known else []), Key("muted", "bar", REGION_TEXT)),
-        f"Upper part of the figure: {above}. Lower part: {scene.runs}, and the edges of the partition's "
-        f"{format_cell_count(scene.cells)} cells.",
-    )
-
-
-def _draw_scores(scene: Scene, levels: Levels) -> Drawing:
-    """Draw the score of every run; its level sets are the cells of the tested event."""
-    first, second = (np.asarray(levels.score.values(flat), float) if len(flat) else np.zeros(0) for flat in scene.flat)
-    edges, codes = levels.edges, scene.event.codes
-    densities, shown = None, f"Histograms of the score of {scene.runs}"
-    if scene.event_counts is not None:
-        densities = partial(_cell_densities, scene.event_counts, lambda x: np.searchsorted(edges, x))
-        shown = "Densities of the score of all test runs"
-    picture, below = _draw_two_histograms(
-        (first, second), edges, lambda x: np.isin(np.searchsorted(edges, x), codes), None, densities=densities
-    )
-    below.set_xlabel("score of a run (no unit)", loc="right")
-    if scene.partition is levels:
-        cells = f"The partition's {levels.n_cells} cells are ranges of the score."
-    else:
-        cells = f"The witness is a union of some of {levels.n_cells} ranges of the score."
-    return Drawing(
-        picture,
-        "Score of every run",
-        f"{shown}. Median of the first data set: {_median_text(first)}; of the second: {_median_text(second)}. The "
-        f"witness is: {scene.event_text}.",
-        (*legend(scene)[:2], EVENT_KEY),
-        f"The score maps all coordinates of a run to one number: the larger it is, the more likely is the first data "
-        f"set. Upper part of the figure: {shown[0].lower()}{shown[1:]}. Lower part: {scene.runs}. {cells}",
-    )
-
-
-def _draw_bars(scene: Scene) -> Drawing:
-    """Draw how often each value was observed, for outputs with few different values."""
-    with labelled_outputs(scene.labels):
-        names = coordinate_names(*scene.shape)
-    differences = coordinate_differences(scene).ravel()
-    coordinates = largest_indices(differences, MAX_PANELS)
-    columns = 1 if len(coordinates) == 1 else 2
-    rows = -(-len(coordinates) // columns)
-    picture = canvas(3.1 if rows == 1 else 0.5 + 1.55 * rows)
+def _draw_bars(outputs: Outputs) -> Drawing:
+    """Draw how often each value was observed; the solid part of a bar is in the witness."""
+    coordinates = _largest(outputs.differences.ravel(), MAX_PANELS)
+    rows, columns = -(-len(coordinates) // 2), min(len(coordinates), 2)
+    picture = canvas(3.0 if rows == 1 else 0.5 + 1.6 * rows)
     panels = picture.subplots(rows, columns, squeeze=False, sharey=True).ravel()
     for axes, coordinate in zip(panels, coordinates, strict=False):
-        _draw_bar_panel(axes, scene, coordinate)
-        if len(coordinates) == 1:
-            label(axes, f"{names[coordinate]} {scene.unit(coordinate % scene.shape[1])}", "runs (%)")
-        else:
-            axes.set_title(names[coordinate], loc="left", fontsize=9)
+        _draw_bar_panel(axes, outputs, coordinate)
+        axes.set_title(outputs.names[coordinate], loc="left", fontsize=TEXT_SIZE)
     for axes in panels[len(coordinates) :]:
         axes.set_visible(False)
-    if len(coordinates) > 1:
-        picture.supylabel("runs (%)", color=MUTED, fontsize=9)
-        picture.supxlabel(f"value {OWN_UNIT}", color=MUTED, fontsize=9)
-    selection = ""
-    if len(coordinates) < differences.size:
-        selection = f"; the {len(coordinates)} of {differences.size} coordinates that differ most"
-    shown = scene.runs if _value_shares(scene, _different_values(scene, 0)) is None else "all test runs"
+    picture.supylabel("runs (%)", color=MUTED, fontsize=TEXT_SIZE)
+    selection = "" if len(coordinates) == outputs.differences.size else ", in the coordinates that differ most"
+    whose = "some runs" if outputs.histogram is None or outputs.shape != (1, 1) else "all test runs"
     return Drawing(
         picture,
-        "Frequency of each output value",
-        f"Bars for {shown}, by value, in {len(coordinates)} of {differences.size} coordinates. The witness "
-        f"is: {scene.event_text}.",
-        legend(scene),
-        f"{shown.capitalize()}{selection}. The partition has {format_cell_count(scene.cells)} cells.",
+        "What the two datasets produce",
+        f"How often {whose} had each value{selection}. The witness is {outputs.text}.",
+        (*DATASET_KEYS, *([SOLID] if outputs.event_known else [])),
+        f"Shares of {whose} with each value{selection}.",
     )
 
 
-def _different_values(scene: Scene, coordinate: int) -> np.ndarray:
-    """Return the different values of a coordinate of the stored runs, in increasing order."""
-    return np.unique(np.concatenate([flat[:, coordinate] for flat in scene.flat]))
-
-
-def _value_shares(scene: Scene, values: np.ndarray) -> np.ndarray | None:
-    """Return the share of all test runs with each value, (2, values); None if a value has no cell of its own."""
-    if scene.cell_counts is None:
-        return None
-    codes = scene.partition.codes(values.reshape(-1, 1, 1))
-    if len(np.unique(codes)) < len(values):
-        return None
-    return (scene.cell_counts / scene.cell_counts.sum(axis=1, keepdims=True))[:, codes]
-
-
-def _draw_bar_panel(axes: Axes, scene: Scene, coordinate: int) -> None:
-    """Draw the bars of one coordinate; the solid part of a bar is in the tested event."""
-    values = _different_values(scene, coordinate)
-    shares = _value_shares(scene, values)
+def _draw_bar_panel(axes: Axes, outputs: Outputs, coordinate: int) -> None:
+    values = np.unique(np.concatenate([flat[:, coordinate] for flat in outputs.flat]))
+    histogram = outputs.histogram if outputs.shape == (1, 1) else None
     for side, colour in enumerate((FIRST, SECOND)):
-        column, inside = scene.flat[side][:, coordinate], scene.inside[side]
+        column, inside = outputs.flat[side][:, coordinate], outputs.inside[side]
         positions = np.arange(values.size) + 0.2 * (2 * side - 1)
-        percent = 100 / max(len(column), 1)
-        all_runs = np.array([(column == value).sum() for value in values]) * percent
-        in_event = np.array([((column == value) & inside).sum() for value in values]) * percent
-        if shares is not None:
-            all_runs = 100 * shares[side]
-            in_event = all_runs * (scene.event.contains(values.reshape(-1, 1, 1)) if scene.event_known else 1)
-        axes.bar(positions, all_runs, 0.36, color=colour, alpha=0.28, lw=0)
-        axes.bar(positions, in_event, 0.36, color=colour, lw=0)
+        every = np.array([(column == value).mean() if len(column) else 0.0 for value in values])
+        in_event = np.array([((column == value) & inside).mean() if len(column) else 0.0 for value in values])
+        if histogram is not None:
+            counts = histogram["counts"][side]
+            every = counts[np.searchsorted(histogram["edges"], values)] / max(counts.sum(), 1)
+            in_event = every * (outputs.event.contains(values.reshape(-1, 1, 1)) if outputs.event_known else 1)
+        axes.bar(positions, 100 * every, 0.36, color=colour, alpha=0.28, lw=0)
+        axes.bar(positions, 100 * in_event, 0.36, color=colour, lw=0)
     labelled = np.arange(values.size)[:: -(-values.size // MAX_VALUE_LABELS)]
-    axes.set_xticks(labelled, [format_number(float(values[i])) for i in labelled])
+    texts = [outputs.value_name(coordinate, float(values[i])) for i in labelled]
+    crowded = sum(map(len, texts)) > MAX_TICK_CHARACTERS
+    axes.set_xticks(labelled, texts, rotation=30 if crowded else 0, ha="right" if crowded else "center")
     axes.tick_params(axis="x", length=0)
 
 
-def _draw_paths(scene: Scene) -> Drawing:
+def _draw_paths(outputs: Outputs) -> Drawing:
     """Draw the outputs over the steps, for the one or two coordinates that differ most."""
-    steps, dimension = scene.shape
-    differences = coordinate_differences(scene)
-    coordinates = largest_indices(differences.max(0), 2)
-    picture = canvas(3.3 if len(coordinates) == 1 else 4.4)
+    steps = np.arange(outputs.shape[0])
+    coordinates = _largest(outputs.differences.max(0), 2)
+    picture = canvas(3.2 if len(coordinates) == 1 else 4.4)
     panels = picture.subplots(len(coordinates), 1, squeeze=False, sharex=True).ravel()
-    numbers = np.arange(steps)
     for axes, j in zip(panels, coordinates, strict=True):
-        if scene.region is not None:
-            centre, half = scene.region.centre[:, j], scene.region.half[:, j]
-            axes.fill_between(numbers, centre - half, centre + half, color=MUTED, alpha=0.13, lw=0)
-        for step in range(steps):
-            edges = scene.partition.coordinate_edges(step * dimension + j)
-            axes.hlines(edges, step - 0.18, step + 0.18, color=MUTED, lw=0.7)
-        for runs, inside, colour in zip(scene.sides, scene.inside, (FIRST, SECOND), strict=True):
+        for runs, inside, colour in zip(outputs.sides, outputs.inside, (FIRST, SECOND), strict=True):
             paths, solid = runs[:MAX_PATHS, :, j], inside[:MAX_PATHS]
-            if scene.event_known:
-                axes.plot(numbers, paths[~solid].T, color=colour, lw=0.5, alpha=0.14)
-            axes.plot(numbers, paths[solid].T, color=colour, lw=0.7, alpha=0.6)
-        for runs, colour in zip(scene.sides, (FIRST, SECOND), strict=True):
+            if outputs.event_known:
+                axes.plot(steps, paths[~solid].T, color=colour, lw=0.5, alpha=0.14)
+            axes.plot(steps, paths[solid].T, color=colour, lw=0.7, alpha=0.6)
+        for runs, colour in zip(outputs.sides, (FIRST, SECOND), strict=True):
             if len(runs):
-                axes.plot(numbers, runs[:, :, j].mean(0), color=colour, lw=2.4, marker="o", ms=3.5, zorder=4)
-        label(axes, "", f"{scene.name(j)} {scene.unit(j)}")
-    if scene.labels.times is None:
-        panels[-1].set_xlabel("step (number)", loc="right")
-        panels[-1].xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
-    else:
-        panels[-1].set_xlabel("time", loc="right")
-        shown = numbers[:: -(-steps // MAX_VALUE_LABELS)]
-        panels[-1].set_xticks(shown, [format_number(scene.labels.times[k]) for k in shown])
-    largest_step = int(differences.max(1).argmax())
+                axes.plot(steps, runs[:, :, j].mean(0), color=colour, lw=2.4, marker="o", ms=3.5, zorder=4)
+        label(axes, "", outputs.axis_name(j))
+    panels[-1].set_xlabel("step" if outputs.labels.times is None else "time", loc="right")
+    panels[-1].xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
+    if outputs.labels.times is not None:
+        shown = steps[:: -(-steps.size // MAX_VALUE_LABELS)]
+        panels[-1].set_xticks(shown, [format_number(outputs.labels.times[k]) for k in shown])
     return Drawing(
         picture,
         "Outputs over the steps",
-        f"Outputs against the step, for {scene.runs} over {steps} steps. The data sets differ most at "
-        f"{scene.step_name(largest_step)}.",
-        (*legend(scene), Key("muted", "area", REGION_TEXT)),
-        f"Thick lines: means of {scene.runs}. Thin lines: {MAX_PATHS} single runs per data set.",
+        f"Outputs over {steps.size} steps; the datasets differ most at "
+        f"{outputs.names[int(outputs.differences.argmax())]}. The witness is {outputs.text}.",
+        (*DATASET_KEYS, *([SOLID] if outputs.event_known else [])),
+        f"Thick lines: means. Thin lines: at most {MAX_PATHS} runs per dataset; strong ones are in the witness.",
     )
+
+
+def _draw_planes(outputs: Outputs) -> Drawing:
+    """Draw dots: a panel per step, or per pair of coordinates of one step. Two coordinates show the whole witness."""
+    steps, dimension = outputs.shape
+    if steps > 1:
+        i, j = _largest(outputs.differences.max(0), 2)
+        chosen = _largest(outputs.differences.max(1), MAX_PANELS)
+        times = outputs.labels.times
+        panels: list[tuple[int, int, int, str]] = [
+            (k, i, j, f"step {k}" if times is None else f"time {format_number(times[k])}") for k in chosen
+        ]
+    else:
+        first, *others = _largest(outputs.differences[0], 3)
+        pairs = [(first, other) for other in others] + ([tuple(others)] if len(others) == 2 else [])
+        panels = [(0, i, j, "") for i, j in pairs]
+    rows, columns = -(-len(panels) // 2), min(len(panels), 2)
+    picture = canvas(4.0 if len(panels) == 1 else 0.4 + 2.1 * rows)
+    grid = picture.subplots(rows, columns, squeeze=False).ravel()
+    for axes, (step, i, j, title) in zip(grid, panels, strict=False):
+        _draw_dots(axes, outputs, step, (i, j), max(60, MAX_DOTS // (2 * len(panels))))
+        axes.set_title(title, loc="left", fontsize=TEXT_SIZE)
+        axes.set_xlabel(outputs.axis_name(i), loc="right")
+        axes.set_ylabel(outputs.axis_name(j))
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    is_shaded = steps * dimension == 2 and outputs.event_known
+    shown = (SHADED,) if is_shaded else (SOLID,) if outputs.event_known else ()
+    selection = ", for the coordinates that differ most" if steps * dimension > 2 * len(panels) else ""
+    return Drawing(
+        picture,
+        "Outputs, step by step" if steps > 1 else "Outputs",
+        f"Runs as dots{selection}. The witness is {outputs.text}.",
+        (*(key._replace(mark="dot") for key in DATASET_KEYS), *shown, Key("muted", "line", "region of likely outputs")),
+        f"Each dot is a run{selection}.",
+    )
+
+
+def _draw_dots(axes: Axes, outputs: Outputs, step: int, pair: tuple[int, int], dots: int) -> None:
+    """Draw one step in the plane of two coordinates."""
+    both = np.concatenate([side[:, step][:, list(pair)] for side in outputs.sides])
+    low, high = np.transpose([histogram_range(column) for column in both.T])
+    if outputs.region is not None:
+        axes.plot(*projected_ellipse(outputs.region, step, pair).T, color=MUTED, lw=1)
+    if math.prod(outputs.shape) == 2 and outputs.event_known:
+        x, y = (np.linspace(low[i], high[i], MESH_POINTS) for i in (0, 1))
+        mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, *outputs.shape)
+        inside = outputs.event.contains(mesh).reshape(MESH_POINTS, MESH_POINTS).astype(float)
+        if inside.any():
+            axes.contourf(x, y, inside, [0.5, 1.5], colors=[WITNESS], alpha=0.3)
+    for runs, inside, colour in zip(outputs.sides, outputs.inside, (FIRST, SECOND), strict=True):
+        x, y, solid = runs[:dots, step, pair[0]], runs[:dots, step, pair[1]], inside[:dots]
+        axes.plot(x[~solid], y[~solid], "o", ms=2.6, color=colour, alpha=0.25, mew=0)
+        axes.plot(x[solid], y[solid], "o", ms=3.4, color=colour, alpha=0.9, mew=0)
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
+    axes.locator_params(nbins=4)
+
+
+def projected_ellipse(region: Region, step: int, pair: tuple[int, int]) -> np.ndarray:
+    """Return the outline (n, 2) of a step's ellipsoid, projected on two coordinates."""
+    # The ellipsoid is {centre + spread u : |u| <= 1}; two rows of `spread` give its projection.
+    spread: Any = np.linalg.pinv(region.A[step])[list(pair)]
+    values, vectors = np.linalg.eigh(spread @ spread.T)
+    angle = np.linspace(0, 2 * math.pi, 181)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    outline = (vectors * np.sqrt(np.maximum(values, 0))) @ circle
+    return region.centre[step, list(pair)] + outline.T

@@ -1,44 +1,69 @@
 "use strict";
-// The slider shows numbers that are stored in the page; the script computes none of them.
-const numbers = JSON.parse(document.getElementById("numbers").textContent);
-const slider = document.getElementById("epsilon");
-const show = (id, text) => { document.getElementById(id).textContent = text; };
-const pValueText = (p) => (p <= numbers.p_floor ? "≤ " : "") + String(p);
+// A heading of a table sorts its rows, and sorts them the other way when it is used again.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0];
+  const headings = [...table.tHead.rows[0].cells];
+  headings.forEach((heading, column) => {
+    heading.querySelector("button").addEventListener("click", () => {
+      const up = heading.getAttribute("aria-sort") !== "ascending";
+      const value = (row) => row.cells[column].dataset.sort;
+      const rows = [...body.rows].sort((a, b) => {
+        const [x, y] = [value(a), value(b)];
+        const order = heading.classList.contains("n") ? Number(x) - Number(y) : x.localeCompare(y);
+        return up ? order : -order;
+      });
+      headings.forEach((other) => other.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", up ? "ascending" : "descending");
+      body.append(...rows);
+    });
+  });
+}
 
-// Each figure along epsilon gets a vertical line at the epsilon of the slider.
-const cursors = [...document.querySelectorAll(".with-cursor svg[data-frame]")].map((svg) => {
+// A vertical line in the first axes of a figure; the function that is returned moves it.
+function makeCursor(svg) {
   const [left, top, right, bottom] = svg.dataset.frame.split(" ").map(Number);
   const line = document.createElementNS(svg.namespaceURI, "line");
   line.setAttribute("class", "cursor");
   line.setAttribute("y1", top);
   line.setAttribute("y2", bottom);
   svg.insertBefore(line, svg.querySelector("g"));  // below the labels
-  return (share) => {
-    const x = left + share * (right - left);
-    line.setAttribute("x1", x);
-    line.setAttribute("x2", x);
-  };
-});
-
-function update() {
-  const i = Number(slider.value);
-  const epsilon = numbers.epsilon[i];
-  const first = numbers.p_first[i];
-  const second = numbers.p_second[i];
-  show("at", String(epsilon));
-  show("p-first", pValueText(first));
-  show("p-second", pValueText(second));
-  show("delta-lower", "≥ " + numbers.delta_lower[i]);
-  show("delta-upper", "≤ " + numbers.delta_upper[i]);
-  document.getElementById("crossed").hidden = numbers.delta_lower[i] <= numbers.delta_upper[i];
-  if (numbers.decisive.length) show("decisive", numbers.events[numbers.decisive[i]]);
-  show("outcome", Math.min(first, second) <= numbers.alpha
-    ? `A claim of ε = ${epsilon} would be refuted.`
-    : `A claim of ε = ${epsilon} would not be refuted by the tested events.`);
-  slider.setAttribute("aria-valuetext", "epsilon " + epsilon);
-  const last = numbers.epsilon[numbers.epsilon.length - 1];
-  cursors.forEach((move) => move(epsilon / last));
+  const moveTo = (x) => { line.setAttribute("x1", x); line.setAttribute("x2", x); };
+  return { moveTo, moveToShare: (share) => moveTo(left + share * (right - left)) };
 }
-slider.hidden = false;
-slider.addEventListener("input", update);
-update();
+
+// The text of the point that is nearest to the pointer stands below the figure.
+for (const svg of document.querySelectorAll("svg[data-readout]")) {
+  const points = JSON.parse(svg.dataset.readout);
+  const line = svg.parentElement.querySelector(".readout");
+  const cursor = makeCursor(svg);
+  svg.addEventListener("pointermove", (event) => {
+    const place = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    const distance = ([x, y]) => Math.hypot(place.x - x, y === null ? 0 : place.y - y);
+    const nearest = points.reduce((best, point) => (distance(point) < distance(best) ? point : best));
+    line.textContent = nearest[2];
+    cursor.moveTo(nearest[0]);
+  });
+}
+
+// The slider shows numbers that are stored in the page; the script computes none of them.
+const slider = document.getElementById("position");
+if (slider) {
+  const numbers = JSON.parse(document.getElementById("numbers").textContent);
+  const cursors = [...slider.closest("section").querySelectorAll(".along svg[data-frame]")].map(makeCursor);
+  const update = () => {
+    const position = Number(slider.value);
+    numbers.columns.forEach((texts, column) => {
+      document.getElementById("value" + column).textContent = texts[position];
+    });
+    slider.setAttribute("aria-valuetext", numbers.columns[0][position]);
+    cursors.forEach((cursor) => cursor.moveToShare(position / (numbers.columns[0].length - 1)));
+  };
+  slider.hidden = false;
+  slider.addEventListener("input", update);
+  update();
+}
+
+// A printed page shows what is folded on the screen.
+addEventListener("beforeprint", () => {
+  document.querySelectorAll("details").forEach((part) => { part.open = true; });
+});

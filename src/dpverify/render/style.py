@@ -1,4 +1,4 @@
-"""The style of all figures, and their conversion to SVG that can be embedded in a page.
+"""The style of all figures, what a figure is, and its conversion to SVG for a page and to a figure of its own.
 
 Figures are drawn in the light palette. In a page every colour becomes a CSS variable, so that the page can switch
 between its light and its dark palette. Text stays text, in the font of the page.
@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import re
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 INK, MUTED, RULE, PAPER = "#1c2023", "#5f676d", "#c9cdd0", "#fffffe"
-FIRST, SECOND = "#1f5fa8", "#b65210"  # the first and the second data set
-WITNESS, PROVED, CELLS = "#d8a31a", "#a3283f", "#5b6b8c"  # CELLS: bounds over the cells, never green
+FIRST, SECOND = "#1f5fa8", "#b65210"  # the first and the second dataset
+WITNESS, CELLS = "#d8a31a", "#5b6b8c"  # CELLS: bounds over the cells, never green
+PROVED, BEYOND = INK, "#a3283f"  # a lower bound, and one beyond the claim
 VARIABLES = {
     INK: "ink",
     MUTED: "muted",
@@ -28,20 +33,24 @@ VARIABLES = {
     FIRST: "first",
     SECOND: "second",
     WITNESS: "witness",
-    PROVED: "proved",
     CELLS: "cells",
+    BEYOND: "beyond",
 }
+COLOURS = {variable: colour for colour, variable in VARIABLES.items()}
+WIDTH = 4.3  # inches: two figures fit side by side on a screen
+TEXT_SIZE = 9.6  # the smallest text, in points: 11 pixels where a figure of this width fills a phone of 390 pixels
 STYLE: dict[str, object] = {
     "axes.edgecolor": MUTED,
     "axes.facecolor": "none",
     "axes.labelcolor": MUTED,
-    "axes.labelsize": 9,
+    "axes.labelsize": TEXT_SIZE,
     "axes.linewidth": 0.7,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "figure.facecolor": PAPER,
-    "font.size": 9,
+    "font.size": TEXT_SIZE,
     "hatch.linewidth": 0.6,
+    "legend.fontsize": TEXT_SIZE,
     "legend.frameon": False,
     "lines.solid_capstyle": "round",
     "path.simplify_threshold": 0.3,
@@ -50,14 +59,17 @@ STYLE: dict[str, object] = {
     "text.parse_math": False,  # the name of a mechanism may contain dollar signs
     "xtick.color": MUTED,
     "ytick.color": MUTED,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
+    "xtick.labelsize": TEXT_SIZE,
+    "ytick.labelsize": TEXT_SIZE,
     "xtick.major.size": 3,
     "ytick.major.size": 3,
     "xtick.major.width": 0.7,
     "ytick.major.width": 0.7,
 }
-WIDTH = 4.3  # inches: the text is legible on a phone, and two figures fit side by side on a screen
+LEGEND_LINE_HEIGHT = 0.24  # inches
+LEGEND_CHARACTERS, TITLE_CHARACTERS = 62, 58  # per line
+LINE_STYLES: dict[str, Literal["-", "--", ":"]] = {"line": "-", "dash": "--", "dots": ":"}
+MARKERS = {"bar": "_", "open": "<", "tick": "|", "diamond": "D", "cross": "x", "hollow": "o"}
 
 
 class Key(NamedTuple):
@@ -68,7 +80,7 @@ class Key(NamedTuple):
     colour : str
         The name of a CSS variable, for example "first".
     mark : str
-        The shape: "line", "dash", "dots", "area", "bar", "tick", "diamond", "open" (a triangle), "cross", "solid" or
+        The shape: "line", "dash", "dots", "area", "bar", "tick", "diamond", "open" (a triangle), "cross", "hollow" or
         "dot".
     text : str
         What the mark stands for.
@@ -80,7 +92,7 @@ class Key(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A figure with its title, description, legend and caption.
+    """A figure with its title, description, legend, caption and what is read out under the pointer.
 
     Attributes
     ----------
@@ -89,11 +101,14 @@ class Drawing(NamedTuple):
     title : str
         The title above the figure.
     description : str
-        The content of the figure as text, for screen readers.
+        The finding and the content of the figure as text, for screen readers.
     keys : tuple of Key
         The legend.
     caption : str
         The text below the figure.
+    readout : tuple of (x, y, text)
+        Points of the first axes and their texts; a page shows the text of the point nearest to the pointer. A y of None
+        stands for all heights.
     """
 
     figure: Figure
@@ -101,6 +116,7 @@ class Drawing(NamedTuple):
     description: str
     keys: tuple[Key, ...] = ()
     caption: str = ""
+    readout: tuple[tuple[float, float | None, str], ...] = ()
 
 
 @contextmanager
@@ -120,7 +136,34 @@ def canvas(height: float, width: float = WIDTH) -> Figure:
 def label(axes: Axes, x: str, y: str) -> None:
     """Label both axes. The label of the y axis stands above the axis, so that it is read without turning the head."""
     axes.set_xlabel(x, loc="right")
-    axes.text(0, 1.02, y, transform=axes.transAxes, ha="left", va="bottom", color=MUTED, fontsize=9)
+    axes.text(0, 1.02, y, transform=axes.transAxes, ha="left", va="bottom", color=MUTED, fontsize=TEXT_SIZE)
+
+
+def complete_figure(drawing: Drawing) -> Figure:
+    """Return the figure of a drawing with its title and its legend inside."""
+    figure = drawing.figure
+    keys = [key._replace(text=textwrap.fill(key.text, LEGEND_CHARACTERS)) for key in drawing.keys]
+    title = textwrap.fill(drawing.title, TITLE_CHARACTERS)
+    lines = sum(1 + text.count("\n") for text in (title, *(key.text for key in keys)))
+    with styled():
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + lines * LEGEND_LINE_HEIGHT)
+        figure.suptitle(title, x=0.02, ha="left", fontsize=10)
+        if keys:
+            figure.legend(handles=[_legend_handle(key) for key in keys], loc="outside lower left", fontsize=8, ncols=1)
+    return figure
+
+
+def _legend_handle(key: Key) -> Line2D | Patch:
+    """Return the legend entry of a key."""
+    colour = COLOURS.get(key.colour, INK)
+    if key.mark == "area":
+        return Patch(color=colour, alpha=0.3, label=key.text)
+    if key.mark in LINE_STYLES:
+        return Line2D([], [], color=colour, linestyle=LINE_STYLES[key.mark], label=key.text)
+    filled = "none" if key.mark in ("open", "hollow") else "full"
+    marker = MARKERS.get(key.mark, "o")
+    return Line2D([], [], color=colour, marker=marker, linestyle="", markersize=5, fillstyle=filled, label=key.text)
 
 
 def svg(drawing: Drawing, name: str) -> str:
@@ -150,20 +193,36 @@ def svg(drawing: Drawing, name: str) -> str:
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = text.replace("xlink:href", "href")
     text = re.sub(r"(font: )([^;\"]*?)(\d+(?:\.\d+)?px)[^;\"]*", r"\1\2\3 var(--sans)", text)
+    text = re.sub(r"font-family: [^;\"]*", "font-family: var(--sans)", text)
     # One decimal saves space; an opacity keeps two, because a heat map shows its values by opacity.
     text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(opacity: \d\.\d\d|\d\.\d)\d+", r"\1", tag[0]), text)
     for colour, variable in VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
     view_box = re.search(r'viewBox="([^"]*)"', text)
     assert view_box is not None
-    width, height = (72 * inches for inches in drawing.figure.get_size_inches())
-    # The slider of the page moves a cursor inside the first axes and needs their position.
-    axes_box = drawing.figure.axes[0].get_position()
-    frame = (axes_box.x0 * width, (1 - axes_box.y1) * height, axes_box.x1 * width, (1 - axes_box.y0) * height)
     head = (
-        f'<svg viewBox="{view_box[1]}" role="img" aria-labelledby="{name}-title {name}-desc" '
-        f'data-frame="{" ".join(f"{x:.1f}" for x in frame)}">'
+        f'<svg viewBox="{view_box[1]}" role="img" aria-labelledby="{name}-title {name}-desc"{_positions(drawing)}>'
         f'<title id="{name}-title">{html.escape(drawing.title)}</title>'
         f'<desc id="{name}-desc">{html.escape(drawing.description)}</desc>'
     )
     return head + re.sub(r"\s*\n\s*", "\n", text[text.index(">") + 1 :])
+
+
+def _positions(drawing: Drawing) -> str:
+    """Return the attributes with the frame of the first axes and the points that are read out, in units of the SVG."""
+    figure = drawing.figure
+    if not figure.axes:
+        return ""
+    axes, (width, height) = figure.axes[0], (72 * inches for inches in figure.get_size_inches())
+    box = axes.get_position()
+    frame = (box.x0 * width, (1 - box.y1) * height, box.x1 * width, (1 - box.y0) * height)
+    attributes = f' data-frame="{" ".join(f"{x:.1f}" for x in frame)}"'
+    if drawing.readout:
+        bottom = axes.get_ylim()[0]
+        ends = axes.transData.transform([(x, bottom if y is None else y) for x, y, _ in drawing.readout])
+        points = [
+            [round(72 * left / figure.dpi, 1), None if y is None else round(height - 72 * low / figure.dpi, 1), text]
+            for (left, low), (_, y, text) in zip(ends.tolist(), drawing.readout, strict=True)
+        ]
+        attributes += f' data-readout="{html.escape(json.dumps(points, ensure_ascii=False))}"'
+    return attributes

@@ -35,7 +35,6 @@ from dpverify.stats.paper import critical_epsilon, eta_upper_bound, p_values, pa
 from dpverify.stats.upper import PROFILE_EPSILONS
 from dpverify.util.checks import is_real_number
 from dpverify.util.dataframes import make_dataframe
-from dpverify.util.files import write_text
 from dpverify.util.formatting import format_lower
 from dpverify.util.serialization import nested_kinds
 
@@ -268,6 +267,24 @@ class Report:
         return None if self.voiding else witness_epsilon(one, self.claim, self.delta, one.share * self.alpha)
 
     @functools.cached_property
+    def observer_certainty(self) -> tuple[float, float | None] | None:
+        """How sure an observer who was undecided is at least after seeing the witness, and how sure the claim allows.
+
+        None where no privacy loss is proved, and where the runs that count the witness also selected it.
+        """
+        if not self.epsilon_lower or not self.is_tested:
+            return None
+        witness = self.witness
+        larger, smaller = (witness.probabilities[number - 1] for number in witness.direction)
+        p, q = larger[1], smaller[2]  # limits that hold together with confidence 1 - alpha
+        allowed = None if self.claim is None else float(self.claim.boundary(q))
+        if self.delta == 0 and not self.is_curve and witness is self._strongest:  # the exact test is a little tighter
+            p, q = math.exp(min(self.epsilon_lower, MAX_EXPONENT)), 1.0
+        if self.epsilon is not None and self.delta == 0:
+            return p / (p + q), 1 / (1 + math.exp(-self.epsilon))
+        return (p / (p + q), None if allowed is None else allowed / (allowed + q)) if p > q else None
+
+    @functools.cached_property
     def paper(self) -> Paper | None:
         """The numbers of the paper, which are not a guarantee (`Paper`); None without an answer."""
         if self.epsilon_critical is None:
@@ -484,7 +501,7 @@ class Report:
         InputError
             If the file cannot be written. The exception is an OSError, too.
         """
-        write_text(path, load_pages().page(self))
+        load_pages().report_page(self).to_html(path)
 
     def plot(self, kind: str = "outputs") -> Figure:
         """Return a figure of the report (needs `dpverify[report]`); its method `savefig` writes PNG, SVG or PDF.
@@ -501,7 +518,7 @@ class Report:
         matplotlib.figure.Figure
             The figure. In a notebook it is shown if it is the value of a cell.
         """
-        figure: Figure = load_pages().plot(self, kind)
+        figure: Figure = load_pages().pages.plot(self, kind)
         return figure
 
     def to_dataframe(self) -> pandas.DataFrame:
@@ -511,7 +528,7 @@ class Report:
     def _repr_html_(self) -> str | None:
         """Return the page in a frame for notebooks, or None (then the text is shown) if it cannot be drawn."""
         try:
-            page = load_pages().page(self)
+            page = load_pages().report_page(self).html()
         except InputError:
             return None
         return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 45rem; border: 0"></iframe>'
@@ -535,12 +552,13 @@ class Report:
         return json.read(cls, path, KINDS, json.check_report)
 
 
-def load_pages(name: str = "dpverify.report.page") -> Any:
-    """Return the module that draws figures and pages. It needs matplotlib and Jinja2, so it is imported when used."""
+def load_pages() -> Any:
+    """Return the package that draws figures and pages. It needs matplotlib and MarkupSafe: it is imported when used."""
     try:
-        return importlib.import_module(name)
+        importlib.import_module("dpverify.render.pages")
+        return importlib.import_module("dpverify.render")
     except ImportError as problem:
-        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
+        raise InputError(f"a page: {problem}; expected matplotlib and MarkupSafe; {how_to_install('report')}") from None
 
 
 def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta: float, alpha: float) -> list[float]:

@@ -51,7 +51,6 @@ CountsPair = tuple[Counts, Counts]
 # The upper bounds share alpha: this part bounds the region's mass, the rest bounds delta on the partition.
 REGION_SHARE = 0.1
 CURVE_SHARE = 0.2  # of alpha, in a lower bound on delta at one epsilon
-MAX_PACKED_RUNS = 1 << 31  # a pair of counts below this fits into one 64-bit integer
 SMOOTH_GRID_CELLS = 1024
 MAX_LIPSCHITZ_DIMENSION = 2
 
@@ -212,7 +211,7 @@ class CellBounds:
     def of(cls, partition: Partition | Levels, cells: CountsPair, inside: CountsPair, settings: Settings) -> CellBounds:
         """Return the statement from the test counts of a partition's cells, and of its region (code 1 is inside)."""
         codes, runs = occupied_codes(*cells), settings.test_runs
-        columns = distinct_pairs(cells[0].of(codes), cells[1].of(codes), runs)
+        columns = distinct_pairs(cells[0].of(codes), cells[1].of(codes))
         first, second = (int(counts.of(np.array([1]))[0]) for counts in inside)
         return cls(*columns, runs, (1 - REGION_SHARE) * settings.alpha, partition.n_cells, (first, second))
 
@@ -307,6 +306,11 @@ class Certificate:
         c1, c2 = (counts.of(codes[codes >= FIRST_CELL]) for counts in cells)
         rest = runs - int(c1.sum()), runs - int(c2.sum())
         return cls(c1, c2, rest, smooth.variation, runs, (1 - REGION_SHARE) * settings.alpha)
+
+    @property
+    def assumption(self) -> str:
+        """What the bounds rest on, in words."""
+        return "the stated Lipschitz constant is correct"
 
     @functools.cached_property
     def _frontiers(self) -> tuple[Frontier, Frontier]:
@@ -425,14 +429,10 @@ def check_claim(settings: Settings, epsilon: float | None, delta: float, claim: 
         )
 
 
-def distinct_pairs(c1: np.ndarray, c2: np.ndarray, runs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def distinct_pairs(c1: np.ndarray, c2: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the distinct pairs of counts, and how many cells have each pair."""
-    if runs >= MAX_PACKED_RUNS:
-        pairs, number = np.unique(np.stack([c1, c2]), axis=1, return_counts=True)
-        return pairs[0], pairs[1], number
-    # Sorting single integers is much faster than sorting pairs.
-    packed, number = np.unique(c1 * (runs + 1) + c2, return_counts=True)
-    return packed // (runs + 1), packed % (runs + 1), number
+    pairs, number = np.unique(np.stack([c1, c2]), axis=1, return_counts=True)
+    return pairs[0], pairs[1], number
 
 
 class SmoothGrid(NamedTuple):

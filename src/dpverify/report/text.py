@@ -1,11 +1,13 @@
-"""Every sentence of a report: its plain text, the sentences at the top of its page, and the call that repeats it.
+"""Every sentence of a report: its plain text, the sentences of its page, and the call that repeats it.
 
-Nothing in these texts is read back by code.
+Nothing in these texts is read back by code. A sentence is written once, in plain characters; a page shows its symbols.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from typing import TYPE_CHECKING
 
 from dpverify.claims import Approximate
@@ -19,8 +21,8 @@ from dpverify.report.power import (
     needed_runs,
     planned_share,
 )
-from dpverify.report.sequence import Sequence, StoppedBy
-from dpverify.report.statements import CellBounds, Verdict, Witness
+from dpverify.report.sequence import StoppedBy
+from dpverify.report.statements import Verdict, Witness
 from dpverify.sampling.blocks import FIRST_BLOCK, FIRST_COMPILED_BLOCK, default_block_size
 from dpverify.settings import Settings, type_one_error_factor
 from dpverify.stats.exact import MAX_PLANNED_RUNS, P_VALUE_FLOOR
@@ -41,70 +43,61 @@ from dpverify.util.serialization import to_plain
 if TYPE_CHECKING:
     from dpverify.report.report import Report
 
+LINE_WIDTH = 88  # of a report that is printed by Python; the command uses the width of the terminal
 REPEATED_TEST_MARGIN = 2.0  # more runs for a verification that selects its event again
-TOO_FREQUENT = "the witness is so frequent with both data sets that it cannot violate the claim"
 LABEL_WIDTH = 10
+TOO_FREQUENT = "the witness is so frequent with both datasets that it cannot violate the claim"
 UNDERSTATED = "a single event shows only a part of a divergence, so the true value can be larger"
+UNCHECKED = "events that split a cell were not checked"
 COMPARED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_MORE_ROW, Relation.UNKNOWN}
 NAMED = frozenset(Relation) - {Relation.EQUAL, Relation.ONE_NUMBER, Relation.OTHER, Relation.UNKNOWN}
+SYMBOLS = (("epsilon", "ε"), ("delta", "δ"), ("alpha", "α"))
 
-UNCHECKED = "events that split a cell were not checked"
-OWN_ALPHA = "by a second test of the same counts, with an alpha of its own"
-UNTESTED = "these runs also selected the event; the bound above uses the wealth only"
+Line = tuple[str, str]  # a label and a statement; a statement without a label belongs to the line above
 
 
-def report_text(report: Report, with_next: bool = True) -> str:
+def report_text(report: Report, with_next: bool = True, width: int = LINE_WIDTH) -> str:
     """Return the text of a report: the verdict, then one labelled line for each statement.
 
-    Without the line `next` if the caller gives other advice.
+    Parameters
+    ----------
+    report : Report
+        The report.
+    with_next : bool
+        Whether the last line says what to do next. The caller may give other advice.
+    width : int
+        Longer lines are continued below their statement.
     """
     verdict = f"{refutation(report)}: {report.verdict.value}" if report.refuted else report.verdict.value
-    lines = [f"{report.name}: {report.verdict.name.replace('_', ' ')}", f"  {verdict}"]
-    lines += [_line("cause", diagnostic.value) for diagnostic in report.voiding]
+    lines: list[Line] = [("cause", diagnostic.value) for diagnostic in report.voiding]
     if report.claim is not None:
-        lines.append(_line("claimed", _describe_claim(report)))
+        lines += [("claimed", report.claim.describe()), *_p_value_lines(report)]
     if report.data_difference is not None:
-        lines.append(_line("data", describe_data(report.data_difference, report.claim is not None)))
-    if report.on_partition is not None:
-        lines += _result_lines(report, report.on_partition)
-    findings = [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
-    lines += [_line("note", sentence) for sentence in (*findings, *report.remarks)]
+        lines += describe_data(report.data_difference, report.claim is not None)
+    if not report.voiding:
+        lines += bound_lines(report) + _witness_lines(report)
+    lines += [("note", sentence) for sentence in (*_findings(report), *report.remarks)]
     if (power := describe_power(report)) is not None:
-        lines.append(_line("power", power))
+        lines.append(("power", power))
     if with_next:
-        lines.append(_line("next", report.next_step))
-    return "\n".join(printable(line) for line in lines)
+        lines.append(("next", report.next_step))
+    wrapped = [_wrapped(f"  {label:<{LABEL_WIDTH}}", text, width) for label, text in lines]
+    return "\n".join([printable(f"{report.name}: {verdict_words(report)}"), _wrapped("  ", verdict, width), *wrapped])
 
 
-def _result_lines(report: Report, part: CellBounds) -> list[str]:
-    """Return the lines of the bounds and of the witness."""
-    lines = []
-    if report.epsilon is None and report.claim_lower is not None:
-        lines.append(_line("proved", _describe_parameter_bound(report, report.claim_lower)))
-    if report.sequence is not None:
-        lines.append(_line("stopped", describe_stop(report, report.sequence)))
-    if not report.is_curve or report.delta > 0:
-        lines.append(_line("proved", _describe_lower_bound(report)))
-    lines.append(_line("cells", _describe_cell_bound(report, part)))
-    if report.certificate is not None:
-        bound = report.certificate.epsilon_upper(report.delta)
-        at_delta = f"at delta {format_number(report.delta)}"
-        limit = f"no finite upper bound on epsilon {at_delta}"
-        if bound < math.inf:
-            limit = f"epsilon <= {format_upper(bound)} {at_delta}"
-        scope = "over all events, provided that the stated Lipschitz constant is correct"
-        lines.append(_line("certified", f"{limit}; {scope}, {confidence_text(report)}"))
-    lines.append(_line("witness", report.witness.text))
-    lines.append(_line("", describe_shares(report.witness) + ("" if report.is_tested else f"; {UNTESTED}")))
-    if report.others:
-        lines.append(_line("", describe_events(report)))
-    if report.error is not None:
-        (mean1, error1), (mean2, error2) = (map(format_number, pair) for pair in report.error)
-        with_first = f"{mean1} (standard error {error1}) with the first data set"
-        lines.append(_line("error", f"{with_first}, {mean2} ({error2}) with the second"))
-    if report.settings.follows_paper:
-        lines.append(_line("paper's", _describe_paper(report)))
-    return lines
+def _wrapped(start: str, text: str, width: int) -> str:
+    """Return a line that is continued below its text."""
+    options = {"width": width, "break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(printable(text), initial_indent=start, subsequent_indent=" " * len(start), **options)
+
+
+def verdict_words(report: Report) -> str:
+    """Return the name of the verdict in words, for example "NOT REFUTED"."""
+    return report.verdict.name.replace("_", " ")
+
+
+def _findings(report: Report) -> list[str]:
+    return [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
 
 
 def refutation(report: Report) -> str:
@@ -113,168 +106,195 @@ def refutation(report: Report) -> str:
     return f"refuted at {format_confidence(level)} confidence, {format_evidence(report.p_value or 0.0, report.alpha)}"
 
 
-def describe_stop(report: Report, sequence: Sequence) -> str:
-    """Return why a verification that may stop early ended, its wealth, and how alpha was divided."""
-    reasons = {
+def confidence_text(report: Report) -> str:
+    """Return the confidence of every bound."""
+    return f"{format_confidence(report.alpha)} confidence"
+
+
+def p_value_text(p_value: float, settings: Settings) -> str:
+    """Return a p-value as text, as an upper limit if only that is known."""
+    limited = settings.test == "exact" and p_value <= P_VALUE_FLOOR * settings.alpha
+    return f"{'at most ' if limited else ''}{p_value:.3g}"
+
+
+def _p_value_lines(report: Report) -> list[Line]:
+    if report.p_value is None:
+        return []
+    events = "of the witness" if len(report.tested) == 1 else f"of the {len(report.tested)} tested events together"
+    lines = [("p-value", f"{p_value_text(report.p_value, report.settings)}, {events}; {report.alpha:g} refutes")]
+    if report.settings.test != "exact":
+        means = "means over all thinnings of " if report.settings.test == "averaged" else ""
+        risk = format_percent(type_one_error_factor(report.settings) * report.alpha)
+        smaller = f"this is the smaller of {means}the paper's two p-values"
+        lines.append(("", f"{smaller}, so a true claim is refuted with probability up to {risk}"))
+    return lines
+
+
+def describe_data(difference: DataDifference, claimed: bool) -> list[Line]:
+    """Return how the datasets differ, and that datasets that differ in another way are not tested."""
+    text = f"the two datasets differ in {difference.text}" if difference.relation in COMPARED else difference.text
+    text += f" ({difference.relation.value})" if difference.relation in NAMED else ""
+    scope = [("", "datasets that differ in another way are not tested")] if claimed else []
+    return [("data", text), *scope]
+
+
+def bound_lines(report: Report) -> list[Line]:
+    """Return the statements about privacy loss, each with its scope and its confidence."""
+    claim, lower, confidence = report.claim, report.claim_lower, confidence_text(report)
+    lines: list[Line] = []
+    if claim is not None and report.is_curve and lower is not None:
+        bound = f"{claim.parameter_words} >= {format_lower(lower, claim.parameter)} ({confidence})"
+        lines.append(
+            ("proved", f"{bound}, for these two datasets" if lower else f"no bound on {claim.parameter_words}")
+        )
+        lines += [("", UNDERSTATED)] if claim.is_divergence and lower else []
+    lines += _early_lines(report)
+    at_delta = f"at delta {format_number(report.delta)}"
+    if not report.is_curve or report.delta > 0:
+        bound = f"no positive lower bound on epsilon {at_delta}"
+        if report.epsilon_lower:
+            bound = f"epsilon >= {format_lower(report.epsilon_lower, report.epsilon)} {at_delta} ({confidence})"
+            bound += ", for these two datasets" + (", with an alpha of its own" if report.is_curve else "")
+        lines.append(("proved", bound))
+    lines += [("cells", text) for text in describe_cells(report)[:1]] + [
+        ("", text) for text in describe_cells(report)[1:]
+    ]
+    if report.certificate is not None:
+        bound = report.certificate.epsilon_upper(report.delta)
+        limit = f"epsilon <= {format_upper(bound)}" if bound < math.inf else "no finite upper bound on epsilon"
+        lines.append(("certified", f"{limit} {at_delta} ({confidence}), over all events"))
+        lines.append(("", f"provided that {report.certificate.assumption}"))
+    return lines
+
+
+def _early_lines(report: Report) -> list[Line]:
+    """Return why a verification that may stop early ended, its evidence, and how alpha was divided."""
+    sequence = report.sequence
+    if sequence is None:
+        return []
+    reason = {
         StoppedBy.REFUTED: "the claim was refuted",
         StoppedBy.CERTIFIED: "the claim was certified",
         StoppedBy.BUDGET: "the budget was spent",
-    }
-    threshold = format_number(sequence.threshold(report.alpha))
-    share, rest = format_number(sequence.early_share), format_number(1 - sequence.early_share)
-    wealth = f"wealth {format_number(report.e_value or 0.0)}, and {threshold} refutes"
-    return (
-        f"{reasons[sequence.stopped]} after {format_count(sequence.runs_used)} runs per data set; {wealth}; "
-        f"alpha: {share} of it for the wealth, {rest} for the exact test when the first budget is spent"
-    )
+    }[sequence.stopped]
+    threshold, evidence = format_number(sequence.threshold(report.alpha)), format_number(report.e_value or 0.0)
+    share = format_percent(sequence.early_share)
+    return [
+        ("stopped", f"{reason} after {format_count(sequence.runs_used)} runs per dataset"),
+        ("evidence", f"{evidence} (refuted at {threshold})"),
+        ("", f"this test uses {share} of alpha, the exact test at the end of the first budget the rest"),
+    ]
 
 
-def p_value_text(p_value: float, settings: Settings, below: str = "<= ") -> str:
-    """Return a p-value as text, with `below` in front if only an upper limit of it is known."""
-    limited = settings.test == "exact" and p_value <= P_VALUE_FLOOR * settings.alpha
-    return f"{below if limited else ''}{p_value:.3g}"
-
-
-def describe_data(difference: DataDifference, claimed: bool) -> str:
-    """Return how the data sets differ, and that data sets that differ in another way are not tested."""
-    text = f"the two data sets differ in {difference.text}" if difference.relation in COMPARED else difference.text
-    if difference.relation in NAMED:
-        text += f" ({difference.relation.value})"
-    return f"{text}; data sets that differ in another way are not tested" if claimed else text
+def describe_cells(report: Report) -> list[str]:
+    """Return the statements about unions of the cells."""
+    part, claim = report.cell_counts, report.claim
+    cells = f"over the {format_cell_count(part.cells)} cells"
+    if not part.runs:
+        return ["no upper bound: the verification stopped before it was computed"]
+    if claim is not None and report.is_curve:
+        if report.holds_on_cells:
+            return [f"the claim holds {cells} ({confidence_text(report)})", UNCHECKED]
+        if claim.is_divergence:
+            return [f"no bound {cells}, because bounds on events do not bound a divergence"]
+        return [f"the claim is not shown to hold {cells}"]
+    upper = part.epsilon_upper(report.delta)
+    bound = f"epsilon at most {format_upper(upper)}" if upper < math.inf else "no finite upper bound on epsilon"
+    holds = ["no union of the cells violates the claim"] if report.holds_on_cells else []
+    if upper == math.inf:
+        empty = "in some cell one dataset has no run"
+        holds = [
+            f"{empty}; a delta above 0 may give a bound" if report.delta == 0 else f"{empty}, or the runs are too few"
+        ]
+    return [f"{bound} at delta {format_number(report.delta)} {cells} ({confidence_text(report)})", *holds, UNCHECKED]
 
 
 def describe_shares(witness: Witness) -> str:
-    """Return the share of test runs in the event, for both data sets."""
+    """Return the share of test runs in the event, for both datasets."""
     first, second = (format_percent(share) for share, _, _ in witness.probabilities)
-    return f"{first} of runs with the first data set, {second} with the second"
+    return f"{first} of runs with the first dataset, {second} with the second"
 
 
-def describe_events(report: Report) -> str:
-    """Return how many events were tested together, and that the results are corrected for it."""
+def describe_choice(report: Report) -> str:
+    """Return when the events were chosen, and that the results allow for all of them."""
+    if not report.is_tested:
+        return "these runs also selected the event; the bound uses the evidence of all batches"
     number = len(report.tested)
-    most = "proves the most" if report.claim is None or report.refuted else "says most about the claim"
-    fixed = f"{number} events were fixed before the test runs, and this one {most}"
-    return f"{fixed}; the results are corrected for testing {number}"
+    chosen = f"best of {number} events chosen" if number > 1 else "chosen"
+    return f"{chosen} in advance" + (f"; the results allow for all {number}" if number > 1 else "")
 
 
-def _line(label: str, text: str) -> str:
-    return f"  {label:<{LABEL_WIDTH}}{text}"
-
-
-def confidence_text(report: Report) -> str:
-    """Return the confidence of every bound."""
-    return f"confidence {format_percent(1 - report.alpha)}"
-
-
-def _describe_claim(report: Report) -> str:
-    claim = "" if report.claim is None else report.claim.describe()
-    if report.p_value is None:
-        return claim
-    p_value = p_value_text(report.p_value, report.settings)
-    level = f"refuted if {format_number(report.alpha)} or less"
-    if report.settings.test != "exact":
-        means = " means over all thinnings of" if report.settings.test == "averaged" else ""
-        level += (
-            f"; this is the smaller of two{means} p-values, so that a true claim is refuted with probability up to "
-            f"{format_percent(type_one_error_factor(report.settings) * report.alpha)}"
+def _witness_lines(report: Report) -> list[Line]:
+    lines = [("witness", report.witness.text), ("", describe_shares(report.witness)), ("", describe_choice(report))]
+    lines += [("means", text)] if (text := describe_observer(report)) else []
+    if report.error is not None:
+        (mean1, error1), (mean2, error2) = (map(format_number, pair) for pair in report.error)
+        with_first = f"{mean1} (standard error {error1}) with the first dataset"
+        lines.append(("error", f"{with_first}, {mean2} ({error2}) with the second"))
+    paper = report.paper
+    if report.settings.follows_paper and paper is not None and report.epsilon_critical is not None:
+        numbers = map(format_number, (report.epsilon_critical, paper.eta, paper.lambda_))
+        averaged = "; averaged over all thinnings" if paper.averaged else ""
+        lines.append(
+            ("paper's", "critical epsilon {}, eta {}, lambda {} (not a guarantee)".format(*numbers) + averaged)
         )
-    return f"{claim}; p-value {p_value} ({level})"
+    return lines
 
 
-def _describe_parameter_bound(report: Report, lower: float) -> str:
-    """Return the lower bound on the parameter of a claim that is a curve."""
-    name = "" if report.claim is None else report.claim.parameter_words
-    if lower <= 0:
-        return f"no positive lower bound on {name}"
-    bound = format_lower(lower, None if report.claim is None else report.claim.parameter)
-    text = f"{name} >= {bound}; for this pair of data sets, {_source(report)}, {confidence_text(report)}"
-    return f"{text}; {UNDERSTATED}" if report.claim is not None and report.claim.is_divergence else text
-
-
-def _describe_lower_bound(report: Report) -> str:
-    at_delta = f"at delta {format_number(report.delta)}"
-    if not report.epsilon_lower:
-        return f"no positive lower bound on epsilon {at_delta}"
-    bound = f"epsilon >= {format_lower(report.epsilon_lower, report.epsilon)} {at_delta}"
-    source = OWN_ALPHA if report.is_curve else f"for this pair of data sets, {_source(report)}"
-    return f"{bound}; {source}, {confidence_text(report)}"
-
-
-def _source(report: Report) -> str:
-    """Return what a lower bound comes from."""
-    proves_most = not report.others or report.claim is None or report.refuted
-    return "by the witness" if report.is_tested and proves_most else "by all events that were tested"
-
-
-def _describe_cell_bound(report: Report, part: CellBounds) -> str:
-    if not part.runs:
-        return "no upper bound: the verification stopped before it was computed"
-    if report.is_curve:
-        return describe_curve_on_cells(report) + (f", {confidence_text(report)}" if report.holds_on_cells else "")
-    upper = part.epsilon_upper(report.delta)
-    bound = f"epsilon at most {format_upper(upper)}" if upper < math.inf else "no finite upper bound on epsilon"
-    scope = f"over the {format_cell_count(part.cells)} cells; {UNCHECKED}"
-    return f"{bound} at delta {format_number(report.delta)}, {scope}; {confidence_text(report)}"
-
-
-def describe_curve_on_cells(report: Report) -> str:
-    """Return whether a claim that is a curve is shown to hold over the cells."""
-    cells = f"over the {format_cell_count(report.cell_counts.cells)} cells"
-    if report.holds_on_cells:
-        return f"the claim holds {cells}; {UNCHECKED}"
-    if report.claim is not None and report.claim.is_divergence:
-        return f"no bound {cells}, because bounds on events do not bound a divergence"
-    return f"the claim is not shown to hold {cells}"
-
-
-def _describe_paper(report: Report) -> str:
-    if report.paper is None or report.epsilon_critical is None:
+def describe_observer(report: Report) -> str:
+    """Return what the witness tells an observer who was undecided; nothing where no loss is proved."""
+    if report.observer_certainty is None:
         return ""
-    critical, eta, lambda_ = (
-        format_number(number) for number in (report.epsilon_critical, report.paper.eta, report.paper.lambda_)
-    )
-    averaged = "; averaged over all thinnings" if report.paper.averaged else ""
-    return f"critical epsilon {critical}, eta {eta}, lambda {lambda_} (not a guarantee){averaged}"
+    at_least, allowed = report.observer_certainty
+    limit = "" if allowed is None else f"; the claim allows {percent_down(allowed)}"
+    sure = f"at least {percent_down(at_least)} sure after seeing the witness"
+    return f"an observer who was undecided, 50:50, is {sure}{limit}"
+
+
+def percent_down(share: float) -> str:
+    """Return a share in per cent with one decimal, rounded down.
+
+    Examples
+    --------
+    >>> percent_down(0.72889)
+    '72.8%'
+    """
+    return f"{math.floor(1000 * share * (1 + 1e-12)) / 10:g}%"
 
 
 def next_step(report: Report) -> str:
-    """Return one sentence that says what to do next."""
+    """Return what to do next."""
     if report.voiding:
         return "fix the cause that is named above, then verify again"
-    advice = _next_step(report)
-    strong = report.alpha / STRONG_EVIDENCE
+    advice, strong = _advice(report), report.alpha / STRONG_EVIDENCE
     if report.refuted and (report.p_value or 0.0) > strong:
         return f"verify again with alpha={strong:g} and a new seed, for strong evidence; {advice}"
     return advice
 
 
-def _next_step(report: Report) -> str:
+def _advice(report: Report) -> str:
     claim, witness = report.claim, report.witness
-    level = witness.share * report.alpha / 2  # a second test on the same claim shares alpha with the first one
     if report.refuted and witness.ordered[1] == 0:
         return (
-            "only one data set produced the outputs of the witness, which is a sign of missing noise or of exact "
-            "values; a larger scale of the present noise may not hide them: look for a number that is published "
-            "without noise, then verify again"
+            "only one dataset produced the outputs of the witness, which suggests missing noise or exact values: look "
+            "for a number that is published without noise (more noise elsewhere may not hide it)"
         )
     if report.refuted:
         weaker = "claim less privacy" if report.is_curve else "claim a larger epsilon"
-        return (
-            f"the witness shows which outputs distinguish the data sets; increase the noise, or {weaker}, then verify "
-            "again"
-        )
+        return f"add noise to the outputs that the witness names, or {weaker}, then verify again"
     if claim is None:
         return "pass epsilon=... to test a claim; more select_runs and test_runs give tighter bounds"
+    other = "to search further, use more selection runs (select_runs) or another pair of datasets"
     p1, p2 = witness.estimates
-    other = "to search further, use more selection runs (select_runs) or another pair of data sets"
     if p1 <= float(claim.boundary(p2)):
         return other
+    level = witness.share * report.alpha / 2  # a second test on the same claim shares alpha with the first one
     needed = math.ceil(min(claim.runs_to_refute(p1, p2, level), 2.0 * MAX_PLANNED_RUNS))
+    if needed > MAX_PLANNED_RUNS:
+        return other
     assumption = "if the observed frequencies are the true ones"
     if not claim.is_curve:
         assumption = f"if the observed epsilon of {format_number(math.log((p1 - report.delta) / p2))} is the true one"
-    if needed > MAX_PLANNED_RUNS:
-        return other
     # These runs refute the claim with probability 80% by the same event. A new verification selects its event again.
     needed = math.ceil(REPEATED_TEST_MARGIN * needed)
     return f"test again at alpha/2 with test_runs={format_count(needed)}: {assumption}, this probably refutes the claim"
@@ -305,18 +325,16 @@ def describe_weakness(report: Report, detects: float = DETECTS) -> str | None:
     if is_too_frequent:
         advice = "a rarer event"
         if isinstance(claim, Approximate) and q < 1 - claim.delta:
-            advice += f", or a claim of epsilon below {format_number(math.log((1 - claim.delta) / q))}, can be tested"
-        else:
-            advice += " can be tested"
+            advice += f", or a claim of epsilon below {format_number(math.log((1 - claim.delta) / q))}"
         more = "" if needed is None else f"; set test_runs={needed}, with which the selection can choose one"
-        return f"too weak: {TOO_FREQUENT}; {advice}{more}"
+        return f"too weak: {TOO_FREQUENT}; {advice}, can be tested{more}"
     advice = "the witness is too rare to state a number of test runs; use more select_runs"
     if needed is not None:
         advice = f"set test_runs={needed}, which is enough for such events"
     event = "the witness" if planned == q else f"an event of probability {format_percent(report.settings.beta)}"
     return (
-        f"too weak: if {claim.describe_violation(detects, event)}, {format_count(witness.runs)} test runs per data "
-        f"set would refute the claim with a probability below 80% at alpha {report.alpha:g}; {advice}"
+        f"too weak: if {claim.describe_violation(detects, event)}, {format_count(witness.runs)} test runs per dataset "
+        f"would refute the claim with a probability below 80% at alpha {report.alpha:g}; {advice}"
     )
 
 
@@ -339,17 +357,46 @@ def describe_power(report: Report) -> str | None:
         rare = max(rare, SEEN_RUNS / report.settings.select_runs)
     text = f"if {claim.describe_violation(factor)}, these runs would refute the claim with probability about 80%"
     if rare < 1:
-        text += (
-            f"; events less likely than about {format_percent(rare)} with both data sets are too rare for these runs"
-        )
+        text += f"; events less likely than about {format_percent(rare)} with both datasets are too rare for these runs"
     return text
 
 
 def as_sentence(text: str) -> str:
-    """Return the text with a full stop and, unless it starts with a name from code, with a capital letter."""
-    first_word = text.partition(" ")[0]
-    start = text[:1].upper() if first_word.isalpha() else text[:1]
+    """Return a statement with its symbols, a full stop and, unless it starts with a name from code, a capital letter.
+
+    Examples
+    --------
+    >>> as_sentence("no bound: epsilon >= 0.5"), as_sentence("epsilon >= 0.5")
+    ('No bound: ε ≥ 0.5.', 'ε ≥ 0.5.')
+    """
+    for word, symbol in SYMBOLS:
+        text = re.sub(rf"\b{word}\b(?![=/_])", symbol, text)
+    text = text.replace(" >= ", " ≥ ").replace(" <= ", " ≤ ")
+    first_word = re.split(r"\W", text)[0]
+    start = text[:1].upper() if first_word.isalpha() and first_word.isascii() else text[:1]
     return start + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def headline(report: Report) -> str:
+    """Return the finding in one sentence, with a number where there is one."""
+    if report.voiding:
+        return f"No answer: {report.voiding[0].cause}."
+    claim, name, lower, claimed = report.claim, "ε", report.epsilon_lower or 0.0, report.epsilon
+    if claim is not None and report.is_curve:
+        name, lower, claimed = claim.parameter_words, report.claim_lower or 0.0, claim.parameter
+    bound = f"{name} is at least {format_lower(lower, claimed)}"
+    if report.refuted:
+        refuted = as_sentence(refutation(report))[:-1]
+        if claimed is not None and lower > claimed:
+            return f"{refuted}: {bound}, not {format_number(claimed, 7)}."
+        return f"{refuted}: {claim_words(report)}."
+    if report.verdict is Verdict.CERTIFIED and report.certificate is not None:
+        return f"Certified: {claim_words(report)} holds for all events, if {report.certificate.assumption}."
+    if claim is None:
+        return f"Measured: {bound}." if lower else "Measured: these runs show no privacy loss."
+    if lower:
+        return f"Not refuted: {bound}, which the claim allows."
+    return "Not refuted: no event was found that violates the claim."
 
 
 def claim_words(report: Report) -> str:
@@ -359,119 +406,75 @@ def claim_words(report: Report) -> str:
     return "" if report.claim is None else report.claim.describe()
 
 
-def headline(report: Report) -> str:
-    """Return the finding in one sentence, with a number where there is one."""
-    if report.epsilon_lower is None:
-        return f"No answer: {report.voiding[0].cause}."
-    lower, claim = format_lower(report.epsilon_lower, report.epsilon), claim_words(report)
-    refuted = as_sentence(refutation(report))[:-1] if report.refuted else ""
-    proved = report.claim_lower if report.is_curve else None
-    name = "" if report.claim is None else report.claim.parameter_words
-    parameter = getattr(report.claim, "parameter", 0.0)
-    bound = format_lower(proved or 0.0, parameter)
-    match report.verdict:
-        case Verdict.REFUTED if report.epsilon is not None and report.epsilon_lower > report.epsilon:
-            return f"{refuted}: ε is at least {lower}, not {format_number(report.epsilon, 7)}."
-        case Verdict.REFUTED if proved is not None and proved > parameter:
-            return f"{refuted}: {name} is at least {bound}, not {format_number(parameter, 7)}."
-        case Verdict.REFUTED:
-            return f"{refuted}: {claim}."
-        case Verdict.CERTIFIED:
-            return f"Certified: {claim} holds for all events, if the stated Lipschitz constant is correct."
-        case Verdict.NOT_REFUTED if proved:
-            return f"Not refuted: {name} is at least {bound}, which the claim allows."
-        case Verdict.NOT_REFUTED if report.is_curve:
-            return "Not refuted: no event was found that violates the claim."
-        case Verdict.NOT_REFUTED if report.epsilon_lower > 0:
-            return f"Not refuted: ε is at least {lower}, which the claim allows."
-        case Verdict.NOT_REFUTED:
-            return "Not refuted: these runs show no privacy loss."
-        case _ if report.epsilon_lower > 0:
-            return f"Measured: ε is at least {lower}."
-        case _:
-            return "Measured: these runs show no privacy loss."
-
-
-def summary(report: Report, epsilon_upper: float) -> tuple[tuple[str, str], ...]:
-    """Return what was claimed, what was found, what it means, and what to do."""
-    claimed = claim_words(report) or "Nothing; the privacy loss was measured"
+def summary(report: Report) -> list[Line]:
+    """Return what was claimed, what the finding means, and what to do, as labelled sentences."""
+    claimed = f"{claim_words(report)}." if report.claim is not None else "No claim was given."
     if report.data_difference is not None:
-        claimed += f", for data sets like these two. {as_sentence(describe_data(report.data_difference, False))[:-1]}"
+        claimed += f" {as_sentence(describe_data(report.data_difference, False)[0][1])}"
     advice = [as_sentence(report.next_step)]
     if report.voiding:
         advice = [as_sentence(diagnostic.remedy) for diagnostic in report.voiding] + ["Then verify again."]
-    return (
-        ("Claimed", f"{claimed}."),
-        ("Found", _found(report, epsilon_upper)),
-        ("This means", _meaning(report)),
-        ("What to do", " ".join(advice)),
-    )
-
-
-def _found(report: Report, epsilon_upper: float) -> str:
-    """Return the bounds, or why there are none, in sentences."""
+    lines = [("Claimed", claimed), ("This means", _meaning(report)), ("What to do", " ".join(advice))]
     if report.voiding:
-        return " ".join(as_sentence(diagnostic.cause) for diagnostic in report.voiding)
-    confidence = confidence_text(report)
-    at_delta = f"at δ = {format_number(report.delta)}"
-    parts = []
-    if report.claim is not None and report.is_curve and report.claim_lower:
-        lower = format_lower(report.claim_lower, report.claim.parameter)
-        bound = f"{report.claim.parameter_words} is at least {lower} ({confidence})"
-        understated = f"; {UNDERSTATED}" if report.claim.is_divergence else ""
-        parts.append(f"{bound}{understated}.")
-    if report.is_curve:
-        parts.append(f"{as_sentence(describe_curve_on_cells(report))[:-1]} ({confidence}).")
-    if report.is_curve and report.delta == 0:
-        pass  # an epsilon at delta 0 says little about such a claim; the details of the page have it
-    elif report.epsilon_lower:
-        lower, own = format_lower(report.epsilon_lower, report.epsilon), f", {OWN_ALPHA}" if report.is_curve else ""
-        parts.append(f"ε is at least {lower} {at_delta} ({confidence}{own}).")
-    else:
-        parts.append(f"No positive lower bound on ε {at_delta}.")
-    if epsilon_upper < math.inf and not report.is_curve:
-        cells = format_cell_count(report.cell_counts.cells)
-        parts.append(f"Over the {cells} cells, ε is at most {format_upper(epsilon_upper)} ({confidence}); {UNCHECKED}.")
-    if report.p_value is not None:
-        p_value = p_value_text(report.p_value, report.settings, "at most ")
-        parts.append(f"The p-value of the claim is {p_value}.")
-    return " ".join(parts)
+        causes = " ".join(as_sentence(diagnostic.cause) for diagnostic in report.voiding)
+        lines.insert(1, ("Found", causes))
+    return lines
 
 
 def _meaning(report: Report) -> str:
     """Return what the verdict means, and what it does not mean."""
-    p_value = type_one_error_factor(report.settings) * (report.p_value or 0.0)
     match report.verdict:
         case Verdict.NO_ANSWER:
             return "This test says nothing about privacy, so this page has no bounds."
         case Verdict.REFUTED:
+            limit = type_one_error_factor(report.settings) * (report.p_value or 0.0)
             return (
-                f"If the claim were true, a result like this would have a probability of at most {p_value:.3g}. If it "
-                "is false, somebody who sees the output can tell the two data sets apart better than the claim allows."
+                f"If the claim were true, a result like this would have a probability of at most {limit:.3g}. If it is "
+                "false, anyone who sees the output can tell the two datasets apart better than the claim allows."
             )
         case Verdict.CERTIFIED:
-            return "No event violates the claim for this pair of data sets. Other pairs are not bounded."
+            return "No event violates the claim for this pair of datasets. Other pairs are not bounded."
         case Verdict.NOT_REFUTED:
             text = (
                 "No event was found that violates the claim. This does not prove the claim: there may be too few runs, "
-                "another event, or a worse pair of data sets."
+                "another event, or a worse pair of datasets."
             )
-            if report.holds_on_cells:
-                text += f" No union of the cells violates it either; {UNCHECKED}."
             power = describe_power(report)
             return text if power is None else f"{text} {as_sentence(power)}"
         case _:
-            return f"{_measured(report)} Another event, or another pair of data sets, may have a larger privacy loss."
+            loss = "The true ε is at least this large" if report.epsilon_lower else "No event told the datasets apart"
+            return f"{loss}. Another event, or another pair of datasets, may have a larger privacy loss."
 
 
-def _measured(report: Report) -> str:
-    """Return what a measured lower bound means for this pair of data sets."""
-    if not report.epsilon_lower:
-        return "No event was found that distinguishes the two data sets with confidence."
-    if report.delta > 0:
-        return "Somebody who sees the output can tell the two data sets apart; the true ε is at least this large."
-    ratio = format_lower(math.exp(min(report.epsilon_lower, 700.0)))
-    return f"Some outputs are at least {ratio} times as likely with one data set as with the other."
+def facts(report: Report) -> list[str]:
+    """Return the statements about privacy loss as sentences of the page."""
+    sentences: list[str] = []
+    for label, text in bound_lines(report):
+        if label:
+            sentences.append(as_sentence(text))
+        else:
+            sentences[-1] += f" {as_sentence(text)}"
+    return sentences
+
+
+def describe_event(report: Report) -> list[str]:
+    """Return how the shares of the witness compare, and when it was fixed, as sentences of the page."""
+    witness = report.witness
+    larger, smaller = (("first", "second")[number - 1] for number in witness.direction)
+    larger_count, smaller_count = witness.ordered
+    comparison = f"The witness never occurred with the {smaller if larger_count else larger} dataset."
+    if larger_count and smaller_count:
+        ratio = f"{larger_count / smaller_count:.3g}"
+        times = "as often" if ratio == "1" else f"{ratio} times as often"
+        comparison = f"The witness occurred {times} with the {larger} dataset as with the {smaller}."
+    if report.epsilon is not None and report.delta > 0:
+        scale = math.exp(min(report.epsilon, 700.0))
+        excess = max((larger_count - scale * smaller_count) / witness.runs, 0.0)
+        comparison += (
+            f" Its excess over e^ε = {scale:.4g} times the smaller share is {format_percent(excess)}; the claim allows "
+            f"δ = {format_percent(report.delta)}."
+        )
+    return [f"{comparison} {as_sentence(describe_choice(report))}"]
 
 
 def reproduction_command(report: Report) -> str:
@@ -493,10 +496,8 @@ def reproduction_command(report: Report) -> str:
         arguments.append("settings=dpv.Settings.paper()")
         changes = from_paper
     arguments += [f"{name}={value!r}" for name, value in changes.items()]
-    if report.error is not None:
-        arguments.append("error=...")
-    if report.grid_counts is not None:
-        arguments.append("log_lipschitz=...")
+    arguments += ["error=..."] if report.error is not None else []
+    arguments += ["log_lipschitz=..."] if report.grid_counts is not None else []
     name = " ".join(report.name.split())
     return f"import dpverify as dpv\n\ndpv.verify({', '.join(arguments)})  # mechanism: {name}"
 

@@ -6,9 +6,9 @@ import math
 import os
 from dataclasses import dataclass
 
-from dpverify.report.report import Report
+from dpverify.report.report import Report, load_pages
 from dpverify.studies.bound_changes import EpsilonBounds, compare_bounds
-from dpverify.studies.result_page import bounds_drawings, load_results
+from dpverify.studies.result_page import bounds_drawings, table_sections
 from dpverify.studies.tables import Row, format_table, format_value
 from dpverify.util.files import write_text
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
@@ -117,26 +117,22 @@ def _text(name: str, row: dict) -> str:
 
 def render_comparison(comparison: Comparison) -> str:
     """Return the page of two reports as HTML (needs `dpverify[report]`)."""
-    results = load_results()
+    pages = load_pages()
     rows: tuple[Row, Row] = (comparison.before.row(), comparison.after.row())
     before, after = (str(row["verdict"]).replace("_", " ") for row in rows)
     changed = f"The verdict was {before}, and is {after}." if before != after else f"The verdict is {after}, as before."
     if rows[0]["claim"] != rows[1]["claim"]:
         changed += " The claims differ."
-    content = results.ResultsContent(
-        title=f"{rows[1]['name']}: before and after",
-        over=f"Two privacy tests: {rows[0]['name']} before, {rows[1]['name']} after",
-        verdict=rows[1]["verdict"],
-        badge=after,
-        headline=comparison.finding,
-        lead=(changed,),
-        columns=(results.Column("entry"), results.Column("before"), results.Column("after")),
-        rows=tuple(tuple(results.Cell(text, text) for text in line) for line in comparison.rows()),
-        table_title="Verdict, bounds, and what else differs",
-    )
     claims = {row["epsilon"] for row in rows}
     claim = claims.pop() if len(claims) == 1 else None
-    return results.results_page(content, bounds_drawings(rows, ["before", "after"], claim))
+    cells = [[pages.Cell(text) for text in line] for line in comparison.rows()]
+    title = "Verdict, bounds, and what else differs"
+    sections = table_sections(
+        ["entry", "before", "after"], cells, title, bounds_drawings(rows, ["before", "after"], claim)
+    )
+    over = f"Two privacy tests: {rows[0]['name']} before, {rows[1]['name']} after"
+    blocks = [pages.Sentence(changed, style="lead"), *sections]
+    return pages.Page(comparison.finding, blocks, over, after, str(rows[1]["verdict"])).html()
 
 
 def compare_reports(before: Report, after: Report) -> Comparison:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpverify.errors import InputError, how_to_install
+from dpverify.errors import InputError
+from dpverify.report.report import load_pages
 from dpverify.studies.tables import comparison_rows
 
 if TYPE_CHECKING:
@@ -14,12 +15,8 @@ if TYPE_CHECKING:
 
 def plot_comparison(rows: Iterable[Mapping[str, Any]]) -> Figure:
     """Return a figure of privacy against accuracy; rows as in `Report.row`."""
-    try:
-        from dpverify.render.bounds import complete_figure
-        from dpverify.render.figures import tradeoff
-    except ImportError as problem:
-        raise InputError(f"plot: {problem}; expected matplotlib; {how_to_install('report')}") from None
-    return complete_figure(tradeoff(comparison_rows(rows)))
+    pages = load_pages()
+    return pages.complete_figure(pages.tradeoff(comparison_rows(rows)))
 
 
 def plot_bounds(
@@ -52,14 +49,11 @@ def plot_bounds(
     InputError
         If matplotlib is not installed, or no verification has an answer.
     """
-    try:
-        from dpverify.render.bounds import Bounds, complete_figure, draw_bounds
-    except ImportError as problem:
-        raise InputError(f"plot: {problem}; expected matplotlib; {how_to_install('report')}") from None
+    pages = load_pages()
     table = list(rows)
     places = [None] * len(table) if positions is None else list(positions)
     bounds = [
-        Bounds(name, float(row["epsilon_lower"]), float(row["epsilon_upper_on_partition"]), place)
+        pages.Bounds(name, float(row["epsilon_lower"]), float(row["epsilon_upper_on_partition"]), place)
         for row, name, place in zip(table, names, places, strict=True)
         if row["epsilon_lower"] is not None
     ]
@@ -67,4 +61,4 @@ def plot_bounds(
         raise InputError("plot: found no verification with an answer; expected at least one")
     if len(bounds) < len(table):
         title += f" ({len(table) - len(bounds)} without an answer)"
-    return complete_figure(draw_bounds(bounds, title, axis, claim))
+    return pages.complete_figure(pages.draw_bounds(bounds, title, axis, claim))

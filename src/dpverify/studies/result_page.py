@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dpverify.errors import InputError, how_to_install
-from dpverify.report.report import Report
+from dpverify.report.report import Report, load_pages
 from dpverify.studies.tables import Row, format_value, is_curve, lower_text, upper_text, verdict_text
 from dpverify.util.formatting import format_lower, format_upper
 
 if TYPE_CHECKING:
-    from dpverify.render.results import Cell
+    from dpverify.render.builder import Cell, Section
     from dpverify.render.style import Drawing
 
 STATES = ("REFUTED", "FAILED", "NO_ANSWER", "TOO_WEAK", "NOT_REFUTED", "CERTIFIED", "MEASURED")  # the worst first
 PAGES_FOLDER = "pages"
-
-
-def load_results() -> ModuleType:
-    """Return the module that draws the page; raise InputError if a package is missing."""
-    try:
-        from dpverify.render import results
-    except ImportError as problem:
-        raise InputError(f"a page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
-    return results
 
 
 def write_report_page(folder: Path, name: str, row: Row) -> str:
@@ -39,30 +28,27 @@ def write_report_page(folder: Path, name: str, row: Row) -> str:
 
 
 def bounds_drawings(rows: Sequence[Row], names: Sequence[str], claim: float | None) -> list[Drawing]:
-    """Return the figure of all bounds; no figure without an answer. Without a common claim, each row has its own."""
-    from dpverify.render.bounds import Bounds, draw_bounds
-
+    """Return the figure of all bounds, void tests as hollow marks. Without a common claim, each row has its own."""
+    pages, nan = load_pages(), float("nan")
     bounds = [
-        Bounds(
+        pages.Bounds(
             name,
-            float(row["epsilon_lower"]),
-            float(row["epsilon_upper_on_partition"]),
+            nan if row["epsilon_lower"] is None else float(row["epsilon_lower"]),
+            nan if row["epsilon_lower"] is None else float(row["epsilon_upper_on_partition"]),
             None,
             row.get("epsilon") if claim is None else None,
         )
         for row, name in zip(rows, names, strict=True)
-        if row.get("epsilon_lower") is not None and not is_curve(row)
+        if "epsilon_lower" in row and not is_curve(row)
     ]
-    return [draw_bounds(bounds, "Bounds on ε", "", claim)] if bounds else []
+    return [pages.draw_bounds(bounds, "Bounds on ε", "", claim)] if bounds else []
 
 
 def number_cell(value: float | None, shown: Callable[[float], str]) -> Cell:
     """Return the cell of a number; a missing or infinite one is sorted last."""
-    from dpverify.render.results import Cell
-
-    if value is None:
-        return Cell("", "1e999")
-    return Cell("none" if value == float("inf") else shown(value), repr(float(value)).replace("inf", "1e999"))
+    text = "" if value is None else "none" if value == float("inf") else shown(value)
+    cell: Cell = load_pages().Cell(text, sort=value)
+    return cell
 
 
 def bound_headers(rows: Sequence[Row]) -> tuple[str, str]:
@@ -74,22 +60,35 @@ def bound_headers(rows: Sequence[Row]) -> tuple[str, str]:
 
 def bound_cells(row: Row) -> tuple[Cell, Cell]:
     """Return the cells of the lower and of the upper bound; for a curve they are about the claim's own parameter."""
-    from dpverify.render.results import Cell
-
     if is_curve(row) and row.get("epsilon_lower") is not None:
-        lower = row.get("claim_lower")
-        return Cell(lower_text(row), "1e999" if lower is None else repr(float(lower))), text_cell(upper_text(row))
+        lower = load_pages().Cell(lower_text(row), sort=row.get("claim_lower"))
+        return lower, text_cell(upper_text(row))
     low, high = row.get("epsilon_lower"), row.get("epsilon_upper_on_partition")
     return number_cell(low, lambda value: format_lower(value, row.get("epsilon"))), number_cell(high, format_upper)
 
 
 def text_cell(value: object) -> Cell:
-    from dpverify.render.results import Cell
-
-    return Cell(format_value(value), format_value(value))
+    """Return the cell of a text."""
+    cell: Cell = load_pages().Cell(format_value(value))
+    return cell
 
 
 def verdict_cell(row: Row, state: str) -> Cell:
-    from dpverify.render.results import Cell
+    """Return the cell of a verdict; a sorted table begins with the worst one."""
+    cell: Cell = load_pages().Cell(verdict_text(row, state), style=state, sort=STATES.index(state))
+    return cell
 
-    return Cell(verdict_text(row, state), str(STATES.index(state)), "", state)
+
+def table_sections(
+    columns: Sequence[object], rows: Sequence[Sequence[Cell]], title: str, drawings: Sequence[Drawing]
+) -> list[Section]:
+    """Return the sections of a page with all answers: a table that can be sorted, and the figures."""
+    pages = load_pages()
+    scope = pages.Sentence(
+        "Click a heading to sort. The lower bound on ε holds over all events, the upper bound over the cells of one "
+        "partition only.",
+        style="small",
+    )
+    sections = [pages.Section(title, (scope, pages.Table(columns, rows, sortable=True)))]
+    figures = [pages.Figures([drawing]) for drawing in drawings]
+    return sections + ([pages.Section("Bounds on the privacy loss", figures)] if figures else [])

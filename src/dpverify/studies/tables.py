@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpverify.errors import InputError, how_to_install
+from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.report import load_pages
 from dpverify.util.files import write_text
 from dpverify.util.formatting import format_evidence, format_lower, format_upper
 
@@ -166,12 +167,10 @@ def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Ma
     The columns are named as in `Report.row`. Columns that begin with "mechanism." or "pair." are parameters. Rows
     without accuracy are left out.
     """
-    try:
-        from dpverify.render.page import comparison
-    except ImportError as problem:
-        raise InputError(f"page: {problem}; expected matplotlib and Jinja2; {how_to_install('report')}") from None
     table = list(rows)
-    write_text(path, comparison(comparison_rows(table), title=title, lead=" ".join(unanswered_sentences(table))))
+    write_text(
+        path, load_pages().comparison(comparison_rows(table), title=title, lead=" ".join(unanswered_sentences(table)))
+    )
 
 
 def unanswered_sentences(rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpverify.report.report import load_pages
 from dpverify.report.statements import Verdict
 from dpverify.studies.result_page import (
     STATES,
     bound_cells,
     bound_headers,
     bounds_drawings,
-    load_results,
     number_cell,
+    table_sections,
     text_cell,
     verdict_cell,
     write_report_page,
@@ -54,24 +55,22 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path, summ
     summary : str
         The number of verifications, and how many of them are refuted: each at its own alpha, and together.
     """
-    results = load_results()
+    pages = load_pages()
     parameters = parameter_names(rows)
     identity = ["mechanism", "pair", *parameters, "seed"]
-    columns = [results.Column("verdict")]
-    columns += [
-        results.Column(name.partition(".")[2] or name, _is_numeric(row.get(name) for row in rows)) for name in identity
-    ]
-    columns += [results.Column(header, True) for header in bound_headers(rows)]
     has_error = any(row.get("error_first") is not None for row in rows)
-    columns += [results.Column("error", True)] * has_error
-    columns += [results.Column("report")]
+    columns = ["verdict"]
+    columns += [
+        pages.Column(name.partition(".")[2] or name, _is_numeric(row.get(name) for row in rows)) for name in identity
+    ]
+    columns += [pages.Column(header, True) for header in (*bound_headers(rows), *(["error"] if has_error else []))]
     start = _relative(folder, page)
     cells = []
     for row in rows:
         report = text_cell(row.get("problem"))
         if row.get("report") is not None:
             name = Path(row["report"]).stem
-            report = results.Cell("report", name, f"{start}{write_report_page(folder, name, row)}")
+            report = pages.Cell("report", link=f"{start}{write_report_page(folder, name, row)}")
         parts = [
             number_cell(row.get(name), format_parameter) if is_real_number(row.get(name)) else text_cell(row.get(name))
             for name in identity
@@ -79,17 +78,12 @@ def render_study(title: str, rows: Sequence[Row], folder: Path, page: Path, summ
         error = [number_cell(row.get("error_first"), format_number)] * has_error
         cells.append((verdict_cell(row, row_state(row)), *parts, *bound_cells(row), *error, report))
     worst = min(map(row_state, rows), key=STATES.index)
-    content = results.ResultsContent(
-        title=f"{title}: {study_headline(rows)}",
-        over=f"Study {title}: {len(rows)} verifications",
-        verdict=worst,
-        badge=worst.replace("_", " "),
-        headline=study_headline(rows),
-        lead=_study_lead(rows, summary),
-        columns=tuple(columns),
-        rows=tuple(cells),
-    )
-    return results.results_page(content, _study_drawings(rows, parameters))
+    blocks = [
+        *(pages.Sentence(text, style="lead") for text in _study_lead(rows, summary)),
+        *table_sections([*columns, "report"], cells, "All answers", _study_drawings(rows, parameters)),
+    ]
+    over = f"Study {title}: {len(rows)} verifications"
+    return pages.Page(study_headline(rows), blocks, over, worst.replace("_", " "), worst).html()
 
 
 def study_headline(rows: Sequence[Row]) -> str:
@@ -175,9 +169,7 @@ def parameter_names(rows: Iterable[Row]) -> list[str]:
 
 def _study_drawings(rows: Sequence[Row], parameters: Sequence[str]) -> list[Drawing]:
     """Return the figures of a study: bounds, a map for two parameters, and accuracy where it is known."""
-    from dpverify.render.figures import tradeoff
-    from dpverify.render.results import heat_map
-
+    pages = load_pages()
     answered = answered_rows(rows)
     claim = next((row["epsilon"] for row in answered if row["epsilon"] is not None), None)
     varied = [name for name in parameters if len({str(row.get(name)) for row in answered}) > 1]
@@ -195,10 +187,11 @@ def _study_drawings(rows: Sequence[Row], parameters: Sequence[str]) -> list[Draw
             table[line, column] = np.fmax(table[line, column], row["epsilon_lower"])
         texts = [[format_parameter(value) or "none" for value in axis] for axis in values]
         short = varied[0].partition(".")[2], varied[1].partition(".")[2]
-        drawings.append(heat_map(texts[0], texts[1], table, short, claim))
-    drawings += bounds_drawings(answered, _short_names(answered, parameters), claim)
+        title = f"Privacy loss by {short[0]} and {short[1]}"
+        drawings.append(pages.heat_map(texts[1], texts[0], table, title, names=short, claim=claim))
+    drawings += bounds_drawings(rows, _short_names(rows, parameters), claim) if answered else []
     if any(row.get("error_first") is not None for row in answered):
-        drawings.append(tradeoff(comparison_rows(answered)))
+        drawings.append(pages.tradeoff(comparison_rows(answered)))
     return drawings
 
 
