@@ -38,9 +38,11 @@ CONTRAST = """(() => {
     .map((e) => [light(getComputedStyle(e)[e.tagName === "text" ? "fill" : "color"]), behind(e)])
     .map(([ink, paper]) => (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05)));
 })()"""
-TEXTS = "h1, h2, h3, p, strong, th, td, span, dt, dd, li, a, figcaption, output, button, summary, footer, text"
+TEXTS = "h1, h2, h3, p, strong, th, td, span, dt, dd, li, a, figcaption, output, button, footer, text"
+# The smallest text of a figure on the screen, in pixels.
 FONT_SIZE = """Math.min(...[...document.querySelectorAll("figure text")].map((e) =>
-  parseFloat(getComputedStyle(e).fontSize) * e.ownerSVGElement.clientWidth / e.ownerSVGElement.viewBox.baseVal.width))"""
+  parseFloat(getComputedStyle(e).fontSize) * e.ownerSVGElement.clientWidth
+  / e.ownerSVGElement.viewBox.baseVal.width))"""
 
 
 @pytest.fixture(scope="module")

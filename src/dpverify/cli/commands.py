@@ -31,7 +31,7 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import accepts_arguments
 from dpverify.report.power import check_detects
 from dpverify.report.report import load_pages
-from dpverify.report.text import describe_weakness, report_text
+from dpverify.report.text import describe_weakness, report_text, terminal_width
 from dpverify.studies.calibrate import SEARCH_RUNS
 from dpverify.studies.files.claim_text import load_claim
 from dpverify.studies.files.folder_check import check_folder
@@ -89,7 +89,7 @@ def verify(arguments: argparse.Namespace) -> Answer:
     )
     report.provenance["command"] = arguments.line
     weakness = None if arguments.detects is None else describe_weakness(report, arguments.detects)
-    text = report_text(report, with_next=weakness is None)
+    text = report_text(report, with_next=weakness is None, width=terminal_width())
     return Answer(report, text, refuted=report.refuted, no_answer=void_reason(report) or weakness or "")
 
 

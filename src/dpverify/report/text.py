@@ -6,7 +6,9 @@ Nothing in these texts is read back by code. A sentence is written once, in plai
 from __future__ import annotations
 
 import math
+import os
 import re
+import sys
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from dpverify.report.report import Report
 
 LINE_WIDTH = 88  # of a report that is printed by Python; the command uses the width of the terminal
+MIN_WIDTH = 40  # labels and numbers of a line that is not broken further
 REPEATED_TEST_MARGIN = 2.0  # more runs for a verification that selects its event again
 LABEL_WIDTH = 10
 TOO_FREQUENT = "the witness is so frequent with both datasets that it cannot violate the claim"
@@ -89,6 +92,14 @@ def _wrapped(start: str, text: str, width: int) -> str:
     """Return a line that is continued below its text."""
     options = {"width": width, "break_long_words": False, "break_on_hyphens": False}
     return textwrap.fill(printable(text), initial_indent=start, subsequent_indent=" " * len(start), **options)
+
+
+def terminal_width() -> int:
+    """Return the width of the terminal; `LINE_WIDTH` where the output is no terminal."""
+    try:
+        return max(os.get_terminal_size(sys.stdout.fileno()).columns, MIN_WIDTH)
+    except (OSError, ValueError, AttributeError):
+        return LINE_WIDTH
 
 
 def verdict_words(report: Report) -> str:
