@@ -144,3 +144,24 @@ def test_worker_processes_send_what_they_tested(project):
     status, output = project(*ledger, "-n", "2")
     assert "ALARM at version" in output
     assert (status, "was not tested" in output) == (0, False)
+
+
+def test_the_expected_time_is_printed_before_the_runs_are_drawn(project, pytester):
+    pytester.makepyfile(
+        """
+        import time, dpverify as dpv
+
+        def slow(data, runs, rng):
+            if runs > 64:
+                raise KeyboardInterrupt
+            time.sleep(0.01 * runs)
+            return rng.random(runs)
+
+        def test_slow():
+            dpv.verify(slow, 0.0, 1.0, 1.0)
+        """
+    )
+    output = project()[1]
+    assert re.search(
+        r"dpverify: about .* runs/s; stop_early=True ends as soon as .* several processes: executor=N", output
+    )

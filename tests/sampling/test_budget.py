@@ -182,7 +182,7 @@ def test_a_long_run_is_announced_before_its_first_block(monkeypatch, capsys):
     with pytest.raises(dpv.MechanismError) as caught:
         dpv.verify(slow, 0.0, 1.0, progress=True)
     message = str(caught.value.__cause__)
-    assert message.startswith("dpverify: about 2.4 h for 500 936 runs at 59 runs/s; a smaller budget: test_runs=")
+    assert message.startswith("dpverify: about 2.4 h for 500 936 runs at 59 runs/s; stop_early=True ends as soon as ")
     assert "select_runs=" in message
     assert re.search(r"memory about \d+ kB", message)
     assert sum(asked[:-1]) < 100
@@ -220,7 +220,10 @@ def test_the_suggested_budget_takes_about_ten_minutes():
     settings = Settings()
     plan = plan_pilot(settings, (1, 1))
     text = advise(settings, plan, 10**8, 60.0)
-    assert text == "a smaller budget: test_runs=10000, select_runs=3000; memory about 100 MB"
+    assert text == (
+        "stop_early=True ends as soon as a claim is refuted; a smaller budget: test_runs=10000, select_runs=3000; "
+        "several processes: executor=N; memory about 100 MB"
+    )
     assert advise(settings, plan, 10**8, 1e6) == "memory about 100 MB"
 
 

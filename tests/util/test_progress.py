@@ -3,9 +3,11 @@
 import io
 import sys
 import types
+import warnings
 
 import pytest
 
+from dpverify.errors import DPVerifyWarning
 from dpverify.util import progress
 from dpverify.util.progress import Progress
 
@@ -31,6 +33,24 @@ def test_a_stated_choice_overrides_the_automatic_one():
         show.announce(100.0)
         show.close()
         assert bool(stream.getvalue()) is stated
+
+
+@pytest.mark.parametrize(
+    ("shown", "runs", "level"), [(None, 10**5, "WARNING"), (None, 3000, "INFO"), (False, 10**5, "WARNING")]
+)
+def test_a_long_run_is_announced_where_nothing_is_shown(shown, runs, level, caplog):
+    """At 100 runs per second, 10 000 runs take more than a minute; `progress=False` logs and does not warn."""
+    show = Progress(shown, stream=io.StringIO())
+    show.plan(runs, lambda rate: "cheaper ways")
+    with caplog.at_level("INFO"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        show.announce(100.0)
+    assert [record.levelname for record in caplog.records] == [level]
+    assert "cheaper ways" in caplog.text
+    assert [each.category for each in caught] == [DPVerifyWarning] * (shown is None and level == "WARNING")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        show.announce(100.0)  # a slow machine is no error
 
 
 def test_plain_lines_without_rich(monkeypatch):

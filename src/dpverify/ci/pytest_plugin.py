@@ -9,6 +9,7 @@ pytest loads this module in every project of the environment, so everything else
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -38,8 +39,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("dpverify_ledger", "the ledger, relative to the configuration file")
 
 
+class CostLines(logging.Handler):
+    """Prints the expected time of a long verification at once, although pytest shows what a test prints at its end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__(logging.WARNING)
+        self.plugins = config.pluginmanager
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        terminal, capture = (self.plugins.get_plugin(name) for name in ("terminalreporter", "capturemanager"))
+        if terminal is not None and capture is not None:
+            with capture.global_and_fixture_disabled():
+                terminal.write_line(f"\ndpverify: {record.getMessage()}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Check that a run that writes the ledger belongs to the main branch."""
+    """Show the expected time of verifications, and check that a run that writes the ledger is on the main branch."""
+    handler = CostLines(config)
+    logging.getLogger("dpverify.util.progress").addHandler(handler)
+    config.add_cleanup(lambda: logging.getLogger("dpverify.util.progress").removeHandler(handler))
     if not config.getoption("dpverify_write"):
         return
     if ledger_path(config) is None:

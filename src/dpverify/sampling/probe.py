@@ -36,7 +36,7 @@ from dpverify.settings import Settings
 from dpverify.util.arrays import Array, array_namespace, enable_x64, is_jax, on_accelerator
 from dpverify.util.formatting import format_bytes, format_count
 from dpverify.util.hashing import fingerprint
-from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, Progress
+from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, MIN_WARNED_SECONDS, Progress
 
 FIRST_PROBE_RUNS = 4  # of the first call; later calls have four times as many
 MAX_ENCODING_RUNS = 1000  # per dataset; what occurs in one run of 500 is almost always seen
@@ -360,7 +360,7 @@ def count_bytes(settings: Settings, shape: tuple[int, int]) -> int:
 
 
 def advise(settings: Settings, plan: RunPlan, memory: int, rate: float) -> str:
-    """Return what an announcement adds to the expected time: a smaller budget, and the memory.
+    """Return what an announcement adds to the expected time: cheaper ways if it is long, and the memory.
 
     Parameters
     ----------
@@ -375,15 +375,15 @@ def advise(settings: Settings, plan: RunPlan, memory: int, rate: float) -> str:
     """
     per_side = (rate * SUGGESTED_SECONDS - len(plan.sides) * plan.pilot_runs) / 2
     share = per_side / (settings.select_runs + settings.test_runs)
-    parts = []
-    if share < 1:
+    cheaper = []
+    if 2 * (settings.select_runs + settings.test_runs) > rate * MIN_WARNED_SECONDS:
+        cheaper = [] if settings.stop_early else ["stop_early=True ends as soon as a claim is refuted"]
         changes = []
         for name in ("test_runs", "select_runs"):
             runs = int(max(share * getattr(settings, name), SMALLEST_SUGGESTED_RUNS))
             runs = runs // 10 ** (len(str(runs)) - 1) * 10 ** (len(str(runs)) - 1)  # one significant digit
             if runs < getattr(settings, name):
                 changes.append(f"{name}={runs}")
-        if changes:
-            parts.append(f"a smaller budget: {', '.join(changes)}")
-    parts.append(f"memory about {format_bytes(memory)}")
-    return "; ".join(parts)
+        cheaper += [f"a smaller budget: {', '.join(changes)}"] if changes else []
+        cheaper += ["several processes: executor=N"]
+    return "; ".join([*cheaper, f"memory about {format_bytes(memory)}"])

@@ -1,20 +1,30 @@
-"""Progress messages while runs are drawn: a bar on a terminal with rich and in notebooks, plain lines elsewhere."""
+"""Progress messages while runs are drawn: a bar on a terminal with rich and in notebooks, plain lines elsewhere.
+
+The expected time of a long run is also logged, and nobody waits for more than a minute unannounced: where nothing is
+shown because there is no terminal, for example in tests and in CI services, a longer time is a warning.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import html
+import logging
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from dpverify.errors import DPVerifyWarning
 from dpverify.util.formatting import format_count, format_duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+LOGGER = logging.getLogger(__name__)
 MIN_ANNOUNCED_SECONDS = 10.0  # shorter runs are not announced
+MIN_WARNED_SECONDS = 60.0  # longer runs are announced by a warning where nothing is shown; people leave after a minute
 MIN_TIMED_SECONDS = 0.5  # after which the speed is known well enough
 SECONDS_BETWEEN_LINES = 5.0  # between two plain lines
 SECONDS_BETWEEN_DISPLAYS = 0.5  # between two updates of a bar in a notebook
@@ -58,6 +68,7 @@ class Progress:
         self._in_notebook = stream is None and is_notebook()
         self._stream = stream or (sys.stdout if self._in_notebook else sys.stderr)
         self._shown = self._in_notebook or is_terminal(self._stream) if shown is None else shown
+        self._warns = shown is None and not self._shown
         self._total = self._done = self._skipped = self._timed = 0
         self._advice: Callable[[float], str] | None = None
         self._stage = self._note = ""
@@ -104,7 +115,7 @@ class Progress:
 
     def announce(self, rate: float) -> None:
         """Announce the expected time before the first block if it is long, given the number of runs per second."""
-        if self._shown and (self._total - self._done) / rate >= MIN_ANNOUNCED_SECONDS:
+        if (self._total - self._done) / rate >= MIN_ANNOUNCED_SECONDS:
             self._announce(rate)
 
     def announce_later(self, rate: float) -> None:
@@ -158,7 +169,14 @@ class Progress:
         runs = format_count(self._total - self._skipped)
         speed = f"{format_count(rate) if rate >= 10 else f'{rate:.2g}'} runs/s"
         advice = f"; {self._advice(rate)}" if self._advice is not None else ""
-        self._write(f"about {format_duration(seconds_left)} for {runs} runs at {speed}{advice}; {self._interrupt}")
+        line = f"about {format_duration(seconds_left)} for {runs} runs at {speed}{advice}; {self._interrupt}"
+        LOGGER.log(logging.INFO if seconds_left < MIN_WARNED_SECONDS else logging.WARNING, line)
+        if not self._shown:
+            if self._warns and seconds_left >= MIN_WARNED_SECONDS:
+                with contextlib.suppress(DPVerifyWarning):  # where warnings are errors, a slow run is none
+                    warnings.warn(line, DPVerifyWarning, stacklevel=2)
+            return
+        self._write(line)
         if self._in_notebook:
             self._bar = NotebookBar(self._total)
         elif is_terminal(self._stream):
