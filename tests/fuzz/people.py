@@ -96,7 +96,6 @@ class Commands:
         "verify --first a.txt --second c.json --shape 2,1 --timeout 3 --unseeded --detects 1.5 --epsilon 1 -- perl x",
         "study study.toml --workers 2 --folder kept --quiet",
         "report report.json",
-        "demo",
         "--version",
     )
     VALUES = (
@@ -136,7 +135,7 @@ class Commands:
         self.stand_ins = ((dpv, "verify", verify), (commands, "run_study", run_study))
 
     def example(self, rng):
-        words = rng.choices(self.BASES, (8, 8, 5, 2, 2, 1, 1))[0].split()
+        words = rng.choices(self.BASES, (8, 8, 5, 2, 2, 1))[0].split()
         for _ in range(rng.choice((0, 1, 1, 2, 4))):
             index = rng.randrange(len(words) + 1)
             kind = rng.randrange(5)
