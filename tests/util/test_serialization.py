@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, Union
 import jsonschema
 import numpy as np
 import pytest
+from schema import json_schema
 
-from dpverify.util.serialization import from_plain, json_schema, nested_kinds, to_plain
+from dpverify.util.serialization import from_plain, nested_kinds, to_plain
 
 
 class Colour(enum.Enum):

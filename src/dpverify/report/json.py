@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.events.scores import SCORE_KINDS, Score
 from dpverify.util.files import write_text
 from dpverify.util.formatting import one_line, too_little_memory
-from dpverify.util.serialization import from_plain, json_schema, to_plain
+from dpverify.util.serialization import from_plain, to_plain
 
 if TYPE_CHECKING:
     from dpverify.report.report import Report
@@ -28,7 +27,6 @@ Document = dict[str, Any]  # a JSON object
 R = TypeVar("R")
 
 FORMAT = 1
-SCHEMA_FILE = "report.schema.json"
 MAX_OCCUPIED_CELLS = 10**8  # a larger number of cells needs more memory than most machines have
 
 
@@ -104,33 +102,6 @@ def check_report(report: Report) -> None:
             raise ValueError(f"counts: expected numbers from 0 to {runs}")
     if not report.tested or not 0 <= sum(cells.number.tolist()) <= MAX_OCCUPIED_CELLS:
         raise ValueError(f"counts: expected a tested event, and at most {MAX_OCCUPIED_CELLS} cells")
-
-
-def report_schema(kind: type[Report]) -> Document:
-    """Return the JSON Schema of a report's document. The file `report.schema.json` of this package contains it."""
-    schema = json_schema(kind, {Score: SCORE_KINDS})
-    result = schema["$defs"][kind.__name__]
-    provenance = result["properties"].pop("provenance")
-    return {
-        "$schema": schema["$schema"],
-        "title": "A report of dpverify",
-        "type": "object",
-        "required": ["format", "result", "provenance", "checksum"],
-        "properties": {
-            "format": {"const": FORMAT},
-            "result": {"$ref": schema["$ref"]},
-            "summary": {"type": "object"},
-            "provenance": provenance,
-            "checksum": {"type": "string"},
-        },
-        "$defs": schema["$defs"],
-    }
-
-
-def write_schema(kind: type[Report]) -> None:
-    """Write the file `report.schema.json` of this package; call it after a change of the report's classes."""
-    path = Path(__file__).with_name(SCHEMA_FILE)
-    path.write_text(json.dumps(report_schema(kind), indent=2) + "\n", encoding="utf-8")
 
 
 def _refuse_constant(constant: str) -> None:

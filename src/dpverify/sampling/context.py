@@ -67,7 +67,7 @@ from dpverify.sampling.probe import (
     with_encoding,
 )
 from dpverify.settings import Settings
-from dpverify.util.arrays import equal_arrays, join_rows
+from dpverify.util.arrays import equal_arrays
 from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
@@ -404,8 +404,8 @@ def make_region(
 ) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     """Return the region around the pilot runs, these runs with finite numbers only, and the runs as they are.
 
-    The arrays of `pilot` are removed from the list, and the returned runs share memory where possible, because the
-    pilot runs of long outputs are large.
+    The arrays of `pilot` are removed from the list, and the returned runs share memory, because the pilot runs of long
+    outputs are large.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ def make_region(
         the smallest volume are sufficient.
     """
     lengths = [len(runs) for runs in pilot]
-    joined = join_rows(pilot)
+    joined = np.concatenate(pilot)
     pilot.clear()
     runs = np.split(joined, np.cumsum(lengths)[:-1])
     if nonfinite == "error":

@@ -182,37 +182,9 @@ def collect_samples(
     sides: tuple[int, ...] = (0, 1),
     drawn: Mapping[tuple[int, int], np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """Return the samples of each data set, in the order of their blocks; `drawn` blocks are not drawn again.
-
-    The samples of the second data set follow those of the first one in memory, so that they can be joined without a
-    copy (`join_rows`).
-    """
+    """Return the samples of each data set, in the order of their blocks; `drawn` blocks are not drawn again."""
     kept = accumulate_stage(source, stage, runs, (KeptSamples(),), pool, progress, sides, drawn=drawn)
-    parts: list[np.ndarray] = []
-    for ((numbers, samples),) in kept:
-        parts += [samples[i] for i in np.argsort(numbers)]
-        samples.clear()  # `parts` alone keeps the blocks, and is emptied
-    return np.split(join_and_release(parts), runs * np.arange(1, len(sides)))
-
-
-def join_and_release(parts: list[np.ndarray]) -> np.ndarray:
-    """Return the rows of all parts one after the other, and empty the list.
-
-    Each part is released when it is copied, so that hardly more memory is needed than for the result.
-
-    Examples
-    --------
-    >>> parts = [np.array([1.0, 2.0]), np.array([3.0])]
-    >>> join_and_release(parts).tolist(), parts
-    ([1.0, 2.0, 3.0], [])
-    """
-    end = sum(map(len, parts))
-    joined = np.empty((end, *parts[0].shape[1:]), np.result_type(*parts))
-    while parts:
-        part = parts.pop()
-        joined[end - len(part) : end] = part
-        end -= len(part)
-    return joined
+    return [np.concatenate([samples[i] for i in np.argsort(numbers)]) for ((numbers, samples),) in kept]
 
 
 def collect_statistics(

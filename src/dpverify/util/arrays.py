@@ -12,7 +12,7 @@ import functools
 import math
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -407,25 +407,3 @@ def fori_loop(xp: ModuleType, times: int | Array, step: Callable[[State], State]
     import jax
 
     return jax.lax.fori_loop(0, times, lambda _, current: step(current), state)
-
-
-def join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the rows of all parts one after the other: a view if they are all rows of one array, in this order.
-
-    Examples
-    --------
-    >>> whole = np.arange(4.0)
-    >>> np.shares_memory(join_rows(np.split(whole, 2)), whole)
-    True
-    """
-    whole, shape = parts[0].base, parts[0].shape[1:]
-    if not isinstance(whole, np.ndarray) or not whole.flags.c_contiguous:
-        return np.concatenate(parts)
-    address = whole.__array_interface__["data"][0]
-    for part in parts:
-        found = part.base is whole, part.__array_interface__["data"][0], part.dtype, part.shape[1:]
-        if found != (True, address, whole.dtype, shape) or not part.flags.c_contiguous:
-            return np.concatenate(parts)
-        address += part.nbytes
-    is_whole = sum(part.size for part in parts) == whole.size > 0
-    return whole.reshape(-1, *shape) if is_whole else np.concatenate(parts)

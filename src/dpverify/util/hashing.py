@@ -8,14 +8,9 @@ on which equal objects are the same object.
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import decimal
-import enum
-import fractions
 import functools
 import hashlib
 import inspect
-from pathlib import PurePath
 from typing import Protocol
 
 import numpy as np
@@ -101,9 +96,9 @@ class _ValueHasher:
             _add_words(digest, type(value).__name__, len(value))
             for item in value:
                 self.add(item)
-        elif isinstance(value, enum.Enum):  # before dataclasses, because a member can be one
-            _add_words(digest, "enum", type(value).__module__, type(value).__qualname__, value.name)
-            self.add(value.value)
+        elif isinstance(value, (set, frozenset)):
+            hashes = sorted(fingerprint(item, self.sources, self.closures) for item in value)
+            _add_words(digest, type(value).__name__, len(value), *hashes)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             _add_words(digest, type(value).__name__)
             for field in dataclasses.fields(value):
@@ -112,27 +107,8 @@ class _ValueHasher:
             self.add((value.func, value.args, value.keywords))
         elif hasattr(value, "__qualname__"):
             self._add_function(value)
-        elif not self._add_plain(value):
-            self._add_object(value)
-
-    def _add_plain(self, value: object) -> bool:
-        """Add a value of a standard class that has a unique text; return whether it is one."""
-        name = type(value).__name__
-        if isinstance(value, (set, frozenset)):
-            _add_words(
-                self.digest, name, len(value), *sorted(fingerprint(item, self.sources, self.closures) for item in value)
-            )
-        elif isinstance(value, (datetime.datetime, datetime.time)):
-            _add_words(self.digest, name, value.isoformat(), value.tzname(), value.fold)
-        elif isinstance(value, datetime.date):
-            _add_words(self.digest, name, value.isoformat())
-        elif isinstance(value, (datetime.timedelta, decimal.Decimal, fractions.Fraction, range, slice, bytearray)):
-            _add_words(self.digest, name, repr(value))
-        elif isinstance(value, PurePath):
-            _add_words(self.digest, "path", value.as_posix())
         else:
-            return False
-        return True
+            self._add_object(value)
 
     def _add_function(self, value: object) -> None:
         """Add a function or a class: its qualified name, the object of a method, and the user's source files."""

@@ -1,9 +1,8 @@
-"""Plain data to and from JSON, and the JSON Schema of a kind of plain data.
+"""Plain data to and from JSON.
 
 A kind is a frozen dataclass, a NamedTuple or an enumeration. Its values are written as objects with the entry "kind",
 the name of the class, and one entry per field. The annotations of the fields are the only description of the format:
-the reader checks values against them (`matches_annotation`), and `json_schema` is generated from them. No code is ever
-read.
+the reader checks values against them (`matches_annotation`). No code is ever read.
 
 ==========================  ================================================================
 annotation                  JSON
@@ -25,18 +24,14 @@ import collections.abc
 import dataclasses
 import enum
 import functools
-import inspect
 import math
 import types
 import typing
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 INFINITY_TEXTS = ("inf", "-inf")
-SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
-Schema = dict[str, Any]
 
 
 def to_plain(value: object) -> Any:
@@ -131,9 +126,9 @@ def from_plain(value: Any, kinds: tuple[type, ...]) -> Any:
         return kind[value["name"]]
     fields = {name: from_plain(value[name], kinds) for name in field_names(kind) if name in value}
     for name, item in fields.items():
-        hint = _annotations(kind)[name]
+        hint = annotations(kind)[name]
         if not matches_annotation(item, hint):
-            raise TypeError(f"{kind.__name__}.{name}: found {type(item).__name__}; expected {_annotation_text(hint)}")
+            raise TypeError(f"{kind.__name__}.{name}: found {type(item).__name__}; expected {annotation_text(hint)}")
     return kind(**fields)
 
 
@@ -150,15 +145,15 @@ def field_names(kind: object) -> tuple[str, ...]:
     return names if names is not None else tuple(field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
 
 
-_annotations = functools.cache(typing.get_type_hints)
+annotations = functools.cache(typing.get_type_hints)
 
 
-def _annotation_text(hint: object) -> str:
+def annotation_text(hint: object) -> str:
     """Return an annotation in the form in which it is written in code."""
     return getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
 
 
-def _is_union(hint: object) -> bool:
+def is_union(hint: object) -> bool:
     return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 
@@ -173,7 +168,7 @@ def matches_annotation(value: object, hint: Any) -> bool:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return True
-    if _is_union(hint):
+    if is_union(hint):
         return any(matches_annotation(value, part) for part in parts)
     if origin is tuple:
         if not isinstance(value, tuple):
@@ -210,105 +205,3 @@ def nested_kinds(kind: type) -> tuple[type, ...]:
         else:
             queue += typing.get_args(hint)
     return tuple(kinds)
-
-
-def json_schema(kind: type, implementations: Mapping[type, tuple[type, ...]] | None = None) -> Schema:
-    """Return the JSON Schema (draft 2020-12) of the objects of a kind, generated from its annotations.
-
-    The schema accepts what `from_plain` accepts. Every kind that occurs is an entry of "$defs", under its name. Entries
-    without a default are required, and unknown entries are allowed.
-
-    Parameters
-    ----------
-    kind : type
-        A dataclass, a NamedTuple or an enumeration.
-    implementations : mapping, optional
-        For each protocol that occurs as an annotation, the kinds that implement it.
-
-    Raises
-    ------
-    TypeError
-        If an annotation has no JSON form.
-
-    Examples
-    --------
-    >>> import typing
-    >>> schema = json_schema(typing.NamedTuple("Point", [("x", float), ("label", str | None)]))
-    >>> schema["$ref"], schema["$defs"]["Point"]["required"]
-    ('#/$defs/Point', ['kind', 'x', 'label'])
-    """
-    definitions: dict[str, Schema] = {}
-    reference = _schema_of(kind, definitions, implementations or {})
-    return {"$schema": SCHEMA_DIALECT, **reference, "$defs": dict(sorted(definitions.items()))}
-
-
-NUMBER_SCHEMA: Schema = {"anyOf": [{"type": "number"}, {"enum": list(INFINITY_TEXTS)}]}
-ARRAY_SCHEMA: Schema = {
-    "description": "A NumPy array.",
-    "type": "object",
-    "required": ["kind", "dtype", "shape", "values"],
-    "properties": {
-        "kind": {"const": "array"},
-        "dtype": {"type": "string"},
-        "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-        "values": {"type": "array", "items": {"anyOf": [*NUMBER_SCHEMA["anyOf"], {"type": "boolean"}]}},
-    },
-}
-SIMPLE_SCHEMAS: dict[object, Schema] = {
-    Any: {},
-    object: {},
-    types.NoneType: {"type": "null"},
-    bool: {"type": "boolean"},
-    int: {"type": "integer"},
-    float: NUMBER_SCHEMA,
-    str: {"type": "string", "not": {"enum": list(INFINITY_TEXTS)}},
-}
-
-
-def _schema_of(hint: Any, definitions: dict[str, Schema], implementations: Mapping[type, tuple[type, ...]]) -> Schema:
-    """Return the schema of an annotation; kinds and arrays are added to the definitions and referred to."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if hint in SIMPLE_SCHEMAS:
-        return SIMPLE_SCHEMAS[hint]
-    if hint in implementations:
-        return {"anyOf": [_schema_of(kind, definitions, implementations) for kind in implementations[hint]]}
-    if _is_union(hint):
-        return {"anyOf": [_schema_of(part, definitions, implementations) for part in parts]}
-    if origin is tuple and parts[-1] is ...:
-        return {"type": "array", "items": _schema_of(parts[0], definitions, implementations)}
-    if origin is tuple:
-        items = [_schema_of(part, definitions, implementations) for part in parts]
-        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
-    if origin is dict:
-        return {"type": "object", "additionalProperties": _schema_of(parts[1], definitions, implementations)}
-    if hint is dict:
-        return {"type": "object"}
-    if origin is collections.abc.Callable:
-        return {"type": "string"}
-    if (origin or hint) is np.ndarray:
-        definitions["array"] = ARRAY_SCHEMA
-        return {"$ref": "#/$defs/array"}
-    if not (isinstance(hint, type) and (issubclass(hint, enum.Enum) or nested_kinds(hint))):
-        raise TypeError(f"annotation: found {_annotation_text(hint)}; expected a kind or plain data")
-    if hint.__name__ not in definitions:
-        definitions[hint.__name__] = {}  # kinds may refer to each other
-        definitions[hint.__name__] = _kind_schema(hint, definitions, implementations)
-    return {"$ref": f"#/$defs/{hint.__name__}"}
-
-
-def _kind_schema(
-    kind: type, definitions: dict[str, Schema], implementations: Mapping[type, tuple[type, ...]]
-) -> Schema:
-    """Return the schema of the objects of one kind."""
-    properties: dict[str, Schema] = {"kind": {"const": kind.__name__}}
-    if issubclass(kind, enum.Enum):
-        properties["name"] = {"enum": list(kind.__members__)}
-        required = ["kind", "name"]
-    else:
-        signature = inspect.signature(kind).parameters
-        for name in field_names(kind):
-            properties[name] = _schema_of(_annotations(kind)[name], definitions, implementations)
-        required = ["kind", *(name for name in field_names(kind) if signature[name].default is inspect.Parameter.empty)]
-    summary = (kind.__doc__ or "").strip().partition("\n")[0]
-    description = {} if summary.startswith(f"{kind.__name__}(") or not summary else {"description": summary}
-    return {**description, "type": "object", "required": required, "properties": properties}

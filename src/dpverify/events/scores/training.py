@@ -13,7 +13,7 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.events.partition import repeated_values
 from dpverify.events.scores.base import Features, Score
-from dpverify.util.arrays import Array, contiguous_transpose, join_rows, sum_outer_products
+from dpverify.util.arrays import Array, contiguous_transpose, sum_outer_products
 from dpverify.util.parallel import map_columns
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
@@ -168,7 +168,7 @@ def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingDa
     """
     *_, steps, dimension = (1, *samples[0].shape[1:])
     sides = [x.reshape(len(x), -1) for x in samples]
-    pooled, runs = join_rows(sides), len(sides[0])
+    pooled, runs = np.concatenate(sides), len(sides[0])
     independent = np.s_[runs // 2 : runs + runs // 2] if is_coupled else np.s_[:]
     divided = _divide_coordinates(pooled, independent)
     return TrainingData(pooled[:runs], pooled[runs:], pooled, *divided, (steps, dimension))
