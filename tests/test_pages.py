@@ -6,8 +6,9 @@ import sys
 import pytest
 from pages import PAGES, PROJECT, blocks, python, run, same, shown
 
-# These pages have their own tests: test_recipes.py, test_studies_page.py; the example of the index is the README's.
-TESTED_ELSEWHERE = {"adapters", "studies", "index"}
+# These pages have their own tests: test_recipes.py, test_studies_page.py, test_readme.py; the example of the index is
+# the README's.
+TESTED_ELSEWHERE = {"adapters", "studies", "index", "start"}
 WITH_EXAMPLES = [page for page in PAGES if python(page) and page.stem not in TESTED_ELSEWHERE]
 README = PROJECT / "README.md"
 METHOD = PROJECT / "docs" / "method.md"

@@ -1,4 +1,4 @@
-"""The README: its Python blocks run in order in one empty session and print what is shown; its links lead to files."""
+"""The README and the first steps: their Python blocks run in order and print what is shown; their links lead to files."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from refresh import outputs
 from dpverify.cli import main
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT / "src")}
-README = PROJECT / "README.md"
+README, START = PROJECT / "README.md", PROJECT / "docs" / "start.md"
 
 
 def test_the_first_block_is_the_example_file():
@@ -20,10 +20,11 @@ def test_the_first_block_is_the_example_file():
     assert code == (PROJECT / "examples" / "readme.py").read_text()
 
 
-def test_all_python_blocks_run_in_order_and_print_what_is_shown(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", [README, START], ids=lambda page: page.stem)
+def test_all_python_blocks_run_in_order_and_print_what_is_shown(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = README.read_text()
-    shown = [block.code for block in blocks(README) if block.language == "text"]
+    text = page.read_text()
+    shown = [block.code for block in blocks(page) if block.language == "text"]
     printed = outputs(text)
     assert len(printed) == len(shown), "every text block follows the Python block that prints it"
     for output, expected in zip(printed.values(), shown, strict=True):
@@ -36,8 +37,8 @@ def test_links_and_figures_exist():
 
 
 def save_files(folder):
-    """Write the files of the README that a reader saves: the mechanism, the test and the study."""
-    all_blocks = blocks(README)
+    """Write the files that a reader of the first steps saves: the mechanism, the test and the study."""
+    all_blocks = blocks(START)
     (folder / "mine.py").write_text(next(block.code for block in all_blocks if "def smoother" in block.code))
     (folder / "test_mine.py").write_text(next(block.code for block in all_blocks if block.mark == "pytest"))
     study = next(block.code for block in all_blocks if block.language == "toml")

@@ -59,18 +59,12 @@ def configuration(pages: set[str]) -> str:
 
 
 def resolve_links(text: str, pages: set[str]) -> str:
-    """Insert sections of the README where a page asks for them, and turn links to example files into anchors.
+    """Turn links to example files into anchors.
 
     Some pages are written by measurements and may be missing. A link to a missing page becomes plain text.
     """
-    text = re.sub(r"<!-- from README: (.+?) -->", lambda match: readme_section(match[1]), text)
     text = re.sub(r"\]\(\.\./examples/([\w./]+)\)", lambda match: f"](examples.md#{anchor(match[1])})", text)
     return re.sub(r"\[([^\]]+)\]\(([\w/]+\.md)\)", lambda match: match[0] if match[2] in pages else match[1], text)
-
-
-def readme_section(title: str) -> str:
-    """Return the section of the README with this title."""
-    return (PROJECT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
 
 
 def anchor(name: str) -> str:
