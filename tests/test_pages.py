@@ -62,7 +62,7 @@ def test_the_first_page_begins_like_the_readme():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_example_is_run_or_says_why_not(page):
     for block in blocks(page):
-        assert not block.mark or re.match(r"pytest$|needs: \S|not run: \S", block.mark), block
+        assert not block.mark or re.match(r"pytest$|saved as \S|needs: \S|not run: \S", block.mark), block
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

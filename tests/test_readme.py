@@ -1,4 +1,4 @@
-"""The README and the first steps: their Python blocks run in order and print what is shown; their links lead to files."""
+"""The README and the first steps: Python blocks run in order and print what is shown; links lead to files."""
 
 import os
 import re
