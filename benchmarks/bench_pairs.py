@@ -23,10 +23,7 @@ import numpy as np
 
 import dpverify as dpv
 from dpverify.estimation import W2MHE, GaussianTruth, oscillator, sensor_circle, simulate
-from dpverify.studies.options import RunOptions
-from dpverify.studies.pair_search.pair_gradient import two_level_design
-from dpverify.studies.pair_search.pair_value import SearchAim
-from dpverify.studies.searched_pairs import SearchedPairs
+from dpverify.studies.search import SearchAim, SearchedPairs, two_level_design
 from mechanisms import ROWS
 
 RADIUS, DELTA, MODEL_RUNS = 2.0, 0.01, 8192
@@ -48,8 +45,8 @@ class Counted:
 def find(mechanism, pairs, delta, runs, seed, test_runs):
     """Search without a verification; return the label of the worst pair, the runs per data set and the seconds."""
     counted, start = Counted(mechanism), time.perf_counter()
-    options = RunOptions.from_keywords(test_runs=test_runs, seed=seed, progress=False)
-    found = SearchedPairs.of(pairs, None).find_worst(counted, SearchAim(delta, None), runs, options)
+    settings = dpv.Settings(test_runs=test_runs, seed=seed)
+    found = SearchedPairs.of(pairs, None).find_worst(counted, SearchAim(delta, None), runs, settings, None)
     return found.label, counted.runs / 2, time.perf_counter() - start
 
 

@@ -11,7 +11,7 @@ from dpverify.cli import main
 from dpverify.render.curves import compute_curves
 from dpverify.report.text import facts, report_text, reproduction_command
 from dpverify.stats.upper import holds_on_partition
-from dpverify.studies.files.claim_text import load_claim
+from dpverify.studies.loading import load_claim
 
 claims = dpv.claims
 QUICK = {"select_runs": 4000, "test_runs": 20_000}
@@ -209,8 +209,9 @@ def test_a_study_tests_a_claim(tmp_path):
         assert study.rows[0]["verdict"] == "REFUTED"
         assert study.rows[0]["claim"] == "Gaussian differential privacy with mu 0.5"
     file.write_text(text.replace("0.5", "0.6"))
-    with pytest.raises(dpv.FolderError):
-        dpv.run_study(file, tmp_path / "out")
+    with pytest.warns(dpv.DPVerifyWarning, match="its claim, settings or options changed; it is run again"):
+        study = dpv.run_study(file, tmp_path / "out")
+    assert study.rows[0]["claim"] == "Gaussian differential privacy with mu 0.6"
 
 
 @pytest.mark.parametrize("control", [False, True])

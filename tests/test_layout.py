@@ -61,17 +61,6 @@ def test_packages_import_one_way():
                 assert level[target] < level[here], f"{path.relative_to(ROOT)} imports {module}"
 
 
-def test_sub_packages_of_studies_import_one_way():
-    level = {"pair_search": 0, "": 1, "files": 2}
-    for path in (ROOT / "studies").rglob("*.py"):
-        here = path.relative_to(ROOT / "studies").parent.as_posix().strip(".")
-        for module in imported(path):
-            if module.startswith("dpverify.studies."):
-                target = module.split(".")[2]
-                least = level[target if target in level else ""]
-                assert least <= level[here], f"{path.relative_to(ROOT)} imports {module}"
-
-
 def test_public_names_exist_and_are_sorted():
     assert list(dpv.__all__) == sorted(dpv.__all__)
     for name in dpv.__all__:

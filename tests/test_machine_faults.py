@@ -44,7 +44,7 @@ def test_too_little_memory_is_not_taken_for_a_damaged_file(tmp_path, monkeypatch
     for name, action in {
         "dpverify.sampling.checkpoint.np.frombuffer": lambda: dpv.verify(*pair, folder="kept", **few),
         "dpverify.report.json.check_report": lambda: dpv.Report.from_json("out.json"),
-        "dpverify.studies.files.loading.np.loadtxt": lambda: main(["verify", "mine.py:laplace", *ARGUMENTS]),
+        "dpverify.studies.loading.np.loadtxt": lambda: main(["verify", "mine.py:laplace", *ARGUMENTS]),
     }.items():
         with monkeypatch.context() as patch:
             patch.setattr(name, fails)

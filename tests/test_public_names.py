@@ -23,10 +23,10 @@ def test_folders_outside_the_package_use_public_names_only(folder):
     [
         "from dpverify.pipeline import verify",
         "import dpverify.stats.binomial",
-        "from dpverify.studies.many import run_jobs",
+        "from dpverify.studies.engine import run_jobs",
         "from dpverify.studies import run_jobs",
         "import dpverify as dpv\ndpv.pipeline.run_verification",
-        "import dpverify as dpv\ndpv.studies.many.run_jobs",
+        "import dpverify as dpv\ndpv.studies.engine.make_row",
         "from dpverify import claims\nclaims.CLAIM_KINDS",
         "from dpverify import pipeline",
         "def f():\n    from dpverify import pipeline",

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from dpverify.over_time import PrivacyOverTime, PrivacyTable, privacy_over_time
     from dpverify.studies.calibrate import Calibration, calibrate
     from dpverify.studies.comparison import Comparison, compare_reports
-    from dpverify.studies.files.study import Study, run_study
     from dpverify.studies.pairs import ManyPairs, verify_pairs
     from dpverify.studies.search import Search, search_pairs
+    from dpverify.studies.study import Study, run_study
     from dpverify.studies.tradeoff import Tradeoff, tradeoff
 
 logging.getLogger("dpverify").addHandler(logging.NullHandler())  # an application decides what is shown
@@ -107,7 +107,7 @@ _IMPORTED_LATER = {
     "PrivacyOverTime": "over_time",
     "PrivacyTable": "over_time",
     "Search": "studies.search",
-    "Study": "studies.files.study",
+    "Study": "studies.study",
     "Tradeoff": "studies.tradeoff",
     "assert_private": "ci.assertion",
     "calibrate": "studies.calibrate",
@@ -115,7 +115,7 @@ _IMPORTED_LATER = {
     "privacy_over_time": "over_time",
     "program": "adapters.program",
     "run_check": "ci.check",
-    "run_study": "studies.files.study",
+    "run_study": "studies.study",
     "search_pairs": "studies.search",
     "tradeoff": "studies.tradeoff",
     "verify_pairs": "studies.pairs",

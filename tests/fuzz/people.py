@@ -12,7 +12,7 @@ import dpverify as dpv
 from dpverify.cli import commands, main
 from dpverify.errors import InputError
 from dpverify.report.statements import check_claim
-from dpverify.studies.files.plans import read_study
+from dpverify.studies.study import read_study
 from fuzz.changes import change_bytes
 from fuzz.readers import Broken, reports, small
 

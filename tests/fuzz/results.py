@@ -137,7 +137,7 @@ class ResultFolders:
         return dpv.verify(laplace_sum, np.zeros(1), np.ones(1), 0.5, folder=self.verified, **FEW).digest
 
     def _run_study(self):
-        with mock.patch("dpverify.studies.files.study.current_commit", return_value="1.0"):  # it would start git
+        with mock.patch("dpverify.studies.study.current_commit", return_value="1.0"):  # it would start git
             study = dpv.run_study(self.place / "study.toml", self.study)
         if study.failed:
             raise InputError(study.failed[0]["problem"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.studies.searched_pairs import list_pairs
+from dpverify.studies.search import list_pairs
 from mechanisms import laplace
 
 ZERO, ONE = np.zeros(2), np.ones(2)

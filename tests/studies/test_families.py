@@ -3,7 +3,7 @@
 import pytest
 
 import dpverify as dpv
-from dpverify.studies.families import check_family
+from dpverify.studies.calibrate import check_family
 from mechanisms import laplace
 
 EXPECTED = "expected family(parameter) that returns a mechanism"

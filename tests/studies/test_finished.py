@@ -80,68 +80,26 @@ def old_reports(place):
     return sorted(path.name for path in (place / "study" / "reports").glob("*.old-*"))
 
 
-def refused(capsys):
-    """Run the study by the command, which must refuse it in one line; return the line."""
-    assert main(["study", "study.toml", "--quiet"]) == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    return err
-
-
-def test_the_report_of_another_claim_is_refused(place, capsys):
-    run()
-    replace(place / "study.toml", "epsilon = 1.5", "epsilon = 0.5")
-    run("other")
-    shutil.copy(report_path(place, "other"), report_path(place))
-    replace(place / "study.toml", "epsilon = 0.5", "epsilon = 1.5")
-    line = refused(capsys)
-    assert "reports/0000-noise-files-seed0.json: found claim epsilon 0.5, delta 0; expected epsilon 1.5" in line
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("test_runs = 500", "test_runs = 600", "found other settings; expected those of the study; remove this file"),
-        ("[mechanisms.noise]", "[mechanisms.other]", "found the report of another study or combination; expected the "),
-    ],
-)
-def test_the_report_of_another_study_is_refused(old, new, message, place, capsys):
-    run()
-    replace(place / "study.toml", old, new)
-    run("other")
-    shutil.copy(report_path(place, "other"), report_path(place))
-    replace(place / "study.toml", new, old)
-    assert message in refused(capsys)
-
-
-def test_the_report_of_another_combination_is_refused(place, capsys):
+@pytest.mark.parametrize("damage", ["{", None])
+def test_a_report_that_is_damaged_or_of_another_job_is_run_again(damage, place):
+    """A report never counts for a job that it does not belong to, whatever its file is called."""
     replace(place / "study.toml", "[settings]", '[pairs.made]\nuse = "mine.py:pair"\nvalue = [1.0, 2.0]\n[settings]')
-    dpv.run_study("study.toml")
-    first, second = sorted((place / "study" / "reports").glob("*made*"))
-    shutil.copy(second, first)
-    line = refused(capsys)
-    assert "expected the report of noise, made value=1.0, seed 0; remove this file to verify its combination" in line
-    first.unlink()
-    assert [row["problem"] for row in dpv.run_study("study.toml").rows] == [None] * 3
+    first = dpv.run_study("study.toml")
+    one, two = sorted((place / "study" / "reports").glob("*made*"))
+    one.write_text(two.read_text() if damage is None else damage)
+    with pytest.warns(dpv.DPVerifyWarning, match="of another job; it is run again" if damage is None else "is damaged"):
+        again = dpv.run_study("study.toml")
+    assert again.rows == first.rows
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("seeded", False, "found another checksum"),
-        ("delta", 0.123, "found another checksum"),
-    ],
-)
-def test_an_edited_report_is_refused(field, value, message, place, capsys):
+@pytest.mark.parametrize(("field", "value"), [("seeded", False), ("delta", 0.123)])
+def test_an_edited_report_is_run_again(field, value, place):
     row, _ = run()
-    assert row["verdict"] == "NOT_REFUTED"
     path = report_path(place)
     document = json.loads(path.read_text())
     document["result"][field] = value
     path.write_text(json.dumps(document))
-    line = refused(capsys)
-    assert message in line
-    assert "remove this file to verify its combination again" in line
+    assert run() == (row, ["noise, files, seed 0: its report is damaged; it is run again"])
 
 
 def test_an_edited_table_is_written_again(place):
@@ -169,8 +127,7 @@ def test_a_change_of_an_imported_file_is_noticed(place):
         "noise, files, seed 0: helpers.py changed; its runs are others than in its report; it is run again"
     ]
     assert after["digest"] != before["digest"]
-    name = "0000-noise-files-seed0.json.old-1"
-    assert old_reports(place) == [name]
+    (name,) = old_reports(place)
     shutil.copy(place / "study" / "reports" / name, place / "old.json")
     assert dpv.Report.from_json(place / "old.json").digest == before["digest"]
     assert run() == (after, [])
@@ -188,8 +145,8 @@ def test_a_change_without_effect_is_run_again_unless_it_is_trusted(place, capsys
     assert capsys.readouterr().err == ""
     assert main(["study", "study.toml", "--quiet"]) == 0
     err = capsys.readouterr().err
-    assert "noise, files, seed 0: helpers.py changed; 64 runs per data set are the same as in its report; it is" in err
-    assert "it is run again, unless the results are trusted (--trust-results, trust_results=True)" in err
+    assert "noise, files, seed 0: helpers.py changed; 64 runs per dataset are the same as in its report" in err
+    assert "trust_results=True (--trust-results) would use it; it is run again" in err
     assert err.count("\n") == 1
     assert path.stat().st_mtime_ns != written
     assert old_reports(place) == [f"{path.name}.old-1"]
@@ -200,9 +157,7 @@ def test_changed_data_are_always_run_again(place):
     before, _ = run()
     (place / "b.txt").write_text("2\n")
     after, lines = run(trust_results=True)
-    assert lines == [
-        "noise, files, seed 0: b.txt changed; the data sets are others than in its report; it is run again"
-    ]
+    assert lines == ["noise, files, seed 0: its data changed; it is run again"]
     assert after["epsilon_lower"] > before["epsilon_lower"]
     assert len(old_reports(place)) == 1
 
@@ -214,7 +169,8 @@ def test_an_unseeded_mechanism_is_run_again_unless_it_is_trusted(place):
     replace(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
     assert run(trust_results=True) == (row, [])
     after, lines = run()
-    assert lines[0].startswith("noise, files, seed 0: helpers.py changed; runs without a seed cannot be compared; it")
+    line = "noise, files, seed 0: helpers.py changed; runs without a seed cannot be compared and"
+    assert any(each.startswith(line) for each in lines)
     assert after["digest"] != row["digest"]
 
 
@@ -283,19 +239,8 @@ def test_an_unfinished_combination_is_started_again_after_a_change(place, monkey
         patch.setattr("dpverify.pipeline.make_report", stop)
         with pytest.raises(dpv.Stopped):
             dpv.run_study("study.toml")
-    assert (place / "study" / "running" / "0000" / "test-1.record").exists()
+    assert list((place / "study" / "running").glob("noise*/test-1.record"))
     replace(place / "helpers.py", "SCALE = 1.0", "SCALE = 3.0")
     row, lines = run()
-    assert lines == [
-        "noise, files, seed 0: its sources or its data changed while it was unfinished; it is started again"
-    ]
+    assert lines[0].endswith("; it is started again")
     assert row["digest"] == run("fresh")[0]["digest"]
-
-
-def test_a_folder_of_an_earlier_version_is_refused(place, capsys):
-    run()
-    owner = place / "study" / "dpverify.json"
-    document = json.loads(owner.read_text())
-    del document["run"]["study format"]
-    owner.write_text(json.dumps(document))
-    assert "found study format none; expected 2 as in this call" in refused(capsys)

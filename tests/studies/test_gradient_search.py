@@ -7,10 +7,10 @@ import pytest
 from limits import most
 
 import dpverify as dpv
-from dpverify.studies.pair_search.gradient_search import RUN_SHARES, climb_box
-from dpverify.studies.pair_search.simplex_search import check_box
+from dpverify.studies.search import BoxPlan, check_box, search_box
 
-DIMENSION, RUNS = 10, 40 * RUN_SHARES
+DIMENSION = 10
+RUNS = 40 * BoxPlan.of(DIMENSION).shares
 BOX = check_box([(-1.0, 1.0)] * DIMENSION)
 CORNERS = np.array(list(itertools.product([-1.0, 1.0], repeat=DIMENSION)))
 FUNCTIONS = 40
@@ -28,7 +28,7 @@ def climb(value, slopes):
         spent[0] += runs
         return slopes(point)
 
-    return *climb_box(estimate, gradient, BOX, RUNS, 0), spent[0]
+    return *search_box(estimate, gradient, BOX, RUNS, 0), spent[0]
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
@@ -63,4 +63,4 @@ def test_a_flat_function_ends_at_a_starting_point():
 
 def test_too_few_runs_are_refused():
     with pytest.raises(dpv.InputError, match="runs: found 10; expected at least"):
-        climb_box(lambda point, runs: 0.0, lambda point, distances, runs: point, BOX, 10, 0)
+        search_box(lambda point, runs: 0.0, lambda point, distances, runs: point, BOX, 10, 0)

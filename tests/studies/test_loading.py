@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.studies.files.loading import load_data
+from dpverify.studies.loading import load_data
 
 
 @pytest.mark.parametrize(

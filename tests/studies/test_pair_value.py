@@ -7,8 +7,7 @@ import dpverify as dpv
 from dpverify.events.scores import summarise
 from dpverify.sampling.blocks import SampleSource, draw_block
 from dpverify.sampling.context import open_run
-from dpverify.studies.pair_search.pair_gradient import estimate_gradient
-from dpverify.studies.pair_search.pair_value import KeptRuns, SearchAim, evaluate_pair
+from dpverify.studies.search import KeptRuns, SearchAim, estimate_gradient, evaluate_pair
 from mechanisms import gaussian_trajectory, laplace
 
 AIM = SearchAim(0.0, None)

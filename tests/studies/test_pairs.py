@@ -79,7 +79,7 @@ def test_each_pair_has_its_own_runs(tmp_path):
     assert f"{found.passed} of 12 pairs passed" in str(found)
     resumed = dpv.verify_pairs(coin, pairs, 1.0, 0.05, folder=tmp_path, **COINS)
     assert resumed.reports == found.reports
-    assert all(report.provenance["resumed"] for report in resumed.reports)
+    assert [one.provenance["job"] for one in resumed.reports] == [one.provenance["job"] for one in found.reports]
 
 
 def test_a_pair_with_a_voiding_diagnostic_counts_neither_as_passed_nor_as_refuted():

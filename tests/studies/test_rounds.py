@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpverify.studies.pair_search.pair_value import PairValue
-from dpverify.studies.pair_search.rounds import MIN_GROWTH, search_in_rounds
+from dpverify.studies.search import MIN_GROWTH, PairValue, search_in_rounds
 
 
 def rounds_of(truth, runs, errors=1.0):

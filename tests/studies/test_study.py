@@ -114,9 +114,7 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
     out, err = capsys.readouterr()
     lines = table(place / "study")
     assert len(lines) == (3 + 1) * (1 + 2) * 2
-    assert (
-        "24 verifications, 6 refuted (each at its own alpha), 6 together (Holm), 12 too weak, 6 failed; table: " in out
-    )
+    assert "24 verifications, 6 refuted (each at its own alpha), 6 together (Holm), 12 too weak, 6 failed." in out
     assert err.count("ValueError: more than the truth") == 6 + 1
     assert {line["seed"] for line in lines} == {"3", "4"}
     assert [line["mechanism"] for line in lines[:18]] == ["response"] * 18
@@ -181,7 +179,7 @@ def test_the_error_is_shown_only_if_there_is_a_truth(place):
     change(place, "[0.6, 0.9, 2.0]", "0.61234")
     change(place, "seeds = 2", "seeds = 1")
     header, *lines = dpv.run_study(place / "study.toml").table_lines()
-    assert header.endswith("over the cells <=  error")
+    assert header.endswith("  error")
     assert " 0.61234 " in lines[0]  # as it is written in the file
     change(place, "exact = [true, false]", "exact = false")
     assert not dpv.run_study(place / "study.toml", place / "other").table_lines()[0].endswith("error")
@@ -207,34 +205,27 @@ def test_finished_combinations_are_not_drawn_again(place, monkeypatch):
     assert drawn < (place / "drawn").stat().st_size < drawn * 1.3  # one combination of six
 
 
-def test_a_damaged_report_is_refused(place):
-    change(place, "[0.6, 0.9, 2.0]", "0.6")
-    done = dpv.run_study(place / "study.toml")
-    (place / "study" / done.rows[2]["report"]).write_text("{")
-    with pytest.raises(dpv.FolderError, match=r"0002-.*; remove this file to verify its combination again"):
-        dpv.run_study(place / "study.toml")
-
-
 @pytest.mark.filterwarnings("ignore:.*failed")
 def test_the_printed_study_is_an_aligned_table(place):
-    title, header, *lines = str(dpv.run_study(place / "study.toml")).splitlines()
-    assert title == (
-        "study: 24 verifications, 6 refuted (each at its own alpha), 6 together (Holm), 12 too weak, 6 failed"
-    )
-    assert header.split()[:6] == ["mechanism", "pair", "mechanism.truth", "pair.value", "pair.exact", "seed"]
+    headline, claimed, summary, weak, header, *lines = str(dpv.run_study(place / "study.toml")).splitlines()
+    assert headline == "6 of 24 refuted (response: 6 of 12, none at truth 0.6; plain: none)."
+    assert claimed == "  Claimed: epsilon 1, delta 0."
+    assert summary.startswith("  24 verifications, 6 refuted (each at its own alpha), 6 together (Holm), 12 too weak")
+    assert "too few to notice a violation" in weak
+    assert header.split()[:6] == ["mechanism", "pair", "truth", "value", "exact", "seed"]
     assert len(lines) == 20 + 1
     assert lines[0][header.index("verdict") :].startswith("TOO WEAK")
-    assert lines[12][header.index("verdict") :] == "failed"
-    assert lines[-1] == f"  and 4 more rows in {place / 'study' / 'table.csv'}"
+    assert lines[12][header.index("verdict") :].startswith("FAILED")
+    assert lines[-1] == "  and 4 more"
 
 
 def test_a_full_disk_stops_the_study(place, capsys, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("dpverify.studies.files.runner.replace_file", full)
+    monkeypatch.setattr("dpverify.report.report.Report.to_json", full)
     assert main(["study", "inner/study.toml"]) == 3
-    line = "dpverify: the disk failed (No space left on device) after 0 of 24 verifications; they are kept in "
+    line = "dpverify: the disk failed (No space left on device) after 0 of 24 jobs; they are kept in "
     assert capsys.readouterr().err.startswith(line)
 
 
@@ -270,13 +261,13 @@ def test_a_voiding_diagnostic_is_no_answer_unless_another_claim_is_refuted(place
     change(place, "[0.6, 0.9, 2.0]", "[0.6, 0.9]")
     change(place, "[true, false]", "true")
     (place / "b.csv").write_text("0\n")  # equal to the first data set
-    assert main(["study", "inner/study.toml"]) == 1
-    out, err = capsys.readouterr()
+    assert main(["study", "inner/study.toml"]) == 1  # a refuted claim counts before a missing answer
+    out = capsys.readouterr().out
     assert (
         "12 verifications, 8 without an answer, 2 refuted (each at its own alpha), 2 together (Holm), 2 too weak, "
-        "0 failed; table" in out
+        "0 failed." in out
     )
-    assert err.splitlines()[-1].startswith("dpverify: 8 without an answer, the first: both data sets are equal")
+    assert "  No answer for response files 0.6, response files 0.9" in out
     voided = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
     assert voided == [line["diagnostic"] != "" for line in table(place / "study")]
 
@@ -297,7 +288,7 @@ def test_a_study_with_a_shortened_verification_is_resumed(place, capsys):
     assert "found other settings" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "mechanism,seed\nplain,3\n", 'report\n"', "report,seed\nx\n", "\xff"])
+@pytest.mark.parametrize("text", ["", "mechanism,seed\nplain,3\n", "\xff"])
 def test_a_damaged_table_is_replaced(text, place):
     change(place, "[0.6, 0.9, 2.0]", "0.6")
     dpv.run_study(place / "study.toml")
@@ -308,29 +299,20 @@ def test_a_damaged_table_is_replaced(text, place):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("epsilon = 1.0", "epsilon = 2.0", "found epsilon 1.0; expected 2.0"),
-        ("test_runs = 400", "test_runs = 501", "another set of settings: test_runs was 400 and is 501; repeat"),
-        ("truth = [0.6, 0.9, 2.0]", "truth = [0.6, 0.9]", "truth was [0.6, 0.9, 2.0] and is [0.6, 0.9]; repeat"),
-        ("[pairs.files]", "[pairs.others]", "found entries pairs.files, pairs.made"),
-        ("seeds = 2", "seeds = 1", "found seeds 2; expected 1"),
-    ],
-)
-def test_the_folder_of_another_study_is_refused(place, capsys, old, new, message):
-    from dpverify.sampling.checkpoint import open_checkpoint
-    from dpverify.studies.files.plans import read_study
-
-    plan = read_study(place / "study.toml")
-    with open_checkpoint(place / "study") as store:
-        store.acquire(plan.identity, {"details": plan.details})
-    change(place, old, new)
-    assert main(["study", "inner/study.toml"]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert "or use another folder (--folder, folder=)" in err
-    assert err.count("\n") == 1
+def test_combinations_are_added_and_removed(place):
+    """The reports of combinations that stay are used again, also if the claim of a report has not changed its name."""
+    change(place, "[0.6, 0.9, 2.0]", "[0.6, 0.9]")
+    first = dpv.run_study(place / "study.toml")
+    change(place, "[0.6, 0.9]", "[0.9, 0.8]")
+    second = dpv.run_study(place / "study.toml")
+    assert len(second.stored) == len(first.rows) - 6
+    shared = [row for row in first.rows if row["mechanism.truth"] != 0.6]
+    assert [row for row in second.rows if row["mechanism.truth"] != 0.8] == shared
+    change(place, "epsilon = 1.0", "epsilon = 2.0")
+    with pytest.warns(dpv.DPVerifyWarning, match="its claim, settings or options changed; it is run again"):
+        third = dpv.run_study(place / "study.toml")
+    assert {row["claim"] for row in third.rows} == {"epsilon 2, delta 0"}
+    assert len(list((place / "study" / "reports").glob("*.old-1"))) == len(third.rows)
 
 
 BAD = [
@@ -374,9 +356,9 @@ def test_an_interrupted_study_keeps_finished_combinations(place, capsys, monkeyp
             raise problem
         return verify(*arguments, **keywords)
 
-    monkeypatch.setattr("dpverify.studies.options.verify", interrupted)
+    monkeypatch.setattr("dpverify.studies.engine.verify", interrupted)
     assert main(["study", "inner/study.toml", "--folder", "kept"]) == 3
-    line = "dpverify: stopped by the keyboard after 1 of 24 verifications; they are kept in kept; run the same"
+    line = "dpverify: stopped by the keyboard after 1 of 24 jobs; they are kept in kept; repeat the same"
     assert capsys.readouterr().err.startswith(line)
     assert len(table(place.parent / "kept")) == 1
 
@@ -464,7 +446,7 @@ def test_a_page_that_cannot_be_drawn_does_not_hide_the_answer(place, capsys, mon
     def no_page(*arguments):
         raise dpv.InputError("a page: found no printer")
 
-    monkeypatch.setattr("dpverify.studies.files.study.render_study", no_page)
+    monkeypatch.setattr("dpverify.studies.study.Study.page", no_page)
     (place / "one.toml").write_text(
         'epsilon = 0.1\n[pairs.one]\nuse = "mine.py:pair"\nvalue = 1.0\n[mechanisms.plain]\nuse = "mine:plain"\n'
         "[settings]\nselect_runs = 400\ntest_runs = 2000\n"

@@ -3,16 +3,12 @@
 import math
 
 import numpy as np
-import pytest
 
 from dpverify.studies.tables import (
     column_names,
     csv_text,
     lower_text,
-    parse_row,
-    read_csv,
     verdict_text,
-    write_csv,
 )
 from dpverify.util.formatting import format_lower
 
@@ -33,22 +29,6 @@ def test_a_column_name_is_quoted_too():
     assert csv_text([{"=1+1": 2}], ["=1+1"]) == "'=1+1\n2\n"
 
 
-def test_values_are_read_back(tmp_path):
-    write_csv(tmp_path / "table.csv", ROWS)
-    rows = [parse_row(row) for row in read_csv(tmp_path / "table.csv")]
-    assert [row["mechanism"] for row in rows] == [row["mechanism"] for row in ROWS]
-    assert rows[0]["note"] == "-cmd|x"
-    assert [row["scale"] for row in rows] == [-1.5, 2e-9, float("inf")]
-    assert [row["pair"] for row in rows] == [None, "plain", None]
-
-
-@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"a,b\n1\n"])
-def test_a_table_that_cannot_be_read_has_no_rows(tmp_path, content):
-    if content is not None:
-        (tmp_path / "table.csv").write_bytes(content)
-    assert read_csv(tmp_path / "table.csv") == []
-
-
 def test_a_refutation_has_the_digits_that_show_it():
     row = {"claim": "epsilon 0.6, delta 0", "epsilon": 0.6, "epsilon_lower": 0.600035}
     assert lower_text(row) == "epsilon >= 0.60003"
@@ -60,5 +40,5 @@ def test_a_refutation_has_the_digits_that_show_it():
 
 
 def test_the_verdict_of_a_row_says_how_strong_its_evidence_is():
-    words = [verdict_text({"p_value": p, "alpha": 0.05}, "REFUTED") for p in (0.02, 0.005, 0.0005)]
+    words = [verdict_text({"verdict": "REFUTED", "p_value": p, "alpha": 0.05}) for p in (0.02, 0.005, 0.0005)]
     assert words == ["REFUTED, weak evidence", "REFUTED, moderate evidence", "REFUTED, strong evidence"]

@@ -79,4 +79,4 @@ def test_an_estimate_is_at_least_the_lower_bound_of_its_row():
     for row in table.rows:
         assert row["epsilon_upper_on_partition"] < row["epsilon_lower"] <= row["epsilon_estimate"]
     header = str(table).splitlines()[1]
-    assert "over the cells <=" in header
+    assert "over the cells" in header

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Unpack
 
 from dpverify.claims import resolve_claim
@@ -12,7 +11,7 @@ from dpverify.report.power import DETECTS, check_detects, needed_runs
 from dpverify.report.report import Report
 from dpverify.report.text import describe_weakness, report_text
 from dpverify.settings import VerifyOptions
-from dpverify.studies.options import RunOptions
+from dpverify.studies.engine import CallOptions
 
 
 def assert_private(
@@ -84,9 +83,9 @@ def assert_private(
     __tracebackhide__ = True  # pytest then shows the line of the test instead of a line of this function
     tested, delta = resolve_claim(epsilon, delta, claim)
     check_detects(detects, tested)
-    run_options = RunOptions.from_keywords(**options)
-    run_options = dataclasses.replace(run_options, settings=run_options.settings.change(alpha=alpha))
-    report = run_options.verify(mechanism, first, second, None, delta, tested)
+    call = CallOptions.of(**options)
+    call = call._replace(settings=call.settings.change(alpha=alpha))
+    report = call.verify(mechanism, first, second, tested, delta)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")
     if report.refuted:

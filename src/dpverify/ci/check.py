@@ -4,23 +4,20 @@ claims/results.json, results.csv    one row per claim
 claims/junit.xml                    the same for CI services
 claims/page.html                    the same for people, with a page for each claim in claims/pages
 claims/history.json                 the answers of all releases
-claims/NAME-HASH/                   the study of one claim, from which a stopped check continues
+claims/verified/                    the folder of the engine, from which a stopped check continues
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
+import dataclasses
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpverify.ci.check_page import ResultTable, render_table, stored_text
 from dpverify.ci.history import (
     Change,
     Release,
@@ -31,41 +28,33 @@ from dpverify.ci.history import (
     write_history,
 )
 from dpverify.ci.junit import FAILED, TOO_WEAK, junit_xml
-from dpverify.ci.manifest import ManifestClaim, read_manifest
-from dpverify.errors import DPVerifyWarning, FolderError, InputError, Stopped
+from dpverify.ci.manifest import read_manifest
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.report import load_pages
 from dpverify.report.statements import Verdict
-from dpverify.sampling.executors import open_pool
-from dpverify.studies.files.interruptions import set_supervised
-from dpverify.studies.files.study import run_plan
-from dpverify.studies.result_page import write_report_page
-from dpverify.studies.tables import (
-    Row,
-    bound_columns,
-    column_names,
-    csv_text,
-    format_table,
-    lower_text,
-    unanswered_sentences,
-    verdict_text,
-)
-from dpverify.util.dataframes import make_dataframe
+from dpverify.studies.engine import JOB_KEY, Engine, Outcome, open_engine
+from dpverify.studies.loading import Combination, integer_hint
+from dpverify.studies.study import write_report_page
+from dpverify.studies.tables import ResultTable, Row, column_names, csv_text, lower_text, row_state, verdict_text
 from dpverify.util.files import locked, write_text
-from dpverify.util.formatting import one_line
+from dpverify.util.formatting import format_number, one_line
 from dpverify.util.provenance import current_commit
 from dpverify.util.serialization import to_plain
 
 if TYPE_CHECKING:
-    import pandas
+    from dpverify.render import Page
 
 GOOD_STATES = (Verdict.NOT_REFUTED.name, Verdict.CERTIFIED.name)
 WORST_FIRST = (Verdict.REFUTED.name, FAILED, Verdict.NO_ANSWER.name, TOO_WEAK, *GOOD_STATES)
+VERIFIED_FOLDER = "verified"
+MAX_NAMED = 4  # claims that a headline names
 
 Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(ResultTable):
     """The result of `run_check`. `print` shows a short table.
 
     Attributes
@@ -89,6 +78,7 @@ class Check:
     release: str
     previous: Release | None
     changes: tuple[Change, ...]
+    identity = ("name",)
 
     def in_state(self, *states: str) -> tuple[Row, ...]:
         """Return the rows in one of these states."""
@@ -102,24 +92,54 @@ class Check:
         parts = [f"{count} {state.replace('_', ' ').lower()}" for count, state in counts if count]
         return f"{number} claim{'s' * (number != 1)}: {', '.join(parts)}"
 
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return the rows as a pandas DataFrame (needs pandas)."""
-        return make_dataframe(self.rows)
+    @property
+    def over(self) -> str:
+        """What was verified."""
+        return f"Privacy claims of {self.folder.name}, release {self.release}"
+
+    @property
+    def headline(self) -> str:
+        """The finding in one sentence."""
+        return check_headline(self.rows)
+
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline."""
+        alphas = {row["alpha"] for row in self.rows if row.get("alpha") is not None}
+        found = [*super().sentences(), f"{self.summary[0].upper()}{self.summary[1:]}."]
+        if len(alphas) == 1:
+            found.append(
+                f"If all claims are true, none is refuted with probability at least "
+                f"{format_number(1 - alphas.pop() * len(self.rows))}. A claim that is not refuted may still be false."
+            )
+        return found + [f"{row['name']}: {stored_text(row)}." for row in self.rows if row.get("result_of")]
+
+    def links(self, page: Path) -> list[str]:
+        """Return the addresses of the pages of the claims, or of their reports."""
+        start = Path(os.path.relpath(self.folder.resolve(), page.resolve().parent))
+        places = [row.get("page") or row.get("report") for row in self.rows]
+        return ["" if place is None else (start / place).as_posix() for place in places]
+
+    def page(self, links: Sequence[str] | None = None) -> Page:
+        """Return the page, with what changed since the previous release."""
+        pages, page = load_pages(), super().page(links)
+        if self.previous is None:
+            return page
+        worse = {"verdict": "REFUTED", "badge": "worse"}
+        lines = [
+            pages.Sentence(one.text, label=f"{one.name}:", **(worse if one.is_worse else {})) for one in self.changes
+        ]
+        shown = pages.Items(lines) if lines else pages.Sentence("No answer changed.")
+        changed = pages.Section(f"What changed since {one_line(self.previous.release)}", (shown,))
+        return dataclasses.replace(page, blocks=(*page.blocks, changed))
 
     def __str__(self) -> str:
-        header, bounds = bound_columns(self.rows)
-        lines = [
-            [row["name"], verdict_text(row, row["state"]), row.get("claim") or "", *texts]
-            for row, texts in zip(self.rows, bounds, strict=True)
-        ]
-        table = format_table(("name", "verdict", "claim", *header), lines)
         changed = (
             [] if self.previous is None else [f"since {one_line(self.previous.release)}: {len(self.changes)} changed"]
         )
         changed += [f"  {change.name}: {change.text}" for change in self.changes]
-        unanswered = [f"  {sentence}" for sentence in unanswered_sentences(self.rows)]
+        unanswered = [f"  {sentence}" for sentence in super().sentences()]
         stored = [f"{row['name']}: {stored_text(row)}" for row in self.rows if row.get("result_of")]
-        return "\n".join([self.summary, *unanswered, *table, *stored, *changed])
+        return "\n".join([self.summary, *unanswered, *self.table_lines(len(self.rows)), *stored, *changed])
 
 
 def run_check(
@@ -194,7 +214,7 @@ def run_check(
     target = path.with_suffix("") if folder is None else Path(folder)
     if target == path:
         raise InputError(f"{path}: found no .toml at the end of the name; expected it, or another folder; set folder=")
-    claims = read_manifest(path)
+    claims, timeout = read_manifest(path)
     history = target / "history.json" if history is None else history
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -206,15 +226,28 @@ def run_check(
         past = read_history(history)
         write_history(history, past)
     release = release or current_commit(path.resolve().parent)
-    verify = functools.partial(
-        verify_claim, path.resolve(), target.resolve(), pages, trust_results, release, workers is not None
-    )
     rows: dict[int, Row] = {}
-    for number, row, found in _verified(verify, claims, workers):
-        rows[number] = row
-        for line in found:
-            notify(line)
-        notify(f"{len(rows)} of {len(claims)}: {_row_line(row)}")
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        open_engine(
+            target.absolute() / VERIFIED_FOLDER,
+            workers or (None if timeout is None else 1),
+            progress=False,
+            trust_results=trust_results,
+            timeout=timeout,
+            release=release,
+            kind="claim",
+        ) as engine,
+    ):
+        warnings.simplefilter("always", DPVerifyWarning)
+        for number, outcome in engine.run(claims):
+            row = rows[number] = _make_row(claims[number], outcome, engine)
+            if pages and row.get("report") is not None:
+                row["page"] = write_report_page(target, row)
+            for warning in caught:
+                notify(str(warning.message))
+            caught.clear()
+            notify(f"{len(rows)} of {len(claims)}: {_row_line(row)}")
     ordered = tuple(rows[number] for number in range(len(claims)))
     latest = make_release(release, ordered)
     previous = next((entry for entry in reversed(past) if entry.release != latest.release), None)
@@ -226,81 +259,32 @@ def run_check(
     return check
 
 
-def verify_claim(
-    path: Path, folder: Path, pages: bool, trust_results: bool, release: str, is_supervised: bool, number: int
-) -> tuple[Row, list[str]]:
-    """Verify one claim of a manifest, which a new process reads again; return its row and the warnings."""
-    claim = read_manifest(path)[number]
-    if is_supervised:  # in a process of its own: its end is noticed here, so an earlier end was a kill from outside
-        set_supervised({})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DPVerifyWarning)
-        row = _verify_claim(claim, folder, trust_results, release)
-        if pages and row.get("report") is not None:
-            row["page"] = write_report_page(folder, claim.name, row)
-    if row["state"] == FAILED:  # the row has the reason
-        return row, []
-    return row, [str(each.message) for each in caught if issubclass(each.category, DPVerifyWarning)]
-
-
-def _verified(
-    verify: Callable[[int], tuple[Row, list[str]]], claims: Sequence[ManifestClaim], workers: int | None
-) -> Iterator[tuple[int, Row, list[str]]]:
-    """Yield number, row and warnings of every claim, in the order of completion.
-
-    A mechanism can end its process. The claims that were lost with it are verified again, each with a new process.
-    """
-    left = list(range(len(claims)))
-    if workers is None:
-        yield from ((number, *verify(number)) for number in left)
-        return
-    with contextlib.suppress(BrokenExecutor), open_pool(workers) as pool:
-        assert pool.executor is not None
-        futures = {pool.executor.submit(verify, number): number for number in left}
-        for future in as_completed(futures):
-            row, found = future.result()
-            left.remove(futures[future])
-            yield futures[future], row, found
-    for number in left:
-        row, found = _failed(claims[number], "the process ended; the mechanism, or a library, ended it"), []
-        with contextlib.suppress(BrokenExecutor), open_pool(1) as pool:
-            assert pool.executor is not None
-            row, found = pool.executor.submit(verify, number).result()
-        yield number, row, found
-
-
-def _verify_claim(claim: ManifestClaim, folder: Path, trust_results: bool, release: str) -> Row:
-    """Verify one claim, or read its finished report, and return its row."""
-    place = folder / claim.folder
-    try:
-        study = run_plan(claim.plan, place, claim.name, progress=False, trust_results=trust_results, release=release)
-    except (FolderError, Stopped) as problem:
-        return _failed(claim, str(problem))
-    result = study.rows[0]
-    if result["problem"] is not None:
-        return _failed(claim, result["problem"])
-    row: Row = {
-        "name": claim.name,
-        "state": result["verdict"],
-        **result,
-        "report": f"{claim.folder}/{result['report']}",
-        "result_of": study.stored.get(result["report"]),
+def _make_row(claim: Combination, outcome: Outcome, engine: Engine) -> Row:
+    """Return the row of a claim: its state, its results, or the reason why it has none."""
+    row: Row = {"name": claim.name, "state": "", **(engine.rows[claim.name] or {})}
+    row["state"] = row_state({**row, "state": None})
+    weakness = row.pop("too_weak", None)
+    if outcome.problem is not None:
+        text = one_line(f"{row['problem']}{integer_hint(row['problem'], claim.pair.files)}", 2000)
+        described = None if claim.claim is None else claim.claim.describe()
+        return {**row, "claim": described, "problem": text}
+    record = outcome.result.provenance[JOB_KEY]
+    row |= {
+        "report": f"{VERIFIED_FOLDER}/{row['report']}",
+        "result_of": None if outcome.is_new else str(record["release"]),
+        "problem": weakness,
     }
-    if result["diagnostic"] is not None:
-        return {**row, "problem": Diagnostic[result["diagnostic"]].value}
-    weakness = row.pop("too_weak")
-    return row if weakness is None else {**row, "state": TOO_WEAK, "problem": weakness}
+    return {**row, "problem": Diagnostic[row["diagnostic"]].value} if row["diagnostic"] is not None else row
 
 
-def _failed(claim: ManifestClaim, problem: str) -> Row:
-    """Return the row of a claim that could not be verified."""
-    described = None if claim.plan.claim is None else claim.plan.claim.describe()
-    return {"name": claim.name, "state": FAILED, "claim": described, "problem": one_line(problem, 2000)}
+def stored_text(row: Row) -> str:
+    """Return that the result of a claim is a stored one, and of which release."""
+    return f"result of release {one_line(row['result_of'])}, not run again"
 
 
 def _row_line(row: Row) -> str:
     """Return one line about a finished claim."""
-    text = f"{row['name']} {verdict_text(row, row['state'])}"
+    text = f"{row['name']} {verdict_text(row)}"
     if row["state"] in (FAILED, TOO_WEAK, Verdict.NO_ANSWER.name):
         text = f"{text} ({one_line(row['problem'])})"
     else:
@@ -323,5 +307,30 @@ def _write_results(check: Check, title: str, pages: bool) -> None:
     write_text(folder / "results.csv", csv_text(rows, columns))
     write_text(folder / "junit.xml", junit_xml(title, check.rows))
     if pages:
-        table = ResultTable(title, check.summary, check.rows, check.release, check.previous, check.changes)
-        write_text(folder / "page.html", render_table(table))
+        check.to_html(folder / "page.html")
+
+
+def check_headline(rows: Sequence[Row]) -> str:
+    """Return the finding of a check in one sentence.
+
+    Examples
+    --------
+    >>> check_headline([{"name": "sum", "state": "REFUTED"}, {"name": "mean", "state": "NOT_REFUTED"}])
+    '1 of 2 claims is refuted: sum.'
+    >>> check_headline([{"name": "sum", "state": "NOT_REFUTED"}, {"name": "mean", "state": "NO_ANSWER"}])
+    '1 of 2 claims has no answer: mean.'
+    """
+    number, sentences = len(rows), []
+    for state, words in (
+        ("NO_ANSWER", ("has no answer", "have no answer")),
+        ("REFUTED", ("is refuted", "are refuted")),
+        ("FAILED", ("could not be verified", "could not be verified")),
+        ("TOO_WEAK", ("had too few runs", "had too few runs")),
+    ):
+        names = [row["name"] for row in rows if row["state"] == state]
+        if names:
+            listed = ", ".join(names[:MAX_NAMED])
+            if len(names) > MAX_NAMED:
+                listed += f" and {len(names) - MAX_NAMED} more"
+            sentences.append(f"{len(names)} of {number} claims {words[len(names) > 1]}: {listed}.")
+    return " ".join(sentences) or "No claim is refuted."

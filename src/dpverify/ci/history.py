@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpverify.report.statements import Verdict
-from dpverify.studies.bound_changes import EpsilonBounds, compare_bounds
+from dpverify.studies.comparison import EpsilonBounds, compare_bounds
 from dpverify.util.files import read_document, write_document
 from dpverify.util.formatting import one_line
 from dpverify.util.serialization import to_plain

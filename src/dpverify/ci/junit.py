@@ -30,7 +30,7 @@ def junit_xml(title: str, rows: Sequence[Row]) -> str:
             if row.get(name) is not None:
                 ElementTree.SubElement(properties, "property", {"name": name, "value": _xml_text(row[name])})
         if row in failures or row in errors:
-            text = row.get("problem") or f"{row.get('claim')}: {verdict_text(row, row['state'])}: {lower_text(row)}"
+            text = row.get("problem") or f"{row.get('claim')}: {verdict_text(row)}: {lower_text(row)}"
             message = _xml_text(text)
             kind = "failure" if row in failures else "error"
             ElementTree.SubElement(case, kind, {"type": row["state"], "message": message})

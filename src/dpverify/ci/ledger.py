@@ -41,7 +41,7 @@ from dpverify.stats.anytime import (
     combine_versions,
     start_weight,
 )
-from dpverify.studies.options import RunOptions
+from dpverify.studies.engine import CallOptions
 from dpverify.util.arrays import is_plain_data
 from dpverify.util.checks import check_probability
 from dpverify.util.files import locked, read_document, write_document
@@ -464,7 +464,7 @@ def verify_version(
     seed = options.pop("seed", None)
     seed = secrets.randbits(SEED_BITS) if seed is None else seed
     text = claim_key(tested)
-    chosen = RunOptions.from_keywords(**options)
+    chosen = CallOptions.of(**options)
     if write:  # the share of alpha and the place of this version are spent before anything is drawn
         before, record = _add(ledger, lifetime_alpha, name, text, VersionRun(version, seed, finished=False))
     else:
@@ -481,7 +481,7 @@ def verify_version(
     number = [*(run.seed for run in record.current), seed].index(seed) + 1
     level = before.level(record) * start_weight(number) if write or repeats else READER_SHARE
     settings = chosen.settings.change(seed=seed, stop_early=True, alpha=level)
-    request = Request(tested, delta, chosen.error, chosen.log_lipschitz, chosen.learn, record.watched, record.shape)
+    request = Request(tested, delta, watched=record.watched, watched_shape=record.shape, **chosen.call)
     report = run_verification(mechanism, first, second, request, settings, chosen.executor, None, chosen.progress)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")

@@ -13,7 +13,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 from dpverify import Settings, __version__
@@ -40,8 +39,7 @@ from dpverify.errors import (
     is_users,
 )
 from dpverify.report.report import load_pages
-from dpverify.studies.files.interruptions import describe_end, read_start, set_supervised
-from dpverify.studies.files.loading import integer_hint
+from dpverify.studies.loading import integer_hint
 from dpverify.util.checks import nearest_name, shorten
 from dpverify.util.formatting import one_line
 
@@ -143,24 +141,19 @@ def entry() -> NoReturn:
 def main_in_child(argv: Sequence[str]) -> int:
     """Run the command in a child process, and return its exit status; 3 if the child ends without a report.
 
-    A study continues in a new child process after a combination that has ended the process.
+    If a combination of a study ends the process, the study continues with a process of its own for each combination.
     """
     arguments = parse(argv)
-    ended: dict[int, str] = {}
-    set_supervised(ended)
-    while True:
+    outcome = run_in_child(lambda: run(arguments))
+    if outcome.status is None and arguments.command == "study" and not outcome.stopped and not arguments.workers:
+        arguments.workers = 1
         outcome = run_in_child(lambda: run(arguments))
-        if outcome.status is not None:
-            return outcome.status
-        start = None
-        if arguments.command == "study" and not outcome.stopped:
-            start = read_start(Path(kept_folder(arguments) or ""))
-        if start is None or start.number in ended:
-            cause = "the mechanism, or a library, ended it"
-            if outcome.stopped:
-                cause = f"stopped by a signal{how_to_resume(arguments)}"
-            return print_error(f"the process ended without a report ({outcome.end}); {cause}", NO_ANSWER)
-        ended[start.number] = describe_end(start, outcome.end)
+    if outcome.status is not None:
+        return outcome.status
+    cause = "the mechanism, or a library, ended it"
+    if outcome.stopped:
+        cause = f"stopped by a signal{how_to_resume(arguments)}"
+    return print_error(f"the process ended without a report ({outcome.end}); {cause}", NO_ANSWER)
 
 
 def kept_folder(arguments: argparse.Namespace) -> str | None:

@@ -33,10 +33,16 @@ from dpverify.report.power import check_detects
 from dpverify.report.report import load_pages
 from dpverify.report.text import describe_weakness, report_text, terminal_width
 from dpverify.studies.calibrate import SEARCH_RUNS
-from dpverify.studies.files.claim_text import load_claim
-from dpverify.studies.files.folder_check import check_folder
-from dpverify.studies.files.loading import call_user_code, how_to_pass_arguments, is_file, load_data, load_object
-from dpverify.studies.files.study import TABLE_FILE, run_study
+from dpverify.studies.engine import TABLE_FILE
+from dpverify.studies.loading import (
+    call_user_code,
+    how_to_pass_arguments,
+    is_file,
+    load_claim,
+    load_data,
+    load_object,
+)
+from dpverify.studies.study import check_folder, run_study
 from dpverify.util.checks import check_epsilon, shorten
 from dpverify.util.files import locked
 from dpverify.util.formatting import format_count, format_number
@@ -147,10 +153,12 @@ def study(arguments: argparse.Namespace) -> Answer:
 
     dpverify study noise.toml --workers 4 --html noise.html
     """
+    executor = arguments.executor
     found = run_study(
         arguments.file,
         arguments.folder,
-        executor=arguments.executor,
+        workers=executor if isinstance(executor, int) else None,
+        executor=executor,
         progress=not arguments.quiet,
         timeout=arguments.timeout,
         trust_results=arguments.trust_results,
@@ -163,8 +171,8 @@ def study(arguments: argparse.Namespace) -> Answer:
         no_answer = f"{len(found.unanswered)} without an answer, the first: {reason}"
     elif found.too_weak:
         no_answer = f"{len(found.too_weak)} too weak, the first: {found.too_weak[0]['too_weak']}"
-    lines = [f"{found.summary}; table: {found.folder / TABLE_FILE}", *found.table_lines()]
-    return Answer(found, "\n".join(lines), failed, bool(found.certain), no_answer)
+    text = f"{found}\ntable: {found.folder / TABLE_FILE}"
+    return Answer(found, text, failed, bool(found.certain), no_answer)
 
 
 def check(arguments: argparse.Namespace) -> Answer:

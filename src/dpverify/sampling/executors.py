@@ -81,7 +81,7 @@ def open_pool(executor: int | Executor | None, checkpoint: Checkpoint | None = N
         yield WorkerPool(executor, checkpoint)
     elif isinstance(executor, int) and not isinstance(executor, bool) and executor >= 1:
         spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(executor, mp_context=spawn, initializer=_end_with_parent) as pool:
+        with ProcessPoolExecutor(executor, mp_context=spawn, initializer=end_with_parent) as pool:
             try:
                 yield WorkerPool(pool, checkpoint)
             except BaseException:  # the results of unfinished tasks are not needed
@@ -136,7 +136,7 @@ def _free_devices(device: str) -> list[Any]:
     return jax.local_devices(backend=device.split(":")[0])
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Prepare a worker process: it ignores Ctrl-C, which its parent handles, and it ends when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -7,30 +7,134 @@ one parameter that is certainly insufficient and one that is sufficient over the
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
 import numpy as np
 
+from dpverify.claims import approximate
 from dpverify.errors import InputError
+from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name, positional_names
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions, type_one_error_factor
-from dpverify.studies.epsilon_line import LINEAR_RANGE, Axis, Line, Point, check_bounds, estimate_epsilon, fit_line
-from dpverify.studies.families import Family, check_family
-from dpverify.studies.options import RunOptions
-from dpverify.studies.pair_search.pair_value import DataPair, SearchAim
-from dpverify.studies.plots import plot_bounds
-from dpverify.studies.search import format_label
-from dpverify.studies.searched_pairs import FoundPair, PairLabel, Pairs, SearchedPairs
-from dpverify.util.dataframes import make_dataframe
+from dpverify.stats.upper import smallest_epsilon
+from dpverify.studies.engine import CallOptions, Engine, report_row
+from dpverify.studies.search import DataPair, FoundPair, PairLabel, Pairs, SearchAim, SearchedPairs, format_label
+from dpverify.studies.tables import ResultTable, Row
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
+Family = Callable[[float], Mechanism]
+
+
+def check_family(family: object, name: str = "family") -> None:
+    """Raise InputError if an object cannot be called with one parameter; a mechanism is recognised.
+
+    Examples
+    --------
+    >>> check_family(lambda scale: lambda data, runs, rng: data)
+    >>> check_family(lambda scale, data, runs, rng: data)
+    Traceback (most recent call last):
+    dpverify.errors.InputError: family: found a function of (scale, data, runs, rng); expected family(parameter) that \
+returns a mechanism; define one, for example lambda parameter: ...
+    """
+    expected = "expected family(parameter) that returns a mechanism"
+    if not callable(family):
+        raise InputError(f"{name}: found {type(family).__name__}; {expected}")
+    if accepts_arguments(family, 1):
+        return
+    names = ", ".join(positional_names(family))
+    if not accepts_arguments(family, 3):
+        advice = "define one, for example lambda parameter: ..."
+        raise InputError(f"{name}: found a function of ({names}); {expected}; {advice}")
+    made = mechanism_name(family)
+    made = made if made.isidentifier() else "mechanism"
+    raise InputError(
+        f"{name}: found a mechanism (its parameters are {names}); {expected}; define one that sets the noise of {made},"
+        f" or verify {made} itself: verify({made}, first, second)"
+    )
+
+
+LINEAR_RANGE = 0.4  # log epsilon is taken as linear in the parameter over a range of this size
+
+
+def estimate_epsilon(report: Report, delta: float) -> float:
+    """Estimate epsilon at this delta over the cells, with shares of runs in place of probabilities."""
+    part = report.cell_counts
+    if delta == 0:  # a single cell attains the maximum; the root search below needs a delta that is crossed
+        with np.errstate(divide="ignore"):
+            return float(np.abs(np.log(part.c1) - np.log(part.c2)).max())
+    first_shares, second_shares = part.c1 / part.runs, part.c2 / part.runs
+
+    def excess(epsilon: float) -> float:
+        factor = math.exp(epsilon)
+        directions = ((first_shares, second_shares), (second_shares, first_shares))
+        return max(float(part.number @ np.maximum(p - factor * q, 0.0)) for p, q in directions)
+
+    return smallest_epsilon(excess, delta)
+
+
+def check_bounds(bounds: object) -> tuple[float, float]:
+    """Return (low, high) as floats; raise InputError if they are not an interval."""
+    try:
+        low, high = map(float, bounds)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(high - low) and low < high):
+        raise InputError(f"bounds: found {bounds!r}; expected (low, high), two finite numbers, low below high")
+    return low, high
+
+
+class Axis(NamedTuple):
+    """The scale on which the line is fitted: logarithmic if all parameters are positive, else linear."""
+
+    low: float
+    high: float
+
+    def position(self, parameter: float) -> float:
+        """Return the position of a parameter on the axis."""
+        return math.log(parameter) if self.low > 0 else float(parameter)
+
+    def parameter(self, position: float) -> float:
+        """Return the parameter at a position, limited to the bounds."""
+        value = math.exp(position) if self.low > 0 else float(position)
+        return min(max(value, self.low), self.high)
+
+
+class Point(NamedTuple):
+    """A measured point of the curve: a position on the axis, and the logarithm of the estimated epsilon there."""
+
+    position: float
+    log_epsilon: float
+
+
+class Line(NamedTuple):
+    """A linear model of log epsilon along the axis."""
+
+    slope: float
+    offset: float
+
+    def position(self, log_epsilon: float) -> float:
+        """Return the position at which the line reaches this value."""
+        return (log_epsilon - self.offset) / self.slope
+
+
+def fit_line(points: list[Point], ends: list[Point], target: float) -> Line:
+    """Fit a line to the points near the target.
+
+    If the noise of the points gives a slope of the wrong sign, the slope between the two ends is used.
+    """
+    near = [point for point in points if abs(point.log_epsilon - target) <= LINEAR_RANGE]
+    x, y = np.array(near).T
+    slope = (ends[1].log_epsilon - ends[0].log_epsilon) / (ends[1].position - ends[0].position)
+    centred = x - x.mean()
+    fitted = float(centred @ y / (centred @ centred))
+    slope = fitted if fitted * slope > 0 else slope
+    return Line(slope, float(y.mean() - slope * x.mean()))
+
 
 FIT_OFFSETS = (-0.15, 0.15, -0.075, 0.075, 0.0)  # of log epsilon, around the required value: where the line is measured
 FIRST_OFFSET_IN_GAPS = 2.5  # distance of the first tested parameter, in units of the gap between estimate and bound
@@ -57,7 +161,7 @@ class Trial(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(ResultTable):
     """The result of `calibrate`. `print` shows a short table.
 
     Attributes
@@ -88,34 +192,44 @@ class Calibration:
     tried: tuple[Trial, ...]
     pair: PairLabel | None = None
     bounded_pairs: int = 1
+    identity = ("parameter",)
 
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return one row per verification as a pandas DataFrame (needs pandas)."""
-        return make_dataframe({"parameter": trial.parameter, **trial.report.row()} for trial in self.tried)
+    @functools.cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One row per verification: its parameter, and the columns of `Report.row`."""
+        return tuple(report_row({"parameter": trial.parameter}, trial.report) for trial in self.tried)
 
-    def plot(self) -> Figure:
-        """Return a figure of the bounds against the parameter (needs `dpverify[report]`)."""
-        rows = [trial.report.row() for trial in self.tried]
-        parameters = [trial.parameter for trial in self.tried]
-        title = f"{self.report.name}: estimated parameter {format_number(self.parameter)}"
-        return plot_bounds(rows, map(str, parameters), title, self.report.epsilon, "parameter", parameters)
+    @property
+    def over(self) -> str:
+        """What was calibrated."""
+        claim = f"epsilon {format_number(self.report.epsilon or 0.0)} at delta {format_number(self.report.delta)}"
+        return f"{self.report.name}: parameter for {claim}, from {len(self.tried)} verifications"
+
+    @property
+    def headline(self) -> str:
+        """The finding in one sentence."""
+        return f"{self._next_step()[0].upper()}{self._next_step()[1:]}"
 
     def __str__(self) -> str:
-        report = self.report
-        claim = f"epsilon {format_number(report.epsilon or 0.0)} at delta {format_number(report.delta)}"
-        confidence = f"confidence {format_confidence(report.alpha)}"
+        lines = [f"  {name:<12}  {value:<10}  {statement}".rstrip() for name, value, statement in self._statements()]
+        return "\n".join([self.over, *lines, f"  next          {self._next_step()}"])
+
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline."""
+        return [f"{name.capitalize()}: {value} {statement}".rstrip() for name, value, statement in self._statements()]
+
+    def _statements(self) -> list[tuple[str, str, str]]:
+        """Return the three answers: name, value and meaning."""
+        confidence = f"confidence {format_confidence(self.report.alpha)}"
         covered, found = f", for all {self.bounded_pairs} pairs" if self.bounded_pairs > 1 else "", ""
         if self.pair is not None:
             found = f"of the worst pair, {format_label(self.pair)}"
             covered = covered or ", for this pair"
-        rows = [
+        return [
             ("insufficient", self._rounded(self.insufficient), f"refuted by an event; {confidence}"),
             ("estimate", format_number(self.parameter), found),
             ("sufficient", self._rounded(self.sufficient), f"the claim holds over the cells{covered}; {confidence}"),
         ]
-        title = f"{report.name}: parameter for {claim}, from {len(self.tried)} verifications"
-        lines = [f"  {name:<12}  {value:<10}  {statement}".rstrip() for name, value, statement in rows]
-        return "\n".join([title, *lines, f"  next          {self._next_step()}"])
 
     def _next_step(self) -> str:
         """Return one sentence that says which parameter to use."""
@@ -147,7 +261,7 @@ def calibrate(
     """Find the parameter at which a family of mechanisms has a required privacy.
 
     The epsilon of `family(parameter)` must increase or decrease with the parameter. Every verification has its own
-    seed, and its own sub-folder if there is a folder. On each side of the estimate, attempt k is tested with a type I
+    seed. On each side of the estimate, attempt k is tested with a type I
     error of at most alpha / 2^k, so that each end of the bracket holds with confidence 1 - alpha.
 
     With several pairs, `search_pairs` finds the worst pair at the middle of the bounds, and again at the first estimate
@@ -199,12 +313,11 @@ def calibrate(
     >>> found.sufficient < (np.e + 0.01) / (1 + np.e) < found.insufficient
     True
     """
-    run_options = RunOptions.from_keywords(**options)
-    settings = run_options.settings
+    call = CallOptions.of(**options)
     check_family(family)
     if epsilon is None or delta is None:
         raise InputError(f"found epsilon {epsilon} and delta {delta}; expected the required privacy, both numbers")
-    check_claim(settings, epsilon, delta)
+    check_claim(call.settings, epsilon, delta)
     axis = Axis(*check_bounds(bounds))
     if not epsilon > 0:
         raise InputError(f"epsilon: found {epsilon!r}; expected a positive number, the required privacy")
@@ -214,14 +327,15 @@ def calibrate(
         raise InputError(f"found neither {' and '.join(missing)} nor pairs; expected first and second, or pairs")
     if searched is not None and len(missing) < 2:
         raise InputError("found both a pair and pairs; expected first and second, or pairs")
-    with run_options.share_executor() as shared:
-        trials = _Trials(family, axis, delta, shared)
+    with call.open_engine() as engine:
+        trials = _Trials(family, axis, delta, call, engine)
         worst = FoundPair(None, (first, second), [])
         middle = (axis.position(axis.low) + axis.position(axis.high)) / 2
         for search in range(1 if searched is None else MAX_SEARCHES):
             if searched is not None:
                 mechanism = family(axis.parameter(middle))
-                found_pair = searched.find_worst(mechanism, SearchAim(delta, None), runs, shared)
+                aim = SearchAim(delta, None)
+                found_pair = searched.find_worst(mechanism, aim, runs, call.settings, engine.executor)
                 if search and found_pair.label == worst.label:
                     break
                 worst = found_pair
@@ -251,7 +365,7 @@ def _find_bracket(
 
     Attempt k is tested at alpha / 2^k. The pairs of a list share this level.
     """
-    axis, settings, target = trials.axis, trials.options.settings, math.log(epsilon)
+    axis, settings, target = trials.axis, trials.call.settings, math.log(epsilon)
     gap = _median_gap(trials, target)
 
     def find_end(
@@ -280,8 +394,8 @@ def _find_bracket(
 class _Trials:
     """Verifies the family at one parameter after another, and collects reports, and the points of one pair."""
 
-    def __init__(self, family: Family, axis: Axis, delta: float, options: RunOptions) -> None:
-        self.family, self.axis, self.delta, self.options = family, axis, delta, options
+    def __init__(self, family: Family, axis: Axis, delta: float, call: CallOptions, engine: Engine) -> None:
+        self.family, self.axis, self.delta, self.call, self.engine = family, axis, delta, call, engine
         self.trials: list[Trial] = []
 
     def start(self, pair: DataPair) -> None:
@@ -294,11 +408,14 @@ class _Trials:
         self, position: float, epsilon: float | None = None, alpha: float | None = None, pair: DataPair | None = None
     ) -> Trial:
         """Verify the mechanism at a position, with its own seed; without `alpha`, at the level of the settings."""
-        parameter = self.axis.parameter(position)
-        level = self.options.settings.alpha if alpha is None else alpha
-        options = self.options.child(len(self.trials), alpha=level)
+        parameter, number = self.axis.parameter(position), len(self.trials)
+        level = self.call.settings.alpha if alpha is None else alpha
         data = self.pair if pair is None else pair
-        report = options.verify(self.family(parameter), *data, epsilon, self.delta)
+        claim = None if epsilon is None else approximate(epsilon, self.delta)
+        columns = {"parameter": parameter}
+        mechanism = self.family(parameter)
+        job = self.call.job(number, f"trial {number}", mechanism, data, claim, self.delta, columns, alpha=level)
+        (report,) = self.engine.reports([job])
         if report.voiding:
             raise InputError(f"family({parameter:g}): {report.voiding[0].value}")
         trial, estimate = Trial(parameter, report), estimate_epsilon(report, self.delta)

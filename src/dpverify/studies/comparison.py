@@ -1,17 +1,72 @@
-"""The comparison of two reports: before and after a change of a mechanism, its data or its claim."""
+"""The comparison of two reports, before and after a change of a mechanism, its data or its claim."""
 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpverify.report.report import Report, load_pages
-from dpverify.studies.bound_changes import EpsilonBounds, compare_bounds
-from dpverify.studies.result_page import bounds_drawings, table_sections
-from dpverify.studies.tables import Row, format_table, format_value
-from dpverify.util.files import write_text
+from dpverify.studies.tables import ResultTable, Row, format_table, format_value
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dpverify.render import Page
+
+
+class EpsilonBounds(NamedTuple):
+    """The bounds of one verification.
+
+    Attributes
+    ----------
+    lower : float
+        The proved lower bound on epsilon, over all events; 0 without an answer.
+    upper_on_cells : float
+        The upper bound over the cells; infinity without an answer.
+    """
+
+    lower: float
+    upper_on_cells: float
+
+
+class BoundChange(NamedTuple):
+    """A change of the bounds in words, and whether more is proved than before."""
+
+    text: str
+    is_larger: bool
+
+
+def compare_bounds(before: EpsilonBounds, after: EpsilonBounds) -> BoundChange | None:
+    """Return what changed, or None if the bounds do not contradict each other.
+
+    An upper bound holds over unions of the cells of its own run. If the lower bound of the same run lies above it, then
+    other events decide, and this upper bound shows nothing about a change.
+
+    Examples
+    --------
+    >>> compare_bounds(EpsilonBounds(0.9, 1.1), EpsilonBounds(1.5, 1.6)).text
+    'a larger privacy loss is proved: epsilon >= 1.5, and >= 0.9 before, when it was at most 1.1 over the cells'
+    >>> compare_bounds(EpsilonBounds(2.7, 0.6), EpsilonBounds(2.7, 0.6)) is None
+    True
+    """
+    if before.lower <= before.upper_on_cells < after.lower:
+        return BoundChange(
+            f"a larger privacy loss is proved: epsilon >= {format_lower(after.lower)}, and >= "
+            f"{format_lower(before.lower)} before, when it was at most {format_upper(before.upper_on_cells)} over the "
+            "cells",
+            is_larger=True,
+        )
+    if after.lower <= after.upper_on_cells < before.lower:
+        return BoundChange(
+            f"the earlier privacy loss is no longer found: epsilon >= {format_lower(after.lower)}, and >= "
+            f"{format_lower(before.lower)} before; now it is at most {format_upper(after.upper_on_cells)} over the "
+            "cells",
+            is_larger=False,
+        )
+    return None
+
 
 COMPARED = {
     "name": "mechanism",
@@ -34,7 +89,7 @@ ROUNDED = {"epsilon_lower": format_lower, "epsilon_upper_on_partition": format_u
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(ResultTable):
     """Two reports side by side. `print` shows the finding and what differs.
 
     Attributes
@@ -45,6 +100,27 @@ class Comparison:
 
     before: Report
     after: Report
+    identity = ("when",)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Two rows, "before" and "after", with the columns of `Report.row`."""
+        return {"when": "before", **self.before.row()}, {"when": "after", **self.after.row()}
+
+    @property
+    def headline(self) -> str:
+        """The finding."""
+        return self.finding
+
+    @property
+    def over(self) -> str:
+        """What was compared."""
+        return f"Two privacy tests: {self.before.name} before, {self.after.name} after"
+
+    @property
+    def state(self) -> str:
+        """The verdict after the change."""
+        return self.after.verdict.name
 
     @property
     def finding(self) -> str:
@@ -82,18 +158,31 @@ class Comparison:
             return f"{change.text[0].upper()}{change.text[1:]}."
         return "No change of the privacy loss is shown."
 
-    def rows(self) -> list[tuple[str, str, str]]:
+    def entries(self) -> list[tuple[str, str, str]]:
         """Return the verdicts, the bounds and all other entries that differ: name, before, after."""
-        old, new = self.before.row(), self.after.row()
+        old, new = self.rows
         shown = [name for name in COMPARED if name in ALWAYS_SHOWN or old[name] != new[name]]
         return [(COMPARED[name], _text(name, old), _text(name, new)) for name in shown]
 
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the comparison as a page (needs `dpverify[report]`)."""
-        write_text(path, render_comparison(self))
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline."""
+        before, after = (report.verdict.name.replace("_", " ") for report in (self.before, self.after))
+        changed = (
+            f"The verdict was {before}, and is {after}." if before != after else f"The verdict is {after}, as before."
+        )
+        return [changed + (" The claims differ." if self.before.claim != self.after.claim else "")]
+
+    def page(self, links: Sequence[str] | None = None) -> Page:
+        """Return the page: the finding, the entries, and the bounds."""
+        pages, drawings = load_pages(), self.drawings()
+        blocks = [pages.Sentence(sentence, style="lead") for sentence in self.sentences()]
+        table = pages.Table(["entry", "before", "after"], self.entries())
+        blocks.append(pages.Section("Verdict, bounds, and what else differs", (table,)))
+        blocks += [pages.Section("Bounds on the privacy loss", (pages.Figures(drawings),))] if drawings else []
+        return pages.Page(self.headline, blocks, self.over, self.state.replace("_", " "), self.state)
 
     def __str__(self) -> str:
-        return "\n".join([self.finding, *format_table(("", "before", "after"), self.rows())])
+        return "\n".join([self.finding, *format_table(("", "before", "after"), self.entries())])
 
 
 def _bounds(report: Report) -> EpsilonBounds:
@@ -113,26 +202,6 @@ def _text(name: str, row: dict) -> str:
     if name == "verdict":
         return str(value).replace("_", " ")
     return str(value)[:12] if name == "digest" else format_value(value)
-
-
-def render_comparison(comparison: Comparison) -> str:
-    """Return the page of two reports as HTML (needs `dpverify[report]`)."""
-    pages = load_pages()
-    rows: tuple[Row, Row] = (comparison.before.row(), comparison.after.row())
-    before, after = (str(row["verdict"]).replace("_", " ") for row in rows)
-    changed = f"The verdict was {before}, and is {after}." if before != after else f"The verdict is {after}, as before."
-    if rows[0]["claim"] != rows[1]["claim"]:
-        changed += " The claims differ."
-    claims = {row["epsilon"] for row in rows}
-    claim = claims.pop() if len(claims) == 1 else None
-    cells = [[pages.Cell(text) for text in line] for line in comparison.rows()]
-    title = "Verdict, bounds, and what else differs"
-    sections = table_sections(
-        ["entry", "before", "after"], cells, title, bounds_drawings(rows, ["before", "after"], claim)
-    )
-    over = f"Two privacy tests: {rows[0]['name']} before, {rows[1]['name']} after"
-    blocks = [pages.Sentence(changed, style="lead"), *sections]
-    return pages.Page(comparison.finding, blocks, over, after, str(rows[1]["verdict"])).html()
 
 
 def compare_reports(before: Report, after: Report) -> Comparison:

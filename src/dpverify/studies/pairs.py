@@ -6,9 +6,10 @@ claim fails, and the share on which it holds over the cells (docs/method.md, sec
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from dpverify.claims import resolve_claim
 from dpverify.errors import InputError
@@ -16,26 +17,19 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.power import DETECTS, check_detects
 from dpverify.report.report import Report, bound_by_event
-from dpverify.report.text import describe_weakness
 from dpverify.settings import VerifyOptions, type_one_error_factor
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.many import benjamini_hochberg, holm
-from dpverify.studies.options import RunOptions
-from dpverify.studies.pair_search.pair_value import DataPair
-from dpverify.studies.plots import plot_bounds
-from dpverify.studies.searched_pairs import list_pairs
-from dpverify.util.dataframes import make_dataframe
+from dpverify.studies.engine import CallOptions, report_row
+from dpverify.studies.search import DataPair, list_pairs
+from dpverify.studies.tables import ResultTable, Row
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
 
 MAX_NAMED_PAIRS = 20  # in the printed table
 
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
-
 
 @dataclass(frozen=True)
-class ManyPairs:
+class ManyPairs(ResultTable):
     """The result of `verify_pairs`: one claim tested on many pairs of data sets.
 
     The statements about shares refer to the population from which the pairs were drawn, and hold if they were drawn
@@ -54,6 +48,14 @@ class ManyPairs:
     reports: tuple[Report, ...]
     names: tuple[str, ...] | None = None
     detects: float = DETECTS
+    identity = ("pair",)
+
+    @functools.cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One row per pair: its label as "pair", the columns of `Report.row`, and why it is too weak, if it is."""
+        return tuple(
+            report_row({"pair": self.label(number)}, report, self.detects) for number, report in enumerate(self.reports)
+        )
 
     def label(self, index: int) -> str:
         """Return the name of a pair, or its index in the list."""
@@ -82,7 +84,7 @@ class ManyPairs:
     @property
     def too_weak(self) -> tuple[int, ...]:
         """The pairs on which the claim is not refuted, but the runs are too few to notice a violation."""
-        return tuple(i for i, report in enumerate(self.reports) if describe_weakness(report, self.detects) is not None)
+        return tuple(number for number, row in enumerate(self.rows) if row["too_weak"] is not None)
 
     @property
     def share(self) -> float | None:
@@ -157,43 +159,46 @@ class ManyPairs:
         """The voiding diagnostics of all reports, each once."""
         return tuple(dict.fromkeys(diagnostic for report in self.reports for diagnostic in report.voiding))
 
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return one row per pair as a pandas DataFrame (needs pandas)."""
-        return make_dataframe(
-            {"pair": number if self.names is None else self.names[number], **report.row()}
-            for number, report in enumerate(self.reports)
-        )
+    @property
+    def over(self) -> str:
+        """What was verified."""
+        return f"{self.reports[0].name}: {len(self.reports)} pairs of datasets"
 
-    def plot(self) -> Figure:
-        """Return a figure of the bounds of every pair (needs `dpverify[report]`)."""
-        names = [f"pair {self.label(number)}" for number in range(len(self.reports))]
-        title = f"{self.reports[0].name}: {len(self.reports)} pairs of data sets"
-        return plot_bounds([report.row() for report in self.reports], names, title, self.reports[0].epsilon)
+    @property
+    def headline(self) -> str:
+        """The finding in one sentence."""
+        report, void = self.reports[0], len(self.reports) - len(self.answered)
+        start = f"no answer for {void} of {len(self.reports)} pairs; " if void else ""
+        claim = "" if report.claim is None else report.claim.describe()
+        return f"{report.name}: {start}{self.passed} of {len(self.answered)} pairs passed ({claim})"
 
     def __str__(self) -> str:
-        report = self.reports[0]
-        confidence = f"confidence {format_confidence(self.alpha)}"
-        low, high = self.share_interval
-        claim = "" if report.claim is None else report.claim.describe()
         void = [(self.label(index), one.voiding) for index, one in enumerate(self.reports) if one.voiding]
-        start = f"no answer for {len(void)} of {len(self.reports)} pairs; " if void else ""
-        lines = [f"{report.name}: {start}{self.passed} of {len(self.answered)} pairs passed ({claim})"]
-        lines += [f"  no answer   pair {label}: {voiding[0].value}" for label, voiding in void[:MAX_NAMED_PAIRS]]
+        lines = [f"  no answer   pair {label}: {voiding[0].value}" for label, voiding in void[:MAX_NAMED_PAIRS]]
         lines += [f"  no answer   {len(void) - MAX_NAMED_PAIRS} more pairs"] if len(void) > MAX_NAMED_PAIRS else []
+        lines += [f"  {name:<10}  {statement}" for name, statement in self._statements()]
+        return "\n".join([self.headline, *lines])
+
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline."""
+        return [*super().sentences(), *(f"{name.capitalize()}: {statement}." for name, statement in self._statements())]
+
+    def _statements(self) -> list[tuple[str, str]]:
+        """Return what is known about the pairs and their population, each with its name; nothing without an answer."""
         if self.worst is None or self.epsilon_lower is None:
-            return "\n".join(lines)
+            return []
+        confidence, (low, high) = f"confidence {format_confidence(self.alpha)}", self.share_interval
+        cells = "of the population keep the claim, each pair over the cells of its own partition"
         proved = f"epsilon >= {format_lower(self.epsilon_lower)} over all events"
-        lines += [
-            f"  passing     {_at_least(low)} to {_at_most(high)} of the population; {confidence}",
-            f"  violating   at least {_at_least(self.violating)} of the population; {confidence}",
-            f"  cells       at least {_at_least(self.holds_on_cells)} of the population keep the claim, each pair over "
-            f"the cells of its own partition; {confidence}",
-            f"  too weak    {len(self.too_weak)} of {len(self.reports)} pairs, which are not refuted and did not pass",
-            f"  named       {self._name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}",
-            f"  certain     {self._name_pairs(self.certain)}; {confidence} for all of them together",
-            f"  worst       pair {self.label(self.worst)}: {proved}; {confidence}",
+        return [
+            ("passing", f"{_at_least(low)} to {_at_most(high)} of the population; {confidence}"),
+            ("violating", f"at least {_at_least(self.violating)} of the population; {confidence}"),
+            ("cells", f"at least {_at_least(self.holds_on_cells)} {cells}; {confidence}"),
+            ("too weak", f"{len(self.too_weak)} of {len(self.reports)} pairs, which are not refuted and did not pass"),
+            ("named", f"{self._name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}"),
+            ("certain", f"{self._name_pairs(self.certain)}; {confidence} for all of them together"),
+            ("worst", f"pair {self.label(self.worst)}: {proved}; {confidence}"),
         ]
-        return "\n".join(lines)
 
     def _name_pairs(self, indices: tuple[int, ...]) -> str:
         """Return which pairs violate the claim, in words."""
@@ -216,7 +221,7 @@ def verify_pairs(
 ) -> ManyPairs:
     """Test one claim on every pair of data sets.
 
-    Each verification has its own seed, and its own sub-folder if there is a folder.
+    Each verification has its own seed.
 
     Parameters
     ----------
@@ -257,7 +262,7 @@ def verify_pairs(
     >>> many.passed, many.worst, many.discoveries, many.too_weak
     (2, 2, (2,), ())
     """
-    run_options = RunOptions.from_keywords(**options)
+    call = CallOptions.of(**options)
     names, listed = list_pairs(pairs)
     if not listed:
         raise InputError("pairs: found none; expected at least one (first, second)")
@@ -265,11 +270,12 @@ def verify_pairs(
         raise InputError("epsilon: found None; expected the claim that is tested on every pair")
     tested, delta = resolve_claim(epsilon, delta, claim)  # an accountant is evaluated once
     check_detects(detects, tested)
-    with run_options.share_executor() as shared:
-        reports = [
-            shared.child(number).verify(mechanism, first, second, None, delta, tested)
-            for number, (first, second) in enumerate(listed)
-        ]
+    jobs = [
+        call.job(number, f"pair {name}", mechanism, pair, tested, delta, {"pair": str(name)}, detects)
+        for number, (name, pair) in enumerate(zip(names, listed, strict=True))
+    ]
+    with call.open_engine() as engine:
+        reports = engine.reports(jobs)
     return ManyPairs(tuple(reports), tuple(map(str, names)) if isinstance(pairs, Mapping) else None, detects)
 
 

@@ -1,23 +1,379 @@
-"""Rows of many verifications: as a CSV file, as a page, and as aligned text. A column that a row lacks stays empty."""
+"""Tables of many verifications: one list of columns for text, CSV and pages, and the six ways to show a result.
+
+A row is a dictionary with the columns of `Report.row`, after those that say what was verified. Every result of many
+verifications is a `ResultTable`: it states its rows and its finding; its text, files, page and figures are made here.
+"""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
+import json
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.report import load_pages
+from dpverify.util.checks import is_real_number
+from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import write_text
-from dpverify.util.formatting import format_evidence, format_lower, format_upper
+from dpverify.util.formatting import (
+    format_evidence,
+    format_lower,
+    format_number,
+    format_upper,
+)
+from dpverify.util.serialization import to_plain
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from dpverify.render import Drawing, Page
 
 Row = dict[str, Any]  # the value of each column
 MAX_NAMED = 4  # rows without an answer that a sentence names
+PRINTED_ROWS = 20
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+SCOPE = (
+    "Click a heading to sort. The lower bound on ε holds over all events, the upper bound over the cells of one "
+    "partition only."
+)
+STATES = (
+    "FAILED",
+    "REFUTED",
+    "NO_ANSWER",
+    "TOO_WEAK",
+    "NOT_REFUTED",
+    "CERTIFIED",
+    "MEASURED",
+)  # the first decides the exit status
+
+
+class ResultColumn(NamedTuple):
+    """A column of a table of results, in text and in a page. A CSV file has all keys of the rows.
+
+    Attributes
+    ----------
+    name : str
+        The key of a row by which a page sorts the column.
+    header : str
+        The heading.
+    text : callable
+        Makes the text of a cell from its row; a column without any text is not shown.
+    is_number : bool
+        Whether the page aligns and sorts the column as numbers.
+    in_text : bool
+        Whether it is a column of the text, too.
+    """
+
+    name: str
+    header: str
+    text: Callable[[Row], str]
+    is_number: bool = False
+    in_text: bool = True
+
+
+def value_column(name: str, header: str, rows: Sequence[Row]) -> ResultColumn:
+    """Return the column of a parameter, written as the user wrote it."""
+    is_number = all(row.get(name) is None or is_real_number(row[name]) for row in rows)
+    return ResultColumn(name, header, lambda row: format_parameter(row.get(name)), is_number)
+
+
+def is_curve(row: Mapping[str, Any]) -> bool:
+    """Return whether the claim of a row is a curve, so that its bounds are not about epsilon at one delta."""
+    return row.get("claim") is not None and row.get("epsilon") is None
+
+
+def row_state(row: Mapping[str, Any]) -> str:
+    """Return the verdict of a row, FAILED or TOO_WEAK."""
+    if row.get("state") is not None:
+        return row["state"]
+    if row.get("problem") is not None:
+        return "FAILED"
+    return row["verdict"] if row.get("too_weak") is None else "TOO_WEAK"
+
+
+def is_answered(row: Mapping[str, Any]) -> bool:
+    """Return whether a row has a result: it has neither failed nor a voiding diagnostic."""
+    return row.get("epsilon_lower") is not None
+
+
+def verdict_text(row: Mapping[str, Any]) -> str:
+    """Return the state of a row in words, and how strong the evidence is if its claim is refuted.
+
+    Examples
+    --------
+    >>> verdict_text({"verdict": "REFUTED", "p_value": 0.02, "alpha": 0.05}), verdict_text({"verdict": "NOT_REFUTED"})
+    ('REFUTED, weak evidence', 'NOT REFUTED')
+    """
+    state = row_state(row)
+    has_evidence = state == "REFUTED" and row.get("p_value") is not None
+    evidence = f", {format_evidence(row['p_value'], row['alpha'])}" if has_evidence else ""
+    return state.replace("_", " ") + evidence
+
+
+def lower_text(row: Mapping[str, Any]) -> str:
+    """Return the lower bound of a row: on the parameter of the claim if it is a curve, otherwise on epsilon.
+
+    Examples
+    --------
+    >>> lower_text({"claim": "mu", "epsilon": None, "claim_parameter": "mu", "claim_lower": 0.25, "epsilon_lower": 1.0})
+    'mu >= 0.25'
+    >>> lower_text({"claim": "epsilon 1, delta 0", "epsilon": 1.0, "epsilon_lower": 0.75})
+    'epsilon >= 0.75'
+    """
+    if not is_answered(row):
+        return ""
+    if not is_curve(row):
+        return f"epsilon >= {format_lower(row['epsilon_lower'], row.get('epsilon'))}"
+    if row.get("claim_lower") is None:
+        return "no single parameter"
+    return f"{row.get('claim_parameter') or 'parameter'} >= {format_lower(row['claim_lower'])}"
+
+
+def upper_text(row: Mapping[str, Any]) -> str:
+    """Return the upper bound of a row over the cells; for a curve, whether the claim is shown to hold there.
+
+    Examples
+    --------
+    >>> upper_text({"claim": "mu", "epsilon": None, "holds_on_cells": True, "epsilon_lower": 0.1})
+    'the claim holds'
+    """
+    if not is_answered(row):
+        return ""
+    if is_curve(row):
+        return "the claim holds" if row.get("holds_on_cells") else "not bounded"
+    return f"at most {format_upper(row['epsilon_upper_on_partition'])}"
+
+
+def _detectable_text(row: Row) -> str:
+    value = row.get("epsilon_detectable")
+    return "" if value is None or is_curve(row) else format_number(value)
+
+
+COLUMNS = (
+    ResultColumn("verdict", "verdict", verdict_text),
+    ResultColumn("claim", "claim", lambda row: row.get("claim") or "", in_text=False),
+    ResultColumn("epsilon_lower", "proved", lower_text, True),
+    ResultColumn("epsilon_upper_on_partition", "over the cells", upper_text, True),
+    ResultColumn("epsilon_detectable", "detectable ε", _detectable_text, True, in_text=False),
+    ResultColumn("error_first", "error", lambda row: format_value(row.get("error_first")), True),
+    ResultColumn("test_runs", "test runs", lambda row: format_value(row.get("test_runs")), True, in_text=False),
+    ResultColumn("problem", "problem", lambda row: row.get("problem") or row.get("too_weak") or "", in_text=False),
+)
+
+
+class ResultTable:
+    """The result of many verifications. A class of results states `rows`, `identity` and `headline`.
+
+    Attributes
+    ----------
+    rows : sequence of dict
+        The rows.
+    identity : sequence of str
+        The columns that say what was verified.
+    headline : str
+        The finding in one sentence.
+    over : str
+        What was verified, for the line above the headline of the page.
+    """
+
+    rows: Sequence[Row]
+    identity: Sequence[str]
+    headline: str
+    over: str = ""
+
+    @property
+    def state(self) -> str:
+        """The state of the rows that decides the exit status of a command."""
+        return self.worst_state(self.rows)
+
+    @staticmethod
+    def worst_state(rows: Iterable[Row]) -> str:
+        """Return the state of these rows that comes first in `STATES`."""
+        return min(map(row_state, rows), key=STATES.index, default="MEASURED")
+
+    @property
+    def columns(self) -> list[ResultColumn]:
+        """The columns of the text and of the page."""
+        named = [value_column(name, name.partition(".")[2] or name, self.rows) for name in self.identity]
+        return [*named, *COLUMNS]
+
+    def table_lines(self, most: int = PRINTED_ROWS) -> list[str]:
+        """Return the rows as aligned text; only the first rows of a long table."""
+        printed = self.rows[:most]
+        shown = [one for one in self.columns if one.in_text and any(map(one.text, self.rows))]
+        lines = format_table([one.header for one in shown], [[one.text(row) for one in shown] for row in printed])
+        return [*lines, f"  and {len(self.rows) - len(printed)} more"] if len(self.rows) > len(printed) else lines
+
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline; rows without an answer come first."""
+        return unanswered_sentences(self.rows, self.identity)
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *(f"  {sentence}" for sentence in self.sentences()), *self.table_lines()])
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write all columns of the rows as a CSV file."""
+        write_csv(path, self.rows)
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write the finding and all columns of the rows as a JSON file."""
+        document = {
+            "format": 1,
+            "kind": type(self).__name__,
+            "finding": self.headline,
+            "rows": to_plain(list(self.rows)),
+        }
+        write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return the rows as a pandas DataFrame (needs pandas)."""
+        return make_dataframe(self.rows)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a page with the finding, the table and figures (needs `dpverify[report]`)."""
+        self.page(self.links(Path(path))).to_html(path)
+
+    def _repr_html_(self) -> str | None:
+        """Return the page in a frame for notebooks, or None (then the text is shown) if it cannot be drawn."""
+        try:
+            page = self.page().html()
+        except InputError:
+            return None
+        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 45rem; border: 0"></iframe>'
+
+    def links(self, page: Path) -> Sequence[str]:
+        """Return the address that the first cell of each row leads to, relative to the page; empty without one."""
+        return [""] * len(self.rows)
+
+    def page(self, links: Sequence[str] | None = None) -> Page:
+        """Return the page (needs `dpverify[report]`)."""
+        pages = load_pages()
+        shown = [one for one in self.columns if any(map(one.text, self.rows))]
+        lines = []
+        for row, link in zip(self.rows, links or [""] * len(self.rows), strict=True):
+            cells = [
+                pages.Cell(one.text(row), style=row_state(row) if one.name == "verdict" else "", sort=row.get(one.name))
+                for one in shown
+            ]
+            lines.append([cells[0]._replace(link=link), *cells[1:]])
+        table = pages.Table([pages.Column(one.header, one.is_number) for one in shown], lines, sortable=True)
+        figures = [pages.Figures([drawing]) for drawing in self.drawings()]
+        blocks = [
+            *(pages.Sentence(sentence, style="lead") for sentence in self.sentences()),
+            pages.Section("All answers", (pages.Sentence(SCOPE, style="small"), table)),
+            *([pages.Section("Bounds on the privacy loss", figures)] if figures else []),
+        ]
+        return pages.Page(self.headline, blocks, self.over, self.state.replace("_", " "), self.state)
+
+    def drawings(self) -> list[Drawing]:
+        """Return the figures of the page, the most important one first."""
+        return bounds_drawings(self.rows, self.identity)
+
+    def plot(self) -> Figure:
+        """Return the first figure of the page (needs `dpverify[report]`).
+
+        Raises
+        ------
+        InputError
+            If matplotlib is not installed, or no verification has an answer.
+        """
+        pages, drawings = load_pages(), self.drawings()
+        if not drawings:
+            raise InputError("plot: found no verification with an answer; expected at least one")
+        void = sum(not is_answered(row) for row in self.rows)
+        title = drawings[0].title + (f" ({void} without an answer)" if void else "")
+        return pages.complete_figure(drawings[0]._replace(title=title))
+
+
+def bounds_drawings(rows: Sequence[Row], identity: Sequence[str]) -> list[Drawing]:
+    """Return the figure of all bounds, void tests as hollow marks. Without a common claim, each row has its own."""
+    pages = load_pages()
+    drawn = [row for row in rows if row.get("verdict") is not None and not is_curve(row)]
+    if not any(map(is_answered, drawn)):
+        return []
+    claims = {row.get("epsilon") for row in drawn}
+    common = claims.pop() if len(claims) == 1 else None
+    bounds = []
+    for name, row in zip(short_names(drawn, identity), drawn, strict=True):
+        low, high = row["epsilon_lower"], row["epsilon_upper_on_partition"]
+        ends = (float(low), float(high)) if is_answered(row) else (math.nan, math.nan)
+        bounds.append(pages.Bounds(name, *ends, None, row.get("epsilon") if common is None else None))
+    return [pages.draw_bounds(bounds, "Bounds on ε", "", common)]
+
+
+def accuracy_drawings(rows: Sequence[Row]) -> list[Drawing]:
+    """Return the figure of privacy against accuracy; none if no row has an accuracy."""
+    compared = [_comparison_row(row) for row in rows if row.get("error_first") is not None]
+    return [load_pages().tradeoff(compared)] if compared else []
+
+
+def _comparison_row(row: Row) -> Row:
+    """Return the columns of one row that the figure shows."""
+    parameters = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("mechanism.")}
+    stated = {name: value for name, value in parameters.items() if value is not None}
+    text = ", ".join(f"{name} {format_parameter(value)}" for name, value in stated.items())
+    return {
+        "mechanism": row["mechanism"],
+        "parameter": row.get("parameter", next(iter(stated.values())) if len(parameters) == 1 and stated else text),
+        "epsilon_lower": row["epsilon_lower"],
+        "epsilon_upper": row["epsilon_upper_on_partition"],
+        "error": row["error_first"],
+        "error_se": row.get("error_first_se"),
+        **{
+            name: value
+            for name, value in row.items()
+            if (name == "pair" or name.startswith("pair.")) and value is not None
+        },
+    }
+
+
+def short_names(rows: Sequence[Row], identity: Sequence[str]) -> list[str]:
+    """Return a name for every row, from the entries that differ between the rows.
+
+    Examples
+    --------
+    >>> rows = [{"mechanism": "sum", "mechanism.scale": s, "pair": "near", "seed": 0} for s in (0.5, 1.0)]
+    >>> short_names(rows, ["mechanism", "pair", "mechanism.scale", "seed"])
+    ['scale 0.5', 'scale 1']
+    """
+    names: list[list[str]] = [[] for _ in rows]
+    for column in identity:
+        values = [row.get(column) for row in rows]
+        if len({str(value) for value in values}) == 1 and len(rows) > 1:
+            continue
+        label = f"{column.rpartition('.')[2]} " if "." in column or column in ("seed", "parameter") else ""
+        for name, value in zip(names, values, strict=True):
+            name += [] if value is None else [f"{label}{format_parameter(value)}"]
+    return [", ".join(name) for name in names]
+
+
+def unanswered_sentences(rows: Iterable[Mapping[str, Any]], identity: Sequence[str] = ("name",)) -> list[str]:
+    """Return which rows have no answer, in one sentence for each reason.
+
+    Examples
+    --------
+    >>> unanswered_sentences([{"mechanism": "sum", "pair": "near", "diagnostic": "SAME_DATA"}], ["mechanism", "pair"])
+    ['No answer for sum near: both data sets are equal, so no event can distinguish them.']
+    """
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("diagnostic") is not None:
+            parts = [format_parameter(row.get(name)) for name in identity if name != "seed"]
+            named.setdefault(row["diagnostic"], []).append(" ".join(filter(None, parts)))
+    sentences = []
+    for key, listed in named.items():
+        names = list(dict.fromkeys(listed))  # rows that differ in the seed only are one
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        sentences.append(f"No answer for {', '.join(names[:MAX_NAMED])}{more}: {Diagnostic[key].cause}.")
+    return sentences
 
 
 def column_names(rows: Iterable[Mapping[str, object]]) -> list[str]:
@@ -26,7 +382,7 @@ def column_names(rows: Iterable[Mapping[str, object]]) -> list[str]:
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, object]]) -> None:
-    """Write the rows to a CSV file; an existing file is replaced as a whole."""
+    """Write the rows to a CSV file; an existing file is replaced as a whole. A column that a row lacks stays empty."""
     write_text(path, csv_text(rows, column_names(rows)))
 
 
@@ -41,38 +397,13 @@ def csv_text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> st
 
 def _quote_formula(value: object) -> object:
     """Put an apostrophe before a text that a spreadsheet would execute as a formula; numbers stay as they are."""
-    if isinstance(value, str) and value.startswith(FORMULA_STARTS) and isinstance(_parse_value(value), str):
+    if not isinstance(value, str) or not value.startswith(FORMULA_STARTS):
+        return value
+    try:
+        float(value)
+    except ValueError:
         return f"'{value}"
     return value
-
-
-def read_csv(path: str | os.PathLike[str]) -> list[dict[str, str]]:
-    """Return the rows of a CSV file as text; no row if the file is missing, and only rows that fit its header."""
-    try:
-        rows = list(csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8"))))
-    except (FileNotFoundError, ValueError, csv.Error):
-        return []
-    return [row for row in rows if None not in row and None not in row.values()]
-
-
-def parse_row(row: Mapping[str, str]) -> Row:
-    """Convert a row of text: numbers become int or float, and an empty text becomes None."""
-    return {_unquote_formula(name): _parse_value(_unquote_formula(text)) for name, text in row.items()}
-
-
-def _unquote_formula(text: str) -> str:
-    """Remove the apostrophe that `_quote_formula` has put before a text."""
-    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA_STARTS) else text
-
-
-def _parse_value(text: str) -> str | int | float | None:
-    """Convert one text."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text or None
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -91,136 +422,6 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
         ("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))).rstrip()
         for line in table
     ]
-
-
-def is_curve(row: Mapping[str, Any]) -> bool:
-    """Return whether the claim of a row is a curve, so that its bounds are not about epsilon at one delta."""
-    return row.get("claim") is not None and row.get("epsilon") is None
-
-
-def row_state(row: Mapping[str, Any]) -> str:
-    """Return the verdict of a row, FAILED or TOO_WEAK."""
-    if row.get("problem") is not None:
-        return "FAILED"
-    return row["verdict"] if row.get("too_weak") is None else "TOO_WEAK"
-
-
-def lower_text(row: Mapping[str, Any]) -> str:
-    """Return the lower bound of a row: on the parameter of the claim if it is a curve, otherwise on epsilon.
-
-    Examples
-    --------
-    >>> lower_text({"claim": "mu", "epsilon": None, "claim_parameter": "mu", "claim_lower": 0.25, "epsilon_lower": 1.0})
-    'mu >= 0.25'
-    >>> lower_text({"claim": "epsilon 1, delta 0", "epsilon": 1.0, "epsilon_lower": 0.75})
-    'epsilon >= 0.75'
-    """
-    if not is_curve(row):
-        return f"epsilon >= {format_lower(row['epsilon_lower'], row.get('epsilon'))}"
-    if row.get("claim_lower") is None:
-        return "no single parameter"
-    return f"{row.get('claim_parameter') or 'parameter'} >= {format_lower(row['claim_lower'])}"
-
-
-def verdict_text(row: Mapping[str, Any], state: str) -> str:
-    """Return the state of a row in words, and how strong the evidence is if its claim is refuted.
-
-    Examples
-    --------
-    >>> verdict_text({"p_value": 0.02, "alpha": 0.05}, "REFUTED"), verdict_text({}, "NOT_REFUTED")
-    ('REFUTED, weak evidence', 'NOT REFUTED')
-    """
-    evidence = f", {format_evidence(row['p_value'], row['alpha'])}" if state == "REFUTED" and "p_value" in row else ""
-    return state.replace("_", " ") + evidence
-
-
-def upper_text(row: Mapping[str, Any]) -> str:
-    """Return the upper bound of a row over the cells; for a curve, whether the claim is shown to hold there.
-
-    Examples
-    --------
-    >>> upper_text({"claim": "mu", "epsilon": None, "holds_on_cells": True})
-    'the claim holds'
-    """
-    if is_curve(row):
-        return "the claim holds" if row.get("holds_on_cells") else "not bounded"
-    return f"at most {format_upper(row['epsilon_upper_on_partition'])}"
-
-
-def bound_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], list[tuple[str, str]]]:
-    """Return two headers and two cells per row for the bounds. The cells name the parameter if a claim is a curve."""
-    answered = [row if row.get("epsilon_lower") is not None else None for row in rows]
-    if not any(map(is_curve, rows)):
-        texts = [
-            ("", "") if row is None else (lower_text(row)[len("epsilon >= ") :], upper_text(row)[len("at most ") :])
-            for row in answered
-        ]
-        return ("epsilon >=", "over the cells <="), texts
-    return ("proved", "over the cells"), [
-        ("", "") if row is None else (lower_text(row), upper_text(row)) for row in answered
-    ]
-
-
-def write_comparison(path: str | os.PathLike[str], title: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a page that shows privacy against accuracy (needs `dpverify[report]`).
-
-    The columns are named as in `Report.row`. Columns that begin with "mechanism." or "pair." are parameters. Rows
-    without accuracy are left out.
-    """
-    table = list(rows)
-    write_text(
-        path, load_pages().comparison(comparison_rows(table), title=title, lead=" ".join(unanswered_sentences(table)))
-    )
-
-
-def unanswered_sentences(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return which rows have no answer, in one sentence for each reason.
-
-    Examples
-    --------
-    >>> unanswered_sentences([{"mechanism": "sum", "pair": "near", "diagnostic": "SAME_DATA"}])
-    ['No answer for sum near: both data sets are equal, so no event can distinguish them.']
-    """
-    named: dict[str, list[str]] = {}
-    for row in rows:
-        if row.get("diagnostic") is not None:
-            parts = [format_parameter(row.get(name)) for name in ("name", "mechanism", "parameter", "pair")]
-            parts += [format_parameter(value) for name, value in row.items() if name.startswith("mechanism.")]
-            named.setdefault(row["diagnostic"], []).append(" ".join(filter(None, dict.fromkeys(parts))))
-    more = {
-        key: f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "" for key, names in named.items()
-    }
-    return [
-        f"No answer for {', '.join(names[:MAX_NAMED])}{more[key]}: {Diagnostic[key].cause}."
-        for key, names in named.items()
-    ]
-
-
-def comparison_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Return the columns that the comparison page shows; raise InputError if no row has an accuracy."""
-    compared = [_comparison_row(row) for row in rows if row.get("error_first") is not None]
-    if not compared:
-        raise InputError("comparison: found no accuracy in any row; expected a truth, or error=, for the mechanisms")
-    return compared
-
-
-def _comparison_row(row: Mapping[str, Any]) -> Row:
-    """Return the columns of one row."""
-    parameters = {name.partition(".")[2]: value for name, value in row.items() if name.startswith("mechanism.")}
-    stated = [f"{name} {format_parameter(value)}" for name, value in parameters.items() if value is not None]
-    parameter = next(iter(parameters.values())) if len(parameters) == 1 else ", ".join(stated)
-    compared: Row = {
-        "mechanism": row["mechanism"],
-        "parameter": row.get("parameter", parameter),
-        "epsilon_lower": row["epsilon_lower"],
-        "epsilon_upper": row["epsilon_upper_on_partition"],
-        "error": row["error_first"],
-    }
-    if row.get("error_first_se") is not None:
-        compared["error_se"] = row["error_first_se"]
-    compared |= {name: value for name, value in row.items() if name == "pair" or name.startswith("pair.")}
-    compared |= {name: row[name] for name in ("seed", "verdict", "delta") if row.get(name) is not None}
-    return compared
 
 
 def format_parameter(value: object) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
+from dpverify.settings import type_one_error_factor
 from dpverify.studies import Job, Results, compute_many, verify_many
 
 SMALL = dpv.Settings(select_runs=500, test_runs=2000)
@@ -87,7 +88,7 @@ def test_a_finished_job_is_not_run_again(tmp_path):
 def test_a_changed_job_is_run_again(tmp_path, change):
     job = Job("count", Noise(1.0), 0.0, 1.0, ONE, SMALL)
     (before,) = verify_many([job], tmp_path)
-    with pytest.warns(dpv.DPVerifyWarning, match="has changed|have changed"):
+    with pytest.warns(dpv.DPVerifyWarning, match="changed|its runs are others"):
         (after,) = verify_many([job._replace(**change)], tmp_path)
     (fresh,) = verify_many([job._replace(**change)])
     assert after.digest == fresh.digest != before.digest
@@ -98,7 +99,7 @@ def test_a_closure_with_another_parameter_is_run_again(tmp_path):
         return lambda data, runs, rng: data + rng.laplace(scale=scale, size=(runs, 1))
 
     verify_many([Job("count", noisy(1.0), 0.0, 1.0, ONE, SMALL)], tmp_path)
-    with pytest.warns(dpv.DPVerifyWarning, match="its mechanism has changed"):
+    with pytest.warns(dpv.DPVerifyWarning, match="its runs are others"):
         (after,) = verify_many([Job("count", noisy(0.2), 0.0, 1.0, ONE, SMALL)], tmp_path)
     assert after.refuted
 
@@ -216,6 +217,7 @@ KILLED = """
 import sys, time
 import numpy as np
 import dpverify as dpv
+from dpverify.settings import type_one_error_factor
 from dpverify.studies import Job, verify_many
 from tests_of_many import Slow
 jobs = [Job(str(k), Slow(), 0.0, 1.0, dpv.claims.pure(1.0), dpv.Settings(select_runs=4000, test_runs=40000, seed=k))
@@ -286,16 +288,14 @@ def test_results_are_a_table_and_a_page(tmp_path):
         Job("curve", Noise(1.0), 0.0, 1.0, dpv.claims.gaussian(1.0), SMALL),
     ]
     results = Results.of(jobs, verify_many(jobs))
-    assert results.summary == "2 verifications, 1 refuted"
+    assert results.headline == "2 verifications, 1 refuted"
     lines = str(results).splitlines()
     assert [name in line for name, line in zip(("a <b>", "curve"), lines[2:], strict=True)] == [True, True]
     results.to_csv(tmp_path / "table.csv")
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 3
-    page = results.page("Two <claims>").html()
+    page = results.page().html()
     assert "a &lt;b&gt;" in page
     assert "<b>" not in page
-    assert "Two &lt;claims&gt;" in page
-    assert 'class="BOUNDED"' not in page
 
 
 def test_the_data_of_a_job_may_be_an_array(tmp_path):
@@ -304,3 +304,29 @@ def test_the_data_of_a_job_may_be_an_array(tmp_path):
 
     job = Job("array", noisy, np.zeros(2), np.ones(2), ONE, SMALL)
     assert digests(verify_many([job], tmp_path)) == digests(verify_many([job], Path(tmp_path)))
+
+
+def family(scale):
+    return Noise(scale)
+
+
+CALLS = {
+    "verify_pairs": lambda **options: dpv.verify_pairs(Noise(1.0), [(0.0, 1.0)], 1.0, **options),
+    "search_pairs": lambda **options: dpv.search_pairs(Noise(1.0), [(0.0, 1.0)], runs=100, **options),
+    "calibrate": lambda **options: dpv.calibrate(family, (1, 2), 0.0, 1.0, 1.0, 0.0, **options),
+    "tradeoff": lambda **options: dpv.tradeoff({"a": (family, [1])}, 0.0, 1.0, 0.0, dpv.rmse([[0.0]]), **options),
+    "assert_private": lambda **options: dpv.assert_private(Noise(1.0), 0.0, 1.0, 1.0, **options),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(("keyword", "nearest"), [("test_run", "'test_runs'"), ("folders", "the argument 'folder'")])
+def test_an_unknown_keyword_is_refused_with_the_nearest_name(name, keyword, nearest):
+    with pytest.raises(dpv.InputError, match=f"unknown setting '{keyword}'; the nearest is {nearest}"):
+        CALLS[name](**{keyword: 1})
+
+
+def test_the_type_one_error_of_the_thinned_test_is_twice_its_level():
+    assert type_one_error_factor(dpv.Settings()) == 1
+    assert type_one_error_factor(dpv.Settings.paper()) == 2
+    assert type_one_error_factor(dpv.Settings.paper(test="averaged")) == 4

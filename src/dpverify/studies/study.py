@@ -1,0 +1,591 @@
+"""Studies: every combination of pairs, mechanisms, parameters and seeds of a TOML file (docs/studies.md).
+
+`read_study` checks the whole file, and every file that it names, before the first verification starts. The combinations
+are jobs of the engine, which keeps their reports and their table in the folder of the study.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dpverify.claims import resolve_claim
+from dpverify.errors import DPVerifyWarning, FolderError, InputError
+from dpverify.report.power import DETECTS, check_detects
+from dpverify.report.report import Report, load_pages
+from dpverify.report.statements import Verdict, check_claim
+from dpverify.sampling.checkpoint import LOCK_FILE, OWNER_FILE, Checkpoint, open_checkpoint
+from dpverify.settings import type_one_error_factor
+from dpverify.stats.many import holm
+from dpverify.studies.engine import (
+    JOB_KEY,
+    OWNER,
+    REPORTS_FOLDER,
+    RUNNING_FOLDER,
+    TABLE_FILE,
+    file_name,
+    open_engine,
+    report_row,
+)
+from dpverify.studies.loading import (
+    MAX_COMBINATIONS,
+    Combination,
+    check_timeout,
+    integer_hint,
+    load_claim,
+    read_document,
+    read_entries,
+    read_settings,
+)
+from dpverify.studies.tables import (
+    ResultTable,
+    Row,
+    accuracy_drawings,
+    bounds_drawings,
+    csv_text,
+    format_parameter,
+    is_answered,
+)
+from dpverify.util.checks import is_real_number
+from dpverify.util.files import NEW_FILE_SUFFIX, check_regular
+from dpverify.util.formatting import format_count, format_lower, one_line
+from dpverify.util.provenance import UNNAMED, current_commit
+
+if TYPE_CHECKING:
+    from dpverify.render import Drawing
+
+TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "claim", "detects", "timeout")
+MAX_NAMED_MECHANISMS = 4  # in a headline
+PAGES_FOLDER = "pages"
+DATASETS = ("first", "second")
+
+
+class StudyPlan(NamedTuple):
+    """The contents of a study file: its combinations in the order of the table, and the time limit of each."""
+
+    combinations: tuple[Combination, ...]
+    timeout: float | None
+
+
+@dataclass(frozen=True)
+class Study(ResultTable):
+    """The result of `run_study`. `print` shows a short table.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        The folder with the reports and the table.
+    rows : tuple of dict
+        One row per combination, with the columns of `table.csv`: the parameters, the columns of `Report.row`, the path
+        of the report, and `problem`, the reason why a combination failed. A value that does not apply is None.
+    stored : dict
+        For each report of an earlier call, which was not run again, the release or commit that it belongs to.
+    """
+
+    folder: Path
+    rows: tuple[Row, ...]
+    stored: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The columns of parameters."""
+        return [name for name in self.rows[0] if name.startswith(("mechanism.", "pair."))]
+
+    @property
+    def identity(self) -> list[str]:
+        """The columns that say what was verified."""
+        return ["mechanism", "pair", *self.parameters, "seed"]
+
+    @property
+    def failed(self) -> tuple[Row, ...]:
+        """The rows whose verification failed; the column `problem` has the reason."""
+        return tuple(row for row in self.rows if row["problem"] is not None)
+
+    @property
+    def refuted(self) -> tuple[Row, ...]:
+        """The rows whose claim is refuted, each at its own alpha."""
+        return tuple(row for row in self.rows if row.get("verdict") == Verdict.REFUTED.name)
+
+    @property
+    def certain(self) -> tuple[Row, ...]:
+        """The rows whose claim is refuted, all of them together with confidence 1 - alpha (Holm)."""
+        if not self.refuted:
+            return ()
+        level = self.refuted[0]["alpha"] / type_one_error_factor(self.report(self.refuted[0]).settings)
+        rows = [row for row in self.rows if row.get("p_value") is not None and is_answered(row)]
+        return tuple(rows[index] for index in holm([row["p_value"] for row in rows], level))
+
+    @property
+    def unanswered(self) -> tuple[Row, ...]:
+        """The rows with a voiding diagnostic, which have no answer; the column `diagnostic` has its name."""
+        return tuple(row for row in self.rows if row.get("diagnostic") is not None)
+
+    @property
+    def too_weak(self) -> tuple[Row, ...]:
+        """The rows that are not refuted by runs that are too few; the column `too_weak` says why."""
+        return tuple(row for row in self.rows if row.get("too_weak") is not None)
+
+    @property
+    def state(self) -> str:
+        """The state that decides the exit status: a refuted claim counts if it is refuted together with the others."""
+        ignored = Verdict.NOT_REFUTED.name if self.refuted and not self.certain else None
+        return self.worst_state(
+            [row if ignored is None or row not in self.refuted else {"state": ignored} for row in self.rows]
+        )
+
+    @property
+    def summary(self) -> str:
+        """The number of verifications, and how many of them are refuted, too weak, failed and without an answer."""
+        number = len(self.rows)
+        text = f"{number} verification{'' if number == 1 else 's'}, "
+        text += f"{len(self.unanswered)} without an answer, " if self.unanswered else ""
+        text += f"{len(self.refuted)} refuted (each at its own alpha)"
+        text += f", {len(self.certain)} together (Holm)" if self.refuted else ""
+        text += f", {len(self.too_weak)} too weak" if self.too_weak else ""
+        return f"{text}, {len(self.failed)} failed"
+
+    @property
+    def headline(self) -> str:
+        """The finding in one sentence."""
+        return study_headline(self.rows, self.parameters)
+
+    @property
+    def over(self) -> str:
+        """What was verified."""
+        return f"Study {self.folder.name}: {len(self.rows)} verifications"
+
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline."""
+        claim = next((row["claim"] for row in self.rows if row.get("claim") is not None), None)
+        found = super().sentences()
+        found += ["No claim was stated."] if claim is None else [f"Claimed: {claim}."]
+        found.append(f"{self.summary}.{'' if claim is None else ' A claim that is not refuted may still be false.'}")
+        weak = next((row["too_weak"] for row in self.too_weak), None)
+        if weak is not None:
+            found.append(f"The runs of some verifications are too few to notice a violation; the first is {weak}.")
+        if self.stored:
+            old = ", ".join(sorted(set(self.stored.values())))
+            found.append(f"{len(self.stored)} not run again: results of {old}.")
+        return found
+
+    def report(self, row: Mapping[str, Any]) -> Report:
+        """Read the report of a row."""
+        return Report.from_json(self.folder / row["report"])
+
+    def links(self, page: Path) -> list[str]:
+        """Write the page of every report unless it exists, and return the addresses relative to the page."""
+        start = Path(os.path.relpath(self.folder.resolve(), page.resolve().parent))
+        return [
+            "" if row.get("report") is None else (start / write_report_page(self.folder, row)).as_posix()
+            for row in self.rows
+        ]
+
+    def drawings(self) -> list[Drawing]:
+        """Return the figures: a map for two parameters, the bounds, and accuracy where it is known."""
+        answered = [row for row in self.rows if is_answered(row)]
+        varied = [name for name in self.parameters if len({str(row[name]) for row in answered}) > 1]
+        has_map = len(varied) == 2 and all(row[name] is not None for row in answered for name in varied)
+        maps = [_draw_map(answered, varied[0], varied[1])] if has_map else []
+        return [*maps, *bounds_drawings(self.rows, self.identity), *accuracy_drawings(self.rows)]
+
+
+def write_report_page(folder: Path, row: Row) -> str:
+    """Write the page of a row's report unless it exists for this digest, and return its path in the folder."""
+    page = f"{PAGES_FOLDER}/{Path(row['report']).stem}-{row['digest'][:12]}.html"
+    if not (folder / page).exists():
+        (folder / PAGES_FOLDER).mkdir(exist_ok=True)
+        Report.from_json(folder / row["report"]).to_html(folder / page)
+    return page
+
+
+def study_headline(rows: Sequence[Row], parameters: Sequence[str]) -> str:
+    """Return the finding of a study in one sentence.
+
+    Examples
+    --------
+    >>> verdicts = {0.5: "REFUTED", 1.0: "NOT_REFUTED", 2.0: "NOT_REFUTED"}
+    >>> rows = [{"s": scale, "verdict": verdict, "epsilon_lower": 0.1} for scale, verdict in verdicts.items()]
+    >>> study_headline(rows, ["s"])
+    '1 of 3 refuted; none at s 1, 2.'
+    >>> study_headline([{"mechanism": "a", **row} for row in rows] + [{"mechanism": "b", **rows[0]}], ["s"])
+    '2 of 4 refuted (a: 1 of 3, none at s 1, 2; b: all).'
+    """
+    answered = [row for row in rows if is_answered(row)]
+    refuted = [row for row in answered if row["verdict"] == Verdict.REFUTED.name]
+    void = sum(row.get("diagnostic") is not None for row in rows)
+    start = f"No answer in {void} of {len(rows)} verifications" if void else ""
+    if not answered:
+        return f"{start or f'All {len(rows)} verifications failed'}."
+    start += "; " if void else ""
+    if all(row["verdict"] == Verdict.MEASURED.name for row in answered):
+        largest = max(row["epsilon_lower"] for row in answered)
+        number = len(answered) if void else len(rows)
+        return f"{start}ε is at least {format_lower(largest)} in the worst of {number} verifications."
+    text = f"{start}{len(refuted)} of {len(rows)} refuted"
+    mechanisms = list(dict.fromkeys(row.get("mechanism") for row in answered))
+    if not 0 < len(refuted) < len(answered) or len(mechanisms) > MAX_NAMED_MECHANISMS:
+        return f"{text}."
+    if len(mechanisms) == 1:
+        return f"{text}{_good_values(answered, parameters, '; ')}."
+    parts = []
+    for mechanism in mechanisms:
+        own = [row for row in answered if row.get("mechanism") == mechanism]
+        count = sum(row["verdict"] == Verdict.REFUTED.name for row in own)
+        share = {0: "none", len(own): "all"}.get(count, f"{count} of {len(own)}")
+        parts.append(f"{mechanism}: {share}{_good_values(own, parameters, ', ') if 0 < count < len(own) else ''}")
+    return f"{text} ({'; '.join(parts)})."
+
+
+def _good_values(rows: Sequence[Row], parameters: Sequence[str], start: str) -> str:
+    """Return the values of each parameter that varies at which no verification is refuted, as a part of a sentence."""
+    text = ""
+    for name in parameters:
+        refuted = {format_parameter(row.get(name)) for row in rows if row["verdict"] == Verdict.REFUTED.name}
+        values = dict.fromkeys(format_parameter(row.get(name)) for row in rows)
+        good = ", ".join(value for value in values if value not in refuted)
+        text += f"{start}none at {name.rpartition('.')[2]} {good}" if good and len(values) > 1 else ""
+    return text
+
+
+def _draw_map(rows: Sequence[Row], across: str, down: str) -> Drawing:
+    """Draw the largest lower bound for every pair of values of two parameters."""
+    axes = [
+        sorted({row[name] for row in rows}, key=lambda value: (value if is_real_number(value) else 0, str(value)))
+        for name in (across, down)
+    ]
+    table = np.full((len(axes[1]), len(axes[0])), np.nan)
+    for row in rows:
+        place = axes[1].index(row[down]), axes[0].index(row[across])
+        table[place] = np.fmax(table[place], row["epsilon_lower"])
+    texts = [[format_parameter(value) for value in axis] for axis in axes]
+    names = across.partition(".")[2], down.partition(".")[2]
+    claims = {row["epsilon"] for row in rows}
+    claim = claims.pop() if len(claims) == 1 else None
+    title = f"Privacy loss by {names[0]} and {names[1]}"
+    drawing: Drawing = load_pages().heat_map(texts[1], texts[0], table, title, names=names, claim=claim)
+    return drawing
+
+
+def read_study(path: str | os.PathLike[str]) -> StudyPlan:
+    """Return the plan in a study file; raise InputError, with one line, if the file cannot be used."""
+    path = Path(path)
+    document = read_document(path, TOP_LEVEL_KEYS, "a study", "docs/studies.md")
+    pairs = list(itertools.chain(*read_entries(path, document, "pairs").values()))
+    mechanisms = list(itertools.chain(*read_entries(path, document, "mechanisms").values()))
+    settings = read_settings(path, document.get("settings", {}))
+    text: Any = document.get("claim")
+    claim = None if text is None else load_claim(text, path.resolve().parent)
+    values: dict[str, Any] = {"epsilon": None, "delta": 0.0, "seeds": 1, "detects": DETECTS, **document}
+    claim, delta = resolve_claim(values["epsilon"], values["delta"], claim)
+    check_claim(settings, None, delta, claim)
+    if "detects" in document:
+        check_detects(document["detects"], claim)
+    seeds = values["seeds"]
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise InputError(f"{path}: found seeds {seeds!r}; expected the number of seeds, a whole number from 1 up")
+    number = len(mechanisms) * len(pairs) * seeds
+    if number > MAX_COMBINATIONS:
+        raise InputError(f"{path}: found {number} combinations; expected at most {MAX_COMBINATIONS}; split the study")
+    names = [f"mechanism.{name}" for one in mechanisms for name in one.parameters]
+    names += [f"pair.{name}" for one in pairs for name in one.parameters]
+    combinations = []
+    for mechanism, pair, seed in itertools.product(mechanisms, pairs, range(settings.seed, settings.seed + seeds)):
+        own = {f"mechanism.{name}": value for name, value in mechanism.parameters.items()}
+        own |= {f"pair.{name}": value for name, value in pair.parameters.items()}
+        columns = {"mechanism": mechanism.name, "pair": pair.name, **dict.fromkeys(names), **own, "seed": seed}
+        name = f"{mechanism}, {pair}, seed {seed}"
+        own_settings = settings.change(seed=seed)
+        combinations.append(Combination(name, mechanism, pair, claim, delta, own_settings, values["detects"], columns))
+    return StudyPlan(tuple(combinations), check_timeout(document.get("timeout")))
+
+
+def run_study(
+    path: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    workers: int | None = None,
+    executor: int | Executor | None = None,
+    progress: bool | None = None,
+    timeout: float | None = None,
+    trust_results: bool = False,
+) -> Study:
+    """Verify every combination of a study file.
+
+    The same call resumes a study that was stopped. A combination that fails has a row with the reason, and is tried
+    again by the next call; the other combinations are verified. Combinations may be added and removed.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The study, a TOML file (docs/studies.md).
+    folder : str or path-like, optional
+        The folder for reports and table. The default is beside the file, with its name without `.toml`.
+    workers : int, optional
+        How many combinations are verified at the same time, each in a process of its own. A combination that ends its
+        process has failed. None verifies them in this process, one after the other.
+    executor : int, concurrent.futures.Executor or None
+        Where the runs of each combination are drawn, as in `verify`. It is not used with `workers`.
+    progress : bool or None
+        Whether progress is shown; None shows it on a terminal and in notebooks.
+    timeout : float, optional
+        The time limit of a combination in seconds; a combination that reaches it has failed. The default is the entry
+        `timeout` of the file. With a time limit there is at least one worker.
+    trust_results : bool
+        Whether a finished report is used again although source files have changed, if 64 runs per dataset are the same
+        as before or cannot be compared. Without it the combination is run again.
+
+    Returns
+    -------
+    Study
+        One row per combination; the reports are in the folder.
+
+    Raises
+    ------
+    InputError
+        If the study file, or a file that it names, cannot be used.
+    FolderError
+        If the folder belongs to something else, is in use, or is damaged.
+    Stopped
+        If the study was interrupted, or the disk failed. What is finished is in the folder.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import dpverify as dpv
+    >>> temporary = tempfile.TemporaryDirectory()
+    >>> folder = pathlib.Path(temporary.name)
+    >>> _ = (folder / "first.csv").write_text("1, 2")
+    >>> _ = (folder / "second.csv").write_text("1, 3")
+    >>> _ = (folder / "study.toml").write_text('''
+    ... epsilon = 0.5
+    ... [pairs.sums]
+    ... first = "first.csv"
+    ... second = "second.csv"
+    ... [mechanisms.laplace]
+    ... use = "dpverify.demo:laplace_sum"
+    ... [settings]
+    ... select_runs = 500
+    ... test_runs = 6000
+    ... ''')
+    >>> study = dpv.run_study(folder / "study.toml")
+    >>> [row["verdict"] for row in study.rows]
+    ['REFUTED']
+    >>> temporary.cleanup()
+    """
+    target = study_folder(path, folder)
+    if target == Path(path):
+        raise InputError(f"{path}: found no .toml at the end of the name; expected it, or another folder; set folder=")
+    plan = read_study(path)
+    limit = plan.timeout if timeout is None else check_timeout(timeout)
+    return run_combinations(
+        plan.combinations,
+        target,
+        workers=workers or (None if limit is None else 1),
+        executor=executor,
+        progress=progress,
+        timeout=limit,
+        trust_results=trust_results,
+        release=current_commit(Path(path).resolve().parent),
+    )
+
+
+def run_combinations(combinations: Sequence[Combination], folder: Path, **options: Any) -> Study:
+    """Verify combinations in a folder; `options` are those of the engine."""
+    stored: dict[str, str] = {}
+    with open_engine(folder, **options) as engine:
+        for number, outcome in engine.run(combinations):
+            one = combinations[number]
+            row = engine.rows[one.name]
+            assert row is not None
+            if outcome.problem is not None:
+                row["problem"] += integer_hint(row["problem"], one.pair.files)
+                warnings.warn(f"{one.name} failed: {row['problem']}", DPVerifyWarning, stacklevel=3)
+            elif not outcome.is_new:
+                stored[row["report"]] = str(outcome.result.provenance[JOB_KEY].get("release", UNNAMED))
+        return Study(Path(folder), engine.table(), stored)
+
+
+def study_folder(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of a study: the given one, or the path of the study file without `.toml`."""
+    if folder is not None:
+        return Path(folder)
+    return Path(path).with_suffix("") if Path(path).name else Path(path)
+
+
+class Finding(NamedTuple):
+    """What one file of a folder holds, or what is wrong with it."""
+
+    text: str
+    is_problem: bool = False
+
+
+@dataclass(frozen=True)
+class FolderCheck:
+    """The result of `check_folder`. `print` shows every finding.
+
+    Attributes
+    ----------
+    folder : pathlib.Path
+        The folder.
+    kind : str
+        What the folder belongs to: "verification", or "many verifications".
+    findings : tuple of Finding
+        What each file holds, and what is wrong.
+    """
+
+    folder: Path
+    kind: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong, one line each."""
+        return tuple(finding.text for finding in self.findings if finding.is_problem)
+
+    def __str__(self) -> str:
+        number = len(self.problems)
+        result = "everything belongs together" if not number else f"{number} problem{'' if number == 1 else 's'}"
+        lines = [f"  {'PROBLEM ' if finding.is_problem else ''}{finding.text}" for finding in self.findings]
+        return "\n".join([f"{self.folder}: folder of {self.kind}; {result}", *lines])
+
+
+def check_folder(folder: str | os.PathLike[str]) -> FolderCheck:
+    """Check that everything in the folder of a verification, or of many, is undamaged and belongs together.
+
+    Nothing is run and nothing is changed. The checksum of every file is compared, and every row of a table with its
+    report.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        A folder that `verify`, `run_study` or the command has written.
+
+    Returns
+    -------
+    FolderCheck
+        What the folder holds, and what is wrong with it.
+
+    Raises
+    ------
+    InputError
+        If it is no folder of dpverify.
+    FolderError
+        If the folder is in use, or the file that identifies it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import dpverify as dpv
+    >>> from dpverify.demo import laplace_sum
+    >>> from dpverify.studies.study import check_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = dpv.verify(laplace_sum, np.zeros(1), np.ones(1), folder=folder, select_runs=500, test_runs=2000)
+    ...     check_folder(folder).problems
+    ()
+    """
+    path = Path(folder)
+    if not (path / OWNER_FILE).is_file():
+        raise InputError(f"{path}: found no {OWNER_FILE}; expected a folder that dpverify has written")
+    with open_checkpoint(path) as checkpoint:
+        try:
+            identity = dict(json.loads((path / OWNER_FILE).read_text(encoding="utf-8"))["run"])
+        except Exception as problem:  # a damaged file can raise any exception
+            raise FolderError(
+                f"{path / OWNER_FILE}: damaged ({type(problem).__name__}); its content cannot be checked"
+            ) from None
+        checkpoint.acquire(identity, {})
+        if OWNER.items() <= identity.items():
+            return FolderCheck(path, "many verifications", tuple(_check_many(path)))
+        return FolderCheck(path, "a verification", tuple(_check_records(path, checkpoint)))
+
+
+def _check_records(folder: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
+    """Yield a finding for each file of a verification."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".record":
+            try:
+                record = checkpoint.read(path.stem)
+            except FolderError as problem:
+                yield Finding(str(problem), True)
+                continue
+            done = None if record is None else record.head.get("done")
+            blocks = [
+                f"{format_count(number)} of the {DATASETS[int(side)]} dataset" for side, number in (done or {}).items()
+            ]
+            text = f"finished blocks: {', '.join(blocks)}" if blocks else "a frozen choice"
+            yield Finding(f"{path.name}: {text}")
+        elif path.name not in (OWNER_FILE, LOCK_FILE):
+            yield _unexpected(path)
+
+
+def _check_many(folder: Path) -> Iterator[Finding]:
+    """Yield the findings of many verifications: reports, unfinished verifications, other files and the table."""
+    rows: dict[str, Row] = {}
+    for path in sorted((folder / REPORTS_FOLDER).iterdir()):
+        name = f"{REPORTS_FOLDER}/{path.name}"
+        if ".json.old-" in path.name:
+            yield Finding(f"{name}: an earlier report, which a new one has replaced")
+        elif path.suffix != ".json":
+            yield _unexpected(path)
+        else:
+            try:
+                check_regular(path)
+                report = Report.from_json(path)
+                record: Any = report.provenance.get(JOB_KEY)
+                if not isinstance(record, dict) or f"{file_name(record['name'])}.json" != path.name:
+                    raise FolderError(f"{path}: found the report of another job; expected one of this name")
+                rows[name] = report_row(record["columns"], report, record["detects"], record["name"])
+                yield Finding(f"{name}: {report.verdict.name}")
+            except (InputError, FolderError, KeyError, TypeError) as problem:
+                yield Finding(str(problem), True)
+    known = (OWNER_FILE, LOCK_FILE, REPORTS_FOLDER, TABLE_FILE, RUNNING_FOLDER, PAGES_FOLDER)
+    yield from (_unexpected(path) for path in sorted(folder.iterdir()) if path.name not in known)
+    running = folder / RUNNING_FOLDER
+    for path in sorted(running.iterdir()) if running.is_dir() else ():
+        if (path / OWNER_FILE).is_file():
+            try:
+                found = check_folder(path).findings
+            except (InputError, FolderError) as problem:
+                found = (Finding(str(problem), True),)
+            yield from (one._replace(text=f"{RUNNING_FOLDER}/{path.name}/{one.text}") for one in found)
+    table = _read_table(folder / TABLE_FILE)
+    for name, row in rows.items():
+        found_row = table.pop(name, None)
+        if found_row is None:
+            yield Finding(f"{TABLE_FILE}: found no row of {name}; the next call writes it from the reports", True)
+        for column, text in (found_row or {}).items():
+            if csv_text([{column: row.get(column)}], [column]) != csv_text([{column: text}], [column]):
+                yield Finding(
+                    f"{TABLE_FILE}: found {one_line(f'{column} {text}')} in the row of {name}; expected the value in "
+                    "the report",
+                    True,
+                )
+    yield from (Finding(f"{TABLE_FILE}: found a row of {one_line(name)}; expected its report", True) for name in table)
+
+
+def _read_table(path: Path) -> dict[str, dict[str, str]]:
+    """Return the rows of a table that name a report, by its path; none if the file is missing or damaged."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+    except (FileNotFoundError, ValueError, csv.Error):
+        return {}
+    return {row["report"]: row for row in rows if row.get("report") and None not in row}
+
+
+def _unexpected(path: Path) -> Finding:
+    """Return the finding for a file that does not belong to the folder."""
+    if path.name.endswith(NEW_FILE_SUFFIX):
+        return Finding(f"{path.name}: the rest of an interrupted write; it is not used")
+    return Finding(f"{path.name}: not a file of dpverify; it is not used", True)
