@@ -318,3 +318,30 @@ def test_the_command_reports_a_failure_in_one_line(verify, pids, capsys, argumen
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert not pids.exists() or no_process_remains(pids)
+
+
+# Outputs in JSON.
+
+JSON_LINES = """
+import json, random, sys
+for line in sys.stdin:
+    runs, seed, n = map(int, line.split())
+    value, rng = float(sys.stdin.readline()), random.Random(seed)
+    for _ in range(runs):
+        print(json.dumps({"total": rng.random(), **({"extra": None} if rng.random() < 0.3 * value else {})}))
+    sys.stdout.flush()
+"""
+
+
+def test_a_line_may_be_an_output_in_json():
+    mechanism = dpv.program([sys.executable, "-c", JSON_LINES], shape="json")
+    report = dpv.verify(mechanism, 0.0, 1.0, 0.1, select_runs=500, test_runs=2000)
+    assert report.refuted
+    assert "['extra']" in report.witness.text
+
+
+def test_a_line_that_is_not_json_is_named():
+    code = "import sys; [print('oops', flush=True) for line in sys.stdin]"
+    mechanism = dpv.program([sys.executable, "-c", code], shape="json")
+    with pytest.raises(dpv.InputError, match="line 1 of the answer is 'oops'; expected one output in JSON"):
+        mechanism(0.0, 2, np.random.default_rng(0))

@@ -16,6 +16,7 @@ import atexit
 import contextlib
 import enum
 import io
+import json
 import math
 import os
 import selectors
@@ -29,7 +30,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,8 +68,8 @@ class Program:
     ----------
     argv : tuple of str
         The program and its arguments.
-    shape : tuple of int or None
-        The shape of one output; None if it is as long as a line.
+    shape : tuple of int, "json" or None
+        The shape of one output; None if it is as long as a line; "json" if a line is one output of any kind in JSON.
     timeout : float
         The largest number of seconds per block.
     seeded : bool
@@ -76,7 +77,7 @@ class Program:
     """
 
     argv: tuple[str, ...]
-    shape: tuple[int, ...] | None
+    shape: tuple[int, ...] | Literal["json"] | None
     timeout: float
     seeded: bool
 
@@ -98,7 +99,7 @@ class Program:
                 found.append(file)
         return found
 
-    def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
+    def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray | list[Any]:
         seed, rows = int(rng.integers(SEED_LIMIT)), plain_rows(data)
         deadline = time.monotonic() + self.timeout
         if self._starts_per_block:
@@ -112,7 +113,7 @@ class Program:
         idle.append(child)
         return samples
 
-    def _ask(self, child: Child, rows: list[list[float]], runs: int, seed: int, deadline: float) -> np.ndarray:
+    def _ask(self, child: Child, rows: list[list[float]], runs: int, seed: int, deadline: float) -> Any:
         """Return the runs that a started program answers; it is ended if it fails."""
         try:
             unrequested = child.unrequested_output()
@@ -145,19 +146,25 @@ class Program:
 
     def _max_bytes(self, content: bytes | bytearray, runs: int) -> int:
         """Return the largest number of bytes that an answer may have; its first line shows how long an output is."""
-        longest_line = MAX_BYTES_PER_NUMBER * (MAX_NUMBERS_PER_RUN if self.shape is None else math.prod(self.shape))
+        numbers = math.prod(self.shape) if isinstance(self.shape, tuple) else MAX_NUMBERS_PER_RUN
+        longest_line = MAX_BYTES_PER_NUMBER * numbers
         end = content.find(b"\n", 0, longest_line + 1)
         if self.shape is not None or end < 0:
             return longest_line * (1 if end < 0 else runs)
         return MAX_BYTES_PER_NUMBER * max(1, len(content[:end].split())) * runs
 
-    def _parse(self, content: bytes, runs: int) -> np.ndarray:
+    def _parse(self, content: bytes, runs: int) -> np.ndarray | list[Any]:
         """Return the runs that an answer contains."""
-        rows = read_rows(content, None if self.shape is None else math.prod(self.shape))
+        if self.shape == "json":
+            rows: Any = read_json(content)
+        else:
+            rows = read_rows(content, None if self.shape is None else math.prod(self.shape))
         if len(rows) != runs:
             raise InputError(
                 f"found {len(rows)} lines; expected the {runs} that were requested; print one line per run"
             )
+        if self.shape == "json":
+            return rows
         return rows.reshape(runs, *(self.shape if self.shape is not None else rows.shape[1:]))
 
     def _failure(self, child: Child, answer: Answer, runs: int) -> str:
@@ -200,7 +207,7 @@ def _finish_all() -> None:
 
 def program(
     argv: Sequence[str | os.PathLike[str]],
-    shape: int | Sequence[int] | None = None,
+    shape: int | Sequence[int] | Literal["json"] | None = None,
     timeout: float = 60,
     *,
     seeded: bool = True,
@@ -215,8 +222,9 @@ def program(
     argv : sequence of str or path-like
         The program and its arguments. No shell reads them. If they contain `{out}` (and `{data}`, `{runs}`, `{seed}`),
         these are replaced for each block, and the program writes its lines to the file `{out}`.
-    shape : int or sequence of int, optional
-        The shape of one output: (K, d), (d,) or d. By default an output is as long as the first line.
+    shape : int, sequence of int or "json", optional
+        The shape of one output: (K, d), (d,) or d. By default an output is as long as the first line. With "json" each
+        line is one output of any kind in JSON: an object, an array of any length, a text.
     timeout : float
         The largest number of seconds per block.
     seeded : bool
@@ -259,9 +267,10 @@ def program(
     parts = tuple(os.fspath(part) for part in argv)
     if any(name in part for part in parts for name in PLACEHOLDERS) and not any("{out}" in part for part in parts):
         raise InputError("argv: found placeholders without {out}; expected the file that the program writes; add it")
-    sizes = None if shape is None else tuple(np.atleast_1d(np.asarray(shape)).tolist())
-    if sizes is not None and not (len(sizes) <= 2 and all(isinstance(size, int) and size >= 1 for size in sizes)):
-        raise InputError(f"shape: found {shape!r}; expected (K, d), (d,) or d, whole numbers from 1")
+    is_numeric = shape is not None and shape != "json"
+    sizes: Any = tuple(np.atleast_1d(np.asarray(shape)).tolist()) if is_numeric else shape
+    if is_numeric and not (len(sizes) <= 2 and all(isinstance(size, int) and size >= 1 for size in sizes)):
+        raise InputError(f"shape: found {shape!r}; expected (K, d), (d,) or d, whole numbers from 1, or 'json'")
     if isinstance(timeout, str) or not 0 < timeout < math.inf:
         raise InputError(f"timeout: found {timeout!r}; expected a positive number of seconds")
     return Program(parts, sizes, float(timeout), bool(seeded))
@@ -478,6 +487,17 @@ def read_rows(content: bytes, size: int | None) -> np.ndarray:
                 advice += ", or change the shape of an output (shape=, --shape)"
         raise InputError(f"line {number} of the answer is {quote(line)}{about}; expected {expected}; {advice}")
     raise InputError(f"found an answer that cannot be read: {quote(content)}; expected lines of numbers")
+
+
+def read_json(content: bytes) -> list[Any]:
+    """Return the outputs of lines that each contain one in JSON."""
+    outputs = []
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            outputs += [json.loads(line)] if line.strip() else []
+        except ValueError:
+            raise InputError(f"line {number} of the answer is {quote(line)}; expected one output in JSON") from None
+    return outputs
 
 
 def _count_numbers(line: bytes) -> int | None:

@@ -505,6 +505,11 @@ def integers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.replace("x", ",").split(","))
 
 
+def output_shape(text: str) -> tuple[int, ...] | str:
+    """Return the shape in a text such as 4x1, or the word json."""
+    return text if text == "json" else integers(text)
+
+
 def changes(text: str) -> float | tuple[float, ...]:
     """Return the number in a text such as 3, or the numbers in a text such as 3,1."""
     try:
@@ -588,7 +593,7 @@ OPTIONS = (
     option("--dask", "ADDRESS", "Draw runs on the Dask cluster of this scheduler."),
     option("--timeout", "S", "A combination, or a block of a program, fails after S seconds.", type=float),
     flag("--quiet", "Print nothing except problems; the exit status and the files are the result."),
-    option("--shape", "K,D", "The shape of one output, steps and coordinates.", PROGRAMS, type=integers),
+    option("--shape", "K,D", "Steps and coordinates of one output, or json.", PROGRAMS, type=output_shape),
     flag("--unseeded", "State that the program ignores the seed, so runs cannot be repeated.", PROGRAMS),
     option("--data", "F", "Read a stream from this file: one row (or, in a single row, one number) per step.", RECORDS),
     option("--hide", "WHAT", "reading (default), sensor, stream, or window:W: W rows.", RECORDS, default="reading"),
