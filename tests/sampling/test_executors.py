@@ -1,7 +1,7 @@
 """Tasks of workers, exact sums in any order, samples by block, and executors."""
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import dpverify as dpv
 from dpverify.errors import StopReason
+from dpverify.sampling import executors
 from dpverify.sampling.count import Accumulator, KeptSamples, MeanError
 from dpverify.sampling.executors import WorkerPool, completed_tasks
 from mechanisms import ONE, ZERO, laplace
@@ -80,3 +81,43 @@ def test_a_stopped_error_is_pickled_with_its_reason():
     assert (str(stop), stop.folder, stop.done) == ("out of memory after 9 runs", "folder", 9)
     assert stop.reason is StopReason.OUT_OF_MEMORY
     assert dpv.Stopped("the run ended").reason is StopReason.UNKNOWN
+
+
+class Cluster(Executor):
+    """A cluster whose workers come when the test says so; like Dask's executor, it knows its client."""
+
+    def __init__(self, come_after):
+        self._client, self.counts, self.come_after, self.waiting = self, 0, come_after, []
+
+    def nthreads(self):
+        self.counts += 1
+        if self.counts <= self.come_after:
+            return {}
+        for future, function, args in self.waiting:
+            future.set_result(function(*args))
+        self.waiting, self.submit = [], self.submit_to_worker
+        return {"worker": 1}
+
+    def submit(self, function, /, *args):
+        self.waiting.append((future := Future(), function, args))
+        return future
+
+    def submit_to_worker(self, function, /, *args):
+        future = Future()
+        future.set_result(function(*args))
+        return future
+
+
+def test_a_cluster_without_workers_is_noticed_and_ends_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "SECONDS_BETWEEN_WORKER_COUNTS", 0.02)
+    few = {"select_runs": 1000, "test_runs": 2000, "folder": tmp_path}
+    with pytest.warns(dpv.DPVerifyWarning, match="no worker is connected to the scheduler; start one"):
+        report = dpv.verify(laplace, ZERO, ONE, 0.5, executor=Cluster(6), **few)
+    assert report.digest == dpv.verify(laplace, ZERO, ONE, 0.5, select_runs=1000, test_runs=2000).digest
+    monkeypatch.setattr(executors, "SECONDS_WITHOUT_WORKERS", 0.1)
+    with (
+        pytest.warns(dpv.DPVerifyWarning, match="no worker is connected"),
+        pytest.raises(dpv.Stopped, match=r"the workers were lost \(no worker was connected .* for 0.1 s\)") as stop,
+    ):
+        dpv.verify(laplace, ZERO, ONE, 0.5, seed=1, executor=Cluster(10**6), **{**few, "folder": tmp_path / "other"})
+    assert stop.value.reason is StopReason.WORKERS_LOST

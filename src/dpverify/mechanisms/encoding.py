@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpverify.errors import InputError
+from dpverify.mechanisms.outputs import EXACT_INTEGER
 from dpverify.mechanisms.protocol import inherited_attribute, mechanism_name
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.util.formatting import one_line
@@ -35,7 +36,6 @@ MAX_ELEMENTS = 64  # elements of a list, and rows of a table
 MAX_BYTES_WITH_BITS = 16  # longer byte strings have columns for bytes only
 MAX_DEPTH = 8  # deeper outputs are taken as text
 MAX_CHUNK_BYTES = 64 << 20  # of the outputs that exist at the same time
-EXACT_INTEGER = 1 << 53  # beyond it, double precision does not hold every integer
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
 IS_ABSENT, IS_OTHER = "is absent", "is another value"

@@ -17,13 +17,15 @@ from numpy.typing import ArrayLike
 from dpverify.errors import InputError
 from dpverify.util.arrays import Array, array_namespace, enable_x64, on_accelerator
 
+EXACT_INTEGER = 1 << 53  # beyond it, double precision does not hold every integer
+
 
 class CallableOutput(InputError):
     """A mechanism returned a function: it probably makes a mechanism."""
 
 
 class StructuredOutput(InputError):
-    """A mechanism returned outputs that are not an array of numbers; they can be encoded."""
+    """A mechanism returned outputs that no array of doubles holds exactly; they can be encoded."""
 
 
 def validate_output(
@@ -72,6 +74,10 @@ def validate_output(
                     'return each output as a dictionary, {"rows": output}, and lengths may differ'
                 ) from problem
     steps, dimension = _check_shape(samples, runs, shape)
+    if shape is None and samples.dtype.kind in "iu" and samples.dtype.itemsize == 8:
+        integers = np.asarray(samples)
+        if integers.max() > EXACT_INTEGER or integers.min() < -EXACT_INTEGER:
+            raise StructuredOutput("found integers beyond 2**53 after arrays of smaller numbers; expected one kind")
     if not on_device:
         samples = samples.astype(np.float64, copy=False).reshape(runs, steps, dimension)
         finite = not require_finite or np.isfinite(samples).all()

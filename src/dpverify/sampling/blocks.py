@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,10 @@ MAX_STOPPING_BLOCK = 1 << 18  # of a verification that may stop early, where a b
 BLOCKS_PER_TEST = 64  # at least, with the default block size
 MAX_BLOCK_BYTES, MAX_DEVICE_BLOCK_BYTES = 64 << 20, 1 << 30  # bytes of the output of one block
 MIN_COPIED_NUMBERS = 1 << 20  # of a block on a device; copying them takes less time than compiling a program
+
+
+# NumPy's error handling of the caller, which holds in the mechanism; the computations of a verification ignore it.
+CALLERS_ERRSTATE: ContextVar[dict[str, Any] | None] = ContextVar("errstate of the caller", default=None)
 
 
 class SampleSource(NamedTuple):
@@ -138,7 +143,8 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     try:
         stream = 0 if source.is_coupled and stage != "test" else side  # the test needs independent data sets
         rng = block_generator(source.seed, stage, stream, block, source.look)
-        return from_tensor(source.mechanism(source.data[side], source.block, rng))
+        with np.errstate(**(CALLERS_ERRSTATE.get() or {})):
+            return from_tensor(source.mechanism(source.data[side], source.block, rng))
     except (MechanismError, KeyboardInterrupt):
         raise
     except BaseException as problem:  # also SystemExit and CancelledError, which must not end this process

@@ -35,6 +35,7 @@ from dpverify.mechanisms.neighbours import are_equal
 from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import (
+    CALLERS_ERRSTATE,
     FIRST_BLOCK,
     FIRST_COMPILED_BLOCK,
     FIRST_RUNS,
@@ -193,14 +194,15 @@ def open_run(
     data = read_only(first), read_only(second)
     source = SampleSource(mechanism, data, settings.seed, block, settings.nonfinite)
     notes: list[str] = []
-    with open_checkpoint(folder) as checkpoint:
+    CALLERS_ERRSTATE.set(dict(np.geterr()))
+    with open_checkpoint(folder) as checkpoint, np.errstate(all="ignore"):
         try:
             with open_pool(executor, checkpoint) as pool, contextlib.ExitStack() as devices:
                 check_picklable(source, pool)
                 if settings.stop_early:  # the first runs are training runs, and no others are drawn before them
                     source, pilot_blocks = probe_mechanism(source, True, display, FIRST_RUNS)
                 else:
-                    source = announce(source, settings, pool.number, display, checkpoint.is_started)
+                    source = announce(source, settings, max(1, pool.number), display, checkpoint.is_started)
                     source, pilot_blocks = probe_mechanism(source, folder is not None, display)
                 assert source.shape is not None
                 pool = devices.enter_context(all_devices(pool, source.device))

@@ -12,6 +12,7 @@ import pickle
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -27,12 +28,13 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from dpverify.errors import InputError
+from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.sampling.checkpoint import Checkpoint
 
 ASSUMED_WORKERS = 4  # if an executor does not state how many workers it has
 TASK_SECONDS = 1.0  # target duration: short, because an interruption loses it; long compared with its transport
 SECONDS_BETWEEN_WORKER_COUNTS = 2.0  # workers of a cluster are counted again after this time
+SECONDS_WITHOUT_WORKERS = 60.0  # a cluster without a worker for so long ends the run; a new worker starts in less
 
 R = TypeVar("R")
 BlockKey = tuple[int, int]  # a block, as (side, block); the first data set is side 0
@@ -60,12 +62,15 @@ class WorkerPool:
 
     @property
     def number(self) -> int:
-        """The current number of workers; it may change while a cluster grows or shrinks."""
+        """The current number of workers; it may change while a cluster grows or shrinks, and may be 0."""
         if self.executor is None:
             return 1
         client = getattr(self.executor, "_client", None)  # of Dask
         if client is not None:
-            return max(1, sum(client.nthreads().values()))
+            try:
+                return sum(client.nthreads().values())
+            except Exception:  # without its scheduler the client raises what it likes
+                return 0
         for attribute in ("_max_workers", "num_workers"):  # of the standard library, and of mpi4py
             number = getattr(self.executor, attribute, None)
             if number:
@@ -170,14 +175,16 @@ def completed_tasks(
     assert pool.executor is not None
     left, pending = list(blocks), dict[Future[tuple[float, R]], Sequence[BlockKey]]()
     workers, counted, size = pool.number, time.monotonic(), 1
+    without_since: float | None = None
     try:
         while left or pending:
-            while left and len(pending) < 2 * workers:
+            most = 2 * max(workers, 1)
+            while left and len(pending) < most:
                 # Tasks become shorter towards the end, so that all workers are busy until then.
-                number = min(size, max(1, len(left) // (2 * workers)))
+                number = min(size, max(1, len(left) // most))
                 task, left = left[:number], left[number:]
                 pending[_submit(pool.executor, work, task)] = task
-            ready, _ = wait(pending, return_when=FIRST_COMPLETED)
+            ready, _ = wait(pending, SECONDS_BETWEEN_WORKER_COUNTS, FIRST_COMPLETED)
             for future in sorted(ready, key=_has_failed):  # results are used before a failure is raised
                 task = pending.pop(future)
                 seconds, result = _result(future)
@@ -185,9 +192,25 @@ def completed_tasks(
                 yield task, result
             if time.monotonic() - counted > SECONDS_BETWEEN_WORKER_COUNTS:
                 workers, counted = pool.number, time.monotonic()
+                without_since = None if workers else _note_missing_workers(without_since)
     finally:
         for future in pending:
             future.cancel()
+
+
+def _note_missing_workers(since: float | None) -> float:
+    """Warn that a cluster has no worker, once, and end the run if this lasts; return when it was noticed."""
+    if since is None:
+        warnings.warn(
+            f"no worker is connected to the scheduler; start one; the run ends after {SECONDS_WITHOUT_WORKERS:g} s "
+            "without a worker",
+            DPVerifyWarning,
+            stacklevel=2,
+        )
+        return time.monotonic()
+    if time.monotonic() - since > SECONDS_WITHOUT_WORKERS:
+        raise BrokenExecutor(f"no worker was connected to the scheduler for {SECONDS_WITHOUT_WORKERS:g} s")
+    return since
 
 
 def next_task_size(blocks: int, seconds: float, target_seconds: float) -> int:

@@ -317,6 +317,7 @@ def largest_p_value(region: RejectionRegion, ratio: float, delta: float, level: 
     return largest_p_value_below(region, line, cap, level)
 
 
+@np.errstate(all="ignore")  # tails underflow to 0, whatever the caller has set
 def largest_p_value_below(
     region: RejectionRegion, boundary: Callable[[FloatArray], FloatArray], cap: float = 1.0, level: float = 1.0
 ) -> float:

@@ -22,6 +22,7 @@ Runs = float | Sequence[float] | np.ndarray  # a number of runs per data set: on
 MAX_SHOWN_CHARACTERS = 60  # of a value in a message
 MIN_NAME_SIMILARITY = 0.55  # from which on a name is offered as the nearest one
 BELOW_ONE = math.nextafter(1.0, 0.0)
+LEAST_PROBABILITY = 1e-300  # shares of it, such as alpha over a number of cells, are still above 0
 
 
 def shorten(value: object) -> str:
@@ -56,7 +57,7 @@ def is_real_number(value: object) -> TypeGuard[float]:
 
 
 def check_probability(name: str, value: object) -> None:
-    """Raise InputError unless the value is a number above 0 and below 1.
+    """Raise InputError unless the value is a number above 0 and below 1, and no rounding error of 0.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def check_probability(name: str, value: object) -> None:
     Traceback (most recent call last):
     dpverify.errors.InputError: alpha: found 1.5; expected a number between 0 and 1
     """
-    if not (is_real_number(value) and 0 < value < 1):
+    if not (is_real_number(value) and LEAST_PROBABILITY <= value < 1):
         raise InputError(f"{name}: found {shorten(value)}; expected a number between 0 and 1")
 
 
