@@ -19,7 +19,8 @@ import dpverify.estimation
 import dpverify.render
 import dpverify.studies
 from dpverify.estimation import theory
-from dpverify.report.statements import CellBounds, Certificate, Paper
+from dpverify.report.certificate import DensityCertificate, LipschitzCertificate
+from dpverify.report.statements import CellBounds, Paper
 
 MAX_SIGNATURE_WIDTH = 88
 # Every public name of `dpverify` belongs to one group; a test checks this.
@@ -34,7 +35,12 @@ GROUPS = {
     "Geometry": "scenario_size high_likely_set Region minimum_volume_ellipsoid Ellipsoid",
     "Errors": "InputError MechanismError FolderError Stopped TooWeak DPVerifyWarning",
 }
-REPORT_PARTS = (CellBounds, Certificate, Paper)  # types of the fields of a report; they have no public name
+REPORT_PARTS = (
+    CellBounds,
+    DensityCertificate,
+    LipschitzCertificate,
+    Paper,
+)  # types of the fields of a report; they have no public name
 MODULES = {
     "dpverify.claims": dpverify.claims,
     "dpverify.neighbours": dpverify.neighbours,

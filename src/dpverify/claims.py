@@ -66,7 +66,13 @@ from dpverify.stats.exact import (
     runs_to_refute,
     small_p_value,
 )
-from dpverify.stats.upper import delta_upper_bound, epsilon_upper_bound, holds_on_partition, least_bounded_delta
+from dpverify.stats.upper import (
+    delta_upper_bound,
+    epsilon_upper_bound,
+    holds_on_partition,
+    least_bounded_delta,
+    profile_allows,
+)
 from dpverify.util.checks import BELOW_ONE, check_delta, check_epsilon, check_whole_number, is_real_number, shorten
 from dpverify.util.formatting import format_number
 
@@ -147,6 +153,14 @@ class _Claim:
         if self.is_divergence:
             return False
         return holds_on_partition(self, counts1, counts2, runs, alpha, all_occupied)
+
+    def follows_from(self, delta_upper: Callable[[float], float]) -> bool:
+        """Return whether the claim follows from upper bounds on delta over all events that hold at all epsilons.
+
+        They do not bound a divergence. A curve without a positive delta at every epsilon does not follow from any
+        number of runs, because these cannot exclude an event that they never show.
+        """
+        return not self.is_divergence and profile_allows(self, delta_upper)
 
     def runs_to_refute(self, p1: float, p2: float, alpha: float) -> float:
         """Return about how many runs per data set refute the claim with probability 80%, given true probabilities.
@@ -307,6 +321,10 @@ class Approximate(_Parametric):
             return all_occupied and epsilon_upper_bound(counts1, counts2, runs, 0.0, alpha) <= self.epsilon
         orders = (counts1, counts2), (counts2, counts1)
         return all(delta_upper_bound(*order, runs, self.epsilon, alpha) <= self.delta for order in orders)
+
+    def follows_from(self, delta_upper: Callable[[float], float]) -> bool:
+        """Return whether the claim follows from an upper bound on delta over all events at the claimed epsilon."""
+        return delta_upper(self.epsilon) <= self.delta
 
     def sloped_boundary(self) -> LineBoundary:
         """Return the boundary with its slope."""

@@ -39,10 +39,17 @@ from dpverify.events.scores import Levels, Linear, Score, UserScore
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.report.assemble import count_event, make_report, make_witness
+from dpverify.report.certificate import (
+    Certificate,
+    CertificateSource,
+    LogDensity,
+    find_certificate_source,
+    stated_log_ratio,
+)
 from dpverify.report.report import Report
 from dpverify.report.sequence import EARLY_SHARE, StoppedBy, wealth_p_value
 from dpverify.report.sequence import Sequence as StoppedSequence
-from dpverify.report.statements import CellBounds, Certificate, SmoothGrid
+from dpverify.report.statements import CellBounds
 from dpverify.sampling.blocks import FIRST_COMPILED_BLOCK, FIRST_RUNS, SampleSource, fitting_block_size
 from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.context import RunContext, make_region
@@ -693,28 +700,36 @@ class Tally:
 
 @dataclass(frozen=True)
 class Bounding:
-    """The partition whose unions of cells are bounded, the region, the grid for all events, and their counts."""
+    """The partition whose unions of cells are bounded, the region, what bounds all events, and their counts."""
 
     partition: Partition | Levels
     region: Region
-    smooth: SmoothGrid | None
+    source: CertificateSource | None
     tally: Tally
 
     def look(self, settings: Settings, share: float) -> Look:
         """Return the upper bounds from all runs since the partition was fixed, at this share of alpha."""
-        cells, inside, *smooth = self.tally.counts
+        cells, inside, *rest = self.tally.counts
         level = settings.change(alpha=share * settings.alpha, test_runs=self.tally.runs)
-        certificate = Certificate.of(self.smooth, smooth[0], level) if self.smooth is not None else None
+        certificate = self.source and self.source.certificate(rest[0], self.tally.runs, settings.alpha, share)
         return CellBounds.of(self.partition, cells, inside, level), certificate
 
 
 def begin_bounding(
-    selected: SelectedEvents, samples: Sequence[np.ndarray], delta: float, region: Region, smooth: SmoothGrid | None
-) -> Bounding:
-    """Return what is bounded from now on."""
-    partition = bounded_partition(selected, samples, delta)
-    grids: list[Cells] = [] if smooth is None else [smooth.grid]
-    return Bounding(partition, region, smooth, Tally([partition, RegionIndicator(region), *grids]))
+    run: RunContext,
+    request: Request,
+    selected: SelectedEvents,
+    region: Region,
+    points: np.ndarray,
+    samples: Sequence[np.ndarray],
+) -> tuple[Bounding, tuple[Diagnostic, ...]]:
+    """Return what is bounded from now on, and why no certificate is possible although something is stated."""
+    partition = bounded_partition(selected, samples, request.delta)
+    source, found = find_certificate_source(
+        request.log_density, request.log_lipschitz, run.source, region, points, selected.rival
+    )
+    cells: list[Cells] = [] if source is None else [source.cells]
+    return Bounding(partition, region, source, Tally([partition, RegionIndicator(region), *cells])), found
 
 
 ZERO_DELTA_CELLS = 12  # at delta 0 the cell with the fewest runs determines the bound, so there are few cells
@@ -742,7 +757,6 @@ def nothing_bounded(alpha: float) -> CellBounds:
 LOGGER = logging.getLogger(__name__)
 WATCHED_KEY = "watched"  # the entry of `report.provenance` with the counts of the watched cells
 OUTPUTS_KEY = "first outputs"  # the entry with their hash
-MakeGrid = Callable[[Region, np.ndarray], tuple[SmoothGrid | None, tuple[Diagnostic, ...]]]
 
 
 class Request(NamedTuple):
@@ -760,6 +774,8 @@ class Request(NamedTuple):
         The Lipschitz constant of the log-density that the user states.
     learn : callable or None
         The user's learner of scores.
+    log_density : callable or None
+        The log-density of the output that the user states.
     watched : Family or None
         Cells of an earlier verification that are counted in all batches of a verification that may stop early. They are
         left out if the outputs have another shape than `watched_shape`.
@@ -772,6 +788,7 @@ class Request(NamedTuple):
     error: Callable[[Any], Any] | None = None
     log_lipschitz: float | tuple[float, float] | None = None
     learn: ScoreLearner | None = None
+    log_density: LogDensity | None = None
     watched: Family | None = None
     watched_shape: tuple[int, int] | None = None
 
@@ -779,7 +796,6 @@ class Request(NamedTuple):
 def run_until_decided(
     run: RunContext,
     request: Request,
-    make_grid: MakeGrid,
     diagnostics: tuple[Diagnostic, ...],
 ) -> Report:
     """Draw batches until the claim is refuted or certified, or the budget is spent, and report.
@@ -790,8 +806,6 @@ def run_until_decided(
         The verification.
     request : Request
         The claim, and what else is asked.
-    make_grid : callable
-        Makes the grid for a bound over all events from a region and its points.
     diagnostics : tuple of Diagnostic
         Findings before the first batch. If one of them voids the test, few runs are enough.
     """
@@ -816,9 +830,8 @@ def run_until_decided(
             selected = select(run, request, region, points, batches.samples, budget)
             portfolio.hold(selected, batches.samples, is_last=portfolio.runs == schedule.frozen)
             if portfolio.runs == schedule.fixed:
-                smooth, found = make_grid(region, points)
+                bounding, found = begin_bounding(run, request, selected, region, points, batches.samples)
                 diagnostics += found
-                bounding = begin_bounding(selected, batches.samples, request.delta, region, smooth)
             if portfolio.runs == schedule.frozen:
                 frozen, exact = selected, Tally([event.partition for event in selected.events])
         bets = portfolio.place()
@@ -849,9 +862,9 @@ def run_until_decided(
             number = schedule.look_number(portfolio.runs)
             if portfolio.runs == schedule.ends[0]:
                 exact_counts = exact.counts
-                look = bounding.look(settings, 1.0 if bounding.smooth is None else BUDGET_LOOK_SHARE)
+                look = bounding.look(settings, 1.0 if bounding.source is None else BUDGET_LOOK_SHARE)
                 stopped = certifies(look, claim)
-            elif number is not None and bounding.smooth is not None:
+            elif number is not None and bounding.source is not None:
                 latest = bounding.look(settings, look_share(number))
                 if stopped := certifies(latest, claim):
                     look = latest
@@ -893,7 +906,7 @@ def run_until_decided(
             for one, pair, share in zip(events, counts_of_events, shares, strict=True)
         ),
         cell_counts=nothing_bounded(settings.alpha) if look is None else look[0],
-        grid_counts=None if look is None else look[1],
+        certificate_counts=None if look is None else look[1],
         sequence=sequence,
         error=batches.error(),
     )
@@ -912,9 +925,13 @@ def watched_partitions(request: Request, samples: list[np.ndarray]) -> list[Cell
 
 
 def certifies(look: Look, claim: Claim) -> StoppedBy | None:
-    """Return that the claim is certified if the upper bound over all events meets it, otherwise None."""
-    certificate = look[1]
-    return StoppedBy.CERTIFIED if certificate is not None and certificate.meets_claim(claim) else None
+    """Return that the claim is certified if the upper bound over all events meets it, otherwise None.
+
+    The bound over the cells has to meet it too: after few runs, a wrong density may not be noticed yet.
+    """
+    cells, certificate = look
+    is_certified = certificate is not None and certificate.meets_claim(claim) and cells.meets_claim(claim)
+    return StoppedBy.CERTIFIED if is_certified else None
 
 
 def log_threshold(alpha: float) -> float:
@@ -962,6 +979,15 @@ def select(
     )
     recorded = samples[0], samples[1]
     context = SelectionContext(
-        run.source, settings, region, objective, run.pool, run.progress, budget, recorded, request.learn
+        run.source,
+        settings,
+        region,
+        objective,
+        run.pool,
+        run.progress,
+        budget,
+        recorded,
+        request.learn,
+        stated_log_ratio(request.log_density, run.source),
     )
     return select_events(context, named_partition(settings, region, points))

@@ -11,7 +11,6 @@ import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
-from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -32,8 +31,9 @@ from dpverify.report.assemble import (
     make_witness,
     read_labels,
 )
+from dpverify.report.certificate import CertificateSource, LogDensity, find_certificate_source, stated_log_ratio
 from dpverify.report.report import Report
-from dpverify.report.statements import CellBounds, Certificate, DeltaEvents, SmoothGrid, check_claim, smooth_grid
+from dpverify.report.statements import CellBounds, DeltaEvents, check_claim
 from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.context import (
     RunContext,
@@ -49,7 +49,6 @@ from dpverify.sampling.stages import collect_samples, collect_statistics, thread
 from dpverify.selection.objective import (
     THOROUGH_SEARCH,
     ScoreLearner,
-    SearchBudget,
     SelectionContext,
     SelectionObjective,
     named_partition,
@@ -77,6 +76,7 @@ def verify(
     folder: str | os.PathLike[str] | None = None,
     error: Callable[[Array], Array] | None = None,
     log_lipschitz: float | tuple[float, float] | None = None,
+    log_density: LogDensity | None = None,
     learn: ScoreLearner | None = None,
     progress: bool | None = None,
     trust_results: bool = False,
@@ -118,6 +118,11 @@ def verify(
         A Lipschitz constant of the log-density of the output (Euclidean norm on the flattened output), for both data
         sets or one for each. It gives upper bounds over all events. dpverify does not check it. None uses the
         mechanism's own `log_lipschitz(data)` if it exists.
+    log_density : callable or None, default None
+        `log_density(data, samples)` returns the logarithm of the density of the output for a dataset, at samples of
+        shape (runs, K, d), one number per run; -inf where there is no density. It gives the event that tells the
+        datasets apart best, and upper bounds over all events (`report.certificate`), which can certify a claim.
+        dpverify tests the density on the runs. None uses the mechanism's own method `log_density` if it exists.
     learn : callable or None, default None
         `learn(first_samples, second_samples)` fits a score to training runs of both data sets, each of shape (runs, K,
         d), and returns it: a callable from samples to one number per run, large where the first data set is more
@@ -163,12 +168,17 @@ def verify(
         raise InputError(
             f"error: found {type(error).__name__}; expected a callable of samples; dpverify.rmse(truth) makes one"
         )
+    if log_density is not None and not callable(log_density):
+        raise InputError(
+            f"log_density: found {type(log_density).__name__}; expected a callable log_density(data, samples) that "
+            "returns one number per run"
+        )
     if learn is not None and not callable(learn):
         raise InputError(
             f"learn: found {type(learn).__name__}; expected a callable learn(first_samples, second_samples) that "
             "returns a score"
         )
-    request = Request(tested, delta, error, log_lipschitz, learn)
+    request = Request(tested, delta, error, log_lipschitz, learn, log_density)
     report = run_verification(mechanism, first, second, request, settings, executor, folder, progress, trust_results)
     if not report.seeded:
         warnings.warn(Diagnostic.UNSEEDED.value, DPVerifyWarning, stacklevel=2)
@@ -191,6 +201,8 @@ def run_verification(
     call = {"delta": request.delta, "log_lipschitz": fingerprint(request.log_lipschitz)}
     if request.learn is not None:
         call["learn"] = fingerprint(request.learn)
+    if request.log_density is not None:
+        call["log density"] = fingerprint(request.log_density)
     settings, not_stopping = check_stop_early(settings, claim)
     if claim is not None:  # the selection and the bets depend on it
         call["claim"] = fingerprint(to_plain(claim))
@@ -224,16 +236,17 @@ def follow_plan(run: RunContext, request: Request, diagnostics: tuple[Diagnostic
     # HighLikelySet (Algorithm 3), from pilot runs.
     region, points, pilot = find_region(run)
     # EventList and WorstEvent (Algorithms 2 and 4), from selection runs.
-    selected = freeze_events(run, region, points, request.delta, claim=request.claim, learn=request.learn)
+    selected = freeze_events(run, request, region, points)
     # HypothesisTest (Algorithm 5), from test runs. Nothing that is counted may change from here on.
-    smooth, not_smooth = smooth_grid(request.log_lipschitz, run.source.mechanism, run.source.data, region, points)
-    return count_test_runs(run, request, diagnostics + not_smooth, region, points, pilot, selected, smooth)
+    source, found = find_certificate_source(
+        request.log_density, request.log_lipschitz, run.source, region, points, selected.rival
+    )
+    return count_test_runs(run, request, diagnostics + found, region, points, pilot, selected, source)
 
 
 def stop_early(run: RunContext, request: Request, diagnostics: tuple[Diagnostic, ...]) -> Report:
     """Verify until the claim is refuted or certified, or the budget is spent (docs/method.md, section 5.8)."""
-    grid = partial(smooth_grid, request.log_lipschitz, run.source.mechanism, run.source.data)
-    return run_until_decided(run, request, grid, diagnostics)
+    return run_until_decided(run, request, diagnostics)
 
 
 def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
@@ -266,15 +279,7 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     return region, points, pilot
 
 
-def freeze_events(
-    run: RunContext,
-    region: Region,
-    points: np.ndarray,
-    delta: float,
-    budget: SearchBudget = THOROUGH_SEARCH,
-    claim: Claim | None = None,
-    learn: ScoreLearner | None = None,
-) -> SelectedEvents:
+def freeze_events(run: RunContext, request: Request, region: Region, points: np.ndarray) -> SelectedEvents:
     """EventList and WorstEvent (Algorithms 2 and 4): select events with the selection runs and store them.
 
     A resumed run reads the events from its folder, so that they cannot change after test runs were drawn.
@@ -286,9 +291,13 @@ def freeze_events(
         return stored
     done_before = run.progress.done
     partition = named_partition(settings, region, points)
-    objective = SelectionObjective(settings.test_runs, delta, settings.alpha, budget.decision_penalty, claim)
+    penalty = THOROUGH_SEARCH.decision_penalty
+    objective = SelectionObjective(settings.test_runs, request.delta, settings.alpha, penalty, request.claim)
     source = run.source._replace(is_coupled=settings.coupled_selection)
-    context = SelectionContext(source, settings, region, objective, run.pool, run.progress, budget, learn=learn)
+    log_ratio = stated_log_ratio(request.log_density, source)
+    context = SelectionContext(
+        source, settings, region, objective, run.pool, run.progress, learn=request.learn, log_ratio=log_ratio
+    )
     if partition is not None and settings.selection_epsilon is not None:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))
         selected = select_cell(context, partition, rng)
@@ -297,7 +306,7 @@ def freeze_events(
     # Not every selection needs all of its training runs.
     run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
     # A score function of the user cannot be stored; then the selection runs stay in the folder instead.
-    if all(is_plain_data(partition) for partition in selected.partitions):
+    if all(is_plain_data(partition) for partition in (*selected.partitions, selected.rival)):
         checkpoint.write("events", Record(to_plain(store_selected(selected))))
         if checkpoint.problem is None:
             checkpoint.forget("train", "propose", "decide")
@@ -339,7 +348,7 @@ def count_test_runs(
     points: np.ndarray,
     pilot: list[np.ndarray],
     selected: SelectedEvents,
-    smooth: SmoothGrid | None,
+    source: CertificateSource | None,
 ) -> Report:
     """HypothesisTest (Algorithm 5): draw the test runs, count them, and report. The event and its direction are fixed.
 
@@ -353,14 +362,14 @@ def count_test_runs(
         As `find_region` returns them.
     selected : SelectedEvents
         The tested events, the partition that is bounded, and the events for delta.
-    smooth : SmoothGrid or None
-        The fine grid for the bound over all events.
+    source : CertificateSource or None
+        What is counted for the bound over all events.
     """
     settings, bins = run.settings, [histogram_bins(event, points) for event in selected.events]
     joint = count_together([*selected.partitions, *filter(None, bins)])
     counters = {"inside": CellCounter(RegionIndicator(region))}
-    if smooth is not None:
-        counters["smooth"] = CellCounter(smooth.grid)
+    if source is not None:
+        counters["certificate"] = CellCounter(source.cells)
     counters |= {f"partition {number}": CellCounter(one) for number, one in enumerate(joint.counted)}
     checked = [joint.event(1 + number, event) for number, event in enumerate(selected.events)]
     block_checker = BlockChecker.make(list(map(CheckedEvent.of, checked)), points)
@@ -397,7 +406,7 @@ def count_test_runs(
         histograms=histograms,
         tested=tested,
         cell_counts=CellBounds.of(selected.partition, cells, counts["inside"], settings),
-        grid_counts=None if smooth is None else Certificate.of(smooth, counts["smooth"], settings),
+        certificate_counts=source and source.certificate(counts["certificate"], settings.test_runs, settings.alpha),
         delta_events=delta_events,
         selection_eta=selected.eta,
         error=mean_errors(counts["error"], settings.test_runs) if "error" in counts else None,

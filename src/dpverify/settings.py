@@ -277,6 +277,7 @@ class VerifyOptions(SettingsChanges, total=False):
     folder: str | os.PathLike[str] | None
     error: Callable[[Array], Array] | None
     log_lipschitz: float | tuple[float, float] | None
+    log_density: Callable[..., Array] | None
     learn: Callable[..., Callable[[Array], Array]] | None
     progress: bool | None
     trust_results: bool

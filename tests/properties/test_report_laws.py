@@ -11,7 +11,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 import dpverify as dpv
 from dpverify import Report
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.report.statements import CellBounds, Certificate, distinct_pairs
+from dpverify.report.certificate import LipschitzCertificate
+from dpverify.report.statements import CellBounds, distinct_pairs
 from dpverify.util import serialization as serial
 from mechanisms import ONE, ZERO, laplace
 
@@ -60,7 +61,7 @@ def test_any_report_is_read_as_it_was_written(
         ),
         delta_events=None,
         cell_counts=CellBounds(*distinct_pairs(c1, c2), runs, 0.045, len(c1) + 1, (runs, runs)),
-        grid_counts=Certificate(c1[:-1], c2[:-1], rest, 0.25, runs, 0.045) if certified else None,
+        certificate_counts=LipschitzCertificate(c1[:-1], c2[:-1], rest, 0.25, runs, 0.045) if certified else None,
         provenance=run,
     ).against(epsilon, delta)
     path = tmp_path_factory.getbasetemp() / "report.json"
@@ -72,7 +73,7 @@ def test_any_report_is_read_as_it_was_written(
             "tested",
             "picture",
             "cell_counts",
-            "grid_counts",
+            "certificate_counts",
         ):  # arrays are in the digest
             assert getattr(back, field.name) == getattr(changed, field.name), field.name
     assert back.witness.text == name

@@ -18,9 +18,10 @@ import dpverify as dpv
 from dpverify import Report, Verdict
 from dpverify.events.scores import Levels, Linear
 from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.report.certificate import DensityCertificate, LipschitzCertificate
 from dpverify.report.json import with_checksum
 from dpverify.report.report import bound_by_event
-from dpverify.report.statements import CellBounds, Certificate, Paper, Witness, distinct_pairs
+from dpverify.report.statements import CellBounds, Paper, Witness, distinct_pairs
 from dpverify.report.text import describe_power, headline, report_text
 from dpverify.sampling.count import Counts
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
@@ -216,14 +217,14 @@ def test_the_schema_is_one_and_names_every_field():
         assert field.name == "provenance" or field.name in result["properties"]
 
 
-@pytest.mark.parametrize("kind", [Report, Witness, CellBounds, Certificate, Paper])
+@pytest.mark.parametrize("kind", [Report, Witness, CellBounds, LipschitzCertificate, DensityCertificate, Paper])
 def test_every_field_is_documented(kind):
     text = inspect.getdoc(kind)
     lines = [line.split(" : ")[0] for line in text.splitlines() if " : " in line and not line.startswith(" ")]
     assert {name for line in lines for name in line.split(", ")} == {field.name for field in dataclasses.fields(kind)}
 
 
-@pytest.mark.parametrize("kind", [Report, Witness, CellBounds, Certificate, dpv.Settings])
+@pytest.mark.parametrize("kind", [Report, Witness, CellBounds, LipschitzCertificate, DensityCertificate, dpv.Settings])
 def test_every_public_method_is_documented(kind):
     for name, member in vars(kind).items():
         if not name.startswith("_") and (callable(member) or isinstance(member, (property, classmethod))):
@@ -364,9 +365,9 @@ def test_every_bound_uses_its_stated_share_of_alpha():
 
 def test_the_bound_over_all_events_counts_the_rest_and_the_variation():
     c = np.array([400, 300, 200]), np.array([300, 300, 300])
-    all_events = Certificate(*c, (100, 100), 0.0, 1000, 0.05)
-    without_rest = Certificate(*c, (0, 0), 0.0, 1000, 0.05)
-    varied = Certificate(*c, (100, 100), 0.4, 1000, 0.05)
+    all_events = LipschitzCertificate(*c, (100, 100), 0.0, 1000, 0.05)
+    without_rest = LipschitzCertificate(*c, (0, 0), 0.0, 1000, 0.05)
+    varied = LipschitzCertificate(*c, (100, 100), 0.4, 1000, 0.05)
     assert all_events.delta_upper(0.2) > without_rest.delta_upper(0.2) + 0.09
     assert varied.delta_upper(0.6) == pytest.approx(all_events.delta_upper(0.2))
     assert varied.delta_upper(0.2) > all_events.delta_upper(0.2)

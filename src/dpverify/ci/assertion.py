@@ -48,8 +48,8 @@ def assert_private(
         event of probability `beta` (0.05). A witness that is so frequent
         with both data sets that it cannot violate the claim is too weak.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
-        single settings.
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, log_density, learn, progress,
+        trust_results, single settings.
 
     Returns
     -------

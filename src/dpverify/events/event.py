@@ -140,6 +140,8 @@ class SelectedEvents(NamedTuple):
         selector.
     aims : DeltaAims or None
         Events that are chosen for bounds on delta; None if the first event serves for them too.
+    rival : Levels or None
+        Level sets of the best score besides the log-ratio of a stated density, which they help to test.
     """
 
     events: tuple[Event, ...]
@@ -148,6 +150,7 @@ class SelectedEvents(NamedTuple):
     expected_bound: float = math.nan
     eta: float | None = None
     aims: DeltaAims | None = None
+    rival: Levels | None = None
 
     @property
     def partitions(self) -> list[Partition | Levels]:
@@ -178,6 +181,7 @@ def store_selected(selected: SelectedEvents) -> dict[str, object]:
         "partition": selected.partition,
         "eta": selected.eta,
         "aims": selected.aims,
+        "rival": selected.rival,
     }
 
 
@@ -201,7 +205,8 @@ def read_selected(stored: Mapping[str, Any], examples: np.ndarray) -> SelectedEv
         Event(partition if one["partition"] is None else one["partition"], one["codes"], direction)
         for one, direction in zip(stored["events"], stored["directions"], strict=True)
     )
-    selected = SelectedEvents(events, tuple(stored["shares"]), partition, eta=stored["eta"], aims=stored["aims"])
+    found = {name: stored[name] for name in ("eta", "aims", "rival")}
+    selected = SelectedEvents(events, tuple(stored["shares"]), partition, **found)
     _check_selected(selected, examples)
     return selected
 

@@ -54,6 +54,8 @@ class Diagnostic(enum.Enum):
         The mechanism cannot be seeded.
     NOTHING_TO_STOP
         The verification was allowed to stop early, but no claim was stated.
+    WRONG_DENSITY
+        Runs contradict the density of the output that was stated. Voiding.
     NO_DENSITY
         Output values repeat, so a stated Lipschitz constant of the log-density was not used.
     LIPSCHITZ_DIMENSION
@@ -108,6 +110,9 @@ class Diagnostic(enum.Enum):
     NOTHING_TO_STOP = (
         "no claim was stated, so nothing could be refuted or certified, and the verification did not stop early"
     )
+    WRONG_DENSITY = (
+        "the stated density does not fit the runs; correct the density or the mechanism, or verify without a density"
+    )
     NO_DENSITY = "output values repeat, so the output has no density; the stated Lipschitz constant was not used"
     LIPSCHITZ_DIMENSION = (
         "the bound over all events is informative in one or two dimensions only; the stated Lipschitz constant was not "
@@ -137,6 +142,7 @@ VOIDING = (
     Diagnostic.REPEATED_BLOCKS,
     Diagnostic.NOT_THREAD_SAFE,
     Diagnostic.DEPENDENT_RUNS,
+    Diagnostic.WRONG_DENSITY,
 )
 
 

@@ -305,8 +305,14 @@ def p_value_figure(report: Report, curves: EpsilonCurves) -> Drawing:
 
 
 def delta_figure(report: Report, curves: EpsilonCurves) -> Drawing:
-    """Draw the lower and the upper bound on delta against epsilon; they have different scopes, so no area is filled."""
+    """Draw the bounds on delta against epsilon.
+
+    The lower bound and the one over the cells have different scopes, so the area between them is not filled. With a
+    certificate that holds at all epsilons together, the true delta lies between the lower bound and the certificate.
+    """
     epsilon, lower, upper = curves.epsilon, curves.delta_lower, curves.delta_upper
+    certificate = report.certificate
+    is_certified = certificate is not None and certificate.is_joint
     with styled():
         picture = canvas(3.1)
         axes = picture.add_subplot()
@@ -314,6 +320,11 @@ def delta_figure(report: Report, curves: EpsilonCurves) -> Drawing:
         axes.plot(epsilon, lower, color=PROVED, lw=2)
         axes.plot(epsilon, upper, color=CELLS, lw=1.8, ls=(0, (5, 2)))
         top = max(float(upper[0]), report.delta, 1e-9) * 1.3
+        if certificate is not None and is_certified:
+            certified = np.array([certificate.delta_upper(x) for x in epsilon.tolist()])
+            axes.fill_between(epsilon, lower, certified, color=INK, alpha=0.12, lw=0)
+            axes.plot(epsilon, certified, color=INK, lw=1.4)
+            top = max(top, 1.1 * float(certified[0]))
         if curves.delta_claimed is not None:
             axes.plot(epsilon, curves.delta_claimed, color=INK, lw=1.4, ls=(0, (1, 1)))
             top = max(top, min(float(curves.delta_claimed[0]), 1.0) * 1.1)
@@ -336,9 +347,13 @@ def delta_figure(report: Report, curves: EpsilonCurves) -> Drawing:
         (
             Key("ink", "area", "refuted: the true δ is larger"),
             Key("cells", "dash", f"upper bound on δ over the cells; {UNCHECKED_KEY}"),
+            *(
+                [Key("ink", "line", "certified over all events; the true δ is between it and the lower bound")]
+                * is_certified
+            ),
             *([claim] if has_claim else []),
         ),
-        f"Each of the two curves holds at all ε together, with {format_percent(1 - report.alpha)} confidence. So it is "
+        f"Each of the curves holds at all ε together, with {format_percent(1 - report.alpha)} confidence. So it is "
         "a little looser than a bound for one ε.",
     )
 

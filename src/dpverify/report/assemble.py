@@ -17,6 +17,7 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.encoding import Encoding
 from dpverify.mechanisms.neighbours import describe_difference
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
+from dpverify.report.certificate import DensityCertificate
 from dpverify.report.report import Report
 from dpverify.report.statements import CountsPair, Witness
 from dpverify.sampling.context import RunContext, picture_runs, try_optional_method
@@ -75,6 +76,9 @@ def make_report(
     mechanism, data = run.source.mechanism, run.source.data
     encoding = getattr(mechanism, "encoding", None)
     counted["tested"] = tuple(replace(one, encoding=encoding) for one in counted["tested"])
+    certificate = counted.get("certificate_counts")
+    if isinstance(certificate, DensityCertificate) and certificate.misfit is not None:
+        diagnostics += (Diagnostic.WRONG_DENSITY,)
     diagnostics += make_diagnostics(mechanism, pilot, inside)
     diagnostics += () if agree else (Diagnostic.NOT_THREAD_SAFE,)
     if runs_are_dependent(*blocks) and not any(diagnostic.voids for diagnostic in diagnostics):

@@ -89,9 +89,9 @@ def read(kind: type[R], path: str | Path, kinds: tuple[type, ...], check: Callab
 
 def check_report(report: Report) -> None:
     """Raise ValueError unless the columns of counts fit together and need no more memory than a verification."""
-    cells, grid, delta, sequence = report.cell_counts, report.grid_counts, report.delta_events, report.sequence
+    cells, delta, sequence = report.cell_counts, report.delta_events, report.sequence
     groups = [((cells.c1, cells.c2, cells.number), cells.runs)]
-    groups += [((grid.c1, grid.c2), grid.runs)] if grid else []
+    groups += [] if report.certificate_counts is None else [report.certificate_counts.columns]
     groups += [((delta.c1, delta.c2), delta.runs)] if delta else []
     groups += [((sequence.bets.c1, sequence.bets.c2), sequence.runs_used)] if sequence else []
     groups += [((np.array(one.counts),), one.runs) for one in report.tested]

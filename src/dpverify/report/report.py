@@ -25,9 +25,10 @@ from dpverify.events.event import EVENT_KINDS
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.neighbours import DataDifference, Relation
 from dpverify.report import json
+from dpverify.report.certificate import Certificate
 from dpverify.report.power import detectable_factor, obeys, witness_epsilon
 from dpverify.report.sequence import Sequence, StoppedBy
-from dpverify.report.statements import CellBounds, Certificate, DeltaEvents, Paper, Verdict, Witness, check_claim
+from dpverify.report.statements import CellBounds, DeltaEvents, Paper, Verdict, Witness, check_claim
 from dpverify.report.text import next_step, report_text
 from dpverify.settings import Settings
 from dpverify.stats.exact import delta_lower_bound, epsilon_lower_bound, is_rejected, score_lower_bound
@@ -76,9 +77,10 @@ class Report:
         What the property `on_partition` is computed from: upper bounds over the cells, `epsilon_upper(delta)`,
         `delta_upper(epsilon)`, `cells` (the number of cells) and `region_mass` (a lower bound on the probability of the
         region of likely outputs). Events that split a cell are not bounded.
-    grid_counts : Certificate or None
+    certificate_counts : Certificate or None
         What the property `certificate` is computed from: upper bounds over all events, `epsilon_upper(delta)` and
-        `delta_upper(epsilon)`. None unless a Lipschitz constant of the log-density was stated.
+        `delta_upper(epsilon)`, and `assumption`. None unless the density of the output, or a Lipschitz constant of
+        the log-density, was stated.
     delta_events : DeltaEvents or None
         Events that were chosen for bounds on delta, which `delta_lower` and `profile` use. None if the witness is used.
     sequence : Sequence or None
@@ -122,7 +124,7 @@ class Report:
     delta: float
     tested: tuple[Witness, ...]
     cell_counts: CellBounds
-    grid_counts: Certificate | None = None
+    certificate_counts: Certificate | None = None
     delta_events: DeltaEvents | None = None
     sequence: Sequence | None = None
     selection_eta: float | None = None
@@ -172,7 +174,7 @@ class Report:
             return Verdict.MEASURED
         if self.p_value <= self.alpha:
             return Verdict.REFUTED
-        is_certified = self.grid_counts is not None and self.grid_counts.meets_claim(self.claim)
+        is_certified = self.certificate_counts is not None and self.certificate_counts.meets_claim(self.claim)
         return Verdict.CERTIFIED if is_certified else Verdict.NOT_REFUTED
 
     @functools.cached_property
@@ -320,8 +322,8 @@ class Report:
 
     @property
     def certificate(self) -> Certificate | None:
-        """Upper bounds over all events, from `grid_counts`; None without an answer or a stated Lipschitz constant."""
-        return None if self.voiding else self.grid_counts
+        """Upper bounds over all events, under its `assumption`; None without an answer or a stated density."""
+        return None if self.voiding else self.certificate_counts
 
     @functools.cached_property
     def holds_on_cells(self) -> bool:

@@ -2,10 +2,6 @@
 
 A statement stores counts, and its methods compute bounds from them, so a report that was read from a file gives the
 same bounds as a new one. The bounds themselves are in `dpverify.stats`.
-
-The bound over all events rests on a Lipschitz constant of the log-density that the user states. Before the test runs,
-the region is divided into a fine grid (`smooth_grid`). Within a cell of this grid the log-ratio of the two densities
-varies by at most the sum of both constants times the diagonal of the cell (docs/method.md, section 5).
 """
 
 from __future__ import annotations
@@ -15,34 +11,27 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpverify.claims import Approximate, Claim, is_curve
+from dpverify.claims import Claim, is_curve
 from dpverify.errors import InputError
 from dpverify.events.event import DeltaAims, Event
-from dpverify.events.partition import FIRST_CELL, Partition, find_atoms, grid
-from dpverify.events.region import Region
+from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
-from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.encoding import Encoding
-from dpverify.mechanisms.protocol import Mechanism
 from dpverify.sampling.count import Counts, occupied_codes
 from dpverify.settings import Settings
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.exact import delta_lower_bound
 from dpverify.stats.upper import (
-    Frontier,
     delta_lower_curve,
     delta_upper_bound,
     delta_upper_curve,
     epsilon_upper_bound,
-    frontier,
-    frontier_bound,
     least_bounded_delta,
-    smallest_epsilon,
 )
 from dpverify.util.checks import check_delta, check_epsilon
 
@@ -51,8 +40,6 @@ CountsPair = tuple[Counts, Counts]
 # The upper bounds share alpha: this part bounds the region's mass, the rest bounds delta on the partition.
 REGION_SHARE = 0.1
 CURVE_SHARE = 0.2  # of alpha, in a lower bound on delta at one epsilon
-SMOOTH_GRID_CELLS = 1024
-MAX_LIPSCHITZ_DIMENSION = 2
 
 
 class Verdict(enum.Enum):
@@ -63,7 +50,7 @@ class Verdict(enum.Enum):
     REFUTED
         The p-value of the claim is at most alpha. A true claim is refuted with probability at most alpha.
     CERTIFIED
-        An upper bound over all events meets the claim. It rests on a Lipschitz constant that the user states.
+        An upper bound over all events meets the claim. It rests on a stated density or Lipschitz constant.
     NOT_REFUTED
         The claim is not refuted. `report.holds_on_cells` says whether, besides, no union of the cells violates it.
     MEASURED
@@ -272,77 +259,6 @@ class CellBounds:
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """Upper bounds over all events. They rest on a Lipschitz constant of the log-densities that the user states.
-
-    Within a bounded cell the logarithm of the density ratio varies by at most `variation`. The remaining runs count in
-    full as a violation (docs/method.md, section 5).
-
-    Attributes
-    ----------
-    c1, c2 : array of int
-        Counts of the bounded cells under the first and the second data set.
-    rest : tuple of int
-        Test runs outside all bounded cells, under the first and under the second data set.
-    variation : float
-        Largest variation of the log-ratio of the densities within a cell.
-    runs : int
-        Test runs per data set.
-    alpha : float
-        Each bound has confidence 1 - alpha.
-    """
-
-    c1: np.ndarray
-    c2: np.ndarray
-    rest: tuple[int, int]
-    variation: float
-    runs: int
-    alpha: float
-
-    @classmethod
-    def of(cls, smooth: SmoothGrid, cells: CountsPair, settings: Settings) -> Certificate:
-        """Return the statement from the test counts of the grid's cells."""
-        codes, runs = occupied_codes(*cells), settings.test_runs
-        c1, c2 = (counts.of(codes[codes >= FIRST_CELL]) for counts in cells)
-        rest = runs - int(c1.sum()), runs - int(c2.sum())
-        return cls(c1, c2, rest, smooth.variation, runs, (1 - REGION_SHARE) * settings.alpha)
-
-    @property
-    def assumption(self) -> str:
-        """What the bounds rest on, in words."""
-        return "the stated Lipschitz constant is correct"
-
-    @functools.cached_property
-    def _frontiers(self) -> tuple[Frontier, Frontier]:
-        c1, c2 = self.c1, self.c2
-        return (
-            frontier(np.append(c1, self.rest[0]), np.append(c2, 0), self.runs, self.alpha),
-            frontier(np.append(c2, self.rest[1]), np.append(c1, 0), self.runs, self.alpha),
-        )
-
-    def delta_upper(self, epsilon: float) -> float:
-        """Return an upper bound on delta at this epsilon, over all events and both orders.
-
-        Each value holds with confidence 1 - alpha on its own.
-        """
-        check_epsilon(epsilon)
-        bound = max(frontier_bound(line, epsilon - self.variation) for line in self._frontiers)
-        return min(1.0, max(0.0, bound))
-
-    def epsilon_upper(self, delta: float = 0.0) -> float:
-        """Return an upper bound on epsilon at this delta, over all events and both orders.
-
-        The bound is infinite where delta is less than the probability outside the bounded cells.
-        """
-        check_delta(delta)
-        return smallest_epsilon(self.delta_upper, delta)
-
-    def meets_claim(self, claim: Claim | None) -> bool:
-        """Return whether the claim holds for all events, with confidence 1 - alpha; False for a curve."""
-        return isinstance(claim, Approximate) and self.delta_upper(claim.epsilon) <= claim.delta
-
-
-@dataclass(frozen=True)
 class DeltaEvents:
     """The events that were chosen for bounds on delta, one for each of some epsilons, and their counts.
 
@@ -433,62 +349,3 @@ def distinct_pairs(c1: np.ndarray, c2: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Return the distinct pairs of counts, and how many cells have each pair."""
     pairs, number = np.unique(np.stack([c1, c2]), axis=1, return_counts=True)
     return pairs[0], pairs[1], number
-
-
-class SmoothGrid(NamedTuple):
-    """A fine grid, and the largest variation of the log-ratio of the densities within one of its cells."""
-
-    grid: Partition
-    variation: float
-
-
-def smooth_grid(
-    stated: float | tuple[float, float] | None,
-    mechanism: Mechanism,
-    data: tuple[object, object],
-    region: Region,
-    points: np.ndarray,
-) -> tuple[SmoothGrid | None, tuple[Diagnostic, ...]]:
-    """Return the grid for a bound over all events, and the diagnostics that explain why there is none.
-
-    Parameters
-    ----------
-    stated : float, pair of float, or None
-        The Lipschitz constant of the log-density, for both data sets or one for each. None uses the attribute
-        `log_lipschitz` of the mechanism; without this attribute there is no grid and no diagnostic.
-    mechanism, data
-        The mechanism and its two data sets.
-    region : Region
-        The region that the grid divides.
-    points : array, shape (n, K, d)
-        The finite pilot runs from which the region was made.
-    """
-    constants = lipschitz_constants(stated, mechanism, data)
-    if constants is None:
-        return None, ()
-    flat = points.reshape(len(points), -1)
-    dimension = flat.shape[1]
-    if any(map(len, find_atoms(flat))):
-        return None, (Diagnostic.NO_DENSITY,)
-    if dimension > MAX_LIPSCHITZ_DIMENSION:
-        return None, (Diagnostic.LIPSCHITZ_DIMENSION,)
-    resolution = round(SMOOTH_GRID_CELLS ** (1 / dimension))
-    diagonal = float(np.linalg.norm(2 * region.half)) / resolution
-    return SmoothGrid(grid(region, points, resolution), (constants[0] + constants[1]) * diagonal), ()
-
-
-def lipschitz_constants(
-    stated: float | tuple[float, float] | None, mechanism: Mechanism, data: tuple[object, object]
-) -> tuple[float, float] | None:
-    """Return the stated Lipschitz constants, one for each data set, or None if none is stated."""
-    if stated is None:
-        own = getattr(mechanism, "log_lipschitz", None)
-        if own is None:
-            return None
-        stated = own(data[0]), own(data[1])
-    pair = (stated, stated) if np.ndim(stated) == 0 else tuple(stated)  # type: ignore[arg-type]
-    if len(pair) != 2 or not all(isinstance(x, (int, float, np.number)) and 0 <= x < math.inf for x in pair):
-        raise InputError(
-            f"log_lipschitz: found {stated!r}; expected a finite number from 0 up, or one for each data set"
-        )
-    return float(pair[0]), float(pair[1])  # type: ignore[arg-type]

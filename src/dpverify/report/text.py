@@ -13,6 +13,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from dpverify.claims import Approximate
+from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.neighbours import DataDifference, Relation
 from dpverify.report.power import (
     DETECTS,
@@ -73,6 +74,8 @@ def report_text(report: Report, with_next: bool = True, width: int = LINE_WIDTH)
     """
     verdict = f"{refutation(report)}: {report.verdict.value}" if report.refuted else report.verdict.value
     lines: list[Line] = [("cause", diagnostic.value) for diagnostic in report.voiding]
+    if Diagnostic.WRONG_DENSITY in report.voiding and report.certificate_counts is not None:
+        lines.append(("", report.certificate_counts.describe_misfit()))
     if report.claim is not None:
         lines += [("claimed", report.claim.describe()), *_p_value_lines(report)]
     if report.data_difference is not None:
@@ -171,9 +174,13 @@ def bound_lines(report: Report) -> list[Line]:
         ("", text) for text in describe_cells(report)[1:]
     ]
     if report.certificate is not None:
-        bound = report.certificate.epsilon_upper(report.delta)
+        bound, delta = report.certificate.epsilon_upper(report.delta), report.certificate.certifiable_delta
         limit = f"epsilon <= {format_upper(bound)}" if bound < math.inf else "no finite upper bound on epsilon"
         lines.append(("certified", f"{limit} {at_delta} ({confidence}), over all events"))
+        if bound == math.inf and report.delta < delta < 1:
+            finite = f"epsilon <= {format_upper(report.certificate.epsilon_upper(delta))}"
+            lines.append(("", "runs cannot exclude an event that they never show"))
+            lines.append(("", f"{finite} at delta {format_number(delta)} ({confidence}), over all events"))
         lines.append(("", f"provided that {report.certificate.assumption}"))
     return lines
 
@@ -508,7 +515,7 @@ def reproduction_command(report: Report) -> str:
         changes = from_paper
     arguments += [f"{name}={value!r}" for name, value in changes.items()]
     arguments += ["error=..."] if report.error is not None else []
-    arguments += ["log_lipschitz=..."] if report.grid_counts is not None else []
+    arguments += [] if report.certificate_counts is None else [f"{report.certificate_counts.argument}=..."]
     name = " ".join(report.name.split())
     return f"import dpverify as dpv\n\ndpv.verify({', '.join(arguments)})  # mechanism: {name}"
 

@@ -338,6 +338,8 @@ def train_candidates(
         scores += promising_scores(training, scores, context.runs["train"], context.objective.delta)
     if context.learn is not None and events != "cell":
         scores.append(learned_score(context, training, samples[0]))
+    if context.log_ratio is not None and events in ("auto", "score"):
+        scores.append(context.log_ratio)
     if as_cells:
         number = context.settings.resolution or TUNING.level_cells
         scores = [level_cell_score(score, samples, number) for score in scores]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dpverify.claims import Claim, is_curve
 from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region
-from dpverify.events.scores import LearnerCost, Score
+from dpverify.events.scores import LearnerCost, Score, UserScore
 from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.count import Block, Statistic
 from dpverify.sampling.executors import WorkerPool
@@ -307,6 +307,9 @@ class SelectionTuning:
     min_tree_runs: int = 1 << 12  # runs that grow a tree at least, also of many coordinates
     tree_leaves: int = 256  # leaves of a tree if the settings name no resolution
     level_cells: int = 64  # level sets of a score that serve as cells of unions
+    # Shares of runs below the edges of the score that divides the slices of a stated log-ratio: some for differences
+    # that most runs show, and two in each tail for rare ones.
+    rival_shares: tuple[float, ...] = (1 / 512, 1 / 64, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 7 / 8, 63 / 64, 511 / 512)
     max_listed_patterns: int = 256  # patterns of discrete values that need no score besides their own ratios
 
     # Counting (select.py, proposals.py).
@@ -416,6 +419,7 @@ class SelectionContext(NamedTuple):
     budget: SearchBudget = THOROUGH_SEARCH
     recorded: tuple[np.ndarray, np.ndarray] | None = None  # runs to select from; None: the selection draws its own
     learn: ScoreLearner | None = None  # fits a score of the user to training runs
+    log_ratio: UserScore | None = None  # of the stated density; it competes like every other score
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpverify.events.event import SelectedEvents
 from dpverify.events.partition import FIRST_CELL, Partition
-from dpverify.events.scores import Levels, ScoreGroup, summarise
+from dpverify.events.scores import Levels, Score, ScoreGroup, summarise
 from dpverify.sampling.count import CellCounter, Counts, counts_from_table, occupied_codes
 from dpverify.selection.learn import train_candidates, tree_partition
 from dpverify.selection.objective import TUNING, SelectionContext, merge_results
@@ -32,12 +32,14 @@ from dpverify.selection.proposals import (
     judge,
     level_event,
     merge_levels,
+    midpoints,
     prefer_simpler,
     propose_all_levels,
     propose_cells,
     propose_levels,
     propose_unions,
     refine_threshold,
+    score_values,
     select_paper_cell,
 )
 
@@ -98,14 +100,27 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
         options = [aim_options(one.with_runs(histograms[id(one)]), context.objective) for one in counted.candidates]
         aims = choose_aims(options, members[0].judged, context.objective)
     events, shares = zip(*((one.judged.proposal.event, one.share) for one in members), strict=True)
+    rival = None if context.log_ratio is None else _find_rival(judged, context.log_ratio, samples)
     if given is not None:
-        return SelectedEvents(events, shares, given, expected, aims=aims)
+        return SelectedEvents(events, shares, given, expected, aims=aims, rival=rival)
     levels = bounding_levels(winner, context.objective, context.settings.resolution)
     # The first event is a union of the bounded level sets if it belongs to the same score.
     main = members[0].judged.proposal
     if members[0].judged is winner:
         events = (level_event(levels, main.threshold, main.event.direction, main.above), *events[1:])
-    return SelectedEvents(events, shares, levels, expected, aims=aims)
+    return SelectedEvents(events, shares, levels, expected, aims=aims, rival=rival)
+
+
+def _find_rival(judged: list[JudgedProposal], log_ratio: Score, samples: list[np.ndarray]) -> Levels | None:
+    """Return level sets of the best score besides the log-ratio of a stated density."""
+    others = [one for one in judged if one.proposal.candidate and one.proposal.candidate.binned.score is not log_ratio]
+    if not others:
+        return None
+    best = max(others, key=lambda one: one.bound).proposal.candidate
+    assert best is not None
+    edges = midpoints(np.sort(np.concatenate([score_values(best.binned.score, x) for x in samples])))
+    ranks = (np.array(TUNING.rival_shares) * edges.size).astype(int)
+    return Levels(best.binned.score, np.unique(edges[ranks])) if edges.size else None
 
 
 def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Proposal]:

@@ -533,12 +533,13 @@ def smallest_epsilon(bound: Callable[[float], float], delta: float, least: float
 
 
 MAX_SUPPORTING_LINES = 12  # they share alpha; more of them enclose the unions no better
+JOINT_LINES = 200  # of bounds that hold at all epsilons together: as many as a quick test may take
 SMALLEST_PROBABILITY = 1e-4  # of an event whose supporting line is used
 CORNER_ROUNDING = 1e-12  # relative, of the position of a corner
 
 
-def supporting_epsilons(claim: Curve) -> FloatArray:
-    """Return the epsilons at which the partition is bounded: logarithms of slopes of the claim's boundary.
+def supporting_epsilons(claim: Curve, most: int = MAX_SUPPORTING_LINES) -> FloatArray:
+    """Return epsilons at which delta is bounded to test a claim: logarithms of slopes of the claim's boundary.
 
     They depend on the claim alone. Negative epsilons follow from the positive ones, because both orders are bounded.
 
@@ -553,9 +554,9 @@ def supporting_epsilons(claim: Curve) -> FloatArray:
     epsilons, number = np.unique(np.log(np.maximum(slopes, 1.0)).round(3), return_counts=True)
     repeated = number > 1
     # A claim of few points has few slopes, apart from those at its corners.
-    if repeated.sum() <= MAX_SUPPORTING_LINES and number[repeated].sum() > 0.9 * slopes.size:
+    if repeated.sum() <= most and number[repeated].sum() > 0.9 * slopes.size:
         return np.unique([0.0, *epsilons[repeated]])
-    return np.linspace(0.0, epsilons[-1], MAX_SUPPORTING_LINES)
+    return np.linspace(0.0, epsilons[-1], most)
 
 
 def enclosing_lines(
@@ -607,7 +608,11 @@ def holds_on_partition(
         q, p = np.minimum(np.cumsum(b[order]) / runs, 1.0), np.cumsum(a[order]) / runs
         if (p > claim.boundary(q)).any():  # not even the observed shares satisfy the claim
             return False
-    lines = enclosing_lines(counts1, counts2, runs, alpha, supporting_epsilons(claim), all_occupied)
+    return lies_above(claim, enclosing_lines(counts1, counts2, runs, alpha, supporting_epsilons(claim), all_occupied))
+
+
+def lies_above(claim: Curve, lines: Lines) -> bool:
+    """Return whether the boundary of a claim lies above the lowest of some lines everywhere."""
     # The lines are cut off at 1, which makes one more corner where the flattest of them reaches it.
     full = (1.0 - lines.deltas[-1]) / math.exp(lines.epsilons[-1])
     corners = np.r_[0.0, lines.corners, min(max(full, 0.0), 1.0), 1.0]
@@ -615,6 +620,22 @@ def holds_on_partition(
     shifted = np.clip(np.r_[corners * (1.0 - CORNER_ROUNDING), corners * (1.0 + CORNER_ROUNDING)], 0.0, 1.0)
     lowest = np.r_[lines.lowest(shifted), lines.lowest(corners)]
     return bool((lowest <= claim.boundary(np.r_[shifted, corners])).all())
+
+
+def profile_allows(claim: Curve, delta_upper: Callable[[float], float]) -> bool:
+    """Return whether a claim that is a curve follows from bounds on delta that hold at all epsilons together.
+
+    Examples
+    --------
+    >>> from dpverify.claims import points
+    >>> profile_allows(points([(0.5, 0.1), (2.0, 0.01)]), lambda epsilon: 0.15 * math.exp(-1.5 * epsilon))
+    True
+    >>> profile_allows(points([(0.5, 0.1), (2.0, 0.01)]), lambda epsilon: 0.15 * math.exp(-0.5 * epsilon))
+    False
+    """
+    epsilons = supporting_epsilons(claim, JOINT_LINES)
+    deltas = np.array([delta_upper(epsilon) for epsilon in epsilons.tolist()])
+    return lies_above(claim, lower_envelope(*with_mirror_images(epsilons, deltas)))
 
 
 # The epsilons of a profile are fixed. Epsilons that depend on the test runs would invalidate the upper curve.

@@ -172,8 +172,8 @@ class Calibration(ResultTable):
         A parameter at which the claim was refuted, with confidence 1 - alpha. None if no such parameter was found
         within the bounds.
     sufficient : float or None
-        A parameter at which the claim holds over the cells, with confidence 1 - alpha. None if no such
-        parameter was found within the bounds.
+        A parameter at which the claim holds over the cells, or for all events if the density of the output is stated,
+        with confidence 1 - alpha. None if no such parameter was found within the bounds.
     report : Report
         The report of `parameter`, from its own runs.
     tried : tuple of Trial
@@ -225,10 +225,12 @@ class Calibration(ResultTable):
         if self.pair is not None:
             found = f"of the worst pair, {format_label(self.pair)}"
             covered = covered or ", for this pair"
+        certificate = report.certificate
+        scope = "over the cells" if certificate is None else f"for all events, provided that {certificate.assumption}"
         return [
             ("insufficient", self._rounded(self.insufficient), f"refuted by an event; {confidence}"),
             ("estimate", format_number(self.parameter), found),
-            ("sufficient", self._rounded(self.sufficient), f"the claim holds over the cells{covered}; {confidence}"),
+            ("sufficient", self._rounded(self.sufficient), f"the claim holds {scope}{covered}; {confidence}"),
         ]
 
     def _next_step(self) -> str:
@@ -286,8 +288,8 @@ def calibrate(
     runs : int
         Selection runs per data set that each search for the worst pair may use.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
-        single settings.
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, log_density, learn, progress,
+        trust_results, single settings.
 
     Returns
     -------
@@ -386,9 +388,15 @@ def _find_bracket(
     refuting = settings.alpha / type_one_error_factor(settings)
     insufficient = find_end(1, lambda report: report.refuted, refuting, [worst])
     sufficient = find_end(
-        -1, lambda report: report.holds_on_cells and not report.refuted, settings.alpha, [worst, *others]
+        -1, lambda report: _keeps_claim(report) and not report.refuted, settings.alpha, [worst, *others]
     )
     return insufficient, sufficient
+
+
+def _keeps_claim(report: Report) -> bool:
+    """Return whether the claim holds over all events if there is a certificate, otherwise over the cells."""
+    certificate = report.certificate
+    return report.holds_on_cells if certificate is None else certificate.meets_claim(report.claim)
 
 
 class _Trials:

@@ -114,7 +114,7 @@ class Job(NamedTuple):
     settings : Settings
         The settings.
     options : mapping or None
-        Further keyword arguments of `verify`: delta, error, log_lipschitz, learn.
+        Further keyword arguments of `verify`: delta, error, log_lipschitz, log_density, learn.
     columns : mapping or None
         What its row of the table begins with; None is its name, as "job".
     detects : float or None
@@ -772,7 +772,7 @@ class CallOptions(NamedTuple):
     executor, folder, progress, trust_results
         As in `verify`; they are those of the engine.
     call : dict
-        error, log_lipschitz and learn, if they are given.
+        error, log_lipschitz, log_density and learn, if they are given.
     """
 
     settings: Settings
@@ -795,7 +795,9 @@ class CallOptions(NamedTuple):
             ...
         dpverify.errors.InputError: unknown setting 'test_run'; the nearest is 'test_runs'; all are: ...
         """
-        call = {name: options.pop(name) for name in ("error", "log_lipschitz", "learn") if name in options}
+        call = {
+            name: options.pop(name) for name in ("error", "log_lipschitz", "log_density", "learn") if name in options
+        }
         settings, folder = options.pop("settings", Settings()), options.pop("folder", None)
         executor, progress = options.pop("executor", None), options.pop("progress", None)
         trusts = options.pop("trust_results", False)

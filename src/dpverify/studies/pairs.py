@@ -239,8 +239,8 @@ def verify_pairs(
     detects : float, default 1.25
         A number above 1. A pair passes only if its runs notice a violation by this factor, as for `assert_private`.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, learn, progress, trust_results,
-        single settings.
+        Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, log_density, learn, progress,
+        trust_results, single settings.
 
     Returns
     -------

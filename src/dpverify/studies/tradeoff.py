@@ -102,8 +102,8 @@ def tradeoff(
     error : callable
         Function from samples to one error per run. `rmse(truth)` makes one.
     **options
-        Keyword arguments of `verify`: settings, executor, folder, log_lipschitz, learn, progress, trust_results, single
-        settings.
+        Keyword arguments of `verify`: settings, executor, folder, log_lipschitz, log_density, learn, progress,
+        trust_results, single settings.
 
     Returns
     -------

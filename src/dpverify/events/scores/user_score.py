@@ -11,6 +11,12 @@ from dpverify.errors import InputError
 from dpverify.util.arrays import Array, array_namespace
 from dpverify.util.read_only import call_read_only
 
+NAMES = {
+    "events": "the given score",
+    "learn": "the score of the given learner",
+    "log_density": "the log-ratio of the stated density",
+}
+
 
 class UserScore(NamedTuple):
     """A function of the user. It is tested like any other score, but it is not plain data.
@@ -73,4 +79,4 @@ class UserScore(NamedTuple):
 
     def describe(self, names: list[str]) -> str:
         """Name the score."""
-        return "the given score" if self.argument == "events" else "the score of the given learner"
+        return NAMES[self.argument]
