@@ -21,7 +21,7 @@ from dpverify.errors import InputError
 from dpverify.mechanisms.neighbours import are_equal
 from dpverify.mechanisms.protocol import Mechanism, inherited_attribute, mechanism_name
 from dpverify.mechanisms.wrappers import jax_run, per_run
-from dpverify.util.arrays import Array
+from dpverify.util.arrays import Array, enable_x64
 
 MAX_ESTIMATES = 16  # estimates that are kept: those of a few mechanisms and pairs of datasets
 
@@ -54,8 +54,34 @@ def _estimate_once(estimate: Callable[[Any], ArrayLike], data: Any) -> np.ndarra
     return first
 
 
+class _GaussianNoise:
+    """The density of an estimate with Gaussian noise; with noise on the data it is unknown, and there is no method."""
+
+    estimate: Callable[[Any], Any]
+    scale: float
+    where: str
+
+    def clean(self, data: Any) -> ArrayLike:
+        """Return the estimate without noise."""
+        raise NotImplementedError
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute != "log_density":
+            return inherited_attribute(attribute, lambda: self.estimate)
+        if self.where == "output" and np.all(np.asarray(self.scale) > 0):
+            return self._log_density
+        raise AttributeError(attribute)
+
+    def _log_density(self, data: ArrayLike, samples: Array) -> Array:
+        """Return the logarithm of the density of the output, but for a constant."""
+        clean = np.asarray(self.clean(data), float)
+        scale = np.broadcast_to(self.scale, clean.shape)
+        clean, scale = (one.reshape(samples.shape[1:]) for one in (clean, scale))
+        return -0.5 * (((samples - clean) / scale) ** 2).sum((1, 2))
+
+
 @dataclass(frozen=True)
-class Perturbed:
+class Perturbed(_GaussianNoise):
     """The mechanism that `perturbed` returns."""
 
     estimate: Callable[[Any], ArrayLike]
@@ -66,15 +92,15 @@ class Perturbed:
     def name(self) -> str:
         return mechanism_name(self.estimate)
 
-    def __getattr__(self, attribute: str) -> Any:
-        return inherited_attribute(attribute, lambda: self.estimate)
-
     def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
         clean = np.asanyarray(data, float) if self.where == "input" else _estimate_once(self.estimate, data)
         noisy = clean + self.scale * rng.standard_normal((runs, *clean.shape))
         if self.where == "output":
             return noisy
         return np.ma.stack([self.estimate(noisy_data) for noisy_data in noisy])
+
+    def clean(self, data: Any) -> ArrayLike:
+        return _estimate_once(self.estimate, data)
 
 
 def perturbed(estimate: Callable[[Any], ArrayLike], scale: float, where: str = "output") -> Mechanism:
@@ -108,7 +134,7 @@ def perturbed(estimate: Callable[[Any], ArrayLike], scale: float, where: str = "
 
 
 @dataclass(frozen=True)
-class _PerturbedRun:
+class _PerturbedRun(_GaussianNoise):
     """One run of the mechanism that `perturbed_jax` returns."""
 
     estimate: Callable[[Any], Any]
@@ -131,6 +157,12 @@ class _PerturbedRun:
             clean = self.estimate(clean)
         noisy = clean + self.scale * jax.random.normal(key, clean.shape, clean.dtype)
         return noisy if self.where == "output" else self.estimate(noisy)
+
+    def clean(self, data: Any) -> ArrayLike:
+        import jax
+
+        with enable_x64():
+            return self.estimate(jax.numpy.asarray(data, float))
 
 
 def perturbed_jax(estimate: Callable[[Any], Any], scale: float, where: str = "output") -> Mechanism:

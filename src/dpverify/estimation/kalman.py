@@ -35,9 +35,12 @@ from dpverify.estimation.system import (
     freeze_covariances,
 )
 from dpverify.mechanisms.wrappers import jax_key
-from dpverify.util.arrays import enable_x64
+from dpverify.util.arrays import array_namespace, enable_x64
 from dpverify.util.checks import check_choice, check_whole_number, is_real_number
+from dpverify.util.hashing import fingerprint
 
+RANK_TOLERANCE = 1e-10  # relative; a smaller singular value of a factor is rounding
+SUBSPACE_TOLERANCE = 1e-6  # of the largest standard deviation; rounding moves an output by less out of its subspace
 LOSS_STEP = 5e-4  # width of a bin of the privacy loss of Laplace noise
 
 
@@ -333,6 +336,24 @@ class GaussianStream(ABC):
             return _gaussian_runs(
                 jnp.asarray(mean), scale, None if gain is None else jnp.asarray(gain), jax_key(rng), runs
             )
+
+    def log_density(self, data: object, samples: Any) -> Any:
+        """Return the logarithm of the density of outputs (runs, K, d); -inf outside the subspace that they lie in."""
+        kept = self.__dict__.setdefault("_densities", {})  # of each dataset: the decomposition takes long
+        key = fingerprint(data)
+        if key not in kept:
+            output = self.distribution(data)
+            left, values, _ = np.linalg.svd(output.factor, full_matrices=False)
+            rank = int((values > RANK_TOLERANCE * values[0]).sum())
+            kept[key] = output.mean.ravel(), left[:, :rank], values[:rank]
+        mean, axes, scales = kept[key]
+        difference = samples.reshape(samples.shape[0], -1) - mean
+        along = difference @ axes
+        log = -0.5 * ((along / scales) ** 2).sum(1) - np.log(scales).sum()
+        if scales.size == mean.size:
+            return log
+        outside = abs(difference - along @ axes.T).max(1) > SUBSPACE_TOLERANCE * scales[0]
+        return array_namespace(samples).where(outside, -np.inf, log)
 
     def truth(self, first: object, second: object) -> GaussianTruth:
         """Return the exact privacy of this pair of data sets; its method `prefix` has that of the first steps."""

@@ -1,9 +1,9 @@
 """The interface of a mechanism: a callable that maps a data set to random outputs.
 
 A mechanism is called as `mechanism(data, runs, rng)` and returns one output per run, with the runs on the first axis.
-It may carry optional attributes (`name`, `block`, `seeded`, `log_lipschitz`, `remarks`, `finish`, `output_names`,
-`output_units`, `times`). The functions of this module read these attributes, tell how a function can be called, and
-protect the data set that a mechanism receives.
+It may carry optional attributes (`name`, `block`, `seeded`, `log_density`, `log_lipschitz`, `remarks`, `finish`,
+`output_names`, `output_units`, `times`). The functions of this module read these attributes, tell how a function can be
+called, and protect the data set that a mechanism receives.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ class Mechanism(Protocol):
         False if the noise cannot be seeded by `rng`, for example noise from hardware. The report then states that its
         numbers cannot be reproduced. The default is True. The wrappers have a keyword for it: `per_run(f,
         seeded=False)`.
+    log_density : callable, optional
+        `log_density(data, samples)` returns the logarithm of the density of the output for this data set, at samples of
+        shape (runs, K, d), one number per run (argument `log_density` of `verify`).
     log_lipschitz : callable, optional
         `log_lipschitz(data)` returns a Lipschitz constant of the log-density of the output for this data set, with
         respect to the Euclidean norm of the flattened output.
@@ -92,6 +95,7 @@ OPTIONAL_ATTRIBUTES = (
     "block",
     "seeded",
     "log_lipschitz",
+    "log_density",
     "remarks",
     "finish",
     "output_names",

@@ -347,10 +347,7 @@ def delta_figure(report: Report, curves: EpsilonCurves) -> Drawing:
         (
             Key("ink", "area", "refuted: the true δ is larger"),
             Key("cells", "dash", f"upper bound on δ over the cells; {UNCHECKED_KEY}"),
-            *(
-                [Key("ink", "line", "certified over all events; the true δ is between it and the lower bound")]
-                * is_certified
-            ),
+            *([Key("ink", "line", "certified over all events: the true δ lies below it")] * is_certified),
             *([claim] if has_claim else []),
         ),
         f"Each of the curves holds at all ε together, with {format_percent(1 - report.alpha)} confidence. So it is "
