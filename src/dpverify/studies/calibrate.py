@@ -225,7 +225,7 @@ class Calibration(ResultTable):
         if self.pair is not None:
             found = f"of the worst pair, {format_label(self.pair)}"
             covered = covered or ", for this pair"
-        certificate = report.certificate
+        certificate = self.report.certificate
         scope = "over the cells" if certificate is None else f"for all events, provided that {certificate.assumption}"
         return [
             ("insufficient", self._rounded(self.insufficient), f"refuted by an event; {confidence}"),
