@@ -196,6 +196,23 @@ def test_an_answer_without_end_is_cut_off(pids, kind, limit, monkeypatch):
     assert no_process_remains_soon(pids)
 
 
+def test_a_suspension_does_not_count_as_time_of_the_program(pids):
+    """The suspended process continues long after the timeout; the program needs a second after that."""
+    code = (
+        "import sys, time, numpy as np, dpverify as dpv\n"
+        "slow = dpv.program(['sh', '-c', 'read a; read b; sleep 1; echo 1; cat'], 1, timeout=2)\n"
+        "print('begins', flush=True)\n"
+        "print(slow(0.0, 1, np.random.default_rng(0)))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout.readline() == "begins\n"
+        time.sleep(0.3)
+        running.send_signal(signal.SIGSTOP)
+        time.sleep(2.5)
+        running.send_signal(signal.SIGCONT)
+        assert running.stdout.read() == "[[1.]]\n"
+
+
 def test_many_messages_do_not_block_a_program(pids):
     mechanism = script("floods", pids)
     assert mechanism(ZERO, 50, np.random.default_rng(0)).shape == (50, 1)

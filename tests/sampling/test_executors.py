@@ -1,5 +1,6 @@
 """Tasks of workers, exact sums in any order, samples by block, and executors."""
 
+import multiprocessing
 import pickle
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
@@ -81,6 +82,12 @@ def test_a_stopped_error_is_pickled_with_its_reason():
     assert (str(stop), stop.folder, stop.done) == ("out of memory after 9 runs", "folder", 9)
     assert stop.reason is StopReason.OUT_OF_MEMORY
     assert dpv.Stopped("the run ended").reason is StopReason.UNKNOWN
+
+
+def test_processes_in_a_daemonic_process_are_refused(monkeypatch):
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
+    with pytest.raises(dpv.InputError, match="executor: found 2 in a daemonic process"):
+        dpv.verify(laplace, ZERO, ONE, executor=2)
 
 
 class Cluster(Executor):

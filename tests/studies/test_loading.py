@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.studies.loading import load_data
+from dpverify.studies.loading import load_data, read_document
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,8 @@ from dpverify.studies.loading import load_data
         ("number.csv", "5\n", [5]),
         ("table.csv", "1,2\n3,4\n", [[1, 2], [3, 4]]),
         ("column.json", "[1, 2, 3]", [1, 2, 3]),
+        ("marked.csv", "\ufeff1,2\n3,4\n", [[1, 2], [3, 4]]),  # a byte order mark, as spreadsheets write it
+        ("marked.json", "\ufeff[1, 2, 3]", [1, 2, 3]),
     ],
 )
 def test_a_column_and_a_row_are_arrays_of_one_dimension(name, text, expected, tmp_path):
@@ -43,3 +45,8 @@ def test_a_bad_file_is_refused_in_one_line(name, text, message, tmp_path):
         load_data(name, tmp_path)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_document_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "a.toml").write_text("\ufeffseeds = 2\n")
+    assert read_document(tmp_path / "a.toml", ("seeds",), "a study", "docs/studies.md") == {"seeds": 2}

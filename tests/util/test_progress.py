@@ -131,3 +131,12 @@ def test_other_shells_are_no_notebooks(monkeypatch, shell):
     ipython.get_ipython = lambda: shell
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     assert not progress.is_notebook()
+
+
+def test_names_of_a_stage_are_no_markup():
+    stream = io.StringIO()
+    bar = progress.start_rich_bar(stream, 100)
+    bar.update(10, "x[/a] [bold]")
+    bar._bar.refresh()
+    assert "x[/a] [bold]" in "".join(column.render(bar._bar.tasks[0]).plain for column in bar._bar.columns[:1])
+    bar.close()

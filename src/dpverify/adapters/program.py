@@ -47,6 +47,7 @@ MAX_NUMBERS_PER_RUN = 1 << 16  # if the shape is not stated
 MESSAGE_BYTES = 600  # bytes that are stored of the messages of a child
 CHUNK_BYTES = 1 << 16
 POLL_SECONDS = 0.02  # interval of checks whether a silent child has ended
+SUSPENDED_SECONDS = 1.0  # a longer pause between two checks means that this process did not run
 GRACE_SECONDS = 2.0  # time for a child to end after its input has ended
 # The guard reads the process group, waits for the end of its input, and ends the group.
 GUARD = """
@@ -372,7 +373,7 @@ class Child:
         Messages are read at the same time, so that a child with many messages is never blocked. `deadline` is a time of
         `time.monotonic`.
         """
-        content, lines_read = bytearray(), 0
+        content, lines_read, before = bytearray(), 0, time.monotonic()
         with selectors.DefaultSelector() as selector:
             for pipe in (self._answer_pipe, self._message_pipe):
                 if pipe is not None and not pipe.closed:
@@ -385,7 +386,11 @@ class Child:
                 events = selector.select(0 if has_ended else POLL_SECONDS)
                 if has_ended and not events:
                     return Answer(bytes(content), End.EXITED)
-                if time.monotonic() >= deadline:
+                now = time.monotonic()
+                if now - before > SUSPENDED_SECONDS:  # this process was suspended, and probably the program too
+                    deadline += now - before
+                before = now
+                if now >= deadline:
                     return Answer(bytes(content), End.TIMEOUT)
                 for key, _ in events:
                     if key.fileobj is self._process.stdin:

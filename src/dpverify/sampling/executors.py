@@ -85,6 +85,10 @@ def open_pool(executor: int | Executor | None, checkpoint: Checkpoint | None = N
     if executor is None or isinstance(executor, Executor):
         yield WorkerPool(executor, checkpoint)
     elif isinstance(executor, int) and not isinstance(executor, bool) and executor >= 1:
+        if multiprocessing.current_process().daemon:
+            raise InputError(
+                f"executor: found {executor} in a daemonic process, which cannot start processes; expected None here"
+            )
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(executor, mp_context=spawn, initializer=end_with_parent) as pool:
             try:

@@ -42,6 +42,7 @@ from dpverify.util.formatting import one_line, too_little_memory
 T = TypeVar("T")
 
 # What Python and NumPy say about a number that should be an integer, for example "to dtype('int64')".
+ENCODING = "utf-8-sig"  # other programs, such as spreadsheets, write a byte order mark
 NEEDS_INTEGERS = re.compile(r"(TypeError|IndexError): .*\bu?int(egers?|\d+)\b", re.DOTALL)
 
 
@@ -196,12 +197,12 @@ def _read_npy(path: Path) -> np.ndarray:
 
 def _read_text(path: Path) -> np.ndarray:
     """Read a text file of numbers; columns are separated by commas in a .csv file, by spaces otherwise."""
-    return np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None, ndmin=1)
+    return np.loadtxt(path, delimiter="," if path.suffix == ".csv" else None, ndmin=1, encoding=ENCODING)
 
 
 def _read_json(path: Path) -> Any:
     """Read a JSON file; lists of numbers become an array, anything else is passed to the mechanism as it is."""
-    value = json.loads(path.read_text(encoding="utf-8"))
+    value = json.loads(path.read_text(encoding=ENCODING))
     try:
         array = np.asarray(value)
     except ValueError:
@@ -443,7 +444,7 @@ def check_timeout(seconds: object) -> float | None:
 def read_document(path: Path, keys: tuple[str, ...], what: str, page: str) -> Table:
     """Return a TOML document; raise InputError if it has another key. `page` documents the format."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding=ENCODING))
     except OSError as problem:
         raise InputError(f"{path}: {problem.strerror or problem}; expected {what}, a TOML file") from None
     except (ValueError, RecursionError) as problem:

@@ -215,7 +215,7 @@ def start_rich_bar(stream: TextIO, total: int) -> RichBar | None:
     except ImportError:
         return None
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
