@@ -209,7 +209,7 @@ def run_verification(
     with open_run(mechanism, first, second, settings, executor, progress, folder, call, error, trust_results) as run:
         diagnostics = check_mechanism(run) + not_stopping
         LOGGER.info("%s: verification with seed %d begins", mechanism_name(mechanism), settings.seed)
-        proceed = stop_early if settings.stop_early else follow_plan
+        proceed = run_until_decided if settings.stop_early else follow_plan
         assert run.source.shape is not None
         with labelled_outputs(read_labels(run.source.mechanism, run.source.shape, run.notes)):
             report = proceed(run, request, diagnostics)
@@ -242,11 +242,6 @@ def follow_plan(run: RunContext, request: Request, diagnostics: tuple[Diagnostic
         request.log_density, request.log_lipschitz, run.source, region, points, selected.rival
     )
     return count_test_runs(run, request, diagnostics + found, region, points, pilot, selected, source)
-
-
-def stop_early(run: RunContext, request: Request, diagnostics: tuple[Diagnostic, ...]) -> Report:
-    """Verify until the claim is refuted or certified, or the budget is spent (docs/method.md, section 5.8)."""
-    return run_until_decided(run, request, diagnostics)
 
 
 def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:

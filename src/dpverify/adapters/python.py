@@ -1,9 +1,9 @@
 """Estimators and mechanisms of other Python packages. A package is imported only when it is used.
 
 Most estimators are deterministic functions of their data. `filterpy_estimates` and `dynamax_estimates` make such
-functions; `perturbed` and `perturbed_jax` turn any such function into a mechanism by adding Gaussian noise. An object
-that must be built first is given as the function that builds it, at the top level of a module, so that everything can
-be pickled.
+functions; `perturbed` and `perturbed_jax` turn any such function into a mechanism by adding noise, and state the
+density of its output. An object that must be built first is given as the function that builds it, at the top level of a
+module, so that everything can be pickled.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,16 +21,51 @@ from dpverify.errors import InputError
 from dpverify.mechanisms.neighbours import are_equal
 from dpverify.mechanisms.protocol import Mechanism, inherited_attribute, mechanism_name
 from dpverify.mechanisms.wrappers import jax_run, per_run
-from dpverify.util.arrays import Array, enable_x64
+from dpverify.util.arrays import Array, array_namespace, enable_x64
+from dpverify.util.checks import check_choice
 
 MAX_ESTIMATES = 16  # estimates that are kept: those of a few mechanisms and pairs of datasets
 
 
-def _check_noise(scale: float, where: str) -> None:
+SUPPORT_TOLERANCE = 1e-6  # relative; rounding moves uniform noise by less beyond the ends of its interval
+
+
+class Noise(NamedTuple):
+    """A kind of noise of scale 1, and the logarithm of its density but for a constant. `xp` is NumPy or JAX.
+
+    `from_key` makes the noise from a key of JAX, and `draw` from a generator of NumPy.
+    """
+
+    draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+    from_key: Callable[[Any, Any, tuple[int, ...]], Any]
+    log_density: Callable[[Any, Any], Any]
+
+
+NOISES = {
+    "gaussian": Noise(
+        lambda rng, shape: rng.standard_normal(shape),
+        lambda random, key, shape: random.normal(key, shape, float),
+        lambda xp, x: -0.5 * x**2,
+    ),
+    "laplace": Noise(
+        lambda rng, shape: rng.laplace(size=shape),
+        lambda random, key, shape: random.laplace(key, shape, float),
+        lambda xp, x: -abs(x),
+    ),
+    "uniform": Noise(
+        lambda rng, shape: rng.uniform(-1.0, 1.0, shape),
+        lambda random, key, shape: random.uniform(key, shape, float, -1.0, 1.0),
+        lambda xp, x: xp.where(abs(x) <= 1.0 + SUPPORT_TOLERANCE, 0.0, -xp.inf),
+    ),
+}
+
+
+def _check_noise(scale: float, where: str, noise: str) -> None:
+    check_choice("noise", noise, tuple(NOISES))
     if where not in ("output", "input"):
         raise InputError(f"where: found {where!r}; expected 'output' or 'input'")
     if not np.all(np.asarray(scale) >= 0):
-        raise InputError(f"scale: found {scale!r}; expected a standard deviation, 0 or more")
+        raise InputError(f"scale: found {scale!r}; expected a scale, 0 or more")
 
 
 _estimates: dict[tuple[int, int], tuple[object, object, np.ndarray]] = {}  # by the identities of estimator and data
@@ -54,12 +89,13 @@ def _estimate_once(estimate: Callable[[Any], ArrayLike], data: Any) -> np.ndarra
     return first
 
 
-class _GaussianNoise:
-    """The density of an estimate with Gaussian noise; with noise on the data it is unknown, and there is no method."""
+class _Noisy:
+    """The density of an estimate with noise; with noise on the data it is unknown, and there is no method."""
 
     estimate: Callable[[Any], Any]
     scale: float
     where: str
+    noise: str
 
     def clean(self, data: Any) -> ArrayLike:
         """Return the estimate without noise."""
@@ -77,16 +113,17 @@ class _GaussianNoise:
         clean = np.asarray(self.clean(data), float)
         scale = np.broadcast_to(self.scale, clean.shape)
         clean, scale = (one.reshape(samples.shape[1:]) for one in (clean, scale))
-        return -0.5 * (((samples - clean) / scale) ** 2).sum((1, 2))
+        return NOISES[self.noise].log_density(array_namespace(samples), (samples - clean) / scale).sum((1, 2))
 
 
 @dataclass(frozen=True)
-class Perturbed(_GaussianNoise):
+class Perturbed(_Noisy):
     """The mechanism that `perturbed` returns."""
 
     estimate: Callable[[Any], ArrayLike]
     scale: float
     where: str
+    noise: str = "gaussian"
 
     @property
     def name(self) -> str:
@@ -94,7 +131,7 @@ class Perturbed(_GaussianNoise):
 
     def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
         clean = np.asanyarray(data, float) if self.where == "input" else _estimate_once(self.estimate, data)
-        noisy = clean + self.scale * rng.standard_normal((runs, *clean.shape))
+        noisy = clean + self.scale * NOISES[self.noise].draw(rng, (runs, *clean.shape))
         if self.where == "output":
             return noisy
         return np.ma.stack([self.estimate(noisy_data) for noisy_data in noisy])
@@ -103,18 +140,24 @@ class Perturbed(_GaussianNoise):
         return _estimate_once(self.estimate, data)
 
 
-def perturbed(estimate: Callable[[Any], ArrayLike], scale: float, where: str = "output") -> Mechanism:
-    """Make a mechanism from a deterministic estimator by adding Gaussian noise.
+def perturbed(
+    estimate: Callable[[Any], ArrayLike], scale: float, where: str = "output", noise: str = "gaussian"
+) -> Mechanism:
+    """Make a mechanism from a deterministic estimator by adding noise.
 
     Parameters
     ----------
     estimate : callable
         `estimate(data)` returns an array. It must not be random. Its attributes such as `output_names` are kept.
     scale : float
-        The standard deviation of the noise.
+        The scale of the noise: the standard deviation, the scale of a Laplace distribution, or half the width of a
+        uniform one.
     where : {"output", "input"}
         Whether the noise is added to the estimate or to the data. With "input" the estimator runs once per run; with
-        "output" once for each dataset, and once more to see that it gives the same result.
+        "output" once for each dataset, and once more to see that it gives the same result. With "output" the
+        mechanism states the density of its output, so that a claim can be certified.
+    noise : {"gaussian", "laplace", "uniform"}
+        The distribution of the noise.
 
     Returns
     -------
@@ -129,17 +172,18 @@ def perturbed(estimate: Callable[[Any], ArrayLike], scale: float, where: str = "
     >>> mechanism(np.ones(3), 4, np.random.default_rng(0)).shape
     (4, 3)
     """
-    _check_noise(scale, where)
-    return Perturbed(estimate, scale, where)
+    _check_noise(scale, where, noise)
+    return Perturbed(estimate, scale, where, noise)
 
 
 @dataclass(frozen=True)
-class _PerturbedRun(_GaussianNoise):
+class _PerturbedRun(_Noisy):
     """One run of the mechanism that `perturbed_jax` returns."""
 
     estimate: Callable[[Any], Any]
     scale: float
     where: str
+    noise: str = "gaussian"
 
     @property
     def name(self) -> str:
@@ -155,7 +199,7 @@ class _PerturbedRun(_GaussianNoise):
         clean = jax.numpy.asarray(data, float)
         if self.where == "output":
             clean = self.estimate(clean)
-        noisy = clean + self.scale * jax.random.normal(key, clean.shape, clean.dtype)
+        noisy = clean + self.scale * NOISES[self.noise].from_key(jax.random, key, clean.shape)
         return noisy if self.where == "output" else self.estimate(noisy)
 
     def clean(self, data: Any) -> ArrayLike:
@@ -165,8 +209,10 @@ class _PerturbedRun(_GaussianNoise):
             return self.estimate(jax.numpy.asarray(data, float))
 
 
-def perturbed_jax(estimate: Callable[[Any], Any], scale: float, where: str = "output") -> Mechanism:
-    """Make a mechanism from a deterministic estimator that is written with JAX, by adding Gaussian noise.
+def perturbed_jax(
+    estimate: Callable[[Any], Any], scale: float, where: str = "output", noise: str = "gaussian"
+) -> Mechanism:
+    """Make a mechanism from a deterministic estimator that is written with JAX, by adding noise.
 
     All runs of a block are computed at once, compiled and in 64-bit mode.
 
@@ -175,9 +221,12 @@ def perturbed_jax(estimate: Callable[[Any], Any], scale: float, where: str = "ou
     estimate : callable
         `estimate(data)` returns a JAX array.
     scale : float
-        The standard deviation of the noise.
+        The scale of the noise: the standard deviation, the scale of a Laplace distribution, or half the width of a
+        uniform one.
     where : {"output", "input"}
         Whether the noise is added to the estimate or to the data.
+    noise : {"gaussian", "laplace", "uniform"}
+        The distribution of the noise.
 
     Returns
     -------
@@ -193,8 +242,8 @@ def perturbed_jax(estimate: Callable[[Any], Any], scale: float, where: str = "ou
     >>> mechanism(np.ones(3), 4, np.random.default_rng(0)).shape
     (4, 3)
     """
-    _check_noise(scale, where)
-    return jax_run(_PerturbedRun(estimate, scale, where))
+    _check_noise(scale, where, noise)
+    return jax_run(_PerturbedRun(estimate, scale, where, noise))
 
 
 class Filter(Protocol):

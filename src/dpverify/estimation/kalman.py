@@ -756,6 +756,15 @@ class PrivateConsensus:
             states = states - self.step_size * messages[:, k] @ L.T + self.own_weight * eta
         return messages
 
+    def log_density(self, data: object, samples: np.ndarray) -> np.ndarray:
+        """Return the logarithm of the density of the messages, but for a constant: they show the noise of each step."""
+        L, states, log = np.asarray(self.laplacian), np.broadcast_to(self._check(data), samples[:, 0].shape), 0.0
+        for k in range(self.steps):
+            eta = samples[:, k] - states
+            log = log - abs(eta).sum(1) / (self.noise * self.decay**k)
+            states = states - self.step_size * samples[:, k] @ L.T + self.own_weight * eta
+        return np.asarray(log)
+
     def truth(self, first: object, second: object) -> LaplaceTruth:
         """Return the exact privacy: given the messages, the states differ by |1 - own_weight|^k of the start."""
         difference = np.abs(self._check(first) - self._check(second))
