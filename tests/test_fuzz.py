@@ -95,6 +95,7 @@ REPORTS = {
     "no event": lambda d: changed(d, "result", "tested", to=[]),
     "a number too large for 64 bits": lambda d: changed(d, "result", "cell_counts", "c1", "values", 0, to=10**30),
     "too many cells": lambda d: changed(d, "result", "cell_counts", "number", "values", 0, to=10**13),
+    "more cells than runs": lambda d: changed(d, "result", "cell_counts", "number", "values", 0, to=10**7),
     "counts of other runs": lambda d: changed(d, "result", "cell_counts", "runs", to=7),
     "an invalid dtype": lambda d: changed(d, "result", "cell_counts", "c1", "dtype", to="(3,)f8,("),
     "a list for a score": lambda d: changed(d, "result", "tested", 0, "event", "partition", to=[]),

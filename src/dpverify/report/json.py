@@ -27,7 +27,7 @@ Document = dict[str, Any]  # a JSON object
 R = TypeVar("R")
 
 FORMAT = 1
-MAX_OCCUPIED_CELLS = 10**8  # a larger number of cells needs more memory than most machines have
+MAX_OCCUPIED_CELLS = 2 * 10**7  # the bounds over so many cells need 1 GB
 
 
 def dump(document: Mapping[str, object]) -> str:
@@ -100,8 +100,9 @@ def check_report(report: Report) -> None:
             raise ValueError("counts: expected columns of whole numbers with equal lengths")
         if any(((column < 0) | (column > max(runs, 1))).any() for column in columns[:2]):
             raise ValueError(f"counts: expected numbers from 0 to {runs}")
-    if not report.tested or not 0 <= sum(cells.number.tolist()) <= MAX_OCCUPIED_CELLS:
-        raise ValueError(f"counts: expected a tested event, and at most {MAX_OCCUPIED_CELLS} cells")
+    most = min(2 * cells.runs, MAX_OCCUPIED_CELLS)  # every occupied cell has a run
+    if not report.tested or not 0 <= sum(cells.number.tolist()) <= most:
+        raise ValueError(f"counts: expected a tested event, and at most {most} occupied cells")
 
 
 def _refuse_constant(constant: str) -> None:
