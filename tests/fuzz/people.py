@@ -131,7 +131,8 @@ class Commands:
         def run_study(file, folder, **rest):
             read_study(file)
             return dpv.Study(
-                place, ({"mechanism": "laplace", "pair": "p", **report.row(), "report": "report.json", "problem": None},)
+                place,
+                ({"mechanism": "laplace", "pair": "p", **report.row(), "report": "report.json", "problem": None},),
             )
 
         self.stand_ins = ((dpv, "verify", verify), (commands, "run_study", run_study))
