@@ -33,6 +33,7 @@ MAX_COLUMNS = 1000  # the columns that differ most between the datasets are kept
 MAX_VALUES = 64  # texts with a code of their own, at one place
 MAX_ITEMS = 200  # keys of a dictionary, and items of a set or a list of texts
 MAX_ELEMENTS = 64  # elements of a list, and rows of a table
+MAX_ROWS = 10_000  # of a table with columns of texts, which are read one by one; all rows are counted
 MAX_BYTES_WITH_BITS = 16  # longer byte strings have columns for bytes only
 MAX_DEPTH = 8  # deeper outputs are taken as text
 MAX_CHUNK_BYTES = 64 << 20  # of the outputs that exist at the same time
@@ -140,7 +141,7 @@ class Place(NamedTuple):
         if self.length or self.elements or self.items:
             lists = list(map(parts_of, values, kinds))
         if self.length:
-            yield _array(map(_length, values, kinds, lists))
+            yield _array(map(_length, values, kinds))
         for number, element in enumerate(self.elements):
             column = [one[number] if one is not None and number < len(one) else ABSENT for one in lists]
             yield from element.encode(column)
@@ -238,8 +239,13 @@ def parts_of(value: Any, kind: str) -> Sequence[Any] | None:
     if kind == "set":
         return sorted((one for one in value if kind_of(one) == "number"), key=float)
     if kind == "table" and not _text_columns(value):
-        return value.to_dicts() if hasattr(value, "to_dicts") else value.to_dict("records")
+        return _records(value.head(MAX_ELEMENTS))
     return None
+
+
+def _records(table: Any) -> list[dict[str, Any]]:
+    """Return the rows of a table of polars or pandas."""
+    return table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict("records")
 
 
 def items_of(value: Any, kind: str, parts: Sequence[Any] | None) -> Iterable[str]:
@@ -284,9 +290,8 @@ def _is_polars_text(column: Any) -> bool:
 def _rows_by_text(table: Any) -> dict[str, Any]:
     """Return the rows of a table by their texts, with the number of the row; rows with equal texts get a number."""
     keys, rows = _text_columns(table), {}
-    records = table.to_dicts() if hasattr(table, "to_dicts") else table.to_dict("records")
     seen: Counter[str] = Counter()
-    for number, record in enumerate(records if keys else []):
+    for number, record in enumerate(_records(table.head(MAX_ROWS)) if keys else []):
         text = ", ".join(str(record.pop(key)) for key in keys)
         seen[text] += 1
         rows[text if seen[text] == 1 else f"{text} ({seen[text]})"] = {**record, ROW_KEY: number}
@@ -306,10 +311,8 @@ def _to_float(value: Any) -> float:
         return math.inf if whole > 0 else -math.inf
 
 
-def _length(value: Any, kind: str, parts: Sequence[Any] | None) -> int:
-    if kind in ("text", "set", "table"):
-        return len(value)
-    return -1 if parts is None else len(parts)
+def _length(value: Any, kind: str) -> int:
+    return len(value) if kind in ("text", "bytes", "list", "set", "table") else -1
 
 
 def learn_place(name: str, values: Sequence[Any], depth: int = 0) -> Place:
@@ -458,7 +461,7 @@ def as_outputs(output: Any, runs: int) -> Sequence[Any]:
     module = type(output).__module__.partition(".")[0]
     rows: Sequence[Any] = output
     if module in ("pandas", "polars") and hasattr(output, "columns"):  # one row per run
-        rows = output.to_dicts() if hasattr(output, "to_dicts") else output.to_dict("records")
+        rows = _records(output)
     elif isinstance(output, np.ndarray):
         rows = output.tolist() if output.dtype.kind != "O" or output.ndim == 1 else list(output)
     if len(rows) != runs:

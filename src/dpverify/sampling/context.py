@@ -207,7 +207,7 @@ def open_run(
                 assert source.shape is not None
                 pool = devices.enter_context(all_devices(pool, source.device))
                 settings = settings.change(block=source.block)
-                plan = plan_and_announce(display, settings, source.shape, source.block)
+                plan = plan_and_announce(display, settings, source)
                 source = source._replace(look=look_key(settings, call or {}))
                 if folder is not None:
                     about = {"name": mechanism_name(mechanism), **versions()}
@@ -217,7 +217,7 @@ def open_run(
                     check_sources(checkpoint, recorded, sources, is_seeded(mechanism), trust_results)
                     encoded = stored_encoding(source, checkpoint)
                     if encoded is not source:  # without a seed, other runs have shown other values now
-                        source, pilot_blocks, plan = encoded, {}, plan_pilot(settings, encoded.shape)
+                        source, pilot_blocks, plan = encoded, {}, plan_pilot(settings, encoded.shape, True)
                 fixed = source.block if is_fixed else None
                 yield RunContext(source, settings, pool, pool.number, display, clock, pilot_blocks, plan, notes, fixed)
         except TimeLimitReached:
@@ -276,16 +276,19 @@ def announce(
         return source
     steps, dimension = pace.shape
     block = fitting_block_size(source.block, steps * dimension * BYTES_PER_NUMBER)
-    plan_and_announce(display, settings, pace.shape, block)
+    source = source._replace(block=block)
+    plan_and_announce(display, settings, source._replace(shape=pace.shape))
     if pace.seconds_per_run is not None:
         rate = workers / max(pace.seconds_per_run, 1e-12)
         (display.announce_later if is_resumed else display.announce)(rate)
-    return source._replace(block=block)
+    return source
 
 
-def plan_and_announce(display: Progress, settings: Settings, shape: tuple[int, int], block: int) -> RunPlan:
+def plan_and_announce(display: Progress, settings: Settings, source: SampleSource) -> RunPlan:
     """Plan the runs, tell the display how many there are, and announce a large need of memory."""
-    plan = plan_pilot(settings, shape)
+    shape, block = source.shape, source.block
+    assert shape is not None
+    plan = plan_pilot(settings, shape, isinstance(source.mechanism, Encoded))
     memory = estimate_memory(settings, plan, shape, block)
     display.plan(plan.total(settings), partial(advise, settings, plan, memory))
     if memory >= ANNOUNCED_BYTES:

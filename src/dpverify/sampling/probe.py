@@ -296,7 +296,7 @@ class RunPlan(NamedTuple):
         return 2 * (settings.select_runs + settings.test_runs) + len(self.sides) * self.pilot_runs
 
 
-def plan_pilot(settings: Settings, shape: tuple[int, int]) -> RunPlan:
+def plan_pilot(settings: Settings, shape: tuple[int, int], is_encoded: bool = False) -> RunPlan:
     """Return the number of pilot runs per data set, and the data sets that need them.
 
     The paper computes the ellipsoid of each step separately, from runs of the first data set. With `settings.joint`,
@@ -304,7 +304,8 @@ def plan_pilot(settings: Settings, shape: tuple[int, int]) -> RunPlan:
     mass of 1 - beta of both output distributions (docs/method.md, section 4.3).
 
     The pilot runs are kept in memory. If the full number needs more than `MAX_PILOT_BYTES`, the number for one step is
-    used, or as many runs as fit.
+    used, or as many runs as fit. The columns of an encoding are many and mostly codes, so that a joint region would say
+    little: each column has an interval of its own.
 
     Raises
     ------
@@ -313,7 +314,8 @@ def plan_pilot(settings: Settings, shape: tuple[int, int]) -> RunPlan:
     """
     steps, dimension = shape
     if settings.joint:
-        wanted, sides = exact_scenario_size(dimension, settings.beta, settings.gamma, steps), (0, 1)
+        joined = 1 if is_encoded else steps
+        wanted, sides = exact_scenario_size(dimension, settings.beta, settings.gamma, joined), (0, 1)
     else:
         wanted, sides = scenario_size(dimension, settings.beta, settings.gamma), (0,)
     run_bytes = steps * dimension * BYTES_PER_NUMBER
