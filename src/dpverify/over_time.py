@@ -44,6 +44,7 @@ from dpverify.report.assemble import describe_problems, describe_run
 from dpverify.report.report import divide_p_value, load_pages
 from dpverify.report.sequence import StoppedBy
 from dpverify.report.statements import CellBounds, Verdict
+from dpverify.report.text import as_sentence
 from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.context import (
     RunContext,
@@ -984,8 +985,8 @@ def loss_sentence(curve: PrivacyOverTime) -> str:
         return f"{subject}: no answer; {curve.voiding[0].value}"
     if curve.start is None:
         return f"nothing is proved about {subject}: {_no_lower_bound(curve)}"
-    cost = f"{'cost' if is_plural else 'costs'} at least {format_lower(curve.final)} in the end"
-    return f"{subject} {'are' if is_plural else 'is'} visible at step {curve.start} at the latest and {cost}"
+    leaks = f"{'leak' if is_plural else 'leaks'} by step {curve.start}"
+    return f"{subject} {leaks}: epsilon at least {format_lower(curve.final)} in total"
 
 
 def _no_lower_bound(curve: PrivacyOverTime) -> str:
@@ -1171,7 +1172,9 @@ def curve_plot(curve: PrivacyOverTime) -> Figure:
 def curve_page(curve: PrivacyOverTime) -> str:
     """Return the page of one pair as HTML."""
     pages, confidence = load_pages(), format_confidence(curve.alpha)
-    blocks = [] if curve.claim is None else [pages.Sentence(_sentence(f"claim: {claim_sentence(curve)}"), style="lead")]
+    blocks = (
+        [] if curve.claim is None else [pages.Sentence(as_sentence(f"claim: {claim_sentence(curve)}"), style="lead")]
+    )
     if not curve.voiding:
         exact = () if curve.truth is None else ("ε, exact",)
         columns = [pages.Column(name, True) for name in (*COLUMNS, *exact)]
@@ -1186,7 +1189,12 @@ def curve_page(curve: PrivacyOverTime) -> str:
             pages.Section("All numbers", (scope, pages.Table(columns, rows))),
         ]
     return _page(
-        curve.voiding, _sentence(loss_sentence(curve)), blocks, f"{curve.name}: privacy over time", curve.steps, [curve]
+        curve.voiding,
+        as_sentence(loss_sentence(curve)),
+        blocks,
+        f"{curve.name}: privacy over time",
+        curve.steps,
+        [curve],
     )
 
 
@@ -1197,7 +1205,7 @@ def _page(
     pages = load_pages()
     notes = dict.fromkeys(diagnostic for curve in curves for diagnostic in curve.diagnostics if not diagnostic.voids)
     if notes:
-        blocks = [*blocks, pages.Section("Notes", (pages.Items([_sentence(note.value) for note in notes]),))]
+        blocks = [*blocks, pages.Section("Notes", (pages.Items([as_sentence(note.value) for note in notes]),))]
     over = f"{name}, {steps} steps, {runs_phrase(curves)}"
     verdict = Verdict.NO_ANSWER.name if voiding else ""
     return pages.Page(title, blocks, over, verdict.replace("_", " "), verdict).html()
@@ -1238,19 +1246,19 @@ def table_page(table: PrivacyTable) -> str:
     answered = [curve for curve in table.curves if not curve.voiding]
     void = [curve for curve in table.curves if curve.voiding]
     worst = max(answered, key=lambda curve: curve.final, default=None)
-    title = " ".join(_sentence(loss_sentence(curve)) for curve in ([] if worst is None else [worst]))
+    title = " ".join(as_sentence(loss_sentence(curve)) for curve in ([] if worst is None else [worst]))
     if void:
         title = f"No answer for {', '.join(curve.record for curve in void)}. {title}".strip()
-    lead = [_sentence(loss_sentence(curve)) for curve in void]
-    lead += [] if first.claim is None else [_sentence(f"claim: {table_claim(table)}")]
-    lead.append(_sentence(table_scope(table)))
+    lead = [as_sentence(loss_sentence(curve)) for curve in void]
+    lead += [] if first.claim is None else [as_sentence(f"claim: {table_claim(table)}")]
+    lead.append(as_sentence(table_scope(table)))
     if answered and truth is not None and np.isfinite(truth).all():
         largest = float(np.nanmax(truth - table.epsilon_lower))
         lead.append(f"The exact ε exceeds the lower bound by at most {format_number(largest)}.")
     blocks = [pages.Items(lead)]
     if answered:
         blocks.append(pages.Section("Privacy loss over time", (pages.Figures(table_drawings(table)),)))
-        sentences = [_sentence(loss_sentence(curve)) for curve in _worst_records(table)]
+        sentences = [as_sentence(loss_sentence(curve)) for curve in _worst_records(table)]
         left_out = [pages.Sentence(text)] if (text := _what_is_left_out(table)) else []
         blocks.append(pages.Section("In words", (*left_out, pages.Items(sentences))))
     steps = [pages.Column(str(step), True) for step in range(table.steps)]
@@ -1294,11 +1302,6 @@ def _record_cells(curve: PrivacyOverTime) -> list[str]:
 def _without_infinity(cells: list[str]) -> list[str]:
     """Return the cells of a page, on which a missing bound is called "none"."""
     return ["none" if cell == format_upper(math.inf) else cell for cell in cells]
-
-
-def _sentence(text: str) -> str:
-    """Return a text with a capital letter and a full stop."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 # The settings that only `verify` supports, and the values that are allowed here.

@@ -203,10 +203,10 @@ def test_text_from_a_report_file_is_escaped(tmp_path):
 
 def test_the_lower_and_the_upper_bound_are_separate_statements():
     text = Reader(report_and_page("line")[1]).text
-    assert re.search(r"ε ≥ [\d.]+ at δ 0 \(95% confidence\), for these two datasets", text)
-    assert re.search(r"ε at most [\d.]+ at δ 0 over the 17 cells \(95% confidence\)", text)
+    assert re.search(r"ε ≥ [\d.]+ at δ = 0 \(95% confidence\), for these two datasets", text)
+    assert re.search(r"ε at most [\d.]+ at δ = 0 over the 17 cells \(95% confidence\)", text)
     unbounded = Reader(report_and_page("constant")[1]).text
-    assert "No finite upper bound on ε at δ 0 over the 2 cells" in unbounded
+    assert "No finite upper bound on ε at δ = 0 over the 2 cells" in unbounded
     assert "infinity" not in unbounded
 
 
@@ -240,7 +240,7 @@ def test_a_page_without_an_answer_has_the_reason_and_no_number():
 @pytest.mark.slow
 def test_a_bound_over_all_events_states_its_condition():
     text = Reader(report_and_page("delta")[1]).text
-    words = r"ε ≤ [\d.]+ at δ 0.05 \(95% confidence\), over all events. Provided that the stated"
+    words = r"ε ≤ [\d.]+ at δ = 0.05 \(95% confidence\), over all events. Provided that the stated"
     assert re.search(words, text)
 
 

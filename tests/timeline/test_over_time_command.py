@@ -32,7 +32,7 @@ def test_one_pair_is_measured_and_written(capsys, tmp_path):
     pair = ["--first", "data.csv", "--second", "other.csv", "--until", "1"]
     assert main(["over-time", "own_stream.py:stream", *pair, *FEW, *files]) == 0
     printed = capsys.readouterr().out
-    assert "is visible at step 1 at the latest" in printed
+    assert "leaks by step 1: epsilon at least" in printed
     assert "2 steps or more exceed it" in printed
     assert dpv.PrivacyOverTime.from_json(tmp_path / "result.json").start == 1
     assert "<svg" in (tmp_path / "page.html").read_text()

@@ -29,7 +29,7 @@ def test_each_record_becomes_visible_at_its_step(table):
     assert table.epsilon_lower.shape == table.epsilon_upper.shape == table.spent.shape == (2, 3)
     assert (table.epsilon_lower <= table.truth).all()
     assert table["reading 2 of sensor 1"] is table.curves[1]
-    assert table.sentences[1].startswith("reading 2 of sensor 1 is visible at step 2 at the latest and costs at least ")
+    assert table.sentences[1].startswith("reading 2 of sensor 1 leaks by step 2: epsilon at least ")
 
 
 def test_the_table_states_its_scope(table):
@@ -125,7 +125,7 @@ def test_rows_and_dataframes_have_one_row_per_record_and_step(table):
 def test_pages_name_records_scopes_and_the_closed_form(table, tmp_path):
     table.to_html(tmp_path / "table.html")
     page = (tmp_path / "table.html").read_text()
-    assert "Reading 2 of sensor 1 is visible at step 2 at the latest" in page
+    assert "Reading 2 of sensor 1 leaks by step 2: ε at least" in page
     assert "Exact, from the closed form" in page
     assert "do not hold jointly" in page
     table.curves[0].to_html(tmp_path / "curve.html")

@@ -7,6 +7,7 @@ import pytest
 from streams import laplace_stream
 
 import dpverify as dpv
+from dpverify.report.text import as_sentence
 
 RUNS = {"select_runs": 1000, "test_runs": 4000}
 DATA = np.zeros((3, 1))
@@ -43,7 +44,7 @@ def test_a_record_without_a_lower_bound_is_not_called_invisible(tmp_path):
 def test_the_step_of_a_proof_is_not_called_the_first_visible_step(tmp_path):
     second = DATA + np.array([[1e-6], [3.0], [0.0]])  # visible at step 0 already, but these runs cannot show it
     result = dpv.privacy_over_time(laplace_stream, DATA, second, **RUNS)
-    assert "the difference of the data sets is visible at step 1 at the latest and costs at least" in str(result)
+    assert "the difference of the data sets leaks by step 1: epsilon at least" in str(result)
     assert "the first step at which a loss is proved: step 1" in page_of(result, tmp_path)
 
 
@@ -62,7 +63,7 @@ def test_a_table_states_the_claim_and_its_verdict(epsilon, tmp_path):
     printed, page = str(table), page_of(table, tmp_path)
     sentence = f"{table.curves[0].claim.describe()}: {VERDICTS[epsilon]}"
     assert f"  claim       {sentence}" in printed.splitlines()
-    assert f"Claim: {sentence}." in page
+    assert as_sentence(f"claim: {sentence}") in page
     assert f">{CELLS[epsilon]}</td>" in page
     assert any(line.endswith(CELLS[epsilon]) for line in printed.splitlines() if "reading 2" in line)
 
@@ -85,7 +86,7 @@ def test_without_a_claim_no_verdict_is_shown(unproved, tmp_path):
 
 def test_several_readings_take_the_plural():
     table = dpv.privacy_over_time(laplace_stream, pairs=dpv.neighbours.window(DATA, 2, 3.0), **RUNS)
-    assert table.sentences[0].startswith("readings 0 to 1 are visible at step 0 at the latest and cost at least ")
+    assert table.sentences[0].startswith("readings 0 to 1 leak by step 0: epsilon at least ")
 
 
 def test_a_window_of_one_row_is_no_range():
@@ -98,7 +99,7 @@ def test_a_page_says_the_largest_losses_in_words_and_the_rest_in_the_table(tmp_p
     changes = np.array([3.0, 1e-6, 2.0, 3.0, 1e-6, 2.0, 3.0])
     table = dpv.privacy_over_time(laplace_stream, pairs=dpv.neighbours.one_reading(data, changes[:, None]), **RUNS)
     page = page_of(table, tmp_path)
-    assert [step for step in range(7) if f">Reading {step} is visible" in page.partition("In words")[2]] == [
+    assert [step for step in range(7) if f">Reading {step} leaks by" in page.partition("In words")[2]] == [
         0,
         2,
         3,

@@ -54,7 +54,7 @@ KEY_SHAPES = {  # 24 wide and 12 high
     "dash": '<path d="M1 6H23" stroke="currentColor" stroke-width="2.5" stroke-dasharray="6 3"/>',
     "dots": '<path d="M1 6H23" stroke="currentColor" stroke-width="2.5" stroke-dasharray="2 3"/>',
     "area": '<path d="M1 1H23V11H1Z" fill="currentColor" opacity=".35"/>',
-    "bar": '<path d="M1 6H23" stroke="currentColor" stroke-width="6" opacity=".4"/>',
+    "bar": '<path d="M1 6H23" stroke="currentColor" stroke-width="6"/>',
     "tick": '<path d="M12 0V12" stroke="currentColor" stroke-width="2.5"/>',
     "diamond": '<path d="M12 1L17 6L12 11L7 6Z" fill="currentColor"/>',
     "open": '<path d="M7 6L16 1.5V10.5Z" fill="none" stroke="currentColor" stroke-width="1.5"/>',

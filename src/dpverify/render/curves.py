@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
 from dpverify.render.style import (
     BEYOND,
     CELLS,
+    CERTIFIED,
+    COLOURS,
+    FIRST,
     INK,
+    LINE_STYLES,
+    MARKERS,
     MUTED,
     PAPER,
     PROVED,
@@ -32,7 +39,7 @@ from dpverify.render.style import (
 from dpverify.report.report import Report, divide_p_value, paper_p_values
 from dpverify.report.sequence import StoppedBy
 from dpverify.report.statements import Witness
-from dpverify.report.text import describe_shares
+from dpverify.report.text import describe_shares, percent_down
 from dpverify.stats.boundaries import lower_envelope, with_mirror_images
 from dpverify.stats.exact import P_VALUE_FLOOR, small_p_value
 from dpverify.util.formatting import format_count, format_lower, format_number, format_percent, format_upper
@@ -165,87 +172,85 @@ def slider_columns(report: Report, curves: EpsilonCurves) -> tuple[list[tuple[st
     return columns, int(np.argmin(np.abs(curves.epsilon - start)))
 
 
+class Bar(NamedTuple):
+    """A horizontal bar with a text above it; the part beyond the claim is red, a bound over the cells is hatched."""
+
+    text: str
+    start: float
+    stop: float
+    colour: str
+    beyond: float = math.inf
+
+
+def _draw_bars(bars: Sequence[Bar], end: float) -> tuple[Figure, Axes]:
+    """Draw bars one below the other on an axis from 0 to `end`."""
+    picture = canvas(0.7 + 0.5 * len(bars))
+    axes = picture.add_subplot()
+    for row, bar in enumerate(bars):
+        hatched = {"hatch": "////", "facecolor": "none"} if bar.colour == CELLS else {"facecolor": bar.colour}
+        axes.barh(row, bar.stop - bar.start, 0.34, bar.start, edgecolor=bar.colour, lw=0.8, **hatched)
+        if bar.stop > bar.beyond:
+            axes.barh(row, bar.stop - bar.beyond, 0.34, bar.beyond, color=BEYOND, lw=0)
+        axes.text(0, row - 0.28, bar.text, va="bottom", color=INK)
+    axes.set(xlim=(0, end), ylim=(len(bars) - 0.6, -0.95), yticks=[])
+    axes.spines["left"].set_visible(False)
+    return picture, axes
+
+
 def bounds_figure(report: Report, epsilon_upper: float) -> Drawing:
     """Draw which values of epsilon are excluded, and by what; of a claim that is a curve, the values of its parameter.
 
     The bounds have different scopes, so they are bars of their own and not an interval.
     """
-    claim, confidence = report.claim, format_percent(1 - report.alpha)
-    claimed = None if claim is None else claim.parameter
-    name = "ε" if claim is None or not report.is_curve else claim.parameter_words
-    lower = (report.claim_lower if report.is_curve else report.epsilon_lower) or 0.0
-    upper = math.inf if report.is_curve else epsilon_upper
-    certificate = None if report.is_curve else report.certificate
-    certified = math.inf if certificate is None else certificate.epsilon_upper(report.delta)
-    finite = [x for x in (lower, claimed or 0.0, upper, certified) if x < math.inf]
-    end = 1.25 * max(finite) or 1.0
-    rows = [
-        (f"at least {format_lower(lower, claimed)}" if lower else "no lower bound", "all events", 0.0, lower, PROVED)
-    ]
+    claim, claimed, name = report.claim, report.epsilon, "ε"
+    lower, upper, certified = report.epsilon_lower or 0.0, epsilon_upper, math.inf
+    if report.certificate is not None:
+        certified = report.certificate.epsilon_upper(report.delta)
+    if claim is not None and report.is_curve:
+        claimed, name, lower = claim.parameter, claim.parameter_words, report.claim_lower or 0.0
+        upper = certified = math.inf
+    end = 1.25 * max(x for x in (lower, claimed or 0.0, upper, certified) if x < math.inf) or 1.0
+    limit = math.inf if claimed is None else claimed
+    text = f"{name} at least {format_lower(lower, claimed)} (all events)" if lower else f"no lower bound on {name}"
+    bars = [Bar(text, 0.0, lower, PROVED, limit)]
     if upper < math.inf:
-        rows.append((f"at most {format_upper(upper)}", "over the cells", upper, end, CELLS))
+        bars.append(Bar(f"{name} at most {format_upper(upper)} (over the cells)", upper, end, CELLS))
     if certified < math.inf:
-        rows.append((f"at most {format_upper(certified)}", "all events, certified", certified, end, INK))
+        bars.append(Bar(f"{name} at most {format_upper(certified)} (all events, certified)", certified, end, CERTIFIED))
     with styled():
-        picture = canvas(0.8 + 0.52 * len(rows))
-        axes = picture.add_subplot()
-        for row, (text, scope, start, stop, colour) in enumerate(rows):
-            hatched = {"hatch": "////", "facecolor": "none"} if colour == CELLS else {"facecolor": colour}
-            axes.barh(row, stop - start, 0.34, start, edgecolor=colour, lw=0.8, **hatched)
-            if colour == PROVED and claimed is not None and stop > claimed:
-                axes.barh(row, stop - claimed, 0.34, claimed, color=BEYOND, lw=0)
-            axes.text(0, row - 0.3, f"{name} {text} ({scope})" if stop else f"{text} on {name}", va="bottom", color=INK)
-        axes.set(xlim=(0, end), ylim=(len(rows) - 0.6, -0.95))
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
+        picture, axes = _draw_bars(bars, end)
         axes.set_xlabel(f"{name} (smaller is more private)", loc="right")
         if claimed is not None:
-            axes.vlines([claimed] * len(rows), np.arange(len(rows)) - 0.2, np.arange(len(rows)) + 0.2, color=INK, lw=2)
+            rows = np.arange(len(bars))
+            axes.vlines([claimed] * len(bars), rows - 0.2, rows + 0.2, color=INK, lw=2)
             _name_line(axes, claimed, f"claimed {format_number(claimed, 7)}", 1.0)
-    statements = "; ".join(f"{name} {text} ({scope})" for text, scope, *_ in rows)
     keys = [Key("ink", "bar", "excluded: every value here is refuted")] if lower else []
-    keys += [Key("beyond", "bar", "refuted beyond the claim")] if claimed is not None and lower > claimed else []
+    keys += [Key("beyond", "bar", "refuted beyond the claim")] if lower > limit else []
     keys += [Key("cells", "bar", f"excluded over the cells; {UNCHECKED_KEY}")] if upper < math.inf else []
-    keys += [Key("ink", "dash", "the claim")] if claimed is not None else []
+    keys += [Key("certified", "bar", "excluded over all events, certified")] if certified < math.inf else []
+    keys += [Key("ink", "tick", "the claim")] if claimed is not None else []
     return Drawing(
         picture,
         f"Bounds on {name}" + ("" if report.is_curve else f" at δ = {format_number(report.delta)}"),
-        f"{statements}." + ("" if claimed is None else f" The claim is {name} = {format_number(claimed, 7)}."),
+        f"{'; '.join(bar.text for bar in bars)}."
+        + ("" if claimed is None else f" The claim is {name} = {format_number(claimed, 7)}."),
         tuple(keys),
-        f"Each bound holds with {confidence} confidence. Their scopes differ, so they are not an interval.",
+        f"Each bound holds with {format_percent(1 - report.alpha)} confidence. Their scopes differ, so they are not an "
+        "interval.",
     )
 
 
 def observer_figure(at_least: float, allowed: float | None) -> Drawing:
     """Draw how sure an observer is who was undecided: before, as the claim allows, and after seeing the witness."""
-    rows = [("before", 0.5, MUTED)]
-    rows += [] if allowed is None else [("the claim allows", allowed, CELLS)]
-    rows.append(
-        ("after seeing the witness, at least", at_least, BEYOND if allowed is not None and at_least > allowed else INK)
-    )
+    shares = [("before", 0.5, MUTED)]
+    shares += [] if allowed is None else [("the claim allows", allowed, FIRST)]
+    colour = BEYOND if allowed is not None and at_least > allowed else INK
+    shares.append(("after seeing the witness, at least", at_least, colour))
+    bars = [Bar(f"{name}: {percent_down(share)}", 0.0, 100 * share, colour) for name, share, colour in shares]
     with styled():
-        picture = canvas(0.6 + 0.48 * len(rows))
-        axes = picture.add_subplot()
-        for row, (name, value, colour) in enumerate(rows):
-            axes.barh(row, 100 * value, 0.34, color=colour, lw=0)
-            axes.text(0, row - 0.28, f"{name}: {percent_down(value)}", va="bottom", color=INK)
-        axes.set(xlim=(0, 100), ylim=(len(rows) - 0.6, -0.95))
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
+        picture, axes = _draw_bars(bars, 100)
         axes.set_xticks([0, 50, 100], ["0%", "50%", "100%"])
-    text = "; ".join(f"{name} {percent_down(value)}" for name, value, _ in rows)
-    return Drawing(picture, "How sure an undecided observer becomes", f"{text}.")
-
-
-def percent_down(share: float) -> str:
-    """Return a share in per cent with three digits, rounded down.
-
-    Examples
-    --------
-    >>> percent_down(0.72889)
-    '72.8%'
-    """
-    return f"{math.floor(1000 * share * (1 + 1e-12)) / 10:g}%"
+    return Drawing(picture, "How sure an undecided observer becomes", f"{'; '.join(bar.text for bar in bars)}.")
 
 
 def _name_line(axes: Axes, x: float, text: str, top: float) -> None:
@@ -266,90 +271,95 @@ def _name_line(axes: Axes, x: float, text: str, top: float) -> None:
     )
 
 
+Series = tuple[ArrayLike, ArrayLike, Key]  # x, y, and the key that has its colour, its mark and its meaning
+
+
+def _draw_series(series: Sequence[Series], names: tuple[str, str], marks: Sequence[tuple[float, str]] = ()) -> Figure:
+    """Draw lines and points as their keys show them, and vertical lines with names."""
+    picture = canvas(3.1)
+    axes = picture.add_subplot()
+    for x, y, key in series:
+        style = (
+            {"ls": LINE_STYLES[key.mark]}
+            if key.mark in LINE_STYLES
+            else {"ls": "", "marker": MARKERS.get(key.mark, "o")}
+        )
+        axes.plot(x, y, color=COLOURS[key.colour], lw=1.8, ms=5, clip_on=key.mark in LINE_STYLES, zorder=3, **style)
+    axes.set_xlim(0, np.max(series[0][0]))
+    for row, (x, name) in enumerate(marks):
+        axes.axvline(x, ymax=1 - 0.1 * row, color=INK, lw=1, ls=(0, (4, 2)) if name.startswith("claimed") else "-")
+        _name_line(axes, x, name, 1 - 0.1 * row)
+    label(axes, *names)
+    return picture
+
+
+def _claim_marks(report: Report) -> list[tuple[float, str]]:
+    return [] if report.epsilon is None else [(report.epsilon, f"claimed ε = {format_number(report.epsilon, 7)}")]
+
+
 def p_value_figure(report: Report, curves: EpsilonCurves) -> Drawing:
     """Draw the p-value against epsilon, with the level alpha, the critical epsilon and the claim."""
     from_paper = report.settings.test != "exact"
     lowest = curves.p_floor or min(LOWEST_P_VALUE, report.alpha / 100)
-    critical, alpha, last = report.epsilon_critical or 0.0, report.alpha, float(curves.epsilon[-1])
-    with styled():
-        picture = canvas(3.1)
-        axes = picture.add_subplot()
-        axes.plot(curves.epsilon, np.maximum(curves.p_value, lowest), color=INK, lw=2)
-        axes.set_yscale("log")
-        axes.set_ylim(lowest / 1.6, lowest**-0.37)  # leaves space above 1 for the names of the lines
-        axes.set_xlim(0, last)
-        decades = np.arange(0, math.floor(math.log10(lowest)) - 1, -1 if lowest > 1e-5 else -2)
-        ticks = [tick for tick in (10.0**decades).tolist() if tick >= lowest]
-        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        axes.minorticks_off()
-        axes.axhline(alpha, color=MUTED, lw=0.8)
-        axes.text(last, alpha, f"α = {format_number(alpha)}", ha="right", va="bottom", color=MUTED)
-        if critical < math.inf:
-            axes.axvline(critical, color=PROVED, lw=1, ymax=0.9)
-            name = f"critical ε = {format_number(critical)}" if from_paper else f"ε ≥ {format_lower(critical)}"
-            _name_line(axes, critical, name, 0.9)
-        if report.epsilon is not None:
-            axes.axvline(report.epsilon, color=INK, lw=1, ls=(0, (4, 2)))
-            _name_line(axes, report.epsilon, f"claimed ε = {format_number(report.epsilon, 7)}", 1.0)
-        label(axes, EPSILON_LABEL, "p-value")
+    critical, alpha, ends = report.epsilon_critical or 0.0, report.alpha, curves.epsilon[[0, -1]]
     kind = "smaller of the paper's two p-values" if from_paper else "p-value of all tested events together"
+    kind = kind if report.sequence is None else "p-value of the evidence and the exact test together"
+    series: list[Series] = [
+        (curves.epsilon, np.log10(np.maximum(curves.p_value, lowest)), Key("ink", "line", f"the {kind}")),
+        (
+            ends,
+            np.log10([alpha, alpha]),
+            Key("muted", "dash", f"α = {format_number(alpha)}: at or below it the claim is refuted"),
+        ),
+    ]
+    name = f"critical ε = {format_number(critical)}" if from_paper else f"ε ≥ {format_lower(critical)}"
+    with styled():
+        marks = [*_claim_marks(report), *([(critical, name)] if critical < math.inf else [])]
+        picture = _draw_series(series, (EPSILON_LABEL, "p-value"), marks)
+        decades = np.arange(0, math.floor(math.log10(lowest)) - 1, -1 if lowest > 1e-5 else -2)
+        shown = decades[10.0**decades >= lowest]
+        picture.axes[0].set_ylim(math.log10(lowest) - 0.2, -0.37 * math.log10(lowest))  # space for the names
+        picture.axes[0].set_yticks(shown, [f"{10.0**decade:g}" for decade in shown.tolist()])
     return Drawing(
         picture,
         "p-value of every claim ε",
-        f"The {kind} against epsilon from 0 to {format_number(last)}. It is at most {format_number(alpha)} up to "
+        f"The {kind} against epsilon from 0 to {format_number(ends[1])}. It is at most {format_number(alpha)} up to "
         f"epsilon {format_number(critical)}.",
-        (Key("ink", "line", f"the {kind}"),),
-        f"At δ = {format_number(report.delta)}. A claim is refuted where the p-value is at most α. p-values below "
-        f"{format_number(lowest)} are drawn at {format_number(lowest)}.",
+        tuple(key for _, _, key in series),
+        f"At δ = {format_number(report.delta)}. p-values below {lowest:g} are drawn at {lowest:g}.",
     )
 
 
 def delta_figure(report: Report, curves: EpsilonCurves) -> Drawing:
-    """Draw the bounds on delta against epsilon.
-
-    The lower bound and the one over the cells have different scopes, so the area between them is not filled. With a
-    certificate that holds at all epsilons together, the true delta lies between the lower bound and the certificate.
-    """
+    """Draw the bounds on delta against epsilon: over all events, over the cells, and certified where one is joint."""
     epsilon, lower, upper = curves.epsilon, curves.delta_lower, curves.delta_upper
+    series: list[Series] = [
+        (epsilon, lower, Key("ink", "line", "lower bound on δ, over all events")),
+        (epsilon, upper, Key("cells", "dash", f"upper bound on δ over the cells; {UNCHECKED_KEY}")),
+    ]
+    top = 1.3 * max(float(upper[0]), report.delta, 1e-9)
     certificate = report.certificate
-    is_certified = certificate is not None and certificate.is_joint
+    if certificate is not None and certificate.is_joint:
+        certified = np.array([certificate.delta_upper(x) for x in epsilon.tolist()])
+        series.append((epsilon, certified, Key("certified", "line", "upper bound on δ over all events, certified")))
+        top = max(top, 1.1 * float(certified[0]))
+    if curves.delta_claimed is not None:
+        series.append((epsilon, curves.delta_claimed, Key("ink", "dots", "the claim")))
+        top = max(top, 1.1 * min(float(curves.delta_claimed[0]), 1.0))
+    if report.epsilon is not None:
+        series.append((report.epsilon, report.delta, Key("ink", "diamond", "the claim")))
     with styled():
-        picture = canvas(3.1)
-        axes = picture.add_subplot()
-        axes.fill_between(epsilon, 0, lower, color=PROVED, alpha=0.12, lw=0)
-        axes.plot(epsilon, lower, color=PROVED, lw=2)
-        axes.plot(epsilon, upper, color=CELLS, lw=1.8, ls=(0, (5, 2)))
-        top = max(float(upper[0]), report.delta, 1e-9) * 1.3
-        if certificate is not None and is_certified:
-            certified = np.array([certificate.delta_upper(x) for x in epsilon.tolist()])
-            axes.fill_between(epsilon, lower, certified, color=INK, alpha=0.12, lw=0)
-            axes.plot(epsilon, certified, color=INK, lw=1.4)
-            top = max(top, 1.1 * float(certified[0]))
-        if curves.delta_claimed is not None:
-            axes.plot(epsilon, curves.delta_claimed, color=INK, lw=1.4, ls=(0, (1, 1)))
-            top = max(top, min(float(curves.delta_claimed[0]), 1.0) * 1.1)
-        axes.set_xlim(0, epsilon[-1])
+        picture = _draw_series(series, (EPSILON_LABEL, "δ (probability)"), _claim_marks(report))
+        axes = picture.axes[0]
         axes.set_ylim(0, top)
         axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= min(top, 1.0)])
-        if report.epsilon is not None:
-            axes.axvline(report.epsilon, color=INK, lw=1, ls=(0, (4, 2)))
-            _name_line(axes, report.epsilon, f"claimed ε = {format_number(report.epsilon, 7)}", 1.0)
-            axes.plot(report.epsilon, report.delta, "D", color=INK, ms=5, clip_on=False, zorder=5)
-        label(axes, EPSILON_LABEL, "δ (probability)")
-    claim = Key("ink", "dots" if report.is_curve else "diamond", "the claim")
-    has_claim = report.epsilon is not None or curves.delta_claimed is not None
     return Drawing(
         picture,
         "Bounds on δ for every ε",
         f"At epsilon 0, delta is at least {format_lower(float(lower[0]))}, and over the cells at most "
         f"{format_upper(float(upper[0]))}; at epsilon {format_number(float(epsilon[-1]))}, at most "
         f"{format_upper(float(upper[-1]))} over the cells.",
-        (
-            Key("ink", "area", "refuted: the true δ is larger"),
-            Key("cells", "dash", f"upper bound on δ over the cells; {UNCHECKED_KEY}"),
-            *([Key("ink", "line", "certified over all events: the true δ lies below it")] * is_certified),
-            *([claim] if has_claim else []),
-        ),
+        tuple(key for _, _, key in series),
         f"Each of the curves holds at all ε together, with {format_percent(1 - report.alpha)} confidence. So it is "
         "a little looser than a bound for one ε.",
     )
@@ -363,30 +373,28 @@ def error_figure(report: Report) -> Drawing:
     bounded = 1.0 - lower_envelope(*with_mirror_images(profile["eps"], profile["delta_upper"])).lowest(type1)
     larger, smaller = (report.witness.probabilities[number - 1] for number in report.witness.direction)
     x, y = smaller[0], 1.0 - larger[0]
+    witness = "the witness" + (f", with {confidence} confidence limits" if report.is_tested else "")
+    series: list[Series] = [
+        ([0, 1], [1, 0], Key("muted", "dots", "the outputs say nothing about the dataset")),
+        (type1, bounded, Key("cells", "dash", "no event made of these cells lies below this")),
+    ]
+    if claim is not None:
+        allowed = 1.0 - np.interp(type1, *claim.allowed_pairs())
+        series.append((type1, allowed, Key("ink", "line", "the claim: if true, all points lie above it")))
+    series.append((x, y, Key("ink", "dot", witness)))
     with styled():
-        picture = canvas(3.4)
-        axes = picture.add_subplot()
-        axes.plot([0, 1], [1, 0], color=MUTED, lw=0.8, ls=(0, (1, 2)))
-        axes.plot(type1, bounded, color=CELLS, lw=1.8, ls=(0, (5, 2)))
-        if claim is not None:
-            axes.plot(type1, 1.0 - np.interp(type1, *claim.allowed_pairs()), color=INK, lw=1.4)
+        picture = _draw_series(series, ("type I error (probability)", "type II error (probability)"))
+        axes = picture.axes[0]
         if report.is_tested:  # otherwise these runs selected the event, so there are no limits
-            axes.plot(smaller[1:], [y, y], color=PROVED, lw=1.6)
-            axes.plot([x, x], [1.0 - larger[2], 1.0 - larger[1]], color=PROVED, lw=1.6)
-        axes.plot(x, y, "o", color=PROVED, ms=5, zorder=5)
-        axes.set(xlim=(0, 1), ylim=(0, 1))
-        label(axes, "type I error (probability)", "type II error (probability)")
+            axes.plot(smaller[1:], [y, y], color=INK, lw=1.6)
+            axes.plot([x, x], [1.0 - larger[2], 1.0 - larger[1]], color=INK, lw=1.6)
+        axes.set_ylim(0, 1)
     return Drawing(
         picture,
         "Errors of an observer who guesses the dataset",
         f"The witness has a type I error of {format_percent(x)} and a type II error of {format_percent(y)}. "
         + (f"The claim is {claim.describe()}." if claim is not None else ""),
-        (
-            Key("ink", "dot", f"the witness, with {confidence} confidence limits"),
-            Key("cells", "dash", "no event made of these cells lies below this"),
-            *([Key("ink", "line", "the claim: if true, all points lie above it")] if claim is not None else []),
-            Key("muted", "dots", "the outputs say nothing about the dataset"),
-        ),
+        tuple(key for _, _, key in series),
         "An observer sees one output and guesses the dataset that makes it more likely. Type I error: the witness "
         "occurs with the dataset where it is rarer. Type II error: it does not occur with the other one.",
     )
@@ -400,42 +408,34 @@ def wealth_figure(report: Report) -> Drawing | None:
     decades = np.append(0.0, sequence.log_wealth(claim)) / math.log(10)
     runs = np.append(sequence.first_runs, sequence.runs)
     threshold = sequence.threshold(report.alpha)
+    last, limit = format_number(report.e_value or 0.0), format_number(threshold)
+    x, ends = np.log10(runs), np.log10(runs[[0, -1]])
     lowest = math.floor(max(min(float(decades.min()), 0.0), LOWEST_DECADE))
     highest = math.ceil(max(float(decades.max()), math.log10(threshold)) + 0.3)
+    series: list[Series] = [
+        (x, np.maximum(decades, lowest), Key("ink", "line", f"evidence against the claim: {claim.describe()}")),
+        (ends, np.log10([threshold, threshold]), Key("beyond", "dash", f"{limit}: the claim is refuted here")),
+        (ends, [0, 0], Key("muted", "dots", "1: the evidence at the start")),
+    ]
     with styled():
-        picture = canvas(3.1)
-        axes = picture.add_subplot()
-        axes.axhline(0, color=MUTED, lw=0.8, ls=(0, (1, 2)))
-        axes.axhline(math.log10(threshold), color=BEYOND, lw=1.4, ls=(0, (5, 2)))
-        drawn = np.maximum(decades, lowest)
-        axes.plot(runs, drawn, color=INK, lw=1.8)
-        axes.plot(runs[-1], drawn[-1], "o", color=INK, ms=5, zorder=5, clip_on=False)
-        axes.set_xscale("log")
-        axes.set(xlim=(runs[0] / 1.1, runs[-1] * 1.1), ylim=(lowest, highest))
+        picture = _draw_series(series, ("runs per dataset", "evidence"))
+        axes = picture.axes[0]
+        axes.set(xlim=ends + [-0.05, 0.05], ylim=(lowest, highest))
         step = max(1, (highest - lowest) // 6)
         ticks = np.arange(math.ceil(lowest / step) * step, highest + 1, step)
         axes.set_yticks(ticks, [f"{10.0**tick:g}" for tick in ticks.tolist()])
-        powers = 10.0 ** np.arange(math.ceil(math.log10(runs[0])), math.log10(runs[-1] * 1.1))
-        shown = np.unique(np.append(powers, [runs[0], runs[-1]]))
-        axes.set_xticks(shown, [format_count(tick) for tick in shown.tolist()])
-        axes.minorticks_off()
-        label(axes, "runs per dataset", "evidence")
+        axes.set_xticks(ends, [format_count(number) for number in runs[[0, -1]].tolist()])
     end = {
         StoppedBy.REFUTED: "It reached the threshold, so the claim is refuted.",
         StoppedBy.CERTIFIED: "The verification ended because an upper bound over all events met the claim.",
         StoppedBy.BUDGET: "The verification ended because its budget was spent.",
     }[sequence.stopped]
-    last, limit = format_number(report.e_value or 0.0), format_number(threshold)
     return Drawing(
         picture,
         "Evidence over the runs",
         f"The evidence against the claim ends at {last} after {format_count(int(runs[-1]))} runs per dataset; {limit} "
         "refutes.",
-        (
-            Key("ink", "line", f"evidence against the claim: {claim.describe()}"),
-            Key("beyond", "dash", f"{limit}: the claim is refuted here"),
-            Key("muted", "dots", "1: the evidence at the start"),
-        ),
-        "The evidence starts at 1; each batch bets on events of earlier batches. If the claim is true, it reaches "
-        f"the threshold with probability at most {format_number(1 / threshold)}, however many runs follow. {end}",
+        tuple(key for _, _, key in series),
+        "The evidence starts at 1; each batch bets on events of earlier batches. If the claim is true, it reaches the "
+        f"threshold with probability at most {format_number(1 / threshold)}, however many runs follow. {end}",
     )

@@ -289,12 +289,13 @@ def heat_map(
     finite = values[np.isfinite(values)]
     top = max(float(finite.max(initial=0.0)) if largest is None else largest, 1e-12)
     numbered = len(columns) <= MAX_NUMBERED_COLUMNS and len(rows) <= MAX_LABELS
+    digits = (2 if len(columns) <= MAX_NUMBERED_COLUMNS // 2 else 1) if numbered else None
     height = FRAME_HEIGHT + (1.4 if numbered else 1.0) * ROW_HEIGHT * len(rows)
     with styled():
         picture = canvas(min(max(height, MIN_HEIGHT), MAX_HEIGHT))
         axes, scale = picture.subplots(1, 2, width_ratios=[30, 1])
         for row, column in np.ndindex(values.shape):
-            _draw_heat(axes, row, column, float(values[row, column]), top, claim, numbered)
+            _draw_heat(axes, row, column, float(values[row, column]), top, claim, digits)
         for row, start in enumerate(starts):
             if start is not None:
                 axes.plot([start - 0.5] * 2, [row - 0.46, row + 0.46], color=SECOND, lw=2.2, solid_capstyle="butt")
@@ -342,7 +343,7 @@ def _heat_text(value: float) -> str:
 
 
 def _draw_heat(
-    axes: Axes, row: int, column: int, value: float, largest: float, claim: float | None, numbered: bool
+    axes: Axes, row: int, column: int, value: float, largest: float, claim: float | None, digits: int | None
 ) -> None:
     """Draw one cell of a heat map; one of value 0 is empty, and one without an answer has a hollow mark."""
     if math.isnan(value):
@@ -352,9 +353,9 @@ def _draw_heat(
     colour = BEYOND if claim is not None and value > claim else INK
     if value > 0:
         axes.add_patch(Rectangle((column - 0.48, row - 0.45), 0.96, 0.9, color=colour, alpha=opacity, lw=0))
-    if numbered:
+    if digits is not None:
         text_colour = PAPER if value > 0 and opacity > 0.5 else INK
-        text = f"{float(format_lower(value)):.2g}" if value >= 10 else f"{math.floor(100 * value) / 100:g}"
+        text = f"{math.floor(value * 10**digits * (1 + 1e-12)) / 10**digits:g}"
         axes.text(column, row, text, ha="center", va="center", fontsize=TEXT_SIZE, color=text_colour)
 
 

@@ -27,7 +27,12 @@ function makeCursor(svg) {
   line.setAttribute("y1", top);
   line.setAttribute("y2", bottom);
   svg.insertBefore(line, svg.querySelector("g"));  // below the labels
-  const moveTo = (x) => { line.setAttribute("x1", x); line.setAttribute("x2", x); };
+  line.setAttribute("visibility", "hidden");
+  const moveTo = (x) => {
+    line.setAttribute("x1", x);
+    line.setAttribute("x2", x);
+    line.removeAttribute("visibility");
+  };
   return { moveTo, moveToShare: (share) => moveTo(left + share * (right - left)) };
 }
 

@@ -48,7 +48,14 @@ from dpverify.report.text import (
     reproduction_command,
     summary,
 )
-from dpverify.util.formatting import format_count, format_lower, format_number, format_percent, format_upper
+from dpverify.util.formatting import (
+    format_cell_count,
+    format_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
 from dpverify.util.serialization import to_plain
 
 PLOT_KINDS = ("outputs", "delta", "p-value", "errors")
@@ -174,13 +181,19 @@ def report_page(report: Report) -> Page:
 def _finding_sections(report: Report) -> list[Block]:
     """Return the sections of a report with an answer."""
     upper, drawings, certainty = _upper_over_cells(report), draw_outputs(report), report.observer_certainty
-    outputs: list[Block] = [Sentence(report.witness.text, style="quote"), *map(Sentence, describe_event(report))]
+    outputs: list[Block] = [Sentence(report.witness.text, style="quote"), *(Figures([one]) for one in drawings)]
+    outputs += map(Sentence, describe_event(report))
     outputs.append(
-        Table(["dataset", Column("runs", True), Column("in the witness", True), "limits"], _share_rows(report))
+        Table(
+            [
+                "dataset",
+                Column("runs", True),
+                Column("in the witness", True),
+                f"{format_percent(1 - report.alpha)} limits",
+            ],
+            _share_rows(report),
+        )
     )
-    outputs += [Figures([drawing]) for drawing in drawings]
-    if not drawings:
-        outputs.append(Sentence("The report has no finite output to draw."))
     sections: list[Block] = [
         Section("The witness: the tested event with the strongest result", outputs, "witness"),
         Section("Bounds", (Figures([bounds_figure(report, upper)]), Items(facts(report))), "bounds"),
@@ -197,8 +210,7 @@ def _share_rows(report: Report) -> list[list[str]]:
     witness = report.witness
     rows = []
     for name, count, (share, low, high) in zip(DATASETS, witness.counts, witness.probabilities, strict=True):
-        limits = f"{format_percent(low)} to {format_percent(high)} ({format_percent(1 - report.alpha)} confidence)"
-        shown = limits if report.is_tested else "none: these runs selected the event"
+        shown = f"{format_percent(low)} to {format_percent(high)}" if report.is_tested else "none"
         rows.append([name, format_count(witness.runs), f"{format_count(count)} ({format_percent(share)})", shown])
     return rows
 
@@ -246,17 +258,13 @@ def _result_rows(report: Report) -> list[list[Cell | str]]:
     together = format_percent(max(0.0, 1 - budgets * report.alpha))
     rows += [
         ("confidence", format_percent(1 - report.alpha), f"of each statement; {together} of these {budgets} together"),
-        (
-            "cells",
-            format_count(part.cells) if part.cells < 1e9 else f"{part.cells:.1e}",
-            "together they cover all outputs",
-        ),
-        (
-            "probability of the likely region",
-            f"at least {math.floor(1e4 * part.region_mass) / 100:g}%",
-            "the region around the pilot runs; for each dataset",
-        ),
     ]
+    if part.runs:
+        mass = f"at least {math.floor(1e4 * part.region_mass) / 100:g}%"
+        rows += [
+            ("cells", format_cell_count(part.cells), "together they cover all outputs"),
+            ("probability of the likely region", mass, "the region around the pilot runs; for each dataset"),
+        ]
     if report.is_curve:
         at_delta, upper = f"at δ = {format_number(report.delta)}", _upper_over_cells(report)
         rows += [

@@ -24,6 +24,7 @@ from matplotlib.patches import Patch
 INK, MUTED, RULE, PAPER = "#1c2023", "#5f676d", "#c9cdd0", "#fffffe"
 FIRST, SECOND = "#1f5fa8", "#b65210"  # the first and the second dataset
 WITNESS, CELLS = "#d8a31a", "#5b6b8c"  # CELLS: bounds over the cells, never green
+CERTIFIED = "#1d7a70"  # a bound over all events, the only green
 PROVED, BEYOND = INK, "#a3283f"  # a lower bound, and one beyond the claim
 VARIABLES = {
     INK: "ink",
@@ -35,6 +36,7 @@ VARIABLES = {
     WITNESS: "witness",
     CELLS: "cells",
     BEYOND: "beyond",
+    CERTIFIED: "certified",
 }
 COLOURS = {variable: colour for colour, variable in VARIABLES.items()}
 WIDTH = 4.3  # inches: two figures fit side by side on a screen

@@ -199,7 +199,7 @@ def _early_lines(report: Report) -> list[Line]:
     share = format_percent(sequence.early_share)
     return [
         ("stopped", f"{reason} after {format_count(sequence.runs_used)} runs per dataset"),
-        ("evidence", f"{evidence} (refuted at {threshold})"),
+        ("", f"evidence {evidence} (refuted at {threshold})"),
         ("", f"this test uses {share} of alpha, the exact test at the end of the first budget the rest"),
     ]
 
@@ -389,7 +389,7 @@ def as_sentence(text: str) -> str:
     """
     for word, symbol in SYMBOLS:
         text = re.sub(rf"\b{word}\b(?![=/_])", symbol, text)
-    text = text.replace(" >= ", " ≥ ").replace(" <= ", " ≤ ")
+    text = re.sub(r"([δα]) (?=\d)", r"\1 = ", text.replace(" >= ", " ≥ ").replace(" <= ", " ≤ "))
     first_word = re.split(r"\W", text)[0]
     start = text[:1].upper() if first_word.isalpha() and first_word.isascii() else text[:1]
     return start + text[1:] + ("" if text.endswith(".") else ".")
