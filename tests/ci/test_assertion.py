@@ -76,7 +76,7 @@ def test_a_mechanism_far_more_private_than_its_claim_passes():
 
 
 def test_too_few_runs_are_an_error_with_the_required_number():
-    with pytest.raises(dpv.TooWeak, match=r"too weak: .* were 1\.1, 10 000 test runs per data set") as failure:
+    with pytest.raises(dpv.TooWeak, match=r"too weak: .* were 1\.1, 10 000 test runs per dataset") as failure:
         dpv.assert_private(laplace, ZERO, ONE, 1.0, detects=1.1, **CHEAP)
     weak = failure.value
     assert f"set test_runs={weak.needed}, which is enough" in str(weak)

@@ -11,7 +11,7 @@ from test_page import EVIL, REPORTS, ROWS
 import dpverify as dpv
 from dpverify import Report
 from dpverify.over_time import curve_page, table_page
-from dpverify.render import Bounds, Cell, Column, Figures, Page, Section, Table, comparison, draw_bounds, privacy_map
+from dpverify.render import Bounds, Cell, Column, Figures, Page, Section, Table, draw_bounds, privacy_map, tradeoff
 
 pytestmark = [
     pytest.mark.slow,
@@ -161,12 +161,12 @@ def records_page():
     return table_page(dpv.privacy_over_time(laplace_stream, pairs=pairs, select_runs=1000, test_runs=4000))
 
 
-def comparison_page():
+def figures_page():
     chart = privacy_map([[0, 0], [1, 1]], [1.0, 2.0], names=[EVIL, "b"])
-    return comparison(ROWS, title=EVIL, drawings=[chart])
+    return Page(EVIL, (Figures([tradeoff(ROWS), chart]),)).html()
 
 
-@pytest.mark.parametrize("make", [many_page, stream_page, records_page, comparison_page])
+@pytest.mark.parametrize("make", [many_page, stream_page, records_page, figures_page])
 def test_other_pages_open_without_errors(browser, tmp_path, make):
     (tmp_path / "page.html").write_text(make())
     for width, scheme in SIZES:

@@ -45,7 +45,7 @@ def test_privacy_on_a_partition_is_not_privacy():
     cells = verify(left_and_right(16), 0, 1, 1.0, 0.05, events="union", **small)
     assert (cells.verdict.name, cells.holds_on_cells) == ("NOT_REFUTED", True)
     assert cells.certificate is None
-    assert "over the 17 cells; events that split a cell were not checked" in str(cells)
+    assert "events that split a cell were not checked" in str(cells)
     scored = verify(left_and_right(16), 0, 1, 1.0, events="score", **small)
     assert scored.refuted
     assert scored.epsilon_lower >= 3
@@ -229,7 +229,7 @@ def test_a_lipschitz_constant_gives_a_bound_over_all_events():
         assert report.delta_lower(epsilon) < true < report.certificate.delta_upper(epsilon) < true + 0.01
     assert 0.5 < report.certificate.epsilon_upper(0.2) < 1.0
     assert report.certificate.epsilon_upper(1e-9) == math.inf  # the mass outside the region counts in full
-    assert "over all events, provided that the stated Lipschitz constant is correct" in str(report)
+    assert "provided that the stated Lipschitz constant is correct" in str(report)
 
 
 def test_a_lipschitz_constant_is_not_used_in_high_dimensions_or_with_atoms():

@@ -12,7 +12,7 @@ from typing import Any
 PUBLIC_NAMES = {
     "render.builder": ("Cell", "Code", "Column", "Figures", "Items", "Links", "Page", "Section", "Sentence", "Table"),
     "render.figures": ("Bounds", "StepBounds", "draw_bounds", "heat_map", "privacy_map", "step_figure", "tradeoff"),
-    "render.pages": ("comparison", "report_page"),
+    "render.pages": ("report_page",),
     "render.style": (
         *("BEYOND", "CELLS", "FIRST", "INK", "MUTED", "PAPER", "PROVED", "RULE", "SECOND", "WITNESS"),
         *("Drawing", "Key", "canvas", "complete_figure", "label", "styled"),

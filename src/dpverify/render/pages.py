@@ -1,10 +1,10 @@
-"""The pages of the library: one report, and many verifications with their accuracy."""
+"""The page of one report, and its single figures."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,6 @@ from dpverify.render.curves import (
     slider_columns,
     wealth_figure,
 )
-from dpverify.render.figures import ComparisonRow, tradeoff
 from dpverify.render.outputs import draw_outputs
 from dpverify.render.style import Drawing, complete_figure
 from dpverify.report.report import Report
@@ -309,75 +308,3 @@ def _provenance_rows(report: Report) -> list[list[str]]:
 def _run_text(report: Report) -> str:
     seconds = report.provenance.get("seconds", {})
     return f"It took {sum(seconds.values()):.3g} s." if seconds else ""
-
-
-COLUMN_TITLES = {
-    "mechanism": "mechanism",
-    "parameter": "parameter",
-    "epsilon_lower": "ε at least",
-    "epsilon_upper": "ε at most (over the cells)",
-    "error": "error",
-    "error_se": "standard error",
-}
-REQUIRED_COLUMNS = frozenset({"mechanism", "parameter", "epsilon_lower", "error"})
-
-
-def comparison(
-    rows: Sequence[ComparisonRow],
-    *,
-    title: str = "Privacy against accuracy",
-    lead: str = "",
-    error_name: str = "error",
-    drawings: Sequence[Drawing] = (),
-) -> str:
-    """Return many verifications on one page as HTML: privacy against accuracy, further drawings, and all numbers.
-
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Each row has `mechanism`, `parameter` (a number or a name), `epsilon_lower`, `error` (its mean) and, where
-        known, `epsilon_upper` (over unions of cells; None or infinity if there is none) and `error_se`. Other keys
-        become columns of the table.
-    title, lead : str
-        The heading, and a paragraph below it.
-    error_name : str
-        The name of the error with its unit, for example "RMSE (m)".
-    drawings : sequence of Drawing
-        Further figures, for example `[privacy_map(positions, epsilons)]`.
-
-    Raises
-    ------
-    InputError
-        If there are no rows, or a row lacks a column that is needed.
-    """
-    if not rows:
-        raise InputError("comparison: found no rows; expected at least one verification")
-    for row in rows:
-        missing = REQUIRED_COLUMNS - set(row)
-        if missing:
-            raise InputError(
-                f"comparison: found a row without {', '.join(sorted(missing))}; expected mechanism, parameter, "
-                "epsilon_lower and error in every row"
-            )
-    other = dict.fromkeys(name for row in rows for name in row if name not in COLUMN_TITLES)
-    names = [name for name in COLUMN_TITLES if any(name in row for row in rows)] + list(other)
-    columns = [
-        Column(COLUMN_TITLES.get(name, name), all(isinstance(row.get(name), (int, float, type(None))) for row in rows))
-        for name in names
-    ]
-    cells = [[_number_cell(name, row.get(name)) for name in names] for row in rows]
-    scope = f"The lower bound holds over all events, the upper bound over the cells only. {UNCHECKED}"
-    blocks = (
-        *([Sentence(lead, style="lead")] if lead else []),
-        Section("Privacy loss and error", (Figures([tradeoff(rows, error_name), *drawings]),)),
-        Section("All numbers", (Sentence(scope, style="small"), Table(columns, cells, sortable=True))),
-    )
-    return Page(title, blocks, f"{len(rows)} verifications", glossary={"ε": TERMS["ε"]}).html()
-
-
-def _number_cell(name: str, value: object) -> Cell:
-    """Return a cell; bounds are rounded so that the text still is a bound."""
-    if not isinstance(value, float):
-        return Cell("" if value is None else str(value), sort=value)
-    rounded: Mapping[str, Any] = {"epsilon_lower": format_lower, "epsilon_upper": format_upper}
-    return Cell("none" if value == math.inf else rounded.get(name, format_number)(value), sort=value)
