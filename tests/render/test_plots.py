@@ -51,7 +51,7 @@ def test_a_report_is_one_row_of_a_dataframe(report):
 def test_pairs_trade_offs_and_searches():
     pairs = [(ZERO, ONE), (ZERO, 0.5 * ONE)]
     many = dpv.verify_pairs(laplace, pairs, 1.0, **SMALL)
-    assert many.to_dataframe()["pair"].tolist() == [0, 1]
+    assert many.to_dataframe()["pair"].tolist() == ["0", "1"]
     assert "claimed ε = 1" in texts(many.plot())
     search = dpv.search_pairs(laplace, pairs, runs=4000, **SMALL)
     assert len(search.to_dataframe()) == len(search.tried)
@@ -65,7 +65,7 @@ def test_calibrations():
     calibration = dpv.calibrate(family, (0.5, 4.0), ZERO, ONE, 1.0, 0.1, **SMALL)
     assert calibration.to_dataframe()["parameter"].tolist() == [trial.parameter for trial in calibration.tried]
     (axes,) = calibration.plot().axes
-    assert axes.get_xlabel() == "parameter"
+    assert axes.get_xlabel() == "ε"
 
 
 def test_a_study(tmp_path):
@@ -78,7 +78,7 @@ def test_a_study(tmp_path):
     study = dpv.run_study(tmp_path / "noise.toml")
     assert len(study.to_dataframe()) == 1
     (axes,) = study.plot().axes
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["m p seed 0"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["m, p, seed 0"]
 
 
 def test_many_rows_have_no_names_and_an_infinite_bound_is_not_drawn():
