@@ -55,7 +55,6 @@ def test_pairs_trade_offs_and_searches():
     assert "claimed ε = 1" in texts(many.plot())
     search = dpv.search_pairs(laplace, pairs, runs=4000, **SMALL)
     assert len(search.to_dataframe()) == len(search.tried)
-    assert "witness" in texts(search.plot())
     table = dpv.tradeoff({"laplace": (family, [1.0, 2.0])}, ZERO, ONE, 0.0, dpv.rmse(ZERO.reshape(1, 1)), **SMALL)
     assert table.to_dataframe()["parameter"].tolist() == [1.0, 2.0]
     assert "Privacy against accuracy" in texts(table.plot())
