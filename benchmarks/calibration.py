@@ -179,7 +179,7 @@ def is_refuted(report: dpv.Report, epsilon: float) -> bool:
 def false_statements(setting: Setting, report: dpv.Report) -> dict[str, bool]:
     """Return, for each statement of a report, whether it is false."""
     name, known, part = setting.mechanism, KNOWN[setting.mechanism], report.on_partition
-    partition = report.picture["partition"] or report.witness.event.partition
+    partition = report.picture.get("partition") or report.witness.event.partition
     delta, epsilon = partition_truth(*cell_probabilities(name, partition, REFERENCE_RUNS), EPSILON)
     true_region_mass = min(region_masses(name, report.picture["region"], REFERENCE_RUNS))
     claimed, _ = true_claim(setting)

@@ -36,9 +36,6 @@ def complex_(data, runs, rng):
 def raises(data, runs, rng):
     raise KeyError("no key")
 
-def ragged(data, runs, rng):
-    return [[0.0] * (1 + run % 2) for run in range(runs)]
-
 def singular(data, runs, rng):
     return np.linalg.inv(np.zeros((2, 2)))
 
@@ -157,11 +154,10 @@ def test_integers_in_a_text_file_become_floats_and_the_error_says_so(place, caps
 FAILURES = [
     (["mine:nan"], "NaN or infinity in"),
     (["mine:short"], "runs; expected the"),
-    (["mine:objects"], "found an object of type"),
-    (["mine:complex_"], "dtype complex128"),
+    (["mine:objects"], "found None in every run"),
+    (["mine:complex_"], "found an object of type complex"),
     (["mine:changing"], "must not change"),
     (["mine:raises"], "KeyError: 'no key' (at mine.py, line 23)"),
-    (["mine:ragged"], "found rows of different lengths"),
     (["mine:singular"], "Singular matrix (at mine.py, line 29)"),
     (["mine:one"], "but 3 were given; a mechanism is called as (data, runs, rng); wrap a function of one run"),
     (

@@ -43,7 +43,7 @@ def check(name, events, seeds):
     slack = 0.0 if name in EXACT_CELLS else 0.003  # the error of a reference sample of 400 000 runs
     for seed in range(seeds):
         report = dpv.verify(mechanism, 0, 1, events=events, seed=seed, **RUNS)
-        part, cells = report.on_partition, report.picture["partition"] or report.witness.event.partition
+        part, cells = report.on_partition, report.picture.get("partition") or report.witness.event.partition
         p1, p2 = cell_probabilities(name, cells)
         own, own_epsilon = partition_truth(p1, p2, EPSILON)
         upper = part.delta_upper(EPSILON)
