@@ -158,7 +158,7 @@ FAILURES = [
     (["mine:complex_"], "found an object of type complex"),
     (["mine:changing"], "must not change"),
     (["mine:raises"], "KeyError: 'no key' (at mine.py, line 23)"),
-    (["mine:singular"], "Singular matrix (at mine.py, line 29)"),
+    (["mine:singular"], "Singular matrix (at mine.py, line 26)"),
     (["mine:one"], "but 3 were given; a mechanism is called as (data, runs, rng); wrap a function of one run"),
     (
         ["mine:Scaled"],
@@ -166,7 +166,7 @@ FAILURES = [
     ),
     (["mine:swapped"], "called as (data, runs, rng); compare the order of its parameters, (data, rng, runs)\n"),
     (["mine:rotated"], "compare the order of its parameters, (runs, data, rng)\n"),  # no advice about integers
-    (["mine:clumsy"], "but 3 were given (at mine.py, line 41)\n"),
+    (["mine:clumsy"], "but 3 were given (at mine.py, line 38)\n"),
     (["mine:exits"], "SystemExit"),
     (["mine:number"], "mechanism: found int"),
     (["mine:absent"], "has no absent"),

@@ -207,7 +207,6 @@ def test_a_key_that_a_threshold_releases_too_often_is_found():
     report = dpv.verify(mechanism, {}, {"u": 1}, claim=claim, select_runs=2000, test_runs=8000, alpha=0.01)
     assert report.refuted == (report.delta_lower(claim.epsilon) > claim.delta)
     assert report.refuted
-    assert "['u']" in report.witness.text
 
 
 @pytest.mark.filterwarnings("ignore:the mechanism cannot be seeded")
