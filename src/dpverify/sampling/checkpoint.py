@@ -44,6 +44,7 @@ from dpverify.util.hashing import fingerprint
 from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
 
 FORMAT = 1
+SECONDS_TO_END = 5.0  # a worker whose parent was killed holds the lock until it notices, on a busy machine for seconds
 OWNER_FILE, LOCK_FILE, RECORD_SUFFIX = "dpverify.json", "lock", ".record"
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 MIN_SECONDS_BETWEEN_SAVES = 1.0
@@ -273,7 +274,7 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
         raise _unusable(path, problem) from None
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(hold_lock(path / LOCK_FILE))
+            held.enter_context(hold_lock(path / LOCK_FILE, SECONDS_TO_END))
         except BlockingIOError:
             raise FolderError(
                 f"{path}: found another run that uses this folder; expected one run at a time; wait, or use "
