@@ -31,6 +31,7 @@ from dpverify.report.assemble import (
     make_witness,
     read_labels,
 )
+from dpverify.report.attribution import CoordinateCounter
 from dpverify.report.certificate import CertificateSource, LogDensity, find_certificate_source, stated_log_ratio
 from dpverify.report.report import Report
 from dpverify.report.statements import CellBounds, DeltaEvents, check_claim
@@ -371,6 +372,9 @@ def count_test_runs(
     statistics = {**counters, "blocks": block_checker}
     if request.error is not None:
         statistics["error"] = MeanError(request.error)
+    coordinates = CoordinateCounter.of(points)
+    if coordinates is not None:
+        statistics["coordinates"] = coordinates
     results = collect_statistics(run.source, "test", settings.test_runs, [*statistics.values()], run.pool, run.progress)
     counts = dict(zip(statistics, results, strict=True))
     agree = threads_agree(run.source, run.pool)
@@ -399,6 +403,7 @@ def count_test_runs(
         ((counts["blocks"][0],), (counts["blocks"][1],)),
         agree,
         histograms=histograms,
+        coordinates=counts.get("coordinates"),
         tested=tested,
         cell_counts=CellBounds.of(selected.partition, cells, counts["inside"], settings),
         certificate_counts=source and source.certificate(counts["certificate"], settings.test_runs, settings.alpha),

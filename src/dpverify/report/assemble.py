@@ -17,6 +17,7 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.encoding import Encoding
 from dpverify.mechanisms.neighbours import describe_difference
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
+from dpverify.report import attribution
 from dpverify.report.certificate import DensityCertificate
 from dpverify.report.report import Report
 from dpverify.report.statements import CountsPair, Witness
@@ -46,6 +47,7 @@ def make_report(
     blocks: tuple[tuple[EventTables, ...], ...],
     agree: bool,
     histograms: Sequence[Histogram | None] = (),
+    coordinates: Sequence[np.ndarray] | None = None,
     **counted: Any,
 ) -> Report:
     """Return the report of what was counted.
@@ -70,6 +72,8 @@ def make_report(
         False if blocks that threads drew differ from the same blocks drawn alone.
     histograms : sequence of (Levels, counts) or None
         For every tested event the bins of the page's histogram, and the test runs in them.
+    coordinates : pair of array, or None
+        The counts of each number of the output (`report.attribution`).
     **counted
         Fields of the report: the tested events with their counts, and the counts of the cells.
     """
@@ -98,6 +102,8 @@ def make_report(
         (one for event, one in zip(report.tested, histograms, strict=False) if event is report.witness), None
     )
     report.picture.update(make_picture(run, pilot, region, histogram))
+    if coordinates is not None:
+        report.picture["coordinates"] = attribution.store(coordinates, report.witness.shape)
     run.clock.lap("report")
     report.provenance.update(describe_run(run))
     return report

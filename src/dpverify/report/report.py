@@ -25,6 +25,7 @@ from dpverify.events.event import EVENT_KINDS
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.neighbours import DataDifference, Relation
 from dpverify.report import json
+from dpverify.report.attribution import Attribution, attribute
 from dpverify.report.certificate import Certificate
 from dpverify.report.power import detectable_factor, obeys, witness_epsilon
 from dpverify.report.sequence import Sequence, StoppedBy
@@ -98,8 +99,8 @@ class Report:
     error : pair of (mean, standard error), or None
         The error of the estimate under the first and the second data set. None unless `error` was passed to `verify`.
     picture : dict
-        What the page draws: runs of the data sets ("first", "second"), "region", "partition", and the counts of all
-        test runs where they are drawn ("cells", "event_cells").
+        What the page draws: runs of both datasets ("first", "second"), "region", "labels", the "histogram" of all test
+        runs, and the counts of each number of the output ("coordinates").
     provenance : dict
         How the report was computed: "seconds", "versions", "device", "workers", "resumed".
 
@@ -424,6 +425,26 @@ class Report:
         else:
             claim, delta = resolve_claim(None, delta, epsilon)
         return dataclasses.replace(self, claim=claim, delta=float(delta))
+
+    def attribution(self) -> tuple[Attribution, ...]:
+        """Return where the mechanism leaks: a lower bound on epsilon for each number of the output alone, at `delta`.
+
+        All bounds hold together with confidence 1 - alpha. They come from the first test runs, so they are less tight
+        than `epsilon_lower`. Empty without an answer, if an output is a single number or has more than 512, and if
+        the verification could stop early.
+
+        Examples
+        --------
+        >>> import dpverify as dpv
+        >>> def two_counts(data, runs, rng):
+        ...     return data + rng.laplace(size=(runs, 2))
+        >>> first, second = [0.0, 0.0], [0.0, 1.0]
+        >>> report = dpv.verify(two_counts, first, second, select_runs=1000, test_runs=20_000)
+        >>> [(one.name, one.epsilon_lower > 0.5) for one in report.attribution()]
+        [('x[0]', False), ('x[1]', True)]
+        """
+        stored = self.picture.get("coordinates")
+        return () if self.voiding or stored is None else attribute(stored, self.delta, self.alpha)
 
     def row(self) -> dict[str, str | int | float | None]:
         """Return the report as one flat row of a table.
