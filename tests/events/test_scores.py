@@ -8,11 +8,11 @@ import pytest
 import dpverify as dpv
 from dpverify.events.partition import equal_mass, find_atoms, make_partition_of
 from dpverify.events.region import RegionIndicator
-from dpverify.events.scores import Additive, Features, Levels, Linear, Quadratic, ScoreGroup, UserScore, summarise
-from dpverify.events.scores.additive import AdditiveLearner, make_binning
+from dpverify.events.scores import Additive, Features, Levels, Linear, Quadratic, UserScore, evaluate_scores, summarise
+from dpverify.events.scores.additive import fit_additive, make_binning
 from dpverify.events.scores.cell_score import fit_cell_score
-from dpverify.events.scores.moments import GaussianLearner
-from dpverify.events.scores.patterned import PatternLearner, make_pattern_binning
+from dpverify.events.scores.moments import fit_gaussian
+from dpverify.events.scores.patterned import fit_patterned, make_pattern_binning
 from dpverify.events.scores.piecewise import fit_piecewise
 from dpverify.events.scores.training import fit_innovations
 from dpverify.report.report import KINDS
@@ -41,9 +41,9 @@ def learned(shift=0.5):
     first, second = two_sides(shift=shift)
     flats = first.reshape(len(first), -1), second.reshape(len(second), -1)
     features = fit_innovations(*flats)
-    scores = GaussianLearner(summarise([first, second])).fit(None, None)
+    scores = fit_gaussian(summarise([first, second]))
     binning = binned(features, np.concatenate(flats))
-    scores += AdditiveLearner(binning).fit(binning.measure(first), binning.measure(second))
+    scores += fit_additive(binning, binning.measure(first), binning.measure(second))
     scores.append(fit_piecewise(features, *map(features.values, flats)))
     pilot = np.concatenate([first, second])[::8]
     cells = equal_mass(dpv.high_likely_set(pilot), pilot, 32)
@@ -57,12 +57,10 @@ def learned(shift=0.5):
 SCORES = learned()
 
 
-def test_scores_have_the_same_values_alone_and_in_a_group():
+def test_scores_have_the_same_values_alone_and_together():
     fresh = two_sides(seed=1)[0]
     flat = fresh.reshape(len(fresh), -1)
-    group = ScoreGroup.of(SCORES)
-    assert sum(len(numbers) for features in group.by_features for numbers, _ in features.combined) > 2
-    for score, values in zip(SCORES, group.values(flat), strict=True):
+    for score, values in zip(SCORES, evaluate_scores(SCORES, flat), strict=True):
         np.testing.assert_allclose(values, score.values(flat), rtol=1e-9, atol=1e-9)
 
 
@@ -134,7 +132,7 @@ def test_coordinates_without_a_difference_get_no_weight():
     first, second = rng.standard_normal((2, 20_000, 5))
     first[:, 3] += 1
     binning = binned(Features(np.zeros(5), None), np.concatenate([first, second]))
-    few = AdditiveLearner(binning).fit(binning.measure(first), binning.measure(second))[0]
+    few = fit_additive(binning, binning.measure(first), binning.measure(second))[0]
     assert isinstance(few, Additive)
     assert 3 in few.coordinates
     assert np.ptp(few.steps, axis=1)[few.coordinates == 3] > 10 * np.ptp(few.steps, axis=1)[few.coordinates != 3].max(
@@ -153,7 +151,7 @@ def test_an_atom_has_its_own_bin():
 def test_the_quadratic_score_detects_a_change_of_variance():
     rng = np.random.default_rng(4)
     first, second = rng.standard_normal((20_000, 2)), 1.5 * rng.standard_normal((20_000, 2))
-    linear, quadratic = GaussianLearner(summarise([first, second])).fit(None, None)
+    linear, quadratic = fit_gaussian(summarise([first, second]))
     assert isinstance(linear, Linear)
     assert isinstance(quadratic, Quadratic)
     separation = [
@@ -211,7 +209,7 @@ def test_each_pattern_of_atoms_has_its_own_score():
     rng = np.random.default_rng(4)
     first, second = (first_above(shift, 200_000, rng) for shift in (0.5, 0.0))
     binning = patterned(np.concatenate([first, second]).reshape(-1, 3))
-    score, *others = PatternLearner(binning).fit(binning.measure(first), binning.measure(second))
+    score, *others = fit_patterned(binning, binning.measure(first), binning.measure(second))
     assert len(others) == 2  # smooth log-ratios, and shared coefficients
     assert len(score.patterns) == 4  # answered first, second, third, never
     fresh = first_above(0.5, 20_000, rng).reshape(-1, 3)

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from dpverify.events.partition import pad_rows, repeated_values
-from dpverify.events.scores.additive import Additive, AdditiveLearner, Binning, coordinate_binning, make_binning
+from dpverify.events.scores.additive import Additive, Binning, coordinate_binning, fit_additive, make_binning
 from dpverify.events.scores.base import Features
 from dpverify.events.scores.moments import MAX_QUADRATIC_COORDINATES, MIN_RUNS_PER_COORDINATE, RIDGE
 from dpverify.events.scores.training import TrainingData, bin_edges, clip_tails, covariance
@@ -210,7 +210,7 @@ class AdditivePrefixLearner(NamedTuple):
 
     def fit(self, first: np.ndarray, second: np.ndarray) -> list[AnyPrefixScores]:
         """Return the scores with several resolutions of the bins."""
-        additive = AdditiveLearner(self.statistic).fit(first, second)
+        additive = fit_additive(self.statistic, first, second)
         return [AdditivePrefixes(score, prefix_membership(score.coordinates, self.shape)) for score in additive]
 
 

@@ -28,9 +28,9 @@ from dpverify.events.scores import (
     LearnerCost,
     Levels,
     Score,
-    ScoreGroup,
     TrainingData,
     UserScore,
+    evaluate_scores,
 )
 from dpverify.events.scores.additive import Binning, coordinate_binning, monotone_ratio
 from dpverify.events.scores.cell_score import CellScore, fit_cell_score
@@ -234,7 +234,7 @@ def promising_scores(training: TrainingData, usual: list[Score], train_runs: int
             if chosen is None or any(one[0] == f for one in chosen):
                 for n, learner in enumerate(family.learners(part)):
                     if chosen is None or (f, n) in chosen:
-                        fitted += [(score, (f, n)) for score in learner.fit(None, None)]
+                        fitted += [(score, (f, n)) for score in learner.fit()]
         own = separations([score for score, _ in fitted], judging, delta)
         best = [i for i in np.argsort(-own, kind="stable")[: effort.kept].tolist() if own[i] > least * largest]
         chosen, scores = [fitted[i][1] for i in best], [fitted[i][0] for i in sorted(best)]
@@ -245,8 +245,7 @@ def promising_scores(training: TrainingData, usual: list[Score], train_runs: int
 
 def separations(scores: list[Score], runs: tuple[np.ndarray, np.ndarray], delta: float) -> np.ndarray:
     """Return the separation of the runs of both data sets by each score."""
-    group = ScoreGroup.of(scores)
-    values = zip(*(group.values(side) for side in runs), strict=True)
+    values = zip(*(evaluate_scores(scores, side) for side in runs), strict=True)
     return np.array([separation(first, second, delta) for first, second in values])
 
 
@@ -329,7 +328,7 @@ def train_candidates(
     counters = [CellCounter(partition) for partition in cell_partitions]
     results = iter(count_training_runs(context, [*statistics, *counters], samples, known))
 
-    counted = [(None, None) if learner.statistic is None else next(results) for learner in learners]
+    counted = [() if learner.statistic is None else next(results) for learner in learners]
     fitted = map_parallel(
         lambda one: one[0].fit(*one[1]), list(zip(learners, counted, strict=True)), training.pooled.size
     )

@@ -21,7 +21,7 @@ import scipy
 
 from dpverify.events.event import Event
 from dpverify.events.partition import Partition
-from dpverify.events.scores import Levels, Score, ScoreGroup
+from dpverify.events.scores import Levels, Score, evaluate_scores
 from dpverify.sampling.count import Block, Counts, occupied_codes
 from dpverify.selection.objective import (
     PRIOR_COUNT,
@@ -112,15 +112,6 @@ class BinnedScores(NamedTuple):
     """Several binned scores. As one statistic they are counted together."""
 
     scores: tuple[BinnedScore, ...]
-    group: ScoreGroup
-
-    @classmethod
-    def of(cls, scores: Sequence[BinnedScore], known: ScoreGroup | None = None) -> BinnedScores:
-        """Return the statistic of some binned scores. A known group is used again if it consists of the same scores."""
-        own = tuple(binned.score for binned in scores)
-        if known is None or tuple(map(id, own)) != tuple(map(id, known.scores)):
-            known = ScoreGroup.of(own)
-        return cls(tuple(scores), known)
 
     @property
     def is_plain_data(self) -> bool:
@@ -132,7 +123,7 @@ class BinnedScores(NamedTuple):
         samples = block.counted
         if is_jax(samples):
             return tuple(binned.measure(samples) for binned in self.scores)
-        values = self.group.values(samples.reshape(len(samples), -1))
+        values = evaluate_scores([binned.score for binned in self.scores], samples.reshape(len(samples), -1))
         return tuple(binned.count(own) for binned, own in zip(self.scores, values, strict=True))
 
     def merge(self, results: Sequence[tuple[ScoreHistogram, ...]]) -> tuple[ScoreHistogram, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpverify.events.event import SelectedEvents
 from dpverify.events.partition import FIRST_CELL, Partition
-from dpverify.events.scores import Levels, Score, ScoreGroup, summarise
+from dpverify.events.scores import Levels, Score, evaluate_scores, summarise
 from dpverify.sampling.count import CellCounter, Counts, counts_from_table, occupied_codes
 from dpverify.selection.learn import train_candidates, tree_partition
 from dpverify.selection.objective import TUNING, SelectionContext, merge_results
@@ -75,10 +75,9 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
     if context.settings.partition == "tree":
         given = tree_partition(context, training)
     trained = train_candidates(context, given, training, samples, known)
-    group = ScoreGroup.of(trained.scores)
-    scores = _place_edges(group, samples)
+    scores = _place_edges(trained.scores, samples)
     cells = given if trained.partition_counts is not None else None
-    counted = _count_candidates(context, cells, scores, group)
+    counted = _count_candidates(context, cells, scores)
 
     proposals = _propose(context, counted.candidates)
     if cells is not None and counted.cells is not None and trained.partition_counts is not None:
@@ -86,7 +85,7 @@ def select_events(context: SelectionContext, given: Partition | None) -> Selecte
             proposals += propose_cells(cells, counted.cells, context.objective)
         else:
             proposals += propose_unions(cells, trained.partition_counts, counted.cells, context.objective)
-    judged, histograms = _judge(context, proposals, group)
+    judged, histograms = _judge(context, proposals)
     winner = prefer_simpler(judged)
     if context.max_events > 1:
         decided = histograms.get(id(winner.proposal.candidate))
@@ -133,11 +132,11 @@ def _propose(context: SelectionContext, candidates: list[Candidate]) -> list[Pro
     return [proposal for one in proposed for proposal in one.proposals]
 
 
-def _place_edges(group: ScoreGroup, samples: list[np.ndarray]) -> list[BinnedScore]:
+def _place_edges(scores: list[Score], samples: list[np.ndarray]) -> list[BinnedScore]:
     """Return the scores with fine edges between their values for training runs."""
     thinned = np.concatenate([x[: TUNING.edge_runs] for x in samples])
-    values = group.values(thinned.reshape(len(thinned), -1), in_threads=True)
-    return [BinnedScore(score, fine_edges(own)) for score, own in zip(group.scores, values, strict=True)]
+    values = evaluate_scores(scores, thinned.reshape(len(thinned), -1), in_threads=True)
+    return [BinnedScore(score, fine_edges(own)) for score, own in zip(scores, values, strict=True)]
 
 
 class CountedCandidates(NamedTuple):
@@ -148,7 +147,7 @@ class CountedCandidates(NamedTuple):
 
 
 def _count_candidates(
-    context: SelectionContext, cells: Partition | None, scores: list[BinnedScore], group: ScoreGroup
+    context: SelectionContext, cells: Partition | None, scores: list[BinnedScore]
 ) -> CountedCandidates:
     """Count all scores on the first proposal runs, and the best few of them on all proposal runs.
 
@@ -158,7 +157,7 @@ def _count_candidates(
     counters = [] if cells is None else [CellCounter(cells)]
     # Few runs say little about the rare events that common random numbers make visible.
     ranking_runs = runs if context.source.is_coupled else min(runs, max(TUNING.ranking_runs // block, 1) * block)
-    statistics = [*counters, BinnedScores.of(scores, group)]
+    statistics = [*counters, BinnedScores(tuple(scores))]
     pairs = context.count("propose", statistics, ranking_runs)
     if ranking_runs < runs:
         early = _as_candidates(scores, pairs[-1], ranking_runs)
@@ -168,7 +167,7 @@ def _count_candidates(
         first, second = pairs[-1]
         pairs[-1] = tuple(first[i] for i in finalists), tuple(second[i] for i in finalists)
         counted_blocks = {(side, b) for side in (0, 1) for b in range(ranking_runs // block)}
-        statistics = [*counters, BinnedScores.of(scores)]
+        statistics = [*counters, BinnedScores(tuple(scores))]
         pairs = merge_results(statistics, pairs, context.count("propose", statistics, runs, counted_blocks))
     cell_counts = SelectionCounts(*pairs[0], runs) if counters else None
     return CountedCandidates(cell_counts, _as_candidates(scores, pairs[-1], runs))
@@ -189,14 +188,14 @@ class DecidedProposals(NamedTuple):
     histograms: dict[int, PairedHistogram]
 
 
-def _judge(context: SelectionContext, proposals: list[Proposal], group: ScoreGroup) -> DecidedProposals:
+def _judge(context: SelectionContext, proposals: list[Proposal]) -> DecidedProposals:
     """Return the judged proposals. The decision runs that judge the proposals were not used to propose them."""
     partitions = {id(p.event.partition): (p.event.partition, p.candidate) for p in proposals}.values()
     others = [partition for partition, _ in partitions if partition.levels is None]
     levels = [(own.levels, candidate) for own, candidate in partitions if own.levels is not None]
     # The fine edges are counted too, so that a threshold can be chosen again from the proposal and decision runs.
     joined = [own if one is None else own.join(Levels(own.score, one.binned.edges)) for own, one in levels]
-    binned = BinnedScores.of([BinnedScore(*one) for one in joined], group)
+    binned = BinnedScores(tuple(BinnedScore(*one) for one in joined))
     pairs = context.count("decide", [binned, *(CellCounter(partition) for partition in others)])
     runs, proposal_runs = context.runs["decide"], context.runs["propose"]
     counts_of = {

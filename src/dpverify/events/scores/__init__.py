@@ -4,7 +4,7 @@ To add a kind, write one file and add the kind to the lists below.
 """
 
 from dpverify.events.scores.additive import Additive, additive_learners
-from dpverify.events.scores.base import Features, Levels, Linear, Score, ScoreGroup
+from dpverify.events.scores.base import Features, Levels, Linear, Score, evaluate_scores
 from dpverify.events.scores.cell_score import CellScore
 from dpverify.events.scores.interactions import Interaction, interaction_learners
 from dpverify.events.scores.moments import Banded, Quadratic, covariance_learners, gaussian_learners
@@ -53,10 +53,10 @@ __all__ = [
     "Quadratic",
     "Score",
     "ScoreFamily",
-    "ScoreGroup",
     "Shared",
     "TrainingData",
     "Transformed",
     "UserScore",
+    "evaluate_scores",
     "summarise",
 ]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -191,24 +190,6 @@ class Additive(NamedTuple):
             return self.steps.ravel().take(cells).sum(1)
         return sum(self.steps[j][bins] for j, bins in enumerate(self.bins(features)))  # type: ignore[return-value]
 
-    @staticmethod
-    def combine(scores: Sequence[Additive]) -> SharedSteps:
-        """Return scores of the same features on the union of their bins. A feature that a score does not use adds 0."""
-        coordinates = np.unique(np.concatenate([score.coordinates for score in scores]))
-        rows: list[list[np.ndarray]] = [[] for _ in coordinates]
-        for score in scores:
-            for coordinate, edges in zip(score.coordinates, score.edges, strict=True):
-                rows[int(np.searchsorted(coordinates, coordinate))].append(edges[np.isfinite(edges)])
-        edges = pad_rows([np.unique(np.concatenate(row)) for row in rows], least=1)
-        steps = []
-        for score in scores:
-            table = np.zeros((len(edges), edges.shape[1] + 1))
-            for coordinate, own_edges, heights in zip(score.coordinates, score.edges, score.steps, strict=True):
-                row = int(np.searchsorted(coordinates, coordinate))
-                table[row] = heights[np.searchsorted(own_edges, np.append(edges[row], np.inf))]
-            steps.append(table.ravel())
-        return SharedSteps(coordinates, edges, steps)
-
     def describe(self, names: list[str]) -> str:
         """Name the kind of score and its coordinates."""
         return f"an additive score of {describe_coordinates(np.ptp(self.steps, axis=1), self.coordinates, names)}"
@@ -227,31 +208,6 @@ class Additive(NamedTuple):
         ]
         names = coordinate_names(*examples.shape[1:])
         return describe_intervals(pieces, names[int(self.coordinates[0])] + suffix)
-
-
-class SharedSteps(NamedTuple):
-    """Additive scores of the same features, on common bins.
-
-    Attributes
-    ----------
-    coordinates : ndarray of shape (J',)
-        The features that at least one of the scores depends on.
-    edges : ndarray of shape (J', E)
-        The sorted edges of the bins of all scores, padded with infinity.
-    steps : list of ndarray, each of shape (J' * (E + 1),)
-        For each score, the values of its step functions in the common bins, feature after feature.
-    """
-
-    coordinates: np.ndarray
-    edges: np.ndarray
-    steps: list[np.ndarray]
-
-    def values(self, features: np.ndarray) -> list[np.ndarray]:
-        """Return one number per run for each score."""
-        cells = digitize_columns(self.edges, take_columns(features, self.coordinates))
-        n_features, n_edges = self.edges.shape
-        cells += (n_edges + 1) * np.arange(n_features)
-        return [steps.take(cells).sum(1) for steps in self.steps]
 
 
 class Binning(NamedTuple):
@@ -306,49 +262,41 @@ def coordinate_binning(training: TrainingData) -> Binning:
     return Binning(training.coordinates, pad_rows(training.edges))
 
 
-class AdditiveLearner(NamedTuple):
-    """Fits additive scores from the counts of a binning."""
+def fit_additive(binning: Binning, first: np.ndarray, second: np.ndarray) -> list[Additive]:
+    """Return log-ratios of the counts of a binning: of pooled bins, monotone ones, those of segments, and smooth ones.
 
-    statistic: Binning
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Additive]:
-        """Return log-ratios of counts: of pooled bins, monotone ones, those of segments, and smooth ones.
-
-        Few bins cannot resolve the shape of the log-ratio and many bins are noisy, so held-out runs decide. Many
-        log-ratios are monotone; a monotone fit then removes most of the noise. Segments find a short interval in which
-        the log-ratio is extreme although few runs lie there. Smooth ones have level sets that end between edges.
-        """
-        assert first is not None
-        assert second is not None
-        total = first[0].sum()
-        tables = [
-            np.stack([shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(first, second, strict=True)])
-            for bins in POOLED_BIN_COUNTS
-        ]
-        for fit in (monotone_ratio, segmented_ratio):
-            tables.append(np.stack([fit(c1, c2) for c1, c2 in zip(first, second, strict=True)]))
-        all_steps = [(self.statistic.edges, table) for table in tables]
-        all_steps.append(smooth_steps(first, second, self.statistic.edges))
-        scores: list[Additive] = []
-        for i, (all_edges, steps) in enumerate(all_steps):
-            if any(np.array_equal(steps, earlier) for _, earlier in all_steps[:i]):
-                continue
-            varying = np.flatnonzero(np.any(steps != steps[:, :1], axis=1))
-            if varying.size:
-                edges, heights = drop_idle_edges(all_edges[varying], steps[varying])
-                scores.append(Additive(self.statistic.features, varying, edges, heights))
-        return scores
+    Few bins cannot resolve the shape of the log-ratio and many bins are noisy, so held-out runs decide. Many log-ratios
+    are monotone; a monotone fit then removes most of the noise. Segments find a short interval in which the log-ratio
+    is extreme although few runs lie there. Smooth ones have level sets that end between edges.
+    """
+    total = first[0].sum()
+    tables = [
+        np.stack([shrunken_ratio(c1, c2, bins, total) for c1, c2 in zip(first, second, strict=True)])
+        for bins in POOLED_BIN_COUNTS
+    ]
+    for fit in (monotone_ratio, segmented_ratio):
+        tables.append(np.stack([fit(c1, c2) for c1, c2 in zip(first, second, strict=True)]))
+    all_steps = [*((binning.edges, table) for table in tables), smooth_steps(first, second, binning.edges)]
+    scores: list[Additive] = []
+    for i, (all_edges, steps) in enumerate(all_steps):
+        if any(np.array_equal(steps, earlier) for _, earlier in all_steps[:i]):
+            continue
+        varying = np.flatnonzero(np.any(steps != steps[:, :1], axis=1))
+        if varying.size:
+            edges, heights = drop_idle_edges(all_edges[varying], steps[varying])
+            scores.append(Additive(binning.features, varying, edges, heights))
+    return scores
 
 
 def additive_learners(training: TrainingData) -> list[Learner]:
     """Return learners on the coordinates (one coordinate, or atoms) and on the innovations (several coordinates)."""
-    learners: list[Learner] = []
+    learners = []
     for features in suitable_features(training):
         if features.whiten is None:
-            learners.append(AdditiveLearner(coordinate_binning(training)))
+            binning = coordinate_binning(training)
         else:
-            values = training.features_of_pooled(features)
-            learners.append(AdditiveLearner(make_binning(features, values, training.atoms)))
+            binning = make_binning(features, training.features_of_pooled(features), training.atoms)
+        learners.append(Learner(functools.partial(fit_additive, binning), binning))
     return learners
 
 

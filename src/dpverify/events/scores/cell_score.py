@@ -46,18 +46,14 @@ class CellScore(NamedTuple):
 
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
-        return self._look_up(flat, self.numbers, self.other)
-
-    def _look_up(self, flat: Array, numbers: Array, other: Array) -> Array:
-        """Return the number of the cell of every run, given the number of each listed cell and that of all others."""
         xp = array_namespace(flat)
         codes = self.partition.codes(flat)
         if xp is np and self.partition.size <= MAX_TABLE_CELLS:
-            table = np.full(self.partition.size, other)
-            table[self.cells] = numbers
+            table = np.full(self.partition.size, self.other)
+            table[self.cells] = self.numbers
             return table.take(codes)
         index = xp.clip(xp.searchsorted(self.cells, codes), 0, self.cells.shape[0] - 1)
-        return xp.where(self.cells[index] == codes, numbers[index], other)
+        return xp.where(self.cells[index] == codes, self.numbers[index], self.other)
 
     def describe(self, names: list[str]) -> str:
         """Name the kind of score."""

@@ -72,47 +72,37 @@ class Interaction(NamedTuple):
         return f"a score of {together} jointly" + (" and of other sets" if len(self.subsets) > 1 else "")
 
 
-class InteractionLearner(NamedTuple):
-    """Fits tables to the sets of features whose joint distribution differs most."""
+def fit_interactions(training: TrainingData, features: Features) -> list[Score]:
+    """Return a score of the strongest set of features of each size, and of several sets without common features."""
+    sides = training.features_of_sides(features)
+    splits = median_splits(np.concatenate([side[:MAX_TEST_RUNS] for side in sides]))
+    scores: list[Score] = []
+    signs = [np.where(side[:MAX_TEST_RUNS] > splits, np.float32(1), np.float32(-1)) for side in sides]
+    for subsets in (significant_pairs(*signs), significant_triples(*signs)):
+        if subsets:
+            chosen = disjoint(subsets)
+            scores += [_fit_tables(features, chosen[:n], sides, splits) for n in {1, len(chosen)}]
+    return scores
 
-    training: TrainingData
-    features: Features
 
-    @property
-    def statistic(self) -> None:
-        """Nothing is counted: the kept runs are enough."""
-        return None
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return a score of the strongest set of each size, and of several sets without common features."""
-        sides = self.training.features_of_sides(self.features)
-        splits = median_splits(np.concatenate([side[:MAX_TEST_RUNS] for side in sides]))
-        scores: list[Score] = []
-        signs = [np.where(side[:MAX_TEST_RUNS] > splits, np.float32(1), np.float32(-1)) for side in sides]
-        for subsets in (significant_pairs(*signs), significant_triples(*signs)):
-            if subsets:
-                chosen = disjoint(subsets)
-                scores += [self._fit_tables(chosen[:n], sides, splits) for n in {1, len(chosen)}]
-        return scores
-
-    def _fit_tables(
-        self, subsets: list[tuple[int, ...]], sides: tuple[np.ndarray, np.ndarray], splits: np.ndarray
-    ) -> Interaction:
-        """Return the score with the log-ratios of the counts of all joint bins."""
-        size = len(subsets[0])
-        levels = np.arange(1, BINS[size]) / BINS[size]
-        rows = []
-        for j in itertools.chain.from_iterable(subsets):
-            quantiles = np.quantile(np.concatenate([side[:MAX_TEST_RUNS, j] for side in sides]), levels)
-            quantiles[len(levels) // 2] = splits[j]
-            rows.append(np.unique(quantiles))
-        edges = pad_rows(rows).reshape(len(subsets), size, -1)
-        tables = np.zeros((len(subsets), (edges.shape[2] + 1) ** size))
-        score = Interaction(self.features, np.array(subsets), edges, tables)
-        for s in range(len(subsets)):
-            c1, c2 = (np.bincount(score.cells(side, s), minlength=tables.shape[1]) + PRIOR_COUNT for side in sides)
-            tables[s] = np.log(c1 / c2)
-        return score
+def _fit_tables(
+    features: Features, subsets: list[tuple[int, ...]], sides: tuple[np.ndarray, np.ndarray], splits: np.ndarray
+) -> Interaction:
+    """Return the score with the log-ratios of the counts of all joint bins."""
+    size = len(subsets[0])
+    levels = np.arange(1, BINS[size]) / BINS[size]
+    rows = []
+    for j in itertools.chain.from_iterable(subsets):
+        quantiles = np.quantile(np.concatenate([side[:MAX_TEST_RUNS, j] for side in sides]), levels)
+        quantiles[len(levels) // 2] = splits[j]
+        rows.append(np.unique(quantiles))
+    edges = pad_rows(rows).reshape(len(subsets), size, -1)
+    tables = np.zeros((len(subsets), (edges.shape[2] + 1) ** size))
+    score = Interaction(features, np.array(subsets), edges, tables)
+    for s in range(len(subsets)):
+        c1, c2 = (np.bincount(score.cells(side, s), minlength=tables.shape[1]) + PRIOR_COUNT for side in sides)
+        tables[s] = np.log(c1 / c2)
+    return score
 
 
 def median_splits(pooled: np.ndarray) -> np.ndarray:
@@ -168,4 +158,4 @@ def interaction_learners(training: TrainingData) -> list[Learner]:
     if not 2 <= training.dimension <= MAX_PAIR_COORDINATES:
         return []
     features = training.coordinates if training.has_atoms else training.innovations
-    return [InteractionLearner(training, features)]
+    return [Learner(lambda: fit_interactions(training, features))]

@@ -58,29 +58,19 @@ class Quadratic(NamedTuple):
         return f"a quadratic score of {count_numbers(names)}"
 
 
-class GaussianLearner(NamedTuple):
-    """Fits the linear and, in moderate dimensions, the quadratic score from the moments of the innovations."""
-
-    training: TrainingData
-
-    @property
-    def statistic(self) -> None:
-        """Nothing is counted: the kept runs give the moments."""
-        return None
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return the fitted scores."""
-        features = self.training.innovations
-        z1, z2 = self.training.clipped_innovations
-        difference = z1.mean(0) - z2.mean(0)
-        if features.whiten is None:  # very many coordinates: their correlation is not used
-            variance = (z1.var(0) + z2.var(0)) / 2
-            return [Linear(np.divide(difference, variance, out=np.zeros_like(variance), where=variance > 0))]
-        scores: list[Score] = [Linear(features.whiten.T @ difference)]
-        dimension = z1.shape[1]
-        if dimension <= MAX_QUADRATIC_COORDINATES and min(len(z1), len(z2)) > MIN_RUNS_PER_COORDINATE * dimension:
-            scores.append(fit_quadratic(features, z1, z2))
-        return scores
+def fit_gaussian(training: TrainingData) -> list[Score]:
+    """Return the linear and, in moderate dimensions, the quadratic score from the moments of the innovations."""
+    features = training.innovations
+    z1, z2 = training.clipped_innovations
+    difference = z1.mean(0) - z2.mean(0)
+    if features.whiten is None:  # very many coordinates: their correlation is not used
+        variance = (z1.var(0) + z2.var(0)) / 2
+        return [Linear(np.divide(difference, variance, out=np.zeros_like(variance), where=variance > 0))]
+    scores: list[Score] = [Linear(features.whiten.T @ difference)]
+    dimension = z1.shape[1]
+    if dimension <= MAX_QUADRATIC_COORDINATES and min(len(z1), len(z2)) > MIN_RUNS_PER_COORDINATE * dimension:
+        scores.append(fit_quadratic(features, z1, z2))
+    return scores
 
 
 def fit_quadratic(features: Features, z1: np.ndarray, z2: np.ndarray) -> Quadratic:
@@ -93,7 +83,7 @@ def fit_quadratic(features: Features, z1: np.ndarray, z2: np.ndarray) -> Quadrat
 
 def gaussian_learners(training: TrainingData) -> list[Learner]:
     """Return the learner of Gaussian log-likelihood ratios."""
-    return [GaussianLearner(training)]
+    return [Learner(lambda: fit_gaussian(training))]
 
 
 MIN_COVARIANCE_RUNS = 2  # training runs per coordinate and data set
@@ -138,32 +128,21 @@ class Banded(NamedTuple):
         return f"a quadratic score of neighbouring coordinates of {len(names)}"
 
 
-class CovarianceLearner(NamedTuple):
-    """Fits quadratic scores with few parameters from the covariances of the kept runs."""
-
-    training: TrainingData
-
-    @property
-    def statistic(self) -> None:
-        """Nothing is counted: the kept runs give the moments."""
-        return None
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return the scores that the covariances support; none if the data sets have the same covariances."""
-        training = self.training
-        scores: list[Score] = []
-        features = different_directions(training)
-        if features is not None:
-            scores.append(fit_quadratic(features, *training.features_of_sides(features)))
-        steps, dimension = training.shape
-        if steps > 2:
-            sides = [clip_tails(side[:SUFFICIENT_RUNS]) for side in (training.first, training.second)]
-            moments = [(side.mean(0), covariance(side)) for side in sides]
-            for lag in LAGS:
-                scores.append(fit_banded(moments, lag * dimension + dimension - 1))
-            averaged = [average_steps(*moment, dimension) for moment in moments]
-            scores.append(fit_banded(averaged, LAGS[-1] * dimension + dimension - 1))
-        return scores
+def fit_covariances(training: TrainingData) -> list[Score]:
+    """Return the quadratic scores with few parameters that the covariances of the kept runs support."""
+    scores: list[Score] = []
+    features = different_directions(training)
+    if features is not None:
+        scores.append(fit_quadratic(features, *training.features_of_sides(features)))
+    steps, dimension = training.shape
+    if steps > 2:
+        sides = [clip_tails(side[:SUFFICIENT_RUNS]) for side in (training.first, training.second)]
+        moments = [(side.mean(0), covariance(side)) for side in sides]
+        for lag in LAGS:
+            scores.append(fit_banded(moments, lag * dimension + dimension - 1))
+        averaged = [average_steps(*moment, dimension) for moment in moments]
+        scores.append(fit_banded(averaged, LAGS[-1] * dimension + dimension - 1))
+    return scores
 
 
 def different_directions(training: TrainingData) -> Features | None:
@@ -248,4 +227,5 @@ def covariance_learners(training: TrainingData) -> list[Learner]:
     """Return the learner if the full quadratic score does not apply, and there are enough runs for covariances."""
     runs = min(len(training.first), len(training.second))
     fits = training.can_be_whitened and runs > MIN_COVARIANCE_RUNS * training.dimension
-    return [CovarianceLearner(training)] if fits and training.dimension > MAX_QUADRATIC_COORDINATES else []
+    is_large = training.dimension > MAX_QUADRATIC_COORDINATES
+    return [Learner(lambda: fit_covariances(training))] if fits and is_large else []

@@ -59,32 +59,21 @@ class Extreme(NamedTuple):
         return f"the most extreme of {describe_coordinates(np.ones(len(names)), np.arange(len(names)), names)}"
 
 
-class OutlierLearner(NamedTuple):
-    """Fits linear scores in the direction that separates the outliers, and the score of the most extreme feature."""
-
-    training: TrainingData
-
-    @property
-    def statistic(self) -> None:
-        """Nothing is counted: the kept runs contain the outliers."""
-        return None
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return the fitted scores."""
-        features = self.training.innovations
-        z = self.training.pooled_innovations
-        is_first = np.arange(len(z)) < len(self.training.first)
-        scores: list[Score] = []
-        if features.whiten is not None:
-            distance = np.einsum("ij,ij->i", z, z)
-            for number in OUTLIER_COUNTS:
-                if number < len(z) // 8:
-                    far = np.argpartition(distance, -number)[-number:]
-                    means = [z[far[is_first[far] == side]].sum(0) / number for side in (True, False)]
-                    scores.append(Linear(features.whiten.T @ (means[0] - means[1])))
-        if 1 < z.shape[1] <= MAX_SINGLE_COORDINATES:
-            scores.append(Extreme(features, _outlier_signs(z, is_first, OUTLIER_COUNTS[-1])))
-        return scores
+def fit_outliers(training: TrainingData) -> list[Score]:
+    """Return linear scores in the direction that separates the outliers, and the score of the most extreme feature."""
+    features, z = training.innovations, training.pooled_innovations
+    is_first = np.arange(len(z)) < len(training.first)
+    scores: list[Score] = []
+    if features.whiten is not None:
+        distance = np.einsum("ij,ij->i", z, z)
+        for number in OUTLIER_COUNTS:
+            if number < len(z) // 8:
+                far = np.argpartition(distance, -number)[-number:]
+                means = [z[far[is_first[far] == side]].sum(0) / number for side in (True, False)]
+                scores.append(Linear(features.whiten.T @ (means[0] - means[1])))
+    if 1 < z.shape[1] <= MAX_SINGLE_COORDINATES:
+        scores.append(Extreme(features, _outlier_signs(z, is_first, OUTLIER_COUNTS[-1])))
+    return scores
 
 
 def _outlier_signs(z: np.ndarray, is_first: np.ndarray, number: int) -> np.ndarray:
@@ -102,4 +91,4 @@ def _outlier_signs(z: np.ndarray, is_first: np.ndarray, number: int) -> np.ndarr
 
 def outlier_learners(training: TrainingData) -> list[Learner]:
     """Return the learner of scores for rare leaks."""
-    return [OutlierLearner(training)]
+    return [Learner(lambda: fit_outliers(training))]

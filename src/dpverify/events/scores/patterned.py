@@ -9,6 +9,7 @@ log-ratio also where it has no runs.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -203,34 +204,27 @@ class PatternBinning(NamedTuple):
         return table
 
 
-class PatternLearner(NamedTuple):
-    """Fits patterned scores from the counts of a pattern binning."""
+def fit_patterned(statistic: PatternBinning, first: np.ndarray, second: np.ndarray) -> list[Score]:
+    """Return log-ratios that are monotone in every continuous coordinate, smooth ones, and shared ones.
 
-    statistic: PatternBinning
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return log-ratios that are monotone in every continuous coordinate, smooth ones, and shared ones.
-
-        A smooth log-ratio follows the tail of a pattern, where a monotone one has few steps. Shared log-ratios come
-        from one model of all rows, so that rare patterns have a log-ratio where they have no runs. There are none for
-        fewer than three rows.
-        """
-        assert first is not None
-        assert second is not None
-        binning = self.statistic.score
-        count1, count2 = (table[-1, : len(binning.offsets)] + 0.5 for table in (first, second))
-        offsets = np.log(count1 / count2)
-        offsets[-1] *= min(count1[-1], count2[-1]) > 1  # 0 for unlisted patterns that were not observed on both sides
-        bins = binning.steps.shape[1]
-        counts1, counts2 = first[:-1, :bins], second[:-1, :bins]
-        fitted = [
-            (binning.edges, _monotone_steps(counts1, counts2, binning.edges)),
-            smooth_steps(counts1, counts2, binning.edges),
-        ]
-        if len(binning.rows) >= MIN_SHARED_ROWS:
-            features = self.statistic.features[binning.rows]
-            fitted.append(varying_steps(counts1, counts2, binning.edges, features))
-        return [_patterned(binning, offsets, edges, steps) for edges, steps in fitted]
+    A smooth log-ratio follows the tail of a pattern, where a monotone one has few steps. Shared log-ratios come from
+    one model of all rows, so that rare patterns have a log-ratio where they have no runs. There are none for fewer than
+    three rows.
+    """
+    binning = statistic.score
+    count1, count2 = (table[-1, : len(binning.offsets)] + 0.5 for table in (first, second))
+    offsets = np.log(count1 / count2)
+    offsets[-1] *= min(count1[-1], count2[-1]) > 1  # 0 for unlisted patterns that were not observed on both sides
+    bins = binning.steps.shape[1]
+    counts1, counts2 = first[:-1, :bins], second[:-1, :bins]
+    fitted = [
+        (binning.edges, _monotone_steps(counts1, counts2, binning.edges)),
+        smooth_steps(counts1, counts2, binning.edges),
+    ]
+    if len(binning.rows) >= MIN_SHARED_ROWS:
+        features = statistic.features[binning.rows]
+        fitted.append(varying_steps(counts1, counts2, binning.edges, features))
+    return [_patterned(binning, offsets, edges, steps) for edges, steps in fitted]
 
 
 def _monotone_steps(first: np.ndarray, second: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -253,7 +247,7 @@ def _patterned(binning: Patterned, offsets: np.ndarray, edges: np.ndarray, steps
 def pattern_learners(training: TrainingData) -> list[Learner]:
     """Return the learner of a patterned score if there are several patterns that leave a coordinate continuous."""
     binning = make_pattern_binning(training.pooled, training.atoms)
-    return [] if binning is None else [PatternLearner(binning)]
+    return [] if binning is None else [Learner(functools.partial(fit_patterned, binning), binning)]
 
 
 def make_pattern_binning(flat: np.ndarray, atoms: list[np.ndarray]) -> PatternBinning | None:

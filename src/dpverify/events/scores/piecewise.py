@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -96,34 +97,20 @@ class Piecewise(NamedTuple):
         return f"a piecewise linear score of {describe_coordinates(weights, np.arange(len(self.knots)), names)}"
 
 
-class PiecewiseLearner(NamedTuple):
-    """Fits a piecewise linear score jointly over all features.
-
-    Counting treats every coordinate separately and counts shared information twice if coordinates are dependent. A
-    joint fit does not. A function that is linear between knots also extrapolates from frequent to rare values.
-    """
-
-    training: TrainingData
-    features: Features
-
-    @property
-    def statistic(self) -> None:
-        """Nothing is counted: the fit uses the kept runs."""
-        return None
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return the fitted score."""
-        return [fit_piecewise(self.features, *self.training.features_of_sides(self.features))]
-
-
 def piecewise_learners(training: TrainingData) -> list[Learner]:
     """Return learners for several coordinates. For one coordinate counting is as good, and faster.
 
-    Very many coordinates have more parameters than training runs are kept.
+    Counting treats every coordinate separately and counts shared information twice if coordinates are dependent. A
+    joint fit does not. A function that is linear between knots also extrapolates from frequent to rare values. Very
+    many coordinates have more parameters than training runs are kept.
     """
     if training.dimension == 1 or not training.can_be_whitened:
         return []
-    return [PiecewiseLearner(training, features) for features in suitable_features(training)]
+
+    def fit(features: Features) -> list[Score]:
+        return [fit_piecewise(features, *training.features_of_sides(features))]
+
+    return [Learner(functools.partial(fit, features)) for features in suitable_features(training)]
 
 
 def fit_piecewise(features: Features, first: np.ndarray, second: np.ndarray) -> Piecewise:

@@ -6,6 +6,7 @@ are counted together, so that the function is known much better than a separate 
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -76,45 +77,32 @@ class Shared(NamedTuple):
         return f"a score with one function for all {len(self.records)} records of {count_numbers(names)}"
 
 
-class SharedLearner(NamedTuple):
-    """Fits scores with one function for all records of the kept runs.
+def fit_shared(training: TrainingData, features: Features, records: np.ndarray) -> list[Score]:
+    """Return scores with one function for all records: a sum, and the log-ratio if one record of a data set differs.
 
     If one of T records of a data set differs from the others, all records together follow a mixture. The density ratio
     and the moments of the record that differs follow from those of the mixture.
     """
-
-    training: TrainingData
-    features: Features
-    records: np.ndarray
-
-    @property
-    def statistic(self) -> None:
-        """Nothing is counted in other runs: all records of the kept runs are enough."""
-        return None
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return a sum of log-ratios, and the log-ratio if one record of either data set differs from the others."""
-        training, (number, columns) = self.training, self.records.shape
-        n_features = training.dimension if self.features.whiten is None else len(self.features.whiten)
-        runs = max(1, MAX_SHARED_NUMBERS // n_features)
-        order = self.records.ravel()
-        sides = [
-            take_columns(self.features.values(side[:runs]), order).reshape(-1, columns)
-            for side in (training.first, training.second)
-        ]
-        columns_of_sides = list(zip(*map(contiguous_transpose, sides), strict=True))
-        edges = [quantile_edges(np.sort(np.concatenate(two)[::THINNING]), SHARED_BINS) for two in columns_of_sides]
-        if not all(own.size for own in edges):
-            return []
-        ratios = _log_ratios(edges, columns_of_sides)
-        moments = [(side.mean(0), side.T @ side / len(side)) for side in sides]
-        scores: list[Score] = []
-        for sharpness in (SUM, 1.0, -1.0):
-            dilution = 1.0 if sharpness == SUM else float(number)
-            inner = [_step_score(edges, rows, sharpness, dilution) for rows in ratios]
-            inner += _moment_scores(moments, sharpness, dilution)
-            scores += [Shared(self.features, self.records, score, np.array(sharpness)) for score in inner]
-        return scores
+    number, columns = records.shape
+    n_features = training.dimension if features.whiten is None else len(features.whiten)
+    runs = max(1, MAX_SHARED_NUMBERS // n_features)
+    sides = [
+        take_columns(features.values(side[:runs]), records.ravel()).reshape(-1, columns)
+        for side in (training.first, training.second)
+    ]
+    columns_of_sides = list(zip(*map(contiguous_transpose, sides), strict=True))
+    edges = [quantile_edges(np.sort(np.concatenate(two)[::THINNING]), SHARED_BINS) for two in columns_of_sides]
+    if not all(own.size for own in edges):
+        return []
+    ratios = _log_ratios(edges, columns_of_sides)
+    moments = [(side.mean(0), side.T @ side / len(side)) for side in sides]
+    scores: list[Score] = []
+    for sharpness in (SUM, 1.0, -1.0):
+        dilution = 1.0 if sharpness == SUM else float(number)
+        inner = [_step_score(edges, rows, sharpness, dilution) for rows in ratios]
+        inner += _moment_scores(moments, sharpness, dilution)
+        scores += [Shared(features, records, score, np.array(sharpness)) for score in inner]
+    return scores
 
 
 def _log_ratios(edges: list[np.ndarray], columns: list[tuple[np.ndarray, np.ndarray]]) -> list[list[np.ndarray]]:
@@ -167,17 +155,16 @@ def shared_learners(training: TrainingData) -> list[Learner]:
     records = np.arange(training.dimension).reshape(-1, dimension if steps > 1 else 1)
     if len(records) < MIN_RECORDS:
         return []
-    learners: list[Learner] = [SharedLearner(training, training.coordinates, records)]
+    fitted = [(training.coordinates, records)]
     if training.can_be_whitened:
         many = len(training.first) >= MIN_WINDOW_RUNS
         for window in WINDOWS if many and len(records) > 4 * max(WINDOWS) else WINDOWS[:1]:
             features = add_neighbours(training.innovations, records, window)
-            learners.append(SharedLearner(training, features, records[: len(records) - window + 1]))
+            fitted.append((features, records[: len(records) - window + 1]))
         for width in WIDTHS if many and records.shape[1] == 1 else ():
             if training.dimension % width == 0 and training.dimension >= MIN_RECORDS * width:
-                wide = np.arange(training.dimension).reshape(-1, width)
-                learners.append(SharedLearner(training, training.coordinates, wide))
-    return learners
+                fitted.append((training.coordinates, np.arange(training.dimension).reshape(-1, width)))
+    return [Learner(functools.partial(fit_shared, training, *one)) for one in fitted]
 
 
 def add_neighbours(features: Features, records: np.ndarray, window: int) -> Features:

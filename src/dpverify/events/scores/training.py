@@ -27,25 +27,26 @@ GAP_WIDTH, MAX_GAPS = 8.0, 8  # bins that are so many times wider than the media
 MAX_QUANTILE_RUNS = 1 << 14  # runs that place the limits of clipping
 
 
-class Learner(Protocol):
-    """Fits scores of one kind to training runs.
-
-    `statistic` is counted over all training runs, also those that do not fit into memory; None if nothing is counted.
-    It has a method `measure(samples)` that returns an array.
-    """
-
-    @property
-    def statistic(self) -> CountedStatistic | None: ...
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None, /) -> Sequence[Score]:
-        """Return the fitted scores, from the statistic's sums over the runs of the first and the second data set."""
-        ...
-
-
 class CountedStatistic(Protocol):
     """A table of counts of a block of runs. Tables of different blocks add up."""
 
     def measure(self, samples: Array, /) -> np.ndarray: ...
+
+
+class Learner(NamedTuple):
+    """Fits scores of one kind to training runs.
+
+    Attributes
+    ----------
+    fit : callable
+        Returns the fitted scores. With a statistic its arguments are the sums over the runs of the first and of the
+        second data set, otherwise it has none.
+    statistic : CountedStatistic or None
+        What is counted over all training runs, also those that do not fit into memory.
+    """
+
+    fit: Callable[..., Sequence[Score]]
+    statistic: CountedStatistic | None = None
 
 
 class LearnerCost(enum.IntEnum):

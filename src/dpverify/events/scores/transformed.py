@@ -15,6 +15,7 @@ does not compete unless it is asked for.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -210,32 +211,18 @@ class Transformed(NamedTuple):
         return f"a score of {self.transform.describe()} of {count_numbers(names)}"
 
 
-class TransformedLearner(NamedTuple):
-    """Fits the usual scores to transformed outputs."""
-
-    training: TrainingData
-    transform: OrderStatistics | Distances | Circular | Folded
-
-    @property
-    def statistic(self) -> None:
-        """Nothing is counted: the kept runs are enough."""
-        return None
-
-    def fit(self, first: np.ndarray | None, second: np.ndarray | None) -> list[Score]:
-        """Return the fitted scores."""
-        kept = [side[:MAX_TRANSFORM_RUNS] for side in (self.training.first, self.training.second)]
-        sides = [self.transform.values(side) for side in kept]
-        training = summarise([side[:, None] for side in sides])
-        learners = gaussian_learners(training)
-        if len(sides[0]) >= MIN_BINNED_RUNS:
-            learners += [*additive_learners(training), *piecewise_learners(training)]
-        scores: list[Score] = []
-        for learner in learners:
-            tables = (None, None)
-            if learner.statistic is not None:
-                tables = learner.statistic.measure(sides[0]), learner.statistic.measure(sides[1])
-            scores += learner.fit(*tables)
-        return [Transformed(self.transform, score) for score in scores]
+def fit_transformed(training: TrainingData, transform: Transform) -> list[Score]:
+    """Return the usual scores of transformed outputs."""
+    sides = [transform.values(side[:MAX_TRANSFORM_RUNS]) for side in (training.first, training.second)]
+    transformed = summarise([side[:, None] for side in sides])
+    learners = gaussian_learners(transformed)
+    if len(sides[0]) >= MIN_BINNED_RUNS:
+        learners += [*additive_learners(transformed), *piecewise_learners(transformed)]
+    scores: list[Score] = []
+    for learner in learners:
+        statistic = learner.statistic
+        scores += learner.fit(*(statistic.measure(side) for side in sides)) if statistic is not None else learner.fit()
+    return [Transformed(transform, score) for score in scores]
 
 
 def transformed_learners(training: TrainingData) -> list[Learner]:
@@ -243,7 +230,8 @@ def transformed_learners(training: TrainingData) -> list[Learner]:
     if training.dimension == 1:
         return []
     transforms = [make_circular(training), make_folded(training), make_order(training), make_distances(training)]
-    return [TransformedLearner(training, transform) for transform in transforms if transform is not None]
+    found = [transform for transform in transforms if transform is not None]
+    return [Learner(functools.partial(fit_transformed, training, transform)) for transform in found]
 
 
 def make_order(training: TrainingData) -> OrderStatistics | None:
