@@ -23,7 +23,7 @@ import numpy as np
 
 import dpverify as dpv
 from dpverify.estimation import W2MHE, GaussianTruth, oscillator, sensor_circle, simulate
-from dpverify.studies.search import SearchAim, SearchedPairs, two_level_design
+from dpverify.studies.search import SearchedPairs, two_level_design
 from mechanisms import ROWS
 
 RADIUS, DELTA, MODEL_RUNS = 2.0, 0.01, 8192
@@ -46,7 +46,7 @@ def find(mechanism, pairs, delta, runs, seed, test_runs):
     """Search without a verification; return the label of the worst pair, the runs per data set and the seconds."""
     counted, start = Counted(mechanism), time.perf_counter()
     settings = dpv.Settings(test_runs=test_runs, seed=seed)
-    found = SearchedPairs.of(pairs, None).find_worst(counted, SearchAim(delta, None), runs, settings, None)
+    found = SearchedPairs.of(pairs, None).find_worst(counted, delta, None, runs, settings, None)
     return found.label, counted.runs / 2, time.perf_counter() - start
 
 

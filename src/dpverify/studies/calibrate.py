@@ -23,7 +23,7 @@ from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions, type_one_error_factor
 from dpverify.stats.upper import smallest_epsilon
 from dpverify.studies.engine import CallOptions, Engine, report_row
-from dpverify.studies.search import DataPair, FoundPair, PairLabel, Pairs, SearchAim, SearchedPairs, format_label
+from dpverify.studies.search import DataPair, FoundPair, PairLabel, Pairs, SearchedPairs, format_label
 from dpverify.studies.tables import ResultTable, Row
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
 
@@ -336,8 +336,7 @@ def calibrate(
         for search in range(1 if searched is None else MAX_SEARCHES):
             if searched is not None:
                 mechanism = family(axis.parameter(middle))
-                aim = SearchAim(delta, None)
-                found_pair = searched.find_worst(mechanism, aim, runs, call.settings, engine.executor)
+                found_pair = searched.find_worst(mechanism, delta, None, runs, call.settings, engine.executor)
                 if search and found_pair.label == worst.label:
                     break
                 worst = found_pair
