@@ -78,7 +78,7 @@ bench: $(VENV)/dev.stamp  ## run the benchmarks (some minutes) and write docs/be
 calibration: $(VENV)/estimation.stamp  ## measure how often statements are false (one hour, resumable); writes docs/calibration.md
 	$(BIN)/python benchmarks/calibration.py
 
-fuzz: $(VENV)/test.stamp  ## read a million damaged inputs (15 minutes)
+fuzz: $(VENV)/test.stamp  ## read 100 000 damaged files of each kind
 	PYTHONPATH=tests:tests/support $(BIN)/python -m fuzz
 
 faults: $(VENV)/test.stamp  ## measure failures at every operation, kills, damaged files, threads and memory (three hours)

@@ -2,5 +2,4 @@ import sys
 
 from fuzz import main
 
-numbers, names = sys.argv[1:3], sys.argv[3:]
-sys.exit(main(*map(int, numbers), names=names))
+sys.exit(main(*map(int, sys.argv[1:])))

@@ -1,5 +1,7 @@
 """verify_pairs: statements about the share of pairs that violate or satisfy a claim."""
 
+import re
+
 import numpy as np
 import pytest
 from limits import least
@@ -87,21 +89,20 @@ def test_a_pair_with_a_voiding_diagnostic_counts_neither_as_passed_nor_as_refute
     found = dpv.verify_pairs(coin, pairs, 1.0, 0.05, **COINS)
     assert (found.passed, found.share, found.worst) == (1, 1 / 2, 1)
     assert found.diagnostics == (Diagnostic.SAME_DATA,)
-    assert str(found).splitlines()[1] == f"  no answer   pair 0: {Diagnostic.SAME_DATA.value}"
+    assert str(found).splitlines()[1] == f"  No answer for 0: {Diagnostic.SAME_DATA.cause}."
 
 
 def test_printed_shares_and_confidences_are_rounded_outwards():
     pairs = drawn_pairs(7, 0.5, 0)
     found = dpv.verify_pairs(coin, pairs, 1.0, 0.05, alpha=0.0125, **COINS)
-    lines = str(found).splitlines()
-    low, high = (float(text.rstrip("%")) / 100 for text in (lines[1].split()[1], lines[1].split()[3]))
+    lines = {line.split(":")[0].strip(): line for line in str(found).splitlines() if ":" in line}
+    low, high = (float(text) / 100 for text in re.findall(r"([\d.]+)% to ([\d.]+)%", lines["Passing"])[0])
     assert low <= found.share_interval[0]
     assert high >= found.share_interval[1]
-    for line, share in ((lines[2], found.violating), (lines[3], found.holds_on_cells)):
-        assert float(line.split()[3].rstrip("%")) / 100 <= share
-    named = next(line for line in lines if line.startswith("  named"))
-    assert named.endswith("false discovery rate at most 1.25%")
-    assert all("confidence 98.75%" in line for line in lines[1:] if line != named and "too weak" not in line)
+    for name, share in (("Violating", found.violating), ("Bounded", found.holds_on_cells)):
+        assert float(re.findall(r"at least ([\d.]+)%", lines[name])[0]) / 100 <= share
+    assert lines["Named"].endswith("false discovery rate at most 1.25%.")
+    assert all("(confidence 98.75%)" in lines[name] for name in ("Passing", "Violating", "Bounded", "Certain", "Worst"))
 
 
 def test_pairs_that_are_tested_with_few_runs_do_not_pass():
@@ -109,7 +110,7 @@ def test_pairs_that_are_tested_with_few_runs_do_not_pass():
     many = dpv.verify_pairs(laplace, pairs, 1.0, select_runs=100, test_runs=50)
     assert many.passed == 0
     assert many.refuted + len(many.too_weak) == 18
-    assert f"too weak    {len(many.too_weak)} of 18 pairs" in str(many)
+    assert f"Too weak: {len(many.too_weak)} of 18 pairs" in str(many)
     enough = dpv.verify_pairs(laplace, [(np.zeros(1), np.full(1, 0.5))], 1.0, select_runs=2000, test_runs=20_000)
     assert enough.passed == 1
 
@@ -143,7 +144,7 @@ def test_the_bounds_cover_a_known_share():
     found = [
         dpv.verify_pairs(coin, drawn_pairs(number, share, seed), 1.0, 0.05, seed=seed, **COINS) for seed in range(seeds)
     ]
-    violating, bounded = (np.array([getattr(one, name) for one in found]) for name in ("violating", "bounded"))
+    violating, bounded = (np.array([getattr(one, name) for one in found]) for name in ("violating", "holds_on_cells"))
     print("covers", (violating <= share).mean(), (bounded <= 1 - share).mean())
     print("gaps", share - np.median(violating), 1 - share - np.median(bounded))
     assert (violating <= share).sum() >= 0.95 * seeds
@@ -160,12 +161,12 @@ def test_the_pairs_of_a_mapping_are_named():
     many = dpv.verify_pairs(coin, pairs, 1.0, 0.05, **COINS)
     assert many.names == ("near", "far")
     assert many.certain == (1,)
-    assert "certain     pair far violates the claim" in str(many)
-    assert "worst       pair far:" in str(many)
+    assert "Certain: pair far violates the claim" in str(many)
+    assert "Worst: pair far," in str(many)
     assert many.to_dataframe()["pair"].tolist() == ["near", "far"]
     listed = dpv.verify_pairs(coin, list(pairs.values()), 1.0, 0.05, **COINS)
     assert listed.reports == many.reports
-    assert "worst       pair 1:" in str(listed)
+    assert "Worst: pair 1," in str(listed)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,8 +58,9 @@ def test_the_rows_are_written_as_csv_and_as_a_page(table, tmp_path):
 
 
 def test_the_printed_table_is_aligned(table):
-    title, header, *lines = str(table).splitlines()
-    assert title == "privacy at delta 0.01 (each bound: confidence 95%) and accuracy"
+    finding, title, header, *lines = str(table).splitlines()
+    assert re.fullmatch(r"From ε at least .* with error 0.2\S* \(<quiet> 0.8\) to .* \(<quiet> 0.6\)\.", finding)
+    assert title == "  Privacy at delta 0.01 (each bound: confidence 95%) and accuracy."
     assert len(lines) == 3
     assert all(line[header.index("parameter") - 2 :].startswith("  0.") for line in lines)
 
@@ -78,5 +80,5 @@ def test_an_estimate_is_at_least_the_lower_bound_of_its_row():
     table = dpv.tradeoff({"noise": (noisy_total, (1.0, 2.0))}, 0.0, 1.0, 0.01, dpv.rmse([[0.0]]), **few)
     for row in table.rows:
         assert row["epsilon_upper_on_partition"] < row["epsilon_lower"] <= row["epsilon_estimate"]
-    header = str(table).splitlines()[1]
+    header = str(table).splitlines()[2]
     assert "over the cells" in header

@@ -142,7 +142,7 @@ MIN_GAP, MAX_GAP = 0.005, 1.0  # limits of this gap, in log epsilon
 MAX_ATTEMPTS = 8  # tests on each side of the estimate; each one is twice as far from it as the one before
 MAX_BISECTIONS = 40
 MAX_SEARCHES = 2  # for the worst pair: at the middle parameter, and at the first estimate
-SEARCH_RUNS = 100_000  # selection runs per data set of one search
+SEARCH_RUNS = 100_000  # selection runs per dataset of one search
 
 
 class Trial(NamedTuple):
@@ -207,38 +207,27 @@ class Calibration(ResultTable):
 
     @property
     def headline(self) -> str:
-        """The finding in one sentence."""
-        return f"{self._next_step()[0].upper()}{self._next_step()[1:]}"
-
-    def __str__(self) -> str:
-        lines = [f"  {name:<12}  {value:<10}  {statement}".rstrip() for name, value, statement in self._statements()]
-        return "\n".join([self.over, *lines, f"  next          {self._next_step()}"])
+        """The finding in one sentence: which parameter to use."""
+        if self.sufficient is None:
+            return "No parameter is shown to be sufficient; use more test runs, or a wider range of parameters."
+        side = "more" if self.sufficient >= self.parameter else "less"
+        return f"Use {self._rounded(self.sufficient)} or {side}; the estimate itself may give too little privacy."
 
     def sentences(self) -> list[str]:
-        """Return what is said below the headline."""
-        return [f"{name.capitalize()}: {value} {statement}".rstrip() for name, value, statement in self._statements()]
-
-    def _statements(self) -> list[tuple[str, str, str]]:
-        """Return the three answers: name, value and meaning."""
-        confidence = f"confidence {format_confidence(self.report.alpha)}"
+        """Return the three answers and what they mean."""
+        confidence = f"(confidence {format_confidence(self.report.alpha)})"
         covered, found = f", for all {self.bounded_pairs} pairs" if self.bounded_pairs > 1 else "", ""
         if self.pair is not None:
-            found = f"of the worst pair, {format_label(self.pair)}"
+            found = f", of the worst pair, {format_label(self.pair)}"
             covered = covered or ", for this pair"
         certificate = self.report.certificate
         scope = "over the cells" if certificate is None else f"for all events, provided that {certificate.assumption}"
         return [
-            ("insufficient", self._rounded(self.insufficient), f"refuted by an event; {confidence}"),
-            ("estimate", format_number(self.parameter), found),
-            ("sufficient", self._rounded(self.sufficient), f"the claim holds {scope}{covered}; {confidence}"),
+            f"{self.over}.",
+            f"Insufficient: {self._rounded(self.insufficient)}, refuted by an event {confidence}.",
+            f"Estimate: {format_number(self.parameter)}{found}.",
+            f"Sufficient: {self._rounded(self.sufficient)}, the claim holds {scope}{covered} {confidence}.",
         ]
-
-    def _next_step(self) -> str:
-        """Return one sentence that says which parameter to use."""
-        if self.sufficient is None:
-            return "no parameter is shown to be sufficient; use more test runs, or a wider range of parameters"
-        side = "more" if self.sufficient >= self.parameter else "less"
-        return f"use {self._rounded(self.sufficient)} or {side}; the estimate itself may give too little privacy"
 
     def _rounded(self, parameter: float | None) -> str:
         """Return an end of the bracket, rounded away from the estimate."""
@@ -278,7 +267,7 @@ def calibrate(
         The smallest and the largest parameter. Epsilon must be above the required value at one of them and below it
         at the other.
     first, second : object
-        The two neighbouring data sets. Leave them out if `pairs` are given.
+        The two neighbouring datasets. Leave them out if `pairs` are given.
     epsilon, delta : float
         The required privacy; both are necessary. Epsilon must be positive.
     pairs : iterable of (first, second), mapping, or callable, optional
@@ -286,7 +275,7 @@ def calibrate(
     box : sequence of (low, high), optional
         The box of `pairs`, if it is a function without an attribute `bounds`.
     runs : int
-        Selection runs per data set that each search for the worst pair may use.
+        Selection runs per dataset that each search for the worst pair may use.
     **options
         Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, log_density, learn, progress,
         trust_results, single settings.

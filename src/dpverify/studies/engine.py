@@ -60,6 +60,7 @@ from dpverify.util.sources import changed_sources
 
 REPORTS_FOLDER, RUNNING_FOLDER, TABLE_FILE = "reports", "running", "table.csv"
 JOB_KEY = "job"  # the entry of `report.provenance` that binds a report to its job
+TASKS = "task"  # what `compute_many` calls its jobs
 OWNER = {"many": 1}  # what identifies a folder of this engine: its format
 SECONDS_TO_END = 1.0  # of a process that has closed its connection, until it is killed
 SECONDS_BETWEEN_TABLES = 10.0  # writing 10 000 rows takes a fifth of a second, so a long table costs little
@@ -273,7 +274,7 @@ def compute_many(
     """
     check_workers(workers)
     check_names(tasks)
-    with open_engine(folder, workers, progress=progress, kind="task") as engine:
+    with open_engine(folder, workers, progress=progress, kind=TASKS) as engine:
         calls = [partial(_run_task, name, task, engine.folder) for name, task in tasks.items()]
         outcomes = dict(engine.outcomes(list(tasks), calls, [1] * len(calls)))
         raise_first_problem(outcomes, list(tasks), engine)

@@ -1,4 +1,4 @@
-"""One claim tested on many pairs of data sets.
+"""One claim tested on many pairs of datasets.
 
 If the pairs were drawn independently from one population, the results bound the share of the population on which the
 claim fails, and the share on which it holds over the cells (docs/method.md, section 5.7).
@@ -22,15 +22,15 @@ from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.many import benjamini_hochberg, holm
 from dpverify.studies.engine import CallOptions, report_row
 from dpverify.studies.search import DataPair, list_pairs
-from dpverify.studies.tables import ResultTable, Row
+from dpverify.studies.tables import ResultTable, Row, count_unanswered
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
 
-MAX_NAMED_PAIRS = 20  # in the printed table
+MAX_NAMED_PAIRS = 20  # in a sentence
 
 
 @dataclass(frozen=True)
 class ManyPairs(ResultTable):
-    """The result of `verify_pairs`: one claim tested on many pairs of data sets.
+    """The result of `verify_pairs`: one claim tested on many pairs of datasets.
 
     The statements about shares refer to the population from which the pairs were drawn, and hold if they were drawn
     independently. Each holds with confidence 1 - alpha. `print` shows a short table.
@@ -167,37 +167,28 @@ class ManyPairs(ResultTable):
     @property
     def headline(self) -> str:
         """The finding in one sentence."""
-        report, void = self.reports[0], len(self.reports) - len(self.answered)
-        start = f"no answer for {void} of {len(self.reports)} pairs; " if void else ""
+        report, void = self.reports[0], count_unanswered(self.rows, "pairs")
+        start = f"{void}; " if void else ""
         claim = "" if report.claim is None else report.claim.describe()
         return f"{report.name}: {start}{self.passed} of {len(self.answered)} pairs passed ({claim})"
 
-    def __str__(self) -> str:
-        void = [(self.label(index), one.voiding) for index, one in enumerate(self.reports) if one.voiding]
-        lines = [f"  no answer   pair {label}: {voiding[0].value}" for label, voiding in void[:MAX_NAMED_PAIRS]]
-        lines += [f"  no answer   {len(void) - MAX_NAMED_PAIRS} more pairs"] if len(void) > MAX_NAMED_PAIRS else []
-        lines += [f"  {name:<10}  {statement}" for name, statement in self._statements()]
-        return "\n".join([self.headline, *lines])
-
     def sentences(self) -> list[str]:
-        """Return what is said below the headline."""
-        return [*super().sentences(), *(f"{name.capitalize()}: {statement}." for name, statement in self._statements())]
-
-    def _statements(self) -> list[tuple[str, str]]:
-        """Return what is known about the pairs and their population, each with its name; nothing without an answer."""
+        """Return which pairs have no answer, and what is known about the pairs and their population."""
+        found = super().sentences()
         if self.worst is None or self.epsilon_lower is None:
-            return []
-        confidence, (low, high) = f"confidence {format_confidence(self.alpha)}", self.share_interval
-        cells = "of the population keep the claim, each pair over the cells of its own partition"
+            return found
+        confidence, (low, high) = f"(confidence {format_confidence(self.alpha)})", self.share_interval
+        cells = "keep the claim, each over the cells of its own partition"
         proved = f"epsilon >= {format_lower(self.epsilon_lower)} over all events"
         return [
-            ("passing", f"{_at_least(low)} to {_at_most(high)} of the population; {confidence}"),
-            ("violating", f"at least {_at_least(self.violating)} of the population; {confidence}"),
-            ("cells", f"at least {_at_least(self.holds_on_cells)} {cells}; {confidence}"),
-            ("too weak", f"{len(self.too_weak)} of {len(self.reports)} pairs, which are not refuted and did not pass"),
-            ("named", f"{self._name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}"),
-            ("certain", f"{self._name_pairs(self.certain)}; {confidence} for all of them together"),
-            ("worst", f"pair {self.label(self.worst)}: {proved}; {confidence}"),
+            *found,
+            f"Passing: {_at_least(low)} to {_at_most(high)} of the population {confidence}.",
+            f"Violating: at least {_at_least(self.violating)} of the population {confidence}.",
+            f"Bounded: at least {_at_least(self.holds_on_cells)} of the population {cells} {confidence}.",
+            f"Too weak: {len(self.too_weak)} of {len(self.reports)} pairs, neither refuted nor passed.",
+            f"Named: {self._name_pairs(self.discoveries)}; false discovery rate at most {_at_most(self.alpha)}.",
+            f"Certain: {self._name_pairs(self.certain)}, all of them together {confidence}.",
+            f"Worst: pair {self.label(self.worst)}, {proved} {confidence}.",
         ]
 
     def _name_pairs(self, indices: tuple[int, ...]) -> str:
@@ -219,7 +210,7 @@ def verify_pairs(
     detects: float = DETECTS,
     **options: Unpack[VerifyOptions],
 ) -> ManyPairs:
-    """Test one claim on every pair of data sets.
+    """Test one claim on every pair of datasets.
 
     Each verification has its own seed.
 
@@ -228,10 +219,10 @@ def verify_pairs(
     mechanism : Mechanism
         The mechanism, as in `verify`.
     pairs : iterable of (first, second), or mapping
-        Pairs of neighbouring data sets, or a mapping from names to pairs, as `dpverify.neighbours` returns it. The
+        Pairs of neighbouring datasets, or a mapping from names to pairs, as `dpverify.neighbours` returns it. The
         statements about shares assume that they are independent draws from one population. A pair is a tuple or a list
-        of two data sets, never an array. Two tuples of two numbers in a list, [(0.0, 1.0), (1.0, 2.0)], are two pairs
-        of numbers. In a tuple, or as lists, they could also be one pair of data sets, so they are refused.
+        of two datasets, never an array. Two tuples of two numbers in a list, [(0.0, 1.0), (1.0, 2.0)], are two pairs
+        of numbers. In a tuple, or as lists, they could also be one pair of datasets, so they are refused.
     epsilon, delta : float
         The claim.
     claim : claim, optional

@@ -82,9 +82,9 @@ class SearchTuning:
     blocks_per_evaluation: int = 8
     min_log2_block: int = 4  # a gradient draws few runs at each of many points
 
-    starts: int = 16  # points of a box from which the search begins
+    starts: int = 8  # points of a box from which the search begins
     climbs: int = 3  # from the best starting points; more of them find the same corners
-    steps: int = 4  # of a climb; each halves the distance or goes to a better point
+    steps: int = 3  # of a climb; each halves the distance or goes to a better point
     finalists: int = 3  # points that are evaluated again at the end
     finalist_factor: int = 4  # the runs of a finalist, in those of another evaluation: half of the standard error
     gradient_factor: int = 2  # the runs of a gradient, which learns a score and measures it

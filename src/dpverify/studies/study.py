@@ -6,13 +6,11 @@ are jobs of the engine, which keeps their reports and their table in the folder 
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,13 +28,12 @@ from dpverify.settings import type_one_error_factor
 from dpverify.stats.many import holm
 from dpverify.studies.engine import (
     JOB_KEY,
-    OWNER,
     REPORTS_FOLDER,
     RUNNING_FOLDER,
     TABLE_FILE,
+    TASKS,
     file_name,
     open_engine,
-    report_row,
 )
 from dpverify.studies.loading import (
     MAX_COMBINATIONS,
@@ -53,13 +50,13 @@ from dpverify.studies.tables import (
     Row,
     accuracy_drawings,
     bounds_drawings,
-    csv_text,
+    count_unanswered,
     format_parameter,
     is_answered,
 )
 from dpverify.util.checks import is_real_number
 from dpverify.util.files import NEW_FILE_SUFFIX, check_regular
-from dpverify.util.formatting import format_count, format_lower, one_line
+from dpverify.util.formatting import format_count, format_lower
 from dpverify.util.provenance import UNNAMED, current_commit
 
 if TYPE_CHECKING:
@@ -223,11 +220,10 @@ def study_headline(rows: Sequence[Row], parameters: Sequence[str]) -> str:
     """
     answered = [row for row in rows if is_answered(row)]
     refuted = [row for row in answered if row["verdict"] == Verdict.REFUTED.name]
-    void = sum(row.get("diagnostic") is not None for row in rows)
-    start = f"No answer in {void} of {len(rows)} verifications" if void else ""
+    void = count_unanswered(rows)
     if not answered:
-        return f"{start or f'All {len(rows)} verifications failed'}."
-    start += "; " if void else ""
+        return f"{void or f'All {len(rows)} verifications failed'}."
+    start = f"{void}; " if void else ""
     if all(row["verdict"] == Verdict.MEASURED.name for row in answered):
         largest = max(row["epsilon_lower"] for row in answered)
         number = len(answered) if void else len(rows)
@@ -438,14 +434,11 @@ class FolderCheck:
     ----------
     folder : pathlib.Path
         The folder.
-    kind : str
-        What the folder belongs to: "verification", or "many verifications".
     findings : tuple of Finding
         What each file holds, and what is wrong.
     """
 
     folder: Path
-    kind: str
     findings: tuple[Finding, ...]
 
     @property
@@ -457,14 +450,14 @@ class FolderCheck:
         number = len(self.problems)
         result = "everything belongs together" if not number else f"{number} problem{'' if number == 1 else 's'}"
         lines = [f"  {'PROBLEM ' if finding.is_problem else ''}{finding.text}" for finding in self.findings]
-        return "\n".join([f"{self.folder}: folder of {self.kind}; {result}", *lines])
+        return "\n".join([f"{self.folder}: {result}", *lines])
 
 
 def check_folder(folder: str | os.PathLike[str]) -> FolderCheck:
-    """Check that everything in the folder of a verification, or of many, is undamaged and belongs together.
+    """Check that the folder of a verification, or of many, is undamaged, by the checksums of its files.
 
-    Nothing is run and nothing is changed. The checksum of every file is compared, and every row of a table with its
-    report.
+    Nothing is run and nothing is changed. The table and the pages of many verifications are written from the reports
+    and never read, so they are not checked.
 
     Parameters
     ----------
@@ -506,86 +499,48 @@ def check_folder(folder: str | os.PathLike[str]) -> FolderCheck:
                 f"{path / OWNER_FILE}: damaged ({type(problem).__name__}); its content cannot be checked"
             ) from None
         checkpoint.acquire(identity, {})
-        if OWNER.items() <= identity.items():
-            return FolderCheck(path, "many verifications", tuple(_check_many(path)))
-        return FolderCheck(path, "a verification", tuple(_check_records(path, checkpoint)))
+        known = (OWNER_FILE, LOCK_FILE, REPORTS_FOLDER, TABLE_FILE, RUNNING_FOLDER, PAGES_FOLDER)
+        files = [one for one in sorted(path.iterdir()) if one.name not in known]
+        findings = [_check_file(one, lambda one: _read_record(checkpoint, one.stem), ".record") for one in files]
+    reports = path / REPORTS_FOLDER
+    if reports.is_dir() and identity.get("kind") != TASKS:  # the results of tasks are plain data
+        findings += [_check_file(one, _read_report, ".json") for one in sorted(reports.iterdir())]
+    for one in sorted((path / RUNNING_FOLDER).glob(f"*/{OWNER_FILE}")):
+        try:
+            found = check_folder(one.parent).findings
+        except FolderError as problem:
+            found = (Finding(str(problem), True),)
+        findings += [each._replace(text=f"{RUNNING_FOLDER}/{one.parent.name}/{each.text}") for each in found]
+    return FolderCheck(path, tuple(findings))
 
 
-def _check_records(folder: Path, checkpoint: Checkpoint) -> Iterator[Finding]:
-    """Yield a finding for each file of a verification."""
-    for path in sorted(folder.iterdir()):
-        if path.suffix == ".record":
-            try:
-                record = checkpoint.read(path.stem)
-            except FolderError as problem:
-                yield Finding(str(problem), True)
-                continue
-            done = None if record is None else record.head.get("done")
-            blocks = [
-                f"{format_count(number)} of the {DATASETS[int(side)]} dataset" for side, number in (done or {}).items()
-            ]
-            text = f"finished blocks: {', '.join(blocks)}" if blocks else "a frozen choice"
-            yield Finding(f"{path.name}: {text}")
-        elif path.name not in (OWNER_FILE, LOCK_FILE):
-            yield _unexpected(path)
-
-
-def _check_many(folder: Path) -> Iterator[Finding]:
-    """Yield the findings of many verifications: reports, unfinished verifications, other files and the table."""
-    rows: dict[str, Row] = {}
-    for path in sorted((folder / REPORTS_FOLDER).iterdir()):
-        name = f"{REPORTS_FOLDER}/{path.name}"
-        if ".json.old-" in path.name:
-            yield Finding(f"{name}: an earlier report, which a new one has replaced")
-        elif path.suffix != ".json":
-            yield _unexpected(path)
-        else:
-            try:
-                check_regular(path)
-                report = Report.from_json(path)
-                record: Any = report.provenance.get(JOB_KEY)
-                if not isinstance(record, dict) or f"{file_name(record['name'])}.json" != path.name:
-                    raise FolderError(f"{path}: found the report of another job; expected one of this name")
-                rows[name] = report_row(record["columns"], report, record["detects"], record["name"])
-                yield Finding(f"{name}: {report.verdict.name}")
-            except (InputError, FolderError, KeyError, TypeError) as problem:
-                yield Finding(str(problem), True)
-    known = (OWNER_FILE, LOCK_FILE, REPORTS_FOLDER, TABLE_FILE, RUNNING_FOLDER, PAGES_FOLDER)
-    yield from (_unexpected(path) for path in sorted(folder.iterdir()) if path.name not in known)
-    running = folder / RUNNING_FOLDER
-    for path in sorted(running.iterdir()) if running.is_dir() else ():
-        if (path / OWNER_FILE).is_file():
-            try:
-                found = check_folder(path).findings
-            except (InputError, FolderError) as problem:
-                found = (Finding(str(problem), True),)
-            yield from (one._replace(text=f"{RUNNING_FOLDER}/{path.name}/{one.text}") for one in found)
-    table = _read_table(folder / TABLE_FILE)
-    for name, row in rows.items():
-        found_row = table.pop(name, None)
-        if found_row is None:
-            yield Finding(f"{TABLE_FILE}: found no row of {name}; the next call writes it from the reports", True)
-        for column, text in (found_row or {}).items():
-            if csv_text([{column: row.get(column)}], [column]) != csv_text([{column: text}], [column]):
-                yield Finding(
-                    f"{TABLE_FILE}: found {one_line(f'{column} {text}')} in the row of {name}; expected the value in "
-                    "the report",
-                    True,
-                )
-    yield from (Finding(f"{TABLE_FILE}: found a row of {one_line(name)}; expected its report", True) for name in table)
-
-
-def _read_table(path: Path) -> dict[str, dict[str, str]]:
-    """Return the rows of a table that name a report, by its path; none if the file is missing or damaged."""
-    try:
-        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
-    except (FileNotFoundError, ValueError, csv.Error):
-        return {}
-    return {row["report"]: row for row in rows if row.get("report") and None not in row}
-
-
-def _unexpected(path: Path) -> Finding:
-    """Return the finding for a file that does not belong to the folder."""
+def _check_file(path: Path, read: Callable[[Path], str], suffix: str) -> Finding:
+    """Return what a file holds; `read` reads and describes the files with this suffix."""
+    if ".json.old-" in path.name:
+        return Finding(f"{path.name}: an earlier report, which a new one has replaced")
     if path.name.endswith(NEW_FILE_SUFFIX):
         return Finding(f"{path.name}: the rest of an interrupted write; it is not used")
-    return Finding(f"{path.name}: not a file of dpverify; it is not used", True)
+    if path.suffix != suffix:
+        return Finding(f"{path.name}: not a file of dpverify; it is not used", True)
+    try:
+        check_regular(path)
+        return Finding(f"{path.name}: {read(path)}")
+    except (InputError, FolderError) as problem:
+        return Finding(str(problem), True)
+
+
+def _read_record(checkpoint: Checkpoint, name: str) -> str:
+    """Return what a record holds; raise FolderError if it is damaged."""
+    record = checkpoint.read(name)
+    done = (None if record is None else record.head.get("done")) or {}
+    blocks = [f"{format_count(number)} of the {DATASETS[int(side)]} dataset" for side, number in done.items()]
+    return f"finished blocks: {', '.join(blocks)}" if blocks else "a frozen choice"
+
+
+def _read_report(path: Path) -> str:
+    """Return what a report states; raise InputError or FolderError if it is damaged, or that of another job."""
+    report = Report.from_json(path)
+    record: Any = report.provenance.get(JOB_KEY)
+    if not isinstance(record, dict) or f"{file_name(str(record.get('name')))}.json" != path.name:
+        raise FolderError(f"{path}: found the report of another job; expected one of this name")
+    return report.verdict.name

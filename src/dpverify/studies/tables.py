@@ -376,6 +376,12 @@ def unanswered_sentences(rows: Iterable[Mapping[str, Any]], identity: Sequence[s
     return sentences
 
 
+def count_unanswered(rows: Sequence[Mapping[str, Any]], what: str = "verifications") -> str:
+    """Return how many rows have no answer, as the beginning of a headline; empty if all have one."""
+    void = sum(row.get("diagnostic") is not None for row in rows)
+    return f"No answer in {void} of {len(rows)} {what}" if void else ""
+
+
 def column_names(rows: Iterable[Mapping[str, object]]) -> list[str]:
     """Return all columns of the rows, in the order in which they first appear."""
     return list(dict.fromkeys(name for row in rows for name in row))

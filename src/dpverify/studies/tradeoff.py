@@ -19,11 +19,13 @@ from dpverify.studies.tables import (
     Row,
     accuracy_drawings,
     bounds_drawings,
+    count_unanswered,
     format_parameter,
     format_value,
+    is_answered,
 )
 from dpverify.util.arrays import Array
-from dpverify.util.formatting import format_confidence, format_number
+from dpverify.util.formatting import format_confidence, format_lower, format_number
 
 if TYPE_CHECKING:
     from dpverify.render import Drawing
@@ -68,11 +70,25 @@ class Tradeoff(ResultTable):
 
     @property
     def headline(self) -> str:
-        """The finding in one sentence."""
-        return "Privacy against accuracy"
+        """The finding in one sentence: from where to where privacy and accuracy go."""
+        answered = [row for row in self.rows if is_answered(row) and row["error_first"] is not None]
+        void = count_unanswered(self.rows)
+        if not answered:
+            return f"{void}."
+        ends = [
+            max(answered, key=lambda row: row["epsilon_lower"]),
+            min(answered, key=lambda row: row["epsilon_lower"]),
+        ]
+        texts = [
+            f"ε at least {format_lower(row['epsilon_lower'])} with error {format_number(row['error_first'])} "
+            f"({row['mechanism']} {format_parameter(row['parameter'])})"
+            for row in ends
+        ]
+        return f"{void}; from {texts[0]} to {texts[1]}." if void else f"From {texts[0]} to {texts[1]}."
 
-    def __str__(self) -> str:
-        return "\n".join([self.over, *(f"  {sentence}" for sentence in self.sentences()), *self.table_lines()])
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline."""
+        return [*super().sentences(), f"{self.over[0].upper()}{self.over[1:]}."]
 
     def drawings(self) -> list[Drawing]:
         """Return the figures: privacy against accuracy, and the bounds."""
@@ -96,7 +112,7 @@ def tradeoff(
     families : mapping from str to (family, values)
         For each name a function from a parameter to a mechanism, and the parameters.
     first, second : object
-        The two neighbouring data sets.
+        The two neighbouring datasets.
     delta : float
         The delta at which epsilon is measured.
     error : callable
