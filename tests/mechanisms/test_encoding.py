@@ -222,6 +222,14 @@ def test_outputs_that_cannot_be_encoded_are_one_clear_line(output, message):
     assert "\n" not in str(problem.value)
 
 
+@pytest.mark.parametrize("kind", [list, np.asarray])
+def test_a_length_that_differs_between_the_datasets_is_refuted(kind):
+    """Each dataset gives outputs of one length, so that only both together show that lengths differ."""
+    report = dpv.verify(lambda data, runs, rng: kind(rng.random((runs, data)).tolist()), 2, 3, 1.0, **FEW)
+    assert report.refuted
+    assert "length of output > 2.5" in report.witness.text
+
+
 def test_lengths_that_change_only_later_say_what_to_do():
     def rows(data, runs, rng):
         return [[data + rng.normal(), 1.0] if rng.random() > 1e-3 else [1.0] for _ in range(runs)]

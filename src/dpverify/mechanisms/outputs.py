@@ -126,7 +126,7 @@ def _check_shape(samples: Array, runs: int, shape: tuple[int, int] | None) -> tu
     if steps * dimension == 0:
         raise InputError(f"found shape {samples.shape}; expected at least one number per run")
     if shape is not None and (steps, dimension) != shape:
-        raise InputError(
+        raise StructuredOutput(
             f"found outputs of {steps} x {dimension}; expected {shape[0]} x {shape[1]} as before; "
             "the shape of one output must not change"
         )

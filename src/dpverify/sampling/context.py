@@ -200,10 +200,10 @@ def open_run(
             with open_pool(executor, checkpoint) as pool, contextlib.ExitStack() as devices:
                 check_picklable(source, pool)
                 if settings.stop_early:  # the first runs are training runs, and no others are drawn before them
-                    source, pilot_blocks = probe_mechanism(source, True, display, FIRST_RUNS)
+                    source, pilot_blocks = probe_mechanism(source, display, FIRST_RUNS)
                 else:
                     source = announce(source, settings, max(1, pool.number), display, checkpoint.is_started)
-                    source, pilot_blocks = probe_mechanism(source, folder is not None, display)
+                    source, pilot_blocks = probe_mechanism(source, display, 1 if folder is None else PROBE_RUNS)
                 assert source.shape is not None
                 pool = devices.enter_context(all_devices(pool, source.device))
                 settings = settings.change(block=source.block)

@@ -115,50 +115,49 @@ def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
 
 
 def probe_mechanism(
-    source: SampleSource, both_sides: bool = False, progress: Progress | None = None, runs: int = PROBE_RUNS
+    source: SampleSource, progress: Progress | None = None, runs: int = 1
 ) -> tuple[SampleSource, PilotBlocks]:
-    """Draw the first pilot block in this process, to learn the shape of an output, the device and the block size.
+    """Draw the first pilot blocks in this process, to learn the shape of an output, the device and the block size.
 
-    The block size is halved until the output of a block has at most 64 MB.
+    The block size is halved until the output of a block has at most 64 MB. Outputs that are not arrays of one shape,
+    the same for both data sets, are encoded.
 
     Parameters
     ----------
     source : SampleSource
         The source, with the block size that the settings or the mechanism state.
-    both_sides : bool
-        Whether at least `runs` runs of each data set are drawn, for `behaviour_hash`.
     progress : Progress, optional
         Announces a first block that takes long.
     runs : int
-        The number of runs per data set, if both data sets are drawn.
+        How many runs of each data set are drawn at least.
 
     Returns
     -------
     tuple
         The source with its final block size, shape and device; and the pilot blocks that were drawn with that size.
     """
+    try:
+        return _draw_first_blocks(source, progress, runs)
+    except MechanismError as problem:
+        if not isinstance(problem.__cause__, StructuredOutput) or isinstance(source.mechanism, Encoded):
+            raise
+        return _draw_first_blocks(with_encoding(source), progress, runs)
+
+
+def _draw_first_blocks(source: SampleSource, progress: Progress | None, runs: int) -> tuple[SampleSource, PilotBlocks]:
     start = time.perf_counter()
     output = call_mechanism(source, "pilot", 0, 0)
-    try:
-        samples = validate_block(source, "pilot", 0, 0, output)
-    except MechanismError as problem:
-        if not isinstance(problem.__cause__, StructuredOutput):
-            raise
-        source = with_encoding(source)
-        output = samples = draw_block(source, "pilot", 0, 0)
+    samples = validate_block(source, "pilot", 0, 0, output)
     if progress is not None:
         progress.report_first_block(source.block, time.perf_counter() - start)
     steps, dimension = samples.shape[1:]
     block = fitting_block_size(source.block, steps * dimension * samples.dtype.itemsize, on_accelerator(samples))
-    drawn: PilotBlocks = {}
-    if block == source.block:
-        drawn[0, 0] = _kept(samples)
+    drawn: PilotBlocks = {(0, 0): _kept(samples)} if block == source.block else {}
     source = source._replace(block=block, shape=(steps, dimension), device=_device_name(output))
-    if both_sides:
-        for side in (0, 1):
-            for number in range(-(-runs // block)):
-                if (side, number) not in drawn:
-                    drawn[side, number] = _kept(draw_block(source, "pilot", side, number))
+    for side in (0, 1):
+        for number in range(-(-runs // block)):
+            if (side, number) not in drawn:
+                drawn[side, number] = _kept(draw_block(source, "pilot", side, number))
     return source, drawn
 
 

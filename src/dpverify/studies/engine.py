@@ -47,7 +47,7 @@ from dpverify.report.text import describe_weakness
 from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.checkpoint import OWNER_FILE, describe_changes, open_checkpoint, run_sources
 from dpverify.sampling.executors import end_with_parent, open_pool
-from dpverify.sampling.probe import behaviour_hash, probe_mechanism
+from dpverify.sampling.probe import PROBE_RUNS, behaviour_hash, probe_mechanism
 from dpverify.settings import Settings, SettingsChanges, VerifyOptions
 from dpverify.studies.tables import ResultTable, Row, column_names, write_csv
 from dpverify.util.files import check_regular, replace_file
@@ -729,7 +729,7 @@ def _probe(job: Job, settings: Settings) -> str | None:
     assert settings.block is not None  # the settings of a report have the block size
     source = SampleSource(job.mechanism, (job.first, job.second), settings.seed, settings.block, settings.nonfinite)
     try:
-        return behaviour_hash(probe_mechanism(source, True)[1])
+        return behaviour_hash(probe_mechanism(source, runs=PROBE_RUNS)[1])
     except MechanismError:
         return None
     finally:
