@@ -71,7 +71,7 @@ from dpverify.sampling.probe import BYTES_PER_NUMBER, blocks_repeat, outputs_has
 from dpverify.sampling.stages import collect_samples, collect_statistics, threads_agree
 from dpverify.selection.objective import (
     QUICK_SEARCH,
-    THOROUGH_SEARCH,
+    SEARCHES,
     ScoreLearner,
     SearchBudget,
     SelectionContext,
@@ -826,7 +826,7 @@ def run_until_decided(
         portfolio.fit_simple(batches.samples)
         if portfolio.runs in schedule.selections:
             region, points = region_of(run, batches.samples)
-            budget = THOROUGH_SEARCH if portfolio.runs >= schedule.fixed else QUICK_SEARCH
+            budget = SEARCHES[run.settings.search] if portfolio.runs >= schedule.fixed else QUICK_SEARCH
             selected = select(run, request, region, points, batches.samples, budget)
             portfolio.hold(selected, batches.samples, is_last=portfolio.runs == schedule.frozen)
             if portfolio.runs == schedule.fixed:

@@ -64,7 +64,7 @@ from dpverify.sampling.count import (
 from dpverify.sampling.executors import open_pool
 from dpverify.sampling.stages import collect_statistics, threads_agree
 from dpverify.selection.learn import count_training_runs
-from dpverify.selection.objective import THOROUGH_SEARCH, TUNING, KnownBlocks, SelectionContext, SelectionObjective
+from dpverify.selection.objective import TUNING, USUAL_SEARCH, KnownBlocks, SelectionContext, SelectionObjective
 from dpverify.selection.proposals import (
     BinnedScore,
     Candidate,
@@ -305,7 +305,7 @@ def select_prefix_events(run: RunContext, delta: float, claim: Claim | None) -> 
     assert run.source.shape is not None
     steps, dimension = run.source.shape
     curve = claim if is_curve(claim) else None  # every step has an epsilon, which the events measure
-    penalty = THOROUGH_SEARCH.decision_penalty
+    penalty = USUAL_SEARCH.decision_penalty
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha / steps, penalty, curve)
     context = SelectionContext(run.source, settings, NO_REGION, objective, run.pool, run.progress)
     samples, known = context.draw_training_runs()

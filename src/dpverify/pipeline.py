@@ -48,7 +48,7 @@ from dpverify.sampling.context import (
 from dpverify.sampling.count import BlockChecker, CellCounter, CheckedEvent, MeanError, count_together, mean_errors
 from dpverify.sampling.stages import collect_samples, collect_statistics, threads_agree
 from dpverify.selection.objective import (
-    THOROUGH_SEARCH,
+    SEARCHES,
     ScoreLearner,
     SelectionContext,
     SelectionObjective,
@@ -287,12 +287,14 @@ def freeze_events(run: RunContext, request: Request, region: Region, points: np.
         return stored
     done_before = run.progress.done
     partition = named_partition(settings, region, points)
-    penalty = THOROUGH_SEARCH.decision_penalty
-    objective = SelectionObjective(settings.test_runs, request.delta, settings.alpha, penalty, request.claim)
+    budget = SEARCHES[settings.search]
+    objective = SelectionObjective(
+        settings.test_runs, request.delta, settings.alpha, budget.decision_penalty, request.claim
+    )
     source = run.source._replace(is_coupled=settings.coupled_selection)
     log_ratio = stated_log_ratio(request.log_density, source)
     context = SelectionContext(
-        source, settings, region, objective, run.pool, run.progress, learn=request.learn, log_ratio=log_ratio
+        source, settings, region, objective, run.pool, run.progress, budget, learn=request.learn, log_ratio=log_ratio
     )
     if partition is not None and settings.selection_epsilon is not None:
         rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SELECTION_KEY,)))

@@ -23,6 +23,7 @@ from dpverify.util.serialization import to_plain
 CHOICES = {
     "partition": ("auto", "grid", "equal-mass", "tree", "atoms"),
     "events": ("auto", "cell", "union", "score"),
+    "search": ("auto", "quick", "thorough"),
     "test": ("exact", "thinned", "averaged"),
     "nonfinite": ("error", "event"),
 }
@@ -41,6 +42,7 @@ class SettingsChanges(TypedDict, total=False):
     partition: str
     resolution: int | None
     events: str | Callable[[Array], Array]
+    search: str
     test: str
     selection_epsilon: float | None
     nonfinite: str
@@ -88,6 +90,10 @@ class Settings:
         The events among which one is selected. "cell": single cells of the partition. "union": unions of cells.
         "score": level sets of fitted scores. "auto": all that apply. A callable `score(samples)` returns one number
         per run, and the level sets of this score are used; pass it if a good test statistic is known.
+    search : {"auto", "quick", "thorough"}, default "auto"
+        How many kinds of scores are fitted. "quick": few, for short verifications. "auto": all plain ones. "thorough":
+        a general learner besides, which finds differences that no plain score describes; it takes seconds to a minute
+        and needs scikit-learn (`pip install 'dpverify[learn]'`).
     test : {"exact", "thinned", "averaged"}, default "exact"
         The hypothesis test. "exact" is the unconditional test of this library. The others are those of the paper, for
         comparison, and support delta 0 only. "thinned" is the randomised test as printed. "averaged" is the exact mean
@@ -145,6 +151,7 @@ class Settings:
     partition: str = "auto"
     resolution: int | None = None
     events: str | Callable[[Array], Array] = "auto"
+    search: str = "auto"
     test: str = "exact"
     selection_epsilon: float | None = None
     nonfinite: str = "error"
@@ -250,6 +257,8 @@ class Settings:
             del plain["complement"]
         if not self.coupled_selection:
             del plain["coupled_selection"]
+        if self.search == "auto":
+            del plain["search"]
         return plain
 
     @property

@@ -22,12 +22,12 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.events.partition import Edges, Partition, Tree, equal_mass, make_partition_of, make_tree
 from dpverify.events.scores import (
-    SCORE_FAMILIES,
     SCORE_KINDS,
+    SIMPLE_FAMILIES,
     Learner,
-    LearnerCost,
     Levels,
     Score,
+    ScoreFamily,
     TrainingData,
     UserScore,
     evaluate_scores,
@@ -200,13 +200,17 @@ USUAL_EFFORT = Effort(1 << 11, 1 << 15, 1 << 10, 2, (0.85, 0.9))
 LARGE_EFFORT = Effort(1 << 14, 1 << 16, 1 << 13, 4, (0.8, 0.9))
 
 
-def promising_scores(training: TrainingData, usual: list[Score], train_runs: int, delta: float) -> list[Score]:
+def promising_scores(
+    families: tuple[ScoreFamily, ...], training: TrainingData, usual: list[Score], train_runs: int, delta: float
+) -> list[Score]:
     """Return the structured scores that separate held-out runs about as well as the usual scores, or better.
 
     All learners are fitted to few runs. Those with promising scores are fitted again to more runs.
 
     Parameters
     ----------
+    families : tuple of ScoreFamily
+        The families of structured scores.
     training : TrainingData
         The kept training runs.
     usual : list of Score
@@ -218,8 +222,7 @@ def promising_scores(training: TrainingData, usual: list[Score], train_runs: int
         The claimed delta.
     """
     runs = min(len(training.first), len(training.second))
-    families = [family for family in SCORE_FAMILIES if family.cost == LearnerCost.STRUCTURED]
-    if training.dimension == 1 or runs < TUNING.min_structured_runs:
+    if not families or training.dimension == 1 or runs < TUNING.min_structured_runs:
         return []
     effort = LARGE_EFFORT if train_runs >= TUNING.many_runs else USUAL_EFFORT
     held_out = min(effort.held_out_runs, runs // TUNING.held_out_share)
@@ -232,7 +235,7 @@ def promising_scores(training: TrainingData, usual: list[Score], train_runs: int
         fitted: list[tuple[Score, tuple[int, int]]] = []
         for f, family in enumerate(families):
             if chosen is None or any(one[0] == f for one in chosen):
-                for n, learner in enumerate(family.learners(part)):
+                for n, learner in enumerate(family(part)):
                     if chosen is None or (f, n) in chosen:
                         fitted += [(score, (f, n)) for score in learner.fit()]
         own = separations([score for score, _ in fitted], judging, delta)
@@ -322,7 +325,9 @@ def train_candidates(
         and not context.nonfinite_event
         and not partitions.exhaustive
     ):
-        learners = _choose_learners(context, training, as_cells)
+        # Level sets of the simplest scores serve as cells.
+        families = SIMPLE_FAMILIES if as_cells else context.budget.families
+        learners = [learner for family in families for learner in family(training)]
     cell_partitions = [*([given] if given is not None and events != "score" else []), *partitions.partitions]
     statistics = [TableCounter(learner.statistic) for learner in learners if learner.statistic is not None]
     counters = [CellCounter(partition) for partition in cell_partitions]
@@ -333,8 +338,9 @@ def train_candidates(
         lambda one: one[0].fit(*one[1]), list(zip(learners, counted, strict=True)), training.pooled.size
     )
     scores: list[Score] = [score for own in fitted for score in own]
-    if learners and not as_cells and context.budget.max_cost >= LearnerCost.STRUCTURED:
-        scores += promising_scores(training, scores, context.runs["train"], context.objective.delta)
+    if learners and not as_cells:
+        structured, runs, delta = context.budget.structured, context.runs["train"], context.objective.delta
+        scores += promising_scores(structured, training, scores, runs, delta)
     if context.learn is not None and events != "cell":
         scores.append(learned_score(context, training, samples[0]))
     if context.log_ratio is not None and events in ("auto", "score"):
@@ -374,12 +380,6 @@ def learned_score(context: SelectionContext, training: TrainingData, samples: np
     score = UserScore(fitted, context.shape, "learn")
     score.check_row_by_row(samples)
     return score
-
-
-def _choose_learners(context: SelectionContext, training: TrainingData, as_cells: bool) -> list[Learner]:
-    """Return the learners within the search budget. Level sets of the cheapest scores serve as cells."""
-    most = LearnerCost.CHEAP if as_cells else min(context.budget.max_cost, LearnerCost.JOINT_FIT)
-    return [learner for family in SCORE_FAMILIES if family.cost <= most for learner in family.learners(training)]
 
 
 def count_training_runs(

@@ -14,7 +14,15 @@ from numpy.typing import ArrayLike
 from dpverify.claims import Claim, is_curve
 from dpverify.events.partition import Partition, make_partition
 from dpverify.events.region import Region
-from dpverify.events.scores import LearnerCost, Score, UserScore
+from dpverify.events.scores import (
+    QUICK_FAMILIES,
+    STRUCTURED_FAMILIES,
+    USUAL_FAMILIES,
+    Score,
+    ScoreFamily,
+    UserScore,
+    general_learners,
+)
 from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.count import Block, Statistic
 from dpverify.sampling.executors import WorkerPool
@@ -385,8 +393,10 @@ class SearchBudget(NamedTuple):
     ----------
     max_kept_runs : int
         Training runs per data set that are kept in memory.
-    max_cost : LearnerCost
-        The most expensive learners that compete.
+    families : tuple of ScoreFamily
+        The scores that always compete.
+    structured : tuple of ScoreFamily
+        The scores that compete if held-out runs find that they do about as well as the best of the others.
     partitions : bool
         Whether partitions by equal mass and by a tree compete.
     decision_penalty : float
@@ -396,15 +406,22 @@ class SearchBudget(NamedTuple):
     """
 
     max_kept_runs: int
-    max_cost: LearnerCost
+    families: tuple[ScoreFamily, ...]
+    structured: tuple[ScoreFamily, ...]
     partitions: bool
     decision_penalty: float
     max_events: int = 1
 
 
-THOROUGH_SEARCH = SearchBudget(1 << 19, LearnerCost.STRUCTURED, True, 1.85, 3)
+USUAL_SEARCH = SearchBudget(1 << 19, USUAL_FAMILIES, STRUCTURED_FAMILIES, True, 1.85, 3)
 # For comparing many pairs. Rare events become visible late, so the penalty is smaller.
-QUICK_SEARCH = SearchBudget(1 << 16, LearnerCost.PATTERNS, False, 1.0)
+QUICK_SEARCH = SearchBudget(1 << 16, QUICK_FAMILIES, (), False, 1.0)
+# The values of the setting `search`.
+SEARCHES = {
+    "auto": USUAL_SEARCH,
+    "quick": QUICK_SEARCH._replace(max_events=USUAL_SEARCH.max_events),
+    "thorough": USUAL_SEARCH._replace(families=(*USUAL_FAMILIES, general_learners)),
+}
 
 
 class SelectionContext(NamedTuple):
@@ -416,7 +433,7 @@ class SelectionContext(NamedTuple):
     objective: SelectionObjective
     workers: WorkerPool
     progress: Progress
-    budget: SearchBudget = THOROUGH_SEARCH
+    budget: SearchBudget = USUAL_SEARCH
     recorded: tuple[np.ndarray, np.ndarray] | None = None  # runs to select from; None: the selection draws its own
     learn: ScoreLearner | None = None  # fits a score of the user to training runs
     log_ratio: UserScore | None = None  # of the stated density; it competes like every other score

@@ -6,46 +6,44 @@ To add a kind, write one file and add the kind to the lists below.
 from dpverify.events.scores.additive import Additive, additive_learners
 from dpverify.events.scores.base import Features, Levels, Linear, Score, evaluate_scores
 from dpverify.events.scores.cell_score import CellScore
+from dpverify.events.scores.general import General, general_learners
 from dpverify.events.scores.interactions import Interaction, interaction_learners
 from dpverify.events.scores.moments import Banded, Quadratic, covariance_learners, gaussian_learners
 from dpverify.events.scores.outliers import Extreme, outlier_learners
 from dpverify.events.scores.patterned import Patterned, pattern_learners
 from dpverify.events.scores.piecewise import Piecewise, piecewise_learners
 from dpverify.events.scores.shared import Shared, shared_learners
-from dpverify.events.scores.training import Learner, LearnerCost, ScoreFamily, TrainingData, summarise
+from dpverify.events.scores.training import Learner, ScoreFamily, TrainingData, summarise
 from dpverify.events.scores.transformed import Transformed, transformed_learners
 from dpverify.events.scores.user_score import UserScore
 
 # Every kind that a report can hold.
 SCORE_KINDS = (
     *(Linear, Quadratic, Additive, Piecewise, Patterned, CellScore, UserScore),
-    *(Banded, Shared, Transformed, Interaction, Extreme),
+    *(Banded, Shared, Transformed, Interaction, Extreme, General),
 )
 
-# What competes during selection, in this order. A learner is used if its cost is within the budget of the search.
-SCORE_FAMILIES = (
-    ScoreFamily(gaussian_learners, LearnerCost.CHEAP),
-    ScoreFamily(additive_learners, LearnerCost.CHEAP),
-    ScoreFamily(outlier_learners, LearnerCost.PATTERNS),
-    ScoreFamily(piecewise_learners, LearnerCost.JOINT_FIT),
-    ScoreFamily(pattern_learners, LearnerCost.PATTERNS),
-    ScoreFamily(covariance_learners, LearnerCost.STRUCTURED),
-    ScoreFamily(shared_learners, LearnerCost.STRUCTURED),
-    ScoreFamily(transformed_learners, LearnerCost.STRUCTURED),
-    ScoreFamily(interaction_learners, LearnerCost.STRUCTURED),
-)
+# What competes during selection. A family returns learners for given training data.
+SIMPLE_FAMILIES = (gaussian_learners, additive_learners)
+QUICK_FAMILIES = (*SIMPLE_FAMILIES, outlier_learners, pattern_learners)
+USUAL_FAMILIES = (*SIMPLE_FAMILIES, outlier_learners, piecewise_learners, pattern_learners)
+# Most outputs have none of these structures, so that held-out runs decide whether their scores compete.
+STRUCTURED_FAMILIES = (covariance_learners, shared_learners, transformed_learners, interaction_learners)
 
 __all__ = [
-    "SCORE_FAMILIES",
+    "QUICK_FAMILIES",
     "SCORE_KINDS",
+    "SIMPLE_FAMILIES",
+    "STRUCTURED_FAMILIES",
+    "USUAL_FAMILIES",
     "Additive",
     "Banded",
     "CellScore",
     "Extreme",
     "Features",
+    "General",
     "Interaction",
     "Learner",
-    "LearnerCost",
     "Levels",
     "Linear",
     "Patterned",
@@ -58,5 +56,6 @@ __all__ = [
     "Transformed",
     "UserScore",
     "evaluate_scores",
+    "general_learners",
     "summarise",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,25 +46,6 @@ class Learner(NamedTuple):
 
     fit: Callable[..., Sequence[Score]]
     statistic: CountedStatistic | None = None
-
-
-class LearnerCost(enum.IntEnum):
-    """How much time a learner takes. The selection leaves out learners above its budget.
-
-    Only the cheapest learners also provide level-set cells for unions.
-    """
-
-    CHEAP = 0
-    PATTERNS = 1
-    JOINT_FIT = 2
-    STRUCTURED = 3  # fitted to some of the kept runs, and judged on others before they compete
-
-
-class ScoreFamily(NamedTuple):
-    """A way to make learners from training data, and its cost."""
-
-    learners: Callable[[TrainingData], list[Learner]]
-    cost: LearnerCost
 
 
 @dataclass(frozen=True)
@@ -154,6 +134,9 @@ class TrainingData:
         """Return the features of the runs of each data set."""
         pooled, runs = self.features_of_pooled(features), len(self.first)
         return (pooled, pooled) if self.first is self.pooled else (pooled[:runs], pooled[runs:])
+
+
+ScoreFamily = Callable[[TrainingData], list[Learner]]
 
 
 def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingData:
