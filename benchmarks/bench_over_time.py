@@ -22,8 +22,8 @@ import dpverify as dpv
 from dpverify.estimation import GaussianTruth, Normal, PrivateKalman, System
 from dpverify.events.prefix_scores import LinearPrefixes
 from dpverify.over_time import PrefixEvents, count_test_runs, plan_looks
-from dpverify.sampling.context import check_mechanism, open_run
 from dpverify.sampling.count import BlockChecker
+from dpverify.sampling.probe import check_mechanism, open_run
 from dpverify.stats.exact import epsilon_lower_bound
 
 ALPHA = 0.05

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -52,7 +53,6 @@ from dpverify.report.sequence import Sequence as StoppedSequence
 from dpverify.report.statements import CellBounds
 from dpverify.sampling.blocks import FIRST_COMPILED_BLOCK, FIRST_RUNS, SampleSource, fitting_block_size
 from dpverify.sampling.checkpoint import Record
-from dpverify.sampling.context import RunContext, make_region
 from dpverify.sampling.count import (
     Accumulator,
     BlockChecker,
@@ -67,7 +67,7 @@ from dpverify.sampling.count import (
     count_cells,
     mean_errors,
 )
-from dpverify.sampling.probe import BYTES_PER_NUMBER, blocks_repeat, outputs_hash
+from dpverify.sampling.probe import BYTES_PER_NUMBER, RunContext, blocks_repeat, make_region, outputs_hash
 from dpverify.sampling.stages import collect_samples, collect_statistics, threads_agree
 from dpverify.selection.objective import (
     QUICK_SEARCH,
@@ -571,7 +571,7 @@ class Batches:
         if block is None:
             compiled = COMPILED_BLOCKS if has_fixed_block(source.mechanism) else ()
             block = fitting_block_size(block_size(size, compiled), shape[0] * shape[1] * BYTES_PER_NUMBER)
-        return source._replace(block=block, look=(*source.look, self._number))
+        return source._replace(block=block, test_key=(*source.test_key, self._number))
 
     def blocks(self) -> tuple[tuple[EventTables, ...], ...]:
         """Return the tables of all batches. Simple events, which stay the same, are taken together over the batches."""
@@ -870,7 +870,7 @@ def run_until_decided(
                     look = latest
             if stopped is None and portfolio.runs == schedule.ends[-1]:
                 stopped = StoppedBy.BUDGET
-    run.clock.lap("test")
+    run.finished["test"] = time.perf_counter()
 
     # The tested events are those of the exact test, with their counts. If there was no exact test, there is one: the
     # event with the most wealth, with its counts in all runs, which are shown and used for no bound.

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import math
 import os
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -46,14 +47,6 @@ from dpverify.report.sequence import StoppedBy
 from dpverify.report.statements import CellBounds, Verdict
 from dpverify.report.text import as_sentence
 from dpverify.sampling.checkpoint import Record
-from dpverify.sampling.context import (
-    RunContext,
-    check_mechanism,
-    open_run,
-    read_record,
-    shorten_run,
-    try_optional_method,
-)
 from dpverify.sampling.count import (
     BlockChecker,
     EventTables,
@@ -62,6 +55,7 @@ from dpverify.sampling.count import (
     runs_are_dependent,
 )
 from dpverify.sampling.executors import open_pool
+from dpverify.sampling.probe import RunContext, check_mechanism, open_run, shorten_run, try_optional_method
 from dpverify.sampling.stages import collect_statistics, threads_agree
 from dpverify.selection.learn import count_training_runs
 from dpverify.selection.objective import TUNING, USUAL_SEARCH, KnownBlocks, SelectionContext, SelectionObjective
@@ -1514,7 +1508,7 @@ def measure_pair(
 def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, BlockChecker]:
     """Select the events of all prefixes with the selection runs and store them; a resumed run reads them."""
     checkpoint, settings = run.checkpoint, run.settings
-    stored = read_record(checkpoint, "prefix-events", PREFIX_EVENT_KINDS, read_prefix_events)
+    stored = checkpoint.read_choice("prefix-events", PREFIX_EVENT_KINDS, read_prefix_events)
     if stored is not None:
         run.progress.skip(2 * settings.select_runs)
         return stored
@@ -1526,7 +1520,7 @@ def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[P
     checkpoint.write("prefix-events", Record(to_plain(frozen)))
     if checkpoint.problem is None:
         checkpoint.forget("train", "propose", "decide")
-    run.clock.lap("selection")
+    run.finished["selection"] = time.perf_counter()
     return events, checker
 
 
@@ -1544,7 +1538,7 @@ def count_until_decided(run: RunContext, result: PrivacyOverTime, checker: Block
         if result.runs < planned and result.verdict in DECIDED:
             break
     run.progress.skip(done_before + 2 * planned - run.progress.done)
-    run.clock.lap("test")
+    run.finished["test"] = time.perf_counter()
     return result
 
 

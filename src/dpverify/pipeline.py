@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -36,16 +37,8 @@ from dpverify.report.certificate import CertificateSource, LogDensity, find_cert
 from dpverify.report.report import Report
 from dpverify.report.statements import CellBounds, DeltaEvents, check_claim
 from dpverify.sampling.checkpoint import Record
-from dpverify.sampling.context import (
-    RunContext,
-    check_mechanism,
-    make_region,
-    open_run,
-    read_record,
-    read_region,
-    shorten_run,
-)
 from dpverify.sampling.count import BlockChecker, CellCounter, CheckedEvent, MeanError, count_together, mean_errors
+from dpverify.sampling.probe import RunContext, check_mechanism, make_region, open_run, shorten_run
 from dpverify.sampling.stages import collect_samples, collect_statistics, threads_agree
 from dpverify.selection.objective import (
     SEARCHES,
@@ -266,12 +259,12 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
             del run.pilot_blocks[side, block]
     region, points, pilot = make_region(samples, run.settings.nonfinite, plan.is_limited)
     # The stored region is used, because another machine may compute one that differs in the last bits.
-    stored = read_record(checkpoint, "region", nested_kinds(Region), read_region)
+    stored = checkpoint.read_choice("region", nested_kinds(Region))
     if stored is None:
-        checkpoint.write("region", Record(to_plain({"region": region})))
+        checkpoint.write("region", Record(to_plain(region)))
     else:
         region = stored
-    run.clock.lap("pilot")
+    run.finished["pilot"] = time.perf_counter()
     return region, points, pilot
 
 
@@ -281,7 +274,7 @@ def freeze_events(run: RunContext, request: Request, region: Region, points: np.
     A resumed run reads the events from its folder, so that they cannot change after test runs were drawn.
     """
     settings, checkpoint = run.settings, run.checkpoint
-    stored = read_record(checkpoint, "events", SELECTION_KINDS, lambda record: read_selected(record, points[:1]))
+    stored = checkpoint.read_choice("events", SELECTION_KINDS, lambda record: read_selected(record, points[:1]))
     if stored is not None:
         run.progress.skip(2 * settings.select_runs)
         return stored
@@ -310,7 +303,7 @@ def freeze_events(run: RunContext, request: Request, region: Region, points: np.
             checkpoint.forget("train", "propose", "decide")
     else:
         check_refit(run, selected, points)
-    run.clock.lap("selection")
+    run.finished["selection"] = time.perf_counter()
     return selected
 
 
@@ -328,7 +321,7 @@ def check_refit(run: RunContext, selected: SelectedEvents, points: np.ndarray) -
             None if selected.aims is None else selected.aims[1:],
         )
     )
-    stored = read_record(run.checkpoint, "refit", (), lambda record: record["digest"])
+    stored = run.checkpoint.read_choice("refit", (), lambda record: record["digest"])
     if stored is None:
         run.checkpoint.write("refit", Record({"digest": digest}))
     elif stored != digest:
@@ -380,7 +373,7 @@ def count_test_runs(
     results = collect_statistics(run.source, "test", settings.test_runs, [*statistics.values()], run.pool, run.progress)
     counts = dict(zip(statistics, results, strict=True))
     agree = threads_agree(run.source, run.pool)
-    run.clock.lap("test")
+    run.finished["test"] = time.perf_counter()
     cells, *events = joint.split([counts[name] for name in counters if name.startswith("partition")])
     drawn = iter(events[len(selected.partitions) - 1 :])
     histograms = [None if one is None else (one, next(drawn)) for one in bins]

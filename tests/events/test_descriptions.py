@@ -10,7 +10,7 @@ from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, OUTSIDE, make_partition
 from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Piecewise, Quadratic
 from dpverify.events.wording import MAX_LISTED_PIECES, describe_intervals
-from dpverify.sampling.context import make_region
+from dpverify.sampling.probe import make_region
 from dpverify.util import serialization as serial
 
 

@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 
 import dpverify as dpv
 from dpverify.events.partition import FIRST_CELL, HASHED_SIZE, OUTSIDE, equal_mass, grid, make_partition
-from dpverify.sampling.context import make_region
+from dpverify.sampling.probe import make_region
 from dpverify.util.arrays import cell_codes, enable_x64
 
 

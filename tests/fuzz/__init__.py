@@ -24,7 +24,6 @@ from dpverify.events.event import SELECTION_KINDS, SelectedEvents, read_selected
 from dpverify.events.region import Region
 from dpverify.report.json import with_checksum
 from dpverify.sampling.checkpoint import Record, open_checkpoint, pack_record, unpack_record
-from dpverify.sampling.context import read_record, read_region
 from dpverify.studies.study import read_study
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
@@ -197,7 +196,7 @@ class Records:
         selected = SelectedEvents((report.witness.event,), (1.0,), report.witness.event.partition)
         with open_checkpoint(self.place) as store:
             store.acquire(self.owner, {"name": "laplace"})
-            store.write("region", Record(to_plain({"region": report.picture["region"]})))
+            store.write("region", Record(to_plain(report.picture["region"])))
             store.write("events", Record(to_plain(store_selected(selected))))
         self.files = {name: (self.place / f"{name}.record").read_bytes() for name in ("region", "events")}
         self.documents = [{"name": name, "head": unpack_record(self.files[name])[0]} for name in self.files]
@@ -213,9 +212,9 @@ class Records:
         try:
             with open_checkpoint(self.place) as store:
                 store.acquire(self.owner, {})
-                read_record(store, "region", nested_kinds(Region), read_region)
-                read_record(
-                    store, "events", SELECTION_KINDS, functools.partial(read_selected, examples=np.zeros((1, 1, 1)))
+                store.read_choice("region", nested_kinds(Region))
+                store.read_choice(
+                    "events", SELECTION_KINDS, functools.partial(read_selected, examples=np.zeros((1, 1, 1)))
                 )
         finally:
             (self.place / f"{name}.record").write_bytes(self.files[name])

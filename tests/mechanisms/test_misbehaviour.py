@@ -296,19 +296,6 @@ def keyboard():
     signal.signal(signal.SIGINT, before)
 
 
-def test_a_slow_first_block_is_announced(monkeypatch, capsys):
-    monkeypatch.setattr("dpverify.util.progress.MIN_ANNOUNCED_SECONDS", 0.01)
-
-    def slow(data, runs, rng):
-        if rng.bit_generator.seed_seq.spawn_key == (0, 0, 0):
-            time.sleep(0.02)
-        return laplace(data, runs, rng)
-
-    slow.block = 256  # a mechanism with its own block size is not probed
-    dpv.verify(slow, ZERO, ONE, progress=True, **SMALL)
-    assert capsys.readouterr().err.startswith("dpverify: the first 256 runs took 0 s; Ctrl-C stops it\n")
-
-
 @pytest.mark.parametrize("stage", [0, 4], ids=["the first block", "the test runs"])
 def test_ctrl_c_stops_a_block_that_never_ends(stage, keyboard, tmp_path):
     def hangs(data, runs, rng):

@@ -18,8 +18,8 @@ from dpverify.events.partition import (
 from dpverify.events.region import RegionIndicator
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Quadratic
 from dpverify.events.scores.additive import Binning
-from dpverify.sampling.context import make_region
 from dpverify.sampling.count import counts_from_table, occupied_codes
+from dpverify.sampling.probe import make_region
 from dpverify.selection.learn import grow_tree
 from dpverify.selection.objective import TUNING, SelectionObjective, cautious_lower_bound
 from dpverify.selection.proposals import SelectionCounts, propose_cells, select_paper_cell

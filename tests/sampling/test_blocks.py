@@ -1,6 +1,5 @@
-"""Blocks of runs: seeds, order, errors of a mechanism, accuracy, and the progress display."""
+"""Blocks of runs: seeds, order, errors of a mechanism, and accuracy."""
 
-import io
 import threading
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -10,11 +9,10 @@ import pytest
 
 import dpverify as dpv
 from dpverify.errors import StopReason
-from dpverify.sampling.blocks import STAGES, SampleSource, block_generator, default_block_size, draw_block
+from dpverify.sampling.blocks import STAGES, SampleSource, block_size, draw_block
 from dpverify.sampling.executors import open_pool
 from dpverify.sampling.probe import probe_mechanism
 from dpverify.sampling.stages import collect_samples
-from dpverify.util.formatting import format_count, format_duration
 from dpverify.util.progress import Progress
 from mechanisms import ONE, ZERO, fails_at_block_three, gaussian_trajectory, laplace
 
@@ -64,30 +62,17 @@ def test_the_digest_does_not_depend_on_the_executor_or_the_order():
     assert test_blocks[0] > test_blocks[-1]
 
 
-def test_another_seed_gives_another_report():
-    first, second = (dpv.verify(laplace, ZERO, ONE, 0.5, seed=seed, **SMALL) for seed in (0, 1))
-    assert first.digest != second.digest
-
-
-def test_every_stage_data_set_and_block_has_its_own_generator():
-    keys = [
-        ("pilot", 0, 0),
-        ("train", 0, 0),
-        ("propose", 0, 0),
-        ("decide", 0, 0),
-        ("test", 0, 0),
-        ("test", 1, 0),
-        ("test", 0, 1),
-    ]
-    assert len({block_generator(0, *key).random() for key in keys}) == len(keys)
-    assert block_generator(0, *keys[0]).random() == block_generator(0, *keys[0]).random()
-    spawned = np.random.SeedSequence(5, spawn_key=(4, 1, 7))
-    assert block_generator(5, "test", 1, 7).random() == np.random.default_rng(spawned).random()
-
-
 @pytest.mark.parametrize(("runs", "block"), [(1, 64), (2000, 64), (200_000, 2048), (10**7, 65536), (10**9, 65536)])
 def test_the_default_block_size_is_a_function_of_the_test_runs(runs, block):
-    assert default_block_size(runs) == block
+    assert block_size(laplace, None, runs) == block
+
+
+def test_a_block_has_a_generator_of_its_stage_data_set_and_number():
+    source = SampleSource(lambda data, runs, rng: rng.random(runs), (0.0, 0.0), 5, 8)
+    keys = [*((stage, 0, 0) for stage in STAGES), ("test", 1, 0), ("test", 0, 1)]
+    assert len({draw_block(source, *key).tobytes() for key in keys}) == len(keys)
+    spawned = np.random.SeedSequence(5, spawn_key=(4, 1, 7))
+    assert draw_block(source, "test", 1, 7).ravel().tolist() == np.random.default_rng(spawned).random(8).tolist()
 
 
 def test_a_large_output_halves_the_block():
@@ -160,19 +145,6 @@ def test_a_keyboard_interrupt_raises_stopped():
     assert problem.value.reason is StopReason.KEYBOARD
 
 
-def test_a_mechanism_may_return_the_same_buffer_every_time():
-    buffer = np.zeros((256, 1))
-
-    def same_buffer(data, runs, rng):
-        buffer[:] = laplace(data, runs, rng)
-        return buffer
-
-    assert (
-        dpv.verify(same_buffer, ZERO, ONE, 0.5, **SMALL).witness.counts
-        == dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).witness.counts
-    )
-
-
 def test_the_mean_rmse_and_its_standard_error():
     zero, half = np.zeros((4, 2)), np.full((4, 2), 0.5)
     report = dpv.verify(gaussian_trajectory, zero, half, error=dpv.rmse(zero), **SMALL)
@@ -194,57 +166,6 @@ def test_the_truth_is_reshaped_and_a_truth_of_another_size_is_refused():
             dpv.verify(gaussian_trajectory, *data, error=dpv.rmse(truth), **SMALL)
     with pytest.raises(dpv.InputError, match="error: found ndarray"):
         dpv.verify(gaussian_trajectory, *data, error=np.zeros(8), **SMALL)
-
-
-def test_an_error_function_that_returns_a_wrong_shape_is_refused():
-    with pytest.raises(dpv.InputError, match="one number per run"):
-        dpv.verify(laplace, ZERO, ONE, error=lambda samples: samples, **SMALL)
-
-
-def test_the_duration_is_announced_when_the_speed_is_known(monkeypatch):
-    clock = iter(np.arange(0, 1000, 0.4))
-    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
-    stream = io.StringIO()
-    show = Progress(True, stream=stream)
-    show.plan(1_000_000)
-    show.stage("test")
-    for _ in range(40):
-        show.advance(1000)
-    lines = stream.getvalue().splitlines()
-    assert "about 7 min for 1 000 000 runs at 2 500 runs/s" in lines[0]
-    assert "Ctrl-C" in lines[0]
-    assert 1 < len(lines) < 6
-    assert "test: " in lines[-1]
-
-
-def test_a_short_run_displays_nothing():
-    stream = io.StringIO()
-    show = Progress(True, stream=stream)
-    show.plan(100)
-    for _ in range(10):
-        show.advance(10)
-    show.close()
-    assert stream.getvalue() == ""
-
-
-def test_a_terminal_shows_a_bar(monkeypatch):
-    pytest.importorskip("rich")
-    clock = iter(np.arange(0, 1000, 0.4))
-    stream = io.StringIO()
-    stream.isatty = lambda: True
-    show = Progress(True, stream=stream)
-    monkeypatch.setattr("dpverify.util.progress.time.monotonic", lambda: float(next(clock)))
-    show.plan(100_000)
-    for _ in range(10):
-        show.advance(100)
-    assert show._bar is not None
-    show.close()
-    assert "Ctrl-C stops it" in stream.getvalue()
-
-
-def test_formats_of_durations_and_numbers():
-    assert (format_duration(12), format_duration(840), format_duration(9000)) == ("12 s", "14 min", "2.5 h")
-    assert format_count(500_000) == "500 000"
 
 
 def test_a_second_look_with_other_settings_draws_new_test_runs():

@@ -124,31 +124,6 @@ def test_a_run_without_its_scheduler_is_resumed_from_its_folder(cluster, expecte
     assert report.provenance["resumed"]
 
 
-SCRIPT = """
-import sys
-import dpverify as dpv, numpy as np
-from distributed import Client
-
-noise = 1.0
-with Client(sys.argv[1]) as client:
-    def laplace(data, runs, rng):  # a closure, which Dask can pickle
-        return np.sum(data) + rng.laplace(scale=noise, size=(runs, 1))
-
-    report = dpv.verify(laplace, np.array([0.0]), np.array([1.0]), 0.5, executor=client.get_executor(), **SETTINGS)
-    print(report.digest, report.provenance["workers"])
-"""
-
-
-@pytest.mark.slow
-def test_an_executor_of_dask_is_accepted(cluster, expected):
-    (cluster.place / "script.py").write_text(SCRIPT.replace("**SETTINGS", f"**{SETTINGS}"))
-    done = start(["script", cluster.address], cluster.place, stdout=subprocess.PIPE)
-    out, _ = done.communicate()
-    digest, workers = out.split()
-    assert digest == expected
-    assert int(workers) >= 1
-
-
 def test_the_error_without_dask_names_the_package_to_install(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text(MECHANISM)
     (tmp_path / "a.txt").write_text("0\n")

@@ -1,7 +1,6 @@
 """Tasks of workers, exact sums in any order, samples by block, and executors."""
 
 import multiprocessing
-import pickle
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 import dpverify as dpv
 from dpverify.errors import StopReason
 from dpverify.sampling import executors
-from dpverify.sampling.count import Accumulator, KeptSamples, MeanError
+from dpverify.sampling.count import Accumulator, MeanError
 from dpverify.sampling.executors import WorkerPool, completed_tasks
 from mechanisms import ONE, ZERO, laplace
 
@@ -44,18 +43,6 @@ def test_errors_are_summed_exactly_in_any_order(values, shuffled):
     assert mean(values) == mean(mixed)
 
 
-def test_samples_are_kept_by_block():
-    kept = Accumulator((KeptSamples(),))
-    for block in (5, 0, 3):
-        part = Accumulator((KeptSamples(),))
-        part.add(block, np.full((2, 1, 1), float(block)))
-        kept.merge(part.results())
-    ((numbers, samples),) = kept.results()
-    assert (
-        [own.ravel().tolist() for own in samples] == [[block, block] for block in numbers] == [[5, 5], [0, 0], [3, 3]]
-    )
-
-
 @pytest.mark.parametrize(("attributes", "number"), [({}, 4), ({"_max_workers": 7}, 7), ({"num_workers": 3}, 3)])
 def test_the_number_of_workers_of_an_executor(attributes, number):
     executor = type("Some", (), attributes)()
@@ -75,13 +62,6 @@ def test_an_executor_that_was_shut_down_raises_stopped():
     ) as stop:
         dpv.verify(laplace, ZERO, ONE, executor=pool)
     assert stop.value.reason is StopReason.WORKERS_LOST
-
-
-def test_a_stopped_error_is_pickled_with_its_reason():
-    stop = pickle.loads(pickle.dumps(dpv.Stopped("out of memory after 9 runs", "folder", 9, StopReason.OUT_OF_MEMORY)))
-    assert (str(stop), stop.folder, stop.done) == ("out of memory after 9 runs", "folder", 9)
-    assert stop.reason is StopReason.OUT_OF_MEMORY
-    assert dpv.Stopped("the run ended").reason is StopReason.UNKNOWN
 
 
 def test_processes_in_a_daemonic_process_are_refused(monkeypatch):

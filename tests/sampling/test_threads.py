@@ -70,30 +70,9 @@ def test_a_mechanism_without_state_is_never_voided(seeds):
     print(f"a mechanism without state: voided in 0 of {seeds} runs")
 
 
-def test_the_report_of_threads_is_that_of_one_process():
-    with ThreadPoolExecutor(2) as pool:
-        digest = dpv.verify(laplace, 0.0, 1.0, 0.5, executor=pool, **FEW).digest
-    assert digest == dpv.verify(laplace, 0.0, 1.0, 0.5, **FEW).digest
-
-
 @pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
 def test_only_seeded_mechanisms_in_threads_are_checked():
     assert not dpv.verify(StoresData(), 0.0, 1.0, 0.5, **FEW).voiding
     with ThreadPoolExecutor(2) as pool:
         report = dpv.verify(Unseeded(), 0.0, 1.0, 0.5, executor=pool, **FEW)
     assert Diagnostic.NOT_THREAD_SAFE not in report.diagnostics
-
-
-def test_a_mechanism_with_its_own_block_size_is_always_called_with_it():
-    asked = []
-
-    class Whole:
-        block = 128
-
-        def __call__(self, data, runs, rng):
-            asked.append(runs)
-            return data + rng.laplace(size=runs)
-
-    with ThreadPoolExecutor(2) as pool:
-        dpv.verify(Whole(), 0.0, 1.0, 0.5, executor=pool, select_runs=400, test_runs=2000)
-    assert set(asked) == {128}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,8 +23,8 @@ from dpverify.report import attribution
 from dpverify.report.certificate import DensityCertificate
 from dpverify.report.report import Report
 from dpverify.report.statements import CountsPair, Witness
-from dpverify.sampling.context import RunContext, picture_runs, try_optional_method
 from dpverify.sampling.count import EventTables, runs_are_dependent
+from dpverify.sampling.probe import RunContext, picture_runs, try_optional_method
 from dpverify.util.arrays import is_plain_data
 from dpverify.util.formatting import one_line
 from dpverify.util.provenance import versions
@@ -104,7 +106,7 @@ def make_report(
     report.picture.update(make_picture(run, pilot, region, histogram))
     if coordinates is not None:
         report.picture["coordinates"] = attribution.store(coordinates, report.witness.shape)
-    run.clock.lap("report")
+    run.finished["report"] = time.perf_counter()
     report.provenance.update(describe_run(run))
     return report
 
@@ -129,13 +131,13 @@ def make_witness(
 
 def describe_run(run: RunContext) -> dict[str, Any]:
     """Return how the run was carried out: time, versions, device, workers, and whether it was resumed."""
-    checkpoint = run.checkpoint
+    stages = itertools.pairwise(run.finished.items())
     description = {
-        "seconds": run.clock.laps,
+        "seconds": {name: round(end - start, 6) for (_, start), (name, end) in stages},
         "versions": versions(),
         "device": run.source.device,
         "workers": run.worker_count,
-        "resumed": checkpoint.resumed,
+        "resumed": run.checkpoint.resumed,
     }
     return {**description, **describe_problems(run)}
 

@@ -52,7 +52,6 @@ class CoordinateCounter(NamedTuple):
     """
 
     edges: np.ndarray
-    is_plain_data = True
 
     @classmethod
     def of(cls, points: np.ndarray) -> CoordinateCounter | None:

@@ -205,11 +205,7 @@ class Slices(NamedTuple):
 
     log_ratio: Levels
     rival: Levels | None
-
-    @property
-    def is_plain_data(self) -> bool:
-        """False: the density is a function."""
-        return False
+    is_plain_data = False  # the density is a function
 
     @property
     def columns(self) -> int:

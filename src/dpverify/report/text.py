@@ -26,7 +26,7 @@ from dpverify.report.power import (
 )
 from dpverify.report.sequence import StoppedBy
 from dpverify.report.statements import Verdict, Witness
-from dpverify.sampling.blocks import FIRST_BLOCK, FIRST_COMPILED_BLOCK, default_block_size
+from dpverify.sampling.blocks import FIRST_BLOCK, FIRST_COMPILED_BLOCK, block_size
 from dpverify.settings import Settings, type_one_error_factor
 from dpverify.stats.exact import MAX_PLANNED_RUNS, P_VALUE_FLOOR
 from dpverify.util.formatting import (
@@ -525,6 +525,6 @@ def _changed_settings(report: Report, base: Settings) -> dict[str, object]:
     settings, base_settings = to_plain(report.settings), to_plain(base)
     changed = {name: value for name, value in settings.items() if value != base_settings[name] and name != "block"}
     chosen = (FIRST_BLOCK, FIRST_COMPILED_BLOCK) if report.settings.stop_early else ()
-    if settings["block"] not in (None, default_block_size(report.settings.test_runs), *chosen):
+    if settings["block"] not in (None, block_size(None, None, report.settings.test_runs), *chosen):
         changed["block"] = settings["block"]
     return changed

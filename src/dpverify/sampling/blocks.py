@@ -1,7 +1,7 @@
 """Blocks of runs: every block has its own random generator, so it can be drawn anywhere, in any order, or again.
 
 Block b of a stage and of data set `side` is drawn with `SeedSequence(seed, spawn_key=(stage, side, b))`. The key of a
-test block also contains the look: a hash of all settings except the seed. A second verification with other settings,
+test block also contains a hash of all settings except the seed. A second verification with other settings,
 for example with more test runs, therefore tests with new runs, although its seed is the same. The block size
 is a fixed function of the settings and of the size of one output. It never depends on time, workers or load: the
 measured speed only decides how many blocks are drawn in one task.
@@ -68,8 +68,8 @@ class SampleSource(NamedTuple):
         "error" if outputs that are not finite are refused, "event" if they are counted.
     shape : tuple of int, optional
         The shape (K, d) of one output; None before the first block.
-    look : tuple of int
-        A part of the key of every test block, see `look_key`.
+    test_key : tuple of int
+        A part of the key of every test block, see the function `test_key`.
     is_coupled : bool
         Whether both data sets use the same random numbers, except in test runs.
     device : str
@@ -83,24 +83,23 @@ class SampleSource(NamedTuple):
     nonfinite: str = "error"
     shape: tuple[int, int] | None = None
     device: str = "cpu"
-    look: tuple[int, ...] = ()
+    test_key: tuple[int, ...] = ()
     is_coupled: bool = False
 
 
-def stated_block_size(mechanism: object, block: int | None) -> int | None:
-    """Return the block size of the settings or of the mechanism; None if neither states one."""
-    stated = getattr(mechanism, "block", None) if block is None else block
-    return None if stated is None else check_whole_number("the mechanism's attribute block", stated, 1)
+def block_size(mechanism: object, block: int | None, test_runs: int) -> int:
+    """Return the block size of the settings, else that of the mechanism, else a power of two from 64 to 65 536.
 
-
-def default_block_size(test_runs: int) -> int:
-    """Return the default block size: a power of two from 64 to 65 536, with about 64 to 128 blocks in a test.
+    With the last one there are about 64 to 128 blocks in a test.
 
     Examples
     --------
-    >>> default_block_size(200_000)
+    >>> block_size(abs, None, 200_000)
     2048
     """
+    stated = getattr(mechanism, "block", None) if block is None else block
+    if stated is not None:
+        return check_whole_number("the mechanism's attribute block", stated, 1)
     exponent = int(math.log2(test_runs / BLOCKS_PER_TEST)) if test_runs >= BLOCKS_PER_TEST else 0
     return 1 << min(max(exponent, MIN_LOG2_BLOCK), MAX_LOG2_BLOCK)
 
@@ -119,22 +118,16 @@ def fitting_block_size(block: int, run_bytes: int, on_device: bool = False) -> i
     return block
 
 
-def look_key(settings: Settings, call: Mapping[str, object]) -> tuple[int, ...]:
-    """Return a hash of what makes two verifications different looks at a mechanism: all settings except the seed.
+def test_key(settings: Settings, call: Mapping[str, object]) -> tuple[int, ...]:
+    """Return a hash of what makes two tests of a mechanism different: all settings except the seed.
 
-    The selection of the second look may depend on the result of the first. Its test runs must therefore be new. A
-    claim is part of the call, because the selection depends on it; `Report.against` asks for another claim on the same
-    runs.
+    The selection of the second verification may depend on the result of the first. Its test runs must therefore be new.
+    A claim is part of the call, because the selection depends on it; `Report.against` asks for another claim on the
+    same runs.
     """
     plain = {"kind": "Settings", **{name: value for name, value in settings.identity.items() if name != "seed"}}
     digest = fingerprint((plain, dict(call)))
     return int(digest[:8], 16), int(digest[8:16], 16)
-
-
-def block_generator(seed: int, stage: str, side: int, block: int, look: tuple[int, ...] = ()) -> np.random.Generator:
-    """Return the random generator of one block; `look` matters for test blocks only."""
-    key = (STAGES.index(stage), side, block, *(look if stage == "test" else ()))
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> ArrayLike:
@@ -142,7 +135,8 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     process = os.getpid()
     try:
         stream = 0 if source.is_coupled and stage != "test" else side  # the test needs independent data sets
-        rng = block_generator(source.seed, stage, stream, block, source.look)
+        key = (STAGES.index(stage), stream, block, *(source.test_key if stage == "test" else ()))
+        rng = np.random.default_rng(np.random.SeedSequence(source.seed, spawn_key=key))
         with np.errstate(**(CALLERS_ERRSTATE.get() or {})):
             return from_tensor(source.mechanism(source.data[side], source.block, rng))
     except (MechanismError, KeyboardInterrupt):
@@ -162,19 +156,7 @@ def validate_block(
     With `check_finite_later`, the values of an array on a device are not checked here, because the check would wait for
     the device. `draw_blocks` checks them at the end of a task.
     """
-    require_finite = source.nonfinite == "error"
-    if type(output) is np.ndarray:
-        # An output with the type and shape of the blocks before it needs no further checks if it is finite.
-        if (
-            source.shape is not None
-            and output.dtype == np.float64
-            and output.shape[1:] in (source.shape, source.shape[1:])
-        ):
-            samples = output.reshape(-1, *source.shape)
-            if len(samples) == len(output) == source.block and (not require_finite or np.isfinite(samples).all()):
-                return samples
-    elif check_finite_later and on_accelerator(output):
-        require_finite = False
+    require_finite = source.nonfinite == "error" and not (check_finite_later and on_accelerator(output))
     try:
         return validate_output(output, source.block, source.shape, require_finite)
     except KeyboardInterrupt:

@@ -28,20 +28,21 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dpverify.errors import DPVerifyWarning, FolderError
-from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
-from dpverify.sampling.blocks import SIDES, SampleSource
-from dpverify.sampling.probe import PilotBlocks, behaviour_hash
+from dpverify.mechanisms.protocol import Mechanism, is_seeded
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array
 from dpverify.util.files import NEW_FILE_SUFFIX, check_regular, hold_lock, replace_file
 from dpverify.util.formatting import one_line, too_little_memory
 from dpverify.util.hashing import fingerprint
+from dpverify.util.serialization import from_plain
 from dpverify.util.sources import SourceHashes, changed_sources, source_hashes
+
+T = TypeVar("T")
 
 FORMAT = 1
 SECONDS_TO_END = 5.0  # a worker whose parent was killed holds the lock until it notices, on a busy machine for seconds
@@ -49,8 +50,6 @@ OWNER_FILE, LOCK_FILE, RECORD_SUFFIX = "dpverify.json", "lock", ".record"
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 MIN_SECONDS_BETWEEN_SAVES = 1.0
 MIN_SAVE_INTERVAL_RATIO = 20  # between two saves, in durations of the last save: saving takes a twentieth of the time
-MAX_NAMED_CHANGES = 5  # values that an error names
-MAX_CHANGES_LENGTH = 600  # characters
 HASH_LENGTH = 64  # hexadecimal digits of a fingerprint
 
 
@@ -108,8 +107,7 @@ class Checkpoint:
         run : dict
             What identifies the run. The first entry that differs is named in the error.
         about : mapping
-            Further information for readers of the file. `details` can have, for an entry of `run` that is a hash, the
-            values from which it was made; the error names those that differ.
+            Further information for readers of the file.
         sources : dict, optional
             The hashes of the source files of the run. They are stored outside of `run`.
 
@@ -151,9 +149,7 @@ class Checkpoint:
             )
         for name in {**run, **owner}:
             if owner.get(name) != run.get(name):
-                details = [_details(each, name) for each in (document.get("about"), about)]
-                changed = _changed_details(*details)
-                raise FolderError(_difference(self.folder, name, owner.get(name), run.get(name), changed))
+                raise FolderError(_difference(self.folder, name, owner.get(name), run.get(name)))
         if digest != self._owner:
             raise FolderError(f"{path}: damaged (wrong checksum); start in a new folder")
         return recorded
@@ -186,6 +182,35 @@ class Checkpoint:
             raise FolderError(f"{path}: found the content of {one_line(file)}{RECORD_SUFFIX}; remove this file")
         self.resumed = True
         return Record(content, arrays)
+
+    def read_choice(self, name: str, kinds: tuple[type, ...], build: Callable[[Any], T] | None = None) -> T | None:
+        """Return a frozen choice of an earlier start of this run, or None.
+
+        Parameters
+        ----------
+        name : str
+            The name of the record.
+        kinds : tuple of type
+            The kinds that the record may hold, besides plain data.
+        build : callable, optional
+            Makes the choice from the content of the record; it may raise any exception for a damaged one. Without it,
+            the content must be of the first kind.
+        """
+        record = self.read(name)
+        if record is None:
+            return None
+        try:
+            content = from_plain(record.head, kinds)
+            if build is None and not isinstance(content, kinds[0]):
+                raise TypeError(f"found no {kinds[0].__name__}")
+            return content if build is None else build(content)
+        except MemoryError:
+            raise
+        except Exception as problem:  # another version may have written anything
+            raise FolderError(
+                f"{self.folder}: found {name} of another version of dpverify ({one_line(problem)}); expected this "
+                "version; resume with that version, or use another folder"
+            ) from None
 
     def write(self, name: str, record: Record) -> None:
         """Save a record. If this fails, for example on a full disk, a warning is given and the old file remains."""
@@ -291,29 +316,9 @@ def open_checkpoint(folder: str | os.PathLike[str] | None) -> Iterator[Checkpoin
         yield Checkpoint(path)
 
 
-def _details(about: object, name: str) -> dict[str, object]:
-    """Return the values from which the hash of an entry was made; nothing if they are not recorded."""
-    details = about.get("details") if isinstance(about, Mapping) else None
-    values = details.get(name) if isinstance(details, Mapping) else None
-    return dict(values) if isinstance(values, Mapping) else {}
-
-
-def _changed_details(found: dict[str, object], expected: dict[str, object]) -> str:
-    """Return the values that differ, in words; nothing if they are not recorded."""
-    if not found or not expected:
-        return ""
-    plain = json.loads(json.dumps(expected, default=str))
-    names = [name for name in {**found, **plain} if found.get(name) != plain.get(name)]
-    changes = [f"{name} was {found.get(name)} and is {plain.get(name)}" for name in names[:MAX_NAMED_CHANGES]]
-    hidden = len(names) - len(changes)
-    return one_line("; ".join(changes + [f"{hidden} more differ"] * (hidden > 0)), MAX_CHANGES_LENGTH)
-
-
-def _difference(folder: Path, name: str, found: object, expected: object, changed: str = "") -> str:
-    """Return the message for a folder whose run differs in the entry `name`; `changed` has both values."""
+def _difference(folder: Path, name: str, found: object, expected: object) -> str:
+    """Return the message for a folder whose run differs in the entry `name`."""
     advice = "repeat the call that the folder was started with, or use another folder (--folder, folder=)"
-    if changed:
-        return f"{folder}: found another {name}: {changed}; {advice}"
     if name == "probe":
         return (
             f"{folder}: found the runs of another mechanism, or of another kind of machine; expected the runs of this "
@@ -329,35 +334,6 @@ def _difference(folder: Path, name: str, found: object, expected: object, change
 def _unusable(path: Path, problem: Exception) -> FolderError:
     reason = getattr(problem, "strerror", None) or problem
     return FolderError(f"{path}: {reason}; expected a folder that can be read and written")
-
-
-# What identifies a run.
-
-
-def run_identity(
-    source: SampleSource,
-    settings: Settings,
-    drawn: PilotBlocks,
-    call: Mapping[str, object],
-    error: Callable[[Array], Array] | None,
-) -> dict[str, Any]:
-    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
-    identity = {**settings.identity, **call}
-    for side, data in zip(SIDES, source.data, strict=True):
-        identity[f"{side} data set"] = fingerprint(data)
-    seeded = is_seeded(source.mechanism)
-    identity["seeded"] = seeded
-    # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
-    error_values: object = error
-    if error is not None and seeded:
-        with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
-            error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
-    identity["error"] = fingerprint(error_values, sources=False)  # the sources are compared by `check_sources`
-    if seeded:
-        identity["probe"] = behaviour_hash(drawn)
-    else:
-        identity["mechanism"] = mechanism_name(source.mechanism)
-    return identity
 
 
 def run_sources(

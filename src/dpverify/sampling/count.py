@@ -33,7 +33,7 @@ from dpverify.util.read_only import call_read_only
 MAX_COMPARED_CELLS = 1024  # up to this number of cells, a device compares each code with all of them
 MAX_CELLS_BY_ROW = 64  # up to this number of cells, the codes are read once for each cell
 MAX_DENSE_CELLS = 1 << 18  # for fewer cells, a table of all cells is faster than sorting the codes
-MIN_NUMBERS_PER_MERGE = 1 << 20  # results are merged when they hold more numbers than this
+MIN_NUMBERS_PER_MERGE = 1 << 20  # results are merged when they hold more numbers than this: 8 MB
 ROWS = 256  # of the table by block; further blocks are added to them. A default test has at most 128 blocks
 POSITIONS = 64  # the smallest default block
 MAX_CHECKED_COORDINATES = 4
@@ -141,11 +141,6 @@ class TableCounter(NamedTuple):
 
     table: Table
 
-    @property
-    def is_plain_data(self) -> bool:
-        """Whether the table is plain data."""
-        return is_plain_data(self.table)
-
     def measure(self, block: Block) -> np.ndarray:
         return self.table.measure(block.counted)
 
@@ -157,16 +152,12 @@ class CellCounter(NamedTuple):
     """The statistic that counts the runs in each cell of a partition."""
 
     partition: Cells
-
-    @property
-    def is_plain_data(self) -> bool:
-        """Whether the partition is plain data."""
-        return is_plain_data(self.partition)
+    merge = staticmethod(Counts.merge)
 
     def measure(self, block: Block) -> Counts:
         """Return the counts of a block. Large tables of few runs are avoided, on the host and on a device."""
         samples, size = block.samples, self.partition.size
-        if is_jax(samples) and self.is_plain_data and size <= MAX_DENSE_CELLS:
+        if is_jax(samples) and is_plain_data(self.partition) and size <= MAX_DENSE_CELLS:
             number = len(samples) if block.runs is None else block.runs  # it does not compile a new program
             with enable_x64():
                 return Counts(np.arange(size), _compiled_table()(self.partition, samples, np.int32(number), size))
@@ -176,9 +167,6 @@ class CellCounter(NamedTuple):
         if size > MAX_DENSE_CELLS:
             return Counts(*np.unique(codes, return_counts=True))
         return counts_from_table(np.bincount(codes))
-
-    def merge(self, results: Sequence[Counts]) -> Counts:
-        return Counts.merge(results)
 
 
 @functools.cache
@@ -250,8 +238,6 @@ class MeanError(NamedTuple):
 class KeptSamples(NamedTuple):
     """The statistic that keeps the samples: the numbers of the blocks, and a tuple of their samples."""
 
-    is_plain_data = False  # a second thread would only copy the samples once more
-
     def measure(self, block: Block) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Return a copy, because a mechanism may return views of one buffer."""
         return np.array([block.number]), (np.array(block.counted),)
@@ -263,8 +249,7 @@ class KeptSamples(NamedTuple):
 
 def occupied_codes(*parts: Counts) -> np.ndarray:
     """Return all codes that occur in any of the counts, sorted."""
-    codes = np.sort(np.concatenate([part.codes for part in parts]))
-    return codes[np.append(True, codes[1:] != codes[:-1])] if codes.size else codes
+    return np.unique(np.concatenate([part.codes for part in parts]))
 
 
 def counts_from_table(table: Array) -> Counts:
@@ -331,11 +316,6 @@ class CheckedEvent(NamedTuple):
         is_inside = np.isin(np.arange(size), event.codes) if size <= MAX_DENSE_CELLS else np.zeros(0, bool)
         return cls(event.partition, event.codes, is_inside)
 
-    @property
-    def is_plain_data(self) -> bool:
-        """Whether the event is plain data."""
-        return is_plain_data(self.partition)
-
     def indicators(self, samples: Array, known: KnownCodes, counted: Array | None = None) -> tuple[Array, Any]:
         """Return which runs fall into the event, of shape (1, runs), and no level counts."""
         xp, codes = array_namespace(samples), known.get(id(self.partition))
@@ -361,6 +341,7 @@ class BlockChecker(NamedTuple):
     coordinates: np.ndarray
     medians: np.ndarray
     events: tuple[Any, ...]
+    merge = staticmethod(EventTables.merge)
 
     @classmethod
     def make(cls, events: Sequence[Any], points: np.ndarray) -> BlockChecker:
@@ -370,18 +351,13 @@ class BlockChecker(NamedTuple):
         coordinates = np.unique(np.linspace(0, flat.shape[1] - 1, number).round().astype(int))
         return cls(coordinates, np.median(flat[:, coordinates], axis=0), tuple(events))
 
-    @property
-    def is_plain_data(self) -> bool:
-        """Whether all events are plain data."""
-        return all(map(is_plain_data, self.events))
-
     def measure(self, block: Block) -> EventTables:
         """Return the counts of a block."""
         row = np.int32(block.number % ROWS)
         if not is_jax(block.samples):
             return self.tables(block.counted, row, block.codes or {})
         runs = np.int32(len(block.samples) if block.runs is None else block.runs)
-        tables = _compiled_tables() if self.is_plain_data else BlockChecker.tables
+        tables = _compiled_tables() if is_plain_data(self) else BlockChecker.tables
         with enable_x64():
             return tables(self, block.samples, row, {}, runs)
 
@@ -408,9 +384,6 @@ class BlockChecker(NamedTuple):
             events, levels = [*events, inside], levels + own
         at = xp.concatenate([count_positions(event if counted is None else event & counted) for event in events]).T
         return EventTables((xp.arange(ROWS) == row)[:, None] * at.sum(0), at, levels)
-
-    def merge(self, results: Sequence[EventTables]) -> EventTables:
-        return EventTables.merge(results)
 
 
 @functools.cache
@@ -476,9 +449,9 @@ class Accumulator:
         """Add the results of other blocks, one for each statistic."""
         for own, result in zip(self._results, results, strict=True):
             own.append(result)
-        self._numbers += sum(map(_size, results))
+        self._numbers += _size(results)
         if self._numbers > self._most:
-            self._numbers = sum(map(_size, self.results()))
+            self._numbers = _size(self.results())
             self._most = max(MIN_NUMBERS_PER_MERGE, 2 * self._numbers)
 
     def results(self) -> list[Any]:
@@ -561,30 +534,22 @@ class JointCounting(NamedTuple):
 def count_together(partitions: Sequence[Partition | Levels]) -> JointCounting:
     """Return how partitions are counted together; equal partitions, and level sets of equal scores, are joined.
 
-    They are compared by value, because a resumed run reads each of them from its folder as an object of its own.
+    They are compared by value, because a resumed run reads each of them from its folder as an object of its own. A
+    function of the user has only its identity.
     """
-    keys = [_key(one) for one in partitions]
+    scores = [one if one.levels is None else one.levels.score for one in partitions]
+    keys = [fingerprint(score) if is_plain_data(score) else id(score) for score in scores]
     counted: dict[str | int, Partition | Levels] = {}
     for key, one in zip(keys, partitions, strict=True):
         joined = counted.setdefault(key, one).levels
         if joined is not None and one.levels is not None:
             counted[key] = joined.join(one.levels)
     numbers = {key: number for number, key in enumerate(counted)}
-    groups = [_group(one, counted[key]) for key, one in zip(keys, partitions, strict=True)]
+    groups: list[np.ndarray | None] = []
+    for key, one in zip(keys, partitions, strict=True):
+        joined = counted[key].levels
+        groups.append(None if one.levels is None or joined is None else one.levels.codes_within(joined))
     return JointCounting(tuple(counted.values()), tuple(numbers[key] for key in keys), tuple(groups))
-
-
-def _key(partition: Partition | Levels) -> str | int:
-    """Return what partitions that are counted together have in common; a function of the user has only its identity."""
-    counted = partition if partition.levels is None else partition.levels.score
-    return fingerprint(counted) if is_plain_data(partition) else id(counted)
-
-
-def _group(one: Partition | Levels, joined: Partition | Levels) -> np.ndarray | None:
-    """Return the code of a partition for every code of the counted one; None if both are the same."""
-    if one.levels is None or joined.levels is None:
-        return None
-    return one.levels.codes_within(joined.levels)
 
 
 def regroup(counts: Counts, group: np.ndarray) -> Counts:

@@ -1,42 +1,88 @@
-"""The first runs of a mechanism: they show its speed, the shape and device of an output, and identify what it does.
+"""The start of a verification: its first runs, its plan, its checkpoint folder, and what ends it early.
 
 A few probe runs come first. They have a random stream of their own and are used for the shape of one output and for
 the time per run only. The block size is then known before the first block is requested, and a long verification can be
-announced. The first pilot blocks follow; they identify the mechanism.
+announced. The first pilot blocks follow; they identify the mechanism. `open_run` checks that a checkpoint folder
+belongs to the call, and turns interruptions into `Stopped` errors.
+
+The plan is a fixed function of the settings and of the shape of one output. The measured speed of the mechanism only
+decides what is announced, never what is drawn.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import os
 import time
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpverify.errors import InputError, MechanismError
-from dpverify.events.region import exact_scenario_size, scenario_size
-from dpverify.mechanisms.encoding import Encoded, as_outputs, chunk_size, learn_encoding
+from dpverify.errors import (
+    DPVerifyWarning,
+    InputError,
+    MechanismError,
+    Stopped,
+    StopReason,
+    TimeLimitReached,
+    describe_exception,
+)
+from dpverify.events.region import (
+    Region,
+    choose_stand_ins,
+    exact_scenario_size,
+    high_likely_set,
+    replace_nonfinite,
+    scenario_size,
+)
+from dpverify.mechanisms.diagnostics import Diagnostic
+from dpverify.mechanisms.encoding import Encoded, Encoding, as_outputs, chunk_size, learn_encoding
+from dpverify.mechanisms.neighbours import are_equal
 from dpverify.mechanisms.outputs import StructuredOutput
+from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name
 from dpverify.mechanisms.wrappers import has_fixed_block
 from dpverify.sampling.blocks import (
     BLOCKS_PER_TEST,
+    CALLERS_ERRSTATE,
+    FIRST_BLOCK,
+    FIRST_COMPILED_BLOCK,
     FIRST_RUNS,
+    MAX_STOPPING_BLOCK,
+    SIDES,
     SampleSource,
+    block_size,
     call_mechanism,
     copy_runs,
     draw_block,
     fitting_block_size,
     mechanism_error,
+    test_key,
     validate_block,
 )
+from dpverify.sampling.checkpoint import (
+    Checkpoint,
+    Record,
+    check_sources,
+    open_checkpoint,
+    run_sources,
+)
+from dpverify.sampling.executors import WorkerPool, all_devices, check_picklable, open_pool
 from dpverify.settings import Settings
 from dpverify.util.arrays import Array, array_namespace, enable_x64, is_jax, on_accelerator
-from dpverify.util.formatting import format_bytes, format_count
+from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
-from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, MIN_WARNED_SECONDS, Progress
+from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, Progress
+from dpverify.util.provenance import versions
+from dpverify.util.read_only import read_only
+from dpverify.util.serialization import nested_kinds, to_plain
+
+T = TypeVar("T")
 
 FIRST_PROBE_RUNS = 4  # of the first call; later calls have four times as many
 MAX_ENCODING_RUNS = 1000  # per dataset; what occurs in one run of 500 is almost always seen
@@ -48,14 +94,236 @@ MAX_PILOT_BYTES = 256 << 20  # of the kept pilot runs, per data set
 MIN_PILOT_RUNS = 1000  # if the scenario size does not fit; at least 2 (d + 1), so that the runs span all dimensions
 MAX_VOID_RUNS = 1000  # runs per data set and stage of a verification whose test is void
 BYTES_PER_NUMBER = 8
-BYTES_PER_COUNT = 16  # the code of a cell and its count
-PILOT_COPIES = 2  # the pilot runs exist twice while the region is computed
-MAX_KEPT_TRAINING_BYTES = 32 << 20  # per data set; the selection keeps no more
-ANNOUNCED_BYTES = 1 << 30  # a verification that needs more memory is announced
-SUGGESTED_SECONDS = 600.0  # duration of the smaller budget that an announcement suggests
-SMALLEST_SUGGESTED_RUNS = 1000  # per data set
 
 PilotBlocks = dict[tuple[int, int], Array]  # the samples of pilot blocks, by (side, block)
+
+
+class RunPlan(NamedTuple):
+    """How many runs a verification draws.
+
+    Attributes
+    ----------
+    pilot_runs : int
+        Pilot runs per data set.
+    sides : tuple of int
+        The data sets that need pilot runs.
+    is_limited : bool
+        Whether memory limits the pilot runs, so that the region has no joint scenario guarantee.
+    """
+
+    pilot_runs: int
+    sides: tuple[int, ...]
+    is_limited: bool = False
+
+    def total(self, settings: Settings) -> int:
+        """Return the number of runs of all stages and both data sets."""
+        return 2 * (settings.select_runs + settings.test_runs) + len(self.sides) * self.pilot_runs
+
+
+class RunContext(NamedTuple):
+    """A verification that is being run.
+
+    Attributes
+    ----------
+    source : SampleSource
+        Draws the blocks of runs.
+    settings : Settings
+        The settings, with the final block size.
+    pool : WorkerPool
+        The workers, and the checkpoint.
+    worker_count : int
+        The number of workers at the start.
+    progress : Progress
+        The progress display.
+    finished : dict
+        The moment when each stage was finished, by its name; "start" is the first one.
+    pilot_blocks : dict
+        The pilot blocks that the probe has drawn, by (side, block).
+    plan : RunPlan
+        The number of pilot runs, and the data sets that need them.
+    fixed_block : int or None
+        The block size that the settings or the mechanism state; None if it was chosen.
+    notes : list of str
+        Problems that do not prevent a result, for the notes of the report.
+    """
+
+    source: SampleSource
+    settings: Settings
+    pool: WorkerPool
+    worker_count: int
+    progress: Progress
+    finished: dict[str, float]
+    pilot_blocks: PilotBlocks
+    plan: RunPlan
+    notes: list[str]
+    fixed_block: int | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self.pool.checkpoint
+
+
+@contextlib.contextmanager
+def open_run(
+    mechanism: Mechanism,
+    first: object,
+    second: object,
+    settings: Settings,
+    executor: int | Executor | None,
+    progress: bool | None,
+    folder: str | os.PathLike[str] | None = None,
+    call: Mapping[str, object] | None = None,
+    error: Callable[[Any], Any] | None = None,
+    trust_results: bool = False,
+) -> Iterator[RunContext]:
+    """Open the context of a verification.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism.
+    first, second : object
+        The two data sets.
+    settings : Settings
+        The settings.
+    executor : int, concurrent.futures.Executor or None
+        A number of processes, an executor, or None for this process.
+    progress : bool or None
+        Whether progress is displayed; None decides it, see `Progress`.
+    folder : path-like, optional
+        The checkpoint folder.
+    call : mapping, optional
+        Further arguments that a resumed run must repeat.
+    error : callable, optional
+        The error function of the call.
+    trust_results : bool
+        Whether the results in the folder are used although source files have changed, as `check_sources` explains.
+
+    Raises
+    ------
+    Stopped
+        If the run is interrupted from the keyboard, loses its workers, or has no memory left.
+    """
+    check_callable(mechanism)
+    finished, display = {"start": time.perf_counter()}, Progress(progress, folder is not None)
+    block = block_size(mechanism, settings.block, settings.test_runs)
+    is_fixed = (settings.block or getattr(mechanism, "block", None)) is not None
+    if settings.block is None and settings.stop_early:
+        first_block = FIRST_COMPILED_BLOCK if has_fixed_block(mechanism) else FIRST_BLOCK
+        block = min(block, MAX_STOPPING_BLOCK) if is_fixed else first_block
+    data = read_only(first), read_only(second)
+    source = SampleSource(mechanism, data, settings.seed, block, settings.nonfinite)
+    notes: list[str] = []
+    CALLERS_ERRSTATE.set(dict(np.geterr()))
+    with open_checkpoint(folder) as checkpoint, np.errstate(all="ignore"):
+        try:
+            with open_pool(executor, checkpoint) as pool, contextlib.ExitStack() as devices:
+                check_picklable(source, pool)
+                if settings.stop_early:  # the first runs are training runs, and no others are drawn before them
+                    source, pilot_blocks = probe_mechanism(source, FIRST_RUNS)
+                else:
+                    source = announce(source, settings, max(1, pool.number), display, checkpoint.is_started)
+                    source, pilot_blocks = probe_mechanism(source, 1 if folder is None else PROBE_RUNS)
+                assert source.shape is not None
+                pool = devices.enter_context(all_devices(pool, source.device))
+                settings = settings.change(block=source.block)
+                plan = plan_pilot(settings, source.shape, isinstance(source.mechanism, Encoded))
+                display.plan(plan.total(settings), advise(settings))
+                source = source._replace(test_key=test_key(settings, call or {}))
+                if folder is not None:
+                    about = {"name": mechanism_name(mechanism), **versions()}
+                    sources = run_sources(mechanism, settings, error)
+                    identity = run_identity(source, settings, pilot_blocks, call or {}, error)
+                    recorded = checkpoint.acquire(identity, about, sources)
+                    check_sources(checkpoint, recorded, sources, is_seeded(mechanism), trust_results)
+                    encoded = stored_encoding(source, checkpoint)
+                    if encoded is not source:  # without a seed, other runs have shown other values now
+                        source, pilot_blocks, plan = encoded, {}, plan_pilot(settings, encoded.shape, True)
+                fixed = source.block if is_fixed else None
+                yield RunContext(
+                    source, settings, pool, pool.number, display, finished, pilot_blocks, plan, notes, fixed
+                )
+        except TimeLimitReached:
+            raise _stopped(StopReason.TIME_LIMIT, "", checkpoint, display) from None
+        except KeyboardInterrupt:
+            raise _stopped(StopReason.KEYBOARD, "", checkpoint, display) from None
+        except BrokenExecutor as problem:
+            advice = '; in a script, processes need the call under if __name__ == "__main__":'
+            detail = f" ({problem}{advice if isinstance(executor, int) else ''})"
+            raise _stopped(StopReason.WORKERS_LOST, detail, checkpoint, display) from problem
+        except MemoryError as problem:  # not in the mechanism: its failures are MechanismErrors
+            raise _stopped(StopReason.OUT_OF_MEMORY, "", checkpoint, display) from problem
+        finally:
+            display.close()
+            finish = getattr(mechanism, "finish", None)
+            if finish is not None:
+                try_optional_method("finish", finish, notes)
+
+
+def stored_encoding(source: SampleSource, checkpoint: Checkpoint) -> SampleSource:
+    """Return the source with the encoding of the first start of this run, to which the frozen events belong."""
+    if not isinstance(source.mechanism, Encoded):
+        return source
+    stored = checkpoint.read_choice("encoding", nested_kinds(Encoding))
+    if stored is None:
+        checkpoint.write("encoding", Record(to_plain(source.mechanism.encoding)))
+    if stored is None or to_plain(stored) == to_plain(source.mechanism.encoding):
+        return source
+    return source._replace(mechanism=Encoded(source.mechanism.mechanism, stored), shape=(len(stored.kept), 1))
+
+
+def try_optional_method(name: str, method: Callable[[], T], notes: list[str]) -> T | None:
+    """Call an optional method of a mechanism. An exception is a warning and a note, because the result is complete."""
+    try:
+        return method()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
+        note = f"the mechanism's method {name} failed: {describe_exception(problem, one_line)}"
+        notes.append(note)
+        warnings.warn(note, DPVerifyWarning, stacklevel=3)
+        return None
+
+
+def announce(
+    source: SampleSource, settings: Settings, workers: int, display: Progress, is_resumed: bool = False
+) -> SampleSource:
+    """Call the mechanism with a few runs; return the source with a block size that fits, and announce a long run."""
+    planned_runs = 2 * (settings.select_runs + settings.test_runs) // workers
+    try:
+        pace = measure_pace(source, planned_runs)
+    except MechanismError:  # of outputs that are not arrays of numbers
+        source = with_encoding(source)
+        pace = measure_pace(source, planned_runs)
+    if pace is None:
+        return source
+    plan = plan_pilot(settings, pace.shape, isinstance(source.mechanism, Encoded))
+    display.plan(plan.total(settings), advise(settings))
+    if pace.seconds_per_run is not None:
+        display.announce(workers / max(pace.seconds_per_run, 1e-12), is_resumed)
+    return source._replace(block=fitting_block_size(source.block, math.prod(pace.shape) * BYTES_PER_NUMBER))
+
+
+def advise(settings: Settings) -> str:
+    """Return what a run that takes long can do instead."""
+    stopping = "" if settings.stop_early else "stop_early=True ends as soon as a claim is refuted; "
+    return f"{stopping}smaller test_runs and select_runs; several processes: executor=N"
+
+
+def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: Progress) -> Stopped:
+    """Return the error for a run that ended early: why, after how many runs, and how it can be resumed."""
+    folder = None if checkpoint.folder is None else str(checkpoint.folder)
+    if folder is None:
+        advice = "nothing was saved; use a checkpoint folder to save finished runs (folder=, --folder)"
+    elif checkpoint.problem:
+        advice = checkpoint.problem
+    else:
+        advice = f"they are saved in {folder}; repeat the same call to resume"
+    message = f"{reason.value}{detail} after {format_count(display.done)} runs; {advice}"
+    return Stopped(message, folder, display.done, reason)
+
+
+# The first runs.
 
 
 class Pace(NamedTuple):
@@ -114,9 +382,7 @@ def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
     raise AssertionError("the loop ends by a return")
 
 
-def probe_mechanism(
-    source: SampleSource, progress: Progress | None = None, runs: int = 1
-) -> tuple[SampleSource, PilotBlocks]:
+def probe_mechanism(source: SampleSource, runs: int = 1) -> tuple[SampleSource, PilotBlocks]:
     """Draw the first pilot blocks in this process, to learn the shape of an output, the device and the block size.
 
     The block size is halved until the output of a block has at most 64 MB. Outputs that are not arrays of one shape,
@@ -126,8 +392,6 @@ def probe_mechanism(
     ----------
     source : SampleSource
         The source, with the block size that the settings or the mechanism state.
-    progress : Progress, optional
-        Announces a first block that takes long.
     runs : int
         How many runs of each data set are drawn at least.
 
@@ -137,27 +401,28 @@ def probe_mechanism(
         The source with its final block size, shape and device; and the pilot blocks that were drawn with that size.
     """
     try:
-        return _draw_first_blocks(source, progress, runs)
+        return _draw_first_blocks(source, runs)
     except MechanismError as problem:
         if not isinstance(problem.__cause__, StructuredOutput) or isinstance(source.mechanism, Encoded):
             raise
-        return _draw_first_blocks(with_encoding(source), progress, runs)
+        return _draw_first_blocks(with_encoding(source), runs)
 
 
-def _draw_first_blocks(source: SampleSource, progress: Progress | None, runs: int) -> tuple[SampleSource, PilotBlocks]:
-    start = time.perf_counter()
+def _draw_first_blocks(source: SampleSource, runs: int) -> tuple[SampleSource, PilotBlocks]:
     output = call_mechanism(source, "pilot", 0, 0)
     samples = validate_block(source, "pilot", 0, 0, output)
-    if progress is not None:
-        progress.report_first_block(source.block, time.perf_counter() - start)
     steps, dimension = samples.shape[1:]
     block = fitting_block_size(source.block, steps * dimension * samples.dtype.itemsize, on_accelerator(samples))
-    drawn: PilotBlocks = {(0, 0): _kept(samples)} if block == source.block else {}
-    source = source._replace(block=block, shape=(steps, dimension), device=_device_name(output))
+    drawn: PilotBlocks = {}
+    if block == source.block:
+        drawn[0, 0] = samples if is_jax(samples) else np.array(samples)
+    device = "cpu"
+    if is_jax(output):
+        place = next(iter(output.devices()))  # type: ignore[attr-defined]
+        device = f"{place.platform}:{place.id}"
+    source = source._replace(block=block, shape=(steps, dimension), device=device)
     for side in (0, 1):
-        for number in range(-(-runs // block)):
-            if (side, number) not in drawn:
-                drawn[side, number] = _kept(draw_block(source, "pilot", side, number))
+        pilot_runs(source, side, range(-(-runs // block)), drawn)
     return source, drawn
 
 
@@ -186,39 +451,68 @@ def with_encoding(source: SampleSource) -> SampleSource:
     return source._replace(mechanism=Encoded(source.mechanism, encoding))
 
 
-def _device_name(output: object) -> str:
-    """Return the device of a JAX array, for example "gpu:0"; "cpu" for any other output."""
-    if not is_jax(output):
-        return "cpu"
-    device = next(iter(output.devices()))  # type: ignore[attr-defined]
-    return f"{device.platform}:{device.id}"
-
-
-def pilot_runs(
-    source: SampleSource, side: int, blocks: Iterable[int], drawn: PilotBlocks | None = None, keep: bool = False
-) -> np.ndarray:
-    """Return the runs of some pilot blocks of one data set; `drawn` blocks are not drawn again.
-
-    With `keep`, new blocks are added to `drawn`.
-    """
+def pilot_runs(source: SampleSource, side: int, blocks: Iterable[int], drawn: PilotBlocks | None = None) -> np.ndarray:
+    """Return the runs of some pilot blocks of one data set. Blocks are taken from `drawn`, and new ones added to it."""
+    drawn = {} if drawn is None else drawn
     runs = []
     for block in blocks:
-        if drawn is not None and (side, block) in drawn:
-            samples = drawn[side, block]
-        else:
-            samples = _kept(draw_block(source, "pilot", side, block))
-            if keep and drawn is not None:
-                drawn[side, block] = samples
-        runs.append(samples)
-    if len(runs) == 1:
-        return runs[0]
+        if (side, block) not in drawn:
+            # Nothing can change a JAX array, which stays where it is.
+            samples = draw_block(source, "pilot", side, block)
+            drawn[side, block] = samples if is_jax(samples) else np.array(samples)
+        runs.append(drawn[side, block])
     with enable_x64(runs[0]):
-        return array_namespace(runs[0]).concatenate(runs)
+        return runs[0] if len(runs) == 1 else array_namespace(runs[0]).concatenate(runs)
 
 
-def _kept(samples: Array) -> Array:
-    """Return samples that stay the same: a copy, or a JAX array, which nothing can change and which stays in place."""
-    return samples if is_jax(samples) else np.array(samples)
+def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics of a mechanism or pair that breaks the assumptions of the statistics.
+
+    A block that is drawn twice must have the same runs and must not change the data set. Two different blocks must have
+    different runs; a verification that may stop early checks this later. The two data sets must differ. A warning is
+    given for each finding about the mechanism. The blocks that are drawn here are pilot blocks, which are not drawn
+    again.
+    """
+    source, stop_early = context.source, context.settings.stop_early
+    blocks = 1 if stop_early else -(-PROBE_RUNS // source.block)  # as many as contain the probe runs
+    first_runs = pilot_runs(source, 0, range(blocks), context.pilot_blocks)
+    hashes = []
+    with contextlib.suppress(InputError):  # data that cannot be hashed; without a folder no hash is needed
+        hashes.append(fingerprint(source.data[0]))
+    repeated_runs = pilot_runs(source, 0, range(blocks))
+    with contextlib.suppress(InputError):
+        hashes.append(fingerprint(source.data[0]))
+    with enable_x64(first_runs):
+        repeats = bool(array_namespace(first_runs).array_equal(first_runs, repeated_runs, equal_nan=True))
+
+    found = []
+    if len(set(hashes)) > 1:
+        found.append(Diagnostic.CHANGED_DATA)
+    elif is_seeded(source.mechanism) and not repeats:
+        found.append(Diagnostic.UNREPEATABLE_BLOCK)
+    if not stop_early:  # otherwise the first batches are compared
+        other_runs = pilot_runs(source, 0, range(blocks, 2 * blocks), context.pilot_blocks)
+        if blocks_repeat(copy_runs(first_runs, PROBE_RUNS), copy_runs(other_runs, PROBE_RUNS)):
+            found.append(Diagnostic.REPEATED_BLOCKS)
+    for diagnostic in found:
+        warnings.warn(diagnostic.value, DPVerifyWarning, stacklevel=3)
+    if are_equal(*source.data):
+        found.append(Diagnostic.SAME_DATA)
+    return tuple(found)
+
+
+def shorten_run(context: RunContext) -> RunContext:
+    """Return the context of a verification whose test is void, with as few runs as a report needs."""
+    settings, block = context.settings, context.source.block
+    if not has_fixed_block(context.source.mechanism):
+        block = min(block, MAX_VOID_RUNS)
+    select_runs, test_runs = min(settings.select_runs, MAX_VOID_RUNS), min(settings.test_runs, MAX_VOID_RUNS)
+    settings = settings.change(select_runs=select_runs, test_runs=test_runs, block=block)
+    plan = context.plan._replace(pilot_runs=min(context.plan.pilot_runs, MAX_VOID_RUNS))
+    pilot_blocks = context.pilot_blocks if block == context.source.block else {}
+    context.progress.plan(plan.total(settings))
+    source = context.source._replace(block=block)
+    return context._replace(source=source, settings=settings, plan=plan, pilot_blocks=pilot_blocks)
 
 
 def behaviour_hash(drawn: PilotBlocks) -> str:
@@ -228,6 +522,32 @@ def behaviour_hash(drawn: PilotBlocks) -> str:
         samples = [copy_runs(drawn[side, block], PROBE_RUNS) for side, block in sorted(drawn) if side == wanted]
         first_runs.append(np.concatenate(samples)[:PROBE_RUNS])
     return fingerprint(first_runs)
+
+
+def run_identity(
+    source: SampleSource,
+    settings: Settings,
+    drawn: PilotBlocks,
+    call: Mapping[str, object],
+    error: Callable[[Array], Array] | None,
+) -> dict[str, Any]:
+    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
+    identity = {**settings.identity, **call}
+    for side, data in zip(SIDES, source.data, strict=True):
+        identity[f"{side} data set"] = fingerprint(data)
+    seeded = is_seeded(source.mechanism)
+    identity["seeded"] = seeded
+    # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
+    error_values: object = error
+    if error is not None and seeded:
+        with contextlib.suppress(Exception):  # an error function that fails is reported when it is used
+            error_values = [np.asarray(error(drawn[key])) for key in sorted(drawn)]
+    identity["error"] = fingerprint(error_values, sources=False)  # the sources are compared by `check_sources`
+    if seeded:
+        identity["probe"] = behaviour_hash(drawn)
+    else:
+        identity["mechanism"] = mechanism_name(source.mechanism)
+    return identity
 
 
 def blocks_repeat(first: np.ndarray, second: np.ndarray) -> bool:
@@ -269,32 +589,6 @@ def _is_improbable(runs: np.ndarray) -> bool:
     return len(runs) * math.log(agreement) < math.log(FALSE_REPEAT_PROBABILITY)
 
 
-# The budget of a verification before it starts. The plan is a fixed function of the settings and of the shape of one
-# output. The measured speed of the mechanism only decides what is announced, never what is drawn.
-
-
-class RunPlan(NamedTuple):
-    """How many runs a verification draws.
-
-    Attributes
-    ----------
-    pilot_runs : int
-        Pilot runs per data set.
-    sides : tuple of int
-        The data sets that need pilot runs.
-    is_limited : bool
-        Whether memory limits the pilot runs, so that the region has no joint scenario guarantee.
-    """
-
-    pilot_runs: int
-    sides: tuple[int, ...]
-    is_limited: bool = False
-
-    def total(self, settings: Settings) -> int:
-        """Return the number of runs of all stages and both data sets."""
-        return 2 * (settings.select_runs + settings.test_runs) + len(self.sides) * self.pilot_runs
-
-
 def plan_pilot(settings: Settings, shape: tuple[int, int], is_encoded: bool = False) -> RunPlan:
     """Return the number of pilot runs per data set, and the data sets that need them.
 
@@ -332,59 +626,63 @@ def plan_pilot(settings: Settings, shape: tuple[int, int], is_encoded: bool = Fa
     return RunPlan(per_step if per_step <= most else most, sides, True)
 
 
-def shorten_settings(settings: Settings) -> Settings:
-    """Return the settings of a verification whose test is void: as few runs as a report needs."""
-    return settings.change(
-        select_runs=min(settings.select_runs, MAX_VOID_RUNS),
-        test_runs=min(settings.test_runs, MAX_VOID_RUNS),
-        block=min(settings.block or MAX_VOID_RUNS, MAX_VOID_RUNS),
-    )
+# The pilot runs: the region around them (paper, Algorithm 3), and a few runs for the picture.
 
 
-def estimate_memory(settings: Settings, plan: RunPlan, shape: tuple[int, int], block: int) -> int:
-    """Return about how many bytes a verification needs: pilot runs, training runs, a few blocks, and counts.
+def make_region(
+    pilot: list[np.ndarray], nonfinite: str, is_limited: bool = False
+) -> tuple[Region, np.ndarray, list[np.ndarray]]:
+    """Return the region around the pilot runs, these runs with finite numbers only, and the runs as they are.
 
-    A fine grid has one count for each occupied cell, so at most one for each run.
-    """
-    run_bytes = shape[0] * shape[1] * BYTES_PER_NUMBER
-    pilot = PILOT_COPIES * len(plan.sides) * plan.pilot_runs * run_bytes
-    training = 2 * min(settings.select_runs // 2 * run_bytes, max(MAX_KEPT_TRAINING_BYTES, block * run_bytes))
-    return pilot + 2 * training + 4 * block * run_bytes + count_bytes(settings, shape)
-
-
-def count_bytes(settings: Settings, shape: tuple[int, int]) -> int:
-    """Return an upper bound of the memory for the counts of a grid; 0 for other partitions, which have few cells."""
-    if settings.partition != "grid" or settings.resolution is None:
-        return 0
-    cells = settings.resolution ** min(shape[0] * shape[1], 1000)  # a larger exponent changes nothing
-    return 2 * BYTES_PER_COUNT * min(cells, settings.test_runs)
-
-
-def advise(settings: Settings, plan: RunPlan, memory: int, rate: float) -> str:
-    """Return what an announcement adds to the expected time: cheaper ways if it is long, and the memory.
+    The arrays of `pilot` are removed from the list, and the returned runs share memory, because the pilot runs of long
+    outputs are large.
 
     Parameters
     ----------
-    settings : Settings
-        The settings.
-    plan : RunPlan
-        The number of pilot runs.
-    memory : int
-        Expected memory in bytes.
-    rate : float
-        Runs per second, over all workers.
+    pilot : list of numpy.ndarray
+        The pilot runs of one or both data sets.
+    nonfinite : {"error", "event"}
+        Whether all runs are finite, or numbers stand for values that are not.
+    is_limited : bool
+        Whether memory limits the pilot runs. The region then has no scenario guarantee, so that ellipsoids of nearly
+        the smallest volume are sufficient.
     """
-    per_side = (rate * SUGGESTED_SECONDS - len(plan.sides) * plan.pilot_runs) / 2
-    share = per_side / (settings.select_runs + settings.test_runs)
-    cheaper = []
-    if 2 * (settings.select_runs + settings.test_runs) > rate * MIN_WARNED_SECONDS:
-        cheaper = [] if settings.stop_early else ["stop_early=True ends as soon as a claim is refuted"]
-        changes = []
-        for name in ("test_runs", "select_runs"):
-            runs = int(max(share * getattr(settings, name), SMALLEST_SUGGESTED_RUNS))
-            runs = runs // 10 ** (len(str(runs)) - 1) * 10 ** (len(str(runs)) - 1)  # one significant digit
-            if runs < getattr(settings, name):
-                changes.append(f"{name}={runs}")
-        cheaper += [f"a smaller budget: {', '.join(changes)}"] if changes else []
-        cheaper += ["several processes: executor=N"]
-    return "; ".join([*cheaper, f"memory about {format_bytes(memory)}"])
+    lengths = [len(runs) for runs in pilot]
+    joined = np.concatenate(pilot)
+    pilot.clear()
+    runs = np.split(joined, np.cumsum(lengths)[:-1])
+    if nonfinite == "error":
+        return high_likely_set(joined, approximate=is_limited), joined, runs
+    stand_ins = choose_stand_ins(joined)
+    filled = replace_nonfinite(joined, stand_ins)
+    return high_likely_set(filled, approximate=is_limited)._replace(stand_ins=stand_ins), filled, runs
+
+
+def picture_runs(context: RunContext, pilot: list[np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first finite runs of each data set, at most `number`, for the picture of a report.
+
+    The paper's region needs pilot runs of the first data set only. Then runs of the second data set are drawn here,
+    except for the blocks that the probe has drawn.
+
+    Parameters
+    ----------
+    context : RunContext
+        The verification.
+    pilot : list of numpy.ndarray
+        The pilot runs of the first data set, or of both.
+    number : int
+        The largest number of runs per data set.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        The runs of the first and of the second data set, each of shape (runs, K, d).
+    """
+    first = pilot[0]
+    if len(pilot) == 2:
+        second = pilot[1]
+    else:
+        blocks = range(-(-number // context.source.block))
+        second = np.asarray(pilot_runs(context.source, 1, blocks, context.pilot_blocks))
+    first, second = (runs[np.flatnonzero(np.isfinite(runs).all(axis=(1, 2)))[:number]] for runs in (first, second))
+    return first, second

@@ -7,13 +7,8 @@ again.
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
-import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,20 +29,16 @@ from dpverify.sampling.blocks import (
 from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.count import Accumulator, KeptSamples, Statistic, as_arrays, from_arrays
 from dpverify.sampling.executors import BlockKey, WorkerPool, check_picklable, completed_tasks, next_task_size
-from dpverify.util.arrays import Array, is_jax, is_plain_data, retain_freed_memory
+from dpverify.util.arrays import Array, is_jax, retain_freed_memory
 from dpverify.util.hashing import fingerprint
-from dpverify.util.parallel import available_cores
 from dpverify.util.progress import Progress
 
 SERIAL_TASK_SECONDS = 0.5  # target duration of a task in this process
 MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per data set is counted on the host
-MIN_BACKGROUND_NUMBERS = 1 << 16  # of a block; handing a smaller one to another thread takes longer than it saves
 CONCURRENT_BLOCKS = 4  # per data set, that two threads draw at the same time
-CONCURRENT_SECONDS = 0.3  # fast mechanisms draw these blocks repeatedly for so long, because their calls rarely meet
-MAX_CONCURRENT_SECONDS = 3.0  # a mechanism that mostly waits uses little processor time and ends here
+CONCURRENT_SECONDS = 0.5  # the blocks are drawn repeatedly for so long: calls rarely meet on a busy machine
 
 
-@dataclass
 class StageSums:
     """The sums of a stage over its finished blocks.
 
@@ -62,13 +53,10 @@ class StageSums:
         unusable.
     """
 
-    accumulators: dict[int, Accumulator]
-    done: dict[int, set[int]]
-    is_consistent: bool = True
-
-    @classmethod
-    def empty(cls, sides: Collection[int], statistics: Sequence[Statistic]) -> StageSums:
-        return cls({side: Accumulator(statistics) for side in sides}, {side: set() for side in sides})
+    def __init__(self, sides: Collection[int], statistics: Sequence[Statistic]):
+        self.accumulators = {side: Accumulator(statistics) for side in sides}
+        self.done: dict[int, set[int]] = {side: set() for side in sides}
+        self.is_consistent = True
 
     def merge(self, blocks: Iterable[BlockKey], results: Mapping[int, Sequence[Any]]) -> None:
         """Add blocks that the sums do not hold, given their results for each data set."""
@@ -87,9 +75,12 @@ class StageSums:
         """Return everything as plain data and arrays: the form for a checkpoint."""
         arrays: list[np.ndarray] = []
         places = [as_arrays(accumulator.results(), arrays) for accumulator in self.accumulators.values()]
-        blocks = [_bits(self.done[side]) for side in self.accumulators]
+        for blocks in self.done.values():  # as bits, so that the file hardly grows with the number of blocks
+            table = np.zeros(max(blocks, default=-1) + 1, bool)
+            table[list(blocks)] = True
+            arrays.append(np.packbits(table))
         done = {side: len(own) for side, own in self.done.items()}  # for people
-        return Record({"content": content, "done": done, "results": places}, [*arrays, *blocks])
+        return Record({"content": content, "done": done, "results": places}, arrays)
 
     def merge_record(self, record: Record) -> None:
         """Add the blocks of other sums, given as a record."""
@@ -113,57 +104,32 @@ def count_runs(block: int, block_size: int, most: int) -> int:
     return min(block_size, most - block * block_size)
 
 
-def _bits(blocks: set[int]) -> np.ndarray:
-    """Return a set of blocks as bits, so that a file hardly grows with the number of blocks."""
-    table = np.zeros(max(blocks, default=-1) + 1, bool)
-    table[list(blocks)] = True
-    return np.packbits(table)
-
-
 def draw_blocks(
-    source: SampleSource,
-    stage: str,
-    runs: int,
-    statistics: Sequence[Statistic],
-    blocks: Sequence[BlockKey],
-    in_background: bool = False,
+    source: SampleSource, stage: str, runs: int, statistics: Sequence[Statistic], blocks: Sequence[BlockKey]
 ) -> dict[int, list[Any]]:
     """Draw blocks, in this order, and return the results of the statistics for each data set: the task of a worker.
 
-    The last block of a stage is cut to `runs` runs in total. With `in_background`, a second thread counts a block of
-    NumPy's while the next one is drawn; its samples are copied, because a mechanism may use its array again. The order
-    of the numbers in memory stays, because it determines the rounding of sums.
+    The last block of a stage is cut to `runs` runs in total.
     """
     retain_freed_memory()
     sums = {side: Accumulator(statistics) for side in sorted({side for side, _ in blocks})}
     finite_flags: list[Array] = []  # of blocks on a device
-    counting: Future[None] | None = None
-    with ThreadPoolExecutor(1, "dpverify-counting") if in_background else contextlib.nullcontext() as thread:
-        output: object = call_mechanism(source, stage, *blocks[0])
-        for (side, block), following in zip(blocks, [*blocks[1:], None], strict=True):
-            # JAX computes the next block while this one is counted. Other libraries might reuse the output buffer.
-            ahead = following is not None and type(output) is not np.ndarray and is_jax(output)
-            next_output = call_mechanism(source, stage, *following) if following is not None and ahead else None
-            samples = validate_block(source, stage, side, block, output, check_finite_later=True)
-            if source.nonfinite == "error" and type(samples) is not np.ndarray:
-                finite_flags.append(all_finite(samples))
-            counted_runs = count_runs(block, source.block, runs)
-            if type(samples) is np.ndarray or runs <= MAX_COPIED_RUNS:
-                # Few runs are copied faster than the programs that count them on a device are compiled.
-                samples = copy_runs(samples, counted_runs)
-            if counting is not None:
-                counting.result()
-            counting = None
-            if thread is not None and type(samples) is np.ndarray:
-                run = contextvars.copy_context().run  # it has NumPy's error handling
-                with contextlib.suppress(RuntimeError):  # no thread can be started
-                    counting = thread.submit(run, sums[side].add, block, samples.copy(order="K"), counted_runs)
-            if counting is None:
-                sums[side].add(block, samples, counted_runs)
-            if following is not None:
-                output = next_output if ahead else call_mechanism(source, stage, *following)
-        if counting is not None:
-            counting.result()
+    output: object = call_mechanism(source, stage, *blocks[0])
+    for (side, block), following in zip(blocks, [*blocks[1:], None], strict=True):
+        # JAX computes the next block while this one is counted. Other libraries might reuse the output buffer.
+        ahead = following is not None and is_jax(output)
+        next_output = call_mechanism(source, stage, *following) if following is not None and ahead else None
+        samples = validate_block(source, stage, side, block, output, check_finite_later=True)
+        on_device = is_jax(samples)
+        if source.nonfinite == "error" and on_device:
+            finite_flags.append(all_finite(samples))
+        counted_runs = count_runs(block, source.block, runs)
+        if not on_device or runs <= MAX_COPIED_RUNS:
+            # Few runs are copied faster than the programs that count them on a device are compiled.
+            samples = copy_runs(samples, counted_runs)
+        sums[side].add(block, samples, counted_runs)
+        if following is not None:
+            output = next_output if ahead else call_mechanism(source, stage, *following)
     results = {side: one.results() for side, one in sums.items()}
     for (side, block), finite in zip(blocks, map(bool, finite_flags), strict=False):
         if not finite:
@@ -180,11 +146,11 @@ def collect_samples(
     pool: WorkerPool,
     progress: Progress,
     sides: tuple[int, ...] = (0, 1),
-    drawn: Mapping[tuple[int, int], np.ndarray] | None = None,
+    drawn: Mapping[BlockKey, np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """Return the samples of each data set, in the order of their blocks; `drawn` blocks are not drawn again."""
-    kept = accumulate_stage(source, stage, runs, (KeptSamples(),), pool, progress, sides, drawn=drawn)
-    return [np.concatenate([samples[i] for i in np.argsort(numbers)]) for ((numbers, samples),) in kept]
+    (kept,) = collect_statistics(source, stage, runs, (KeptSamples(),), pool, progress, (), sides, drawn)
+    return [np.concatenate([samples[i] for i in np.argsort(numbers)]) for numbers, samples in kept]
 
 
 def collect_statistics(
@@ -195,24 +161,10 @@ def collect_statistics(
     pool: WorkerPool,
     progress: Progress,
     excluded: Collection[BlockKey] = (),
-) -> list[tuple[Any, Any]]:
-    """Return the result of each statistic for both data sets, over all blocks except the `excluded` ones."""
-    first, second = accumulate_stage(source, stage, runs, statistics, pool, progress, excluded=excluded)
-    return list(zip(first, second, strict=True))
-
-
-def accumulate_stage(
-    source: SampleSource,
-    stage: str,
-    runs: int,
-    statistics: Sequence[Statistic],
-    pool: WorkerPool,
-    progress: Progress,
     sides: tuple[int, ...] = (0, 1),
-    excluded: Collection[BlockKey] = (),
     drawn: Mapping[BlockKey, np.ndarray] | None = None,
-) -> list[list[Any]]:
-    """Return the results of all statistics over the blocks of a stage, for each data set.
+) -> list[tuple[Any, ...]]:
+    """Return the result of each statistic over the blocks of a stage, for each data set.
 
     Parameters
     ----------
@@ -228,22 +180,22 @@ def accumulate_stage(
         The workers, and the checkpoint.
     progress : Progress
         Receives the number of finished runs.
-    sides : tuple of int
-        The data sets that are sampled.
     excluded : collection
         Blocks that are left out, as (side, block).
+    sides : tuple of int
+        The data sets that are sampled.
     drawn : mapping, optional
         Samples of blocks that have been drawn already. They are added first, unless a checkpoint exists.
 
     Returns
     -------
-    list
-        The results, in the order of `sides`.
+    list of tuple
+        For each statistic its results, in the order of `sides`.
     """
     checkpoint = pool.checkpoint
     name = checkpoint.step(stage)
     content = fingerprint((runs, sides, tuple(statistics)), sources=False) if checkpoint.folder is not None else ""
-    sums = StageSums.empty(sides, statistics)
+    sums = StageSums(sides, statistics)
     for side, block in excluded:
         sums.done[side].add(block)
     excluded_runs = sums.runs(source.block, runs)
@@ -256,27 +208,23 @@ def accumulate_stage(
                 sums.accumulators[side].add(block, samples, count_runs(block, source.block, runs))
                 sums.done[side].add(block)
 
-    progress.stage(STAGE_WORDS[stage])
-    finished_runs = sums.runs(source.block, runs) - excluded_runs
-    (progress.include if record is None else progress.skip)(finished_runs)
-    left = [
-        (side, block) for block in range(-(-runs // source.block)) for side in sides if block not in sums.done[side]
-    ]
+    progress.skip(sums.runs(source.block, runs) - excluded_runs)
+    blocks = range(-(-runs // source.block))
+    left = [(side, block) for block in blocks for side in sides if block not in sums.done[side]]
+    progress.stage(STAGE_WORDS[stage], is_drawn=bool(left))
     is_saved = record is not None
-    if left:
-        progress.begin_drawing()
     try:
-        for blocks, results in _completed(left, partial(draw_blocks, source, stage, runs, statistics), pool):
+        for finished, results in _completed(left, partial(draw_blocks, source, stage, runs, statistics), pool):
             is_saved = False
-            sums.merge(blocks, results)
-            progress.advance(sum(count_runs(block, source.block, runs) for _, block in blocks))
+            sums.merge(finished, results)
+            progress.advance(sum(count_runs(block, source.block, runs) for _, block in finished))
             if checkpoint.due:
                 checkpoint.write(name, sums.to_record(content))
                 is_saved = True
     finally:
         if checkpoint.folder is not None and sums.is_consistent and not is_saved:
             checkpoint.write(name, sums.to_record(content))
-    return [accumulator.results() for accumulator in sums.accumulators.values()]
+    return list(zip(*(accumulator.results() for accumulator in sums.accumulators.values()), strict=True))
 
 
 def restore_sums(sums: StageSums, record: Record, content: str, where: str) -> None:
@@ -304,15 +252,11 @@ def _completed(
         check_picklable(draw, pool)
         yield from completed_tasks(left, draw, pool)
         return
-    source, *_, statistics = draw.args
-    numbers = source.block * math.prod(source.shape)
-    is_plain = all(map(is_plain_data, statistics))  # no function of the user may be called in another thread
-    in_background = numbers >= MIN_BACKGROUND_NUMBERS and is_plain and available_cores() > 1
     number = 1
     while left:
         blocks, left = left[:number], left[number:]
         start = time.perf_counter()
-        results = draw(blocks, in_background=in_background and len(blocks) > 1)
+        results = draw(blocks)
         number = next_task_size(len(blocks), time.perf_counter() - start, SERIAL_TASK_SECONDS)
         yield blocks, results
 
@@ -321,22 +265,20 @@ def threads_agree(source: SampleSource, pool: WorkerPool) -> bool:
     """Return False if threads disturb each other; True for other executors and for mechanisms without seeds.
 
     A mechanism that stores something on itself while it computes may give other runs when another thread calls it at
-    the same time, for example those of the other data set. A few blocks are drawn by two threads at once. They must
-    equal the same blocks drawn alone.
+    the same time, for example those of the other data set. A few blocks are drawn by two threads at once, again and
+    again. They must equal the same blocks drawn alone.
     """
     if pool.executor is None or not pool.shares_memory or pool.number < 2 or not is_seeded(source.mechanism):
         return True
     alone = [[np.array(draw_block(source, "test", side, b)) for b in range(CONCURRENT_BLOCKS)] for side in (0, 1)]
 
     def repeats(side: int) -> bool:
-        # On a busy machine two threads meet rarely per second, but as often per second of processor time.
-        start, cpu_start = time.monotonic(), time.process_time()
+        end = time.monotonic() + CONCURRENT_SECONDS
         while True:
             for block, runs in enumerate(alone[side]):
                 if not np.array_equal(draw_block(source, "test", side, block), runs, equal_nan=True):
                     return False
-            seconds = time.monotonic() - start
-            if seconds >= MAX_CONCURRENT_SECONDS or min(seconds, time.process_time() - cpu_start) >= CONCURRENT_SECONDS:
+            if time.monotonic() >= end:
                 return True
 
     futures = [pool.executor.submit(repeats, side) for side in (0, 1)]

@@ -80,14 +80,9 @@ class BinnedScore(NamedTuple):
     score: Score
     edges: np.ndarray
 
-    @property
-    def is_plain_data(self) -> bool:
-        """Whether the score is plain data, so that it can be evaluated by compiled code."""
-        return is_plain_data(self.score)
-
     def measure(self, samples: Array) -> ScoreHistogram:
         """Return the histogram of a block of runs."""
-        if is_jax(samples) and self.is_plain_data:
+        if is_jax(samples) and is_plain_data(self):
             table, low, high = evaluate_method(self, "_on_device", samples)
             return ScoreHistogram(table, Extremes(low, high))
         return self.count(score_values(self.score, samples))
@@ -112,11 +107,6 @@ class BinnedScores(NamedTuple):
     """Several binned scores. As one statistic they are counted together."""
 
     scores: tuple[BinnedScore, ...]
-
-    @property
-    def is_plain_data(self) -> bool:
-        """Whether all scores are plain data."""
-        return all(binned.is_plain_data for binned in self.scores)
 
     def measure(self, block: Block) -> tuple[ScoreHistogram, ...]:
         """Return the histograms of a block of runs."""

@@ -33,9 +33,9 @@ from dpverify.mechanisms.neighbours import check_pairs
 from dpverify.mechanisms.protocol import Mechanism, check_callable
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
-from dpverify.sampling.blocks import MAX_LOG2_BLOCK, SampleSource, stated_block_size
-from dpverify.sampling.context import RunContext, make_region, open_run
+from dpverify.sampling.blocks import MAX_LOG2_BLOCK, SampleSource, block_size
 from dpverify.sampling.count import occupied_codes
+from dpverify.sampling.probe import RunContext, make_region, open_run
 from dpverify.sampling.stages import collect_samples
 from dpverify.selection.learn import train_candidates
 from dpverify.selection.objective import (
@@ -165,10 +165,11 @@ class PairSearch(NamedTuple):
         executor: Executor | None,
     ) -> Iterator[PairSearch]:
         """Open a search whose evaluations have at least so many runs; nothing is claimed about a single pair."""
-        block = stated_block_size(mechanism, settings.block)
+        is_stated = (settings.block or getattr(mechanism, "block", None)) is not None
         fitting = max(TUNING.min_log2_block, (max(runs, 1) // TUNING.blocks_per_evaluation).bit_length() - 1)
         fitting = 1 << min(fitting, MAX_LOG2_BLOCK)
-        settings = settings.change(stop_early=False, block=fitting if block is None else min(block, fitting))
+        block = min(block_size(mechanism, settings.block, runs), fitting) if is_stated else fitting
+        settings = settings.change(stop_early=False, block=block)
         with open_run(mechanism, *pair, settings, executor, False) as run:
             yield cls(run, objective)
 

@@ -142,8 +142,13 @@ def cell_codes(plain: object, x: Array) -> np.ndarray:
 
 
 def is_plain_data(plain: object) -> bool:
-    """Return whether an object can be an argument of a jit; an object with a function of the user cannot."""
-    return getattr(plain, "is_plain_data", True)
+    """Return whether an object can be an argument of a jit; an object that holds a function of the user cannot.
+
+    A class states it with `is_plain_data = False`. A NamedTuple is plain data if all of its fields are.
+    """
+    if not getattr(plain, "is_plain_data", True):
+        return False
+    return not isinstance(plain, tuple) or all(map(is_plain_data, plain))
 
 
 def digitize(edges: Array, x: Array) -> Array:

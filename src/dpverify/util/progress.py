@@ -9,18 +9,14 @@ from __future__ import annotations
 import contextlib
 import html
 import logging
+import math
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from dpverify.errors import DPVerifyWarning
 from dpverify.util.formatting import format_count, format_duration
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
 
 LOGGER = logging.getLogger(__name__)
 MIN_ANNOUNCED_SECONDS = 10.0  # shorter runs are not announced
@@ -28,18 +24,6 @@ MIN_WARNED_SECONDS = 60.0  # longer runs are announced by a warning where nothin
 MIN_TIMED_SECONDS = 0.5  # after which the speed is known well enough
 SECONDS_BETWEEN_LINES = 5.0  # between two plain lines
 SECONDS_BETWEEN_DISPLAYS = 0.5  # between two updates of a bar in a notebook
-
-
-def is_terminal(stream: TextIO | None = None) -> bool:
-    """Return whether a stream, by default stderr, is a terminal."""
-    return bool(getattr(stream or sys.stderr, "isatty", lambda: False)())
-
-
-def is_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")  # it is imported in every notebook; importing it elsewhere takes long
-    shell = None if ipython is None else ipython.get_ipython()
-    return shell is not None and hasattr(shell, "kernel")
 
 
 class Bar(Protocol):
@@ -61,87 +45,70 @@ class Progress:
         Whether finished runs are stored in a checkpoint folder; the messages say what Ctrl-C does.
     stream : text stream, optional
         Standard error unless given. In notebooks standard output, because notebooks show standard error as a failure.
+
+    Attributes
+    ----------
+    done : int
+        The number of finished runs, over both data sets.
     """
 
     def __init__(self, shown: bool | None, kept: bool = False, stream: TextIO | None = None):
-        self._interrupt = "Ctrl-C stops it and keeps the finished runs" if kept else "Ctrl-C stops it"
-        self._in_notebook = stream is None and is_notebook()
-        self._stream = stream or (sys.stdout if self._in_notebook else sys.stderr)
-        self._shown = self._in_notebook or is_terminal(self._stream) if shown is None else shown
+        ipython = sys.modules.get("IPython")  # it is imported in every notebook; importing it elsewhere takes long
+        in_notebook = stream is None and ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+        self._stream = stream or (sys.stdout if in_notebook else sys.stderr)
+        is_terminal = bool(getattr(self._stream, "isatty", lambda: False)())
+        self._make_bar = NotebookBar if in_notebook else RichBar if is_terminal else None
+        self._shown = in_notebook or is_terminal if shown is None else shown
         self._warns = shown is None and not self._shown
-        self._total = self._done = self._skipped = self._timed = 0
-        self._advice: Callable[[float], str] | None = None
-        self._stage = self._note = ""
-        self._start: float | None = None
+        self._interrupt = "Ctrl-C stops it and keeps the finished runs" if kept else "Ctrl-C stops it"
+        self.done = self._total = self._timed = 0
+        self._stage = self._note = self._advice = ""
         self._later_rate: float | None = None
-        self._last_line: float | None = None
+        self._start: float | None = None
+        self._last_line = -math.inf
         self._announced = False
-        self._lines: set[str] = set()
         self._bar: Bar | None = None
 
-    def plan(self, runs: int, advice: Callable[[float], str] | None = None) -> None:
+    def plan(self, runs: int, advice: str = "") -> None:
         """State how many runs are still to be drawn, over all stages and both data sets.
 
         Parameters
         ----------
         runs : int
             The number of runs.
-        advice : callable, optional
-            Returns what an announcement adds to the expected time, given the number of runs per second.
+        advice : str
+            What the announcement of a run of more than a minute adds to the expected time.
         """
-        self._total, self._advice = self._done + runs, advice
+        self._total, self._advice = self.done + runs, advice
 
-    def stage(self, name: str) -> None:
-        """State the name of the stage that begins."""
+    def stage(self, name: str, is_drawn: bool = True) -> None:
+        """State the stage that begins, after its finished runs were skipped, and whether any run is still drawn."""
         self._stage = name
+        if is_drawn and self._later_rate is not None:
+            rate, self._later_rate = self._later_rate, None
+            self.announce(rate)
 
     def note(self, text: str) -> None:
         """State how far the verification is in other terms than runs; the messages repeat it after the stage."""
         self._note = f", {text}"
 
-    @property
-    def done(self) -> int:
-        """The number of finished runs, over both data sets."""
-        return self._done
-
     def skip(self, runs: int) -> None:
         """Count runs that need not be drawn, for example because they were finished before a resumed start."""
-        self._done += runs
-        self._skipped += runs
+        self.done += runs
 
-    def include(self, runs: int) -> None:
-        """Count runs that were drawn before the stage began, without using them to measure the speed."""
-        self._done += runs
+    def announce(self, rate: float, is_resumed: bool = False) -> None:
+        """Announce the expected time if it is long, given the number of runs per second.
 
-    def announce(self, rate: float) -> None:
-        """Announce the expected time before the first block if it is long, given the number of runs per second."""
-        if (self._total - self._done) / rate >= MIN_ANNOUNCED_SECONDS:
+        A resumed run does not know yet what is finished. It is announced when the first missing block is drawn.
+        """
+        if is_resumed:
+            self._later_rate = rate
+        elif (self._total - self.done) / rate >= MIN_ANNOUNCED_SECONDS:
             self._announce(rate)
-
-    def announce_later(self, rate: float) -> None:
-        """Announce the expected time when the first missing block is drawn, because finished runs are not known yet."""
-        self._later_rate = rate
-
-    def begin_drawing(self) -> None:
-        """State that blocks of a stage are drawn now; an announcement that was postponed counts what is left."""
-        rate, self._later_rate = self._later_rate, None
-        if rate is not None:
-            self.announce(rate)
-
-    def announce_once(self, line: str) -> None:
-        """Write a line, unless it was written before."""
-        if self._shown and line not in self._lines:
-            self._lines.add(line)
-            self._write(line)
-
-    def report_first_block(self, runs: int, seconds: float) -> None:
-        """Report the time of the first block if it was long and nothing was announced before it."""
-        if self._shown and not self._announced and seconds >= MIN_ANNOUNCED_SECONDS:
-            self._write(f"the first {format_count(runs)} runs took {format_duration(seconds)}; {self._interrupt}")
 
     def advance(self, runs: int) -> None:
         """Count finished runs, and write a message if it is time for one."""
-        self._done += runs
+        self.done += runs
         if not self._shown:
             return
         now = time.monotonic()
@@ -154,22 +121,23 @@ class Progress:
                 self._announce(self._timed / seconds)
                 self._last_line = now
         if self._bar is not None:
-            self._bar.update(self._done, self._stage + self._note)
-        elif self._announced and (self._last_line is None or now - self._last_line >= SECONDS_BETWEEN_LINES):
+            self._bar.update(self.done, self._stage + self._note)
+        elif self._announced and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
-            self._write(f"{self._stage}{self._note}: {format_count(self._done)} of {format_count(self._total)} runs")
+            self._write(f"{self._stage}{self._note}: {format_count(self.done)} of {format_count(self._total)} runs")
 
     def _announce(self, rate: float) -> None:
         """Write the expected time, or nothing at all if the run is short."""
-        seconds_left = (self._total - self._done) / rate
         self._announced = True
+        runs = self._total - self.done
+        seconds_left = runs / rate
         if seconds_left < MIN_ANNOUNCED_SECONDS:
             self._shown = False
             return
-        runs = format_count(self._total - self._skipped)
         speed = f"{format_count(rate) if rate >= 10 else f'{rate:.2g}'} runs/s"
-        advice = f"; {self._advice(rate)}" if self._advice is not None else ""
-        line = f"about {format_duration(seconds_left)} for {runs} runs at {speed}{advice}; {self._interrupt}"
+        advice = f"; {self._advice}" if self._advice and seconds_left >= MIN_WARNED_SECONDS else ""
+        line = f"about {format_duration(seconds_left)} for {format_count(runs)} runs at {speed}{advice}"
+        line += f"; {self._interrupt}"
         LOGGER.log(logging.INFO if seconds_left < MIN_WARNED_SECONDS else logging.WARNING, line)
         if not self._shown:
             if self._warns and seconds_left >= MIN_WARNED_SECONDS:
@@ -177,10 +145,9 @@ class Progress:
                     warnings.warn(line, DPVerifyWarning, stacklevel=2)
             return
         self._write(line)
-        if self._in_notebook:
-            self._bar = NotebookBar(self._total)
-        elif is_terminal(self._stream):
-            self._bar = start_rich_bar(self._stream, self._total)
+        if self._make_bar is not None:
+            with contextlib.suppress(ImportError):  # without rich there are lines
+                self._bar = self._make_bar(self._total, self._stream)
 
     def _write(self, line: str) -> None:
         """Write one line."""
@@ -196,8 +163,15 @@ class Progress:
 class RichBar:
     """A bar on a terminal."""
 
-    def __init__(self, bar: RichProgress, task: TaskID):
-        self._bar, self._task = bar, task
+    def __init__(self, total: int, stream: TextIO):
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        percent = TextColumn("{task.percentage:>3.0f}%")
+        columns = TextColumn("{task.description}", markup=False), BarColumn(), percent, TimeRemainingColumn()
+        self._bar = Progress(*columns, console=Console(file=stream), transient=True)
+        self._task = self._bar.add_task("first runs", total=total)
+        self._bar.start()
 
     def update(self, done: int, stage: str) -> None:
         self._bar.update(self._task, completed=done, description=stage)
@@ -206,30 +180,10 @@ class RichBar:
         self._bar.stop()
 
 
-def start_rich_bar(stream: TextIO, total: int) -> RichBar | None:
-    """Start a bar on a terminal; None if rich is not installed."""
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
-    except ImportError:
-        return None
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-    )
-    bar = RichProgress(*columns, console=Console(file=stream), transient=True)
-    task = bar.add_task("first runs", total=total)
-    bar.start()
-    return RichBar(bar, task)
-
-
 class NotebookBar:
     """A bar in a notebook: one output that is replaced."""
 
-    def __init__(self, total: int):
+    def __init__(self, total: int, stream: TextIO):
         from IPython.display import display  # type: ignore[import-not-found]
 
         self._total, self._last = total, time.monotonic()

@@ -177,11 +177,6 @@ class Levels(NamedTuple):
         return self.score.n_parameters
 
     @property
-    def is_plain_data(self) -> bool:
-        """Whether the score is plain data, so that it can be passed to compiled code and written to a file."""
-        return getattr(self.score, "is_plain_data", True)
-
-    @property
     def levels(self) -> Levels:
         """These level sets. The attribute is None for partitions of another kind."""
         return self

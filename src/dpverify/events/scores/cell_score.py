@@ -39,11 +39,6 @@ class CellScore(NamedTuple):
         """The number of listed cells, plus the fitted parameters of the partition."""
         return self.cells.size + self.partition.n_parameters
 
-    @property
-    def is_plain_data(self) -> bool:
-        """Whether the partition is plain data."""
-        return getattr(self.partition, "is_plain_data", True)
-
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
         xp = array_namespace(flat)

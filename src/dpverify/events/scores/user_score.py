@@ -34,16 +34,12 @@ class UserScore(NamedTuple):
     function: Callable[[Array], Array]
     shape: tuple[int, int]
     argument: str = "events"
+    is_plain_data = False  # a function cannot be passed to compiled code as data or written to a file
 
     @property
     def n_parameters(self) -> int:
         """0: nothing was fitted."""
         return 0
-
-    @property
-    def is_plain_data(self) -> bool:
-        """False: a function cannot be passed to compiled code as data or written to a file."""
-        return False
 
     def values(self, flat: Array) -> Array:
         """Return one number per run."""
