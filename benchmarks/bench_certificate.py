@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -21,7 +21,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 import dpverify as dpv
-from dpverify.estimation import Normal, PrivateKalman, System
+from dpverify.estimation import W2MHE, Normal, PrivateKalman, System, adjacent_recordings, oscillator
 
 DELTAS = (1e-2, 1e-4)
 EPSILONS = (0.0, 0.5, 1.0, 2.0, 3.0)
@@ -119,44 +119,96 @@ class Chain:
         return gaussian_delta(float(np.linalg.norm((self.second - self.first) / self.noise)), epsilon)
 
 
-def kalman(where: str) -> Any:
-    """Return a private Kalman filter with a pair of data, and its exact delta."""
+class Uniform:
+    """Two numbers with uniform noise; no epsilon removes their delta."""
+
+    name = "uniform noise"
+    first, second = np.zeros(2), np.array([0.02, 0.03])
+
+    def __call__(self, data: np.ndarray, runs: int, rng: np.random.Generator) -> np.ndarray:
+        return data + rng.uniform(-1.0, 1.0, (runs, 2))
+
+    def log_density(self, data: np.ndarray, samples: np.ndarray) -> np.ndarray:
+        return np.where(np.abs(samples[:, 0] - data).max(1) <= 1 + 1e-9, 0.0, -np.inf)
+
+    def delta(self, epsilon: float) -> float:
+        return 1 - float(np.prod(1 - np.abs(self.second - self.first) / 2))
+
+
+class Case(NamedTuple):
+    """A mechanism with a pair of datasets and its exact delta."""
+
+    mechanism: Any
+    first: Any
+    second: Any
+    delta: Callable[[float], float]
+
+    @property
+    def name(self) -> str:
+        return self.mechanism.name
+
+
+def case(mechanism: Any) -> Case:
+    """Return the case of a mechanism of this file."""
+    return Case(mechanism, mechanism.first, mechanism.second, mechanism.delta)
+
+
+def kalman(where: str) -> Case:
+    """Return a private Kalman filter."""
     system = System(
         A=[[1.0, 0.1], [0.0, 0.95]], C=[[1.0, 0.0]], start=(0.0, 0.0), noise=Normal(0.5), initial=Normal(1.0)
     )
     mechanism = PrivateKalman(system, {"output": 0.5, "input": 1.0}[where], where=where, name=f"PrivateKalman, {where}")
     first = np.zeros((20, 1))
     second = np.where(np.arange(20)[:, None] == 4, 1.0, first)
-    object.__setattr__(mechanism, "first", first)
-    object.__setattr__(mechanism, "second", second)
-    object.__setattr__(mechanism, "delta", mechanism.truth(first, second).delta)
-    return mechanism
+    return Case(mechanism, first, second, mechanism.truth(first, second).delta)
+
+
+def blend(delta: float) -> Case:
+    """Return the blend W2-MHE of the paper's system, with data so far apart that delta is this at every epsilon."""
+    system = oscillator()
+    mechanism = W2MHE(system, 5, 0.8, 1.4e-5, law="blend", name=f"blend W2-MHE, delta {delta:g}")
+
+    def pair(distance: float) -> tuple[np.ndarray, np.ndarray]:
+        first, second, _ = adjacent_recordings(system, system.h, 0, distance, np.random.default_rng(0))
+        return first, second
+
+    def exact(first: np.ndarray, second: np.ndarray) -> float:
+        """Return the probability that a run of the first dataset is impossible with the second."""
+        released = list(system.released)
+        shift = (mechanism.deterministic(first) - mechanism.deterministic(second))[:, released]
+        support = mechanism.sets(len(shift))
+        width = 2 * (1 - mechanism.s) * np.asarray(support.radius)[:, None] / math.sqrt(system.states)
+        return 1 - float(np.prod(np.maximum(1 - mechanism.s * np.abs(shift) / width, 0.0)))
+
+    first, second = pair(brentq(lambda distance: exact(*pair(distance)) - delta, 1e-6, 10.0, xtol=1e-9))
+    truth = exact(first, second)
+    return Case(mechanism, first, second, lambda epsilon: truth)
 
 
 def epsilon_at(delta_of: Callable[[float], float], delta: float) -> float:
     """Return the exact epsilon at a delta."""
-    return float(brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0, 60.0))  # type: ignore[arg-type]
+    return float(brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0, 60.0))
 
 
 def part_tight(runs: int, seeds: int) -> None:
-    """Print bounds divided by the exact delta."""
-    for mechanism in (Shift(), LaplaceVector(), Chain(), kalman("output"), kalman("input")):
-        for delta in (1e-2, 1e-4) if runs <= 10**6 else (1e-4, 1e-5):
-            epsilon = epsilon_at(mechanism.delta, delta)
-            ratios = []
-            for seed in range(seeds):
-                report = dpv.verify(
-                    mechanism, mechanism.first, mechanism.second, epsilon, delta, test_runs=runs, seed=seed
-                )
-                upper, lower = report.certificate.delta_upper(epsilon), report.delta_lower(epsilon)
-                ratios.append(
-                    (lower / delta, upper / delta, report.epsilon_lower, report.certificate.epsilon_upper(delta))
-                )
-            means = np.mean(ratios, axis=0)
+    """Print bounds on delta divided by the exact delta, at five epsilons: the mean, and the largest upper bound."""
+    cases = [case(Shift()), case(LaplaceVector()), case(Chain()), kalman("output"), kalman("input")]
+    deltas = (0.05, 1e-2, 1e-3, 1e-4, 1e-5) if runs > 10**6 else (0.1, 0.05, 1e-2, 1e-3, 1e-4)
+    flat = [blend(delta) for delta in (deltas[-1], deltas[-2], 1e-2)]
+    for one in [*cases, *flat]:
+        epsilons = EPSILONS if one in flat else [epsilon_at(one.delta, delta) for delta in deltas]
+        ratios = np.zeros((seeds, len(epsilons), 2))
+        for seed in range(seeds):
+            report = dpv.verify(one.mechanism, one.first, one.second, delta=deltas[-2], test_runs=runs, seed=seed)
+            assert report.certificate is not None
+            for number, epsilon in enumerate(epsilons):
+                bounds = report.delta_lower(epsilon) or 0.0, report.certificate.delta_upper(epsilon)
+                ratios[seed, number] = np.array(bounds) / one.delta(epsilon)
+        for epsilon, (low, high), worst in zip(epsilons, ratios.mean(0), ratios[:, :, 1].max(0), strict=True):
             print(
-                f"{mechanism.name}: delta {delta:g}, epsilon {epsilon:.4f}: delta_lower {means[0]:.3f}, delta_upper "
-                f"{means[1]:.3f} of the truth (largest {max(r[1] for r in ratios):.3f}); epsilon from "
-                f"{means[2]:.4f} to {means[3]:.4f}",
+                f"{one.name}: epsilon {epsilon:.4f}, delta {one.delta(epsilon):.3g}: delta_lower {low:.3f}, "
+                f"delta_upper {high:.3f} of the truth (largest {worst:.3f})",
                 flush=True,
             )
 
@@ -164,7 +216,7 @@ def part_tight(runs: int, seeds: int) -> None:
 def part_coverage(seeds: int) -> None:
     """Print in how many seeds the certificate, or one of the two bounds, is wrong at one of the epsilons."""
     small = {"select_runs": 400, "test_runs": 2000, "block": 500, "partition": "grid"}
-    for mechanism in (Shift(), LaplaceVector(), Chain()):
+    for mechanism in (Shift(), LaplaceVector(), Chain(), Uniform()):
         truth = [mechanism.delta(epsilon) for epsilon in EPSILONS]
         upper = joint = 0
         for seed in range(seeds):
@@ -172,7 +224,7 @@ def part_coverage(seeds: int) -> None:
             if report.certificate is None:
                 continue
             is_low = any(report.certificate.delta_upper(e) < d for e, d in zip(EPSILONS, truth, strict=True))
-            is_high = report.epsilon_lower > epsilon_at(mechanism.delta, 0.01)
+            is_high = (report.delta_lower(0.5) or 0.0) > mechanism.delta(0.5)
             upper, joint = upper + is_low, joint + (is_low or is_high)
         limits = [int(binom.ppf(0.999, seeds, level)) for level in (0.05, 0.1)]
         print(

@@ -168,3 +168,31 @@ def test_a_density_in_jax_is_evaluated_there():
 def test_what_cannot_be_a_density_is_refused(log_density, message):
     with pytest.raises(InputError, match=message):
         verify(GaussianSteps(), log_density=log_density)
+
+
+def bounded_estimators():
+    from dpverify.estimation import W2MHE, Normal, PrivateEKF, System
+
+    matrices = {"A": [[1.0, 0.1], [0.0, 0.95]], "C": [[1.0, 0.0]]}
+    system = System(**matrices, start=(0.0, 0.0), noise=Normal(0.5), initial=Normal(1.0))
+    hidden = System(**matrices, start=(0.0, 0.0), noise=Normal(0.5), initial=Normal(1.0), released=(0,))
+    blend = {"window": 2, "s": 0.5, "tau": 1.0, "support": "wide", "radius": 1.0}
+    return {
+        "EKF": (PrivateEKF(system, s_hat=0.5), PrivateEKF(hidden, s_hat=0.5)),
+        "blend": (W2MHE(hidden, law="blend", **blend), W2MHE(system, law="gibbs", **blend)),
+    }
+
+
+@pytest.mark.parametrize("name", ["EKF", "blend"])
+def test_estimators_with_bounded_noise_have_the_density_where_the_output_determines_the_noise(name):
+    """The certificate shows the share of runs that the other dataset cannot produce; no epsilon removes it."""
+    pytest.importorskip("jax")
+    mechanism, without = bounded_estimators()[name]
+    assert getattr(without, "log_density", None) is None
+    first, second = np.zeros((6, 1)), np.eye(6)[:, [2]] / 5
+    samples = np.asarray(mechanism(first, 20_000, np.random.default_rng(0)))
+    assert (np.asarray(mechanism.log_density(first, samples)) == 0).all()
+    impossible = np.isneginf(np.asarray(mechanism.log_density(second, samples))).mean()
+    report = dpv.verify(mechanism, first, second, 1.0, 0.5, select_runs=2000, test_runs=20_000, block=1000)
+    assert not report.voiding
+    assert 0.02 < impossible < report.certificate.delta_upper(1.0) < impossible + 0.03

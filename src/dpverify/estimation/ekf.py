@@ -26,6 +26,7 @@ from dpverify.estimation.system import (
     default_block,
     finite_estimate,
     freeze_covariances,
+    log_uniform,
     split_parameters,
 )
 from dpverify.mechanisms.wrappers import jax_key
@@ -150,8 +151,11 @@ class PrivateEKF:
         steps = data.shape[0] - self.window
         return self.filtered(data, jnp.zeros((steps, self.system.states)))
 
-    def filtered(self, data: jax.Array, shocks: jax.Array) -> jax.Array:
-        """Return the released estimates of one run in which update k adds shocks[k] to the state."""
+    def filtered(self, data: jax.Array, shocks: jax.Array, states: jax.Array | None = None) -> jax.Array:
+        """Return the released estimates of one run in which update k adds shocks[k] to the state.
+
+        If the states of another run are given, each update starts from the state of that run before it.
+        """
         system, n, Q = self.system, self.system.states, jnp.asarray(self.process)
         whiten, released, observed = (
             whitener(self.measurement),
@@ -162,9 +166,9 @@ class PrivateEKF:
         directions = jnp.eye(n)[observed]
 
         def update_and_predict(
-            prior: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array, jax.Array]
+            prior: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]
         ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-            (x, P), (k, y, shock) = prior, inputs
+            (x, P), (k, y, shock, given) = prior, inputs
             measured, derivative = jax.linearize(lambda z: whiten(system.measure(z, k)), x)
             columns = jax.vmap(derivative)(directions)
             # The barriers prevent a compiler from computing h and the gain once more for each number that needs them.
@@ -174,15 +178,35 @@ class PrivateEKF:
             vector = jnp.zeros(n).at[observed].set(sums[-1])
             P = posterior_covariance(P, information)
             x, P = jax.lax.optimization_barrier((x + product(P, vector[:, None])[:, 0] + shock, P))
+            estimate, x = x, x if given is None else given
             if system.A is None or system.B is not None:
                 predicted, F = system.step(x, k), jax.jacfwd(system.step)(x, k)
             else:
                 F = jnp.asarray(system.A, float)
                 predicted = product(F, x[:, None])[:, 0]
-            return (predicted, product(product(F, P), F.T) + Q), x[released]
+            return (predicted, product(product(F, P), F.T) + Q), estimate[released]
 
         start = jnp.asarray(system.start), jnp.asarray(self.initial)
-        return jax.lax.scan(update_and_predict, start, (jnp.arange(len(shocks)), data[: len(shocks)], shocks))[1]
+        inputs = jnp.arange(len(shocks)), data[: len(shocks)], shocks, states
+        return jax.lax.scan(update_and_predict, start, inputs)[1]
+
+    @property
+    def log_density(self) -> Callable[[object, jax.Array], jax.Array]:
+        """If all states are released: `log_density(data, samples)`, but for a constant.
+
+        The released estimates then determine the noise of every step, which is uniform. If some states are hidden, their
+        noise is not known, and there is no method.
+        """
+        if self.s_hat == 1 or sorted(self.system.released) != list(range(self.system.states)):
+            raise AttributeError("log_density")
+        return self._log_density
+
+    def _log_density(self, data: object, samples: jax.Array) -> jax.Array:
+        with enable_x64():
+            y = check_data(self.system, data, self.window + 1)
+            template, parameters = split_parameters(self.noise_free)
+            noise = _ekf_noise(template, parameters, y, jnp.asarray(samples, float))
+            return log_uniform(2 * noise * self.s_hat / (1 - self.s_hat) - 1)
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
         with enable_x64():
@@ -205,3 +229,12 @@ def _ekf_runs(
         cpu=functools.partial(jax.lax.map, filtered, batch_size=RUNS_IN_CACHE),
         default=jax.vmap(filtered),
     )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _ekf_noise(template: PrivateEKF, parameters: Any, data: jax.Array, samples: jax.Array) -> jax.Array:
+    """Return the noise of every step of runs in which all states are released."""
+    noise_free = bind_parameters(template, parameters)
+    states = samples[..., np.argsort(noise_free.system.released)]
+    estimates = jax.vmap(lambda run: noise_free.filtered(data, jnp.zeros_like(run), run))(states)
+    return samples - estimates

@@ -29,6 +29,7 @@ from dpverify.estimation.system import (
     compiles_for_cpu,
     current_device,
     default_block,
+    log_uniform,
     measurement_weights,
 )
 from dpverify.mechanisms.wrappers import jax_key
@@ -209,6 +210,22 @@ class W2MHE:
         else:
             distance = np.abs(offset).max(1) * np.sqrt(offset.shape[1])
         return () if (distance < (1 - 1e-6) * plan.support.radius).all() else (BOUNDARY_REMARK,)
+
+    @property
+    def log_density(self) -> Callable[[object, Any], Any]:
+        """For the blend: `log_density(data, samples)`, but for a constant; it is uniform on a box around the estimate.
+
+        Of the Gibbs distribution only a density without its normalising constant is known, so there is no method.
+        """
+        if self.law != "blend" or not 0 < self.s < 1:
+            raise AttributeError("log_density")
+        return self._log_density
+
+    def _log_density(self, data: object, samples: Any) -> Any:
+        plan, released = self._plan(data), list(self.system.released)
+        half = (1 - self.s) * np.asarray(plan.support.radius)[:, None] / np.sqrt(self.system.states)
+        centre = self.s * plan.trajectory[:, released] + (1 - self.s) * np.asarray(plan.support.centre)[:, released]
+        return log_uniform((samples - centre) / half)
 
     def _plan(self, data: object) -> gibbs.SamplerPlan:
         return _cached_plan(*self._plan_key(data))

@@ -24,10 +24,11 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.wrappers import jax_key
-from dpverify.util.arrays import enable_x64, host_device
+from dpverify.util.arrays import array_namespace, enable_x64, host_device
 from dpverify.util.checks import is_real_number
 
 LOG2_CPU_BLOCK, LOG2_ACCELERATOR_BLOCK, LOG2_LARGE_BLOCK = 13, 22, 23
+SUPPORT_TOLERANCE = 1e-6  # relative; rounding moves bounded noise by less beyond the ends of its interval
 LARGE_JAX_MEMORY = 60e9  # bytes that JAX may use on a device that draws large blocks; by default 75% of its memory
 
 
@@ -820,3 +821,9 @@ def multiply_columns(matrix: jax.Array, x: jax.Array) -> jax.Array:
         return sum(terms[1:], terms[0])
 
     return jax.lax.platform_dependent(matrix, x, cpu=jnp.matmul, default=unrolled)
+
+
+def log_uniform(noise: Any) -> Any:
+    """Return the log-density of uniform noise on [-1, 1] of shape (runs, K, d), but for a constant; one per run."""
+    inside = (abs(noise) <= 1 + SUPPORT_TOLERANCE).all((1, 2))
+    return array_namespace(noise).where(inside, 0.0, -np.inf)

@@ -29,7 +29,7 @@ from dpverify.sampling.count import occupied_codes
 from dpverify.stats.boundaries import MAX_EXPONENT
 from dpverify.stats.density import Misfit, delta_from_tail, find_misfit, loss_thresholds, tail_limits
 from dpverify.stats.upper import Frontier, frontier, frontier_bound, smallest_epsilon
-from dpverify.util.arrays import Array, array_namespace
+from dpverify.util.arrays import Array, array_namespace, enable_x64
 from dpverify.util.checks import check_delta, check_epsilon
 from dpverify.util.formatting import format_count, format_number
 
@@ -245,18 +245,19 @@ class LogRatio:
 
     def __call__(self, samples: Array) -> Array:
         """Return the log-ratios, from -700 to 700; where both densities are 0 it is that of a run without a density."""
-        logs = [self.density(data, samples) for data in self.data]
-        for one in logs:
-            if np.shape(one) != samples.shape[:1]:
-                raise InputError(
-                    f"log_density: found shape {np.shape(one)}; expected one number per run, shape {samples.shape[:1]}"
-                )
         xp = array_namespace(samples)
-        with np.errstate(invalid="ignore"):
+        with enable_x64(samples), np.errstate(invalid="ignore"):
+            # A density in JAX may be asked about runs in NumPy; then the densities are compared in NumPy.
+            logs = [xp.asarray(self.density(data, samples)) for data in self.data]
+            for one in logs:
+                if one.shape != samples.shape[:1]:
+                    raise InputError(
+                        f"log_density: found shape {one.shape}; expected one number per run, shape {samples.shape[:1]}"
+                    )
             ratio = xp.where(xp.isneginf(logs[0]) & xp.isneginf(logs[1]), xp.inf, logs[0] - logs[1])
-        # Noise in floating point has traces in the last digits of the ratio, which no stated density describes. Other
-        # scores look for them.
-        return xp.round(xp.clip(ratio, -MAX_EXPONENT, MAX_EXPONENT), DECIMALS[ratio.dtype.itemsize])
+            # Noise in floating point has traces in the last digits of the ratio, which no stated density describes.
+            # Other scores look for them.
+            return xp.round(xp.clip(ratio, -MAX_EXPONENT, MAX_EXPONENT), DECIMALS[ratio.dtype.itemsize])
 
 
 def stated_log_ratio(stated: LogDensity | None, source: SampleSource) -> UserScore | None:
