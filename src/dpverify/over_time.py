@@ -2,7 +2,7 @@
 
 The stages are those of `verify`, and every stage serves all prefixes: selection runs choose one event per prefix, the
 events are frozen, and the test runs count all of them (docs/method.md, section 5.12). The parts of this file: the looks
-of `stop_early`, the events, their selection, results of one pair and of many records, words, files, pages, the run.
+of `stop_early`, the events, their selection, the results of one pair and of many records, and the run.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TextIO, Unpack, overload
 
 import numpy as np
 import scipy
 
 from dpverify.claims import CLAIM_KINDS, Approximate, Claim, is_curve, resolve_claim
 from dpverify.errors import DPVerifyWarning, InputError
-from dpverify.events.event import Event
 from dpverify.events.partition import pad_rows
 from dpverify.events.prefix_scores import (
     PREFIX_SCORE_KINDS,
@@ -58,7 +57,7 @@ from dpverify.sampling.executors import open_pool
 from dpverify.sampling.probe import RunContext, check_mechanism, open_run, shorten_run, try_optional_method
 from dpverify.sampling.stages import collect_statistics, threads_agree
 from dpverify.selection.learn import count_training_runs
-from dpverify.selection.objective import TUNING, USUAL_SEARCH, KnownBlocks, SelectionContext, SelectionObjective
+from dpverify.selection.objective import USUAL_SEARCH, KnownBlocks, SelectionContext, SelectionObjective
 from dpverify.selection.proposals import (
     BinnedScore,
     Candidate,
@@ -80,26 +79,14 @@ from dpverify.settings import Settings, SettingsChanges
 from dpverify.stats.exact import epsilon_lower_bound
 from dpverify.stats.many import holm
 from dpverify.stats.upper import epsilon_upper_bound
-from dpverify.studies.tables import format_table
+from dpverify.studies.tables import STATES, ResultColumn, ResultTable, Row, lower_text, upper_text, verdict_text
 from dpverify.util.arrays import Array, array_namespace, digitize, digitize_columns, evaluate_method, on_accelerator
 from dpverify.util.checks import check_epsilon, shorten
-from dpverify.util.dataframes import make_dataframe
-from dpverify.util.files import write_text
-from dpverify.util.formatting import (
-    format_confidence,
-    format_count,
-    format_lower,
-    format_number,
-    format_percent,
-    format_upper,
-)
+from dpverify.util.formatting import format_confidence, format_count, format_lower, format_number, format_percent
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
 
 if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
-
     from dpverify.render.style import Drawing
 
 
@@ -150,17 +137,12 @@ class ScoreTable(NamedTuple):
     edges: np.ndarray
 
     def measure(self, samples: Array) -> np.ndarray:
-        """Return the counts of a block of runs, of shape (K, E + 1)."""
-        return count_on_device(self, samples)
+        """Return the counts of a block of runs, of shape (K, E + 1). Samples in the host's memory are counted there."""
+        return evaluate_method(self, "tables", samples if on_accelerator(samples) else np.asarray(samples))
 
     def tables(self, samples: Array) -> Array:
         """Return the counts as an array on the device of the samples."""
         return count_levels(self.scores.values(samples.reshape(samples.shape[0], -1)), self.edges)
-
-
-def count_on_device(table: object, samples: Array) -> np.ndarray:
-    """Return `table.tables(samples)`. Samples in the memory of the processor are counted by NumPy."""
-    return evaluate_method(table, "tables", samples if on_accelerator(samples) else np.asarray(samples))
 
 
 def count_levels(values: Array, edges: np.ndarray, counted: Array | None = None) -> Array:
@@ -205,11 +187,6 @@ class PrefixEvents(NamedTuple):
     edges: np.ndarray
     tested: np.ndarray
 
-    @property
-    def steps(self) -> int:
-        """The number of steps."""
-        return len(self.choice)
-
     def values(self, flat: Array) -> Array:
         """Return the selected score of each prefix, of shape (runs, K)."""
         xp = array_namespace(flat)
@@ -229,21 +206,7 @@ class PrefixEvents(NamedTuple):
 
     def contains(self, samples: Array) -> np.ndarray:
         """Return which runs of shape (runs, K, d) fall into the event of each prefix, as an array (runs, K)."""
-        x = np.asarray(samples, float)
-        above = self.values(x.reshape(len(x), -1)) > self.threshold
-        return above != (self.direction == 1)
-
-    def levels(self, step: int) -> Levels:
-        """Return the level sets of one prefix."""
-        edges = self.edges[step]
-        return Levels(PrefixScore(self.scores[int(self.choice[step])], step), edges[np.isfinite(edges)])
-
-    def event(self, step: int) -> Event:
-        """Return the event of one prefix."""
-        levels = self.levels(step)
-        index = int(np.searchsorted(levels.edges, self.threshold[step]))
-        codes = np.arange(index + 1, levels.size) if self.direction[step] == 0 else np.arange(index + 1)
-        return Event(levels, codes, int(self.direction[step]))
+        return self.indicators(np.asarray(samples, float), {})[0].T
 
 
 # The classes that the plain data of the events are made of.
@@ -252,10 +215,8 @@ PREFIX_EVENT_KINDS = tuple(
 )
 
 
-MAX_EDGE_RUNS = 1 << 15  # training runs per data set that place the edges of the scores
-MAX_LEVELS = 256  # of each score during the selection; the tails have further ones
-RANKING_RUNS = 1 << 15  # proposal runs per data set that all scores are counted on; the best few are counted on all
-RANKED_STEPS = 6  # prefixes that rank the scores
+MAX_LEVELS = 256  # of each score during the selection, for each prefix; the tails have further ones
+RANKED_STEPS = 6  # prefixes that rank the scores: neighbouring ones have nearly the same bound
 NO_REGION = Region(*[np.zeros(0)] * 7)  # the scores of prefixes need none
 NO_EXTREMES = Extremes(np.zeros(0), np.zeros(0))
 
@@ -263,24 +224,21 @@ TablePair = tuple[np.ndarray, np.ndarray]  # counts of the levels of all prefixe
 
 
 class CountedScore(NamedTuple):
-    """A score of all prefixes with its counts of proposal runs, for each data set."""
+    """A score of all prefixes with its counts of proposal runs and of decision runs, for each data set."""
 
     table: ScoreTable
-    counts: TablePair
+    proposed: TablePair
+    decided: TablePair
 
-    def candidate(self, step: int, runs: int) -> Candidate:
-        """Return the score of one prefix with its histograms."""
+    def edges(self, step: int) -> np.ndarray:
+        """Return the edges of one prefix."""
         edges = self.table.edges[step]
-        edges = edges[np.isfinite(edges)]
-        return Candidate(
-            BinnedScore(PrefixScore(self.table.scores, step), edges), _histogram(self.counts, step, edges, runs)
-        )
+        return edges[np.isfinite(edges)]
 
-
-def _histogram(counts: TablePair, step: int, edges: np.ndarray, runs: int) -> PairedHistogram:
-    """Return the histograms of the score of one prefix."""
-    first, second = (table[step, : edges.size + 1] for table in counts)
-    return PairedHistogram((first, second), (NO_EXTREMES, NO_EXTREMES), runs)
+    def histogram(self, step: int, counts: TablePair, runs: int) -> PairedHistogram:
+        """Return the histograms of one prefix."""
+        first, second = (table[step, : self.edges(step).size + 1] for table in counts)
+        return PairedHistogram((first, second), (NO_EXTREMES, NO_EXTREMES), runs)
 
 
 def select_prefix_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, np.ndarray]:
@@ -303,12 +261,17 @@ def select_prefix_events(run: RunContext, delta: float, claim: Claim | None) -> 
     objective = SelectionObjective(settings.test_runs, delta, settings.alpha / steps, penalty, curve)
     context = SelectionContext(run.source, settings, NO_REGION, objective, run.pool, run.progress)
     samples, known = context.draw_training_runs()
-    scores = _train(context, summarise(samples), samples, known)
-    examples = np.concatenate([x[:MAX_EDGE_RUNS] for x in samples])
-    thinned = examples.reshape(-1, steps * dimension)
-    counted = _count_proposal_runs(context, [ScoreTable(one, _place_edges(one.values(thinned))) for one in scores])
-    decided = context.count("decide", [TableCounter(one.table) for one in counted])
-    winners = [_select_at(step, counted, decided, context) for step in range(steps)]
+    examples = np.concatenate(samples)
+    flat = examples.reshape(-1, steps * dimension)
+    counted = []
+    for scores in _train(context, summarise(samples), samples, known):
+        edges = [fine_edges(column, MAX_LEVELS) for column in scores.values(flat).T]
+        counted.append(ScoreTable(scores, pad_rows(edges, least=1)))
+    proposed, decided = (
+        context.count(stage, [TableCounter(one) for one in counted]) for stage in ("propose", "decide")
+    )
+    candidates = list(map(CountedScore, counted, proposed, decided))
+    winners = [_select_at(step, candidates, context) for step in range(steps)]
     return _freeze(winners, _bounding_levels(winners, objective, settings.resolution)), examples
 
 
@@ -322,39 +285,6 @@ def _train(
     for learner, pair in zip(learners, sums, strict=True):
         scores += learner.fit(*pair)
     return scores
-
-
-def _place_edges(values: np.ndarray) -> np.ndarray:
-    """Return fine edges between the score values of training runs, for each prefix."""
-    return pad_rows([fine_edges(column, MAX_LEVELS) for column in values.T], least=1)
-
-
-def _count_proposal_runs(context: SelectionContext, tables: list[ScoreTable]) -> list[CountedScore]:
-    """Count all scores on the first proposal runs, and the best few of them on all proposal runs."""
-    block, runs = context.source.block, context.runs["propose"]
-    ranking_runs = min(runs, max(RANKING_RUNS // block, 1) * block)
-    counters = [TableCounter(table) for table in tables]
-    counted = list(map(CountedScore, tables, context.count("propose", counters, ranking_runs)))
-    ranks = [_rank(one, ranking_runs, context.objective) for one in counted]
-    best = np.argsort(ranks, kind="stable")[-TUNING.max_finalists :].tolist()
-    # A score that varies for every prefix gives cells also where no difference was found.
-    varying = [i for i, table in enumerate(tables) if (np.isfinite(table.edges).sum(1) > 1).all()]
-    finalists = sorted({*best, *varying[:1]})
-    if ranking_runs == runs:
-        return [counted[i] for i in finalists]
-    counted_blocks = {(side, b) for side in (0, 1) for b in range(ranking_runs // block)}
-    further = context.count("propose", [counters[i] for i in finalists], runs, counted_blocks)
-    return [
-        CountedScore(tables[i], (counted[i].counts[0] + first, counted[i].counts[1] + second))
-        for i, (first, second) in zip(finalists, further, strict=True)
-    ]
-
-
-def _rank(one: CountedScore, runs: int, objective: SelectionObjective) -> float:
-    """Return the sum of the expected lower bounds over some prefixes, the longest one included."""
-    last = len(one.table.edges) - 1
-    steps = np.unique(np.linspace(last, 0, RANKED_STEPS, endpoint=False).round().astype(int)).tolist()
-    return sum(max(propose_levels(one.candidate(step, runs), objective).rank, 0.0) for step in steps)
 
 
 class Winner(NamedTuple):
@@ -372,18 +302,19 @@ class Winner(NamedTuple):
     may_prove: bool
 
 
-def _select_at(step: int, counted: list[CountedScore], decided: list[TablePair], context: SelectionContext) -> Winner:
+def _select_at(step: int, scores: list[CountedScore], context: SelectionContext) -> Winner:
     """Return the best event of one prefix; the decision runs that judge it were not used to propose it."""
     objective, runs, proposal_runs = context.objective, context.runs["decide"], context.runs["propose"]
     judged: list[JudgedProposal] = []
     histograms: dict[int, PairedHistogram] = {}  # of the decision runs
     # A score without weights has one level, and nothing can be bounded with it.
-    varying = [pair for pair in zip(counted, decided, strict=True) if np.isfinite(pair[0].table.edges[step]).sum() > 1]
-    for one, tables in varying or zip(counted, decided, strict=True):
-        candidate = one.candidate(step, proposal_runs)
-        proposals, edges = propose_levels(candidate, objective).proposals, candidate.binned.edges
+    for one in [score for score in scores if score.edges(step).size > 1] or scores:
+        edges = one.edges(step)
+        binned = BinnedScore(PrefixScore(one.table.scores, step), edges)
+        candidate = Candidate(binned, one.histogram(step, one.proposed, proposal_runs))
+        proposals, histogram = propose_levels(candidate, objective).proposals, one.histogram(step, one.decided, runs)
         levels = proposals[0].event.partition
-        histogram = histograms[id(levels)] = _histogram(tables, step, edges, runs)
+        histograms[id(levels)] = histogram
         first, second = (counts_from_table(merge_levels(table, levels.edges, edges)) for table in histogram.table)
         counts = SelectionCounts(first, second, runs, proposal_runs)
         judged += [judge(proposal, counts, objective) for proposal in proposals]
@@ -490,8 +421,34 @@ class StreamBudget(NamedTuple):
         return "\n".join(lines)
 
 
+class _OverTime(ResultTable):
+    """What results over time have in common: their files, and pages whose sentences have symbols."""
+
+    on_page = staticmethod(as_sentence)
+    digest: str
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both results have the same digest."""
+        return isinstance(other, type(self)) and self.digest == other.digest
+
+    def __str__(self) -> str:
+        """Return the result as plain text."""
+        return f"{self.over}\n{super().__str__()}"
+
+    def to_json(self, path: str | os.PathLike[str] | TextIO) -> None:
+        """Write the result as JSON to a file, or to a stream that is open for text."""
+        files.write(self, {"steps": self.rows}, path)
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> Self:
+        """Read a result that `to_json` wrote. All bounds are computed from the counts in the file."""
+        return files.read(cls, path, KINDS)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class PrivacyOverTime:
+class PrivacyOverTime(_OverTime):
     """The privacy of every prefix of an output: how much the steps 0 to k reveal together, for every k.
 
     The lower bounds hold over all events and for all steps together, with confidence 1 - alpha. The upper bounds hold
@@ -551,11 +508,7 @@ class PrivacyOverTime:
     truth: np.ndarray | None
     provenance: dict[str, Any]
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both results have the same digest."""
-        return isinstance(other, PrivacyOverTime) and self.digest == other.digest
+    identity: ClassVar[Sequence[str]] = ("record", "step")
 
     @property
     def steps(self) -> int:
@@ -590,12 +543,9 @@ class PrivacyOverTime:
     @functools.cached_property
     def event_counts(self) -> np.ndarray:
         """Test runs in the event of every prefix, of shape (K, 2): first the data set that is expected to have more."""
-        pairs = []
-        for step, direction in enumerate(self.events.direction.tolist()):
-            index = int(np.searchsorted(self.events.edges[step], self.events.threshold[step])) + 1
-            above = self.counts[:, step, index:].sum(-1)
-            pairs.append(above if direction == 0 else (self.counts[:, step].sum(-1) - above)[::-1])
-        return np.array(pairs)
+        is_above = np.pad(self.events.edges >= self.events.threshold[:, None], ((0, 0), (1, 0)))
+        above, first_exceeds = (self.counts * is_above).sum(-1), self.events.direction == 0
+        return np.where(first_exceeds, above, self.runs - above[::-1]).T
 
     @property
     def step_alpha(self) -> float:
@@ -761,60 +711,124 @@ class PrivacyOverTime:
             bounded = min(bounded, exceeded - 1)
         return StreamBudget(epsilon, self.delta, bounded, exceeded, self.steps)
 
-    def rows(self) -> list[dict[str, object]]:
-        """Return one row per step; without an answer a row has no result, and names the diagnostic."""
-        columns = {
-            "epsilon_lower": self.epsilon_lower,
-            "epsilon_upper_on_partition": self.epsilon_upper,
-            "increment": self.increments,
-            "spent": self.spent,
-            "p_value": self.p_values,
-            "claim_lower": self.claim_lower,
-        }
-        return [
-            {
-                "record": self.record,
-                "step": step,
-                "delta": self.delta,
-                **{name: None if column is None else float(column[step]) for name, column in columns.items()},
-                "c1": None if self.voiding else int(self.event_counts[step, 0]),
-                "c2": None if self.voiding else int(self.event_counts[step, 1]),
-                "test_runs": self.runs,
-                "exact": None if self.truth is None else float(self.truth[step]),
-                "diagnostic": self.voiding[0].name if self.voiding else None,
-            }
-            for step in range(self.steps)
-        ]
-
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return one row per step as a pandas DataFrame (needs pandas)."""
-        return make_dataframe(self.rows())
-
     @functools.cached_property
     def digest(self) -> str:
         """A hash of the result. It does not depend on executor, number of workers or order of blocks."""
         return files.digest(self)
 
-    def to_json(self, path: str | Path | TextIO) -> None:
-        """Write the result as JSON to a file, or to a stream that is open for text."""
-        files.write(self, {"steps": self.rows()}, path)
+    @functools.cached_property
+    def rows(self) -> list[Row]:
+        """One row per step; without an answer a row has no result, and names the diagnostic."""
+        claim = self.claim
+        columns = {
+            "claim_lower": self.claim_lower,
+            "p_value": self.p_values,
+            "epsilon_lower": self.epsilon_lower,
+            "epsilon_upper_on_partition": self.epsilon_upper,
+            "increment": self.increments,
+            "spent": self.spent,
+            "c1": None if self.voiding else self.event_counts[:, 0],
+            "c2": None if self.voiding else self.event_counts[:, 1],
+            "exact": self.truth,
+        }
+        whole = {
+            "record": self.record,
+            "verdict": self.verdict.name,
+            "diagnostic": self.voiding[0].name if self.voiding else None,
+            "epsilon": claim.epsilon if isinstance(claim, Approximate) else None,
+            "delta": self.delta,
+            "claim": None if claim is None else claim.describe(),
+            "claim_parameter": None if claim is None else claim.parameter_name,
+            "alpha": self.alpha,
+            "holds_on_cells": self.holds_on_cells,
+            "test_runs": self.runs,
+        }
+        return [
+            {
+                **whole,
+                "step": step,
+                **{name: None if column is None else column[step].item() for name, column in columns.items()},
+            }
+            for step in range(self.steps)
+        ]
 
-    @classmethod
-    def from_json(cls, path: str | Path) -> PrivacyOverTime:
-        """Read a result that `to_json` wrote. All bounds are computed from the counts in the file."""
-        return files.read(cls, path, KINDS)
+    @property
+    def over(self) -> str:
+        """What was measured."""
+        label = f" ({self.record})" if self.record else ""
+        return f"{self.name}{label}: privacy over {self.steps} steps at delta {format_number(self.delta)}"
 
-    def to_html(self, path: str | Path) -> None:
-        """Write the result as one self-contained HTML page (needs `dpverify[report]`)."""
-        write_text(path, curve_page(self))
+    @property
+    def headline(self) -> str:
+        """By which step the record is proved to be visible, and what it costs in the end, in one sentence."""
+        subject = self.record or "the difference of the data sets"
+        if self.voiding:
+            return f"{subject}: no answer; {self.voiding[0].value}"
+        if self.start is None:
+            nothing = f"no lower bound above 0 in {self.steps} steps, which does not prove that nothing leaks"
+            return f"nothing is proved about {subject}: {nothing}"
+        leaks = "leak" if subject.startswith(("readings ", "records ")) else "leaks"
+        return f"{subject} {leaks} by step {self.start}: epsilon at least {format_lower(self.final)} in total"
 
-    def plot(self) -> Figure:
-        """Return a figure of the bounds of every step (needs `dpverify[report]`)."""
-        return curve_plot(self)
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline."""
+        claim = [] if self.claim is None else [f"claim: {self.claim_sentence()}"]
+        runs = f"{runs_phrase([self])}, the same for all steps"
+        return [*claim, *([] if self.voiding else [f"{self.scope()}; {UNCHECKED}", runs]), *other_findings([self])]
 
-    def __str__(self) -> str:
-        """Return the result as plain text."""
-        return curve_text(self)
+    def scope(self) -> str:
+        """Return what the bounds hold for."""
+        return f"the bounds hold for all steps together with confidence {format_confidence(self.alpha)}"
+
+    def claim_sentence(self) -> str:
+        """Return what is known about the claim, in one sentence."""
+        assert self.claim is not None
+        claim, confidence = self.claim.describe(), f"confidence {format_confidence(self.alpha)}"
+        if self.voiding:
+            return f"{claim}: no conclusion is possible"
+        if self.refuted_from is not None:
+            return f"{claim}: refuted from step {self.refuted_from} on{self.sharper_test()}; {confidence}"
+        if self.holds_on_cells:
+            return f"{claim}: not refuted in {self.steps} steps, and no union of the cells violates it; {confidence}"
+        return f"{claim}: not refuted in {self.steps} steps; this does not prove that it holds"
+
+    def sharper_test(self) -> str:
+        """Return an explanation if the claim is refuted although the lower bounds do not exceed its parameter."""
+        lower = self.claim_lower
+        if self.claim is None or lower is None or lower[-1] > (self.claim.parameter or 0.0):
+            return ""
+        return " (the test of the claim is sharper than the bounds, which hold for all steps together)"
+
+    @property
+    def state(self) -> str:
+        """The name of the verdict about the whole output."""
+        return self.verdict.name
+
+    @property
+    def columns(self) -> list[ResultColumn]:
+        """The columns of the text and of the page."""
+        return [
+            ResultColumn("step", "step", lambda row: str(row["step"]), True),
+            *BOUND_COLUMNS,
+            ResultColumn("increment", "added", lambda row: _text(row["increment"], format_number), True),
+            ResultColumn("spent", "spent", lambda row: _text(row["spent"], format_percent), True),
+            ResultColumn("exact", "exact epsilon", lambda row: _text(row["exact"], format_number), True),
+        ]
+
+    def printed_rows(self, most: int) -> Sequence[Row]:
+        """Return evenly spaced steps, the last one included."""
+        return self.rows[::-1][:: -(-self.steps // most)][::-1]
+
+    def drawings(self) -> list[Drawing]:
+        """Return the figure of the bounds of every step."""
+        if self.voiding:
+            return []
+        pages = load_pages()
+        bounds = pages.StepBounds(
+            self.epsilon_lower, self.epsilon_upper, self.truth, self.start, self.rows[0]["epsilon"]
+        )
+        subject = f": {self.record}" if self.record else ""
+        return [pages.step_figure(bounds, f"{self.name}{subject}, δ = {format_number(self.delta)}")]
 
     def __repr__(self) -> str:
         """Return name, number of steps and the final bound."""
@@ -822,8 +836,8 @@ class PrivacyOverTime:
         return f"<PrivacyOverTime {self.name}: {self.steps} steps, {bound}>"
 
 
-@dataclass(frozen=True, eq=False)
-class PrivacyTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class PrivacyTable(_OverTime):
     """The privacy of several records over time, as `privacy_over_time(..., pairs=...)` returns it.
 
     `print` shows one line per record.
@@ -851,11 +865,7 @@ class PrivacyTable:
     curves: tuple[PrivacyOverTime, ...]
     jointly: bool
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both results have the same digest."""
-        return isinstance(other, PrivacyTable) and self.digest == other.digest
+    identity: ClassVar[Sequence[str]] = ("record",)
 
     @property
     def records(self) -> tuple[str, ...]:
@@ -922,17 +932,9 @@ class PrivacyTable:
         return tuple(list(answered)[index] for index in holm(list(answered.values()), self.alpha))
 
     @functools.cached_property
-    def digest(self) -> str:
+    def digest(self) -> str:  # type: ignore[override]
         """A hash of the results. It does not depend on executor, number of workers or order of blocks."""
         return hashlib.sha256("".join(curve.digest for curve in self.curves).encode()).hexdigest()
-
-    def rows(self) -> list[dict[str, object]]:
-        """Return one row per record and step."""
-        return [row for curve in self.curves for row in curve.rows()]
-
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return one row per record and step as a pandas DataFrame (needs pandas)."""
-        return make_dataframe(self.rows())
 
     def __getitem__(self, record: str) -> PrivacyOverTime:
         """Return the result of one record."""
@@ -942,127 +944,130 @@ class PrivacyTable:
         raise KeyError(record)
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """For each record in words by which step it is proved to be visible and what it costs."""
-        return tuple(loss_sentence(curve) for curve in self.curves)
+    def rows(self) -> list[Row]:
+        """One row per record and step."""
+        return [row for curve in self.curves for row in curve.rows]
 
-    def to_json(self, path: str | Path | TextIO) -> None:
-        """Write the table as JSON to a file, or to a stream that is open for text."""
-        files.write(self, {"steps": self.rows()}, path)
+    @property
+    def listed(self) -> list[Row]:
+        """One row per record, for the text and the page: that of its last step, with the bounds of all steps."""
+        return [
+            {
+                **curve.rows[-1],
+                "start": curve.start,
+                "half": None if curve.start is None else int((curve.spent >= 0.5).argmax()),
+                "lower": [row["epsilon_lower"] for row in curve.rows],
+            }
+            for curve in self.curves
+        ]
 
-    @classmethod
-    def from_json(cls, path: str | Path) -> PrivacyTable:
-        """Read a table that `to_json` wrote. All bounds are computed from the counts in the file."""
-        return files.read(cls, path, (PrivacyOverTime, *KINDS))
+    @property
+    def over(self) -> str:
+        """What was measured."""
+        first, number = self.curves[0], count_records(len(self.curves))
+        return f"{first.name}: privacy of {number} over {first.steps} steps at delta {format_number(first.delta)}"
 
-    def to_html(self, path: str | Path) -> None:
-        """Write the table as one self-contained HTML page (needs `dpverify[report]`)."""
-        write_text(path, table_page(self))
+    @property
+    def headline(self) -> str:
+        """Which records have no answer, and which one leaks most."""
+        void = [curve.record for curve in self.curves if curve.voiding]
+        worst = max((curve for curve in self.curves if not curve.voiding), key=lambda curve: curve.final, default=None)
+        parts = [f"no answer for {', '.join(void)}"] if void else []
+        return "; ".join([*parts, *([] if worst is None else [worst.headline])])
 
-    def plot(self) -> Figure:
-        """Return a heat map of the lower bounds (needs `dpverify[report]`)."""
-        return table_plot(self)
+    def sentences(self) -> list[str]:
+        """Return what is said below the headline."""
+        claimed, void = self.curves[0].claim is not None, [curve.headline for curve in self.curves if curve.voiding]
+        scope = (
+            f"the bounds of each record hold for all its steps together with confidence {format_confidence(self.alpha)}"
+        )
+        scope += "; the bounds of different records do not hold jointly"
+        if self.jointly:
+            scope = (
+                f"the bounds of all records and all steps hold together with confidence {format_confidence(self.alpha)}"
+            )
+        claim = [f"claim: {self.claim_sentence()}"] if claimed else []
+        return [*void, *claim, f"{scope}; {UNCHECKED}", runs_phrase(self.curves), *other_findings(self.curves)]
 
-    def __str__(self) -> str:
-        """Return the table as plain text."""
-        return table_text(self)
+    def claim_sentence(self) -> str:
+        """Return what is known about the claim of all records, in one sentence."""
+        number, verdicts = count_records(len(self.curves)), collections.Counter(curve.verdict for curve in self.curves)
+        sharper = next(filter(None, (curve.sharper_test() for curve in self.curves if curve.refuted)), "")
+        levels = f"each at its own alpha, {len(self.certain)} together (Holm, alpha {format_number(self.alpha)})"
+        wordings = {
+            Verdict.NO_ANSWER: f"no conclusion is possible for {{}} of {number}",
+            Verdict.REFUTED: f"refuted for {{}} of {number}{sharper}, {levels}",
+            Verdict.NOT_REFUTED: f"not refuted for {{}} of {number}, which does not prove that it holds",
+        }
+        parts = [words.format(verdicts[verdict]) for verdict, words in wordings.items() if verdicts[verdict]]
+        return f"{self.rows[0]['claim']}: {'; '.join(parts)}"
+
+    @property
+    def state(self) -> str:
+        """The verdict about all records: refuted if they are so together."""
+        states = {curve.verdict.name for curve in self.curves}
+        if states == {"REFUTED"} or not self.refuted:
+            states -= {"REFUTED"}
+        return min(states or {"REFUTED"}, key=STATES.index)
+
+    @property
+    def columns(self) -> list[ResultColumn]:
+        """The columns of the text and of the page; the page has the lower bounds of all steps."""
+
+        def at(step: int) -> ResultColumn:
+            return ResultColumn(str(step), str(step), lambda row: _text(row["lower"][step], format_lower), True, False)
+
+        verdict = ResultColumn(
+            "verdict", "verdict", lambda row: "" if row["verdict"] == "MEASURED" else verdict_text(row)
+        )
+        return [
+            ResultColumn("record", "record", lambda row: row["record"]),
+            verdict,
+            ResultColumn("start", "loss proved from step", lambda row: _text(row["start"], str), True),
+            ResultColumn("half", "half spent at step", lambda row: _text(row["half"], str), True),
+            *BOUND_COLUMNS,
+            *map(at, range(self.steps)),
+        ]
+
+    def drawings(self) -> list[Drawing]:
+        """Return the heat map of the lower bounds and, where they are known, that of the exact epsilons."""
+        if all(curve.voiding for curve in self.curves):
+            return []
+        pages, truth, first = load_pages(), self.truth, self.curves[0]
+        known = truth is not None and np.isfinite(truth).all()
+        largest = max(float(np.nanmax(self.epsilon_lower)), float(truth.max()) if known else 0.0)
+        options = {"claim": first.rows[0]["epsilon"], "largest": largest}
+        steps = list(map(str, range(self.steps)))
+        title = f"{first.name}, lower bounds, δ = {format_number(first.delta)}"
+        meaning = "lower bound on ε of the steps up to this one, over all events"
+        drawings = [
+            pages.heat_map(
+                self.records, steps, self.epsilon_lower, title, meaning=meaning, starts=self.start, **options
+            )
+        ]
+        if known:
+            meaning = "exact ε of the steps up to this one"
+            title = "Exact, from the closed form"
+            drawings.append(pages.heat_map(self.records, steps, truth, title, meaning=meaning, **options))
+        return drawings
 
 
-MAX_PRINTED_STEPS = 40  # of a table in text; of a longer output evenly spaced steps are printed
+UNCHECKED = "the upper bounds hold over the cells, and events that split a cell were not checked"
+BOUND_COLUMNS = (
+    ResultColumn("epsilon_lower", "proved", lower_text, True),
+    ResultColumn("epsilon_upper_on_partition", "over the cells", upper_text, True),
+)
+# What a file may contain.
+KINDS = (PrivacyTable, PrivacyOverTime, *PREFIX_EVENT_KINDS, Settings, Diagnostic, *CLAIM_KINDS)
 
 
-def loss_sentence(curve: PrivacyOverTime) -> str:
-    """Return by which step a record is proved to be visible and what it costs in the end, in one sentence."""
-    subject = curve.record or "the difference of the data sets"
-    is_plural = subject.startswith(("readings ", "records "))
-    if curve.voiding:
-        return f"{subject}: no answer; {curve.voiding[0].value}"
-    if curve.start is None:
-        return f"nothing is proved about {subject}: {_no_lower_bound(curve)}"
-    leaks = f"{'leak' if is_plural else 'leaks'} by step {curve.start}"
-    return f"{subject} {leaks}: epsilon at least {format_lower(curve.final)} in total"
+def _text(value: Any, form: Callable[[Any], str]) -> str:
+    return "" if value is None else form(value)
 
 
-def _no_lower_bound(curve: PrivacyOverTime) -> str:
-    """Return that no loss was proved, and that this proves nothing."""
-    return f"no lower bound above 0 in {curve.steps} steps, which does not prove that nothing leaks"
-
-
-def claim_sentence(curve: PrivacyOverTime) -> str:
-    """Return what is known about the claim, in one sentence."""
-    assert curve.claim is not None
-    claim = curve.claim.describe()
-    if curve.verdict is Verdict.NO_ANSWER:
-        return f"{claim}: no conclusion is possible"
-    if curve.refuted_from is not None:
-        return f"{claim}: refuted from step {curve.refuted_from} on{_test_is_sharper(curve)}"
-    if curve.holds_on_cells:
-        meets = "no union of the cells of any prefix violates it; events that split a cell were not checked"
-        return f"{claim}: not refuted in {curve.steps} steps; {meets}"
-    return f"{claim}: not refuted in {curve.steps} steps; this does not prove that it holds"
-
-
-def claim_cell(curve: PrivacyOverTime) -> str:
-    """Return the verdict about the claim in a few words, for a table."""
-    if curve.refuted_from is not None:
-        return f"refuted from step {curve.refuted_from} on"
-    return "no answer" if curve.voiding else "not refuted"
-
-
-def table_claim(table: PrivacyTable) -> str:
-    """Return what is known about the claim of all records, in one sentence."""
-    first, number = table.curves[0], len(table.curves)
-    assert first.claim is not None
-    if number == 1:
-        return claim_sentence(first)
-    verdicts = collections.Counter(curve.verdict for curve in table.curves)
-    sharper = next(filter(None, (_test_is_sharper(curve) for curve in table.curves if curve.refuted)), "")
-    levels = f"each at its own alpha, {len(table.certain)} together (Holm, alpha {format_number(table.alpha)})"
-    wordings = {
-        Verdict.NO_ANSWER: f"no conclusion is possible for {{}} of {number} records",
-        Verdict.REFUTED: f"refuted for {{}} of {number} records{sharper}, {levels}",
-        Verdict.NOT_REFUTED: f"not refuted for {{}} of {number} records, which does not prove that it holds for them",
-    }
-    parts = [wording.format(verdicts[verdict]) for verdict, wording in wordings.items() if verdicts[verdict]]
-    return f"{first.claim.describe()}: {'; '.join(parts)}"
-
-
-def _test_is_sharper(curve: PrivacyOverTime) -> str:
-    """Return an explanation if the claim is refuted although the lower bounds do not exceed its parameter."""
-    claim, lower = curve.claim, curve.claim_lower
-    if claim is None or lower is None or lower[-1] > getattr(claim, claim.parameter_name or "", 0.0):
-        return ""
-    return " (the test of the claim is sharper than the bounds, which hold for all steps together)"
-
-
-def curve_text(curve: PrivacyOverTime) -> str:
-    """Return the result of one pair as plain text."""
-    together = f"confidence {format_confidence(curve.alpha)} for all steps together"
-    label = f" ({curve.record})" if curve.record else ""
-    lines = [f"{curve.name}{label}: privacy over {curve.steps} steps at delta {format_number(curve.delta)}"]
-    if curve.voiding:
-        lines += [f"  no answer   {diagnostic.value}" for diagnostic in curve.voiding]
-        lines += [] if curve.claim is None else [f"  claim       {claim_sentence(curve)}"]
-        return "\n".join(lines)
-    header = ["step", "epsilon >=", "over the cells <=", "added", "spent"]
-    header += ["exact"] if curve.truth is not None else []
-    lines += format_table(header, [step_cells(curve, step) for step in printed_steps(curve.steps)])
-    if curve.start is None:
-        lines.append(f"  proved      nothing: {_no_lower_bound(curve)}")
-    else:
-        lines.append(f"  proved      {loss_sentence(curve)}; over all events; {together}")
-    if math.isinf(curve.epsilon_upper[-1]):
-        lines.append("  cells       no finite upper bound at the last step, over the cells")
-    else:
-        upper = f"epsilon at most {format_upper(float(curve.epsilon_upper[-1]))}"
-        lines.append(f"  cells       {upper} at the last step, over the cells; {together}")
-    if curve.claim is not None:
-        is_proved = curve.refuted or curve.holds_on_cells
-        confidence = f"; confidence {format_confidence(curve.alpha)}" if is_proved else ""
-        lines.append(f"  claim       {claim_sentence(curve)}{confidence}")
-    lines.append(f"  runs        {runs_phrase([curve])}, the same for all steps")
-    lines += [f"  note        {diagnostic.value}" for diagnostic in curve.diagnostics]
-    return "\n".join(lines)
+def count_records(number: int) -> str:
+    """Return a number of records in words."""
+    return "1 record" if number == 1 else f"{number} records"
 
 
 def runs_phrase(curves: Sequence[PrivacyOverTime]) -> str:
@@ -1074,228 +1079,10 @@ def runs_phrase(curves: Sequence[PrivacyOverTime]) -> str:
     return f"{number}{f' of at most {format_count(planned)}' if early else ''} test runs per data set"
 
 
-def printed_steps(steps: int) -> Sequence[int]:
-    """Return the steps that a table in text shows, the last one included."""
-    every = -(-steps // MAX_PRINTED_STEPS)
-    return sorted({*range(0, steps, every), steps - 1})
-
-
-def step_cells(curve: PrivacyOverTime, step: int) -> list[str]:
-    """Return the cells of one step: number, lower bound, upper bound, increment, share and, where known, truth."""
-    cells = [
-        str(step),
-        format_lower(float(curve.epsilon_lower[step])),
-        format_upper(float(curve.epsilon_upper[step])),
-        format_number(float(curve.increments[step])),
-        format_percent(float(curve.spent[step])),
-    ]
-    return cells + ([] if curve.truth is None else [format_number(float(curve.truth[step]))])
-
-
-def records_phrase(number: int) -> str:
-    """Return a number of records in words."""
-    return "1 record" if number == 1 else f"{number} records"
-
-
-def table_scope(table: PrivacyTable) -> str:
-    """Return whether the table holds jointly or record by record, in one sentence."""
-    confidence = format_confidence(table.alpha)
-    if table.jointly:
-        return f"the bounds of all records and all steps hold together with confidence {confidence}"
-    return (
-        f"the bounds of each record hold for all its steps together with confidence {confidence}; the bounds of "
-        "different records do not hold jointly"
-    )
-
-
-def table_text(table: PrivacyTable) -> str:
-    """Return the results of many records as plain text."""
-    first = table.curves[0]
-    title = f"{first.name}: privacy of {records_phrase(len(table.curves))} over {first.steps} steps"
-    header = ["record", "loss proved from step", "half spent at step", "epsilon >= at the end", "over the cells <="]
-    claimed = first.claim is not None
-    rows = []
-    for curve in table.curves:
-        cells = ["no answer", "", "", ""]
-        if not curve.voiding:
-            cells = [
-                "-" if curve.start is None else str(curve.start),
-                "" if curve.start is None else str(int((curve.spent >= 0.5).argmax())),
-                format_lower(curve.final),
-                format_upper(float(curve.epsilon_upper[-1])),
-            ]
-        rows.append([curve.record, *cells, *([claim_cell(curve)] if claimed else [])])
-    header += ["claim"] if claimed else []
-    lines = [f"{title} at delta {format_number(first.delta)}"]
-    lines += [f"  {loss_sentence(curve)}" for curve in table.curves if curve.voiding]
-    lines += format_table(header, rows)
-    lines.append(f"  scope       {table_scope(table)}")
-    if claimed:
-        lines.append(f"  claim       {table_claim(table)}")
-    diagnostics = dict.fromkeys(diagnostic for curve in table.curves for diagnostic in curve.diagnostics)
-    diagnostics = [diagnostic for diagnostic in diagnostics if not diagnostic.voids]
-    lines += [f"  note        {diagnostic.value}" for diagnostic in diagnostics]
-    return "\n".join(lines)
-
-
-KINDS = (*PREFIX_EVENT_KINDS, Settings, Diagnostic, *CLAIM_KINDS)  # what a file may contain
-
-
-COLUMNS = ("step", "ε, lower bound (all events)", "ε, upper bound (over the cells)", "added", "spent")
-SCOPES = "Events that split a cell were not checked. The two bounds have different scopes: they are not an interval."
-MAX_SENTENCES = 5  # about records; the table has all of them
-TABLE_COLUMNS = ("record", "loss proved from step", "ε at the end, lower bound", "upper bound (over the cells)")
-
-
-def curve_drawing(curve: PrivacyOverTime) -> Drawing:
-    """Draw the bounds of every step."""
-    pages = load_pages()
-    claim = curve.claim.epsilon if isinstance(curve.claim, Approximate) else None
-    bounds = pages.StepBounds(curve.epsilon_lower, curve.epsilon_upper, curve.truth, curve.start, claim)
-    subject = f": {curve.record}" if curve.record else ""
-    return pages.step_figure(bounds, f"{curve.name}{subject}, δ = {format_number(curve.delta)}")
-
-
-def curve_plot(curve: PrivacyOverTime) -> Figure:
-    """Return the figure of one pair with its title and legend inside."""
-    if curve.voiding:
-        raise InputError(f"plot: no answer: {curve.voiding[0].value}")
-    return load_pages().complete_figure(curve_drawing(curve))
-
-
-def curve_page(curve: PrivacyOverTime) -> str:
-    """Return the page of one pair as HTML."""
-    pages, confidence = load_pages(), format_confidence(curve.alpha)
-    blocks = (
-        [] if curve.claim is None else [pages.Sentence(as_sentence(f"claim: {claim_sentence(curve)}"), style="lead")]
-    )
-    if not curve.voiding:
-        exact = () if curve.truth is None else ("ε, exact",)
-        columns = [pages.Column(name, True) for name in (*COLUMNS, *exact)]
-        rows = [_without_infinity(step_cells(curve, step)) for step in range(curve.steps)]
-        scope = pages.Sentence(
-            f"The lower bounds hold over all events and for all steps together, with confidence {confidence}. The "
-            f"upper bounds hold over the cells, for all steps together, with confidence {confidence}. {SCOPES}",
-            style="small",
-        )
-        blocks += [
-            pages.Section("Privacy loss over time", (pages.Figures((curve_drawing(curve),)),)),
-            pages.Section("All numbers", (scope, pages.Table(columns, rows))),
-        ]
-    return _page(
-        curve.voiding,
-        as_sentence(loss_sentence(curve)),
-        blocks,
-        f"{curve.name}: privacy over time",
-        curve.steps,
-        [curve],
-    )
-
-
-def _page(
-    voiding: Sequence[Diagnostic], title: str, blocks: list[Any], name: str, steps: int, curves: list[PrivacyOverTime]
-) -> str:
-    """Return a page with the notes of all results."""
-    pages = load_pages()
-    notes = dict.fromkeys(diagnostic for curve in curves for diagnostic in curve.diagnostics if not diagnostic.voids)
-    if notes:
-        blocks = [*blocks, pages.Section("Notes", (pages.Items([as_sentence(note.value) for note in notes]),))]
-    over = f"{name}, {steps} steps, {runs_phrase(curves)}"
-    verdict = Verdict.NO_ANSWER.name if voiding else ""
-    return pages.Page(title, blocks, over, verdict.replace("_", " "), verdict).html()
-
-
-def table_drawings(table: PrivacyTable) -> list[Drawing]:
-    """Draw the heat map of the lower bounds and, where it is known, that of the exact epsilons beside it."""
-    pages, truth, first = load_pages(), table.truth, table.curves[0]
-    known = truth is not None and np.isfinite(truth).all()
-    lower, steps = np.nan_to_num(table.epsilon_lower), list(map(str, range(table.steps)))
-    largest = float(max(lower.max(), truth.max() if known and truth is not None else 0.0))
-    claim = first.claim.epsilon if isinstance(first.claim, Approximate) else None
-    meaning = "lower bound on ε of the steps up to this one, over all events"
-    options = {"claim": claim, "largest": largest}
-    drawings = [
-        pages.heat_map(
-            table.records, steps, table.epsilon_lower, "Lower bounds", meaning=meaning, starts=table.start, **options
-        )
-    ]
-    if known and truth is not None:
-        exact = "exact ε of the steps up to this one"
-        drawings.append(
-            pages.heat_map(table.records, steps, truth, "Exact, from the closed form", meaning=exact, **options)
-        )
-    return drawings
-
-
-def table_plot(table: PrivacyTable) -> Figure:
-    """Return the heat map of the lower bounds with its title and legend inside."""
-    first = table.curves[0]
-    title = f"{first.name}, lower bounds, δ = {format_number(first.delta)}"
-    return load_pages().complete_figure(table_drawings(table)[0]._replace(title=title))
-
-
-def table_page(table: PrivacyTable) -> str:
-    """Return the page of many records as HTML; the headline names those without an answer, and the worst."""
-    pages, first, truth = load_pages(), table.curves[0], table.truth
-    answered = [curve for curve in table.curves if not curve.voiding]
-    void = [curve for curve in table.curves if curve.voiding]
-    worst = max(answered, key=lambda curve: curve.final, default=None)
-    title = " ".join(as_sentence(loss_sentence(curve)) for curve in ([] if worst is None else [worst]))
-    if void:
-        title = f"No answer for {', '.join(curve.record for curve in void)}. {title}".strip()
-    lead = [as_sentence(loss_sentence(curve)) for curve in void]
-    lead += [] if first.claim is None else [as_sentence(f"claim: {table_claim(table)}")]
-    lead.append(as_sentence(table_scope(table)))
-    if answered and truth is not None and np.isfinite(truth).all():
-        largest = float(np.nanmax(truth - table.epsilon_lower))
-        lead.append(f"The exact ε exceeds the lower bound by at most {format_number(largest)}.")
-    blocks = [pages.Items(lead)]
-    if answered:
-        blocks.append(pages.Section("Privacy loss over time", (pages.Figures(table_drawings(table)),)))
-        sentences = [as_sentence(loss_sentence(curve)) for curve in _worst_records(table)]
-        left_out = [pages.Sentence(text)] if (text := _what_is_left_out(table)) else []
-        blocks.append(pages.Section("In words", (*left_out, pages.Items(sentences))))
-    steps = [pages.Column(str(step), True) for step in range(table.steps)]
-    claimed = () if first.claim is None else ("claim",)
-    columns = [*TABLE_COLUMNS[:1], *(pages.Column(name, True) for name in TABLE_COLUMNS[1:]), *claimed, *steps]
-    rows = [
-        [pages.Cell(cell, style="NO_ANSWER" if cell == "no answer" else "") for cell in _without_infinity(row)]
-        for row in map(_record_cells, table.curves)
-    ]
-    scope = pages.Sentence(f"Lower bounds on ε, over all events, of each record and step. {SCOPES}", style="small")
-    blocks.append(pages.Section("All numbers", (scope, pages.Table(columns, rows, sortable=True))))
-    name = f"{first.name}: privacy over time, δ = {format_number(first.delta)}, {records_phrase(len(table.curves))}"
-    return _page([one for curve in void for one in curve.voiding], title, blocks, name, table.steps, list(table.curves))
-
-
-def _worst_records(table: PrivacyTable) -> list[PrivacyOverTime]:
-    """Return the records with the largest lower bounds at the end, in their order."""
-    answered = [i for i, curve in enumerate(table.curves) if not curve.voiding]
-    order = sorted(answered, key=lambda i: -table.curves[i].final)
-    return [table.curves[i] for i in sorted(order[:MAX_SENTENCES])]
-
-
-def _what_is_left_out(table: PrivacyTable) -> str:
-    """Return which records the sentences are about if they are not about all of them."""
-    number = len(table.curves)
-    if number <= MAX_SENTENCES:
-        return ""
-    return f"These are the {MAX_SENTENCES} records with the largest lower bounds; the table has all {number} records."
-
-
-def _record_cells(curve: PrivacyOverTime) -> list[str]:
-    """Return the cells of one record."""
-    claim = [] if curve.claim is None else [claim_cell(curve)]
-    if curve.voiding:
-        return [curve.record, "no answer", "", "", *claim, *[""] * curve.steps]
-    start = "" if curve.start is None else str(curve.start)
-    ends = [curve.record, start, format_lower(curve.final), format_upper(float(curve.epsilon_upper[-1]))]
-    return ends + claim + [format_lower(float(value)) for value in curve.epsilon_lower]
-
-
-def _without_infinity(cells: list[str]) -> list[str]:
-    """Return the cells of a page, on which a missing bound is called "none"."""
-    return ["none" if cell == format_upper(math.inf) else cell for cell in cells]
+def other_findings(curves: Sequence[PrivacyOverTime]) -> list[str]:
+    """Return the diagnostics that do not void a result, each once."""
+    found = dict.fromkeys(diagnostic for curve in curves for diagnostic in curve.diagnostics if not diagnostic.voids)
+    return [diagnostic.value for diagnostic in found]
 
 
 # The settings that only `verify` supports, and the values that are allowed here.

@@ -10,7 +10,6 @@ from test_page import EVIL, REPORTS, ROWS
 
 import dpverify as dpv
 from dpverify import Report
-from dpverify.over_time import curve_page, table_page
 from dpverify.render import Bounds, Cell, Column, Figures, Page, Section, Table, draw_bounds, privacy_map, tradeoff
 
 pytestmark = [
@@ -153,12 +152,12 @@ def many_page():
 def stream_page():
     streams = np.zeros((3, 1)), np.ones((3, 1))
     result = dpv.privacy_over_time(laplace_stream, *streams, epsilon=0.5, select_runs=1000, test_runs=4000)
-    return curve_page(result)
+    return result.page().html()
 
 
 def records_page():
     pairs = dpv.neighbours.one_reading(np.zeros((14, 1)), 3.0, steps=[0, 5])
-    return table_page(dpv.privacy_over_time(laplace_stream, pairs=pairs, select_runs=1000, test_runs=4000))
+    return dpv.privacy_over_time(laplace_stream, pairs=pairs, select_runs=1000, test_runs=4000).page().html()
 
 
 def figures_page():

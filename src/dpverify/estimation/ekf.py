@@ -194,8 +194,8 @@ class PrivateEKF:
     def log_density(self) -> Callable[[object, jax.Array], jax.Array]:
         """If all states are released: `log_density(data, samples)`, but for a constant.
 
-        The released estimates then determine the noise of every step, which is uniform. If some states are hidden, their
-        noise is not known, and there is no method.
+        The released estimates then determine the noise of every step, which is uniform. If some states are hidden,
+        their noise is not known, and there is no method.
         """
         if self.s_hat == 1 or sorted(self.system.released) != list(range(self.system.states)):
             raise AttributeError("log_density")

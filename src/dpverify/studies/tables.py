@@ -149,7 +149,8 @@ def upper_text(row: Mapping[str, Any]) -> str:
         return ""
     if is_curve(row):
         return "the claim holds" if row.get("holds_on_cells") else "not bounded"
-    return f"at most {format_upper(row['epsilon_upper_on_partition'])}"
+    upper = row["epsilon_upper_on_partition"]
+    return "none" if upper == math.inf else f"at most {format_upper(upper)}"
 
 
 def _detectable_text(row: Row) -> str:
@@ -200,17 +201,32 @@ class ResultTable:
         return min(map(row_state, rows), key=STATES.index, default="MEASURED")
 
     @property
+    def listed(self) -> Sequence[Row]:
+        """The rows of the text and of the page."""
+        return self.rows
+
+    @staticmethod
+    def on_page(sentence: str) -> str:
+        """Return a sentence of the text as the page has it."""
+        return sentence
+
+    @property
     def columns(self) -> list[ResultColumn]:
         """The columns of the text and of the page."""
         named = [value_column(name, name.partition(".")[2] or name, self.rows) for name in self.identity]
         return [*named, *COLUMNS]
 
+    def printed_rows(self, most: int) -> Sequence[Row]:
+        """Return the rows of a long table that are printed."""
+        return self.listed[:most]
+
     def table_lines(self, most: int = PRINTED_ROWS) -> list[str]:
-        """Return the rows as aligned text; only the first rows of a long table."""
-        printed = self.rows[:most]
-        shown = [one for one in self.columns if one.in_text and any(map(one.text, self.rows))]
+        """Return the rows as aligned text; only some rows of a long table."""
+        printed = self.printed_rows(most)
+        shown = [one for one in self.columns if one.in_text and any(map(one.text, self.listed))]
         lines = format_table([one.header for one in shown], [[one.text(row) for one in shown] for row in printed])
-        return [*lines, f"  and {len(self.rows) - len(printed)} more"] if len(self.rows) > len(printed) else lines
+        left_out = len(self.listed) - len(printed)
+        return [*lines, f"  and {left_out} more"] if left_out else lines
 
     def sentences(self) -> list[str]:
         """Return what is said below the headline; rows without an answer come first."""
@@ -251,14 +267,14 @@ class ResultTable:
 
     def links(self, page: Path) -> Sequence[str]:
         """Return the address that the first cell of each row leads to, relative to the page; empty without one."""
-        return [""] * len(self.rows)
+        return [""] * len(self.listed)
 
     def page(self, links: Sequence[str] | None = None) -> Page:
         """Return the page (needs `dpverify[report]`)."""
         pages = load_pages()
-        shown = [one for one in self.columns if any(map(one.text, self.rows))]
+        shown = [one for one in self.columns if any(map(one.text, self.listed))]
         lines = []
-        for row, link in zip(self.rows, links or [""] * len(self.rows), strict=True):
+        for row, link in zip(self.listed, links or [""] * len(self.listed), strict=True):
             cells = [
                 pages.Cell(one.text(row), style=row_state(row) if one.name == "verdict" else "", sort=row.get(one.name))
                 for one in shown
@@ -267,11 +283,11 @@ class ResultTable:
         table = pages.Table([pages.Column(one.header, one.is_number) for one in shown], lines, sortable=True)
         figures = [pages.Figures([drawing]) for drawing in self.drawings()]
         blocks = [
-            *(pages.Sentence(sentence, style="lead") for sentence in self.sentences()),
+            *(pages.Sentence(self.on_page(sentence), style="lead") for sentence in self.sentences()),
             pages.Section("All answers", (pages.Sentence(SCOPE, style="small"), table)),
             *([pages.Section("Bounds on the privacy loss", figures)] if figures else []),
         ]
-        return pages.Page(self.headline, blocks, self.over, self.state.replace("_", " "), self.state)
+        return pages.Page(self.on_page(self.headline), blocks, self.over, self.state.replace("_", " "), self.state)
 
     def drawings(self) -> list[Drawing]:
         """Return the figures of the page, the most important one first."""
