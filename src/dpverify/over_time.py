@@ -1257,6 +1257,11 @@ def measure_pair(
     with open_run(mechanism, first, second, planned, executor, progress, folder, call, None, trust_results) as run:
         diagnostics, shape = check_mechanism(run) + not_stopping, run.source.shape
         assert shape is not None
+        if getattr(run.source.mechanism, "encoding", None) is not None:
+            raise InputError(
+                "mechanism: found outputs that are no arrays of one shape; expected shape (runs, steps, coordinates) "
+                "with both datasets; use verify"
+            )
         if shape[0] < 2:
             raise InputError(
                 f"mechanism: found outputs of one step (shape {shape[0]} x {shape[1]}); expected at least two "

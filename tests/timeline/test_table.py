@@ -180,7 +180,10 @@ BAD_INPUT = {
     "equal lists": (lambda: dpv.privacy_over_time(two_steps, [0.0], [0.0], **RUNS), "both data sets are equal"),
     "no data": (lambda: dpv.privacy_over_time(laplace_stream), "expected first and second, or pairs"),
     "no difference": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA.copy()), "both data sets are equal"),
-    "unequal lengths": (lambda: dpv.privacy_over_time(unequal, DATA, np.zeros((4, 2)), **RUNS), "found"),
+    "unequal lengths": (
+        lambda: dpv.privacy_over_time(unequal, DATA, np.zeros((4, 2)), **RUNS),
+        "no arrays of one shape",
+    ),
     "unequal records": (
         lambda: dpv.privacy_over_time(
             unequal, pairs={"a": (DATA, DATA + 1), "b": (np.zeros((4, 2)), np.ones((4, 2)))}, **RUNS
