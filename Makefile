@@ -118,6 +118,11 @@ gallery: $(VENV)/test.stamp  ## verify the gallery of published mechanisms (half
 	cp build/gallery/rows.json gallery/rows.json
 	cp build/gallery/gallery.md docs/gallery.md
 	cp build/gallery/figures/*.png docs/figures/gallery
+	$(BIN)/python -m gallery.bugs --out build/bugs
+	mkdir -p docs/figures/bugs
+	cp build/bugs/rows.json build/bugs/corpus.csv gallery/bugs
+	cp build/bugs/bugs.md docs/bugs.md
+	cp build/bugs/figures/*.png docs/figures/bugs
 
 docs: $(VENV)/docs.stamp  ## build the documentation into site/, which opens from disk
 	$(BIN)/python docs/site/build.py
