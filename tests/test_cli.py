@@ -172,7 +172,7 @@ FAILURES = [
     (["mine:absent"], "has no absent"),
     (
         ["mine.py:laplac"],
-        "mine.py has no laplac; expected the name of a function or object in it; the nearest is 'lapl",
+        "mine.py has no laplac; did you mean 'lapl",
     ),
     (
         ["mine.py:smoother(1.0)"],
@@ -205,7 +205,7 @@ FAILURES = [
     (["mine:laplace", "--delta", "2"], "delta: found 2"),
     (["mine:laplace", "--set", "alpha=1"], "alpha: found 1"),
     (["mine:laplace", "--set", "test_runs=0"], "test_runs: found 0"),
-    (["mine:laplace", "--set", "test_run=9"], "the nearest is 'test_runs'"),
+    (["mine:laplace", "--set", "test_run=9"], "did you mean 'test_runs'?"),
     (["mine:laplace", "--set", "alpha"], "expected NAME=VALUE"),
     (["mine:laplace", "--first", "absent.txt"], "absent.txt: no such file"),
     (

@@ -122,7 +122,7 @@ def test_search(capsys):
     assert "REFUTED" in out
     status, _, err = run(capsys, "search", "mine.py:Sum()", "mine.py:pair_at", *FEW)
     assert status == 2
-    assert "--box: found none for a function of pairs" in err
+    assert "--box must have an interval for each coordinate" in err
     status, *_ = run(capsys, "search", "mine.py:Sum()", "mine.py:make_pairs", "--runs", "2000", "--epsilon", "1", *FEW)
     assert status == 1
 

@@ -30,8 +30,8 @@ def place(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("text", "the mechanism's attribute block: found 'x'; expected a whole number from 1 up\n"),
-        ("negative", "the mechanism's attribute block: found -1; expected a whole number from 1 up\n"),
+        ("text", "the mechanism's attribute block must be a whole number of at least 1, not 'x'\n"),
+        ("negative", "the mechanism's attribute block must be a whole number of at least 1, not -1\n"),
         ("refuses", "the mechanism failed: RuntimeError: no block (at hostile.py, line 10)\n"),
     ],
 )

@@ -382,7 +382,7 @@ def test_a_coupled_selection_shares_random_numbers_and_the_test_does_not():
         ({"partition": "hexagons"}, "partition: found 'hexagons'"),
         ({"joint": "yes"}, "joint: found 'yes'"),
         ({"selection_epsilon": -1}, "selection_epsilon: found -1"),
-        ({"test_run": 10}, "the nearest is 'test_runs'"),
+        ({"test_run": 10}, "did you mean 'test_runs'"),
         ({"test": "thinned", "delta": 0.1}, "delta 0 only"),
         ({"test": "averaged", "delta": 0.1}, "delta 0 only"),
     ],

@@ -729,7 +729,7 @@ def resolve_claim(epsilon: float | None, delta: float, claim: object = None) -> 
     if claim is None:
         return (None if epsilon is None else approximate(epsilon, delta)), float(delta)
     if epsilon is not None:
-        raise InputError("claim: found a claim and an epsilon; expected one of them; remove epsilon")
+        raise InputError("use claim or epsilon, not both")
     found = as_claim(claim)
     if found.is_curve:
         return found, float(delta)

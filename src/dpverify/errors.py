@@ -1,6 +1,7 @@
 """The exceptions and the warning of the package.
 
-Every message is one line of the form `name: found X; expected Y; do Z`.
+Every message is one line: `X must be ..., not ...`, `unknown X; did you mean Y?`, `use A or B, not both`, or
+`name: found X; expected Y; do Z`.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class InputError(ValueError):
     >>> import dpverify
     >>> dpverify.plan_runs(epsilon=-1, true_epsilon=1, event_mass=0.5)
     Traceback (most recent call last):
-    dpverify.errors.InputError: epsilon: found -1; expected a finite number from 0 up
+    dpverify.errors.InputError: epsilon must be 0 or more and finite, not -1
     """
 
 

@@ -1196,12 +1196,12 @@ def privacy_over_time(
     tested, delta = resolve_claim(epsilon, delta, claim)
     if pairs is None:
         if first is None and second is None:
-            raise InputError("data sets: found none; expected first and second, or pairs")
+            raise InputError("there are no datasets; pass first and second, or pairs")
         return measure_pair(
             mechanism, first, second, delta, tested, "", settings, executor, folder, progress, trust_results
         )
     if first is not None or second is not None:
-        raise InputError("pairs: found pairs and data sets; expected one of them; remove first and second")
+        raise InputError("use first and second, or pairs, not both")
     if not isinstance(pairs, Mapping) or not pairs:
         raise InputError(f"pairs: found {shorten(pairs)}; expected a mapping from names to (first, second)")
     check_pairs(pairs, tuple(pairs.values()))

@@ -100,7 +100,7 @@ def verify(
     settings : Settings
         Numbers of runs, level, partition, events and seed; `Settings` explains every field.
     executor : int, concurrent.futures.Executor or None, default None
-        Where runs are drawn: None in this process, a number in so many worker processes, or any executor. The report
+        Where runs are drawn. None: this process; a number: that many worker processes; or any executor. The report
         does not depend on it.
     folder : path or None, default None
         A folder for checkpoints. The same call with the same folder resumes an interrupted run and gives the same

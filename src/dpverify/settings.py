@@ -105,9 +105,8 @@ class Settings:
         "error": an output with NaN or infinity stops the verification. "event": NaN, inf and
         -inf are atoms of their coordinates, and the other coordinates of such a run count.
     beta : float, default 0.05
-        Pilot runs, which are drawn first, locate a region of likely outputs; partitions divide this region. Largest
-        probability mass that the region of likely outputs may leave out, between 0 and 1. A smaller value
-        needs more pilot runs.
+        The largest probability that the likely region may leave out, between 0 and 1. Pilot runs, which are drawn
+        first, locate this region, and partitions divide it. A smaller value needs more pilot runs.
     gamma : float, default 1e-9
         Probability that the region leaves out more than beta, between 0 and 1. This is 1 minus the confidence of the
         scenario bound. It affects the number of pilot runs only; no privacy bound depends on it.
@@ -189,13 +188,13 @@ class Settings:
                 raise InputError(f"{name}: found {getattr(self, name)!r}; expected True or False")
         if self.stop_early and self.follows_paper:
             raise InputError(
-                "stop_early: found it with the paper's test or selection, which need a fixed number of runs; "
-                'use test="exact" and selection_epsilon=None'
+                "use stop_early, or the paper's test or selection, not both: these need a fixed number of runs; "
+                'set test="exact" and selection_epsilon=None'
             )
         if self.stop_early and self.coupled_selection:
             raise InputError(
-                "coupled_selection: found True with stop_early, which selects events from test runs too, and these are "
-                "independent; use one of the two"
+                "use coupled_selection or stop_early, not both, because stop_early also selects events from test runs, "
+                "which are independent"
             )
         if not self.complement and self.selection_epsilon is None:
             raise InputError(
@@ -305,8 +304,8 @@ def _unknown_setting(name: str, names: list[str]) -> str:
     """Return the error message for a name that is not a setting."""
     nearest = nearest_name(name, (*names, *ARGUMENTS))
     kind = "the argument " if nearest in ARGUMENTS else ""
-    hint = f"the nearest is {kind}{nearest!r}; " if nearest else ""
-    return f"unknown setting {name!r}; {hint}all are: {', '.join(names)}"
+    hint = f"did you mean {kind}{nearest!r}?" if nearest else f"the settings are {', '.join(names)}"
+    return f"unknown setting {name!r}; {hint}"
 
 
 def type_one_error_factor(settings: Settings) -> int:

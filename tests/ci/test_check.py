@@ -190,8 +190,8 @@ def test_the_page_begins_with_the_finding(write, tmp_path):
 
 BAD = {
     'mechanism = "other", pair = "one", epsilon = 1': "claim 1: found mechanism 'other'; expected one of true, false",
-    'mechanism = "true", pair = "one"': "claim 1: found no claim; expected epsilon or claim",
-    'mechanism = "true", pair = "one", epsilom = 1': "claim 1: found 'epsilom'; the nearest is epsilon",
+    'mechanism = "true", pair = "one"': "claim 1: there is no claim; set epsilon or claim",
+    'mechanism = "true", pair = "one", epsilom = 1': "claim 1: unknown key 'epsilom'; did you mean 'epsilon'?",
     'mechanism = "true", pair = "one", epsilon = -1': "claim 1: epsilon: found -1",
     'mechanism = "true", pair = "one", epsilon = 1, detects = 1': "claim 1: detects: found 1",
 }

@@ -130,7 +130,7 @@ def test_claims_that_differ_little_have_records_of_their_own():
 def test_a_lock_excludes_other_writers_and_its_file_may_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     path = tmp_path / "ledger.json"
-    with locked(path), pytest.raises(InputError, match="found it locked for"), locked(path):
+    with locked(path), pytest.raises(InputError, match="held this lock for"), locked(path):
         pass
     assert (tmp_path / "ledger.json.lock").exists()
     with locked(path):
@@ -319,9 +319,9 @@ def test_versions_are_verified_and_a_fault_is_found_and_dated(tmp_path):
 
 def test_bad_arguments_of_a_version(tmp_path):
     path = tmp_path / "ledger.json"
-    with pytest.raises(InputError, match="claim: found none"):
+    with pytest.raises(InputError, match="there is no claim"):
         verify_version(laplace, ZERO, ONE, name="a", version="v", ledger=path)
-    with pytest.raises(InputError, match="folder: found it with a ledger"):
+    with pytest.raises(InputError, match="use folder or a ledger, not both"):
         version(path, laplace, 1, folder=tmp_path)
     version(path, laplace, 1)
     with pytest.raises(InputError, match="seed: found 1"):

@@ -93,5 +93,5 @@ def test_a_missing_package_is_named(report, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(dpv.InputError, match="pandas is not installed; expected it; run pip install pandas"):
+    with pytest.raises(dpv.InputError, match="to_dataframe needs pandas: pip install pandas"):
         report.to_dataframe()

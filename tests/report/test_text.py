@@ -139,7 +139,7 @@ def test_a_page_without_a_claim_or_an_answer_explains_no_power():
     for report in (measured, void):
         page = report_page(report).html()
         assert "detectable" not in page
-        assert "probability about 80%" not in page
+        assert "about 80% of the time" not in page
 
 
 def test_a_refutation_just_below_alpha_is_called_weak():

@@ -87,7 +87,7 @@ def test_the_report_states_the_detectable_epsilon():
     report = dpv.verify(laplace, ZERO, ONE, 1.1, select_runs=10_000, test_runs=20_000)
     assert not report.refuted
     assert 1.1 < report.epsilon_detectable < 1.4
-    assert "with probability about 80%" in str(report)
+    assert "about 80% of the time" in str(report)
 
 
 @pytest.mark.parametrize(

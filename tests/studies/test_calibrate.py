@@ -129,8 +129,8 @@ def test_the_worst_pair_of_a_box_is_calibrated():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"first": 0.0, "second": 1.0}, "found both a pair and pairs; expected first and second, or pairs"),
-        ({"first": 0.0}, "found both a pair and pairs; expected first and second, or pairs"),
+        ({"first": 0.0, "second": 1.0}, "use first and second, or pairs, not both"),
+        ({"first": 0.0}, "use first and second, or pairs, not both"),
         ({"pairs": None}, "found neither first and second nor pairs; expected first and second, or pairs"),
         ({"pairs": None, "first": 0.0}, "found neither second nor pairs; expected first and second, or pairs"),
         ({"delta": None}, "found epsilon 1.0 and delta None; expected the required privacy, both numbers"),

@@ -322,7 +322,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize(("keyword", "nearest"), [("test_run", "'test_runs'"), ("folders", "the argument 'folder'")])
 def test_an_unknown_keyword_is_refused_with_the_nearest_name(name, keyword, nearest):
-    with pytest.raises(dpv.InputError, match=f"unknown setting '{keyword}'; the nearest is {nearest}"):
+    with pytest.raises(dpv.InputError, match=f"unknown setting '{keyword}'; did you mean {nearest}"):
         CALLS[name](**{keyword: 1})
 
 

@@ -132,7 +132,7 @@ def test_a_curve_is_tested_on_every_pair():
 
 
 def test_no_pairs_or_no_claim_are_refused():
-    with pytest.raises(dpv.InputError, match="pairs: found none"):
+    with pytest.raises(dpv.InputError, match="pairs must have at least one"):
         dpv.verify_pairs(coin, [], 1.0)
     with pytest.raises(dpv.InputError, match="epsilon: found None"):
         dpv.verify_pairs(coin, [(0.5, 0.5)], None)

@@ -54,14 +54,14 @@ def test_every_sensor_may_have_a_change_of_its_own(tmp_path):
 
 ERRORS = {
     "--change 1 --data data.csv --hide all": "--hide: found 'all'; expected reading, sensor, stream or window:W",
-    "--data data.csv": "--change: found none",
+    "--data data.csv": "--change is missing",
     "--data data.csv --change 1,2,3": "found 3 numbers; expected 1, or one for each of 2 columns",
     "--data column.csv --change 1,2,3": "--change: found 3 numbers; expected 1, or one for each of 1 columns",
     "--data rows.json --change 1,2,3": "found 3 numbers; expected 1, or one for each of 2 columns",
     "--data data.csv --change 1 --steps 3": "steps: found 3; expected at most 2",
     "--data data.csv --change 1 --first data.csv": "use --data, or --first and --second, not both",
-    "--first data.csv --second other.csv --until -1": "--until: found -1.0; expected a finite number from 0 up",
-    "--first data.csv": "datasets: found none; expected --first and --second, or --data",
+    "--first data.csv --second other.csv --until -1": "--until must be 0 or more and finite, not -1.0",
+    "--first data.csv": "there are no datasets; use --first and --second, or --data",
 }
 
 

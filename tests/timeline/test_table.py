@@ -192,7 +192,7 @@ BAD_INPUT = {
     ),
     "no pairs": (lambda: dpv.privacy_over_time(laplace_stream, pairs={}), "expected a mapping"),
     "no pair": (lambda: dpv.privacy_over_time(laplace_stream, pairs={"a": 1}), r"expected \(first, second\)"),
-    "both": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA, pairs={"a": (0, 1)}), "expected one of them"),
+    "both": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA, pairs={"a": (0, 1)}), "not both"),
     "record outside": (lambda: dpv.neighbours.one_reading(DATA, 1.0, steps=[3]), "steps: found 3; expected at most 2"),
     "sensor outside": (lambda: dpv.neighbours.one_sensor(DATA, 1.0, sensors=[2]), "sensors: found 2"),
     "wide window": (lambda: dpv.neighbours.window(DATA, 4, 1.0), "width: found 4; expected at most the 3 steps"),

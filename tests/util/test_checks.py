@@ -56,21 +56,23 @@ def test_whole_numbers_are_converted():
     assert check_whole_number("steps", 3.0, 1) == 3
     assert type(check_whole_number("steps", np.int64(3))) is int
     for value in (2.5, 0, -1):
-        with pytest.raises(InputError, match=r"steps: found .*; expected a whole number from 1 up"):
+        with pytest.raises(InputError, match=r"steps must be a whole number of at least 1, not "):
             check_whole_number("steps", value, 1)
 
 
 def test_runs_may_have_a_largest_number():
     assert runs_per_side([5, 10], 10) == (5, 10)
-    with pytest.raises(InputError, match="expected a whole number from 1 to 10, or a pair of them"):
+    with pytest.raises(InputError, match="runs must be a whole number from 1 to 10, or two of them"):
         runs_per_side(11, 10)
 
 
 def test_the_nearest_choice_is_named():
     check_choice("test", "exact", ("exact", "thinned"))
-    with pytest.raises(InputError, match=r"test: found 'exat'; expected one of 'exact', 'thinned'; use 'exact'$"):
+    with pytest.raises(
+        InputError, match=r"test must be one of 'exact', 'thinned', not 'exat'; did you mean 'exact'\?$"
+    ):
         check_choice("test", "exat", ("exact", "thinned"))
-    with pytest.raises(InputError, match=r"test: found 'qqq'; expected one of 'exact', 'thinned'$"):
+    with pytest.raises(InputError, match=r"test must be one of 'exact', 'thinned', not 'qqq'$"):
         check_choice("test", "qqq", ("exact", "thinned"))
     assert nearest_name("qqq", ["exact"]) is None
 

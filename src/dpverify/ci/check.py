@@ -213,7 +213,7 @@ def run_check(
     path = Path(path)
     target = path.with_suffix("") if folder is None else Path(folder)
     if target == path:
-        raise InputError(f"{path}: found no .toml at the end of the name; expected it, or another folder; set folder=")
+        raise InputError(f"{path} must end in .toml, or pass folder=")
     claims, timeout = read_manifest(path)
     history = target / "history.json" if history is None else history
     try:

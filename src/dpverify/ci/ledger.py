@@ -458,9 +458,9 @@ def verify_version(
     """
     tested, delta = resolve_claim(epsilon, delta, claim)
     if tested is None:
-        raise InputError("claim: found none; expected epsilon or claim, because a ledger collects evidence against it")
+        raise InputError("there is no claim; pass epsilon or claim, because a ledger collects evidence against it")
     if options.get("folder") is not None:
-        raise InputError("folder: found it with a ledger; expected none, because every version draws new runs")
+        raise InputError("use folder or a ledger, not both, because every version draws new runs")
     seed = options.pop("seed", None)
     seed = secrets.randbits(SEED_BITS) if seed is None else seed
     text = claim_key(tested)

@@ -57,7 +57,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     }
     tables = document.get("claims")
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise InputError(f"{path}: found no [[claims]]; expected at least one; see {PAGE}")
+        raise InputError(f"{path}: there must be at least one [[claims]]; see {PAGE}")
     settings = read_settings(path, document.get("settings", {}))
     settings = settings.change(alpha=settings.alpha / len(tables))
     claims: list[Combination] = []
@@ -87,8 +87,8 @@ def _read_claim(
     for key in table:
         if key not in CLAIM_KEYS:
             nearest = nearest_name(key, CLAIM_KEYS)
-            hint = f"the nearest is {nearest}; " if nearest else ""
-            raise InputError(f"{where}: found {key!r}; {hint}expected {', '.join(CLAIM_KEYS)}")
+            hint = f"did you mean {nearest!r}?" if nearest else f"the keys are {', '.join(CLAIM_KEYS)}"
+            raise InputError(f"{where}: unknown key {key!r}; {hint}")
     chosen = []
     for kind, variants in entries.items():
         name = table.get(kind)
@@ -107,7 +107,7 @@ def _read_claim(
         stated = None if values["claim"] is None else load_claim(values["claim"], base)
         claim, delta = resolve_claim(values["epsilon"], values["delta"], stated)
         if claim is None:
-            raise InputError("found no claim; expected epsilon or claim")
+            raise InputError("there is no claim; set epsilon or claim")
         check_claim(settings, None, delta, claim)
         if "detects" in table:
             check_detects(values["detects"], claim)

@@ -63,8 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if ledger_path(config) is None:
         raise pytest.UsageError(
-            "--dpverify-write: found no ledger; expected one; add --dpverify-ledger FILE, or dpverify_ledger = FILE to "
-            "the configuration of pytest"
+            "--dpverify-write needs a ledger: add --dpverify-ledger FILE, or dpverify_ledger = FILE to the "
+            "configuration of pytest"
         )
     found = [name for name in PULL_REQUEST_VARIABLES if os.environ.get(name)]
     if found:

@@ -256,7 +256,7 @@ def search(arguments: argparse.Namespace) -> Answer:
     named: Any = load_object(arguments.pairs, what="pairs")
     is_list = callable(named) and arguments.box is None and not hasattr(named, "bounds")
     if is_list and not accepts_arguments(named, 0):
-        raise InputError("--box: found none for a function of pairs; expected an interval for each coordinate")
+        raise InputError("--box must have an interval for each coordinate, because PAIRS is a function")
     pairs: Any = call_user_code("pairs: calling the function", named) if is_list else named
     found = dpv.search_pairs(
         load_mechanism(arguments),
@@ -379,12 +379,12 @@ def read_records(arguments: argparse.Namespace) -> dict[str, Any]:
     change, steps, sensors = arguments.change, arguments.steps, arguments.sensors
     if arguments.data is None:
         if arguments.first is None or arguments.second is None:
-            raise InputError("datasets: found none; expected --first and --second, or --data")
+            raise InputError("there are no datasets; use --first and --second, or --data")
         return dict(zip(("first", "second"), read_pair(arguments), strict=True))
     if arguments.first is not None or arguments.second is not None:
         raise InputError("use --data, or --first and --second, not both")
     if change is None:
-        raise InputError("--change: found none; expected the number that is added to the hidden readings")
+        raise InputError("--change is missing: the number that is added to the hidden readings")
     data: Any = load_data(arguments.data)
     if isinstance(change, tuple):  # one per sensor; an array of one per step would broadcast too
         columns = len(change)
@@ -417,7 +417,7 @@ def load_mechanism(arguments: argparse.Namespace) -> dpv.Mechanism:
     text = arguments.mechanism
     if (text is None) == (not arguments.program):
         found = "neither" if text is None else "both"
-        raise InputError(f"mechanism: found {found} of MECHANISM and -- PROGRAM ARG...; expected one of them")
+        raise InputError(f"mechanism: found {found} of MECHANISM and -- PROGRAM ARG...; use one of them")
     if arguments.program:
         timeout = TIMEOUT if arguments.timeout is None else arguments.timeout
         return dpv.program(arguments.program, arguments.shape, timeout, seeded=not arguments.unseeded)
@@ -598,7 +598,7 @@ OPTIONS = (
     option("--data", "F", "Read a stream from this file: one row (or, in a single row, one number) per step.", RECORDS),
     option("--hide", "WHAT", "reading (default), sensor, stream, or window:W: W rows.", RECORDS, default="reading"),
     option("--change", "X,...", CHANGE, RECORDS, type=changes),
-    option("--steps", "K,...", "Hide readings, or windows that start, at these steps.", RECORDS, type=integers),
+    option("--steps", "K,...", "Hide the readings, or the windows that start, at these steps.", RECORDS, type=integers),
     option("--sensors", "J,...", "Hide these sensors (default: all).", RECORDS, type=integers),
     flag("--jointly", "Make the bounds hold jointly for all records.", RECORDS),
 )

@@ -105,9 +105,7 @@ class InputPerturbed:
             )
         number = self.estimator.system.measurements
         if (self.s_bar is None) == (self.covariance is None):
-            raise InputError(
-                "s_bar: found both or neither of s_bar and covariance; expected one of them; pass the amount of noise"
-            )
+            raise InputError("use s_bar or covariance for the amount of noise, not both, and not neither")
         if self.covariance is not None:
             object.__setattr__(self, "covariance", check_covariance("covariance", self.covariance, 0.0, number))
             return

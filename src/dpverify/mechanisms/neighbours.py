@@ -224,7 +224,7 @@ def _check_records(name: str, numbers: Iterable[int] | None, most: int) -> list[
         if number >= most:
             raise InputError(f"{name}: found {number}; expected at most {most - 1}, the last one of the data")
     if not checked:
-        raise InputError(f"{name}: found none; expected at least one number from 0 to {most - 1}")
+        raise InputError(f"{name} must have at least one number from 0 to {most - 1}")
     return checked
 
 

@@ -373,7 +373,7 @@ def describe_power(report: Report) -> str | None:
     rare = claim.noticed_probability(witness.runs, 0.5 / (witness.runs + 1), level)
     if report.sequence is None:
         rare = max(rare, SEEN_RUNS / report.settings.select_runs)
-    text = f"if {claim.describe_violation(factor)}, these runs would refute the claim with probability about 80%"
+    text = f"these runs would refute the claim about 80% of the time if {claim.describe_violation(factor)}"
     if rare < 1:
         text += f"; events less likely than about {format_percent(rare)} with both datasets are too rare for these runs"
     return text

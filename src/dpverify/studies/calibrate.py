@@ -317,7 +317,7 @@ def calibrate(
     if searched is None and missing:
         raise InputError(f"found neither {' and '.join(missing)} nor pairs; expected first and second, or pairs")
     if searched is not None and len(missing) < 2:
-        raise InputError("found both a pair and pairs; expected first and second, or pairs")
+        raise InputError("use first and second, or pairs, not both")
     with call.open_engine() as engine:
         trials = _Trials(family, axis, delta, call, engine)
         worst = FoundPair(None, (first, second), [])

@@ -794,7 +794,7 @@ class CallOptions(NamedTuple):
         >>> CallOptions.of(test_run=1000)
         Traceback (most recent call last):
             ...
-        dpverify.errors.InputError: unknown setting 'test_run'; the nearest is 'test_runs'; all are: ...
+        dpverify.errors.InputError: unknown setting 'test_run'; did you mean 'test_runs'?
         """
         call = {
             name: options.pop(name) for name in ("error", "log_lipschitz", "log_density", "learn") if name in options

@@ -64,11 +64,8 @@ def load_object(text: str, base: Path | None = None, what: str = "mechanism") ->
     module = _import_file(source, name, base, what) if source.endswith(".py") else _import_module(source, base, what)
     if not hasattr(module, name):
         near = nearest_name(name, (other for other in vars(module) if not other.startswith("_")))
-        advice = "" if near is None else f"; the nearest is {near!r}"
-        raise InputError(
-            f"{what}: {one_line(source)} has no {one_line(name)}; expected the name of a function or object in it"
-            f"{advice}"
-        )
+        advice = "name a function or object in it" if near is None else f"did you mean {near!r}?"
+        raise InputError(f"{what}: {one_line(source)} has no {one_line(name)}; {advice}")
     loaded = getattr(module, name)
     if not text.endswith("()"):
         return loaded
@@ -159,7 +156,7 @@ def load_data(text: str, base: Path | None = None) -> Any:
     if path.suffix not in FORMATS:
         raise InputError(f"data: found {text}; expected a file that ends in {', '.join(FORMATS)}")
     if not is_file(path):
-        raise InputError(f"data: {text}: no such file; expected a data set")
+        raise InputError(f"cannot read {text}: no such file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # NumPy only warns if a file is empty
@@ -452,8 +449,8 @@ def read_document(path: Path, keys: tuple[str, ...], what: str, page: str) -> Ta
     for name in document:
         if name not in keys:
             nearest = difflib.get_close_matches(name, keys, 1)
-            hint = f"the nearest is {nearest[0]}; " if nearest else ""
-            raise InputError(f"{path}: found {name!r}; {hint}expected {', '.join(keys)}")
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"the keys are {', '.join(keys)}"
+            raise InputError(f"{path}: unknown key {name!r}; {hint}")
     return document
 
 
@@ -520,7 +517,7 @@ def read_settings(path: Path, table: object) -> Settings:
         raise InputError(f"{path}: found settings {table!r}; expected a table, [settings]")
     for name in ("epsilon", "delta", "claim", "detects", "seeds", "timeout"):
         if name in table:
-            raise InputError(f"{path}: found {name} in [settings]; expected it at the top of the file")
+            raise InputError(f"{path}: {name} must be at the top of the file, not in [settings]")
     if table.get("preset", "paper") != "paper":
         raise InputError(f'{path}: found preset {table["preset"]!r}; expected "paper", or no preset')
     changes = {name: value for name, value in table.items() if name != "preset"}

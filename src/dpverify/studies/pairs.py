@@ -256,7 +256,7 @@ def verify_pairs(
     call = CallOptions.of(**options)
     names, listed = list_pairs(pairs)
     if not listed:
-        raise InputError("pairs: found none; expected at least one (first, second)")
+        raise InputError("pairs must have at least one (first, second)")
     if epsilon is None and claim is None:
         raise InputError("epsilon: found None; expected the claim that is tested on every pair")
     tested, delta = resolve_claim(epsilon, delta, claim)  # an accountant is evaluated once

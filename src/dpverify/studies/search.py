@@ -585,7 +585,7 @@ SEARCH_COLUMNS = (
     ResultColumn("pair", "pair", lambda row: row["pair"]),
     ResultColumn("left_in_round", "left in round", lambda row: str(row["left_in_round"] or "chosen"), True),
     ResultColumn("runs", "runs", lambda row: format_value(row["runs"]), True),
-    ResultColumn("estimate", "cautious estimate of the bound", lambda row: format_value(row["estimate"]), True),
+    ResultColumn("estimate", "lower estimate of the bound", lambda row: format_value(row["estimate"]), True),
 )
 
 

@@ -381,7 +381,7 @@ def run_study(
     """
     target = study_folder(path, folder)
     if target == Path(path):
-        raise InputError(f"{path}: found no .toml at the end of the name; expected it, or another folder; set folder=")
+        raise InputError(f"{path} must end in .toml, or pass folder=")
     plan = read_study(path)
     limit = plan.timeout if timeout is None else check_timeout(timeout)
     return run_combinations(

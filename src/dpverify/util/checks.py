@@ -1,4 +1,5 @@
-"""Checks of arguments, with one grammar of messages: `name: found X; expected Y; do Z`.
+"""Checks of arguments, with three forms of messages: `X must be ..., not ...`, `use A or B, not both` and
+`name: found X; expected Y; do Z`.
 
 Each check raises InputError with a message of one line. Checks that convert a value return it; the others return
 nothing.
@@ -20,7 +21,7 @@ from dpverify.errors import InputError
 Runs = float | Sequence[float] | np.ndarray  # a number of runs per data set: one number for both, or one for each
 
 MAX_SHOWN_CHARACTERS = 60  # of a value in a message
-MIN_NAME_SIMILARITY = 0.55  # from which on a name is offered as the nearest one
+MIN_NAME_SIMILARITY = 0.55  # a less similar name is not suggested
 BELOW_ONE = math.nextafter(1.0, 0.0)
 LEAST_PROBABILITY = 1e-300  # shares of it, such as alpha over a number of cells, are still above 0
 
@@ -64,10 +65,10 @@ def check_probability(name: str, value: object) -> None:
     >>> check_probability("alpha", 0.05)
     >>> check_probability("alpha", 1.5)
     Traceback (most recent call last):
-    dpverify.errors.InputError: alpha: found 1.5; expected a number between 0 and 1
+    dpverify.errors.InputError: alpha must be a number between 0 and 1, not 1.5
     """
     if not (is_real_number(value) and LEAST_PROBABILITY <= value < 1):
-        raise InputError(f"{name}: found {shorten(value)}; expected a number between 0 and 1")
+        raise InputError(f"{name} must be a number between 0 and 1, not {shorten(value)}")
 
 
 def check_epsilon(epsilon: object, name: str = "epsilon") -> None:
@@ -77,10 +78,10 @@ def check_epsilon(epsilon: object, name: str = "epsilon") -> None:
     --------
     >>> check_epsilon(-1)
     Traceback (most recent call last):
-    dpverify.errors.InputError: epsilon: found -1; expected a finite number from 0 up
+    dpverify.errors.InputError: epsilon must be 0 or more and finite, not -1
     """
     if not (is_real_number(epsilon) and epsilon >= 0):
-        raise InputError(f"{name}: found {shorten(epsilon)}; expected a finite number from 0 up")
+        raise InputError(f"{name} must be 0 or more and finite, not {shorten(epsilon)}")
 
 
 def check_delta(delta: object, name: str = "delta") -> None:
@@ -90,10 +91,10 @@ def check_delta(delta: object, name: str = "delta") -> None:
     --------
     >>> check_delta(1)
     Traceback (most recent call last):
-    dpverify.errors.InputError: delta: found 1; expected a number from 0 up and below 1
+    dpverify.errors.InputError: delta must be 0 or more and below 1, not 1
     """
     if not (is_real_number(delta) and 0 <= delta < 1):
-        raise InputError(f"{name}: found {shorten(delta)}; expected a number from 0 up and below 1")
+        raise InputError(f"{name} must be 0 or more and below 1, not {shorten(delta)}")
 
 
 def check_whole_number(name: str, value: object, least: int = 0) -> int:
@@ -105,10 +106,10 @@ def check_whole_number(name: str, value: object, least: int = 0) -> int:
     3
     >>> check_whole_number("steps", 0, 1)
     Traceback (most recent call last):
-    dpverify.errors.InputError: steps: found 0; expected a whole number from 1 up
+    dpverify.errors.InputError: steps must be a whole number of at least 1, not 0
     """
     if not (is_real_number(value) and int(value) == value and value >= least):
-        raise InputError(f"{name}: found {shorten(value)}; expected a whole number from {least} up")
+        raise InputError(f"{name} must be a whole number of at least {least}, not {shorten(value)}")
     return int(value)
 
 
@@ -119,13 +120,13 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     --------
     >>> check_choice("test", "exakt", ("exact", "thinned"))
     Traceback (most recent call last):
-    dpverify.errors.InputError: test: found 'exakt'; expected one of 'exact', 'thinned'; use 'exact'
+    dpverify.errors.InputError: test must be one of 'exact', 'thinned', not 'exakt'; did you mean 'exact'?
     """
     if isinstance(value, str) and value in choices:
         return
     near = nearest_name(value, choices) if isinstance(value, str) else None
-    advice = f"; use {near!r}" if near else ""
-    raise InputError(f"{name}: found {shorten(value)}; expected one of {', '.join(map(repr, choices))}{advice}")
+    advice = f"; did you mean {near!r}?" if near else ""
+    raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shorten(value)}{advice}")
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
@@ -169,7 +170,7 @@ def runs_per_side(runs: Runs, most: int | None = None) -> tuple[int, int]:
     if len(values) != 2 or len(numbers_of_runs) != 2:
         extent = "from 1 up" if most is None else f"from 1 to {most}"
         raise InputError(
-            f"runs: found {shorten(runs)}; expected a whole number {extent}, or a pair of them, one for each data set"
+            f"runs must be a whole number {extent}, or two of them, one for each dataset, not {shorten(runs)}"
         )
     return numbers_of_runs[0], numbers_of_runs[1]
 

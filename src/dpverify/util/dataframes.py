@@ -22,5 +22,5 @@ def make_dataframe(rows: Iterable[Mapping[str, object]]) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError:
-        raise InputError("to_dataframe: pandas is not installed; expected it; run pip install pandas") from None
+        raise InputError("to_dataframe needs pandas: pip install pandas") from None
     return pandas.DataFrame([dict(row) for row in rows])

@@ -212,7 +212,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
             stack.enter_context(hold_lock(lock, LOCK_SECONDS))
         except BlockingIOError:
             raise InputError(
-                f"{lock}: found it locked for {LOCK_SECONDS:g} s; expected that the other process ends; end it, or wait"
+                f"{lock}: another process has held this lock for {LOCK_SECONDS:g} s; wait until it ends, or end it"
             ) from None
         except (OSError, ValueError) as problem:  # a null character in the name is a ValueError
             raise InputError(f"{lock}: found {problem}; expected a folder that can be written") from None
