@@ -24,7 +24,7 @@ def test_settings_are_frozen_and_changed_by_name():
     assert Settings().change(test_runs=1e6).test_runs == 1_000_000
     with pytest.raises(InputError, match="unknown setting 'runs_test'"):
         Settings().change(runs_test=1)
-    with pytest.raises(InputError, match="unknown setting 'eps'; did you mean the argument 'epsilon'\?"):
+    with pytest.raises(InputError, match=r"unknown setting 'eps'; did you mean the argument 'epsilon'\?"):
         Settings().change(eps=1)
 
 
@@ -58,7 +58,7 @@ def test_only_the_papers_selection_can_leave_the_complement_out():
 
 
 def test_a_coupled_selection_cannot_stop_early():
-    with pytest.raises(InputError, match="coupled_selection: found True with stop_early"):
+    with pytest.raises(InputError, match="use coupled_selection or stop_early, not both"):
         Settings(coupled_selection=True, stop_early=True)
     with pytest.raises(InputError, match="coupled_selection: found 1; expected True or False"):
         Settings(coupled_selection=1)

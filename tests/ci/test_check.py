@@ -192,7 +192,7 @@ BAD = {
     'mechanism = "other", pair = "one", epsilon = 1': "claim 1: found mechanism 'other'; expected one of true, false",
     'mechanism = "true", pair = "one"': "claim 1: there is no claim; set epsilon or claim",
     'mechanism = "true", pair = "one", epsilom = 1': "claim 1: unknown key 'epsilom'; did you mean 'epsilon'?",
-    'mechanism = "true", pair = "one", epsilon = -1': "claim 1: epsilon: found -1",
+    'mechanism = "true", pair = "one", epsilon = -1': "claim 1: epsilon must be",
     'mechanism = "true", pair = "one", epsilon = 1, detects = 1': "claim 1: detects: found 1",
 }
 
@@ -211,7 +211,7 @@ def test_a_bad_manifest_is_reported(write, tmp_path, capsys):
     with pytest.raises(dpv.InputError, match=r"mechanisms.true: found 2 combinations of parameters; expected one"):
         read_manifest(path)
     (tmp_path / "claims.toml").write_text("claims = []" + MANIFEST)
-    with pytest.raises(dpv.InputError, match=r"found no \[\[claims\]\]"):
+    with pytest.raises(dpv.InputError, match=r"there must be at least one \[\[claims\]\]"):
         read_manifest(path)
     (tmp_path / "claims").mkdir()
     (tmp_path / "claims" / "history.json").write_text('{"format": 1, "content": [], "checksum": "0"}')

@@ -185,7 +185,7 @@ INVALID_INPUT = {
     ),
     "wrong size": (lambda: PrivateEKF(SYSTEM, 0.9, process=np.eye(3)), r"process: found shape \(3, 3\)"),
     "no matrices": (lambda: PrivateKalman(SYSTEM, 0.1), "without A or C"),
-    "where": (lambda: PrivateKalman(LINEAR, 0.1, "inside"), "where: found 'inside'"),
+    "where": (lambda: PrivateKalman(LINEAR, 0.1, "inside"), "where must be"),
     "scale": (lambda: PrivateKalman(LINEAR, -1.0), "scale: found -1.0"),
     "singular step": (
         lambda: KLMHE(System(A=[[0.0]], C=[[1.0]], start=(0.0,)), 0, 0.5),

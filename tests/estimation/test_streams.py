@@ -216,12 +216,12 @@ def test_more_particles_are_less_private():
 
 INVALID_INPUT = {
     "scale": (lambda: PrivateSmoother(TRACK, -1.0), "scale: found -1.0"),
-    "where": (lambda: IntermittentKalman(TRACK, 1.0, "inside"), "where: found 'inside'"),
+    "where": (lambda: IntermittentKalman(TRACK, 1.0, "inside"), "where must be"),
     "aggregation": (lambda: TwoStageKalman(TRACK, [[1.0]], 1.0), r"aggregation: found shape \(1, 1\)"),
     "prefilter": (lambda: EqualisedKalman(TRACK, (0.0, 1.0), 1.0), "prefilter: found"),
     "temperature": (lambda: PosteriorKalman(TRACK, -1.0), "temperature: found -1.0"),
     "particles": (lambda: ParticleFilter(TRACK, 0), "particles: found 0"),
-    "release": (lambda: ParticleFilter(TRACK, 5, release="all"), "release: found 'all'"),
+    "release": (lambda: ParticleFilter(TRACK, 5, release="all"), "release must be"),
     "laplacian": (lambda: PrivateConsensus([[1.0, 0.0]], 5, 1.0), "laplacian: found shape"),
     "decay": (lambda: PrivateConsensus(PATH, 5, 1.0, decay=0.2, own_weight=0.5), "decay: found 0.2"),
     "states": (lambda: PrivateConsensus(PATH, 5, 1.0)(np.zeros(2), 4, np.random.default_rng(0)), "data: found"),

@@ -191,7 +191,7 @@ def test_a_report_stores_counts_and_computes_the_rest(tmp_path):
         (lambda result: result["cell_counts"]["c1"].update(values=[1], shape=[1]), "equal lengths"),
         (lambda result: result["tested"][0].update(counts=[1, 10_001]), "expected numbers from 0 to 10000"),
         (lambda result: result.update(tested=[]), "expected a tested event"),
-        (lambda result: result.update(delta=1.5), "delta: found 1.5"),
+        (lambda result: result.update(delta=1.5), "delta must be"),
     ],
 )
 def test_counts_that_do_not_fit_together_are_refused_before_anything_large_is_computed(damage, message, tmp_path):
@@ -407,7 +407,7 @@ def test_the_power_line_says_what_these_runs_cannot_notice():
     """A frequent event cannot violate the claim, and events that are too rare are never noticed."""
     report = dpv.verify(laplace, ZERO, ONE, 1.0, **SMALL)
     line = describe_power(report)
-    assert line.startswith("if the true epsilon of the witness were ")
+    assert "about 80% of the time if the true epsilon of the witness were " in line
     share = float(re.search(r"events less likely than about (\S+)% with both datasets are too rare", line)[1]) / 100
     assert 17 / report.settings.select_runs <= share * 1.001 < 0.1
     frequent = dataclasses.replace(report.witness, counts=(6000, 6000), runs=10_000)

@@ -319,7 +319,7 @@ BAD = [
     ("seeds = 2", "seeds = 0", "found seeds 0"),
     ("seeds = 2", "seeds = ", "not TOML"),
     ("seeds = 2", "sedes = 2", "did you mean 'seeds'?"),
-    ("epsilon = 1.0", "epsilon = -1", "epsilon: found -1"),
+    ("epsilon = 1.0", "epsilon = -1", "epsilon must be"),
     ("test_runs", "test_rnus", "did you mean 'test_runs'?"),
     ("test_runs = 400", "epsilon = 1", "expected it at the top"),
     ("seed = 3", 'preset = "papers"', 'expected "paper"'),

@@ -178,7 +178,7 @@ BAD_INPUT = {
         r"found outputs of one step \(shape 1 x 2\).* with per_run one run of shape \(steps, coordinates\)",
     ),
     "equal lists": (lambda: dpv.privacy_over_time(two_steps, [0.0], [0.0], **RUNS), "both data sets are equal"),
-    "no data": (lambda: dpv.privacy_over_time(laplace_stream), "expected first and second, or pairs"),
+    "no data": (lambda: dpv.privacy_over_time(laplace_stream), "pass first and second, or pairs"),
     "no difference": (lambda: dpv.privacy_over_time(laplace_stream, DATA, DATA.copy()), "both data sets are equal"),
     "unequal lengths": (
         lambda: dpv.privacy_over_time(unequal, DATA, np.zeros((4, 2)), **RUNS),

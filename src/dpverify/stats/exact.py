@@ -518,8 +518,8 @@ def _vectorise(
     m1, m2 = runs_per_side(runs, MAX_RUNS)
     check_probability("alpha", alpha)
     first_counts, second_counts = check_counts("c1", c1, m1), check_counts("c2", c2, m2)
-    deltas = check_array("delta", delta, 0.0, BELOW_ONE, "a number from 0 up and below 1")
-    epsilons = check_array("epsilon", epsilon, 0.0, 1.7e308, "a finite number from 0 up")
+    deltas = check_array("delta", delta, 0.0, BELOW_ONE, "0 or more and below 1")
+    epsilons = check_array("epsilon", epsilon, 0.0, 1.7e308, "0 or more and finite")
     try:
         cases = np.broadcast(first_counts, second_counts, np.minimum(epsilons, MAX_EPSILON), deltas)
     except ValueError:

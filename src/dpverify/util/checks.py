@@ -186,7 +186,7 @@ def check_array(
     array([0. , 0.1])
     >>> check_array("delta", [0.0, 0.9], 0.0, 0.5, "numbers from 0 to 0.5")
     Traceback (most recent call last):
-    dpverify.errors.InputError: delta: found [0.0, 0.9]; expected numbers from 0 to 0.5
+    dpverify.errors.InputError: delta must be numbers from 0 to 0.5, not [0.0, 0.9]
     """
     try:
         array = np.asarray(values)
@@ -197,7 +197,7 @@ def check_array(
         or not np.all((array >= lowest) & (array <= highest))
         or (whole and not np.all(array == np.floor(array)))
     ):
-        raise InputError(f"{name}: found {shorten(values)}; expected {expected}")
+        raise InputError(f"{name} must be {expected}, not {shorten(values)}")
     return array
 
 
@@ -208,7 +208,7 @@ def check_counts(name: str, counts: ArrayLike, runs: int) -> np.ndarray:
     --------
     >>> check_counts("c1", 11, 10)
     Traceback (most recent call last):
-    dpverify.errors.InputError: c1: found 11; expected whole numbers from 0 to 10, the number of runs
+    dpverify.errors.InputError: c1 must be whole numbers from 0 to 10, the number of runs, not 11
     """
     return check_array(name, counts, 0, runs, f"whole numbers from 0 to {runs}, the number of runs", whole=True)
 
