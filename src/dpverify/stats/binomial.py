@@ -40,24 +40,14 @@ def _expansion_tail(count: FloatArray, runs: int, p: FloatArray, upper: bool) ->
     linear, quadratic = skewness**2 + 3.0 / total, skewness * (2.0 * skewness**2 + 9.0 / total)
     difference = p - count / total
     scaled = difference * total
-    deviance = -2.0 * (_log_excess(scaled, count) + _log_excess(-scaled, rest))
+    x, y = np.maximum(scaled / count, -1.0 + 1e-15), np.maximum(-scaled / rest, -1.0 + 1e-15)
+    deviance = -2.0 * (count * (np.log1p(x) - x) + rest * (np.log1p(y) - y))
     # Beyond 39 standard deviations a tail is 0 in floating point.
     z = np.copysign(np.minimum(np.sqrt(np.maximum(deviance, 0.0)), 39.0), difference)
     square = z * z
     correction = z * linear / 12.0 - skewness / 3.0 - (square + 2.0) * quadratic / 135.0
     density = np.exp(-0.5 * square) / math.sqrt(2.0 * math.pi) * (1.0 - beta) * correction
     return scipy.special.ndtr(z) - density if upper else scipy.special.ndtr(-z) + density
-
-
-def _log_excess(scaled: FloatArray, count: FloatArray) -> FloatArray:
-    """Return `count * (log(1 + x) - x)` for `x = scaled / count`."""
-    x = np.maximum(scaled / count, -1.0 + 1e-15)
-    return count * (np.log1p(x) - x)
-
-
-def _is_expanded(count: FloatArray, runs: int) -> NDArray[np.bool_]:
-    """Return where the variance of a count is so large that the expansion is used."""
-    return count * (runs + 1.0 - count) >= MIN_EXPANSION_VARIANCE * (runs + 1.0)
 
 
 def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True) -> FloatArray:
@@ -89,7 +79,8 @@ def binomial_tail(count: ArrayLike, runs: int, p: ArrayLike, upper: bool = True)
     count, p = np.broadcast_arrays(count, p)
     if not count.ndim:
         return binomial_tail(count[None], runs, p[None], upper)[0]
-    expanded = _is_expanded(count, runs)
+    # Where the variance of a count is large, the expansion is used.
+    expanded = count * (runs + 1.0 - count) >= MIN_EXPANSION_VARIANCE * (runs + 1.0)
     if expanded.all():
         return _expansion_tail(count, runs, p, upper)
     tail = np.where(count <= 0 if upper else count > runs, 1.0, 0.0)

@@ -121,7 +121,9 @@ class RejectionRegion:
         `2 * OUTSIDE_SHARE * alpha`.
         """
         (m1, m2), first, least = self.runs, self.first_counts, self.least_counts
-        width1, width2 = self._half_width(m1, p1), self._half_width(m2, p2)
+        width1, width2 = (
+            self.window * np.sqrt(m * p * (1.0 - p)) + self.window * self.window / 3.0 for m, p in ((m1, p1), (m2, p2))
+        )
         begin = np.maximum(
             least.searchsorted(m1 * p1 - width1, "right"), first.searchsorted(m2 * p2 - width2, "right") - 1
         )
@@ -145,10 +147,6 @@ class RejectionRegion:
                 rejected = binomial_tail(thresholds[inner], m1, p1[part, None])
             result[part] = 1.0 - above + np.einsum("ij,ij->i", block_mass, rejected)
         return result
-
-    def _half_width(self, runs: int, p: FloatArray) -> FloatArray:
-        """Return how far from its mean a count may lie within its window."""
-        return self.window * np.sqrt(runs * p * (1.0 - p)) + self.window * self.window / 3.0
 
 
 def wilson_limit(count: Any, runs: int, z: float) -> Any:
@@ -230,18 +228,29 @@ def least_first_count(c2: FloatArray, runs: tuple[int, int], z: float, ratio: fl
     return np.where(possible, np.clip(np.ceil(exact - 1e-9 - 4e-15 * m1), 0.0, m1 + 1.0), m1 + 1.0)
 
 
-def window_width(alpha: float) -> float:
-    """Return the attribute `window` of a region."""
-    return math.sqrt(-2.0 * (math.log(OUTSIDE_SHARE) + math.log(alpha)))
-
-
-def first_counts_of_blocks(runs: int, p_lower: float, p_upper: float, window: float) -> FloatArray:
-    """Return the smallest count of each block; the blocks cover the windows of all p from `p_lower` to `p_upper`."""
-    lower_width = window * math.sqrt(runs * p_lower * (1.0 - p_lower))
-    upper_width = window * math.sqrt(runs * p_upper * (1.0 - p_upper))
-    start = max(0, math.floor(runs * p_lower - lower_width - window * window / 3.0))
-    stop = min(runs, math.ceil(runs * p_upper + upper_width + window * window / 3.0))
-    return np.arange(start, stop + 1, -(-(stop - start + 1) // MAX_BLOCKS), dtype=float)
+def _monotone_region(
+    c1: int,
+    c2: int,
+    runs: tuple[int, int],
+    alpha: float,
+    least_first: Callable[[FloatArray], FloatArray],
+    root: float,
+    standard_error: float,
+) -> RejectionRegion:
+    """Return the region of all pairs at or above the least first counts, made monotone; the observed pair is inside."""
+    m2 = runs[1]
+    p2_lower, p2_upper = clopper_pearson_interval(c2, m2, NUISANCE_SHARE * alpha)
+    window = math.sqrt(-2.0 * (math.log(OUTSIDE_SHARE) + math.log(alpha)))
+    # The blocks cover the windows of all p2 in the interval.
+    lower_width = window * math.sqrt(m2 * p2_lower * (1.0 - p2_lower))
+    upper_width = window * math.sqrt(m2 * p2_upper * (1.0 - p2_upper))
+    start = max(0, math.floor(m2 * p2_lower - lower_width - window * window / 3.0))
+    stop = min(m2, math.ceil(m2 * p2_upper + upper_width + window * window / 3.0))
+    first_counts = np.arange(start, stop + 1, -(-(stop - start + 1) // MAX_BLOCKS), dtype=float)
+    least_counts = least_first(first_counts)
+    least_counts = np.where(first_counts <= c2, np.minimum(least_counts, c1), least_counts)
+    least_counts = np.minimum.accumulate(least_counts[::-1])[::-1]
+    return RejectionRegion(first_counts, least_counts, runs, p2_lower, p2_upper, root, standard_error, alpha, window)
 
 
 @lru_cache(maxsize=16)  # a bound and its p-value use the same region
@@ -249,19 +258,14 @@ def rejection_region(
     c1: int, c2: int, runs: tuple[int, int], alpha: float, ratio: float | None, delta: float
 ) -> RejectionRegion:
     """Return the region of the observed pair; the free parameter is epsilon if `ratio` is None, else delta."""
-    m2 = runs[1]
-    p2_lower, p2_upper = clopper_pearson_interval(c2, m2, NUISANCE_SHARE * alpha)
     z = float(-scipy.special.ndtri(min(alpha, MAX_ORDERING_LEVEL)))  # z only orders the pairs: any z > 0 is valid
     root, standard_error = score_root(c1, c2, runs, z, ratio, delta)
-    window = window_width(alpha)
-    first_counts = first_counts_of_blocks(m2, p2_lower, p2_upper, window)
-    least_counts = np.zeros_like(first_counts)
-    if root > -math.inf:
-        claim = (math.exp(root), delta) if ratio is None else (ratio, root)
-        least_counts = least_first_count(first_counts, runs, z, *claim)
-        least_counts = np.where(first_counts <= c2, np.minimum(least_counts, c1), least_counts)
-        least_counts = np.minimum.accumulate(least_counts[::-1])[::-1]
-    return RejectionRegion(first_counts, least_counts, runs, p2_lower, p2_upper, root, standard_error, alpha, window)
+    claim = (math.exp(root), delta) if ratio is None else (ratio, root)
+
+    def least_first(first_counts: FloatArray) -> FloatArray:
+        return least_first_count(first_counts, runs, z, *claim) if root > -math.inf else np.zeros_like(first_counts)
+
+    return _monotone_region(c1, c2, runs, alpha, least_first, root, standard_error)
 
 
 # Shares of alpha that the certificate costs, besides those of the region. The factor MESH_FACTOR costs 3e-5 of the
@@ -310,11 +314,9 @@ def interpolation_error(runs: tuple[int, int], *panels: tuple[FloatArray, FloatA
 def largest_p_value(region: RejectionRegion, ratio: float, delta: float, level: float = 1.0) -> float:
     """Return the p-value of `p1 <= ratio p2 + delta`, as `largest_p_value_below` of this line."""
     cap = min(1.0, (1.0 - delta) / ratio)
-
-    def line(p2: FloatArray) -> FloatArray:
-        return np.where(p2 >= cap, 1.0, np.minimum(1.0, ratio * p2 + delta))
-
-    return largest_p_value_below(region, line, cap, level)
+    return largest_p_value_below(
+        region, lambda p2: np.where(p2 >= cap, 1.0, np.minimum(1.0, ratio * p2 + delta)), cap, level
+    )
 
 
 @np.errstate(all="ignore")  # tails underflow to 0, whatever the caller has set
@@ -374,22 +376,16 @@ def _supremum_on_lines(
     share = (1.0 + CHEBYSHEV_NODES) / 2.0
     p2 = left[:, None] + (right - left)[:, None] * share
     p1 = np.clip(begin[:, None] + (end - begin)[:, None] * share, 0.0, 1.0)
-    return mesh_maximum(region.probability(p1.ravel(), p2.ravel()).reshape(p2.shape))
+    values = region.probability(p1.ravel(), p2.ravel()).reshape(p2.shape)
+    # Products of few rows stay in the processor's cache, and BLAS starts no threads for them.
+    rows = MAX_TABLE_ENTRIES // (MESH_INTERVALS + 1)
+    return max(float((values[i : i + rows] @ _NODES_TO_MESH.T).max()) for i in range(0, len(values), rows))
 
 
 def add_errors(supremum: float, alpha: float) -> float:
     """Return the p-value: the supremum on the mesh plus all errors of its computation."""
     share = NUISANCE_SHARE + INTERPOLATION_SHARE + 2.0 * OUTSIDE_SHARE + ROUNDING_SHARE
     return min(1.0, supremum * MESH_FACTOR + alpha * share + ROUNDING_ERROR)
-
-
-def mesh_maximum(values: FloatArray) -> float:
-    """Return the largest value of the interpolants on the mesh, given their values at the nodes, one row per panel.
-
-    Products of few rows stay in the processor's cache, and BLAS starts no threads for them.
-    """
-    rows = MAX_TABLE_ENTRIES // (MESH_INTERVALS + 1)
-    return max(float((values[i : i + rows] @ _NODES_TO_MESH.T).max()) for i in range(0, len(values), rows))
 
 
 MAX_RUNS = 10**12  # beyond it double precision cannot distinguish a proportion near 1 from its neighbours
@@ -408,12 +404,15 @@ def _lower_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float, epsilon:
     ratio = None if epsilon is None else math.exp(epsilon)
     region = rejection_region(c1, c2, runs, alpha, ratio, delta)
 
-    def p_value(value: float) -> float:
-        return largest_p_value(region, *((math.exp(value), delta) if ratio is None else (ratio, value)))
-
     highest = MAX_EPSILON if ratio is None else 1.0
     start = min(max(region.score_root, 0.0), highest)
-    return largest_rejected(p_value, alpha, start, min(region.standard_error, highest), highest)
+    return largest_rejected(
+        lambda value: largest_p_value(region, *((math.exp(value), delta) if ratio is None else (ratio, value))),
+        alpha,
+        start,
+        min(region.standard_error, highest),
+        highest,
+    )
 
 
 def largest_rejected(
@@ -699,7 +698,7 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
     limit : float
         A p-value above it and above `2 * alpha` is not computed further: the result is then some number above both.
     """
-    p_value = float(claim_p_value(c1, c2, runs, epsilon, delta, alpha, limit))
+    p_value = _p_value(limit, c1, c2, (runs, runs), alpha, min(epsilon, MAX_EPSILON), delta)
     return repeat_at_smaller_levels(p_value, alpha, lambda level: is_rejected(c1, c2, runs, epsilon, delta, level))
 
 
@@ -784,23 +783,21 @@ def _curve_region(
 ) -> RejectionRegion:
     """Return the region of all pairs whose Wilson limits lie above the boundary, moved by `shift` probits."""
     (m1, m2), z = runs, _curve_quantile(alpha)
-    p2_lower, p2_upper = clopper_pearson_interval(c2, m2, NUISANCE_SHARE * alpha)
-    window = window_width(alpha)
-    first_counts = first_counts_of_blocks(m2, p2_lower, p2_upper, window)
-    nodes = first_counts[:: -(-len(first_counts) // MAX_BOUNDARY_NODES)]
-    nodes = np.unique(np.r_[nodes, first_counts[-1]])
-    # A concave boundary lies above its chords, so interpolation can only add pairs to the region.
-    limits = np.minimum(1.0, wilson_limit(nodes, m2, z))
-    threshold = np.interp(np.minimum(1.0, wilson_limit(first_counts, m2, z)), limits, boundary(limits))
-    if shift != 0.0:
-        threshold = scipy.special.ndtr(scipy.special.ndtri(threshold) + shift)
-    exact = m1 * threshold + z * np.sqrt(m1 * threshold * (1.0 - threshold))  # Wilson's limit of it is the threshold
-    # Rounding down by more than the error of the arithmetic is safe: it can only add pairs to the region.
-    least_counts = np.where(threshold < 1.0, np.ceil(exact - 1e-6 - 1e-9 * np.sqrt(m1) - 4e-15 * m1), m1 + 1.0)
-    least_counts = np.clip(least_counts, 0.0, m1 + 1.0)
-    least_counts = np.where(first_counts <= c2, np.minimum(least_counts, c1), least_counts)
-    least_counts = np.minimum.accumulate(least_counts[::-1])[::-1]
-    return RejectionRegion(first_counts, least_counts, runs, p2_lower, p2_upper, root, scale, alpha, window)
+
+    def least_first(first_counts: FloatArray) -> FloatArray:
+        nodes = first_counts[:: -(-len(first_counts) // MAX_BOUNDARY_NODES)]
+        nodes = np.unique(np.r_[nodes, first_counts[-1]])
+        # A concave boundary lies above its chords, so interpolation can only add pairs to the region.
+        limits = np.minimum(1.0, wilson_limit(nodes, m2, z))
+        threshold = np.interp(np.minimum(1.0, wilson_limit(first_counts, m2, z)), limits, boundary(limits))
+        if shift != 0.0:
+            threshold = scipy.special.ndtr(scipy.special.ndtri(threshold) + shift)
+        exact = m1 * threshold + z * np.sqrt(m1 * threshold * (1.0 - threshold))  # Wilson's limit of it: the threshold
+        # Rounding down by more than the error of the arithmetic is safe: it can only add pairs to the region.
+        least_counts = np.where(threshold < 1.0, np.ceil(exact - 1e-6 - 1e-9 * np.sqrt(m1) - 4e-15 * m1), m1 + 1.0)
+        return np.clip(least_counts, 0.0, m1 + 1.0)
+
+    return _monotone_region(c1, c2, runs, alpha, least_first, root, scale)
 
 
 @lru_cache(maxsize=4096)
@@ -823,11 +820,13 @@ def parameter_lower_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float,
     region = _family_region(c1, c2, runs, alpha, family)
     if region is None:
         return 0.0
-
-    def p_value(value: float) -> float:
-        return largest_p_value_below(region, family.with_parameter(value).boundary)
-
-    return largest_rejected(p_value, alpha, region.score_root, region.standard_error, MAX_PARAMETER)
+    return largest_rejected(
+        lambda value: largest_p_value_below(region, family.with_parameter(value).boundary),
+        alpha,
+        region.score_root,
+        region.standard_error,
+        MAX_PARAMETER,
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -882,12 +881,12 @@ def _excess_moments(p1: float, p2: float, epsilon: float, delta: float) -> tuple
     elif likelihood_slope(high) >= 0:
         q2 = high
     else:
-        q2 = _find_root(likelihood_slope, low, high)
-
-    def deviation(first: float, second: float) -> float:
-        return math.sqrt(first * (1 - first) + scale**2 * second * (1 - second))
-
-    return p1 - scale * p2 - delta, deviation(scale * q2 + delta, q2), deviation(p1, p2)
+        q2 = float(scipy.optimize.brentq(likelihood_slope, low, high, xtol=1e-15))  # type: ignore[arg-type]
+    at_claim, true = (
+        math.sqrt(first * (1 - first) + scale**2 * second * (1 - second))
+        for first, second in ((scale * q2 + delta, q2), (p1, p2))
+    )
+    return p1 - scale * p2 - delta, at_claim, true
 
 
 def power(runs: int, p1: float, p2: float, epsilon: float, delta: float = 0.0, alpha: float = 0.05) -> float:
@@ -1027,12 +1026,9 @@ def detectable_epsilon(runs: int, p2: float, epsilon: float, delta: float, alpha
         p1 = min(1.0, math.exp(true_epsilon) * p2 + delta)
         return power(runs, p1, p2, epsilon, delta, alpha) - target
 
-    return epsilon if missing_power(epsilon) >= 0 else _find_root(missing_power, epsilon, highest)
-
-
-def _find_root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return the root of a function between two points where its signs differ."""
-    return float(scipy.optimize.brentq(function, low, high, xtol=1e-15))  # type: ignore[arg-type]
+    if missing_power(epsilon) >= 0:
+        return epsilon
+    return float(scipy.optimize.brentq(missing_power, epsilon, highest, xtol=1e-15))  # type: ignore[arg-type]
 
 
 def runs_to_refute(p1: float, p2: float, claim: Curve, alpha: float, power: float = 0.8) -> float:

@@ -41,9 +41,6 @@ MAX_QUANTILE_RATIO = 1.05
 NUISANCE_SHARE = 1 / 300  # of alpha, four times: for the limits of p1 and p2 on which the variances depend
 TILTS = np.linspace(0.7, 1.6, 37)  # exponents of the tilted bound, as multiples of the normal quantile
 TABLE_STEPS = np.geomspace(1e-7, 1.0, 600)
-MAX_CACHED_RUNS = 1 << 16  # up to this number of runs, Clopper-Pearson limits are cached
-
-OneSidedLimit = Callable[[ArrayLike, int, float], FloatArray]
 
 
 class ExcessLimit(NamedTuple):
@@ -145,15 +142,12 @@ def _tilted_quantiles(alpha: float) -> FloatArray:
     step, tilt = TABLE_STEPS[:, None], -scipy.special.ndtri(alpha) * TILTS
     move = tilt * step
     # The cumulant generating function is at most (e^move - 1 - move)/step^2, and the tilted variance at least e^-move.
-    cumulant = tilt**2 * _second_order(move)
+    # The series of (e^x - 1 - x) / x^2 avoids cancellation for small x; the result is rounded up.
+    series = 0.5 + move * (1.0 / 6.0 + move * (1.0 / 24.0 + move * (1.0 / 120.0 + move / 600.0)))
+    second_order = np.where(move < 0.05, series, (np.expm1(move) - move) / np.maximum(move, 0.05) ** 2) * (1.0 + 1e-12)
+    cumulant = tilt**2 * second_order
     factor = (1.0 / (tilt * math.sqrt(2.0 * math.pi)) + 2.0 * BERRY_ESSEEN * step) * np.exp(move / 2.0)
     return ((cumulant + np.log(np.minimum(factor, 1.0)) - math.log(alpha)) / tilt).min(axis=1)
-
-
-def _second_order(x: FloatArray) -> FloatArray:
-    """Return `(e^x - 1 - x) / x^2`, rounded up; the series avoids cancellation for small x."""
-    series = 0.5 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 + x / 600.0)))
-    return np.where(x < 0.05, series, (np.expm1(x) - x) / np.maximum(x, 0.05) ** 2) * (1.0 + 1e-12)
 
 
 @lru_cache(maxsize=256)
@@ -174,26 +168,6 @@ def _variance_range(low: FloatArray, high: FloatArray) -> tuple[FloatArray, Floa
     """Return the smallest and the largest p (1 - p) for p in [low, high]."""
     ends = low * (1 - low), high * (1 - high)
     return np.minimum(*ends), np.where((low <= 0.5) & (high >= 0.5), 0.25, np.maximum(*ends))
-
-
-@lru_cache(maxsize=64)
-def _limit_table(limit: OneSidedLimit, runs: int, alpha: float) -> FloatArray:
-    """Return a table of limits, one for each count, that `_cached_limit` fills."""
-    return np.full(runs + 1, np.nan)
-
-
-def _cached_limit(limit: OneSidedLimit, counts: FloatArray, runs: int, alpha: float) -> FloatArray:
-    """Return the limits of the counts; with few runs the same counts recur, so their limits are cached."""
-    index = np.asarray(counts).astype(int)
-    if runs > MAX_CACHED_RUNS or (index != counts).any():
-        return limit(counts, runs, alpha)
-    table = _limit_table(limit, runs, alpha)
-    limits = table[index]
-    if np.isnan(limits).any():
-        missing = np.unique(index[np.isnan(limits)])
-        table[missing] = limit(missing, runs, alpha)
-        limits = table[index]
-    return limits
 
 
 def excess_limit(
@@ -235,9 +209,9 @@ def segment_limit(
         p1_upper = np.ones(np.shape(largest_first))
         p2_lower, p2_upper = np.zeros(np.shape(largest_first)), np.ones(np.shape(largest_first))
     else:
-        p1_upper = _cached_limit(clopper_pearson_upper, largest_first, m1, nuisance_alpha)
-        p2_lower = _cached_limit(clopper_pearson_lower, lowest, m2, nuisance_alpha)
-        p2_upper = _cached_limit(clopper_pearson_upper, highest, m2, nuisance_alpha)
+        p1_upper = clopper_pearson_upper(largest_first, m1, nuisance_alpha)
+        p2_lower = clopper_pearson_lower(lowest, m2, nuisance_alpha)
+        p2_upper = clopper_pearson_upper(highest, m2, nuisance_alpha)
     # Hoeffding's limit rises by 1/m1 per run. So the joint limit does not fall in the first count, and it covers all
     # smaller first counts (docs/method.md, section 5.4).
     p1_lower = np.maximum(least_first / m1 - math.sqrt(-math.log(nuisance_alpha) / (2.0 * m1)), 0.0)
@@ -257,8 +231,8 @@ def segment_limit(
         upper_share2=np.asarray(highest, float) / m2,
         margin1=z * np.sqrt(_variance_range(np.minimum(p1_lower, p1_upper), p1_upper)[1] / m1),
         margin2=z * np.sqrt(largest / m2),
-        upper1=_cached_limit(clopper_pearson_upper, largest_first, m1, test_alpha / 2),
-        lower2=_cached_limit(clopper_pearson_lower, lowest, m2, test_alpha / 2),
+        upper1=clopper_pearson_upper(largest_first, m1, test_alpha / 2),
+        lower2=clopper_pearson_lower(lowest, m2, test_alpha / 2),
         maybe_frequent=maybe_frequent,
         maybe_rare=maybe_rare,
     )
