@@ -87,7 +87,7 @@ from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
 
 if TYPE_CHECKING:
-    from dpverify.render.style import Drawing
+    from dpverify.render import Drawing
 
 
 EARLY_LOOKS = ((16, 0.1), (4, 0.1))  # a look after one 16th of the test runs has 10% of alpha, and so on
@@ -824,11 +824,18 @@ class PrivacyOverTime(_OverTime):
         if self.voiding:
             return []
         pages = load_pages()
-        bounds = pages.StepBounds(
-            self.epsilon_lower, self.epsilon_upper, self.truth, self.start, self.rows[0]["epsilon"]
-        )
+        exact = [None] * self.steps if self.truth is None else self.truth.tolist()
+        limits = zip(self.epsilon_lower.tolist(), self.epsilon_upper.tolist(), exact, strict=True)
+        bounds = [
+            pages.Bounds(f"steps 0 to {step}", low, high, step, None, x) for step, (low, high, x) in enumerate(limits)
+        ]
         subject = f": {self.record}" if self.record else ""
-        return [pages.step_figure(bounds, f"{self.name}{subject}, δ = {format_number(self.delta)}")]
+        title = f"{self.name}{subject}, δ = {format_number(self.delta)}"
+        marks = [] if self.start is None else [(self.start, f"first proved loss: step {self.start}")]
+        drawing = pages.draw_bounds(bounds, title, "last released step", self.rows[0]["epsilon"], marks=marks)
+        longer = "A longer prefix reveals at least as much as a shorter one, so the lower bound never falls."
+        description = f"Over {self.steps} steps: {self.headline}"
+        return [drawing._replace(caption=f"{longer} {drawing.caption}", description=description)]
 
     def __repr__(self) -> str:
         """Return name, number of steps and the final bound."""
@@ -1040,11 +1047,7 @@ class PrivacyTable(_OverTime):
         steps = list(map(str, range(self.steps)))
         title = f"{first.name}, lower bounds, δ = {format_number(first.delta)}"
         meaning = "lower bound on ε of the steps up to this one, over all events"
-        drawings = [
-            pages.heat_map(
-                self.records, steps, self.epsilon_lower, title, meaning=meaning, starts=self.start, **options
-            )
-        ]
+        drawings = [pages.heat_map(self.records, steps, self.epsilon_lower, title, meaning=meaning, **options)]
         if known:
             meaning = "exact ε of the steps up to this one"
             title = "Exact, from the closed form"

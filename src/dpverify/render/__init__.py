@@ -11,7 +11,7 @@ from typing import Any
 # The module of every public name; each is imported when it is first used, because it needs matplotlib and MarkupSafe.
 PUBLIC_NAMES = {
     "render.builder": ("Cell", "Code", "Column", "Figures", "Items", "Links", "Page", "Section", "Sentence", "Table"),
-    "render.figures": ("Bounds", "StepBounds", "draw_bounds", "heat_map", "privacy_map", "step_figure", "tradeoff"),
+    "render.figures": ("Bar", "Bounds", "Series", "bars", "chart", "draw_bounds", "heat_map", "tradeoff"),
     "render.pages": ("report_page",),
     "render.style": (
         *("BEYOND", "CELLS", "FIRST", "INK", "MUTED", "PAPER", "PROVED", "RULE", "SECOND", "WITNESS"),

@@ -1,8 +1,8 @@
 """Pictures of the outputs of a report: histograms of all test runs, and some runs as dots or as paths over the steps.
 
 The witness is shaded, or its runs are solid. Outputs with few different values are drawn as bars, one number per run as
-two fine histograms, and several numbers as dots in the plane or as paths. Where the witness is a range of a score of
-several numbers, the histograms are those of the score.
+two fine histograms, several numbers as dots in the plane, and several steps as paths. Where the witness is a range of a
+score of several numbers, the histograms are those of the score.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.events.event import Event
@@ -27,14 +28,13 @@ from dpverify.util.arrays import is_plain_data
 from dpverify.util.formatting import format_number, format_percent
 
 MAX_PATHS = 60  # runs per dataset that are drawn as single lines
-MAX_PANELS = 6  # steps, or coordinates, that are drawn in panels of their own
-MAX_DOTS = 4000  # in all panels together
+MAX_PANELS = 6  # coordinates that are drawn in panels of their own
 MAX_TICK_CHARACTERS = 36  # beside each other below one panel
 MAX_VALUE_LABELS = 9  # labels below the bars of one coordinate, or below the steps
 SAMPLE_BINS = 24  # of a histogram of a few hundred runs: about 16 runs a bin
 MESH_POINTS = 161  # per axis, where the witness is shaded
 DATASET_KEYS = (Key("first", "line", "first dataset"), Key("second", "line", "second dataset"))
-SHADED, SOLID = Key("witness", "area", "the witness"), Key("ink", "dot", "solid: runs in the witness")
+SHADED, SOLID = Key("witness", "area", "the witness"), Key("ink", "dot", "strong: runs in the witness")
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,10 @@ class Outputs:
         first, second = (np.asarray(picture[side], float).reshape(-1, *witness.shape) for side in ("first", "second"))
         shares = [format_percent(share) for share, _, _ in witness.probabilities]
         text = f"{witness.text} ({shares[0]} of the runs with the first dataset, {shares[1]} with the second)"
-        stored = picture.get("labels") or {}
-        parts = {name: one for name, one in stored.items() if one is not None}
+        parts = {name: one for name, one in (picture.get("labels") or {}).items() if one is not None}
         labels = OutputLabels(**{name: dict(x) if isinstance(x, Mapping) else tuple(x) for name, x in parts.items()})
-        return cls(
-            (first, second),
-            witness.event,
-            text,
-            labels if stored else NO_LABELS,
-            picture.get("region"),
-            picture.get("histogram"),
-        )
+        labels = labels if parts else NO_LABELS
+        return cls((first, second), witness.event, text, labels, picture.get("region"), picture.get("histogram"))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -106,16 +99,10 @@ class Outputs:
 
     @functools.cached_property
     def differences(self) -> np.ndarray:
-        """How much the datasets differ in each coordinate, (steps, dimension).
-
-        The difference of the means in pooled standard deviations, plus that of the logarithms of the deviations.
-        """
+        """How much the datasets differ in each coordinate, (steps, dimension): in the means and in the deviations."""
         first, second = (side if len(side) else np.zeros((1, *self.shape)) for side in self.sides)
-        pooled = np.concatenate([first - first.mean(0), second - second.mean(0)]).std(0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            of_means = np.abs(first.mean(0) - second.mean(0)) / pooled
-            of_spreads = np.abs(np.log(first.std(0) / second.std(0)))
-        return np.nan_to_num(of_means, posinf=1e9) + np.nan_to_num(of_spreads, posinf=0.0, neginf=0.0)
+        spreads = first.std(0) + second.std(0)
+        return np.hypot(first.mean(0) - second.mean(0), first.std(0) - second.std(0)) / np.where(spreads, spreads, 1e-9)
 
     @property
     def names(self) -> list[str]:
@@ -139,38 +126,38 @@ class Outputs:
         phrases = labels.phrases.get(name, ())
         return phrases[int(value)] if 0 <= value < len(phrases) else format_number(value)
 
+    def drawing(self, figure: Figure, what: str, caption: str, mark: Key = SOLID, **more: Any) -> Drawing:
+        """Return a figure of the outputs with its legend; its description names the witness."""
+        keys = (*DATASET_KEYS, *([mark] if self.event_known else []))
+        return Drawing(
+            figure, "What the two datasets produce", f"{what} The witness is {self.text}.", keys, caption, **more
+        )
+
 
 def draw_outputs(report: Report) -> list[Drawing]:
     """Return the pictures that suit the outputs; none where no finite output is stored."""
     outputs = Outputs.of(report)
     if not any(map(len, outputs.sides)):
         return []
-    steps, dimension = outputs.shape
+    event, levels = outputs.event, outputs.event.partition.levels
     with styled():
         if all(map(has_few_values, np.concatenate(outputs.flat).T)):
             return [_draw_bars(outputs)]
-        if steps * dimension == 1:
+        if math.prod(outputs.shape) == 1:
             first, second = (flat[:, 0] for flat in outputs.flat)
-            event = outputs.event
-
-            def contains(x: np.ndarray) -> np.ndarray:
-                return event.contains(x.reshape(-1, 1, 1))
-
-            return [_draw_histograms(outputs, (first, second), contains, outputs.axis_name(0), "")]
+            name = outputs.axis_name(0)
+            return [_draw_histograms(outputs, (first, second), lambda x: event.contains(x[:, None, None]), name, "")]
         drawings = []
-        levels = outputs.event.partition.levels
         if levels is not None and outputs.event_known:
             first, second = (levels.score.values(flat) for flat in outputs.flat)
-            codes = outputs.event.codes
+            meaning = " The score is one number per run: the larger it is, the more likely is the first dataset."
+            contains = functools.partial(_in_levels, levels.edges, event.codes)
+            drawings.append(_draw_histograms(outputs, (first, second), contains, "score of a run", meaning))
+        return [*drawings, _draw_paths(outputs) if outputs.shape[0] > 1 else _draw_planes(outputs)]
 
-            def in_levels(x: np.ndarray) -> np.ndarray:
-                return np.isin(np.searchsorted(levels.edges, x), codes)
 
-            meaning = "The score is one number per run: the larger it is, the more likely is the first dataset."
-            drawings.append(_draw_histograms(outputs, (first, second), in_levels, "score of a run", meaning))
-        if dimension == 1 or steps > MAX_PANELS:
-            return [*drawings, _draw_paths(outputs)]
-        return [*drawings, _draw_planes(outputs)]
+def _in_levels(edges: np.ndarray, codes: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return np.isin(np.searchsorted(edges, x), codes)
 
 
 def _draw_histograms(
@@ -181,53 +168,37 @@ def _draw_histograms(
     meaning: str,
 ) -> Drawing:
     """Draw one number per run as two histograms, with the witness as background."""
-    histogram, whose = outputs.histogram, "all test runs"
-    if histogram is None:
-        edges = np.linspace(*histogram_range(np.concatenate(sides)), SAMPLE_BINS + 1)
-        counts = np.array([np.histogram(values, edges)[0] for values in sides])
-        totals, whose = np.array([[len(values)] for values in sides]), "some runs"
+    if outputs.histogram is None:
+        edges, whose = np.linspace(*histogram_range(np.concatenate(sides)), SAMPLE_BINS + 1), "some runs"
+        counts, totals = np.array([np.histogram(x, edges)[0] for x in sides]), np.array([[len(x)] for x in sides])
     else:
-        edges, table = histogram["edges"], histogram["counts"]
+        edges, table, whose = outputs.histogram["edges"], outputs.histogram["counts"], "all test runs"
         counts, totals = table[:, 1:-1], table.sum(axis=1, keepdims=True)
     percent = 100 * counts / np.maximum(totals, 1)
     picture = canvas(3.0)
     axes = picture.add_subplot()
     if outputs.event_known:
-        for start, stop in _intervals(contains, float(edges[0]), float(edges[-1])):
-            axes.axvspan(start, stop, color=WITNESS, alpha=0.3, lw=0)
+        mesh = np.linspace(edges[0], edges[-1], 4001)
+        axes.fill_between(
+            mesh, 0, 1, where=contains(mesh), transform=axes.get_xaxis_transform(), color=WITNESS, alpha=0.3, lw=0
+        )
     for heights, colour in zip(percent, (FIRST, SECOND), strict=True):
         axes.stairs(heights, edges, color=colour, alpha=0.12, fill=True, lw=0)
         axes.stairs(heights, edges, color=colour, lw=1.5)
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(0, None)
+    axes.set(xlim=edges[[0, -1]], ylim=(0, None))
     label(axes, name, "runs in each bin (%)")
-    middles = (edges[1:] + edges[:-1]) / 2
+    columns = zip(edges.tolist(), edges[1:].tolist(), *percent.tolist(), strict=False)
     readout = tuple(
         (
-            x,
+            (low + high) / 2,
             None,
             f"{name} {format_number(low)} to {format_number(high)}: {one:.3g}% of the first, {two:.3g}% of the second",
         )
-        for x, low, high, one, two in zip(
-            middles.tolist(), edges.tolist(), edges[1:].tolist(), *percent.tolist(), strict=False
-        )
+        for low, high, one, two in columns
     )
-    return Drawing(
-        picture,
-        "What the two datasets produce",
-        f"Histograms of {whose} with both datasets. The witness is {outputs.text}.",
-        (*DATASET_KEYS, *([SHADED] if outputs.event_known else [])),
-        f"Where the curves differ, the output tells the datasets apart. Histograms of {whose}. {meaning}".rstrip(),
-        readout,
-    )
-
-
-def _intervals(contains: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> list[tuple[float, float]]:
-    """Return the intervals of an event between two limits, found on a fine mesh; narrow ones are widened."""
-    mesh = np.linspace(low, high, 4001)
-    inside = np.concatenate([[False], contains(mesh), [False]])
-    starts, stops = mesh[inside[1:-1] & ~inside[:-2]], mesh[inside[1:-1] & ~inside[2:]]
-    return [(start, max(stop, start + (high - low) / 400)) for start, stop in zip(starts, stops, strict=True)]
+    what = f"Histograms of {whose} with both datasets."
+    caption = f"Where the curves differ, the output tells the datasets apart. Histograms of {whose}.{meaning}"
+    return outputs.drawing(picture, what, caption, SHADED, readout=readout)
 
 
 def _largest(values: np.ndarray, number: int) -> list[int]:
@@ -236,7 +207,7 @@ def _largest(values: np.ndarray, number: int) -> list[int]:
 
 
 def _draw_bars(outputs: Outputs) -> Drawing:
-    """Draw how often each value was observed; the solid part of a bar is in the witness."""
+    """Draw how often each value was observed; the strong part of a bar is in the witness."""
     coordinates = _largest(outputs.differences.ravel(), MAX_PANELS)
     rows, columns = -(-len(coordinates) // 2), min(len(coordinates), 2)
     picture = canvas(3.0 if rows == 1 else 0.5 + 1.6 * rows)
@@ -249,12 +220,8 @@ def _draw_bars(outputs: Outputs) -> Drawing:
     picture.supylabel("runs (%)", color=MUTED, fontsize=TEXT_SIZE)
     selection = "" if len(coordinates) == outputs.differences.size else ", in the coordinates that differ most"
     whose = "some runs" if outputs.histogram is None or outputs.shape != (1, 1) else "all test runs"
-    return Drawing(
-        picture,
-        "What the two datasets produce",
-        f"How often {whose} had each value{selection}. The witness is {outputs.text}.",
-        (*DATASET_KEYS, *([SOLID] if outputs.event_known else [])),
-        f"Shares of {whose} with each value{selection}.",
+    return outputs.drawing(
+        picture, f"How often {whose} had each value{selection}.", f"Shares of {whose} with each value{selection}."
     )
 
 
@@ -262,14 +229,13 @@ def _draw_bar_panel(axes: Axes, outputs: Outputs, coordinate: int) -> None:
     values = np.unique(np.concatenate([flat[:, coordinate] for flat in outputs.flat]))
     histogram = outputs.histogram if outputs.shape == (1, 1) else None
     for side, colour in enumerate((FIRST, SECOND)):
-        column, inside = outputs.flat[side][:, coordinate], outputs.inside[side]
-        positions = np.arange(values.size) + 0.2 * (2 * side - 1)
-        every = np.array([(column == value).mean() if len(column) else 0.0 for value in values])
-        in_event = np.array([((column == value) & inside).mean() if len(column) else 0.0 for value in values])
+        is_value = outputs.flat[side][:, [coordinate]] == values
+        every, in_event = is_value.mean(0), (is_value & outputs.inside[side][:, None]).mean(0)
         if histogram is not None:
             counts = histogram["counts"][side]
             every = counts[np.searchsorted(histogram["edges"], values)] / max(counts.sum(), 1)
-            in_event = every * (outputs.event.contains(values.reshape(-1, 1, 1)) if outputs.event_known else 1)
+            in_event = every * (outputs.event.contains(values[:, None, None]) if outputs.event_known else 1)
+        positions = np.arange(values.size) + 0.2 * (2 * side - 1)
         axes.bar(positions, 100 * every, 0.36, color=colour, alpha=0.28, lw=0)
         axes.bar(positions, 100 * in_event, 0.36, color=colour, lw=0)
     labelled = np.arange(values.size)[:: -(-values.size // MAX_VALUE_LABELS)]
@@ -281,98 +247,79 @@ def _draw_bar_panel(axes: Axes, outputs: Outputs, coordinate: int) -> None:
 
 def _draw_paths(outputs: Outputs) -> Drawing:
     """Draw the outputs over the steps, for the one or two coordinates that differ most."""
-    steps = np.arange(outputs.shape[0])
+    steps, times = np.arange(outputs.shape[0]), outputs.labels.times
     coordinates = _largest(outputs.differences.max(0), 2)
     picture = canvas(3.2 if len(coordinates) == 1 else 4.4)
     panels = picture.subplots(len(coordinates), 1, squeeze=False, sharex=True).ravel()
     for axes, j in zip(panels, coordinates, strict=True):
         for runs, inside, colour in zip(outputs.sides, outputs.inside, (FIRST, SECOND), strict=True):
-            paths, solid = runs[:MAX_PATHS, :, j], inside[:MAX_PATHS]
+            paths, strong = runs[:MAX_PATHS, :, j], inside[:MAX_PATHS]
             if outputs.event_known:
-                axes.plot(steps, paths[~solid].T, color=colour, lw=0.5, alpha=0.14)
-            axes.plot(steps, paths[solid].T, color=colour, lw=0.7, alpha=0.6)
-        for runs, colour in zip(outputs.sides, (FIRST, SECOND), strict=True):
+                axes.plot(steps, paths[~strong].T, color=colour, lw=0.5, alpha=0.14)
+            axes.plot(steps, paths[strong].T, color=colour, lw=0.7, alpha=0.6)
             if len(runs):
                 axes.plot(steps, runs[:, :, j].mean(0), color=colour, lw=2.4, marker="o", ms=3.5, zorder=4)
         label(axes, "", outputs.axis_name(j))
-    panels[-1].set_xlabel("step" if outputs.labels.times is None else "time", loc="right")
+    panels[-1].set_xlabel("step" if times is None else "time", loc="right")
     panels[-1].xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
-    if outputs.labels.times is not None:
+    if times is not None:
         shown = steps[:: -(-steps.size // MAX_VALUE_LABELS)]
-        panels[-1].set_xticks(shown, [format_number(outputs.labels.times[k]) for k in shown])
-    return Drawing(
+        panels[-1].set_xticks(shown, [format_number(times[k]) for k in shown])
+    most = outputs.names[int(outputs.differences.argmax())]
+    return outputs.drawing(
         picture,
-        "Outputs over the steps",
-        f"Outputs over {steps.size} steps; the datasets differ most at "
-        f"{outputs.names[int(outputs.differences.argmax())]}. The witness is {outputs.text}.",
-        (*DATASET_KEYS, *([SOLID] if outputs.event_known else [])),
+        f"Outputs over {steps.size} steps; the datasets differ most at {most}.",
         f"Thick lines: means. Thin lines: at most {MAX_PATHS} runs per dataset; strong ones are in the witness.",
-    )
+    )._replace(title="Outputs over the steps")
 
 
 def _draw_planes(outputs: Outputs) -> Drawing:
-    """Draw dots: a panel per step, or per pair of coordinates of one step. Two coordinates show the whole witness."""
-    steps, dimension = outputs.shape
-    if steps > 1:
-        i, j = _largest(outputs.differences.max(0), 2)
-        chosen = _largest(outputs.differences.max(1), MAX_PANELS)
-        times = outputs.labels.times
-        panels: list[tuple[int, int, int, str]] = [
-            (k, i, j, f"step {k}" if times is None else f"time {format_number(times[k])}") for k in chosen
-        ]
-    else:
-        first, *others = _largest(outputs.differences[0], 3)
-        pairs = [(first, other) for other in others] + ([tuple(others)] if len(others) == 2 else [])
-        panels = [(0, i, j, "") for i, j in pairs]
-    rows, columns = -(-len(panels) // 2), min(len(panels), 2)
-    picture = canvas(4.0 if len(panels) == 1 else 0.4 + 2.1 * rows)
+    """Draw runs as dots, for the one or three pairs of the coordinates that differ most."""
+    chosen = _largest(outputs.differences[0], 3)
+    pairs = [(i, j) for number, i in enumerate(chosen) for j in chosen[number + 1 :]]
+    rows, columns = -(-len(pairs) // 2), min(len(pairs), 2)
+    picture = canvas(4.0 if len(pairs) == 1 else 0.4 + 2.1 * rows)
     grid = picture.subplots(rows, columns, squeeze=False).ravel()
-    for axes, (step, i, j, title) in zip(grid, panels, strict=False):
-        _draw_dots(axes, outputs, step, (i, j), max(60, MAX_DOTS // (2 * len(panels))))
-        axes.set_title(title, loc="left", fontsize=TEXT_SIZE)
-        axes.set_xlabel(outputs.axis_name(i), loc="right")
-        axes.set_ylabel(outputs.axis_name(j))
-    for axes in grid[len(panels) :]:
+    for axes, pair in zip(grid, pairs, strict=False):
+        _draw_dots(axes, outputs, pair)
+    for axes in grid[len(pairs) :]:
         axes.set_visible(False)
-    is_shaded = steps * dimension == 2 and outputs.event_known
-    shown = (SHADED,) if is_shaded else (SOLID,) if outputs.event_known else ()
-    selection = ", for the coordinates that differ most" if steps * dimension > 2 * len(panels) else ""
-    return Drawing(
+    selection = ", for the coordinates that differ most" if outputs.shape[1] > 3 else ""
+    drawing = outputs.drawing(
         picture,
-        "Outputs, step by step" if steps > 1 else "Outputs",
-        f"Runs as dots{selection}. The witness is {outputs.text}.",
-        (*(key._replace(mark="dot") for key in DATASET_KEYS), *shown, Key("muted", "line", "region of likely outputs")),
+        f"Runs as dots{selection}.",
         f"Each dot is a run{selection}.",
+        SHADED if outputs.shape[1] == 2 else SOLID,
     )
+    return drawing._replace(keys=(*drawing.keys, Key("muted", "line", "region of likely outputs")))
 
 
-def _draw_dots(axes: Axes, outputs: Outputs, step: int, pair: tuple[int, int], dots: int) -> None:
-    """Draw one step in the plane of two coordinates."""
-    both = np.concatenate([side[:, step][:, list(pair)] for side in outputs.sides])
+def _draw_dots(axes: Axes, outputs: Outputs, pair: tuple[int, int]) -> None:
+    """Draw the plane of two coordinates."""
+    both = np.concatenate([flat[:, list(pair)] for flat in outputs.flat])
     low, high = np.transpose([histogram_range(column) for column in both.T])
     if outputs.region is not None:
-        axes.plot(*projected_ellipse(outputs.region, step, pair).T, color=MUTED, lw=1)
-    if math.prod(outputs.shape) == 2 and outputs.event_known:
+        axes.plot(*projected_ellipse(outputs.region, pair).T, color=MUTED, lw=1)
+    if outputs.shape == (1, 2) and outputs.event_known:
         x, y = (np.linspace(low[i], high[i], MESH_POINTS) for i in (0, 1))
-        mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, *outputs.shape)
+        mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 1, 2)
         inside = outputs.event.contains(mesh).reshape(MESH_POINTS, MESH_POINTS).astype(float)
         if inside.any():
             axes.contourf(x, y, inside, [0.5, 1.5], colors=[WITNESS], alpha=0.3)
-    for runs, inside, colour in zip(outputs.sides, outputs.inside, (FIRST, SECOND), strict=True):
-        x, y, solid = runs[:dots, step, pair[0]], runs[:dots, step, pair[1]], inside[:dots]
-        axes.plot(x[~solid], y[~solid], "o", ms=2.6, color=colour, alpha=0.25, mew=0)
-        axes.plot(x[solid], y[solid], "o", ms=3.4, color=colour, alpha=0.9, mew=0)
-    axes.set_xlim(low[0], high[0])
-    axes.set_ylim(low[1], high[1])
+    for flat, inside, colour in zip(outputs.flat, outputs.inside, (FIRST, SECOND), strict=True):
+        for chosen, style in ((~inside, {"ms": 2.6, "alpha": 0.25}), (inside, {"ms": 3.4, "alpha": 0.9})):
+            axes.plot(*flat[chosen][:, list(pair)].T, "o", color=colour, mew=0, **style)
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), ylabel=outputs.axis_name(pair[1]))
+    axes.set_xlabel(outputs.axis_name(pair[0]), loc="right")
     axes.locator_params(nbins=4)
 
 
-def projected_ellipse(region: Region, step: int, pair: tuple[int, int]) -> np.ndarray:
-    """Return the outline (n, 2) of a step's ellipsoid, projected on two coordinates."""
+def projected_ellipse(region: Region, pair: tuple[int, int]) -> np.ndarray:
+    """Return the outline (n, 2) of the ellipsoid of the first step, projected on two coordinates."""
     # The ellipsoid is {centre + spread u : |u| <= 1}; two rows of `spread` give its projection.
-    spread: Any = np.linalg.pinv(region.A[step])[list(pair)]
+    spread: Any = np.linalg.pinv(region.A[0])[list(pair)]
     values, vectors = np.linalg.eigh(spread @ spread.T)
     angle = np.linspace(0, 2 * math.pi, 181)
     circle = np.stack([np.cos(angle), np.sin(angle)])
     outline = (vectors * np.sqrt(np.maximum(values, 0))) @ circle
-    return region.centre[step, list(pair)] + outline.T
+    return region.centre[0, list(pair)] + outline.T

@@ -26,6 +26,7 @@ from dpverify.render.builder import (
     Table,
 )
 from dpverify.render.curves import (
+    attribution_figure,
     bounds_figure,
     compute_curves,
     delta_figure,
@@ -197,6 +198,9 @@ def _finding_sections(report: Report) -> list[Block]:
         Section("The witness: the tested event with the strongest result", outputs, "witness"),
         Section("Bounds", (Figures([bounds_figure(report, upper)]), Items(facts(report))), "bounds"),
     ]
+    alone = attribution_figure(report)
+    if alone is not None:
+        sections.append(Section("Where it leaks", (Figures([alone]),), "numbers"))
     if certainty is not None:
         meaning = (Sentence(as_sentence(describe_observer(report))), Figures([observer_figure(*certainty)]))
         sections.append(Section("What this means for a person", meaning, "meaning"))
