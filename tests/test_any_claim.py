@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 import dpverify as dpv
 from dpverify.cli import main
-from dpverify.render.curves import compute_curves
+from dpverify.render.pages import compute_curves
 from dpverify.report.text import facts, report_text, reproduction_command
 from dpverify.stats.upper import holds_on_partition
 from dpverify.studies.loading import load_claim

@@ -5,7 +5,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.render import report_page
-from dpverify.render.curves import compute_curves, evaluate_increasing, p_values_by_event, slider_columns
+from dpverify.render.pages import compute_curves, evaluate_increasing, p_values_by_event, slider_columns
 from dpverify.stats.exact import claim_p_value
 from mechanisms import ONE, ZERO, laplace
 

@@ -11,7 +11,7 @@ import pytest
 import dpverify as dpv
 from dpverify.ci.junit import junit_xml
 from dpverify.render import report_page
-from dpverify.render.curves import bounds_figure
+from dpverify.render.pages import bounds_figure
 from dpverify.report.power import detectable_factor
 from dpverify.report.text import (
     as_sentence,
