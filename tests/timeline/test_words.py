@@ -37,7 +37,7 @@ def test_the_step_of_a_proof_is_not_called_the_first_visible_step(tmp_path):
     second = DATA + np.array([[1e-6], [3.0], [0.0]])  # visible at step 0 already, but these runs cannot show it
     result = dpv.privacy_over_time(laplace_stream, DATA, second, **RUNS)
     assert "the difference of the data sets leaks by step 1: epsilon at least" in str(result)
-    assert "the first step at which a loss is proved: step 1" in page_of(result, tmp_path)
+    assert "first proved loss: step 1" in page_of(result, tmp_path)
 
 
 PAIRS = dpv.neighbours.one_reading(DATA, 3.0, steps=[0, 2])

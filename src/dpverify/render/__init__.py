@@ -11,12 +11,12 @@ from typing import Any
 # The module of every public name; each is imported when it is first used, because it needs matplotlib and MarkupSafe.
 PUBLIC_NAMES = {
     "render.builder": ("Cell", "Code", "Column", "Figures", "Items", "Links", "Page", "Section", "Sentence", "Table"),
-    "render.figures": ("Bar", "Bounds", "Series", "bars", "chart", "draw_bounds", "heat_map", "tradeoff"),
-    "render.pages": ("report_page",),
-    "render.style": (
+    "render.figures": (
         *("BEYOND", "CELLS", "FIRST", "INK", "MUTED", "PAPER", "PROVED", "RULE", "SECOND", "WITNESS"),
-        *("Drawing", "Key", "canvas", "complete_figure", "label", "styled"),
+        *("Bar", "Bounds", "Drawing", "Key", "Series", "bars", "canvas", "chart", "complete_figure", "draw_bounds"),
+        *("heat_map", "label", "styled", "tradeoff"),
     ),
+    "render.pages": ("report_page",),
     "util.formatting": ("format_count", "format_lower", "format_number", "format_percent", "format_upper"),
 }
 __all__ = sorted(name for names in PUBLIC_NAMES.values() for name in names)  # pyright: ignore

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import re
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -19,49 +19,17 @@ from typing import NamedTuple, Protocol
 
 from markupsafe import Markup
 
-from dpverify.render.style import Drawing, Key, complete_figure, svg
+from dpverify.render.figures import Drawing, Key, complete_figure, svg
 from dpverify.util.files import write_text
 
 FIGURE_DPI = 150  # of the files beside a Markdown page
-STYLE_SHEET, SCRIPT = (
-    Markup(Path(__file__).with_name(name).read_text(encoding="utf-8")) for name in ("page.css", "page.js")
+TEMPLATE, STYLE_SHEET, SCRIPT = (
+    Markup(Path(__file__).with_name(name).read_text(encoding="utf-8")) for name in ("page.html", "page.css", "page.js")
 )
 SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-DOCUMENT = Markup("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
-script-src 'sha256-{hash}'">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header>
-{over}<h1>{title}</h1>
-{head}</header>
-<main>
-{sections}</main>
-{footer}<script>{script}</script>
-</body>
-</html>
-""")
-KEY_SHAPES = {  # 24 wide and 12 high
-    "line": '<path d="M1 6H23" stroke="currentColor" stroke-width="2.5"/>',
-    "dash": '<path d="M1 6H23" stroke="currentColor" stroke-width="2.5" stroke-dasharray="6 3"/>',
-    "dots": '<path d="M1 6H23" stroke="currentColor" stroke-width="2.5" stroke-dasharray="2 3"/>',
-    "area": '<path d="M1 1H23V11H1Z" fill="currentColor" opacity=".35"/>',
-    "bar": '<path d="M1 6H23" stroke="currentColor" stroke-width="6"/>',
-    "tick": '<path d="M12 0V12" stroke="currentColor" stroke-width="2.5"/>',
-    "diamond": '<path d="M12 1L17 6L12 11L7 6Z" fill="currentColor"/>',
-    "open": '<path d="M7 6L16 1.5V10.5Z" fill="none" stroke="currentColor" stroke-width="1.5"/>',
-    "cross": '<path d="M8 2L16 10M16 2L8 10" stroke="currentColor" stroke-width="2.2"/>',
-    "hollow": '<circle cx="12" cy="6" r="4.5" fill="none" stroke="currentColor" stroke-width="1.5"/>',
-    "dot": '<circle cx="12" cy="6" r="4.5" fill="currentColor"/>',
-}
+
+
+WriteFigure = Callable[[Drawing, str], str]  # a figure and its name to its address
 
 
 class PageContext:
@@ -102,31 +70,9 @@ class Block(Protocol):
         """Return the block as HTML."""
         ...
 
-    def markdown(self, figures: FigureFiles) -> str:
-        """Return the block as Markdown; `figures` names the file of each figure."""
+    def markdown(self, write: WriteFigure) -> str:
+        """Return the block as Markdown; `write` writes a figure and returns its address."""
         ...
-
-
-class FigureFiles:
-    """The files of the figures of a Markdown page. Each is written when it is named.
-
-    Parameters
-    ----------
-    folder : Path
-        Where they are written.
-    address : str
-        The folder relative to the page.
-    """
-
-    def __init__(self, folder: Path, address: str):
-        self.folder, self.address, self.count = folder, address, itertools.count()
-
-    def write(self, drawing: Drawing, name: str) -> str:
-        """Write a figure, with its title and legend inside, and return its address."""
-        file = f"{name or f'figure-{next(self.count)}'}.png"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        complete_figure(drawing).savefig(self.folder / file, dpi=FIGURE_DPI)
-        return f"{self.address}/{file}"
 
 
 @dataclass(frozen=True)
@@ -159,7 +105,7 @@ class Sentence:
             context.text(self.text),
         )
 
-    def markdown(self, figures: FigureFiles) -> str:
+    def markdown(self, write: WriteFigure) -> str:
         label = f"**{escape_markdown(self.label)}** " if self.label else ""
         badge = f"*{escape_markdown(self.badge)}:* " if self.badge else ""
         text = escape_markdown(self.text)
@@ -185,9 +131,9 @@ class Section:
             frame = "<section{}>\n<details><summary><h2>{}</h2></summary>\n{}</details></section>\n"
         return Markup(frame).format(anchor, self.title, content)
 
-    def markdown(self, figures: FigureFiles) -> str:
+    def markdown(self, write: WriteFigure) -> str:
         anchor = [f'<a id="{_address(self.anchor)}"></a>'] if self.anchor else []
-        parts = [*anchor, f"## {escape_markdown(self.title)}", *(block.markdown(figures) for block in self.blocks)]
+        parts = [*anchor, f"## {escape_markdown(self.title)}", *(block.markdown(write) for block in self.blocks)]
         return "\n\n".join(parts)
 
 
@@ -289,7 +235,7 @@ class Table:
             for column, cell in zip(columns, row, strict=True)
         )
 
-    def markdown(self, figures: FigureFiles) -> str:
+    def markdown(self, write: WriteFigure) -> str:
         columns, rows = self._content()
         rule = "".join("|---:" if column.is_number else "|---" for column in columns) + "|"
         lines = [f"| {' | '.join(escape_markdown(column.header) for column in columns)} |", rule]
@@ -320,13 +266,13 @@ class Figures:
         one = " one" if len(self.drawings) == 1 else ""
         return Markup('<div class="figures{}">\n{}</div>\n').format(one, parts)
 
-    def markdown(self, figures: FigureFiles) -> str:
+    def markdown(self, write: WriteFigure) -> str:
         several = len(self.drawings) > 1
         files = [
             f"{self.name}-{number}" if several and self.name else self.name for number in range(len(self.drawings))
         ]
         return "\n\n".join(
-            f"![{escape_markdown(drawing.title)}]({figures.write(drawing, file)})"
+            f"![{escape_markdown(drawing.title)}]({write(drawing, file)})"
             for drawing, file in zip(self.drawings, files, strict=True)
         )
 
@@ -347,9 +293,8 @@ def _figure(drawing: Drawing, name: str) -> Markup:
 
 
 def _legend_entry(key: Key) -> Markup:
-    shape = Markup(KEY_SHAPES.get(key.mark, KEY_SHAPES["dot"]))
-    entry = '<li><svg viewBox="0 0 24 12" aria-hidden="true" style="color: var(--{})">{}</svg>{}</li>'
-    return Markup(entry).format(key.colour, shape, key.text)
+    entry = '<li><svg aria-hidden="true" style="color: var(--{})"><use href="#key-{}"/></svg>{}</li>'
+    return Markup(entry).format(key.colour, key.mark, key.text)
 
 
 @dataclass(frozen=True)
@@ -365,8 +310,8 @@ class Items:
         lines = [item.html(context) for item in self._sentences()]
         return Markup('<ul class="notes">{}</ul>\n').format(Markup("").join(map(Markup("<li>{}</li>\n").format, lines)))
 
-    def markdown(self, figures: FigureFiles) -> str:
-        return "\n".join(f"- {item.markdown(figures)}" for item in self._sentences())
+    def markdown(self, write: WriteFigure) -> str:
+        return "\n".join(f"- {item.markdown(write)}" for item in self._sentences())
 
 
 @dataclass(frozen=True)
@@ -379,7 +324,7 @@ class Code:
     def html(self, context: PageContext) -> Markup:
         return Markup("<pre><code>{}</code></pre>\n").format(self.text)
 
-    def markdown(self, figures: FigureFiles) -> str:
+    def markdown(self, write: WriteFigure) -> str:
         return f"```{self.language}\n{self.text}\n```"
 
 
@@ -393,7 +338,7 @@ class Links:
         links = [Markup('<a href="{}">{}</a>').format(address, text) for text, address in self.links]
         return Markup('<nav class="small">{}</nav>\n').format(Markup(" · ").join(links))
 
-    def markdown(self, figures: FigureFiles) -> str:
+    def markdown(self, write: WriteFigure) -> str:
         return " · ".join(f"[{escape_markdown(text)}]({_address(address)})" for text, address in self.links)
 
 
@@ -448,7 +393,7 @@ class Page:
             for kind in (False, True)
         }
         over = Markup('<p class="over">{}{}</p>\n').format(_badge(self.badge, self.verdict), self.over)
-        return DOCUMENT.format(
+        return TEMPLATE.format(
             hash=SCRIPT_HASH,
             title=self.title,
             style=STYLE_SHEET,
@@ -461,9 +406,17 @@ class Page:
 
     def markdown(self, figures: str | PathLike[str] = "figures", address: str = "figures") -> str:
         """Return the page as Markdown, and write its figures to the folder `figures`, which it names `address`."""
-        files = FigureFiles(Path(figures), address)
+        count = itertools.count()
+
+        def write(drawing: Drawing, name: str) -> str:
+            """Write a figure, with its title and legend inside, and return its address."""
+            file = f"{name or f'figure-{next(count)}'}.png"
+            Path(figures).mkdir(parents=True, exist_ok=True)
+            complete_figure(drawing).savefig(Path(figures) / file, dpi=FIGURE_DPI)
+            return f"{address}/{file}"
+
         parts = [f"# {escape_markdown(self.title)}", *([escape_markdown(self.over)] if self.over else [])]
-        return "\n\n".join([*parts, *(block.markdown(files) for block in self.blocks)])
+        return "\n\n".join([*parts, *(block.markdown(write) for block in self.blocks)])
 
     def to_html(self, path: str | PathLike[str]) -> None:
         """Write the page as an HTML file."""

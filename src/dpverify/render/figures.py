@@ -1,40 +1,78 @@
-"""The kinds of figures: charts of points and lines, bars, bounds of many verifications, heat maps, trade-offs.
+"""Figures: their style, the few kinds of them, and their conversion to SVG for a page and to a figure of its own.
 
-Each function returns a `Drawing`. Its `.figure` is a matplotlib figure (`.figure.savefig("bounds.png")`), and a page
-shows it as SVG.
+The kinds are charts of points and lines, bars, bounds of many verifications, heat maps, and trade-offs. Each function
+returns a `Drawing`. Its `.figure` is a matplotlib figure (`.figure.savefig("bounds.png")`), and a page shows it as SVG.
+
+Figures are drawn in the light palette. In a page every colour becomes a CSS variable, so that the page can switch
+between its light and its dark palette. Text stays text, in the font of the page.
 """
 
 from __future__ import annotations
 
+import html
+import io
+import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike
 
-from dpverify.render.style import (
-    BEYOND,
-    CELLS,
-    COLOURS,
-    INK,
-    LINE_STYLES,
-    MARKERS,
-    MUTED,
-    PAPER,
-    RULE,
-    TEXT_SIZE,
-    Drawing,
-    Key,
-    canvas,
-    label,
-    styled,
-)
 from dpverify.util.formatting import format_lower, format_upper
 
+INK, MUTED, RULE, PAPER = "#1c2023", "#5f676d", "#c9cdd0", "#fffffe"
+FIRST, SECOND = "#1f5fa8", "#b65210"  # the first and the second dataset
+WITNESS, CELLS = "#d8a31a", "#5b6b8c"  # CELLS: bounds over the cells, never green
+CERTIFIED = "#1d7a70"  # a bound over all events, the only green
+PROVED, BEYOND = INK, "#a3283f"  # a lower bound, and one beyond the claim
+COLOURS = {  # by the name of the CSS variable
+    "ink": INK,
+    "muted": MUTED,
+    "rule": RULE,
+    "paper": PAPER,
+    "first": FIRST,
+    "second": SECOND,
+    "witness": WITNESS,
+    "cells": CELLS,
+    "beyond": BEYOND,
+    "certified": CERTIFIED,
+}
+WIDTH = 4.3  # inches: two figures fit side by side on a screen
+TEXT_SIZE = 9.6  # the smallest text, in points: 11 pixels where a figure of this width fills a phone of 390 pixels
+TICKS = {"color": MUTED, "labelsize": TEXT_SIZE, "major.size": 3, "major.width": 0.7}
+STYLE: dict[str, Any] = {
+    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()},
+    "axes.edgecolor": MUTED,
+    "axes.facecolor": "none",
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": TEXT_SIZE,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.facecolor": PAPER,
+    "font.size": TEXT_SIZE,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "path.simplify_threshold": 0.3,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "text.parse_math": False,  # the name of a mechanism may contain dollar signs
+}
+LEGEND_LINE_HEIGHT = 0.24  # inches
+LEGEND_CHARACTERS, TITLE_CHARACTERS = 62, 58  # per line
+LINE_STYLES: dict[str, Literal["-", "--", ":"]] = {"line": "-", "dash": "--", "dots": ":"}
+MARKERS = {"bar": "_", "open": "<", "tick": "|", "diamond": "D", "cross": "x", "hollow": "o"}
 EPSILON_LABEL = "ε (logarithm of a probability ratio)"
 MAX_LABELS = 30  # names of rows that fit at the size of the text
 MAX_NAME = 26  # characters of the name of a row
@@ -43,12 +81,169 @@ MAX_NUMBERED_COLUMNS = 12  # of a heat map whose cells have numbers: more do not
 LIGHTEST, DARKEST, DARKEST_BEHIND_TEXT = 0.08, 0.9, 0.4  # opacities of a heat map: text on the last one is legible
 UPPER_FACTOR = 3.0  # an upper bound above this many times the largest lower bound does not set the scale
 LOWER_KEY = "lower bound on ε over all events"
-BEYOND_KEY = Key("beyond", "dot", "lower bound beyond the claim")
 UPPER_KEY_TEXT = "upper bound on ε over the cells; events that split a cell were not checked"
-VOID_KEY = Key("muted", "hollow", "no answer: the test is void")
 SCOPES = "The two bounds have different scopes: the grey line between them is not a confidence interval."
 # Each mechanism of a trade-off has a colour and a mark.
 LINES = [(colour, mark) for mark in ("dot", "diamond", "cross") for colour in ("first", "second", "cells", "ink")]
+
+
+class Key(NamedTuple):
+    """A legend entry.
+
+    Attributes
+    ----------
+    colour : str
+        The name of a CSS variable, for example "first".
+    mark : str
+        The shape: "line", "dash", "dots", "area", "bar", "tick", "diamond", "open" (a triangle), "cross", "hollow" or
+        "dot".
+    text : str
+        What the mark stands for.
+    """
+
+    colour: str
+    mark: str
+    text: str
+
+
+VOID_KEY = Key("muted", "hollow", "no answer: the test is void")
+
+
+class Drawing(NamedTuple):
+    """A figure with its title, description, legend, caption and what is read out under the pointer.
+
+    Attributes
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure; `figure.savefig` writes it to a file.
+    title : str
+        The title above the figure.
+    description : str
+        The finding and the content of the figure as text, for screen readers.
+    keys : tuple of Key
+        The legend.
+    caption : str
+        The text below the figure.
+    readout : tuple of (x, y, text)
+        Points of the first axes and their texts; a page shows the text of the point nearest to the pointer. A y of None
+        stands for all heights.
+    """
+
+    figure: Figure
+    title: str
+    description: str
+    keys: tuple[Key, ...] = ()
+    caption: str = ""
+    readout: tuple[tuple[float, float | None, str], ...] = ()
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Apply `STYLE` on top of matplotlib's defaults; the configuration of the user has no effect."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)  # type: ignore[arg-type]
+        yield
+
+
+def canvas(height: float, width: float = WIDTH) -> Figure:
+    """Return a new figure without a window; sizes in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def label(axes: Axes, x: str, y: str) -> None:
+    """Label both axes. The label of the y axis stands above the axis, so that it is read without turning the head."""
+    axes.set_xlabel(x, loc="right")
+    axes.text(0, 1.02, y, transform=axes.transAxes, ha="left", va="bottom", color=MUTED, fontsize=TEXT_SIZE)
+
+
+def complete_figure(drawing: Drawing) -> Figure:
+    """Return the figure of a drawing with its title and its legend inside."""
+    figure = drawing.figure
+    keys = [key._replace(text=textwrap.fill(key.text, LEGEND_CHARACTERS)) for key in drawing.keys]
+    title = textwrap.fill(drawing.title, TITLE_CHARACTERS)
+    lines = sum(1 + text.count("\n") for text in (title, *(key.text for key in keys)))
+    with styled():
+        width, height = figure.get_size_inches()
+        figure.set_size_inches(width, height + lines * LEGEND_LINE_HEIGHT)
+        figure.suptitle(title, x=0.02, ha="left", fontsize=10)
+        if keys:
+            figure.legend(handles=[_legend_handle(key) for key in keys], loc="outside lower left", fontsize=8, ncols=1)
+    return figure
+
+
+def _legend_handle(key: Key) -> Line2D | Patch:
+    """Return the legend entry of a key."""
+    colour = COLOURS.get(key.colour, INK)
+    if key.mark == "area":
+        return Patch(color=colour, alpha=0.3, label=key.text)
+    if key.mark in LINE_STYLES:
+        return Line2D([], [], color=colour, linestyle=LINE_STYLES[key.mark], label=key.text)
+    filled = "none" if key.mark in ("open", "hollow") else "full"
+    marker = MARKERS.get(key.mark, "o")
+    return Line2D([], [], color=colour, marker=marker, linestyle="", markersize=5, fillstyle=filled, label=key.text)
+
+
+def svg(drawing: Drawing, name: str) -> str:
+    """Return the figure as an SVG element for a page, with CSS colours and an accessible name.
+
+    Parameters
+    ----------
+    drawing : Drawing
+        The figure.
+    name : str
+        A prefix for the identifiers in the element; it must be unique in the page.
+
+    Returns
+    -------
+    str
+        The element. The same drawing and name always give the same text. It contains no external address.
+    """
+    with styled():
+        mpl.rcParams["svg.hashsalt"] = name  # makes identifiers deterministic and unique in the page
+        file = io.StringIO()
+        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        drawing.figure.savefig(file, format="svg", metadata=no_metadata, transparent=True)
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<(metadata|style)[ >].*?</\1>", "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = text.replace("xlink:href", "href")
+    text = re.sub(r"(font: )([^;\"]*?)(\d+(?:\.\d+)?px)[^;\"]*", r"\1\2\3 var(--sans)", text)
+    text = re.sub(r"font-family: [^;\"]*", "font-family: var(--sans)", text)
+    # One decimal saves space; an opacity keeps two, because a heat map shows its values by opacity.
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(opacity: \d\.\d\d|\d\.\d)\d+", r"\1", tag[0]), text)
+    for variable, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{variable})")
+    view_box = re.search(r'viewBox="([^"]*)"', text)
+    assert view_box is not None
+    head = (
+        f'<svg viewBox="{view_box[1]}" role="img" aria-labelledby="{name}-title {name}-desc"{_positions(drawing)}>'
+        f'<title id="{name}-title">{html.escape(drawing.title)}</title>'
+        f'<desc id="{name}-desc">{html.escape(drawing.description)}</desc>'
+    )
+    return head + re.sub(r"\s*\n\s*", "\n", text[text.index(">") + 1 :])
+
+
+def _positions(drawing: Drawing) -> str:
+    """Return the attributes with the frame of the first axes and the points that are read out, in units of the SVG."""
+    figure = drawing.figure
+    if not figure.axes:
+        return ""
+    axes, (width, height) = figure.axes[0], (72 * inches for inches in figure.get_size_inches())
+    box = axes.get_position()
+    frame = (box.x0 * width, (1 - box.y1) * height, box.x1 * width, (1 - box.y0) * height)
+    attributes = f' data-frame="{" ".join(f"{x:.1f}" for x in frame)}"'
+    if drawing.readout:
+        bottom = axes.get_ylim()[0]
+        ends = axes.transData.transform([(x, bottom if y is None else y) for x, y, _ in drawing.readout])
+        points = [
+            [round(72 * left / figure.dpi, 1), None if y is None else round(height - 72 * low / figure.dpi, 1), text]
+            for (left, low), (_, y, text) in zip(ends.tolist(), drawing.readout, strict=True)
+        ]
+        attributes += f' data-readout="{html.escape(json.dumps(points, ensure_ascii=False))}"'
+    return attributes
 
 
 class Series(NamedTuple):
@@ -202,7 +397,8 @@ def bars(
         if claim is not None:
             axes.vlines([claim] * len(rows), np.arange(len(rows)) - 0.2, np.arange(len(rows)) + 0.2, color=INK, lw=2)
             name_line(axes, claim, f"claimed {claim:.7g}", 1.0)
-    return Drawing(picture, title, f"{'; '.join(bar.text for bar in rows)}.", tuple(keys))
+    claimed = "" if claim is None else f" The claim is {claim:.7g}."
+    return Drawing(picture, title, f"{'; '.join(bar.text for bar in rows)}.{claimed}", tuple(keys))
 
 
 class Bounds(NamedTuple):
@@ -230,6 +426,14 @@ class Bounds(NamedTuple):
     claim: float | None = None
     exact: float | None = None
 
+    @property
+    def words(self) -> str:
+        """The name and the bounds as text."""
+        if math.isnan(self.lower):
+            return f"{self.name}: no answer"
+        upper = f", over the cells at most {format_upper(self.upper)}" if self.upper < math.inf else ""
+        return f"{self.name}: ε at least {format_lower(self.lower)}{upper}"
+
 
 def draw_bounds(
     rows: Sequence[Bounds],
@@ -237,7 +441,6 @@ def draw_bounds(
     axis: str = "",
     claim: float | None = None,
     *,
-    finding: str = "",
     marks: Sequence[tuple[float, str]] = (),
     **settings: Any,
 ) -> Drawing:
@@ -254,73 +457,54 @@ def draw_bounds(
         The name of the position.
     claim : float or None
         The claimed epsilon.
-    finding : str
-        The finding for screen readers; by default the largest lower bound.
     marks, settings
         Positions with names, and settings of the axes, as in `chart`.
     """
     against = bool(rows) and all(row.position is not None for row in rows)
     place = np.array([row.position if against else number for number, row in enumerate(rows)], float)
-    lower, upper, own, exact = (
-        np.array([getattr(row, name) for row in rows], float) for name in ("lower", "upper", "claim", "exact")
-    )
-    void, limit = np.isnan(lower), np.where(np.isnan(own) & (claim is not None), claim or 0.0, own)
+    numbers = np.array([(row.lower, row.claim, row.exact, row.upper) for row in rows], float).reshape(-1, 4)
+    numbers[np.isinf(numbers)] = np.nan  # what is not a number is not drawn
+    largest = max(float(np.nanmax(numbers[:, :3], initial=0.1)), claim or 0.0)
+    numbers[numbers[:, 3] > UPPER_FACTOR * largest, 3] = np.nan
+    lower, own, exact, upper = numbers.T
+    is_beyond = lower > np.where(np.isnan(own), np.inf if claim is None else claim, own)
     kinds = [
-        (lower, ~void & ~(lower > limit), Key("ink", "dot", LOWER_KEY)),
-        (lower, lower > limit, BEYOND_KEY),
-        (upper, np.isfinite(upper), Key("cells", "bar" if against else "tick", UPPER_KEY_TEXT)),
-        (own, np.isfinite(own), Key("ink", "diamond", "claimed ε")),
-        (exact, np.isfinite(exact), Key("ink", "cross", "exact ε, from a closed form")),
-        (np.zeros(place.size), void, VOID_KEY),
+        (np.where(is_beyond, np.nan, lower), Key("ink", "dot", LOWER_KEY)),
+        (np.where(is_beyond, lower, np.nan), Key("beyond", "dot", "lower bound beyond the claim")),
+        (upper, Key("cells", "bar" if against else "tick", UPPER_KEY_TEXT)),
+        (own, Key("ink", "diamond", "claimed ε")),
+        (exact, Key("ink", "cross", "exact ε, from a closed form")),
+        (np.where(np.isnan(lower), 0.0, np.nan), VOID_KEY),
     ]
-    lines = [] if claim is None or not rows else [(claim, Key("ink", "dash", f"claimed ε = {claim:.4g}"))]
-    drawn = [([x, x], [place.min() - 0.5, place.max() + 0.5], key) for x, key in lines]
-    drawn += [(values[chosen], place[chosen], key) for values, chosen, key in kinds if chosen.any()]
-    if against:  # a grey line from bound to bound; the number between two lines is missing
-        ends = np.stack([lower, np.where(np.isfinite(upper), upper, lower), np.full(place.size, np.nan)], axis=1)
+    drawn = [(values, place, key) for values, key in kinds if not np.isnan(values).all()]
+    if against:  # a grey line from bound to bound; a NaN ends each of them
+        ends = np.stack([lower, upper, np.full(place.size, np.nan)], axis=1)
         drawn.insert(0, (ends.ravel(), np.repeat(place, 3), Key("rule", "line", "")))
-    known = np.concatenate([lower[~void], exact[np.isfinite(exact)], own[np.isfinite(own)], [claim or 0.0, 0.1]])
-    near = upper[upper <= UPPER_FACTOR * known.max()]
-    end = 1.08 * max(known.max(), near.max(initial=0.0))
-    shown = len(rows) <= MAX_LABELS
-    settings = (
-        {"ylim": (0, end)} | settings
-        if against
-        else {
-            "xlim": (0, end),
-            "ylim": (len(rows) - 0.5, -0.5),
-            "yticks": range(len(rows)) if shown else [],
-            "yticklabels": [shorten(row.name) for row in rows] if shown else [],
-        }
-    )
-    height = 3.2 if against else max(MIN_HEIGHT, FRAME_HEIGHT + ROW_HEIGHT * min(len(rows), 2 * MAX_LABELS))
-    largest = max((row for row in rows if not math.isnan(row.lower)), key=lambda row: row.lower, default=None)
-    if largest is not None and not finding:
-        finding = f"The largest lower bound on epsilon is {format_lower(largest.lower)} ({largest.name})."
-    names = ", ".join(row.name for row in rows if math.isnan(row.lower))
+        settings = {"ylim": (0, 1.08 * np.nanmax(numbers, initial=largest)), **settings}
+    else:
+        names = [shorten(row.name) for row in rows] if len(rows) <= MAX_LABELS else []
+        settings = {"xlim": (0, 1.08 * np.nanmax(numbers, initial=largest)), "ylim": (len(rows) - 0.5, -0.5)}
+        settings |= {"yticks": range(len(names)), "yticklabels": names}
+    if claim is not None and rows:
+        reach = np.array([place.min() - 0.5, place.max() + 0.5])
+        drawn.append((np.full(2, claim), reach, Key("ink", "dash", f"claimed ε = {claim:.4g}")))
+    answered, void = ([row for row in rows if math.isnan(row.lower) == is_void] for is_void in (False, True))
+    most = max(answered, key=lambda row: row.lower, default=None)
+    description = "" if most is None else f" The largest lower bound is {format_lower(most.lower)} ({most.name})."
     drawing = chart(
         [Series(*((y, x) if against else (x, y)), key) for x, y, key in drawn],
         (axis, "ε") if against else ("ε", ""),
         title,
-        f"{title}. {finding}" + (f" No answer: {names}." if names else ""),
+        f"{title}.{description}" + (f" No answer: {', '.join(row.name for row in void)}." if void else ""),
         SCOPES if against else "",
         marks=marks,
-        readout=[_bounds_point(row, number, against) for number, row in enumerate(rows)],
-        height=height,
+        readout=[(x, None, row.words) if against else (0.0, x, row.words) for x, row in zip(place, rows, strict=True)],
+        height=3.2 if against else max(MIN_HEIGHT, FRAME_HEIGHT + ROW_HEIGHT * min(len(rows), 2 * MAX_LABELS)),
         **settings,
     )
     if not against:  # no line from bound to bound: their scopes differ
         drawing.figure.axes[0].grid(axis="y", color=RULE, lw=0.5)
     return drawing
-
-
-def _bounds_point(row: Bounds, number: int, against: bool) -> tuple[float, float | None, str]:
-    """Return where the bounds of a row are read out, and their text."""
-    upper = f", over the cells at most {format_upper(row.upper)}" if row.upper < math.inf else ""
-    is_void = math.isnan(row.lower)
-    text = "no answer" if is_void else f"ε at least {format_lower(row.lower)}{upper}"
-    place = (row.position or 0.0, None) if against else (0.0 if is_void else row.lower, float(number))
-    return (*place, f"{row.name}: {text}")
 
 
 def heat_map(
@@ -353,8 +537,7 @@ def heat_map(
     largest : float, optional
         The value of the strongest colour; by default the largest value.
     """
-    finite = values[np.isfinite(values)]
-    top = max(float(finite.max(initial=0.0)) if largest is None else largest, 1e-12)
+    top = max(float(np.nanmax(values, initial=0.0)) if largest is None else largest, 1e-12)
     numbered = len(columns) <= MAX_NUMBERED_COLUMNS and len(rows) <= MAX_LABELS
     digits, darkest = (
         2 if len(columns) <= MAX_NUMBERED_COLUMNS // 2 else 1,
@@ -364,12 +547,14 @@ def heat_map(
     def shade(value: float, colour: str = INK) -> tuple[float, ...]:
         return to_rgba(colour, LIGHTEST + (darkest - LIGHTEST) * min(value / top, 1.0))
 
+    readout = []
     height = FRAME_HEIGHT + (1.4 if numbered else 1.0) * ROW_HEIGHT * len(rows)
     with styled():
         picture = canvas(min(max(height, MIN_HEIGHT), MAX_HEIGHT))
         axes, scale = picture.subplots(1, 2, width_ratios=[30, 1])
-        for row, column in np.ndindex(values.shape):
-            value = float(values[row, column])
+        for (row, column), value in np.ndenumerate(values):
+            bound = "no answer" if math.isnan(value) else f"ε at least {format_lower(float(value))}"
+            readout.append((float(column), float(row), f"{rows[row]}, {columns[column]}: {bound}"))
             if math.isnan(value):
                 axes.plot(column, row, "o", color=MUTED, ms=5, fillstyle="none")
                 continue
@@ -391,28 +576,16 @@ def heat_map(
         scale.set(xlim=(-0.4, 0.4), ylim=(0, top), xticks=[], yticks=[0, top], yticklabels=["0", format_lower(top)])
         scale.yaxis.tick_right()
     void = [name for name, line in zip(rows, values, strict=True) if np.isnan(line).all()]
-    finding = f" No answer: {', '.join(void)}." if void else ""
-    if finite.size:
+    description = f"{len(rows)} rows ({names[1]}) and {len(columns)} columns ({names[0]})."
+    description += f" No answer: {', '.join(void)}." if void else ""
+    if not np.isnan(values).all():
         row, column = np.unravel_index(int(np.nanargmax(values)), values.shape)
-        most = f"{format_lower(float(values[row, column]))}, for {rows[row]} at {columns[column]}"
-        finding += f" The largest epsilon is {most}."
+        most = format_lower(float(values[row, column]))
+        description += f" The largest epsilon is {most}, for {rows[row]} at {columns[column]}."
     keys = [Key("ink", "area", f"{meaning}; a stronger colour is larger")]
-    if claim is not None and (finite > claim).any():
-        keys.append(Key("beyond", "area", f"above the claimed ε = {claim:.4g}"))
+    keys += [Key("beyond", "area", f"above the claimed ε = {claim:.4g}")] if (values > (claim or np.inf)).any() else []
     keys += [VOID_KEY] if np.isnan(values).any() else []
-    texts = [
-        f"{rows[row]}, {columns[column]}: "
-        + ("no answer" if math.isnan(value) else f"ε at least {format_lower(float(value))}")
-        for (row, column), value in np.ndenumerate(values)
-    ]
-    places = [(float(column), float(row)) for row, column in np.ndindex(values.shape)]
-    return Drawing(
-        picture,
-        title,
-        f"{len(rows)} rows ({names[1]}) and {len(columns)} columns ({names[0]}).{finding}",
-        tuple(keys),
-        readout=tuple((*place, text) for place, text in zip(places, texts, strict=True)),
-    )
+    return Drawing(picture, title, description, tuple(keys), readout=tuple(readout))
 
 
 def shorten(name: str) -> str:

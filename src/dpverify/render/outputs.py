@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from dpverify.events.event import Event
 from dpverify.events.region import Region
 from dpverify.events.wording import NO_LABELS, OutputLabels, coordinate_names, labelled_outputs
-from dpverify.render.style import FIRST, MUTED, SECOND, TEXT_SIZE, WITNESS, Drawing, Key, canvas, label, styled
+from dpverify.render.figures import FIRST, MUTED, SECOND, TEXT_SIZE, WITNESS, Drawing, Key, canvas, label, styled
 from dpverify.report.assemble import has_few_values, histogram_range
 from dpverify.report.report import Report
 from dpverify.util.arrays import is_plain_data

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -19,10 +19,22 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.errors import InputError
-from dpverify.render.builder import Block, Code, Column, Figures, Items, Page, PageContext, Section, Sentence, Table
-from dpverify.render.figures import EPSILON_LABEL, FRAME_HEIGHT, ROW_HEIGHT, Bar, Series, bars, chart, shorten
+from dpverify.render import figures
+from dpverify.render.builder import (
+    Block,
+    Code,
+    Column,
+    Figures,
+    Items,
+    Page,
+    PageContext,
+    Section,
+    Sentence,
+    Table,
+    WriteFigure,
+)
+from dpverify.render.figures import CELLS, CERTIFIED, EPSILON_LABEL, INK, MUTED, Bar, Drawing, Key, Series, bars, chart
 from dpverify.render.outputs import draw_outputs
-from dpverify.render.style import CELLS, CERTIFIED, INK, MUTED, Drawing, Key, canvas, complete_figure, styled
 from dpverify.report import text as words
 from dpverify.report.report import MAX_EXPONENT, Report, divide_p_value, paper_p_values
 from dpverify.report.sequence import StoppedBy
@@ -103,9 +115,9 @@ class Slider:
             Markup(stored.replace("<", "\\u003c")),  # no text ends the element
         )
 
-    def markdown(self, figures: Any) -> str:
+    def markdown(self, write: WriteFigure) -> str:
         """Return the figures: a Markdown page has no slider."""
-        return Figures(self.drawings).markdown(figures)
+        return Figures(self.drawings).markdown(write)
 
 
 def plot(report: Report, kind: str) -> Figure:
@@ -115,11 +127,11 @@ def plot(report: Report, kind: str) -> Figure:
     if report.voiding:
         raise InputError(f"plot: {words.headline(report)} There is nothing to draw; fix this, then verify again")
     if kind == "outputs":
-        return complete_figure(draw_outputs(report)[0])
+        return figures.complete_figure(draw_outputs(report)[0])
     if kind == "errors":
-        return complete_figure(error_figure(report))
+        return figures.complete_figure(error_figure(report))
     curves = compute_curves(report, _upper_over_cells(report))
-    return complete_figure((delta_figure if kind == "delta" else p_value_figure)(report, curves))
+    return figures.complete_figure((delta_figure if kind == "delta" else p_value_figure)(report, curves))
 
 
 def _upper_over_cells(report: Report) -> float:
@@ -376,12 +388,12 @@ def attribution_figure(report: Report) -> Drawing | None:
     shown = [one for one in found if one.epsilon_lower >= least][:MAX_BARS]
     which = f"the {len(shown)} numbers that leak most" if len(shown) < len(found) else "every number of the output"
     worst = max(shown, key=lambda one: one.epsilon_lower)
-    with styled():
-        picture = canvas(FRAME_HEIGHT + 1.2 * ROW_HEIGHT * len(shown))
+    with figures.styled():
+        picture = figures.canvas(figures.FRAME_HEIGHT + 1.2 * figures.ROW_HEIGHT * len(shown))
         axes = picture.add_subplot()
         drawn = axes.barh(range(len(shown)), [one.epsilon_lower for one in shown], 0.6, color=INK)
         axes.bar_label(drawn, [format_lower(one.epsilon_lower) for one in shown], padding=3)
-        axes.set_yticks(range(len(shown)), [shorten(one.name) for one in shown])
+        axes.set_yticks(range(len(shown)), [figures.shorten(one.name) for one in shown])
         axes.set(xlim=(0, 1.25 * worst.epsilon_lower or 1.0), ylim=(len(shown) - 0.5, -0.5))
         axes.set_xlabel("ε of one number alone (smaller is more private)", loc="right")
     return Drawing(
