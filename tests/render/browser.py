@@ -115,6 +115,6 @@ class Browser:
         return [event["params"]["request"]["url"] for event in sent]
 
     def value(self, expression):
-        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")

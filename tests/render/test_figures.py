@@ -6,9 +6,11 @@ from matplotlib.patches import StepPatch
 
 import dpverify as dpv
 from dpverify.mechanisms.diagnostics import VOIDING
-from dpverify.render import Bounds, draw_bounds, heat_map
+from dpverify.render import Bounds, complete_figure, draw_bounds, heat_map
+from dpverify.render.figures import MAX_LABELS
 from dpverify.render.outputs import draw_outputs
-from mechanisms import gaussian_trajectory
+from dpverify.render.pages import attribution_figure
+from mechanisms import ONE, ZERO, gaussian_trajectory, laplace
 
 
 def histogram_sums(drawing):
@@ -74,3 +76,54 @@ def test_a_heat_map_has_numbers_a_scale_and_red_beyond_the_claim():
     assert "above the claimed ε = 1" in {key.text for key in drawing.keys}
     many = heat_map(["good"], list(map(str, range(40))), np.ones((1, 40)), "a map")
     assert [text for text in many.figure.axes[0].texts if text.get_text()[0].isdigit()] == []
+
+
+@pytest.fixture(scope="module")
+def report():
+    return dpv.verify(laplace, ZERO, ONE, 0.5, select_runs=1000, test_runs=2000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("outputs", "witness"), ("delta", "δ"), ("p-value", "p-value"), ("errors", "Errors of an observer")],
+)
+def test_a_report_is_plotted(report, kind, words, tmp_path):
+    figure = report.plot(kind)
+    legends = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert words in " ".join([figure.get_suptitle(), *legends])
+    figure.savefig(tmp_path / "figure.pdf")
+    assert (tmp_path / "figure.pdf").stat().st_size > 1000
+
+
+def test_an_unknown_kind_is_refused(report):
+    with pytest.raises(dpv.InputError, match="found kind 'histogram'; expected outputs, delta, p-value, errors"):
+        report.plot("histogram")
+
+
+def test_many_rows_have_no_names_and_a_far_or_infinite_bound_is_not_drawn():
+    rows = [Bounds(f"row {number}", 0.1, (100.0, float("inf"))[number % 2]) for number in range(MAX_LABELS + 1)]
+    figure = complete_figure(draw_bounds(rows, "many"))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert not axes.get_yticks().size
+    assert all(line.get_marker() == "o" for line in axes.lines)
+
+
+def test_bounds_against_a_position_name_what_is_marked():
+    rows = [Bounds(str(x), 1 / x, 2 / x, x, exact=1.2 / x) for x in (0.1, 1.0, 10.0)]
+    drawing = draw_bounds(rows, "calibration", "scale", 1.0, marks=[(1.0, "sufficient")], xscale="log", yscale="log")
+    assert {key.mark for key in drawing.keys} == {"dot", "bar", "cross", "dash"}
+    assert "sufficient" in [text.get_text() for text in drawing.figure.axes[0].texts]
+    assert "$" not in "".join(text.get_text() for text in drawing.figure.axes[0].get_xticklabels())
+
+
+def test_what_each_number_leaks_is_a_bar():
+    def track(data, runs, rng):
+        return data + rng.laplace(size=(runs, 14, 1))
+
+    second = np.arange(14.0)[:, None] / 7
+    drawing = attribution_figure(dpv.verify(track, np.zeros((14, 1)), second, select_runs=1000, test_runs=20_000))
+    assert [text.get_text() for text in drawing.figure.axes[0].get_yticklabels()] == [f"step {k}" for k in range(2, 14)]
+    assert "the 12 numbers that leak most" in drawing.caption
+    assert drawing.description.startswith("step 13 leaks most: epsilon at least 1.")
+    assert attribution_figure(dpv.verify(laplace, ZERO, ONE, select_runs=1000, test_runs=2000)) is None

@@ -175,7 +175,7 @@ def _finding_sections(report: Report) -> list[Block]:
         Section("The witness: the tested event with the strongest result", outputs, "witness"),
         Section("Bounds", (Figures([bounds_figure(report, upper)]), Items(words.facts(report))), "bounds"),
     ]
-    sections += [] if alone is None else [Section("Where it leaks", (Figures([alone]),), "numbers")]
+    sections += [] if alone is None else [Section("Where it leaks", (Figures([alone]),), "where")]
     if certainty is not None:
         meaning = Sentence(words.as_sentence(words.describe_observer(report))), Figures([observer_figure(*certainty)])
         sections.append(Section("What this means for a person", meaning, "meaning"))
@@ -209,8 +209,8 @@ def _details(report: Report, upper: float) -> list[Block]:
         Figures([*([] if wealth is None else [wealth]), error_figure(report)]),
         Items(_further_results(report)),
         Code(words.report_text(report), "text"),
-        Table(["Settings", ""], list(settings.items())),
-        Table(["Versions and times", ""], [[name, str(value)] for name, value in origin.items()]),
+        Table(["setting", "value"], list(settings.items())),
+        Table(["origin", "value"], [[name, str(value)] for name, value in origin.items()]),
     ]
 
 
