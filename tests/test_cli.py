@@ -21,17 +21,8 @@ def laplace(data, runs, rng):
 def make():
     return laplace
 
-def nan(data, runs, rng):
-    return np.full(runs, np.nan)
-
 def short(data, runs, rng):
     return np.zeros(runs - 1)
-
-def objects(data, runs, rng):
-    return np.array([None] * runs)
-
-def complex_(data, runs, rng):
-    return np.zeros(runs, complex)
 
 def raises(data, runs, rng):
     raise KeyError("no key")
@@ -51,15 +42,6 @@ def rotated(runs, data, rng):
 def clumsy(data, runs, rng):
     return one(data, runs, rng)
 
-def exits(data, runs, rng):
-    raise SystemExit(1)
-
-changing_calls = []
-
-def changing(data, runs, rng):
-    changing_calls.append(1)
-    return np.zeros((runs, 1 + len(changing_calls) // 3))
-
 class Scaled:
     def __call__(self, data, runs, rng):
         return data + rng.laplace(size=(runs, 1))
@@ -72,7 +54,6 @@ class Needy:
         self.scale = scale
 
 local = lambda data, runs, rng: rng.random(runs)
-number = 3
 """
 
 
@@ -83,16 +64,10 @@ def place(tmp_path, monkeypatch):
     sys.modules.pop("mine", None)
     (tmp_path / "mine.py").write_text(MECHANISMS)
     (tmp_path / "broken.py").write_text("raise ImportError('half installed')")
-    (tmp_path / "leaves.py").write_text("raise SystemExit(1)")
     (tmp_path / "kf").touch()
     (tmp_path / "a.txt").write_text("1 2\n")
     (tmp_path / "b.csv").write_text("1,3\n")
     (tmp_path / "c.json").write_text("[1, 2]")
-    (tmp_path / "words.txt").write_text("# counts\n\n1 two\n")
-    (tmp_path / "ragged.csv").write_text("1,2\n\n3,4\n5\n")
-    (tmp_path / "column.csv").write_text("1\n2\n")
-    (tmp_path / "empty.csv").write_text("")
-    (tmp_path / "header.csv").write_text("value,other\n1,2\n")
     np.save(tmp_path / "d.npy", np.array([1.0, 3.0]))
     np.save(tmp_path / "pickle.npy", np.array([{}]), allow_pickle=True)
     yield tmp_path
@@ -127,11 +102,6 @@ def test_a_factory_is_called_and_json_is_written(place, capsys):
     assert "laplace: MEASURED" in capsys.readouterr().out
 
 
-def test_the_settings_of_the_paper(place, capsys):
-    assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv", "--epsilon", "0", "--paper") == 1
-    assert "over the 3 cells" in capsys.readouterr().out
-
-
 @pytest.mark.filterwarnings("always::dpverify.DPVerifyWarning")
 def test_integers_in_a_text_file_become_floats_and_the_error_says_so(place, capsys):
     (place / "counts.py").write_text(
@@ -152,13 +122,9 @@ def test_integers_in_a_text_file_become_floats_and_the_error_says_so(place, caps
 
 
 FAILURES = [
-    (["mine:nan"], "NaN or infinity in"),
     (["mine:short"], "runs; expected the"),
-    (["mine:objects"], "found None in every run"),
-    (["mine:complex_"], "found an object of type complex"),
-    (["mine:changing"], "must not change"),
-    (["mine:raises"], "KeyError: 'no key' (at mine.py, line 23)"),
-    (["mine:singular"], "Singular matrix (at mine.py, line 26)"),
+    (["mine:raises"], "KeyError: 'no key' (at mine.py, line 14)"),
+    (["mine:singular"], "Singular matrix (at mine.py, line 17)"),
     (["mine:one"], "but 3 were given; a mechanism is called as (data, runs, rng); wrap a function of one run"),
     (
         ["mine:Scaled"],
@@ -166,10 +132,7 @@ FAILURES = [
     ),
     (["mine:swapped"], "called as (data, runs, rng); compare the order of its parameters, (data, rng, runs)\n"),
     (["mine:rotated"], "compare the order of its parameters, (runs, data, rng)\n"),  # no advice about integers
-    (["mine:clumsy"], "but 3 were given (at mine.py, line 38)\n"),
-    (["mine:exits"], "SystemExit"),
-    (["mine:number"], "mechanism: found int"),
-    (["mine:absent"], "has no absent"),
+    (["mine:clumsy"], "but 3 were given (at mine.py, line 29)\n"),
     (
         ["mine.py:laplac"],
         "mine.py has no laplac; did you mean 'lapl",
@@ -198,29 +161,16 @@ FAILURES = [
     (["nowhere:f"], "No module named 'nowhere'"),
     (["nowhere.py:f"], "no file nowhere.py"),
     (["broken:f"], "half installed (at broken.py, line 1)"),
-    (["leaves:f"], "SystemExit"),
     (["mine"], "expected module:name"),
     (["mine:laplace", "--epsilon", "-1"], "epsilon must be"),
-    (["mine:laplace", "--epsilon", "nan"], "epsilon must be"),
-    (["mine:laplace", "--delta", "2"], "delta must be"),
-    (["mine:laplace", "--set", "alpha=1"], "alpha must be"),
-    (["mine:laplace", "--set", "test_runs=0"], "test_runs must be"),
     (["mine:laplace", "--set", "test_run=9"], "did you mean 'test_runs'?"),
     (["mine:laplace", "--set", "alpha"], "expected NAME=VALUE"),
     (["mine:laplace", "--first", "absent.txt"], "absent.txt: no such file"),
-    (
-        ["mine:laplace", "--first", "words.txt"],
-        "string 'two' to float64 at line 3, column 2;",
-    ),
-    (["mine:laplace", "--first", "ragged.csv"], "columns changed from 2 to 1 at line 4;"),
-    (["mine:laplace", "--first", "empty.csv"], "empty.csv"),
-    (["mine:laplace", "--first", "header.csv"], "no header line"),
     (["mine:laplace", "--first", "pickle.npy"], "pickle.npy"),
     (["mine:laplace", "--first", "mine.py"], "expected a file that ends in"),
     (["mine:local", "--workers", "2"], "factory"),
     (["mine:laplace", "--workers", "0"], "executor: found 0"),
     (["mine:raises", "--json", "nowhere/a.json"], "nowhere/a.json: No such file or directory; expected a path"),
-    (["mine:raises", "--html", "nowhere/a.html"], "nowhere/a.html: No such file or directory; expected a path"),
     (["mine:raises", "--html", "."], ": Is a directory; expected a path"),
     (["mine:laplace", "--workers", "2", "--dask", "tcp://127.0.0.1:1"], "use --workers or --dask, not both"),
 ]
@@ -282,12 +232,6 @@ def test_every_command_has_a_help_text_with_an_example(command, capsys):
     assert capsys.readouterr().out.rstrip().splitlines()[-1].startswith(f"  dpverify {command}")
 
 
-def test_a_column_file_is_an_array_of_numbers(place, capsys):
-    """One number per line and one line of numbers are the same data set, so the report has no answer."""
-    assert run("mine:laplace", "--first", "column.csv", "--second", "c.json", "--epsilon", "1") == 3
-    assert "both data sets are equal" in capsys.readouterr().err
-
-
 def test_version_and_help(capsys):
     for flag in ("--version", "--help"):
         with pytest.raises(SystemExit) as stop:
@@ -300,15 +244,6 @@ def test_an_internal_error_exits_3_with_its_traceback(place, capsys, monkeypatch
     monkeypatch.setattr("dpverify.verify", None)  # the call fails in the package
     assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv") == 3
     assert "TypeError: 'NoneType' object is not callable" in capsys.readouterr().err
-
-
-def test_an_interruption_exits_3(place, capsys, monkeypatch):
-    def interrupted(*a, **k):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("dpverify.verify", interrupted)
-    assert run("mine:laplace", "--first", "a.txt", "--second", "b.csv") == 3
-    assert "stopped by the keyboard" in capsys.readouterr().err
 
 
 def test_dead_workers_exit_3(place, capsys):

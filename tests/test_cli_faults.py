@@ -1,15 +1,12 @@
 """Faults of a mechanism never look like a result: the exit status and the line that the user sees."""
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from user_folder import make_user_folder
 
@@ -78,6 +75,12 @@ class Untidy:
         raise SystemExit(0)
 
 untidy = Untidy()
+
+class Blocky:
+    block = "x"
+    __call__ = staticmethod(laplace)
+
+blocky = Blocky()
 """
 ARGUMENTS = ["--first", "a.txt", "--second", "b.txt", "--set", "select_runs=2000", "--set", "test_runs=4000"]
 ARGUMENTS += ["--set", "block=1000"]
@@ -123,14 +126,6 @@ def test_any_exception_of_the_mechanism_exits_2_and_names_the_place(place, capsy
         for side in (("first", "second") if workers else ("first",))
     ]
     assert line in lines
-
-
-def test_any_exception_in_a_thread_is_a_mechanism_error():
-    def mechanism(data, runs, rng):
-        raise asyncio.CancelledError
-
-    with ThreadPoolExecutor(2) as threads, pytest.raises(dpv.MechanismError, match="CancelledError"):
-        dpv.verify(mechanism, 0.0, 1.0, executor=threads)
 
 
 @pytest.mark.parametrize(
@@ -295,39 +290,6 @@ def test_a_disk_that_fails_during_the_work_is_no_answer(capsys, monkeypatch):
     )
 
 
-def test_a_report_is_replaced_as_a_whole(tmp_path, monkeypatch):
-    report = dpv.verify(lambda data, runs, rng: rng.random(runs), 0.0, 1.0, select_runs=500, test_runs=1000)
-    path, link = tmp_path / "out.json", tmp_path / "link.json"
-    link.symlink_to(path)
-    path.write_text("old")
-
-    def fails(*arguments):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fails)
-        with pytest.raises(OSError, match="No space"):
-            report.to_json(path)
-        with pytest.raises(OSError, match="No space"):
-            report.to_html(path)
-    assert path.read_text() == "old"
-    assert [entry.name for entry in sorted(tmp_path.iterdir())] == ["link.json", "out.json"]
-    report.to_json(link)
-    assert link.is_symlink()
-    assert dpv.Report.from_json(path) == report
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_named_pipe_stays_a_pipe(place):
-    os.mkfifo("pipe")
-    process = start("verify", "faults.py:laplace", *ARGUMENTS, "--quiet", "--json", "pipe")
-    text = (place / "pipe").read_text()
-    process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert (place / "pipe").is_fifo()
-    assert text.startswith('{"checksum"')
-
-
 def test_a_file_beside_the_mechanism_does_not_replace_a_module_of_the_workers(place, capsys):
     (place / "random.py").write_text("raise ImportError('not the standard library')\nlaplace = None\n")
     (place / "code.py").write_text("laplace = None\n")
@@ -337,15 +299,6 @@ def test_a_file_beside_the_mechanism_does_not_replace_a_module_of_the_workers(pl
         assert main(["verify", name, *ARGUMENTS]) == 2
         line = "dpverify: mechanism: found another module named random; expected random.py; rename the file\n"
         assert capsys.readouterr().err == line
-
-
-def test_arrays_that_raise_when_they_are_converted_exit_2():
-    class Output:
-        def __array__(self, dtype=None, copy=None):
-            raise GeneratorExit
-
-    with pytest.raises(dpv.MechanismError, match="GeneratorExit"):
-        dpv.verify(lambda data, runs, rng: Output(), np.zeros(1), np.ones(1))
 
 
 def test_the_keyboard_during_imports_ends_with_one_line(tmp_path):
@@ -361,3 +314,27 @@ def test_the_keyboard_during_imports_ends_with_one_line(tmp_path):
     result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert result.returncode == 3
     assert result.stderr == "dpverify: stopped by the keyboard\n"
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (MemoryError(), "dpverify: out of memory"),
+        (OSError(5, "Input/output error", "kept/x"), "dpverify: kept/x: Input/output error; expected files that can"),
+    ],
+)
+def test_a_machine_that_fails_outside_of_the_runs_exits_3_in_one_line(problem, line, capsys, monkeypatch):
+    def fails(path):
+        raise problem
+
+    monkeypatch.setattr(dpv.Report, "from_json", fails)
+    assert main(["report", "out.json"]) == 3
+    complaint = capsys.readouterr().err
+    assert complaint.startswith(line)
+    assert complaint.count("\n") == 1
+
+
+def test_an_attribute_that_cannot_be_used_is_named(place, capsys):
+    assert main(["verify", "faults.py:blocky", *ARGUMENTS[:4]]) == 2
+    line = "dpverify: the mechanism's attribute block must be a whole number of at least 1, not 'x'\n"
+    assert capsys.readouterr().err == line

@@ -89,12 +89,6 @@ def test_plan(capsys):
     assert run(capsys, "plan", "--epsilon", "0.5", "--margin", "1")[0] == 2
 
 
-def test_plan_says_that_its_default_event_is_favourable(capsys):
-    out = run(capsys, "plan", "--epsilon", "1", "--delta", "1e-5")[1]
-    assert "this is a favourable event; a rarer event needs more runs" in out
-    assert "--event-mass sets its probability" in out
-
-
 def test_a_bad_claim_lists_all_kinds(capsys):
     status, _, err = run(capsys, "verify", "mine.py:Sum()", *PAIR, "--claim", "laplace(1)")
     assert status == 2

@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 import dpverify as dpv
-from dpverify.adapters.program import GRACE_SECONDS, Child, End, read_rows
 from dpverify.cli import main
 from mechanisms import ONE, ZERO
 
@@ -139,33 +138,6 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["ended before the request", "ends during the request"])
-def test_the_messages_of_a_program_that_ends_at_once_are_read(early):
-    for _ in range(20):
-        child = Child(["sh", "-c", "echo no such script >&2; exit 3"], answers=True)
-        if early:
-            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        answer = child.exchange(b"1 2 3\n", 1, lambda _: 100, time.monotonic() + 60)
-        assert (answer.end, child.end(GRACE_SECONDS), child.messages) == (End.EXITED, 3, "no such script")
-
-
-@pytest.mark.parametrize(
-    ("line", "size", "message"),
-    [
-        (
-            b"1 2 3 4",
-            3,
-            "is '1 2 3 4', 4 numbers; expected 3 numbers, separated by spaces; print nothing else, or change",
-        ),
-        (b"1 2", 1, "is '1 2', 2 numbers; expected 1 number; print nothing else, or change the shape of an output"),
-        (b"1,2,3", 3, "is '1,2,3'; expected 3 numbers, separated by spaces; print nothing else$"),
-    ],
-)
-def test_a_line_that_does_not_fit_the_shape_names_how_many_numbers_it_has(line, size, message):
-    with pytest.raises(dpv.InputError, match=f"line 1 of the answer {message}"):
-        read_rows(line + b"\n" + line + b"\n", size)
-
-
 TIMEOUTS = {"hangs": 0.5, "short": 2}  # a program that answers needs time to start
 
 
@@ -177,23 +149,6 @@ def test_a_failure_gives_one_line_and_leaves_no_process(pids, kind):
     assert "\n" not in str(problem.value)
     assert len(str(problem.value)) < 1200
     assert no_process_remains_soon(pids)  # the kernel ends a process that was started by the program a moment later
-
-
-@pytest.mark.parametrize(("kind", "limit"), [("endless", 6_000_000), ("grows", 400_000)])
-def test_an_answer_without_end_is_cut_off(pids, kind, limit, monkeypatch):
-    """Without a stated shape the first line shows how long the answer may be."""
-    sizes, exchange = [], Child.exchange
-
-    def measure(child, *arguments):
-        answer = exchange(child, *arguments)
-        sizes.append(len(answer.content))
-        return answer
-
-    monkeypatch.setattr(Child, "exchange", measure)
-    with pytest.raises(dpv.InputError, match=r"line \d of the answer is"):
-        script(kind, pids, shape=None)(ZERO, 4096, np.random.default_rng(0))
-    assert max(sizes) < limit
-    assert no_process_remains_soon(pids)
 
 
 def test_a_suspension_does_not_count_as_time_of_the_program(pids):

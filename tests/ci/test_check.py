@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import importlib.metadata
 import json
 import os
 import shutil
@@ -10,12 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 from pages import PROJECT, blocks
-from user_folder import forget_modules
 
 import dpverify as dpv
 from dpverify.ci.check import run_check
@@ -278,75 +275,6 @@ def test_the_manifest_of_the_documentation(tmp_path, monkeypatch):
     assert (first.name, first.detects, second.name) == ("sum-one_person", 1.25, "tracker-step-3")
     assert first.settings.alpha == 0.025
     assert second.claim == dpv.claims.approximate(0.8, 1e-6)
-
-
-INSTALLED = """
-SCALE = 1.0
-
-def noise(data, runs, rng):
-    return data.sum() + SCALE * rng.laplace(size=runs)
-
-def hardware(data, runs, rng):
-    import numpy
-    return noise(data, runs, numpy.random.default_rng())
-
-hardware.seeded = False
-"""
-
-
-@pytest.fixture
-def installed(write, tmp_path, monkeypatch):
-    """An installed package, which the mechanism imports or which is the mechanism."""
-    place = tmp_path / "site-packages" / "released"
-    (place / "inner").mkdir(parents=True)
-    (place / "__init__.py").write_text("from released.inner.core import noise, hardware\n")
-    (place / "inner" / "__init__.py").write_text("")
-    core = place / "inner" / "core.py"
-    core.write_text(INSTALLED)
-    (tmp_path / "site-packages" / "adapter.py").write_text("from released import noise, hardware\n")
-    (tmp_path / "mine.py").write_text(f"{MODULE}\nfrom adapter import noise, hardware\n")
-    monkeypatch.syspath_prepend(tmp_path / "site-packages")
-
-    def release(use, release, scale=1.0, before=""):
-        core.write_text(before + INSTALLED.replace("SCALE = 1.0", f"SCALE = {scale}"))
-        for folder in (tmp_path, place.parent):
-            forget_modules(folder)
-        text = MANIFEST.replace("true = {", f'one = {{use = "{use}"}}\ntrue = {{')
-        path = write(one='mechanism = "one", pair = "one", epsilon = 1.5, detects = 4', text=text)
-        (tmp_path / "mine.py").write_text(f"{MODULE}\nfrom adapter import noise, hardware\n")
-        with warnings.catch_warnings(record=True):
-            return run_check(path, release=release, pages=False)
-
-    yield release
-    forget_modules(tmp_path)
-
-
-@pytest.mark.parametrize("use", ["mine.py:noise", "mine.py:hardware", "released.inner.core:noise", "adapter:hardware"])
-def test_a_change_in_an_installed_package_is_run_again(use, installed):
-    """The package has no version here; the change is found by the first runs, or by the files without a seed."""
-    first = installed(use, "1.0")
-    assert first.rows[0]["state"] != "REFUTED"
-    same = installed(use, "1.1")
-    assert same.rows[0]["result_of"] == "1.0"
-    assert "one: result of release 1.0, not run again" in str(same)
-    second = installed(use, "2.0", scale=0.25)  # a text of another length: bytecode of the same second is not reused
-    assert (second.rows[0]["state"], second.rows[0]["result_of"]) == ("REFUTED", None)
-    assert "not run again" not in str(second)
-
-
-def test_a_new_version_of_an_installed_package_is_run_again(installed, monkeypatch):
-    versions = {"released": "1.0", "adapter": "1.0", "numpy": "2.0", "dpverify": "1.0"}
-
-    def version(name):
-        if name not in versions:
-            raise importlib.metadata.PackageNotFoundError
-        return versions[name]
-
-    monkeypatch.setattr("importlib.metadata.version", version)
-    installed("mine.py:hardware", "1.0")
-    assert installed("mine.py:hardware", "1.1").rows[0]["result_of"] == "1.0"
-    versions["numpy"] = "2.1"
-    assert installed("mine.py:hardware", "1.2").rows[0]["result_of"] is None
 
 
 def test_the_page_says_which_results_are_not_new(write):

@@ -84,33 +84,6 @@ def test_two_clones_that_push_at_the_same_time_lose_nothing(clone):
     assert (sorted(run.seed for run in record.runs), record.alarm) == ([2, 3], "v3")
 
 
-@pytest.mark.slow
-def test_a_confirmation_and_another_commit_do_not_collide(clone):
-    first, second = clone("first"), clone("second")
-    add_version(first, 1, 60.0)
-    finish(script(first, "--merge", "ledger.json"))
-    finish(script(second))
-    add_version(second, 2)
-    git(first, "push", "-q", "origin", "HEAD:main")
-    finish(script(first, "--confirm", "a"))
-    finish(script(second, "--merge", "ledger.json"))
-    record = in_the_branch(first)
-    assert ([run.seed for run in record.current], record.alarm, record.confirmed) == ([2], None, 1)
-
-
-@pytest.mark.slow
-def test_many_pushes_at_the_same_time(clone):
-    places = [clone(f"clone{number}") for number in range(3)]
-    for turn in range(4):
-        for number, place in enumerate(places):
-            finish(script(place))
-            add_version(place, 10 * turn + number)
-        for process in [script(place, "--merge", "ledger.json") for place in places]:
-            finish(process)
-    seeds = {run.seed for run in in_the_branch(places[0]).runs}
-    assert seeds == {10 * turn + number for turn in range(4) for number in range(3)}
-
-
 def test_a_lost_connection_does_not_begin_a_new_ledger(clone, tmp_path):
     place = clone("first")
     add_version(place, 1)

@@ -137,15 +137,6 @@ def test_a_session_without_its_owner_fails(project, pytester):
     assert project("test_other.py")[0] == 0  # negative control: no ledger
 
 
-@pytest.mark.slow
-def test_worker_processes_send_what_they_tested(project):
-    ledger = ["--dpverify-ledger", "ledger.json"]
-    assert project(*ledger, "--dpverify-write", scale="0.4")[0] == 1
-    status, output = project(*ledger, "-n", "2")
-    assert "ALARM at version" in output
-    assert (status, "was not tested" in output) == (0, False)
-
-
 def test_the_expected_time_is_printed_before_the_runs_are_drawn(project, pytester):
     pytester.makepyfile(
         """

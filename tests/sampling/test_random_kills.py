@@ -23,6 +23,14 @@ import numpy as np
 def laplace(data, runs, rng):
     time.sleep(0.02)
     return np.sum(data) + rng.laplace(size=(runs, 1))
+
+class Laplace:
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, data, runs, rng):
+        time.sleep(0.005)
+        return np.sum(data) + rng.laplace(scale=self.scale, size=(runs, 1))
 """
 THREADS = """
 import sys
@@ -64,6 +72,22 @@ if __name__ == "__main__":
     report.to_json("report.json")
     sys.exit(1)
 """
+FUNCTIONS = """
+import sys
+import dpverify as dpv
+import mine
+
+few = {"folder": "kept", "select_runs": 2000, "test_runs": 6000, "block": 512, "partition": "grid", "events": "union"}
+if sys.argv[1] == "pairs":
+    found = dpv.verify_pairs(mine.laplace, [(0.0, 1.0), (0.0, 2.0), (0.0, 3.0)], 0.5, **few)
+    reports = found.reports
+else:
+    found = dpv.calibrate(mine.Laplace, (0.3, 5.0), 0.0, 1.0, 1.0, 0.01, **few)
+    reports = [report for _, report in found.tried]
+with open("report.txt", "w") as file:
+    print(*(report.digest for report in reports), found, sep="\\n", file=file)
+sys.exit(1)
+"""
 STUDY = """
 epsilon = 0.5
 seeds = 3
@@ -94,6 +118,8 @@ COMMANDS = {
     "dask": [sys.executable, "cluster.py"],
     "study": [*DPVERIFY, "study", "study.toml", "--folder", "kept", "--quiet"],
     "study, processes": [*DPVERIFY, "study", "study.toml", "--folder", "kept", "--quiet", "--workers", "2"],
+    "pairs": [sys.executable, "functions.py", "pairs"],
+    "calibrate": [sys.executable, "functions.py", "calibrate"],
     "check": [*DPVERIFY, "check", "claims.toml", "--folder", "kept", "--release", "1.0", "--no-pages", "--quiet"],
 }
 
@@ -106,6 +132,8 @@ def answers(place, name):
     if name == "check":
         (release,) = read_history(place / "kept" / "history.json")
         return release, (place / "kept" / "results.csv").read_text()
+    if name in ("pairs", "calibrate"):
+        return (place / "report.txt").read_text(), (place / "kept" / "table.csv").read_text()
     return dpv.Report.from_json(place / "report.json").digest
 
 
@@ -141,6 +169,7 @@ def test_a_run_that_is_killed_again_and_again_has_the_same_answers(name, tmp_pat
         (place / "mine.py").write_text(MECHANISM)
         (place / "threads.py").write_text(THREADS)
         (place / "cluster.py").write_text(DASK)
+        (place / "functions.py").write_text(FUNCTIONS)
         (place / "a.txt").write_text("0\n")
         (place / "b.txt").write_text("1\n")
         (place / "study.toml").write_text(STUDY)

@@ -1,6 +1,7 @@
 """calibrate: the bracket contains the exact parameter of mechanisms with a known epsilon."""
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -194,6 +195,21 @@ def test_over_many_seeds_the_bracket_contains_the_exact_parameter(family):
     )
     assert inside >= 95
     assert (errors <= 0.05).sum() >= 95
+
+
+@pytest.mark.parametrize(
+    ("family", "found"),
+    [
+        (Laplace(1.0), "a mechanism (its parameters are data, runs, rng)"),
+        (lambda a, b: Laplace(a), "a function of (a, b)"),
+        (1.0, "float"),
+    ],
+)
+def test_what_is_no_family_is_named(family, found):
+    with pytest.raises(dpv.InputError, match=re.escape(f"family: found {found}; expected family(parameter) that")):
+        dpv.calibrate(family, (0.1, 1.0), 0.0, 1.0, 1.0, 0.0)
+    with pytest.raises(dpv.InputError, match=re.escape(f"families: a: found {found}; expected family(parameter)")):
+        dpv.tradeoff({"a": (family, [0.5])}, 0.0, 1.0, 0.01, dpv.rmse([[0.0]]))
 
 
 ONE_PAIR = {"first": 0.0, "second": 1.0}

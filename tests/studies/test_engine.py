@@ -2,13 +2,9 @@
 
 import functools
 import os
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import dpverify as dpv
@@ -213,26 +209,6 @@ def test_compute_many_keeps_plain_data(tmp_path):
         compute_many({"bad": object}, folder)
 
 
-KILLED = """
-import sys, time
-import numpy as np
-import dpverify as dpv
-from dpverify.settings import type_one_error_factor
-from dpverify.studies import Job, verify_many
-from tests_of_many import Slow
-jobs = [Job(str(k), Slow(), 0.0, 1.0, dpv.claims.pure(1.0), dpv.Settings(select_runs=4000, test_runs=40000, seed=k))
-        for k in range(3)]
-print(*(report.digest for report in verify_many(jobs, sys.argv[1])))
-"""
-SLOW = """
-import time
-class Slow:
-    def __call__(self, data, runs, rng):
-        time.sleep(0.01)
-        return data + rng.laplace(size=(runs, 1))
-"""
-
-
 @dataclass(frozen=True)
 class Interrupted(Noise):
     """Noise that Ctrl-C interrupts at its last block."""
@@ -260,28 +236,6 @@ def test_an_interrupted_call_resumes_with_its_blocks(tmp_path):
     assert resumed[0].witness.counts == whole[0].witness.counts
 
 
-@pytest.mark.slow
-def test_a_killed_call_resumes(tmp_path):
-    (tmp_path / "tests_of_many.py").write_text(SLOW)
-    (tmp_path / "script.py").write_text(KILLED)
-
-    def start(folder):
-        return subprocess.Popen([sys.executable, tmp_path / "script.py", folder], stdout=subprocess.PIPE, text=True)
-
-    expected = start(tmp_path / "whole").communicate()[0]
-    assert len(expected.split()) == 3
-    folder, number = tmp_path / "killed", 0
-    for number in (1, 2):
-        process = start(folder)
-        while process.poll() is None and len(list(folder.glob("reports/*.json"))) < number:
-            time.sleep(0.01)
-        process.kill()
-        process.communicate()
-    kept = {path.name: path.stat().st_mtime_ns for path in folder.glob("reports/*.json")}
-    assert start(folder).communicate()[0] == expected
-    assert {name: (folder / "reports" / name).stat().st_mtime_ns for name in kept} == kept
-
-
 def test_results_are_a_table_and_a_page(tmp_path):
     jobs = [
         Job("a <b>", Noise(0.5), 0.0, 1.0, ONE, SMALL),
@@ -296,34 +250,6 @@ def test_results_are_a_table_and_a_page(tmp_path):
     page = results.page().html()
     assert "a &lt;b&gt;" in page
     assert "<b>" not in page
-
-
-def test_the_data_of_a_job_may_be_an_array(tmp_path):
-    def noisy(data, runs, rng):
-        return data + rng.laplace(size=(runs, len(data)))
-
-    job = Job("array", noisy, np.zeros(2), np.ones(2), ONE, SMALL)
-    assert digests(verify_many([job], tmp_path)) == digests(verify_many([job], Path(tmp_path)))
-
-
-def family(scale):
-    return Noise(scale)
-
-
-CALLS = {
-    "verify_pairs": lambda **options: dpv.verify_pairs(Noise(1.0), [(0.0, 1.0)], 1.0, **options),
-    "search_pairs": lambda **options: dpv.search_pairs(Noise(1.0), [(0.0, 1.0)], runs=100, **options),
-    "calibrate": lambda **options: dpv.calibrate(family, (1, 2), 0.0, 1.0, 1.0, 0.0, **options),
-    "tradeoff": lambda **options: dpv.tradeoff({"a": (family, [1])}, 0.0, 1.0, 0.0, dpv.rmse([[0.0]]), **options),
-    "assert_private": lambda **options: dpv.assert_private(Noise(1.0), 0.0, 1.0, 1.0, **options),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize(("keyword", "nearest"), [("test_run", "'test_runs'"), ("folders", "the argument 'folder'")])
-def test_an_unknown_keyword_is_refused_with_the_nearest_name(name, keyword, nearest):
-    with pytest.raises(dpv.InputError, match=f"unknown setting '{keyword}'; did you mean {nearest}"):
-        CALLS[name](**{keyword: 1})
 
 
 def test_the_type_one_error_of_the_thinned_test_is_twice_its_level():

@@ -1,11 +1,9 @@
 """Finished combinations of a study: reports that do not belong are refused, and changed sources are noticed."""
 
-import importlib
 import json
 import shutil
 import warnings
 
-import numpy as np
 import pytest
 from user_folder import forget_modules, make_user_folder, rewrite
 
@@ -102,15 +100,6 @@ def test_an_edited_report_is_run_again(field, value, place):
     assert run() == (row, ["noise, files, seed 0: its report is damaged; it is run again"])
 
 
-def test_an_edited_table_is_written_again(place):
-    row, _ = run()
-    table = place / "study" / "table.csv"
-    before = table.read_text()
-    table.write_text(before.replace("NOT_REFUTED", "REFUTED"))
-    assert run()[0] == row
-    assert table.read_text() == before
-
-
 def test_an_unchanged_study_is_not_run_again(place):
     row, _ = run()
     forget_modules(place)
@@ -172,37 +161,6 @@ def test_an_unseeded_mechanism_is_run_again_unless_it_is_trusted(place):
     line = "noise, files, seed 0: helpers.py changed; runs without a seed cannot be compared and"
     assert any(each.startswith(line) for each in lines)
     assert after["digest"] != row["digest"]
-
-
-@pytest.mark.parametrize("use", ["noise", "unseeded"])
-def test_a_folder_knows_the_installed_package_of_its_mechanism(use, tmp_path, monkeypatch):
-    """The same comparison in `verify`: a change without effect is a warning with a seed, and a refusal without."""
-    package = tmp_path / "site-packages" / "own_installed"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("from own_installed.core import noise, unseeded\n")
-    (package / "helpers.py").write_text(HELPERS)
-    core = package / "core.py"
-    core.write_text(MINE.replace("import helpers", "from own_installed import helpers"))
-    monkeypatch.syspath_prepend(package.parent)
-
-    def resume():
-        forget_modules(tmp_path)
-        mechanism = getattr(importlib.import_module("own_installed.core"), use)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            few = {"select_runs": 200, "test_runs": 500, "folder": tmp_path / "folder"}
-            report = dpv.verify(mechanism, np.zeros(1), np.ones(1), 1.5, **few)
-        return report, [str(warning.message) for warning in caught]
-
-    report, _ = resume()
-    assert resume()[0].digest == report.digest
-    (package / "helpers.py").write_text(HELPERS + "# changed")
-    if use == "unseeded":
-        with pytest.raises(dpv.FolderError, match="the package own_installed changed; expected the sources"):
-            resume()
-    else:
-        assert "the package own_installed changed since the folder was started" in resume()[1][0]
-    forget_modules(tmp_path)
 
 
 def test_a_study_names_the_release_of_a_stored_result(place):

@@ -5,13 +5,9 @@ import dataclasses
 import errno
 import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import dpverify as dpv
@@ -175,16 +171,6 @@ def test_a_finished_study_writes_its_table_again_and_a_page_per_report(place, ca
     assert page.count("<tr>") > sum(line["error_first"] != "" for line in lines)
 
 
-def test_the_error_is_shown_only_if_there_is_a_truth(place):
-    change(place, "[0.6, 0.9, 2.0]", "0.61234")
-    change(place, "seeds = 2", "seeds = 1")
-    header, *lines = dpv.run_study(place / "study.toml").table_lines()
-    assert header.endswith("  error")
-    assert " 0.61234 " in lines[0]  # as it is written in the file
-    change(place, "exact = [true, false]", "exact = false")
-    assert not dpv.run_study(place / "study.toml", place / "other").table_lines()[0].endswith("error")
-
-
 def test_finished_combinations_are_not_drawn_again(place, monkeypatch):
     change(place, "[0.6, 0.9, 2.0]", "0.6")
     change(place, "seeds = 2", "seeds = 1")
@@ -288,17 +274,6 @@ def test_a_study_with_a_shortened_verification_is_resumed(place, capsys):
     assert "found other settings" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "mechanism,seed\nplain,3\n", "\xff"])
-def test_a_damaged_table_is_replaced(text, place):
-    change(place, "[0.6, 0.9, 2.0]", "0.6")
-    dpv.run_study(place / "study.toml")
-    path = place / "study" / "table.csv"
-    before = path.read_bytes()
-    path.write_bytes(text.encode("latin-1"))
-    dpv.run_study(place / "study.toml")
-    assert path.read_bytes() == before
-
-
 def test_combinations_are_added_and_removed(place):
     """The reports of combinations that stay are used again, also if the claim of a report has not changed its name."""
     change(place, "[0.6, 0.9, 2.0]", "[0.6, 0.9]")
@@ -361,85 +336,6 @@ def test_an_interrupted_study_keeps_finished_combinations(place, capsys, monkeyp
     line = "dpverify: stopped by the keyboard after 1 of 24 jobs; they are kept in kept; repeat the same"
     assert capsys.readouterr().err.startswith(line)
     assert len(table(place.parent / "kept")) == 1
-
-
-def test_a_missing_study_file_is_refused(place, capsys):
-    assert main(["study", "inner/absent.toml"]) == 2
-    assert "absent.toml: No such file" in capsys.readouterr().err
-
-
-SIXTY = """
-seeds = 3
-
-[pairs.near]
-use = "mine.py:pair"
-value = [0.4, 0.8]
-
-[pairs.files]
-first = "a.txt"
-second = "b.csv"
-
-[pairs.far]
-use = "mine.py:pair"
-value = 3.0
-
-[mechanisms.laplace]
-use = "noise.py:Laplace"
-scale = [0.5, 1.0, 2.0, 4.0]
-
-[mechanisms.fails]
-use = "noise.py:fails"
-
-[settings]
-select_runs = 2000
-test_runs = 20000
-block = 512
-"""
-NOISE = """
-from dataclasses import dataclass
-import time
-import numpy as np
-
-@dataclass(frozen=True)
-class Laplace:
-    scale: float
-
-    def __call__(self, data, runs, rng):
-        time.sleep(0.002)
-        return np.sum(data) + rng.laplace(scale=self.scale, size=(runs, 1))
-
-def fails(data, runs, rng):
-    raise RuntimeError("always")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [[], ["--workers", "2"]], ids=["one process", "two workers"])
-def test_a_study_that_is_killed_three_times_gives_the_same_table(place, workers):
-    (place / "noise.py").write_text(NOISE)
-    (place / "study.toml").write_text(SIXTY)
-
-    def start(folder):
-        command = [sys.executable, "-m", "dpverify", "study", "study.toml", "--folder", folder, "--quiet", *workers]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(command, cwd=place, start_new_session=True, **quiet)
-
-    assert start("whole").wait() == 2  # one mechanism always fails
-    whole = (place / "whole" / "table.csv").read_bytes()
-    assert len(table(place / "whole")) == 60
-    reports = place / "kept" / "reports"
-    pause = np.random.default_rng(0)
-    for number in (5, 20, 40):  # kill the study during the next verification
-        process = start("kept")
-        while not reports.exists() or len(list(reports.glob("*.json"))) < number:
-            time.sleep(0.02)
-        time.sleep(pause.uniform(0, 0.5))
-        os.killpg(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-    assert start("kept").wait() == 2
-    assert (place / "kept" / "table.csv").read_bytes() == whole
-    assert len(list(reports.iterdir())) == 48
-    assert not (place / "kept" / "running").exists()
 
 
 def test_a_page_that_cannot_be_drawn_does_not_hide_the_answer(place, capsys, monkeypatch):
