@@ -29,6 +29,10 @@ def fixed(data, runs, rng):
     return np.sum(data) + np.random.default_rng(1).laplace(size=runs)
 
 
+def repeats(data, runs, rng):
+    return stream(data, runs, np.random.default_rng(1))
+
+
 def Fails(scale):
     return fails
 
@@ -97,7 +101,7 @@ def test_a_bad_claim_lists_all_kinds(capsys):
 
 
 def test_calibrate(capsys):
-    few = ["--set", "select_runs=500", "--set", "test_runs=2000"]
+    few = ["--set", "select_runs=500", "--set", "test_runs=8000"]
     few += ["--set", "partition=grid", "--set", "events=union", "--set", "block=500"]  # fast
     required = ["--range", "0.2", "10", "--epsilon", "1", "--delta", "0.01"]
     status, out, _ = run(capsys, "calibrate", "mine.py:Sum", *required, *PAIR, *few)
@@ -235,6 +239,8 @@ STATUSES = [  # what happens, the command, its exit status, and what is written 
     ("no answer", VERIFY.format("watch mine.py:fixed", 0.5), 3, None),
     ("no answer", "search mine.py:fixed mine.py:pairs --runs 2000 --epsilon 0.5 --set test_runs=4000", 3, None),
     ("no answer", f"tradeoff mine.py:Fixed --values 1 --truth truth.csv {MANY}", 3, None),
+    ("no answer", f"calibrate mine.py:Fixed --range 0.5 5 --epsilon 1 {MANY}", 3, None),
+    ("no answer", "over-time mine.py:repeats --data a.csv --change 4 --epsilon 0.5", 3, None),
     ("no answer", "study study.toml", 3, lambda: write_study(0.5, "fixed")),
     ("no answer", "check claims.toml --no-pages", 3, lambda: write_claims("good 1.5", "fixed 1.5")),
     ("too weak", VERIFY.format("verify mine.py:Sum() --detects 1.01", 1.1), 3, None),
@@ -247,6 +253,8 @@ STATUSES = [  # what happens, the command, its exit status, and what is written 
     ("failed", "search mine.py:fails mine.py:pairs --runs 2000", 2, None),
     ("failed", f"calibrate mine.py:Fails --range 0.5 5 --epsilon 1 {MANY}", 2, None),
     ("failed", f"tradeoff mine.py:Fails --values 1 --truth truth.csv {MANY}", 2, None),
+    ("failed", "study study.toml", 2, lambda: write_study(0.5, "fails")),
+    ("failed", "check claims.toml --no-pages", 2, lambda: write_claims("fails 1")),
     ("failed, and refuted", "study study.toml", 2, lambda: write_study(0.5, "good", "fails")),
     ("failed, and refuted", "check claims.toml --no-pages", 2, lambda: write_claims("fails 1", "good 0.5")),
     *[("bad input", f"{command} nothing.json", 2, None) for command in ("study", "check", "ledger", "report")],

@@ -84,6 +84,10 @@ class InputError(ValueError):
     """
 
 
+class NoAnswer(InputError):
+    """A diagnostic voids a verification that a function of several verifications needs; the message names the cause."""
+
+
 class OutputError(OSError, InputError):
     """A file cannot be written. It is an InputError and an OSError, so that a program can catch either of them.
 

@@ -1,32 +1,111 @@
-"""Tables as CSV: cells that a spreadsheet would execute are quoted, and every value is read back."""
+"""Every result has the same six forms; cells that a spreadsheet would execute are quoted; words of a row."""
 
+import csv
 import math
 
 import numpy as np
+import pytest
+from matplotlib.figure import Figure
 
-from dpverify.studies.tables import (
-    column_names,
-    csv_text,
-    lower_text,
-    verdict_text,
-)
+import dpverify as dpv
+from dpverify.studies import Job, Results, verify_many, write_csv
+from dpverify.studies.tables import lower_text, verdict_text
 from dpverify.util.formatting import format_lower
+from mechanisms import laplace
+
+FEW = {"select_runs": 500, "test_runs": 2000}
+FAST = {"partition": "grid", "events": "union", "block": 500, **FEW}
+FILES = """
+[mechanisms.laplace]
+use = "dpverify.demo:laplace_sum"
+[pairs.p]
+first = "a.csv"
+second = "b.csv"
+[settings]
+select_runs = 500
+test_runs = 2000
+"""
+
+
+def family(scale):
+    return lambda data, runs, rng: data + rng.laplace(scale=scale, size=(runs, 1))
+
+
+def stream(data, runs, rng):
+    return np.asarray(data)[:, None] + rng.laplace(size=(runs, len(data), 1))
+
+
+def a_study(place):
+    (place / "study.toml").write_text("epsilon = 0.5\n" + FILES)
+    return dpv.run_study(place / "study.toml")
+
+
+def a_check(place):
+    (place / "claims.toml").write_text(f'claims = [{{mechanism = "laplace", pair = "p", epsilon = 0.5}}]\n{FILES}')
+    return dpv.run_check(place / "claims.toml", pages=False)
+
+
+def a_comparison(place):
+    return dpv.compare_reports(*(dpv.verify(laplace, 0.0, shift, 0.5, **FEW) for shift in (1.0, 2.0)))
+
+
+def results(place):
+    job = Job("one", laplace, 0.0, 1.0, dpv.claims.pure(0.5), dpv.Settings(**FEW))
+    return Results.of([job], verify_many([job]))
+
+
+STREAM = np.zeros(3)
+RESULTS = {
+    "Report": lambda place: dpv.verify(laplace, 0.0, 1.0, 0.5, **FEW),
+    "PrivacyOverTime": lambda place: dpv.privacy_over_time(stream, STREAM, STREAM + 1, **FEW),
+    "PrivacyTable": lambda place: dpv.privacy_over_time(stream, pairs={"a": (STREAM, STREAM + 1)}, **FEW),
+    "ManyPairs": lambda place: dpv.verify_pairs(laplace, [(0.0, 1.0), (0.0, 2.0)], 0.5, **FEW),
+    "Search": lambda place: dpv.search_pairs(laplace, [(0.0, 1.0), (0.0, 2.0)], 0.5, runs=1000, **FEW),
+    "Calibration": lambda place: dpv.calibrate(family, (0.3, 5.0), 0.0, 1.0, 1.0, 0.01, **FAST),
+    "Tradeoff": lambda place: dpv.tradeoff({"a": (family, [1.0])}, 0.0, 1.0, 0.0, dpv.rmse([[0.0]]), **FEW),
+    "Comparison": a_comparison,
+    "Results": results,
+    "Study": a_study,
+    "Check": a_check,
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_result_has_the_six_forms(name, tmp_path):
+    (tmp_path / "a.csv").write_text("1,2")
+    (tmp_path / "b.csv").write_text("1,3")
+    result = RESULTS[name](tmp_path)
+    assert type(result).__name__ == name
+    assert "REFUTED" in str(result) or "epsilon" in str(result) or "ε" in str(result)
+    result.to_csv(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    frame = result.to_dataframe()
+    assert len(rows) == len(frame) > 0
+    assert list(rows[0]) == list(frame)
+    result.to_json(tmp_path / "out.json")
+    assert '"format"' in (tmp_path / "out.json").read_text()
+    result.to_html(tmp_path / "out.html")
+    assert "<h1>" in (tmp_path / "out.html").read_text()
+    assert result._repr_html_().startswith("<iframe srcdoc=")
+    assert isinstance(result.plot(), Figure)
+
 
 ROWS = [
-    {"mechanism": "=HYPERLINK(1)", "scale": -1.5, "note": "-cmd|x", "count": 3},
+    {"mechanism": "=HYPERLINK(1)", "scale": -1.5, "note": "-cmd|x", "count": 3, "=1+1": ""},
     {"mechanism": "@sum", "scale": 2e-9, "note": "+1", "count": -4, "pair": "plain"},
     {"mechanism": "'quoted", "scale": float("inf"), "note": "-inf", "count": 0},
 ]
 
 
-def test_formulas_are_quoted_and_numbers_are_not():
-    lines = csv_text(ROWS, column_names(ROWS)).splitlines()
-    assert lines[1] == "'=HYPERLINK(1),-1.5,'-cmd|x,3,"
-    assert lines[2] == "'@sum,2e-09,+1,-4,plain"
-
-
-def test_a_column_name_is_quoted_too():
-    assert csv_text([{"=1+1": 2}], ["=1+1"]) == "'=1+1\n2\n"
+def test_formulas_are_quoted_and_numbers_are_not(tmp_path):
+    write_csv(tmp_path / "table.csv", ROWS)
+    lines = (tmp_path / "table.csv").read_text().splitlines()
+    assert lines[:3] == [
+        "mechanism,scale,note,count,'=1+1,pair",
+        "'=HYPERLINK(1),-1.5,'-cmd|x,3,,",
+        "'@sum,2e-09,+1,-4,,plain",
+    ]
 
 
 def test_a_refutation_has_the_digits_that_show_it():

@@ -7,11 +7,11 @@ from typing import Unpack
 from dpverify.claims import resolve_claim
 from dpverify.errors import TooWeak
 from dpverify.mechanisms.protocol import Mechanism
+from dpverify.pipeline import verify
 from dpverify.report.power import DETECTS, check_detects, needed_runs
 from dpverify.report.report import Report
 from dpverify.report.text import describe_weakness, report_text
 from dpverify.settings import VerifyOptions
-from dpverify.studies.engine import CallOptions
 
 
 def assert_private(
@@ -83,9 +83,7 @@ def assert_private(
     __tracebackhide__ = True  # pytest then shows the line of the test instead of a line of this function
     tested, delta = resolve_claim(epsilon, delta, claim)
     check_detects(detects, tested)
-    call = CallOptions.of(**options)
-    call = call._replace(settings=call.settings.change(alpha=alpha))
-    report = call.verify(mechanism, first, second, tested, delta)
+    report = verify(mechanism, first, second, delta=delta, claim=tested, alpha=alpha, **options)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")
     if report.refuted:

@@ -36,10 +36,11 @@ from dpverify.report.statements import Verdict
 from dpverify.studies.engine import JOB_KEY, Engine, Outcome, open_engine
 from dpverify.studies.loading import Combination, integer_hint
 from dpverify.studies.study import write_report_page
-from dpverify.studies.tables import ResultTable, Row, column_names, csv_text, lower_text, row_state, verdict_text
+from dpverify.studies.tables import ResultTable, Row, lower_text, row_state, verdict_text
 from dpverify.util.files import locked, write_text
 from dpverify.util.formatting import format_number, one_line
 from dpverify.util.provenance import current_commit
+from dpverify.util.results import column_names
 from dpverify.util.serialization import to_plain
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ def _write_results(check: Check, title: str, pages: bool) -> None:
         "changes": [change._asdict() for change in check.changes],
     }
     write_text(folder / "results.json", json.dumps(document, indent=1, allow_nan=False) + "\n")
-    write_text(folder / "results.csv", csv_text(rows, columns))
+    check.to_csv(folder / "results.csv")
     write_text(folder / "junit.xml", junit_xml(title, check.rows))
     if pages:
         check.to_html(folder / "page.html")

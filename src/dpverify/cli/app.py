@@ -32,6 +32,7 @@ from dpverify.errors import (
     FolderError,
     InputError,
     MechanismError,
+    NoAnswer,
     OutputError,
     Stopped,
     StopReason,
@@ -220,10 +221,10 @@ def run(arguments: argparse.Namespace) -> int:
         return print_error(arguments.shorten(f"{problem}{hint}"), BAD_INPUT)
     except OutputError as problem:  # a disk that fails during the work, because output paths are checked before
         return print_error(arguments.shorten(problem), NO_ANSWER)
+    except (Stopped, NoAnswer) as problem:
+        return print_error(arguments.shorten(problem), NO_ANSWER)
     except (InputError, FolderError) as problem:
         return print_error(arguments.shorten(problem), BAD_INPUT)
-    except Stopped as problem:
-        return print_error(arguments.shorten(problem), NO_ANSWER)
     except KeyboardInterrupt:
         return print_error(StopReason.KEYBOARD.value, NO_ANSWER)
     except BrokenPipeError:  # nobody reads the output

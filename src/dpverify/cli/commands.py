@@ -245,7 +245,7 @@ def calibrate(arguments: argparse.Namespace) -> Answer:
         runs=arguments.runs,
         **run_options(arguments),
     )
-    return Answer(found, no_answer=void_reason(found.report))
+    return Answer(found, no_answer=found.headline if found.sufficient is None else "")
 
 
 def search(arguments: argparse.Namespace) -> Answer:

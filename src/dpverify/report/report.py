@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import html
 import importlib
 import math
 from dataclasses import dataclass, field
@@ -36,12 +35,11 @@ from dpverify.stats.exact import delta_lower_bound, epsilon_lower_bound, is_reje
 from dpverify.stats.paper import critical_epsilon, eta_upper_bound, p_values, paper_lambda
 from dpverify.stats.upper import PROFILE_EPSILONS
 from dpverify.util.checks import is_real_number
-from dpverify.util.dataframes import make_dataframe
 from dpverify.util.formatting import format_lower
+from dpverify.util.results import Tabular
 from dpverify.util.serialization import nested_kinds
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's randomised p-values; the stages use smaller ones
@@ -50,7 +48,7 @@ MAX_EXPONENT = 700.0  # of an e-value in double precision
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Report:
+class Report(Tabular):
     """The result of one verification of a mechanism on one pair of data sets.
 
     `print(report)` shows it as text. A mechanism is (epsilon, delta)-private on the pair if P1(E) <= e^epsilon P2(E) +
@@ -544,17 +542,14 @@ class Report:
         figure: Figure = load_pages().pages.plot(self, kind)
         return figure
 
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return the columns of `row` as a pandas DataFrame with one row (needs pandas)."""
-        return make_dataframe([self.row()])
+    def table_rows(self) -> list[dict[str, object]]:
+        """Return the columns of `row` as one row."""
+        return [self.row()]
 
-    def _repr_html_(self) -> str | None:
-        """Return the page in a frame for notebooks, or None (then the text is shown) if it cannot be drawn."""
-        try:
-            page = load_pages().report_page(self).html()
-        except InputError:
-            return None
-        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 45rem; border: 0"></iframe>'
+    def page_html(self) -> str:
+        """Return the page as HTML (needs `dpverify[report]`)."""
+        text: str = load_pages().report_page(self).html()
+        return text
 
     @classmethod
     def from_json(cls, path: str | Path) -> Report:

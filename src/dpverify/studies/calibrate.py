@@ -16,7 +16,7 @@ from typing import NamedTuple, Unpack
 import numpy as np
 
 from dpverify.claims import approximate
-from dpverify.errors import InputError
+from dpverify.errors import InputError, NoAnswer
 from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name, positional_names
 from dpverify.report.report import Report
 from dpverify.report.statements import check_claim
@@ -288,8 +288,10 @@ def calibrate(
     Raises
     ------
     InputError
-        If the bounds do not enclose the required epsilon, if epsilon jumps over it, if a voiding diagnostic makes a
-        test meaningless, or if neither or both of a pair and `pairs` are given.
+        If the bounds do not enclose the required epsilon, if epsilon jumps over it, or if neither or both of a pair and
+        `pairs` are given.
+    NoAnswer
+        If a voiding diagnostic makes a test meaningless. It is an InputError, too.
 
     Examples
     --------
@@ -413,7 +415,7 @@ class _Trials:
         job = self.call.job(number, f"trial {number}", mechanism, data, claim, self.delta, columns, alpha=level)
         (report,) = self.engine.reports([job])
         if report.voiding:
-            raise InputError(f"family({parameter:g}): {report.voiding[0].value}")
+            raise NoAnswer(f"family({parameter:g}): {report.voiding[0].value}")
         trial, estimate = Trial(parameter, report), estimate_epsilon(report, self.delta)
         self.trials.append(trial)
         if data is self.pair:

@@ -49,12 +49,13 @@ from dpverify.sampling.checkpoint import OWNER_FILE, describe_changes, open_chec
 from dpverify.sampling.executors import end_with_parent, open_pool
 from dpverify.sampling.probe import PROBE_RUNS, behaviour_hash, probe_mechanism
 from dpverify.settings import Settings, SettingsChanges, VerifyOptions
-from dpverify.studies.tables import ResultTable, Row, column_names, write_csv
+from dpverify.studies.tables import ResultTable, Row
 from dpverify.util.files import check_regular, replace_file
 from dpverify.util.formatting import one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
 from dpverify.util.provenance import UNNAMED
+from dpverify.util.results import column_names, write_csv
 from dpverify.util.serialization import to_plain
 from dpverify.util.sources import changed_sources
 
@@ -804,12 +805,6 @@ class CallOptions(NamedTuple):
         trusts = options.pop("trust_results", False)
         settings = settings.change(**options)  # the keywords that are left are settings, or unknown
         return cls(settings, executor, None if folder is None else Path(folder), progress, trusts, call)
-
-    def verify(self, mechanism: Mechanism, first: object, second: object, claim: object, delta: float) -> Report:
-        """Call `verify` once with these options."""
-        options = {"executor": self.executor, "progress": self.progress, "trust_results": self.trust_results}
-        job = Job("", mechanism, first, second, claim, self.settings, {**self.call, "delta": delta})
-        return job.verify(self.folder, **options)
 
     def open_engine(self) -> contextlib.AbstractContextManager[Engine]:
         """Open the engine."""

@@ -6,9 +6,6 @@ verifications is a `ResultTable`: it states its rows and its finding; its text, 
 
 from __future__ import annotations
 
-import csv
-import html
-import io
 import json
 import math
 import os
@@ -20,7 +17,6 @@ from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.report import load_pages
 from dpverify.util.checks import is_real_number
-from dpverify.util.dataframes import make_dataframe
 from dpverify.util.files import write_text
 from dpverify.util.formatting import (
     format_evidence,
@@ -28,10 +24,10 @@ from dpverify.util.formatting import (
     format_number,
     format_upper,
 )
+from dpverify.util.results import Tabular
 from dpverify.util.serialization import to_plain
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
     from dpverify.render import Drawing, Page
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]  # the value of each column
 MAX_NAMED = 4  # rows without an answer that a sentence names
 PRINTED_ROWS = 20
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 SCOPE = (
     "Click a heading to sort. The lower bound on ε holds over all events, the upper bound over the cells of one "
     "partition only."
@@ -170,7 +165,7 @@ COLUMNS = (
 )
 
 
-class ResultTable:
+class ResultTable(Tabular):
     """The result of many verifications. A class of results states `rows`, `identity` and `headline`.
 
     Attributes
@@ -235,9 +230,13 @@ class ResultTable:
     def __str__(self) -> str:
         return "\n".join([self.headline, *(f"  {sentence}" for sentence in self.sentences()), *self.table_lines()])
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write all columns of the rows as a CSV file."""
-        write_csv(path, self.rows)
+    def table_rows(self) -> Sequence[Row]:
+        """Return the rows."""
+        return self.rows
+
+    def page_html(self) -> str:
+        """Return the page as HTML (needs `dpverify[report]`)."""
+        return self.page().html()
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write the finding and all columns of the rows as a JSON file."""
@@ -249,21 +248,9 @@ class ResultTable:
         }
         write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return the rows as a pandas DataFrame (needs pandas)."""
-        return make_dataframe(self.rows)
-
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page with the finding, the table and figures (needs `dpverify[report]`)."""
         self.page(self.links(Path(path))).to_html(path)
-
-    def _repr_html_(self) -> str | None:
-        """Return the page in a frame for notebooks, or None (then the text is shown) if it cannot be drawn."""
-        try:
-            page = self.page().html()
-        except InputError:
-            return None
-        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 45rem; border: 0"></iframe>'
 
     def links(self, page: Path) -> Sequence[str]:
         """Return the address that the first cell of each row leads to, relative to the page; empty without one."""
@@ -396,36 +383,6 @@ def count_unanswered(rows: Sequence[Mapping[str, Any]], what: str = "verificatio
     """Return how many rows have no answer, as the beginning of a headline; empty if all have one."""
     void = sum(row.get("diagnostic") is not None for row in rows)
     return f"No answer in {void} of {len(rows)} {what}" if void else ""
-
-
-def column_names(rows: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return all columns of the rows, in the order in which they first appear."""
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, object]]) -> None:
-    """Write the rows to a CSV file; an existing file is replaced as a whole. A column that a row lacks stays empty."""
-    write_text(path, csv_text(rows, column_names(rows)))
-
-
-def csv_text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
-    """Return the rows as CSV text with these columns."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writerow({name: _quote_formula(name) for name in columns})
-    writer.writerows({name: _quote_formula(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def _quote_formula(value: object) -> object:
-    """Put an apostrophe before a text that a spreadsheet would execute as a formula; numbers stay as they are."""
-    if not isinstance(value, str) or not value.startswith(FORMULA_STARTS):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
