@@ -25,30 +25,28 @@ from dpverify.studies import compute_many, verify_many
 from reproduction import fit, measure
 from reproduction.measure import RowResult, RowTask
 from reproduction.page import write_page
-from reproduction.paper import FOLDER, PLAN
+from reproduction.paper import FOLDER, MECHANISMS, PLAN
 
 
 def reproduce(folder: Path, effort: str, workers: int) -> Path:
     """Measure everything into the folder, and return the path of the page."""
     plan, measured = PLAN[effort], folder / "measured" / hash_sources()
     ranking = fit.ranking_tasks(effort)
-    first = {"calibration": partial(measure.calibrate, plan["tuning_runs"])} | row_tasks("ranking", ranking)
-    calibrated, *results = compute_many(first, measured, workers)
+    shifts, *results = compute_many(
+        {"shifts": measure.measure_shifts} | row_tasks("ranking", ranking), measured, workers
+    )
     rankings = fit.make_rankings(read_rows(ranking, results))
     best = fit.best_joint(rankings)
-    tau, s_hat = calibrated["tau"], calibrated["s_hat"]
-    families = {name: family for name, family in PLAN["families"].items() if effort in family}
-    points = {name: family[effort] for name, family in families.items()}
-    draw = partial(measure.measure_draw, families, points, PLAN["matched"], plan["draw"], tau)
     tasks = fit.best_tasks(best.reading, effort)
     second = {"pairs": partial(measure.measure_pairs, plan["pairs"])} | row_tasks("best reading", tasks)
-    second |= {f"draw {number}": partial(draw, number) for number in range(plan["draws"])}
+    second |= {f"draw {number}": partial(measure.measure_draw, plan["draw"], number) for number in range(plan["draws"])}
     pairs, *results = compute_many(second, measured, workers)
-    readings = fit.make_results(rankings, best, read_rows(tasks, results[: len(tasks)]), effort)
+    readings = fit.make_results(rankings, best, read_rows(tasks, results[: len(tasks)]))
     draws = [measure.read_draw(one) for one in results[len(tasks) :]]
-    jobs, about = zip(*measure.own_jobs(effort, tau, s_hat), strict=True)
+    by_mechanism = {name: fit.mechanism_reading(best.reading, name) for name in MECHANISMS}
+    jobs, about = zip(*measure.own_jobs(effort, by_mechanism), strict=True)
     own = measure.own_rows(about, verify_many(jobs, folder / "own", workers))
-    return write_page(folder, effort, calibrated, readings, draws, pairs, own)
+    return write_page(folder, effort, shifts, readings, draws, pairs, own)
 
 
 def row_tasks(what: str, groups: Sequence[Sequence[RowTask]]) -> dict[str, partial[list[Any]]]:

@@ -1,8 +1,8 @@
 """The four claims of the paper, judged on the draws of sensors under every reading of what the paper does not print.
 
 Mechanisms are compared at equal privacy and at equal accuracy. The values there are interpolated along each mechanism's
-parameter, linearly in logarithms. The paper's own yardstick, its critical epsilon at about equal errors, is shown and
-decides nothing.
+parameter, linearly in logarithms. The paper's own yardstick, its critical epsilon at the printed parameters, is shown
+and decides nothing.
 
 A comparison is confirmed if its 95% interval lies above the required difference (zero, or ln 10 where the claim says
 "very"), and contradicted if it lies below. Otherwise, or with fewer than 20 draws, it is undecided. The interval is
@@ -237,16 +237,13 @@ def outside_range(points: Sequence[CurvePoint], name: str, target: float) -> boo
 # The claims
 
 
-def judge_claims(draws: Sequence[SensorDraw], laws: Sequence[str] = ()) -> list[Claim]:
-    """Return the four claims with their comparisons under every measured reading.
-
-    `laws` restricts the readings of the W2-MHE to these families.
-    """
+def judge_claims(draws: Sequence[SensorDraw]) -> list[Claim]:
+    """Return the four claims with their comparisons under every measured reading."""
     families: dict[str, dict[str, dict[str, str]]] = {name: {} for name in paper.MECHANISMS}
     for name, plan in PLAN["families"].items():
         if any(name in draw.curves for draw in draws):
             families[plan["mechanism"]][name] = plan["assumptions"]
-    outputs = {name: known for name, known in families[paper.W2MHE].items() if not laws or name in laws}
+    outputs = families[paper.W2MHE]
 
     def against(other: str) -> tuple[Comparison, ...]:
         return tuple(
@@ -275,7 +272,7 @@ def compare_mechanisms(
         curves = draw.curves[law], draw.curves[family]
         errors = [math.log(error_at_epsilon(curve, matched["epsilon"])) for curve in curves]
         epsilons = [clamped_log(epsilon_at_error(curve, matched["error"])) for curve in curves]
-        yardstick = math.log(draw.paper[family][0]) - math.log(draw.paper[law][0])
+        yardstick = clamped_log(draw.paper[family][0]) - clamped_log(draw.paper[law][0])
         ratios[:, k] = errors[1] - errors[0], subtract(epsilons[1], epsilons[0]), yardstick
         bounded = curves if name != paper.EKF else curves[:1]  # the EKF's parameter is positive by its definition
         for number, target in enumerate(("epsilon", "error")):
@@ -286,7 +283,7 @@ def compare_mechanisms(
     by_error = compare(what, ratios[0], known | {at: "equal privacy"}, outside=outside[0].tolist())
     what = f"ε of the {name} / ε of the W2-MHE, at {accuracy}"
     by_epsilon = compare(what, ratios[1], known | {at: "equal accuracy"}, outside=outside[1].tolist())
-    what = f"the paper's yardstick: ε_c of the {name} / ε_c of the W2-MHE, at errors near 0.005"
+    what = f"the paper's yardstick: ε_c of the {name} / ε_c of the W2-MHE, at the printed parameters"
     return [by_error, by_epsilon, compare(what, ratios[2], known | {at: "the paper's yardstick"}, decides=False)]
 
 
@@ -321,7 +318,7 @@ def compare_theorem(draws: Sequence[SensorDraw]) -> tuple[Comparison, ...]:
 
 
 def compare_setups(draws: Sequence[SensorDraw], law: str, known: dict[str, str]) -> list[Comparison]:
-    """Compare the difference between two set-ups with the difference between two recordings of the same set-up."""
+    """Compare the difference between two set-ups with the difference between two measurements of the same set-up."""
     matched = PLAN["matched"]
     delta, comparisons = f"δ {matched['delta']:g}", []
     pairs = [pair for pair in zip(draws[::2], draws[1::2], strict=False)]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from reproduction import paper
+from reproduction import paper, slides
 from reproduction.claims import Answer, Claim
-from reproduction.fit import FinerFit, ReadingResults, RowFit
-from reproduction.paper import BASE, CELL, PLAN, TEXTS, computed_constants, describe
-from reproduction.tables import printed_text, summary_text
+from reproduction.fit import NumberFit, ReadingResults, RowFit
+from reproduction.paper import BASE, CELL, PLAN, SLIDES, TEXTS, computed_constants, describe
+from reproduction.tables import count_inside, printed_text, summary_text
 
-SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "lambda": "λ", "error": "E_correct", "error_adjacent": "E_adjacent"}
+SYMBOLS = {"epsilon_c": "ε_c", "eta": "η", "error": "E_correct", "error_adjacent": "E_adjacent", "count": "count"}
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -24,28 +23,13 @@ def listed(parts: Sequence[str]) -> str:
 def lead(readings: ReadingResults, claims: Sequence[Claim], effort: str, draws: int) -> list[str]:
     """Return what was reproduced, what was not, and why.
 
-    The quick form counts nothing and names no row that no reading explains: few seeds make wide ranges, and few
-    readings are measured.
+    The quick form counts nothing, because few seeds make wide ranges and few readings are measured.
     """
     told = [TEXTS["reading"]]
-    rows = readings.best.rows
     if effort == "quick":
         told.insert(0, quick_notice(draws))
     else:
-        outside = [
-            f"{symbol} of {listed(places)}" for name, symbol in SYMBOLS.items() if (places := missed(rows, name))
-        ]
-        told += [
-            f"{readings.best.inside} independent printed numbers lie in our 5% to 95% ranges under the best reading: "
-            f"{inside_by_kind(rows)}. λ follows from η and ε_c, and an error that a parameter was fitted to predicts "
-            "nothing; neither is counted.",
-            f"Outside their ranges: {'; '.join(outside) or 'none'}.{finer_sentence(readings.finer)}",
-        ]
-        unknown = [CELL[row.row].place for row in rows if is_outside(row) and not explaining(readings, row)]
-        if unknown:
-            told.append(
-                f"For {listed(unknown)}, no measured reading has every number in range, and we do not know why."
-            )
+        told += [count_sentence(readings), direction_sentence(readings)]
     by_answer = {answer: [str(c.words["number"]) for c in claims if c.answer is answer] for answer in Answer}
     answers = [f"{answer.value}: {listed(numbers)}" for answer, numbers in by_answer.items() if numbers]
     told.append(f"The claims, by their numbers in section I: {'; '.join(answers)}.")
@@ -57,76 +41,74 @@ def quick_notice(draws: int) -> str:
     measured, planned = (
         sum(len(paper.all_readings(name, quick)) for name in paper.MECHANISMS) for quick in (True, False)
     )
-    seeds = [PLAN["quick"]["seeds"][name] for name in ("blend", "gibbs", "input", "ekf")]
-    counts = {"measured": measured, "planned": planned, "fewest": min(seeds), "most": max(seeds), "draws": draws}
-    return TEXTS["quick"].format(**counts)
+    seeds = max(PLAN["quick"]["seeds"].values())
+    return TEXTS["quick"].format(measured=measured, planned=planned, seeds=seeds, draws=draws)
 
 
-def inside_by_kind(rows: Sequence[RowFit]) -> str:
-    """Return how many independent numbers of each kind lie in their ranges."""
-    parts = []
-    for name, symbol in SYMBOLS.items():
-        inside = [fit.inside for row in rows for fit in row.fits if fit.name == name and fit.independent]
-        if inside:
-            solved = sum(CELL[row.row].eta is None for row in rows if CELL[row.row].lambda_ is not None)
-            note = f" ({solved} not printed, but solved from λ)" if name == "eta" else ""
-            parts.append(f"{symbol} {sum(inside)} of {len(inside)}{note}")
-    return ", ".join(parts)
-
-
-def missed(rows: Sequence[RowFit], name: str) -> list[str]:
-    """Return the places whose independent number of this name is outside its range."""
-    return [
-        CELL[row.row].place
-        for row in rows
-        if any(fit.name == name and fit.independent and not fit.inside for fit in row.fits)
+def count_sentence(readings: ReadingResults) -> str:
+    """Return how many independent numbers lie in their ranges: on Q1, by kind, and of those that had no part."""
+    best = readings.best
+    fits = [fit for row in (*best.rows, *readings.finer.values()) for fit in row.fits]
+    held_out = best.fits("Q2", "Q3") + [fit for row in readings.finer.values() for fit in row.fits]
+    kinds = [
+        f"{symbol} {count_inside(of_kind)}"
+        for name, symbol in SYMBOLS.items()
+        if (of_kind := [fit for fit in fits if fit.name == name])
     ]
-
-
-def finer_sentence(finer: Sequence[FinerFit]) -> str:
-    """Compare the trend of epsilon_c along the printed finer partitions with ours, if the directions differ."""
-    fits = [fit for fit in finer if fit.printed is not None]
-    first, last = fits[0], fits[-1]
-    if (last.printed or 0.0) <= (first.printed or 0.0) or last.epsilon_c.median >= first.epsilon_c.median:
-        return ""
     return (
-        f" From r = {first.r} to r = {last.r} the printed ε_c grows from {first.printed:g} to {last.printed:g}; ours "
-        f"falls from {first.epsilon_c.median:.2f} to {last.epsilon_c.median:.2f}."
+        f"{count_inside(fits)} independent printed numbers lie in our 5% to 95% ranges under the best reading: "
+        f"{', '.join(kinds)}. On Q1, where the reading was chosen, these are {count_inside(best.fits('Q1'))}; of those "
+        f"that had no part in the choice (Q2, Q3, r = 2 to 4) {count_inside(held_out)}. The range of a number contains "
+        "nine tenths of what the reading gives, so a wide range says little; the tables show the ranges."
     )
 
 
-def ceiling_findings(readings: ReadingResults) -> list[str]:
-    """Return paragraphs about the ceiling: what disjoint distributions give, and how often we reach it."""
-    rows = [row for row in readings.best.rows if math.isfinite(CELL[row.row].epsilon_c)]
-    reached = sum(row.at_ceiling >= 0.5 for row in rows)
-    given = [f"{summary_text(s, 'epsilon_c')} with m = {m}" for m, s in readings.ceiling_by_runs.items()]
+def direction_sentence(readings: ReadingResults) -> str:
+    """Return which directions of epsilon_c are reproduced."""
+    parts = [
+        f"{answer}: {'; '.join(names)}"
+        for answer in ("reproduced", "contradicted", "undecided")
+        if (names := [trend.what for trend in readings.trends if trend.answer == answer])
+    ]
+    return f"Directions of ε_c under the best reading: {'. '.join(parts)}."
+
+
+def curve_sentence() -> str:
+    """Return what the drawn p-values say about the averaging and the counts."""
+    own, second, disjoint = slides.curve_fits()
+    return TEXTS["curve"].format(
+        counts=own.counts,
+        rms=own.rms,
+        end=own.end,
+        epsilon=own.epsilon_c,
+        second=second.counts,
+        second_rms=second.rms,
+        disjoint_rms=disjoint.rms,
+    )
+
+
+def slide_findings() -> list[str]:
+    """Return what the slides show."""
+    grouped = [
+        f"{count} points to {end:g}: {listed([f'{x:g}' for x in values])}"
+        for (end, count), values in slides.sweeps().items()
+    ]
     return [
-        TEXTS["ceiling"],
-        "Two distributions that share no output, on 256 equally likely cells, have an infinite ε. The procedure "
-        f"reports {'; '.join(given)}.",
-        TEXTS["not_the_authors"],
-        f"Under the best reading, {reached} of the {len(rows)} rows with a finite printed ε_c reach the ceiling in at "
-        "least half of the seeds: there our tested event never occurs under one of the data sets, and our ε_c depends "
-        "on the number of runs and on how the mass is spread over the cells.",
+        TEXTS["slides"].format(source=SLIDES["source"]),
+        curve_sentence(),
+        TEXTS["errors"],
+        TEXTS["averaged"],
+        TEXTS["sweeps"].format(sweeps="; ".join(grouped)),
+        TEXTS["versions"],
     ]
 
 
-def eta_findings(readings: ReadingResults) -> list[str]:
-    """Return what the solved values of eta imply for n, and how likely the printed ones are under the best reading."""
+def eta_findings() -> list[str]:
+    """Return what the solved values of eta imply for n."""
     solved = [constant for name, constant in computed_constants().items() if name.startswith("lambda, ")]
-    parts = []
-    for row in readings.best.rows:
-        cell = CELL[row.row]
-        if cell.eta is not None:
-            fit = next(fit for fit in row.fits if fit.name == "eta")
-            parts.append(
-                f"{cell.place}: printed {cell.eta:.3f}, ours {summary_text(fit.measured, 'eta')}, share of seeds at "
-                f"least as far out {fit.tail:.3g}"
-            )
     return [
         f"With η rounded to a multiple of 0.001, {sum(constant.agrees for constant in solved)} of the {len(solved)} "
         "printed λ come out in every digit. This is what n = 1000 selection runs give; the paper does not print n.",
-        f"η is the largest share of the n selection runs in one cell. {'; '.join(parts)}.",
         TEXTS["constructed"],
     ]
 
@@ -134,43 +116,32 @@ def eta_findings(readings: ReadingResults) -> list[str]:
 def unexplained(readings: ReadingResults) -> list[str]:
     """Return a sentence for each printed row with a number outside its range under the best reading."""
     sentences = []
-    for row in filter(is_outside, readings.best.rows):
-        cell, numbers = CELL[row.row], [fit for fit in row.fits if not fit.inside]
-        told = "; ".join(
-            f"{SYMBOLS[fit.name]} {printed_text(fit.printed, fit.name)}, ours {summary_text(fit.measured, fit.name)}"
-            for fit in numbers
-        )
-        label = f"{cell.place} ({cell.setup}, {cell.mechanism}, {cell.parameter} {row.parameter:.3g})"
-        sentences.append(f"{label}: {told}. {other_readings(readings, row, {fit.name for fit in numbers})}")
+    for row in readings.best.rows:
+        if missed := [fit for fit in row.fits if not fit.inside]:
+            cell = CELL[row.row]
+            told = "; ".join(map(number_text, missed))
+            label = f"{cell.place} ({cell.setup}, {cell.mechanism}, {cell.parameter} {row.parameter:.5g})"
+            sentences.append(f"{label}: {told}. {other_readings(readings, row)}".strip())
+    for r, row in readings.finer.items():
+        sentences += [f"r = {r}: {number_text(fit)}." for fit in row.fits if not fit.inside]
     return sentences
 
 
-def other_readings(readings: ReadingResults, row: RowFit, wanted: set[str]) -> str:
-    """Return a sentence about measured readings that have the numbers of this row in range."""
-    if found := explaining(readings, row):
-        return f"Another reading has every number of this row in range: {found[0]}."
-    for varies, other in same_row(readings, row):
-        if wanted & {fit.name for fit in other.fits if fit.inside}:
-            return (
-                "No measured reading has every number of this row in range; the first in the ranking with one of "
-                f"these: {varies}."
-            )
-    return "No measured reading has any of these in range."
+def number_text(fit: NumberFit) -> str:
+    """Return a printed number and ours."""
+    return f"{SYMBOLS[fit.name]} {printed_text(fit.printed, fit.name)}, ours {summary_text(fit.measured, fit.name)}"
 
 
-def is_outside(row: RowFit) -> bool:
-    return any(not fit.inside for fit in row.fits)
-
-
-def explaining(readings: ReadingResults, row: RowFit) -> list[str]:
-    """Return the measured readings, best first, under which every number of this row is in range."""
-    return [varies for varies, other in same_row(readings, row) if not is_outside(other)]
-
-
-def same_row(readings: ReadingResults, row: RowFit) -> list[tuple[str, RowFit]]:
-    """Return this row under every ranked reading, with the reading in words."""
+def other_readings(readings: ReadingResults, row: RowFit) -> str:
+    """Return a sentence about ranked readings that have every number of this row in range; "" off Q1."""
     ranking = readings.rankings[CELL[row.row].mechanism]
-    return [(fit.varies, other) for fit in ranking for other in fit.rows if other.row == row.row]
+    others = [(fit.varies, other) for fit in ranking for other in fit.rows if other.row == row.row]
+    if not others:
+        return ""
+    found = [varies for varies, other in others if all(fit.inside for fit in other.fits)]
+    if found:
+        return f"Another reading has every number of this row in range: {found[0]}."
+    return "No measured reading has every number of this row in range."
 
 
 def reading_sentence(readings: ReadingResults) -> str:
@@ -180,13 +151,10 @@ def reading_sentence(readings: ReadingResults) -> str:
 
 
 def ranking_findings(readings: ReadingResults) -> list[str]:
-    """Return sentences about the ranking: what the fit means, and the best reading of each mechanism."""
+    """Return sentences about the ranking: what the score means, and the best reading of each mechanism."""
     base = "; ".join(describe(name, value) for name, value in BASE._asdict().items())
     sentences = [TEXTS["ranking"].format(base=base)]
-    for mechanism, (first, *others) in readings.rankings.items():
-        text = f"{mechanism}: “{first.varies}” is the best of {len(others) + 1}"
-        if others:
-            gap = first.log_probability - others[0].log_probability
-            text += f"; the next, “{others[0].varies}”, is {gap:.1f} lower"
-        sentences.append(f"{text}.")
+    for mechanism, (first, *_) in readings.rankings.items():
+        differs = paper.difference(first.reading, readings.best.reading, mechanism, "nothing")
+        sentences.append(f"{mechanism} by itself: its first reading differs from the best single one in: {differs}.")
     return sentences

@@ -1,29 +1,27 @@
 """What a worker process measures. Every function returns plain data, which is stored as JSON.
 
-A verification of a printed row is `dpverify.verify` with `Settings.paper()`. Its seed draws everything that is random
-in the paper and not printed: the sensors, the sensor that moves, the trajectory, the noise, and all runs.
+A verification of a printed row is `dpverify.verify` with `Settings.paper(test="averaged")`. Its seed draws everything
+that is random in the paper and not printed: the sensors, the sensor that moves, the noise, and all runs.
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.stats import binomtest
 
 import dpverify as dpv
-from dpverify.estimation import theory
+from dpverify.estimation import W2MHE, theory
 from dpverify.studies import Job
 from reproduction import paper
 from reproduction.experiment import (
     DISTANCE,
     SENSORS,
-    SETUP_KEYS,
     STEPS,
     WINDOW,
     PaperMechanism,
@@ -33,35 +31,34 @@ from reproduction.experiment import (
     family_reading,
     fixed_setup,
     fixed_system,
+    record,
     seeded_setup,
 )
-from reproduction.paper import BASE, CELL, CELLS, PLAN, PRINTED, PrintedCell, Reading
+from reproduction.paper import BASE, CELL, CELLS, ERROR_RUNS, PLAN, PRINTED, Reading, sweep_step
 
 BLOCK = 512
-FIT_SEEDS = range(4)  # data on which an unprinted parameter is fitted
-SINGLE_RUN_KEY = 7
-SWEEP_KEY = 101  # the spawn key of `verify` for the sweep, so that a ceiling has the same random numbers
+FIT_SEEDS = range(4)  # data on which the EKF's parameter is fitted
+FIT_S_HAT = 0.995  # the error of the EKF is proportional to its noise near this value
+SHIFT_SEEDS = 24
+SWEEP_END = 40.0  # sweeps are extended with their own step; at this epsilon every thinned count is 0
 SEEDS_PER_ROW = 1_000_000  # rows share the data of a set-up and must not share the runs
 REPEATED_DATA_SEED_OFFSET = 10**6
 FIRST_PAIR_SEED = 5_000_000  # no other part of the reproduction draws data with these seeds
 
 
 class SeedResult(NamedTuple):
-    """The paper's numbers of one verification, its ceiling, and the counts of the tested event.
+    """The paper's numbers of one verification, and the counts of the tested event.
 
-    The errors are means over the test runs; `error_one` and `error_adjacent_one` are those of a single run.
+    `errors` has one entry for each number in `ERROR_RUNS`: the norm of the error of the mean of so many runs, under the
+    first data set; `errors_adjacent` has those under the second.
     """
 
     epsilon_c: float
     eta: float
-    lambda_: float
-    error: float
-    error_adjacent: float
-    ceiling: float
+    errors: tuple[float, ...]
+    errors_adjacent: tuple[float, ...]
     c1: int
     c2: int
-    error_one: float
-    error_adjacent_one: float
 
 
 class RowTask(NamedTuple):
@@ -74,22 +71,25 @@ class RowTask(NamedTuple):
     resolution: int = 2
     steps: int = STEPS
 
+    @property
+    def sweep(self) -> Sequence[float]:
+        """The sweep of epsilon of the printed number."""
+        if self.steps == STEPS:
+            return CELL[self.row].sweep
+        return paper.FINER[self.resolution].get("sweep", CELL[self.row].sweep)
+
 
 class RowResult(NamedTuple):
-    """The seeds of one task, and the value of the parameter.
-
-    `log_density` is given where the printed error of this row fixed the parameter: see `fit_parameter`.
-    """
+    """The seeds of one task, and the value of the parameter."""
 
     task: RowTask
     value: float
-    log_density: float | None
     results: tuple[SeedResult, ...]
 
 
 def read_row(task: RowTask, stored: dict[str, Any]) -> RowResult:
     """Return the stored measurement of a row."""
-    return RowResult(task, stored["value"], stored["log_density"], tuple(SeedResult(*x) for x in stored["results"]))
+    return RowResult(task, stored["value"], tuple(SeedResult(*x) for x in stored["results"]))
 
 
 def measure_rows(tasks: Sequence[RowTask]) -> list[dict[str, Any]]:
@@ -99,151 +99,91 @@ def measure_rows(tasks: Sequence[RowTask]) -> list[dict[str, Any]]:
 
 def measure_row(task: RowTask) -> dict[str, Any]:
     """Measure one row under one reading; seeds whose distribution cannot be sampled are left out."""
-    cell, reading = CELL[task.row], task.reading
-    value, log_density = row_parameter(cell, reading)
-    results = []
+    cell, reading, results = CELL[task.row], task.reading, []
+    value = fit_s_hat(reading) if cell.value is None else cell.value
     for seed in range(task.first_seed, task.first_seed + task.seeds):
-        data = seeded_setup(cell.setup, reading.angle, seed, task.steps)
+        data = seeded_setup(cell.setup, seed, reading.angle, reading.recording, task.steps)
         mechanism = build(cell.mechanism, reading, data.system, value)
+        settings = paper_settings(reading, seed + SEEDS_PER_ROW * CELLS.index(cell), task.resolution)
         try:
-            settings = paper_settings(reading, seed + SEEDS_PER_ROW * CELLS.index(cell), task.resolution)
-            results.append(run_paper(mechanism, data, settings))
+            results.append(run_paper(mechanism, data, settings, task.sweep))
         except (dpv.MechanismError, dpv.InputError):
-            if reading.law != "gibbs":
+            if cell.mechanism != paper.W2MHE or reading.law != "gibbs":
                 raise
-    return {"value": value, "log_density": log_density, "results": results}
+    return {"value": value, "results": results}
 
 
 def paper_settings(reading: Reading, seed: int, resolution: int = 2) -> dpv.Settings:
-    """Return the settings of the paper's procedure; a run that the Gibbs sampler abandons counts as outside R."""
+    """Return the settings of the authors' procedure; a run that the Gibbs sampler abandons counts as outside R."""
     return dpv.Settings.paper(
+        test="averaged",
         test_runs=reading.test_runs,
-        complement=reading.complement,
         resolution=resolution,
-        nonfinite="event" if reading.law == "gibbs" else "error",
+        nonfinite="event",
         block=BLOCK,
         seed=seed,
     )
 
 
-def run_paper(mechanism: PaperMechanism, data: SetUp, settings: dpv.Settings) -> SeedResult:
-    """Run the paper's procedure once."""
-    error = dpv.rmse(data.truth) if settings.nonfinite == "error" else error_of_finite_runs(data.truth)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dpv.DPVerifyWarning)  # s = 1 is deterministic
-        report = dpv.verify(mechanism, data.first, data.second, settings=settings, error=error, progress=False)
-    assert report.error is not None
+def run_paper(mechanism: PaperMechanism, data: SetUp, settings: dpv.Settings, sweep: Sequence[float]) -> SeedResult:
+    """Run the authors' procedure once."""
+    report = dpv.verify(mechanism, data.first, data.second, settings=settings, progress=False)
     c1, c2 = report.witness.counts
-    rng = np.random.default_rng((SINGLE_RUN_KEY, settings.seed))
-    other_runs = np.asarray(mechanism(data.second, BLOCK, rng))
-    return SeedResult(
-        report.epsilon_critical,
-        report.paper.eta,
-        report.paper.lambda_,
-        report.error[0][0],
-        report.error[1][0],
-        ceiling((c1, c2), settings),
-        c1,
-        c2,
-        float(np.asarray(error(report.picture["first"][:1]))[0]),
-        float(np.asarray(error(other_runs))[0]),
-    )
+    errors = [errors_of_means(np.asarray(report.picture[side]), data.truth) for side in ("first", "second")]
+    return SeedResult(critical_epsilon((c1, c2), settings.test_runs, sweep), report.paper.eta, *errors, c1, c2)
 
 
-def ceiling(counts: tuple[int, int], settings: dpv.Settings) -> float:
-    """Return the critical epsilon if the data set with the smaller count never produced the event.
+def critical_epsilon(counts: tuple[int, int], runs: int, sweep: Sequence[float]) -> float:
+    """Return the first point of a sweep at which both p-values, averaged over all thinnings, exceed alpha."""
+    step, first = sweep_step(sweep), paper.SWEEP[0]
 
-    It has the random numbers of the verification: where the smaller count is 0, it is the critical epsilon itself.
-    """
-    c1, c2 = counts
-    disjoint = (c1, 0) if c1 >= c2 else (0, c2)
-    rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(SWEEP_KEY,)))
-    return float(dpv.critical_epsilon(*disjoint, settings.test_runs, settings.alpha, rng))
+    def p_value(index: int) -> float:
+        return float(min(dpv.p_values(*counts, runs, first + index * step, None)))
 
-
-def error_of_finite_runs(truth: np.ndarray) -> Callable[[Any], np.ndarray]:
-    """Return the error of each run; an abandoned run has the mean error of its block."""
-    error = dpv.rmse(truth)
-
-    def errors(samples: Any) -> np.ndarray:
-        values = np.asarray(error(samples))
-        return np.where(np.isfinite(values), values, np.nanmean(values))
-
-    return errors
+    # The averaged p-values increase with epsilon.
+    return first + step * bisect.bisect_right(range(int(SWEEP_END / step)), PRINTED["constants"]["alpha"], key=p_value)
 
 
-# Parameters that the paper does not print
+def errors_of_means(samples: np.ndarray, truth: np.ndarray) -> tuple[float, ...]:
+    """Return the norm of the error of the mean of the first runs, for each number in `ERROR_RUNS`."""
+    finite = samples.reshape(len(samples), *truth.shape)
+    finite = finite[np.isfinite(finite).all((1, 2))]
+    return tuple(float(np.linalg.norm(finite[:runs].mean(0) - truth)) for runs in ERROR_RUNS)
 
 
-def row_parameter(cell: PrintedCell, reading: Reading) -> tuple[float, float | None]:
-    """Return the parameter of a row, and its log density if this row's printed error fixed it."""
-    if cell.value is not None and cell.assumed is None:
-        return cell.value, None
-    target = cell if cell.error_is_fitted else paper.finite_cells(paper.EKF)[0]
-    value, log_density = fit_parameter(
-        target, reading._replace(angle="paper", test_runs=BASE.test_runs, complement=False)
-    )
-    return value, log_density if target is cell else None
-
-
-@functools.lru_cache(maxsize=256)
-def fit_parameter(cell: PrintedCell, reading: Reading) -> tuple[float, float]:
-    """Return the parameter at which the error of a row is the printed one, and the logarithm of its density.
-
-    The density is d value / d ln(error): under a uniform parameter the probability of an error in a small interval of
-    logarithms is this density times its length. It is 0 where no value in [0, 1] has the printed error; the parameter
-    is then the nearest value. All values are measured with the same random numbers.
-    """
-    assert cell.error is not None
-    noises = np.geomspace(1e-3, 1.0, 8)  # 1 - s, 1 - s_bar, or (1 - s_hat)/s_hat
-    is_ekf = cell.mechanism == paper.EKF
-    values = 1 / (1 + noises) if is_ekf else 1 - noises
-    errors = [mean_error_over_seeds(cell, reading, float(value)) for value in values]
-    log_errors = np.maximum.accumulate(np.log(errors))  # rounding must not break the order
-    log_target = math.log(cell.error)
-    if not log_errors[0] <= log_target <= log_errors[-1]:
-        return float(values[0] if log_target < log_errors[0] else values[-1]), -math.inf
-    i = int(np.clip(np.searchsorted(log_errors, log_target), 1, len(noises) - 1))
-    rise = max(log_errors[i] - log_errors[i - 1], 1e-6)
-    step = math.log(noises[i] / noises[i - 1])
-    noise = noises[i - 1] * math.exp(step * (log_target - log_errors[i - 1]) / rise)
-    value = 1 / (1 + noise) if is_ekf else 1 - noise
-    return float(value), math.log(noise * step / rise * (value**2 if is_ekf else 1.0))
-
-
-def mean_error_over_seeds(cell: PrintedCell, reading: Reading, value: float) -> float:
-    """Return the mean error under the first data set, over a few seeds."""
+@functools.lru_cache(maxsize=64)
+def fit_s_hat(reading: Reading) -> float:
+    """Return the parameter of the EKF at which its mean error on Q1 is the printed one."""
     errors = []
     for seed in FIT_SEEDS:
-        data = seeded_setup(cell.setup, reading.angle, seed)
-        mechanism = build(cell.mechanism, reading, data.system, value)
+        data = seeded_setup("Q1", seed, reading.angle, reading.recording)
+        mechanism = build(paper.EKF, reading, data.system, FIT_S_HAT)
         samples = np.asarray(mechanism(data.first, BLOCK, np.random.default_rng(seed)))
-        errors.append(float(np.nanmean(dpv.rmse(data.truth)(samples))))
-    return float(np.mean(errors))
+        errors.append(errors_of_means(samples, data.truth)[ERROR_RUNS.index(BASE.error_runs)])
+    noise = (1 - FIT_S_HAT) / FIT_S_HAT * paper.finite_cells(paper.EKF)[0].error / float(np.mean(errors))
+    return 1 / (1 + noise)
 
 
-def calibrate(runs: int) -> dict[str, float]:
-    """Return tau and s_hat, which the paper does not print: each is the value at which an error is the printed one."""
-    targets = PRINTED["calibration"]
+# The estimator without noise
 
-    def solve(
-        target: float, family: str, setup: str, parameters: Callable[[float], Any], ends: Sequence[float]
-    ) -> float:
-        data = fixed_setup(setup)
 
-        def excess(logarithm: float) -> float:
-            mechanism = build_family(PLAN["families"][family], setup, *parameters(math.exp(logarithm)))
-            rng, error, block = np.random.default_rng(0), dpv.rmse(data.truth), 4096
-            blocks = [np.mean(error(np.asarray(mechanism(data.first, block, rng)))) for _ in range(-(-runs // block))]
-            return float(np.mean(blocks)) - target
-
-        return math.exp(float(brentq(excess, *map(math.log, ends), xtol=1e-4)))  # type: ignore[arg-type]
-
-    tau, s_hat = targets["tau"], targets["s_hat"]
-    return {
-        "tau": solve(tau["error"], "gibbs", tau["setup"], lambda value: (tau["s"], value), (2e-6, 2e-4)),
-        "s_hat": 1 / (1 + solve(s_hat["error"], "ekf", s_hat["setup"], lambda x: (1 / (1 + x), 0.0), (1e-4, 1e-1))),
-    }
+def measure_shifts() -> list[dict[str, Any]]:
+    """Return both errors of the estimator at s = 1, and the shift at the last step over that at the first."""
+    results = []
+    for changes in PLAN["shift"]["candidates"]:
+        reading, shifts = BASE._replace(**changes), []
+        for seed in range(SHIFT_SEEDS):
+            data = seeded_setup("Q1", seed, reading.angle, reading.recording)
+            mechanism = build(paper.W2MHE, reading, data.system, 1.0)
+            rng = np.random.default_rng(0)  # not used: the estimator has no noise
+            first, second = (np.asarray(mechanism(y, 1, rng))[0] for y in (data.first, data.second))
+            norms = np.linalg.norm(second - first, axis=1)
+            errors = np.linalg.norm(first - data.truth), np.linalg.norm(second - data.truth)
+            distance = np.linalg.norm(data.second - data.first)
+            shifts.append([*errors, norms[-1] / norms[0], distance])
+        names = ("error", "error_adjacent", "ratio", "distance")
+        results.append({"changes": changes} | dict(zip(names, np.transpose(shifts).tolist(), strict=True)))
+    return results
 
 
 # Draws of the sensors, on which the claims are judged
@@ -265,9 +205,9 @@ class SensorDraw(NamedTuple):
     curves : dict
         Each family along its parameter.
     paper : dict
-        Critical epsilon and error of each family by the paper's procedure.
+        Critical epsilon and error of each family by the authors' procedure.
     repeated : dict
-        Some families again, on other data from the same sensors. Only draws with an even number have them: they show
+        Some families again, with other runs on the same sensors. Only draws with an even number have them: they show
         how much of a difference between set-ups is a difference between seeds.
     sufficient, certified : float
         Two proved bounds of the Gibbs distribution's epsilon: the paper's theorem, and ours for this pair. Both are
@@ -288,31 +228,21 @@ def read_draw(stored: list[Any]) -> SensorDraw:
     return SensorDraw(typed[0], at_paper_values, typed[1], sufficient, certified)
 
 
-def measure_draw(
-    families: dict[str, dict[str, Any]],
-    points: dict[str, Sequence[float]],
-    matched: dict[str, float],
-    sizes: dict[str, int],
-    tau: float,
-    number: int,
-) -> SensorDraw:
-    """Draw sensors and data with seed `number`, and measure every family on them.
-
-    `points` are the parameters of each family, `matched` has the delta of the curves and the s of the theorem, and
-    `sizes` are the numbers of runs.
-    """
+def measure_draw(sizes: dict[str, int], number: int) -> SensorDraw:
+    """Draw sensors and data with seed `number`, and measure every family on them, with these numbers of runs."""
+    families, matched = PLAN["families"], PLAN["matched"]
     data, settings = fixed_setup(number, seed=number), dpv.Settings(**sizes, seed=number)
 
-    def curves(data: SetUp, names: Sequence[str], settings: dpv.Settings) -> dict[str, list[CurvePoint]]:
+    def curves(names: Sequence[str], settings: dpv.Settings) -> dict[str, list[CurvePoint]]:
         def member_of(name: str) -> Callable[[float], PaperMechanism]:
-            return lambda value: build_family(families[name], number, value, tau)
+            return lambda value: build_family(families[name], number, value)
 
         measured = dpv.tradeoff(
-            {name: (member_of(name), points[name]) for name in names},
+            {name: (member_of(name), families[name]["points"]) for name in names},
             data.first,
             data.second,
             matched["delta"],
-            dpv.rmse(data.truth),
+            dpv.frobenius_error(data.truth),
             settings=settings,
             progress=False,
         )
@@ -323,17 +253,16 @@ def measure_draw(
 
     at_paper_values = {}
     for name, family in families.items():
-        mechanism = build_family(family, number, family["yardstick"], tau)
-        result = run_paper(mechanism, data, paper_settings(family_reading(family, tau), number))
-        at_paper_values[name] = (result.epsilon_c, result.error)
-    repeated: dict[str, list[CurvePoint]] = {}
-    if number % 2 == 0:
-        other = fixed_setup(number, seed=number + REPEATED_DATA_SEED_OFFSET)
-        repeated = curves(other, [n for n, family in families.items() if family.get("repeated")], settings.spawn(1))
-    gibbs = build_family(families["gibbs"], number, matched["theorem_s"], tau)
+        mechanism, reading = build_family(family, number, family["yardstick"]), family_reading(family)
+        result = run_paper(mechanism, data, paper_settings(reading, number), CELLS[0].sweep)
+        at_paper_values[name] = (result.epsilon_c, result.errors[ERROR_RUNS.index(reading.error_runs)])
+    again = [name for name, family in families.items() if family.get("repeated")]
+    repeated = curves(again, settings.change(seed=number + REPEATED_DATA_SEED_OFFSET)) if number % 2 == 0 else {}
+    gibbs = build_family(families["gibbs"], number, matched["theorem_s"])
+    assert isinstance(gibbs, W2MHE)
     sufficient = theory.sufficient_epsilon(gibbs, DISTANCE, STEPS + 1 - WINDOW)
     certified = theory.gibbs_epsilon(gibbs, data.first, data.second)
-    return SensorDraw(curves(data, list(families), settings), at_paper_values, repeated, sufficient, certified)
+    return SensorDraw(curves(list(families), settings), at_paper_values, repeated, sufficient, certified)
 
 
 # The share of adjacent pairs that pass, and the library's own test
@@ -342,55 +271,48 @@ def measure_draw(
 def measure_pairs(number: int) -> list[dict[str, Any]]:
     """Measure how many sampled adjacent pairs pass the test of a printed critical epsilon, for the W2-MHE on Q1.
 
-    The paper names this extension of its test, and prints no result of it. A pair is drawn anew each time: the
-    trajectory, the measurement noise, and which of the ten sensors moves. The same pairs are also tested by the
+    The paper names this extension of its test, and prints no result of it. The same pairs are also tested by the
     library's own test, which searches all events.
     """
     cell = CELL["Q1, W2-MHE, s 0.8"]
-    mechanism = build(cell.mechanism, BASE, fixed_system(cell.setup), 0.8)
+    system = fixed_system(cell.setup)
+    mechanism = build(cell.mechanism, BASE, system, 0.8)
     moved = np.random.default_rng(FIRST_PAIR_SEED).integers(SENSORS, size=number)
+    generators = [np.random.default_rng(FIRST_PAIR_SEED + k) for k in range(number)]
+    setups = [record(system, int(m), rng, BASE.angle, "noisy") for m, rng in zip(moved, generators, strict=True)]
+    pairs = [(data.first, data.second) for data in setups]
     tests = {
-        "paper": dpv.Settings.paper(test_runs=BASE.test_runs, block=1024),
-        "own": dpv.Settings(select_runs=1024, test_runs=BASE.test_runs, block=1024, seed=1),
+        "paper": paper_settings(BASE, 0),
+        "own": dpv.Settings(select_runs=1024, test_runs=BASE.test_runs, block=BLOCK, seed=1),
     }
-    results = []
-    for angle in ("paper", "exact"):
-        setups = [fixed_setup(cell.setup, int(moved[k]), FIRST_PAIR_SEED + k, angle) for k in range(number)]
-        pairs = [(data.first, data.second) for data in setups]
-        found = {n: dpv.verify_pairs(mechanism, pairs, cell.epsilon_c, settings=s) for n, s in tests.items()}
-        refuted = {n: sum(r.verdict is dpv.Verdict.REFUTED for r in many.reports) for n, many in found.items()}
-        results.append(
-            {
-                "angle": angle,
-                "epsilon": cell.epsilon_c,
-                "pairs": number,
-                "passed": number - refuted["paper"],
-                "interval": tuple(binomtest(number - refuted["paper"], number).proportion_ci(method="exact")),
-                "refuted": refuted["own"],
-                "violating": found["own"].violating,
-            }
-        )
-    return results
+    found = {name: dpv.verify_pairs(mechanism, pairs, cell.epsilon_c, settings=s) for name, s in tests.items()}
+    refuted = {n: sum(r.verdict is dpv.Verdict.REFUTED for r in many.reports) for n, many in found.items()}
+    return [
+        {
+            "epsilon": cell.epsilon_c,
+            "pairs": number,
+            "passed": number - refuted["paper"],
+            "interval": tuple(binomtest(number - refuted["paper"], number).proportion_ci(method="exact")),
+            "refuted": refuted["own"],
+            "violating": found["own"].violating,
+        }
+    ]
 
 
-def own_jobs(effort: str, tau: float, s_hat: float) -> list[tuple[Job, dict[str, Any]]]:
-    """Return the verifications by the library's own test at delta 0, each with what distinguishes it.
+def own_jobs(effort: str, readings: dict[str, Reading]) -> list[tuple[Job, dict[str, Any]]]:
+    """Return the verifications of the printed rows by the library's own test at delta 0, each with its row.
 
-    They are those of the printed parameters, and of the W2-MHE with each sensor in turn as the one that moves.
+    `readings` has the reading of each mechanism.
     """
-    wanted = [(t["mechanism"], t["law"], value, None) for t in PLAN["own"] for value in t["values"] or [s_hat]]
-    wanted += [(paper.W2MHE, "gibbs", 0.8, sensor) for sensor in range(SENSORS)]
     jobs = []
-    for setup in SETUP_KEYS:
-        for mechanism, law, value, sensor in wanted:
-            data = fixed_setup(setup, sensor or 0)
-            reading = BASE._replace(support="growing", tau=tau, angle="exact", law=law)
-            about = {"setup": setup, "mechanism": mechanism, "law": law, "value": value, "sensor": sensor}
-            name = " ".join(str(part) for part in about.values())
-            settings = dpv.Settings(**PLAN[effort]["certified" if sensor is None else "map"])
-            options = {"error": dpv.rmse(data.truth)}
-            built = build(mechanism, reading, data.system, value)
-            jobs.append((Job(name, built, data.first, data.second, None, settings, options), about))
+    for cell in CELLS:
+        reading = readings[cell.mechanism]
+        data = fixed_setup(cell.setup, 0, reading.angle, reading.recording)
+        value = fit_s_hat(reading) if cell.value is None else cell.value
+        mechanism = build(cell.mechanism, reading, data.system, value)
+        settings = dpv.Settings(**PLAN[effort]["certified"])
+        options = {"error": dpv.frobenius_error(data.truth)}
+        jobs.append((Job(cell.key, mechanism, data.first, data.second, None, settings, options), {"row": cell.key}))
     return jobs
 
 

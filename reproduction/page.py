@@ -10,7 +10,7 @@ from typing import Any
 
 from dpverify.render import Code, Figures, Items, Links, Page, Section, Sentence
 from dpverify.studies import write_csv
-from reproduction import figures, findings, tables
+from reproduction import figures, findings, slides, tables
 from reproduction.claims import (
     MIN_DRAWS,
     Answer,
@@ -26,13 +26,13 @@ from reproduction.paper import PLAN, PRINTED, TEXTS
 
 TITLE = "A numerical verification framework for differential privacy in estimation, run again"
 BADGES = {Answer.CONFIRMED: "NOT_REFUTED", Answer.CONTRADICTED: "REFUTED"}
-MARKDOWN_FIGURES = ("runs", "beside", "map")
+MARKDOWN_FIGURES = ("curve", "beside")
 
 
 def write_page(
     folder: Path,
     effort: str,
-    calibrated: Mapping[str, float],
+    shifts: Sequence[Mapping[str, Any]],
     readings: ReadingResults,
     draws: Sequence[SensorDraw],
     pairs: Sequence[Mapping[str, Any]],
@@ -41,34 +41,25 @@ def write_page(
     """Write the page as HTML and as Markdown, and the tables as CSV; return the path of the page."""
     claims = judge_claims(draws)
     command = "make reproduced" + (" QUICK=1" if effort == "quick" else "")
-    seeds = PLAN[effort]["seeds"]
-    ranked = [seeds[name] for name in ("blend", "gibbs", "input", "ekf")]
+    ranked, best = (counts_text(PLAN[effort][name]) for name in ("seeds", "best"))
     extent = (
-        f"Made by “{command}”, dpverify {version('dpverify')}: {min(ranked)} to {max(ranked)} seeds per row and "
-        f"reading in the ranking, {seeds['best']} seeds per row of the best reading ({seeds['best_input']} for input "
-        f"perturbation), {len(draws)} draws of sensors."
+        f"Made by “{command}”, dpverify {version('dpverify')}: {ranked} seeds per row and reading in the ranking, "
+        f"{best} per row of the best reading (W2-MHE, input, EKF); "
+        f"{len(draws)} draws of sensors for the claims."
     )
     lead = [Sentence(text, style="lead") for text in findings.lead(readings, claims, effort, len(draws))]
-    notes = [text.format(**calibrated, **PLAN[effort]["draw"]) for text in TEXTS["notes"]]
     sections = [
-        *result_sections(readings, effort == "full", pairs),
+        *slide_sections(shifts),
+        *result_sections(readings, effort == "full"),
+        *paper_sections(pairs),
         claim_section(claims, draws),
-        *reading_sections(readings, effort == "full"),
+        Section("What the library's own test says", (Sentence(TEXTS["own"]), tables.certified_table(own)), "own"),
         Section(
-            "What the library's own test says",
-            (
-                Sentence(TEXTS["own"]),
-                tables.certified_table(own),
-                Figures(figures.privacy_maps(own), "map"),
-            ),
-            "own",
+            "Printed statements that need a correction",
+            (Items([Sentence(one["why"], label=f"{one['statement']}.") for one in PRINTED["corrections"]]),),
+            "corrections",
         ),
-        Section(
-            "Printed statements that cannot hold as printed",
-            (Items([Sentence(one["why"], label=f"{one['statement']}.") for one in PRINTED["cannot"]]),),
-            "inconsistent",
-        ),
-        Section("How to reproduce this page", (Code(command), Items(notes)), "again"),
+        Section("How to reproduce this page", (Code(command),), "again"),
     ]
     links = Links([(section.title, f"#{section.anchor}") for section in sections])
     page = Page(TITLE, (*lead, links, *sections), over=extent)
@@ -83,28 +74,76 @@ def write_page(
     return folder / "index.html"
 
 
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return the numbers of seeds of the three mechanisms; one number where they are equal."""
+    return ", ".join(map(str, dict.fromkeys(counts.values()) if len(set(counts.values())) == 1 else counts.values()))
+
+
 def without_figures(section: Section) -> Section:
     """Return the section with the few figures that the Markdown page shows."""
     blocks = [b for b in section.blocks if not isinstance(b, Figures) or b.name in MARKDOWN_FIGURES]
     return dataclasses.replace(section, blocks=blocks)
 
 
-def result_sections(readings: ReadingResults, counted: bool, pairs: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Return what follows sections II to V of the paper."""
+def slide_sections(shifts: Sequence[Mapping[str, Any]]) -> list[Section]:
+    """Return what the slides show, and which readings they exclude."""
+    shift = TEXTS["shift"].format(ratio=slides.drawn_ratio(), draws=len(shifts[0]["error"]))
     return [
         Section(
-            "The ceiling: what ε_c says about distributions that share no output",
+            "What the authors' slides show",
             (
-                *map(Sentence, findings.ceiling_findings(readings)),
-                Figures([figures.epsilon_against_runs(readings)], "runs"),
-                tables.runs_table(readings),
+                *map(Sentence, findings.slide_findings()),
+                Figures([figures.curve_figure()], "curve"),
+                tables.drawn_table(),
             ),
-            "ceiling",
+            "slides",
         ),
+        Section("Fig. 4: the estimator without noise", (Sentence(shift), tables.shift_table(shifts)), "shift"),
+    ]
+
+
+def result_sections(readings: ReadingResults, counted: bool) -> list[Section]:
+    """Return every printed row beside ours, the directions, the readings, and what stays unexplained."""
+    rankings = [tables.ranking_table(name, fits, counted) for name, fits in readings.rankings.items()]
+    unexplained = findings.unexplained(readings) or ["Nothing."]
+    return [
+        Section(
+            "Section V: every printed row, Figs. 4 to 6, Tables I and II",
+            (
+                Sentence(findings.reading_sentence(readings)),
+                Sentence(TEXTS["main_legend"], style="small"),
+                tables.main_table(readings),
+                Figures([figures.compare_rows(readings, name) for name in ("epsilon_c", "error")], "beside"),
+                tables.choice_table(readings),
+            ),
+            "rows",
+        ),
+        Section(
+            "Directions and finer partitions",
+            (
+                Sentence(TEXTS["trends"]),
+                tables.trend_table(readings.trends),
+                Sentence(TEXTS["finer"]),
+                tables.finer_table(readings),
+            ),
+            "finer",
+        ),
+        Section(
+            "The readings and their ranking",
+            (*map(Sentence, findings.ranking_findings(readings)), tables.choices_table(readings), *rankings),
+            "readings",
+        ),
+        *[Section("What stays unexplained", (Items(unexplained),), "unexplained")] * counted,
+    ]
+
+
+def paper_sections(pairs: Sequence[Mapping[str, Any]]) -> list[Section]:
+    """Return what needs no reading: Figs. 1 to 3, formulas, and the share of pairs."""
+    return [
         Section("Section II: Fig. 1", (Figures([figures.sensor_scene()], "scene"),), "scene"),
         Section(
             "Sections IV and V: Algorithm 3, constants and each λ",
-            (*map(Sentence, findings.eta_findings(readings)), tables.constants_table()),
+            (*map(Sentence, findings.eta_findings()), tables.constants_table()),
             "formulas",
         ),
         Section(
@@ -113,26 +152,9 @@ def result_sections(readings: ReadingResults, counted: bool, pairs: Sequence[Map
             "events",
         ),
         Section(
-            "Section IV-B: Theorem 1 and the share of adjacent pairs that pass",
+            "Section IV-B: the share of adjacent pairs that pass",
             (Sentence(TEXTS["pairs"]), tables.pairs_table(pairs)),
             "pairs",
-        ),
-        Section(
-            "Section V: every printed row, Figs. 4 to 6, Tables I and II",
-            (
-                Sentence(findings.reading_sentence(readings)),
-                Sentence(TEXTS["main_legend"], style="small"),
-                tables.main_table(readings),
-                tables.choice_table(readings),
-                Figures([figures.compare_rows(readings, name) for name in ("epsilon_c", "error")], "beside"),
-                Figures(figures.p_value_figures(readings), "p-values"),
-            ),
-            "rows",
-        ),
-        Section(
-            "Section V: the sufficient condition and finer partitions",
-            (Sentence(TEXTS["finer"]), tables.finer_table(readings.finer)),
-            "finer",
         ),
     ]
 
@@ -159,21 +181,3 @@ def claim_section(claims: Sequence[Claim], draws: Sequence[SensorDraw]) -> Secti
     return Section(
         "The four claims", (*blocks, Figures([figures.accuracy_against_privacy(draws)], "exchange")), "claims"
     )
-
-
-def reading_sections(readings: ReadingResults, counted: bool) -> list[Section]:
-    """Return the ranking of the readings, and what stays unexplained."""
-    rankings = [tables.ranking_table(name, fits, counted) for name, fits in readings.rankings.items()]
-    return [
-        Section(
-            "The readings and their ranking",
-            (
-                *map(Sentence, findings.ranking_findings(readings)),
-                tables.choices_table(readings),
-                tables.best_by_mechanism_table(readings, counted),
-                *rankings,
-            ),
-            "readings",
-        ),
-        Section("What stays unexplained", (Items(findings.unexplained(readings) or ["Nothing."]),), "unexplained"),
-    ]

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ TEXTS: dict[str, Any] = tomllib.loads((FOLDER / "texts.toml").read_text(encoding
 PLAN: dict[str, Any] = tomllib.loads((FOLDER / "plan.toml").read_text(encoding="utf-8"))
 BETA: float = PRINTED["constants"]["beta"]
 SWEEP = np.linspace(0.001, 1.5, 80)  # eight of the fourteen critical epsilons lie on it in every printed digit
+SLIDES: dict[str, Any] = PRINTED["slides"]
 SELECT_RUNS = 1000  # n: every eta that is solved from a printed lambda is a multiple of 1 / 1000
 W2MHE, INPUT, EKF = "W2-MHE", "input perturbation", "private EKF"
 MECHANISMS = (W2MHE, INPUT, EKF)
@@ -45,6 +46,12 @@ class PrintedCell(NamedTuple):
         Errors of the estimates under the first and under the second data set.
     eta, lambda_ : float or None
         The largest share of runs in a cell, and the paper's lambda.
+    sweep : tuple of float and int
+        End and number of points of the sweep on which the printed epsilon_c lies.
+    slide : dict or None
+        Another version of epsilon_c and lambda, on the authors' slides.
+    count : int or None
+        The smaller count of the tested event, where the slides show it.
     """
 
     place: str
@@ -58,6 +65,9 @@ class PrintedCell(NamedTuple):
     error_adjacent: float | None = None
     eta: float | None = None
     lambda_: float | None = None
+    sweep: tuple[float, int] = (1.5, 80)
+    slide: dict[str, float] | None = None
+    count: int | None = None
 
     @property
     def key(self) -> str:
@@ -71,24 +81,31 @@ class PrintedCell(NamedTuple):
 
     @property
     def implied_eta(self) -> float | None:
-        """The printed eta, or the multiple of 0.001 from which the printed lambda follows."""
+        """The printed eta, or the one from which the printed lambda follows."""
         if self.eta is not None or self.lambda_ is None:
             return self.eta
-        return round((self.lambda_ - BETA) / (2 * math.exp(self.epsilon_c)) * SELECT_RUNS) / SELECT_RUNS
+        return solve_eta(self.lambda_, self.epsilon_c)
 
     @property
     def error_is_fitted(self) -> bool:
-        """Whether the printed error of this row fixes a parameter, so that our error is not a prediction.
+        """Whether the printed error fixes the parameter, so that ours is no prediction: that of the EKF on Q1."""
+        return self.mechanism == EKF and self.setup == "Q1"
 
-        The EKF has one parameter for all set-ups, which the error on Q1 fixes.
-        """
-        return self.assumed is not None and (self.mechanism != EKF or self.setup == "Q1")
+
+def solve_eta(lambda_: float, epsilon_c: float) -> float:
+    """Return the multiple of 0.001 from which a printed lambda follows."""
+    return round((lambda_ - BETA) / (2 * math.exp(epsilon_c)) * SELECT_RUNS) / SELECT_RUNS
 
 
 CELLS = tuple(PrintedCell(**{name.replace("lambda", "lambda_"): x for name, x in c.items()}) for c in PRINTED["cells"])
 CELL = {cell.key: cell for cell in CELLS}
 ALL_REJECTED = next(cell for cell in CELLS if math.isinf(cell.epsilon_c))  # the row s = 1
-FINER: dict[int, float | None] = {grid["r"]: grid.get("epsilon_c") for grid in PRINTED["finer"]}  # by bins per axis
+FINER: dict[int, dict[str, Any]] = {grid["r"]: grid for grid in PRINTED["finer"]}  # by the bins per axis
+
+
+def sweep_step(sweep: Sequence[float]) -> float:
+    """Return the step of a sweep from .001 to its end, given its end and its number of points."""
+    return (sweep[0] - SWEEP[0]) / (sweep[1] - 1)
 
 
 def finite_cells(mechanism: str) -> list[PrintedCell]:
@@ -100,26 +117,30 @@ class Reading(NamedTuple):
     """One reading of the paper's experiment: a choice for everything that it does not print (see `plan.toml`)."""
 
     law: str
-    support: str
+    states: str
     prior: str
     span: str
+    cost: str
     tau: float
     angle: str
+    recording: str
     covariance: str
     noise: str
     filter: str
+    feedback: bool
     test_runs: int
-    error_runs: str
-    complement: bool
+    error_runs: int
 
 
 BASE = Reading(**PLAN["base"])
+ERROR_RUNS: tuple[int, ...] = tuple(PLAN["readings"]["error_runs"])
 
 
 def describe(field: str, value: object) -> str:
     """Return a choice in words."""
     words = PLAN["choices"][field]
-    return f"{words['number']} {value:g}" if "number" in words else words[str(value).lower()]
+    text = f"{value:g}" if isinstance(value, float) else str(value).lower()
+    return words.get(text) or f"{words['number']} {text}"
 
 
 def difference(reading: Reading, base: Reading, mechanism: str | None = None, none: str = "base") -> str:
@@ -130,11 +151,6 @@ def difference(reading: Reading, base: Reading, mechanism: str | None = None, no
     fields = Reading._fields if mechanism is None else PLAN["readings"][mechanism]["fields"]
     changed = [name for name in fields if getattr(reading, name) != getattr(base, name)]
     return ", ".join(describe(name, getattr(reading, name)) for name in changed) or none
-
-
-def relevant(reading: Reading, mechanism: str) -> Reading:
-    """Return the reading with the base value in every choice that the mechanism does not depend on."""
-    return BASE._replace(**{name: getattr(reading, name) for name in PLAN["readings"][mechanism]["fields"]})
 
 
 def all_readings(mechanism: str, quick: bool = False) -> list[Reading]:

@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpverify.render import Cell, Table, format_lower, format_upper
-from reproduction import paper
+from reproduction import paper, slides
 from reproduction.claims import MIN_DRAWS, Claim, Comparison
-from reproduction.fit import FinerFit, ReadingFit, ReadingResults, RowFit, Summary
-from reproduction.paper import CELL, CELLS, PLAN, PRINTED, SWEEP, computed_constants, describe
+from reproduction.fit import ReadingFit, ReadingResults, RowFit, Summary, Trend, summarise
+from reproduction.paper import ALL_REJECTED, BASE, CELL, FINER, PLAN, PRINTED, computed_constants, describe
 
 INSIDE, OUTSIDE, NOT_KNOWN = "✓", "✗", "–"
 NO_BREAK = "\u00a0"
 RANGE = "\u2060–\u2060"  # a dash at which no line breaks
-MOST_RANKED = 12  # readings of one mechanism in the table; the file readings.csv has all of them
-DECIMALS = {"epsilon_c": 2, "ceiling": 2, "eta": 3, "lambda": 3}  # errors have three significant digits
+MOST_RANKED = 10  # readings of one mechanism in the table; the file readings.csv has all of them
+DECIMALS = {"epsilon_c": 2, "eta": 3, "lambda": 3, "count": 0}  # errors have three significant digits
 LARGEST_SHOWN_LOG_RATIO = 700.0  # the exponential of more overflows
-LAW_WORDS = {"gibbs": "Gibbs distribution", "blend": "blend distribution"}
 
 
 def summary_text(summary: Summary, name: str) -> str:
@@ -29,8 +28,6 @@ def summary_text(summary: Summary, name: str) -> str:
 
 def number_text(value: float, name: str) -> str:
     """Write one of our numbers; `name` sets the number of digits."""
-    if math.isinf(value):
-        return "all rejected"
     return f"{value:.{DECIMALS[name]}f}" if name in DECIMALS and value < 100 else f"{value:.3g}"
 
 
@@ -43,34 +40,82 @@ def printed_text(value: float | None, name: str) -> str:
     return f"{value:.4f}" if name == "lambda" else f"{value:.3f}" if name == "eta" else f"{value:.8g}"
 
 
+def count_inside(fits: Sequence[Any]) -> str:
+    """Return how many numbers lie in their 5% to 95% range, for instance "16 of 26"."""
+    return f"{sum(fit.inside for fit in fits)} of {len(fits)}"
+
+
+def drawn_table() -> Table:
+    """Return the errors that the error plots of the slides show, in both definitions."""
+    rows = [
+        [f"{one.place}, {one.which} data", f"{one.printed:g}", f"{one.norm:.4f}", f"{one.rms:.4f}"]
+        for one in slides.drawn_errors()
+    ]
+    columns = ["slide 12", "printed", "norm of the drawn error", "root mean square over the steps"]
+    return Table(columns, rows, "The errors that the plots show, to about 0.002")
+
+
+def shift_table(shifts: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what each reading of the estimator without noise gives beside Fig. 4 of the slides."""
+    lines, ratio = [], slides.drawn_ratio()
+    for one in shifts:
+        ranges = {name: summarise(one[name]) for name in ("error", "error_adjacent", "ratio", "distance")}
+        near = ranges["error"].low <= 1e-5 or ranges["error"].low <= ALL_REJECTED.error
+        allowed = (
+            near
+            and ranges["error_adjacent"].low <= ALL_REJECTED.error_adjacent <= ranges["error_adjacent"].high
+            and ranges["ratio"].low <= ratio + 0.2
+            and ranges["ratio"].high >= ratio - 0.2
+        )
+        name = paper.difference(BASE._replace(**one["changes"]), BASE)
+        cells = [summary_text(ranges[key], key) for key in ("error", "error_adjacent", "ratio", "distance")]
+        lines.append([name, *cells, "allowed" if allowed else "excluded"])
+    lines.insert(0, ["the slides", "9.7e-07", "0.0198", f"{ratio:.2g} ± 0.2", NOT_KNOWN, ""])
+    columns = ["reading", "E_correct", "E_adjacent", "shift, last / first", "distance of the data", ""]
+    return Table(columns, lines, "The estimator without noise: s = 1, sensors of Q1")
+
+
 def main_table(readings: ReadingResults) -> Table:
     """Return the main table: every printed row under the best reading, in the order of the paper."""
-    lines = [main_row(row, readings.with_complement.get(row.row)) for row in readings.best.rows]
-    columns = ["paper", "ε_c", "ceiling", "η", "λ", "E_correct", "E_adjacent", "ε_c, complement as an event"]
+    columns = ["paper", "ε_c", "η", "λ", "E_correct", "E_adjacent", "smaller count"]
+    lines = [main_row(row) for row in readings.best.rows]
     return Table(columns, lines, "Every printed row of section V, under the best reading")
 
 
-def main_row(row: RowFit, complement: RowFit | None) -> list[Cell | str]:
+def main_row(row: RowFit) -> list[Cell | str]:
     """Return one line of the main table."""
     cell, fits = CELL[row.row], {fit.name: fit for fit in row.fits}
-    parameter = cell.parameter_text if cell.assumed is None else f"{cell.parameter} {row.parameter:.3g}†"
+    parameter = cell.parameter_text if cell.value is not None else f"{cell.parameter} {row.parameter:.5g}"
 
     def number(name: str, value: float | None, mark: str = "") -> Cell:
         inside = "" if name not in fits else (INSIDE if fits[name].inside else OUTSIDE) + NO_BREAK
-        beyond = " (above the end of the sweep, 1.5)" if value == math.inf and row.numbers[name].low > SWEEP[-1] else ""
-        return Cell(printed_text(value, name) + mark, inside + summary_text(row.numbers[name], name) + beyond)
+        return Cell(printed_text(value, name) + mark, inside + summary_text(row.numbers[name], name))
 
-    solved = "*" if cell.eta is None and "eta" in fits else ""
     return [
-        Cell(cell.place, f"{cell.setup}, {cell.mechanism}, {parameter}"),
+        Cell(cell.place, f"{cell.setup}, {cell.mechanism}, {parameter}" + "†" * (cell.assumed is not None)),
         number("epsilon_c", cell.epsilon_c),
-        Cell(summary_text(row.numbers["ceiling"], "ceiling"), f"reached in {row.at_ceiling:.0%} of seeds"),
-        number("eta", cell.implied_eta, solved),
+        number("eta", cell.implied_eta, "*" if cell.eta is None and "eta" in fits else ""),
         number("lambda", cell.lambda_),
         number("error", cell.error),
         number("error_adjacent", cell.error_adjacent),
-        NOT_KNOWN if complement is None else summary_text(complement.numbers["epsilon_c"], "epsilon_c"),
+        Cell(NOT_KNOWN if cell.count is None else str(cell.count), number("count", cell.count).below),
     ]
+
+
+def trend_table(trends: Sequence[Trend]) -> Table:
+    """Return the printed and the measured direction of epsilon_c between pairs of rows."""
+    rows = [
+        [
+            one.what,
+            f"{one.printed[0]:g} to {one.printed[1]:g}",
+            f"{one.median:+.2f} ({one.interval[0]:+.2f} to {one.interval[1]:+.2f})",
+            f"{one.share:.0%}",
+            one.answer,
+        ]
+        for one in trends
+    ]
+    columns = ["from, to", "printed ε_c", "median difference (95%)", "seeds with the printed direction", "direction"]
+    return Table(columns, rows, "Directions of ε_c")
 
 
 def choice_table(readings: ReadingResults) -> Table:
@@ -91,16 +136,13 @@ def choice_table(readings: ReadingResults) -> Table:
 def choices_table(readings: ReadingResults) -> Table:
     """Return what the paper does not print: the value of the best reading, and the other values that were measured."""
     measured = [fit.reading for ranking in readings.rankings.values() for fit in ranking]
-    measured += [row.reading for row in readings.with_complement.values()]
     rows = []
     for name, best in readings.best.reading._asdict().items():
-        what = PLAN["choices"][name]["what"]
         others = [x for x in dict.fromkeys(getattr(reading, name) for reading in measured) if x != best]
-        rows.append([what, describe(name, best), "; ".join(describe(name, x) for x in others) or NOT_KNOWN])
+        others_text = "; ".join(describe(name, x) for x in others) or NOT_KNOWN
+        rows.append([PLAN["choices"][name]["what"], describe(name, best), others_text])
     rows.append(["n, selection runs per data set", "1000: every η is a multiple of 0.001", NOT_KNOWN])
-    rows.append(
-        ["positions of the sensors (Q1, Q3), noise, initial distribution", "drawn anew for every seed", NOT_KNOWN]
-    )
+    rows.append(["positions of the sensors (Q1, Q3), the sensor that moves", "drawn anew for every seed", NOT_KNOWN])
     return Table(["what", "best reading", "also measured"], rows, "What the paper does not print")
 
 
@@ -109,53 +151,24 @@ def ranking_table(mechanism: str, ranking: Sequence[ReadingFit], counted: bool) 
     best = ranking[0].log_probability
     lines = [
         [str(number), fit.varies, f"{fit.log_probability:.1f}", f"{fit.log_probability - best:.1f}"]
-        + [fit.inside] * counted
+        + [count_inside(fit.fits("Q1"))] * counted
         for number, fit in enumerate(ranking[:MOST_RANKED], start=1)
     ]
     left_out = len(ranking) - len(lines)
-    more = f"; {left_out} readings that fit less well are in readings.csv" if left_out else ""
-    columns = ["rank", "reading", "log probability", "difference from the best"]
-    columns += ["independent printed numbers in range"] * counted
+    more = f"; {left_out} that fit less well are in readings.csv" if left_out else ""
+    columns = ["rank", "reading", "score on Q1", "difference from the best"] + ["numbers in range"] * counted
     return Table(columns, lines, f"{mechanism}: {len(ranking)} readings{more}")
 
 
-def best_by_mechanism_table(readings: ReadingResults, counted: bool) -> Table:
-    """Return the best reading of each mechanism by itself, and the best single reading, with their fits."""
-    best = readings.best
-    told = [
-        (f"{name}; seeds of the ranking", paper.difference(fits[0].reading, best.reading, name, "nothing"), fits[0])
-        for name, fits in readings.rankings.items()
-    ]
-    told.append(("all mechanisms; seeds of the main table", "one reading for all", best))
-    lines = [[name, differs, f"{fit.log_probability:.1f}"] + [fit.inside] * counted for name, differs, fit in told]
-    columns = ["rows of", "differs from the best single reading in", "log probability"]
-    columns += ["independent printed numbers in range"] * counted
-    return Table(columns, lines, "The best reading of each mechanism by itself")
-
-
-def runs_table(readings: ReadingResults) -> Table:
-    """Return how ε_c depends on m: the model of disjoint distributions, and the rows of the W2-MHE."""
-    shown, lines = paper.finite_cells(paper.W2MHE), []
-    for m, ceiling in readings.ceiling_by_runs.items():
-        measured = {row.row: summary_text(row.numbers["epsilon_c"], "epsilon_c") for row in readings.by_runs.get(m, ())}
-        own = [measured.get(cell.key, NOT_KNOWN) for cell in shown]
-        lines.append([str(m), summary_text(ceiling, "epsilon_c"), *own])
-    columns = ["m", "disjoint distributions: ε_c", *(f"{cell.place}: printed {cell.epsilon_c:g}" for cell in shown)]
-    return Table(columns, lines, "ε_c of the W2-MHE for other m, from the seeds of the ranking")
-
-
-def finer_table(finer: Sequence[FinerFit]) -> Table:
+def finer_table(readings: ReadingResults) -> Table:
     """Return the finer grids (T = 7, Q2, s 0.8)."""
     lines = []
-    for fit in finer:
-        inside = fit.printed is not None and fit.epsilon_c.low <= fit.printed <= fit.epsilon_c.high
-        mark = "" if fit.printed is None else f"{INSIDE} " if inside else f"{OUTSIDE} "
-        place = {2: "text", 3: "item 1", 4: "item 2"}.get(fit.r, "item 3")
-        ours = Cell(printed_text(fit.printed, "epsilon_c"), mark + summary_text(fit.epsilon_c, "epsilon_c"))
-        ceiling = Cell(summary_text(fit.ceiling, "epsilon_c"), f"reached in {fit.at_ceiling:.0%} of seeds")
-        lines.append([place, str(fit.r), ours, ceiling])
+    for r, row in readings.finer.items():
+        mark = "".join(INSIDE if fit.inside else OUTSIDE for fit in row.fits)
+        printed = printed_text(FINER[r]["epsilon_c"], "epsilon_c")
+        lines.append([str(r), printed, f"{mark} {summary_text(row.numbers['epsilon_c'], 'epsilon_c')}".strip()])
     caption = "Finer partitions (section V, sufficient condition): Q2, s 0.8, T 7"
-    return Table(["paper", "r", "ε_c", "ceiling"], lines, caption)
+    return Table(["r", "ε_c, printed", "ours"], lines, caption)
 
 
 def constants_table() -> Table:
@@ -178,7 +191,6 @@ def pairs_table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return the share of sampled adjacent pairs that pass."""
     rows = [
         [
-            "by the paper's angle" if pairs["angle"] == "paper" else "until the data are 10 apart",
             f"{pairs['epsilon']:g}",
             f"{pairs['passed']} of {pairs['pairs']}",
             f"{pairs['interval'][0]:.0%} to {pairs['interval'][1]:.0%}",
@@ -187,31 +199,25 @@ def pairs_table(measured: Sequence[Mapping[str, Any]]) -> Table:
         ]
         for pairs in measured
     ]
-    columns = ["a sensor moves", "claimed ε", "pass the paper's test", "share of all pairs (95%)"]
+    columns = ["claimed ε", "pass the paper's test", "share of all pairs (95%)"]
     columns += ["refuted by the library's own test", "share that violates the claim, at least"]
     return Table(columns, rows, "Section IV-B: adjacent pairs that pass")
 
 
 def certified_table(own: Sequence[Mapping[str, Any]]) -> Table:
-    """Return what the library's own test proves and bounds for the printed parameters."""
-    rows = []
-    for cell in CELLS:
-        for one in own:
-            same = (one["setup"], one["mechanism"]) == (cell.setup, cell.mechanism) and one["sensor"] is None
-            if same and one["value"] in (cell.value, *[one["value"]] * (cell.value is None)):
-                law = LAW_WORDS[one["law"]] if cell.mechanism == paper.W2MHE else ""
-                rows.append(
-                    [
-                        cell.place,
-                        ", ".join(filter(None, [cell.setup, cell.mechanism, law, cell.parameter_text])),
-                        format_lower(one["lower"]),
-                        "∞" if math.isinf(one["upper"]) else format_upper(one["upper"]),
-                        f"{one['error']:.3g}",
-                    ]
-                )
-    columns = ["paper", "row", "proved: ε ≥ (all events)", "ε ≤ (over the cells)", "E_correct"]
-    caption = "The library's own test at δ = 0, for one draw of the sensors and data that are 10 apart"
-    return Table(columns, rows, caption)
+    """Return what the library's own test proves and bounds for the printed rows."""
+    rows = [
+        [
+            CELL[one["row"]].place,
+            one["row"],
+            "∞" if math.isinf(one["lower"]) else format_lower(one["lower"]),
+            "∞" if math.isinf(one["upper"]) else format_upper(one["upper"]),
+            f"{one['error']:.3g}",
+        ]
+        for one in own
+    ]
+    columns = ["paper", "row", "proved: ε ≥ (all events)", "ε ≤ (over the cells)", "error of one run"]
+    return Table(columns, rows, "The library's own test at δ = 0, for one draw of the sensors")
 
 
 def claim_table(claim: Claim) -> Table:
@@ -268,11 +274,8 @@ def reading_records(rankings: Mapping[str, Sequence[ReadingFit]]) -> list[dict[s
             "printed": number.printed,
             **number.measured._asdict(),
             "inside": number.inside,
-            "tail": number.tail,
             "log_probability": number.log_probability,
-            "ceiling": row.numbers["ceiling"].median,
-            "at_ceiling": row.at_ceiling,
-            **{f"reading.{name}": value for name, value in fit.reading._asdict().items()},
+            "both": row.both,
         }
         for mechanism, ranking in rankings.items()
         for rank, fit in enumerate(ranking, start=1)

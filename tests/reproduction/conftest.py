@@ -1,7 +1,7 @@
 """The page of the reproduction from made-up measurements."""
 
 import pytest
-from made_reproduction import PAIRS, make_draws, make_own, make_readings
+from made_reproduction import OWN, PAIRS, SHIFTS, make_draws, make_readings
 
 
 @pytest.fixture(scope="session")
@@ -13,9 +13,7 @@ def written(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("reproduced")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("sensor_scene", "accuracy_figure"):
-            drawing = figures.accuracy_against_privacy(make_draws(1))._replace(title="Fig. 4 right")
-            patch.setattr(figures, name, lambda drawing=drawing: drawing)
-        calibrated = {"tau": 1.4e-5, "s_hat": 0.993}
-        write_page(folder, "full", calibrated, make_readings(), make_draws(20), PAIRS, make_own())
+        drawing = figures.accuracy_against_privacy(make_draws(1))._replace(title="Fig. 1")
+        patch.setattr(figures, "sensor_scene", lambda: drawing)
+        write_page(folder, "full", SHIFTS, make_readings(), make_draws(20), PAIRS, OWN)
     return folder

@@ -115,15 +115,15 @@ def test_interpolation_along_a_curve():
 
 def test_the_four_claims_on_draws_whose_answer_is_known():
     rng = np.random.default_rng(1)
-    claims = judge_claims([make_draw(rng, 2.0, 1.0) for _ in range(40)], ["gibbs"])
+    claims = judge_claims([make_draw(rng, 2.0, 1.0) for _ in range(40)])
     assert [claim.answer for claim in claims] == [Answer.CONFIRMED] * 4
-    claims = judge_claims([make_draw(rng, 0.5) for _ in range(40)], ["gibbs"])
+    claims = judge_claims([make_draw(rng, 0.5) for _ in range(40)])
     assert claims[1].answer is claims[3].answer is Answer.CONTRADICTED
 
 
 def test_no_difference_is_found_where_there_is_none():
     rng, repetitions = np.random.default_rng(2), 40
-    all_claims = [judge_claims([make_draw(rng, 1.0, 0.0) for _ in range(20)], ["gibbs"]) for _ in range(repetitions)]
+    all_claims = [judge_claims([make_draw(rng, 1.0, 0.0) for _ in range(20)]) for _ in range(repetitions)]
     for claim in (1, 2, 3):
         for comparison in (0, 1):
             answers = [claims[claim].comparisons[comparison].answer for claims in all_claims]
@@ -138,27 +138,27 @@ def with_family(draw, name, like, factor):
 
 
 def test_a_claim_that_readings_answer_differently_depends_on_the_assumption():
-    """With 2 x 2 blocks the input needs twice the epsilon; with the clipped matrix it needs a quarter of it."""
+    """An EKF with the covariances of the noise needs twice the epsilon; one that trusts its model a quarter of it."""
     rng = np.random.default_rng(3)
-    draws = [with_family(make_draw(rng, 2.0), "perturbed-clipped", "perturbed", 0.25) for _ in range(30)]
-    claim = judge_claims(draws)[1]
+    draws = [with_family(make_draw(rng, 2.0), "ekf-model", "ekf", 0.25) for _ in range(30)]
+    claim = judge_claims(draws)[3]
     assert claim.answer is Answer.DEPENDS
-    assert claim.depends_on == ("covariance",)
-    deciding = {comparison.assumptions["covariance"]: comparison for comparison in claim.deciding}
-    assert deciding["2 x 2 blocks"].answer is Answer.CONFIRMED
-    assert deciding["20 x 20, clipped"].answer is Answer.CONTRADICTED
-    assert deciding["2 x 2 blocks"].wins > 0.9 > 0.1 > deciding["20 x 20, clipped"].wins
-    agreeing = [with_family(make_draw(rng, 2.0), "perturbed-clipped", "perturbed", 1.5) for _ in range(30)]
-    assert judge_claims(agreeing)[1].answer is Answer.CONFIRMED
-    few = judge_claims(draws[:8])[1]
+    assert claim.depends_on == ("covariances of the EKF",)
+    deciding = {comparison.assumptions["covariances of the EKF"]: comparison for comparison in claim.deciding}
+    assert deciding["those of the paper's noise"].answer is Answer.CONFIRMED
+    assert deciding["trust the model"].answer is Answer.CONTRADICTED
+    assert deciding["those of the paper's noise"].wins > 0.9 > 0.1 > deciding["trust the model"].wins
+    agreeing = [with_family(make_draw(rng, 2.0), "ekf-model", "ekf", 1.5) for _ in range(30)]
+    assert judge_claims(agreeing)[3].answer is Answer.CONFIRMED
+    few = judge_claims(draws[:8])[3]
     assert (few.answer, few.depends_on) == (Answer.UNDECIDED, ())
 
 
 def test_readings_of_two_mechanisms_must_agree_where_they_share_an_assumption():
-    """A prior that is carried for the output and not for the input is no reading of one experiment."""
+    """Four states for the output and positions alone for the input are no reading of one experiment."""
     rng = np.random.default_rng(4)
-    draws = [with_family(make_draw(rng, 2.0), "perturbed-start", "perturbed", 1.0) for _ in range(20)]
-    assert {comparison.assumptions["prior"] for comparison in judge_claims(draws)[1].comparisons} == {"carried"}
+    draws = [with_family(make_draw(rng, 2.0), "perturbed-positions", "perturbed", 1.0) for _ in range(20)]
+    assert {comparison.assumptions["estimate"] for comparison in judge_claims(draws)[1].comparisons} == {"four states"}
 
 
 def test_a_matched_parameter_outside_the_papers_range_is_counted():

@@ -1,30 +1,26 @@
-"""Readings of the paper's experiment: what is varied, how a reading is scored, and the ceiling of the procedure."""
+"""Readings of the paper's experiment: what is varied, and how a reading is scored."""
 
 import math
 
 import numpy as np
 import pytest
-from scipy.stats import hypergeom, ks_2samp
 
-import dpverify as dpv
-from reproduction.experiment import SetUp, input_covariance
+from reproduction.experiment import clipped_covariance, noiseless_states, positions_only, seeded_setup
 from reproduction.fit import (
-    RUNS,
     best_joint,
-    ceiling_sweep,
     cell_probability,
-    disjoint_epsilons,
     fit_row,
     log_probability,
     make_rankings,
+    make_trend,
+    mechanism_reading,
     ranking_tasks,
-    summarise,
 )
-from reproduction.measure import BLOCK, RowResult, RowTask, SeedResult, ceiling, run_paper
-from reproduction.paper import BASE, CELL, MECHANISMS, PLAN, all_readings, computed_constants, difference, relevant
+from reproduction.measure import RowResult, RowTask, SeedResult, errors_of_means, fit_s_hat
+from reproduction.paper import BASE, CELL, ERROR_RUNS, MECHANISMS, PLAN, all_readings, computed_constants, difference
 
 FIRST_ROW = "Q1, W2-MHE, s 0.8"
-ALPHA = 0.05
+STEP = 1.499 / 79
 
 
 # What is printed, and what is varied
@@ -40,43 +36,65 @@ def test_all_printed_numbers_are_present_and_consistent():
         assert constant.agrees
 
 
-def test_26_of_the_39_printed_numbers_are_independent():
-    """Lambda follows from eta and epsilon_c, and an error that fixed a parameter predicts nothing."""
-    numbers = [fit for key in CELL for fit in fit_row(made_result(key), "all").fits]
-    assert len(numbers) == 39
-    assert sum(fit.independent for fit in numbers) == 26
-    assert not any(fit.independent for fit in numbers if fit.name == "lambda")
+def test_31_printed_numbers_are_independent():
+    """Lambda follows from eta and epsilon_c, and the error that fixed the EKF's parameter predicts nothing."""
+    finite = [key for key, cell in CELL.items() if math.isfinite(cell.epsilon_c)]
+    names = [fit.name for key in finite for fit in fit_row(made_result(key), 1).fits]
+    assert len(names) == 31
+    assert (names.count("epsilon_c"), names.count("eta"), names.count("error")) == (11, 8, 10)
 
 
-def test_every_choice_that_the_paper_leaves_open_is_varied():
-    for name, words in PLAN["choices"].items():
-        if name not in ("tau", "test_runs", "error_runs", "complement"):  # the last two vary without new runs
-            values = {getattr(reading, name) for mechanism in MECHANISMS for reading in all_readings(mechanism)}
-            assert values == set(words) - {"what"}, name
-    assert set(RUNS) == {1000, 2000, 3000, 5000, 10_000}
-    numbers = [(len(all_readings(mechanism)), len(all_readings(mechanism, True))) for mechanism in MECHANISMS]
-    assert numbers == [(22, 7), (20, 2), (7, 2)]
+def test_the_readings_are_those_of_the_plan():
     for mechanism in MECHANISMS:
         readings = all_readings(mechanism)
-        assert all(reading == relevant(reading, mechanism) for reading in readings)  # nothing else is varied
+        assert all(reading == mechanism_reading(reading, mechanism) for reading in readings)  # nothing else is varied
         assert set(all_readings(mechanism, quick=True)) <= set(readings)
-    changed = BASE._replace(noise="window", prior="start")
-    assert difference(changed, BASE) == "prior not carried, input noise anew for every window"
+        assert all(reading.recording == "quiet" and reading.prior == "start" for reading in readings)
+    laws = [reading.law for reading in all_readings("W2-MHE")]
+    assert laws.count("gibbs") >= laws.count("blend")
+    changed = BASE._replace(noise="run", tau=1.4e-5)
+    assert difference(changed, BASE) == "tau 1.4e-05, input noise once per run"
     assert difference(BASE, BASE) == "base"
-
-
-def test_no_row_is_measured_twice():
     tasks = [task for group in ranking_tasks("full") for task in group]
-    assert len(set(tasks)) == len(tasks) == 22 * 4 + 20 * 4 + 7 * 3
+    assert len(set(tasks)) == len(tasks)
+    assert all(CELL[task.row].setup == "Q1" for task in tasks)
+    for name in PLAN["choices"]:
+        assert name in BASE._fields
 
 
-def test_the_covariances_are_semidefinite_and_the_printed_matrix_is_not():
-    assert np.linalg.eigvalsh(input_covariance("blocks"))[0] > 0
-    for kind in ("clipped", "shifted"):
-        assert np.linalg.eigvalsh(input_covariance(kind))[0] == pytest.approx(0, abs=1e-12)
-    clipped, shifted = input_covariance("clipped"), input_covariance("shifted")
-    assert np.linalg.eigvalsh(clipped - shifted)[-1] < 1e-9  # the shift adds noise in every direction
-    assert np.linalg.eigvalsh(input_covariance("mean")).round(9).tolist() == [1.0] * 19 + [11.0]
+def test_a_recording_is_adjacent_in_degrees_and_not_in_radians():
+    for angle, low, high in (("degrees", 0.5, 3.0), ("radians", 40.0, 150.0), ("exact", 9.999, 10.001)):
+        data = seeded_setup("Q1", 0, angle, "quiet")
+        assert low < np.linalg.norm(data.first - data.second) < high
+        np.testing.assert_allclose(data.truth, noiseless_states()[:4, :2], atol=1e-9)
+        assert seeded_setup("Q1", 0, angle, "quiet") is data
+
+
+def test_an_estimator_of_positions_knows_the_velocities():
+    data = seeded_setup("Q1", 0, "degrees", "quiet")
+    model = positions_only(data.system)
+    states = noiseless_states()
+    for k in range(4):
+        np.testing.assert_allclose(model.step(states[k, :2], k), states[k + 1, :2], atol=1e-6)
+
+
+def test_the_printed_covariance_is_indefinite_and_the_clipped_one_is_not():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        assert np.linalg.eigvalsh(clipped_covariance(rng))[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_errors_are_norms_of_the_error_of_means():
+    truth = np.zeros((4, 2))
+    samples = np.random.default_rng(0).standard_normal((400, 8))
+    samples[0] = np.nan  # an abandoned run
+    errors = errors_of_means(samples, truth)
+    assert errors[0] == pytest.approx(np.linalg.norm(samples[1]))
+    assert errors[ERROR_RUNS.index(100)] == pytest.approx(np.linalg.norm(samples[1:101].mean(0)))
+
+
+def test_the_fitted_parameter_of_the_ekf_gives_the_printed_error():
+    assert fit_s_hat(BASE) == pytest.approx(1 / (1 + 0.0066205 / math.sqrt(8) * 2), rel=2e-4)  # noise on the output
 
 
 # The fit
@@ -94,12 +112,18 @@ def test_a_vague_reading_is_not_rewarded():
     rng = np.random.default_rng(0)
     sharp, vague = 0.4 + 0.02 * rng.standard_normal(200), rng.uniform(0, 1.5, 200)
     missed = 1.4 + 0.02 * rng.standard_normal(200)
-    fits = [log_probability("epsilon_c", values, 0.39947) for values in (sharp, vague, missed)]
+    fits = [log_probability("epsilon_c", values, 0.39947, STEP) for values in (sharp, vague, missed)]
     assert fits[0] > fits[1] + 1.5 > fits[2] + 3
-    assert fits[2] == pytest.approx(math.log(0.01 / 160))  # the broad distribution alone
+    assert fits[2] == pytest.approx(math.log(0.01 * STEP / 3))  # the broad distribution alone
     fifty = np.ones(50)
-    assert log_probability("eta", 0.011 * fifty, 0.011) > log_probability("eta", 0.011 * fifty, 0.013)
-    assert log_probability("error", 0.004 * fifty, 0.00402) > log_probability("error", 0.004 * fifty, 0.006)
+    assert log_probability("eta", 0.011 * fifty, 0.011, STEP) > log_probability("eta", 0.011 * fifty, 0.013, STEP)
+    assert log_probability("error", 0.004 * fifty, 0.00402, STEP) > log_probability("error", 0.004 * fifty, 0.006, STEP)
+
+
+def test_a_printed_number_is_judged_by_the_step_of_its_sweep():
+    values = 2.0 + 0.1 * np.random.default_rng(0).standard_normal(200)
+    coarse, fine = (log_probability("epsilon_c", values, 1.9239, step) for step in (14.999 / 39, STEP))
+    assert coarse > math.log(0.5) > fine
 
 
 def test_the_fit_is_calibrated():
@@ -108,94 +132,46 @@ def test_the_fit_is_calibrated():
     values = {spread: 0.5 + spread * rng.standard_normal(200) for spread in (0.05, 0.15, 0.45)}
     printed = 0.5 + 0.15 * rng.standard_normal(300)
     means = {
-        spread: np.mean([log_probability("epsilon_c", one, max(value, 0.001)) for value in printed])
+        spread: np.mean([log_probability("epsilon_c", one, max(value, 0.001), STEP) for value in printed])
         for spread, one in values.items()
     }
     assert means[0.15] > max(means[0.05], means[0.45]) + 0.1
 
 
-def test_a_fitted_parameter_costs_what_its_range_says():
-    expected = math.log(0.99 * 0.01 * 0.25 + 0.01 * 0.01 / math.log(1e4))
-    assert log_probability("error", np.ones(9), 1.0, math.log(0.25)) == pytest.approx(expected)
-    unattainable = log_probability("error", np.ones(9), 1.0, -math.inf)
-    assert unattainable < log_probability("error", np.ones(9), 1.0, math.log(1e-3))
-
-
-def made_result(key, epsilon=0.4, reading=BASE):
+def made_result(key, epsilon=0.4, reading=BASE, seed=7):
     """Return made-up seeds of a row, whose epsilon_c is near a value."""
-    epsilons = epsilon + 0.05 * np.random.default_rng(7).standard_normal(20)
-    seeds = [SeedResult(float(x), 0.011, 0.08, 0.004, 0.02, float(x), 13, 0, 0.005, 0.03) for x in epsilons]
-    return RowResult(RowTask(key, reading, 0, 20), 0.9, None, tuple(seeds))
+    epsilons = epsilon + 0.05 * np.random.default_rng(seed).standard_normal(20)
+    errors = tuple(0.005 / runs**0.5 for runs in ERROR_RUNS)
+    seeds = [SeedResult(float(x), 0.011, errors, errors, 13, k % 4) for k, x in enumerate(epsilons)]
+    return RowResult(RowTask(key, reading, 0, 20), 0.9, tuple(seeds))
 
 
-def test_a_row_has_its_ranges_and_its_share_at_the_ceiling():
-    fit = fit_row(made_result(FIRST_ROW), "one")
-    assert fit.at_ceiling == 1.0
-    assert fit.numbers["error"].median == 0.005
-    assert [number.name for number in fit.fits] == ["epsilon_c", "eta", "lambda", "error", "error_adjacent"]
+def test_a_row_has_its_ranges():
+    fit = fit_row(made_result(FIRST_ROW), 100)
+    assert fit.both == 0.75
+    assert fit.numbers["error"].median == pytest.approx(0.0005)
+    assert [number.name for number in fit.fits] == ["epsilon_c", "eta", "error", "error_adjacent", "count"]
     assert fit.fits[0].inside
-    assert not fit_row(made_result(FIRST_ROW, 1.2), "one").fits[0].inside
-    assert summarise([1.0] * 9 + [math.inf] * 11).median == math.inf
+    assert not fit_row(made_result(FIRST_ROW, 1.2), 1).fits[0].inside
 
 
 def test_the_joint_reading_has_one_value_of_what_mechanisms_share():
-    """The EKF alone prefers the exact angle; the W2-MHE was not measured there, so the joint reading has the other."""
-    exact = BASE._replace(angle="exact")
-    results = [made_result(cell.key) for cell in CELL.values() if math.isfinite(cell.epsilon_c)]
-    ekf = [cell.key for cell in CELL.values() if cell.mechanism == "private EKF"]
-    results += [made_result(key, CELL[key].epsilon_c, exact) for key in ekf]
+    """The EKF alone prefers another angle; the W2-MHE was not measured there, so the joint reading has the base's."""
+    radians = BASE._replace(angle="radians")
+    results = [made_result(key) for key, cell in CELL.items() if cell.setup == "Q1" and cell.epsilon_c < math.inf]
+    results += [made_result(key, CELL[key].epsilon_c, radians) for key in CELL if "Q1, private EKF" in key]
     rankings = make_rankings(results)
-    assert rankings["private EKF"][0].reading.angle == "exact"
+    assert rankings["private EKF"][0].reading.angle == "radians"
     best = best_joint(rankings)
-    assert best.reading.angle == "paper"
-    assert best.log_probability == pytest.approx(sum(row.log_probability or 0 for fit in best.rows for row in fit.fits))
+    assert best.reading.angle == "degrees"
+    assert best.log_probability == pytest.approx(sum(fit.log_probability for row in best.rows for fit in row.fits))
+    assert len({fit.reading.error_runs for fit in rankings["W2-MHE"]}) == len(ERROR_RUNS)
 
 
-# The ceiling
-
-
-def box(data, runs, rng):
-    """Uniform noise on four steps of two coordinates: 256 nearly equal cells."""
-    return data + rng.uniform(-1, 1, size=(runs, 4, 2))
-
-
-def run_box(shift, seed):
-    data = SetUp(None, np.zeros((4, 2)), np.full((4, 2), shift), np.zeros((4, 2)))
-    return run_paper(box, data, dpv.Settings.paper(seed=seed, block=BLOCK, test_runs=2000))
-
-
-def test_disjoint_distributions_give_their_ceiling_and_others_less():
-    model = summarise(disjoint_epsilons([2000], 4000)[2000])
-    disjoint = [run_box(10.0, seed) for seed in range(12)]
-    for one in disjoint:
-        assert one.c2 == 0
-        assert one.epsilon_c == one.ceiling
-        assert one.epsilon_c < 1.0  # although epsilon is infinite: 256 cells share the runs
-    assert sum(model.low <= one.epsilon_c <= model.high for one in disjoint) >= 8  # P[Bin(12, 0.9) < 8] < 0.005
-    similar = [run_box(0.05, seed) for seed in range(20)]
-    assert np.mean([one.epsilon_c < one.ceiling for one in similar if min(one.c1, one.c2) > 0]) > 0.8
-
-
-def test_the_ceiling_follows_the_more_frequent_side():
-    settings = dpv.Settings.paper(seed=1)
-    assert ceiling((30, 6), settings) == ceiling((30, 0), settings) > 1
-    assert ceiling((6, 30), settings) == ceiling((0, 30), settings) > 1
-
-
-@pytest.mark.parametrize("runs", [1000, 3000, 10_000])
-def test_the_ceiling_depends_on_the_count_alone(runs):
-    """The p-value of counts (c', 0) is near 2^-c', so that the test rejects from 5 on, for every m."""
-    accepted, rejected = hypergeom.sf([3, 4], 2 * runs, runs, [4, 5])
-    assert rejected <= ALPHA < accepted
-    medians = [np.median(ceiling_sweep(np.full(2000, c), runs, np.random.default_rng(0))) for c in (6, 10, 20, 60)]
-    np.testing.assert_allclose(medians, [0.15, 0.48, 1.0, 2.0], atol=0.04)  # two steps of the sweep
-
-
-@pytest.mark.parametrize("count", [0, 4, 6, 12, 40])
-def test_the_fast_sweep_of_one_count_has_the_distribution_of_the_general_one(count):
-    rng = np.random.default_rng(2)
-    fast = ceiling_sweep(np.full(400, count), 3000, rng)
-    general = [dpv.critical_epsilon(count, 0, 3000, rng=rng) for _ in range(150)]
-    assert ks_2samp(fast, general).pvalue > 1e-4
-    wrong = ceiling_sweep(np.full(400, count + 6), 3000, rng)  # negative control
-    assert ks_2samp(wrong, general).pvalue < 1e-4
+def test_a_direction_is_reproduced_where_its_interval_lies_on_the_printed_side():
+    high, low = made_result(FIRST_ROW, 0.8, seed=1), made_result(FIRST_ROW, 0.4, seed=2)
+    assert make_trend("falls", (0.4, 0.1), high, low).answer == "reproduced"
+    assert make_trend("grows", (0.4, 2.0), high, low).answer == "contradicted"
+    same = make_trend("falls", (0.4, 0.1), low, made_result(FIRST_ROW, 0.4, seed=3))
+    assert same.answer == "undecided"
+    assert 0 < same.share < 1

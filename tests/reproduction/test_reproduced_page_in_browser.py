@@ -32,7 +32,7 @@ OVERLAPS = """(() => {
 def test_the_page_fits_and_labels_do_not_overlap(written, width, scheme):
     with Browser() as browser:
         check_page(browser, written / "index.html", width, scheme)
-        assert browser.value("document.querySelectorAll('figure svg[role=img]').length") >= 15
+        assert browser.value("document.querySelectorAll('figure svg[role=img]').length") >= 7
         assert browser.value(OVERLAPS) == []
 
 

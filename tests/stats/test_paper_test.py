@@ -139,6 +139,26 @@ def test_the_averaged_sweep_is_deterministic_and_gives_the_printed_value():
     assert dpv.critical_epsilon(1990, 10, 2000, averaged=True) > 3
 
 
+@pytest.mark.parametrize("runs", [1000, 10_000])
+def test_the_ceiling_depends_on_the_count_alone(runs):
+    """docs/method.md, section 4.11: the p-value of counts (c', 0) is near 2^-c', so the test rejects from 5 on."""
+    accepted, rejected = hypergeom.sf([3, 4], 2 * runs, runs, [4, 5])
+    assert rejected <= 0.05 < accepted
+    rng = np.random.default_rng(0)
+    medians = [np.median(dpv.critical_epsilon(np.full(200, c), 0, runs, rng=rng)) for c in (6, 10, 20, 60)]
+    np.testing.assert_allclose(medians, [0.15, 0.48, 1.0, 2.0], atol=0.1)
+
+
+def test_disjoint_distributions_give_their_ceiling():
+    """Two distributions that share no output, on 256 equally likely cells: epsilon is infinite, epsilon_c is small."""
+    rng = np.random.default_rng(0)
+    counts = rng.binomial(3000, 1 / 256, 400)
+    low, median, high = np.quantile(dpv.critical_epsilon(counts, 0, 3000, rng=rng), (0.05, 0.5, 0.95))
+    assert low == pytest.approx(0.17, abs=0.1)
+    assert median == pytest.approx(0.57, abs=0.1)
+    assert high == pytest.approx(0.97, abs=0.15)
+
+
 def test_the_averaged_test_rejects_true_claims_at_most_four_times_too_often():
     """Twice a mean of p-values is a p-value, and the smaller of two is taken."""
     rng = np.random.default_rng(6)

@@ -69,8 +69,11 @@ def p_values(
     check_counts("c2", c2, m2)
     keep = math.exp(-epsilon)
     if rng is None:
-        means = np.vectorize(_mean_p_values, otypes=[float], excluded=[2, 3, 4])
-        return means(c1, c2, m1, m2, keep)[()], means(c2, c1, m2, m1, keep)[()]
+        counts = np.stack(np.broadcast_arrays(c1, c2), axis=-1)
+        pairs, index = np.unique(counts.reshape(-1, 2), axis=0, return_inverse=True)  # many cells have equal counts
+        means = np.array([(_mean_p_values(a, b, m1, m2, keep), _mean_p_values(b, a, m2, m1, keep)) for a, b in pairs])
+        forward, backward = means.reshape(-1, 2)[index.ravel()].T.reshape(2, *counts.shape[:-1])
+        return forward[()], backward[()]
     thinned1, thinned2 = rng.binomial(c1, keep), rng.binomial(c2, keep)  # type: ignore[arg-type]  # whole numbers
     return _fisher_p_values(thinned1, thinned2, c1, c2, m1, m2)
 
