@@ -215,12 +215,9 @@ def test_a_tradeoff(tmp_path):
 def test_a_comparison(void, tmp_path):
     compared = dpv.compare_reports(dpv.verify(laplace, ZERO, ONE, 0.3, **FEW), void)
     assert compared.finding == f"No answer after: {CAUSE}. So the two cannot be compared."
-    entries = {name: after for name, _, after in compared.entries()}
-    assert [entries[name] for name in ("epsilon at least", "epsilon at most (over the cells)", "p-value")] == [""] * 3
     compared.to_html(tmp_path / "page.html")
     page = shown((tmp_path / "page.html").read_text())
     assert compared.finding in page
-    assert "The largest lower bound on epsilon is 0." in page  # that of the report with an answer
 
 
 def test_a_calibration_stops():

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 
 import numpy as np
 import pytest
@@ -35,13 +36,13 @@ def stream(data, runs, rng):
     return np.asarray(data)[:, None] + rng.laplace(size=(runs, len(data), 1))
 
 
-def a_study(place):
-    (place / "study.toml").write_text("epsilon = 0.5\n" + FILES)
+def a_study(place, files=FILES):
+    (place / "study.toml").write_text("epsilon = 0.5\n" + files)
     return dpv.run_study(place / "study.toml")
 
 
-def a_check(place):
-    (place / "claims.toml").write_text(f'claims = [{{mechanism = "laplace", pair = "p", epsilon = 0.5}}]\n{FILES}')
+def a_check(place, files=FILES):
+    (place / "claims.toml").write_text(f'claims = [{{mechanism = "laplace", pair = "p", epsilon = 0.5}}]\n{files}')
     return dpv.run_check(place / "claims.toml", pages=False)
 
 
@@ -49,8 +50,8 @@ def a_comparison(place):
     return dpv.compare_reports(*(dpv.verify(laplace, 0.0, shift, 0.5, **FEW) for shift in (1.0, 2.0)))
 
 
-def results(place):
-    job = Job("one", laplace, 0.0, 1.0, dpv.claims.pure(0.5), dpv.Settings(**FEW))
+def results(place, mechanism=laplace):
+    job = Job("one", mechanism, 0.0, 1.0, dpv.claims.pure(0.5), dpv.Settings(**FEW))
     return Results.of([job], verify_many([job]))
 
 
@@ -89,6 +90,51 @@ def test_every_result_has_the_six_forms(name, tmp_path):
     assert "<h1>" in (tmp_path / "out.html").read_text()
     assert result._repr_html_().startswith("<iframe srcdoc=")
     assert isinstance(result.plot(), Figure)
+
+
+def ignores_generator(data, runs, rng):
+    return data + np.random.default_rng(0).laplace(size=(runs, 1))
+
+
+VOID_FILES = FILES.replace("dpverify.demo:laplace_sum", "void_of_tables.py:ignores_generator")
+VOID = {
+    "ManyPairs": lambda place: dpv.verify_pairs(ignores_generator, [(0.0, 1.0)], 0.5, **FEW),
+    "Search": lambda place: dpv.search_pairs(ignores_generator, [(0.0, 1.0), (0.0, 2.0)], 0.5, runs=1000, **FEW),
+    "Tradeoff": lambda place: dpv.tradeoff(
+        {"a": (lambda scale: ignores_generator, [1.0])}, 0.0, 1.0, 0.0, dpv.rmse([[0.0]]), **FEW
+    ),
+    "Comparison": lambda place: dpv.compare_reports(*[dpv.verify(ignores_generator, 0.0, 1.0, 0.5, **FEW)] * 2),
+    "Results": lambda place: results(place, ignores_generator),
+    "Study": lambda place: a_study(place, VOID_FILES),
+    "Check": lambda place: a_check(place, VOID_FILES),
+    "PrivacyOverTime": lambda place: dpv.privacy_over_time(void_stream, STREAM, STREAM + 1, **FEW),
+    "PrivacyTable": lambda place: dpv.privacy_over_time(void_stream, pairs={"a": (STREAM, STREAM + 1)}, **FEW),
+}
+
+
+def void_stream(data, runs, rng):
+    return stream(data, runs, np.random.default_rng(0))
+
+
+@pytest.mark.filterwarnings("ignore::dpverify.DPVerifyWarning")
+@pytest.mark.parametrize("name", VOID)
+def test_a_void_test_has_no_number_in_text_and_csv(name, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "a.csv").write_text("1")
+    (tmp_path / "b.csv").write_text("2")
+    (tmp_path / "void_of_tables.py").write_text(
+        "import numpy as np\n\ndef ignores_generator(data, runs, rng):\n"
+        "    return data + np.random.default_rng(0).laplace(size=(runs, 1))\n"
+    )
+    result = VOID[name](tmp_path)
+    assert re.search("no answer", str(result), re.IGNORECASE)
+    assert not re.search(r"(epsilon|ε) (>=|≥|at least)", str(result))
+    result.to_csv(tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["diagnostic"]]
+    assert rows
+    for row in rows:
+        assert not any(value for column, value in row.items() if column.startswith(("epsilon_l", "epsilon_u", "p_val")))
 
 
 ROWS = [

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from dpverify.report.report import Report, load_pages
-from dpverify.studies.tables import ResultTable, Row, format_table, format_value
+from dpverify.report.report import Report
+from dpverify.studies.tables import ResultTable, Row
 from dpverify.util.formatting import format_confidence, format_lower, format_upper
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dpverify.render import Page
 
 
 class EpsilonBounds(NamedTuple):
@@ -68,29 +63,9 @@ def compare_bounds(before: EpsilonBounds, after: EpsilonBounds) -> BoundChange |
     return None
 
 
-COMPARED = {
-    "name": "mechanism",
-    "verdict": "verdict",
-    "claim": "claim",
-    "epsilon_lower": "epsilon at least",
-    "epsilon_upper_on_partition": "epsilon at most (over the cells)",
-    "epsilon_detectable": "detectable epsilon",
-    "p_value": "p-value",
-    "delta": "delta",
-    "alpha": "alpha",
-    "witness": "witness",
-    "test_runs": "test runs",
-    "error_first": "error, first data set",
-    "seed": "seed",
-    "digest": "digest",
-}  # columns of a row, and their names for people
-ALWAYS_SHOWN = ("verdict", "epsilon_lower", "epsilon_upper_on_partition")
-ROUNDED = {"epsilon_lower": format_lower, "epsilon_upper_on_partition": format_upper}
-
-
 @dataclass(frozen=True)
 class Comparison(ResultTable):
-    """Two reports side by side. `print` shows the finding and what differs.
+    """Two reports side by side. `print` shows the finding and the bounds of both.
 
     Attributes
     ----------
@@ -158,31 +133,15 @@ class Comparison(ResultTable):
             return f"{change.text[0].upper()}{change.text[1:]}."
         return "No change of the privacy loss is shown."
 
-    def entries(self) -> list[tuple[str, str, str]]:
-        """Return the verdicts, the bounds and all other entries that differ: name, before, after."""
-        old, new = self.rows
-        shown = [name for name in COMPARED if name in ALWAYS_SHOWN or old[name] != new[name]]
-        return [(COMPARED[name], _text(name, old), _text(name, new)) for name in shown]
-
     def sentences(self) -> list[str]:
         """Return what is said below the headline."""
-        before, after = (report.verdict.name.replace("_", " ") for report in (self.before, self.after))
-        changed = (
-            f"The verdict was {before}, and is {after}." if before != after else f"The verdict is {after}, as before."
-        )
-        return [changed + (" The claims differ." if self.before.claim != self.after.claim else "")]
-
-    def page(self, links: Sequence[str] | None = None) -> Page:
-        """Return the page: the finding, the entries, and the bounds."""
-        pages, drawings = load_pages(), self.drawings()
-        blocks = [pages.Sentence(sentence, style="lead") for sentence in self.sentences()]
-        table = pages.Table(["entry", "before", "after"], self.entries())
-        blocks.append(pages.Section("Verdict, bounds, and what else differs", (table,)))
-        blocks += [pages.Section("Bounds on the privacy loss", (pages.Figures(drawings),))] if drawings else []
-        return pages.Page(self.headline, blocks, self.over, self.state.replace("_", " "), self.state)
-
-    def __str__(self) -> str:
-        return "\n".join([self.finding, *format_table(("", "before", "after"), self.entries())])
+        old, new = self.rows
+        verdicts = [row["verdict"].replace("_", " ") for row in (old, new)]
+        found = [f"The verdict was {verdicts[0]}, and is {verdicts[1]}."]
+        if verdicts[0] == verdicts[1]:
+            found = [f"The verdict is {verdicts[1]}, as before."]
+        claims = [row["claim"] or "none" for row in (old, new)]
+        return found + ([f"The claim was {claims[0]}, and is {claims[1]}."] if claims[0] != claims[1] else [])
 
 
 def _bounds(report: Report) -> EpsilonBounds:
@@ -192,16 +151,6 @@ def _bounds(report: Report) -> EpsilonBounds:
 def _upper_over_all_events(report: Report) -> float:
     """Return the upper bound over all events; infinity without a Lipschitz constant."""
     return math.inf if report.certificate is None else report.certificate.epsilon_upper(report.delta)
-
-
-def _text(name: str, row: dict) -> str:
-    """Return an entry of a report as text; bounds are rounded so that they stay bounds."""
-    value = row[name]
-    if name in ROUNDED and isinstance(value, float):
-        return ROUNDED[name](value)
-    if name == "verdict":
-        return str(value).replace("_", " ")
-    return str(value)[:12] if name == "digest" else format_value(value)
 
 
 def compare_reports(before: Report, after: Report) -> Comparison:
