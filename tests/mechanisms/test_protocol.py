@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.util.read_only import read_only
+from dpverify.util.arrays import read_only
 from mechanisms import ONE, ZERO
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.util.read_only import call_read_only, read_only
+from dpverify.util.arrays import call_read_only, read_only
 
 SMALL = {"select_runs": 1000, "test_runs": 2000}
 

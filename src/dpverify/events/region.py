@@ -22,9 +22,8 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from dpverify.errors import InputError
-from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, multiply_rows
+from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, map_parallel, multiply_rows
 from dpverify.util.checks import check_probability, check_whole_number
-from dpverify.util.parallel import map_parallel
 
 Floats = NDArray[np.floating]
 

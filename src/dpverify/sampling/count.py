@@ -26,9 +26,8 @@ from dpverify.events.event import Event
 from dpverify.events.partition import Partition
 from dpverify.events.scores import Levels
 from dpverify.stats.binomial import MAX_P_VALUE, homogeneity_p_value
-from dpverify.util.arrays import Array, array_namespace, cell_codes, enable_x64, is_jax, is_plain_data
+from dpverify.util.arrays import Array, array_namespace, call_read_only, cell_codes, enable_x64, is_jax, is_plain_data
 from dpverify.util.hashing import fingerprint
-from dpverify.util.read_only import call_read_only
 
 MAX_COMPARED_CELLS = 1024  # up to this number of cells, a device compares each code with all of them
 MAX_CELLS_BY_ROW = 64  # up to this number of cells, the codes are read once for each cell

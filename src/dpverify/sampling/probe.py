@@ -74,12 +74,11 @@ from dpverify.sampling.checkpoint import (
 )
 from dpverify.sampling.executors import WorkerPool, all_devices, check_picklable, open_pool
 from dpverify.settings import Settings
-from dpverify.util.arrays import Array, array_namespace, enable_x64, is_jax, on_accelerator
+from dpverify.util.arrays import Array, array_namespace, enable_x64, is_jax, on_accelerator, read_only
 from dpverify.util.formatting import format_bytes, format_count, one_line
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import MIN_ANNOUNCED_SECONDS, Progress
 from dpverify.util.provenance import versions
-from dpverify.util.read_only import read_only
 from dpverify.util.serialization import nested_kinds, to_plain
 
 T = TypeVar("T")

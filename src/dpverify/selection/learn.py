@@ -37,8 +37,7 @@ from dpverify.events.scores.cell_score import CellScore, fit_cell_score
 from dpverify.sampling.count import Block, CellCounter, Statistic, TableCounter, count_cells, occupied_codes
 from dpverify.selection.objective import TUNING, KnownBlocks, SelectionContext, merge_results
 from dpverify.selection.proposals import SelectionCounts, fine_edges, score_values
-from dpverify.util.parallel import map_parallel
-from dpverify.util.read_only import call_read_only, read_only
+from dpverify.util.arrays import call_read_only, map_parallel, read_only
 
 
 class Split(NamedTuple):

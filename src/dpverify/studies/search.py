@@ -50,8 +50,8 @@ from dpverify.selection.ratio_curve import MIN_COUNT, fit_ratio_curve
 from dpverify.settings import Settings, VerifyOptions
 from dpverify.studies.engine import CallOptions, Job
 from dpverify.studies.tables import ResultColumn, ResultTable, Row, format_value
+from dpverify.util.arrays import read_only
 from dpverify.util.formatting import format_confidence, format_lower, format_number
-from dpverify.util.read_only import read_only
 
 DataPair = tuple[object, object]
 Pairs = Iterable[DataPair] | Mapping[str, DataPair] | Callable[[np.ndarray], DataPair]

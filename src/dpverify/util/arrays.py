@@ -8,18 +8,27 @@ evaluated under one jit per class, so that a copy that was pickled into a worker
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import math
 import operator
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from dpverify.errors import InputError
+from dpverify.util.formatting import one_line
+
 Array = np.ndarray  # stands for a NumPy or a JAX array: both have the methods that are used here
 State = TypeVar("State")
+T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared in compiled code
 MAX_SUMMED_EDGES = 16  # up to this number of edges, all of them are compared with NumPy
@@ -102,21 +111,6 @@ def host_device() -> contextlib.AbstractContextManager[object]:
         return contextlib.nullcontext()
 
 
-def equal_arrays(a: Array, b: Array) -> bool:
-    """Return whether two arrays are equal, where NaN equals NaN; arrays on a device are compared there."""
-    if not is_jax(a):
-        return bool(np.array_equal(a, b, equal_nan=True))
-    with enable_x64():
-        return bool(_compiled_equality()(a, b))
-
-
-@functools.cache
-def _compiled_equality() -> Callable[[Array, Array], Array]:
-    import jax
-
-    return jax.jit(functools.partial(jax.numpy.array_equal, equal_nan=True))
-
-
 def evaluate_method(plain: object, name: str, x: Array) -> Any:
     """Return `plain.name(x)` as NumPy arrays, computed on the device that holds x."""
     if not is_jax(x):
@@ -175,66 +169,38 @@ def digitize(edges: Array, x: Array) -> Array:
         for edge in edges:
             below += x > edge
         return below.astype(np.intp)
-    table = GuideTable.of(edges)
-    if table is None:
-        return np.searchsorted(edges, x)
-    return np.concatenate([table.find(x[i : i + VALUES_PER_PIECE]) for i in range(0, len(x), VALUES_PER_PIECE)])
+    found = _digitize_by_steps(edges, x)
+    return np.searchsorted(edges, x) if found is None else found
 
 
-class GuideTable(NamedTuple):
-    """Equal steps between the first and the last edge, which lead from a number to its edges.
+def _digitize_by_steps(edges: np.ndarray, x: np.ndarray) -> np.ndarray | None:
+    """Return the number of edges below each x, which is not NaN; None if bisection is faster.
 
-    A step is a nondecreasing function of x, rounding included. An edge in a lower step is therefore below x, and an
-    edge in a higher step above it. Only the edges in the step of x itself are compared with x.
-
-    Attributes
-    ----------
-    low, scale : float
-        The first edge, and one over the width of a step.
-    first_edge : ndarray
-        For each step, the number of edges in lower steps.
-    padded : ndarray
-        The edges, followed by infinity.
-    comparisons : int
-        The largest number of edges in one step.
+    Equal steps between the first and the last edge lead from a number to its edges. A step is a nondecreasing function
+    of x, rounding included. An edge in a lower step is therefore below x, and an edge in a higher step above it. Only
+    the edges in the step of x itself are compared with x. Many edges in one step make bisection faster.
     """
-
-    low: float
-    scale: float
-    first_edge: np.ndarray
-    padded: np.ndarray
-    comparisons: int
-
-    @classmethod
-    def of(cls, edges: np.ndarray) -> GuideTable | None:
-        """Return the table of sorted edges; None if many edges lie in one step, so that bisection is faster."""
-        finite = edges[np.isfinite(edges)]
-        if not finite.size:
-            return None
-        steps = min(STEPS_PER_EDGE * edges.size, MAX_STEPS)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            scale = float(steps / (finite[-1] - finite[0]))
+    finite = edges[np.isfinite(edges)]
+    if not finite.size:
+        return None
+    steps, low = min(STEPS_PER_EDGE * edges.size, MAX_STEPS), float(finite[0])
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        scale = float(steps / (finite[-1] - low))
         if not (math.isfinite(scale) and scale > 0):
             return None
-        table = cls(float(finite[0]), scale, np.zeros(steps, np.intp), np.append(edges, np.inf), 0)
-        edges_in_step = np.bincount(table.step(finite), minlength=steps)
+        edges_in_step = np.bincount(np.clip((finite - low) * scale, 0, steps - 1).astype(np.intp), minlength=steps)
         if edges_in_step.max() > edges.size.bit_length():
             return None
-        first_edge = np.cumsum(edges_in_step) - edges_in_step
-        return table._replace(first_edge=first_edge, comparisons=int(edges_in_step.max()))
-
-    def step(self, x: np.ndarray) -> np.ndarray:
-        """Return the step of each x, which must not be NaN."""
-        with np.errstate(over="ignore"):
-            position = (x - self.low) * self.scale
-        return np.clip(position, 0, self.first_edge.size - 1, out=position).astype(np.intp)
-
-    def find(self, x: np.ndarray) -> np.ndarray:
-        """Return the number of edges below each x, which must not be NaN."""
-        index = self.first_edge.take(self.step(x))
-        for _ in range(self.comparisons):
-            index += x > self.padded.take(index)
-        return index
+        first_edge, padded = np.cumsum(edges_in_step) - edges_in_step, np.append(edges, np.inf)
+        number = np.empty(len(x), np.intp)
+        for start in range(0, len(x), VALUES_PER_PIECE):
+            piece = x[start : start + VALUES_PER_PIECE]
+            position = (piece - low) * scale
+            index = first_edge.take(np.clip(position, 0, steps - 1, out=position).astype(np.intp))
+            for _ in range(int(edges_in_step.max())):
+                index += piece > padded.take(index)
+            number[start : start + VALUES_PER_PIECE] = index
+    return number
 
 
 def digitize_columns(edges: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -412,3 +378,127 @@ def fori_loop(xp: ModuleType, times: int | Array, step: Callable[[State], State]
     import jax
 
     return jax.lax.fori_loop(0, times, lambda _, current: step(current), state)
+
+
+# Threads for large computations with NumPy, which releases Python's global lock.
+
+MIN_NUMBERS = 1 << 18  # for fewer numbers, starting threads takes longer than it saves
+MAX_THREADS = 8  # every thread needs memory for its own arrays
+# Where Linux shows the quota of a container and its period, in microseconds: version 2 and version 1 of cgroups.
+QUOTA_FILES = (
+    ("/sys/fs/cgroup/cpu.max",),
+    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+)
+COLUMNS_COPIED = 32  # columns that are copied to a transpose at the same time, by each thread
+
+
+@functools.cache
+def available_cores() -> int:
+    """Return the number of processor cores that this process may use, at least 1.
+
+    The system halts a Linux container that has used its processor time, so more threads than its quota are slower.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for files in QUOTA_FILES:  # one file, or one for the quota and one for the period
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # no such file, or the word "max"
+            quota, period = " ".join(Path(file).read_text() for file in files).split()
+            if int(quota) > 0:  # -1 means no quota
+                cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
+    return cores
+
+
+def map_parallel(function: Callable[[T], R], items: Sequence[T], numbers: int) -> list[R]:
+    """Return the results of a function of each item, computed in one thread for each available core.
+
+    Parameters
+    ----------
+    function : callable
+        Must be safe to call from several threads. NumPy's error handling is the same in all of them.
+    items : sequence
+        The arguments of the function.
+    numbers : int
+        About how many numbers all calls read together. Few numbers are computed in this thread.
+
+    Examples
+    --------
+    >>> map_parallel(abs, [-1, 2, -3], numbers=3)
+    [1, 2, 3]
+    """
+    threads = min(available_cores(), MAX_THREADS, len(items))
+    if threads < 2 or numbers < MIN_NUMBERS:
+        return [function(item) for item in items]
+    pool, is_interrupted = ThreadPoolExecutor(threads, "dpverify-parallel"), False
+    try:
+        try:
+            futures = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
+        except RuntimeError:  # no thread can be started, for example while the interpreter ends
+            return [function(item) for item in items]
+        return [future.result() for future in futures]
+    except Exception:
+        raise
+    except BaseException:  # an interruption or a time limit must not wait for the other threads
+        is_interrupted = True
+        raise
+    finally:
+        pool.shutdown(wait=not is_interrupted, cancel_futures=True)
+
+
+def map_columns(function: Callable[..., R], table: np.ndarray, *others: Sequence[Any]) -> list[R]:
+    """Return the results of a function of each column, contiguous, and of one item of each other sequence.
+
+    Every thread copies few columns at a time, which needs little memory. A single column is not copied. Large tables
+    are divided among threads.
+
+    Examples
+    --------
+    >>> map_columns(lambda column, name: (name, column.tolist()), np.array([[1, 2], [3, 4]]), "ab")
+    [('a', [1, 3]), ('b', [2, 4])]
+    """
+
+    def of_group(begin: int) -> list[R]:
+        group = slice(begin, begin + COLUMNS_COPIED)
+        columns = contiguous_transpose(table[:, group])
+        return [function(*one) for one in zip(columns, *(other[group] for other in others), strict=True)]
+
+    groups = map_parallel(of_group, range(0, table.shape[1], COLUMNS_COPIED), table.size)
+    return [result for group in groups for result in group]
+
+
+# Arrays that functions of the user may read and not change.
+
+
+def read_only(value: T) -> T:
+    """Return a read-only view of an array, and any other object as it is.
+
+    Examples
+    --------
+    >>> read_only(np.zeros(2)).flags.writeable
+    False
+    """
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.flags.writeable = False
+    return value
+
+
+def call_read_only(function: Callable[[T], R], samples: T, argument: str) -> R:
+    """Return the value of a function of the user for samples, which it must not change: they are used again.
+
+    Parameters
+    ----------
+    function : callable
+        A function of samples.
+    samples : Array
+        The samples.
+    argument : str
+        The argument that the function came from, for the message of an InputError.
+    """
+    try:
+        return function(read_only(samples))
+    except ValueError as problem:
+        if "read-only" not in str(problem):
+            raise
+        raise InputError(
+            f"{argument}: found a function that changes its argument ({one_line(problem)}); expected a function that "
+            "only reads the outputs, because they are used again; change a copy, x = x.copy()"
+        ) from problem

@@ -28,9 +28,9 @@ from dpverify.util.arrays import (
     digitize,
     digitize_columns,
     evaluate_method,
+    map_columns,
     take_columns,
 )
-from dpverify.util.parallel import map_columns
 
 ROUGHNESS_PENALTY = 1.0  # per run in a bin; multiplies half the squared second differences of the log-ratio
 PRIOR_RUNS = 0.5  # runs; keeps the log-ratio finite in a bin with runs of one data set only

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from dpverify.events.wording import coordinate_names, describe_interval
-from dpverify.util.arrays import Array, digitize, multiply_rows
+from dpverify.util.arrays import Array, digitize, map_parallel, multiply_rows
 from dpverify.util.formatting import format_number
-from dpverify.util.parallel import map_parallel
 
 
 @runtime_checkable

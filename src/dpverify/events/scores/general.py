@@ -19,8 +19,7 @@ from dpverify.events.scores.additive import coordinate_binning, fit_additive
 from dpverify.events.scores.base import Score, count_numbers
 from dpverify.events.scores.moments import fit_gaussian
 from dpverify.events.scores.training import Learner, TrainingData
-from dpverify.util.arrays import Array, array_namespace, fori_loop, multiply_rows
-from dpverify.util.parallel import map_parallel
+from dpverify.util.arrays import Array, array_namespace, fori_loop, map_parallel, multiply_rows
 
 MAX_GENERAL_COORDINATES = 512  # fitting the trees takes a minute for more
 MAX_SORTED_COORDINATES = 30  # order and ties of more coordinates are seldom the difference, and slow down the trees

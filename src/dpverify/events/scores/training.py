@@ -12,8 +12,7 @@ import numpy as np
 from dpverify.errors import InputError
 from dpverify.events.partition import repeated_values
 from dpverify.events.scores.base import Features, Score
-from dpverify.util.arrays import Array, contiguous_transpose, sum_outer_products
-from dpverify.util.parallel import map_columns
+from dpverify.util.arrays import Array, contiguous_transpose, map_columns, sum_outer_products
 
 DISCRETE_CHECK_RUNS = 1 << 14  # runs that are checked for repeated values
 MAX_WHITENED_COORDINATES = 1024  # a covariance of more coordinates needs too much memory, and more runs than are kept

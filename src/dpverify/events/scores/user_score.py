@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpverify.errors import InputError
-from dpverify.util.arrays import Array, array_namespace
-from dpverify.util.read_only import call_read_only
+from dpverify.util.arrays import Array, array_namespace, call_read_only
 
 NAMES = {
     "events": "the given score",
