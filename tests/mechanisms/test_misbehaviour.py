@@ -278,13 +278,6 @@ def test_a_voiding_diagnostic_stops_the_long_part():
     assert sum(asked) <= 8000  # four stages of two data sets
 
 
-def test_equal_data_sets_stop_the_long_part_and_a_shorter_budget_is_kept():
-    report = dpv.verify(laplace, ZERO, ZERO.copy(), 0.5, test_runs=10**9, select_runs=600)
-    assert report.voiding == (Diagnostic.SAME_DATA,)
-    assert (report.settings.test_runs, report.settings.select_runs) == (1000, 600)
-    assert Diagnostic.SHORTENED not in dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).diagnostics
-
-
 # Time.
 
 
@@ -317,27 +310,6 @@ def test_the_wall_clock_is_never_read():
                 assert ast.unparse(node) != "time.time", path.name
             if isinstance(node, ast.ImportFrom):
                 assert node.module != "time", path.name
-
-
-HALVES = """
-import sys
-for line in sys.stdin:
-    sys.stdin.readline()
-    sys.stdout.write("0.5\\n" * int(line.split()[0]))
-    sys.stdout.flush()
-"""
-
-
-def test_a_change_of_the_wall_clock_has_no_effect(monkeypatch, tmp_path, capsys):
-    expected = dpv.verify(laplace, ZERO, ONE, 0.5, **SMALL).digest
-    jumps = random.Random(0)
-    monkeypatch.setattr(time, "time", lambda: jumps.uniform(-1e9, 4e9))
-    monkeypatch.setattr(time, "time_ns", lambda: jumps.randrange(10**18))
-    mechanism = dpv.program([sys.executable, "-c", HALVES], 1)
-    assert dpv.verify(laplace, ZERO, ONE, 0.5, folder=tmp_path, progress=True, **SMALL).digest == expected
-    assert (mechanism(ZERO, 3, np.random.default_rng(0)) == 0.5).all()
-    mechanism.finish()
-    assert capsys.readouterr().err == ""
 
 
 # Processes and printed text.

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import dpverify as dpv
-from dpverify.events.region import exact_scenario_size
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.sampling import probe
 from dpverify.sampling.blocks import SampleSource, block_size, fitting_block_size
@@ -24,24 +23,12 @@ def laplace(data, runs, rng):
 # Pilot runs that fit into memory.
 
 
-def test_small_outputs_get_the_full_scenario_size():
-    for shape in ((1, 1), (8, 2), (100, 2)):
-        plan = plan_pilot(Settings(), shape)
-        assert not plan.is_limited
-        assert plan.pilot_runs == exact_scenario_size(shape[1], 0.05, 1e-9, shape[0])
-
-
 @pytest.mark.parametrize("shape", [(200, 10), (200, 50), (1000, 6)])
 def test_the_kept_pilot_runs_never_exceed_their_limit(shape):
     plan = plan_pilot(Settings(), shape)
     assert plan.is_limited
     assert plan.pilot_runs * shape[0] * shape[1] * 8 <= MAX_PILOT_BYTES
     assert plan.pilot_runs >= MIN_PILOT_RUNS or plan.pilot_runs >= 2 * (shape[1] + 1)
-
-
-def test_a_limited_plan_uses_the_size_for_one_step_if_it_fits():
-    assert plan_pilot(Settings(), (200, 10)).pilot_runs == exact_scenario_size(10, 0.05, 1e-9)
-    assert plan_pilot(Settings(), (200, 50)).pilot_runs == MAX_PILOT_BYTES // (200 * 50 * 8)
 
 
 def test_outputs_that_cannot_fit_are_refused_before_the_first_block():

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from user_folder import forget_modules, make_user_folder, rewrite
 
@@ -107,18 +106,3 @@ def test_a_folder_without_a_record_of_sources(place, capsys):
         assert main(command) == status
         assert ("found no record of the source files" in capsys.readouterr().err) == (status == 2)
         assert main([*command, "--trust-results"]) == 0
-
-
-def test_an_error_function_and_a_score_function_are_sources(tmp_path):
-    def mechanism(data, runs, rng):
-        return data + rng.laplace(size=(runs, 1, 1))
-
-    def score(samples):
-        return samples.sum((1, 2))
-
-    small = {"select_runs": 200, "test_runs": 500}
-    dpv.verify(
-        mechanism, 0.0, 1.0, folder=tmp_path, error=lambda samples: np.abs(samples).sum((1, 2)), events=score, **small
-    )
-    sources = json.loads((tmp_path / "dpverify.json").read_text())["sources"]
-    assert "test_sources.py" in sources

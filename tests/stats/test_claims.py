@@ -185,8 +185,3 @@ def test_a_bad_claim_is_refused_in_one_line(make, message):
 def test_a_profile_that_fails_is_named_in_one_line(function, found):
     with pytest.raises(dpv.InputError, match=f"profile: found {found}.* at epsilon 0; expected a function"):
         dpv.claims.profile(function)
-
-
-def test_a_delta_that_rounding_made_negative_is_zero():
-    claim = dpv.claims.profile(lambda epsilon: max(1 - np.exp(epsilon - 1), -1e-18))
-    assert claim.boundary(0.1) == pytest.approx(0.2718, abs=1e-4)

@@ -270,24 +270,6 @@ def test_zero_and_full_counts(m):
         assert 1 - 10 / m < delta_lower_bound(m, 0, m, 0.0) < 1.0
 
 
-def test_the_data_sets_may_have_different_numbers_of_runs():
-    assert epsilon_lower_bound(300, 100, 1000) == epsilon_lower_bound(300, 100, (1000, 1000))
-    more = epsilon_lower_bound(300, 10_000, (1000, 100_000))
-    assert epsilon_lower_bound(300, 100, 1000) < more < math.log(3)
-    assert epsilon_lower_bound(30_000, 100, (100_000, 1000)) < math.log(3)
-
-
-def test_bounds_fall_in_delta_and_epsilon_and_rise_with_alpha():
-    bounds = epsilon_lower_bound(300, 100, 1000, [0.0, 0.01, 0.1, 0.3])
-    assert np.all(np.diff(bounds) < 0)
-    assert bounds[-1] == 0.0
-    deltas = delta_lower_bound(300, 100, 1000, [0.0, 0.5, 1.0, 5.0, 500.0])
-    assert np.all(np.diff(deltas) <= 0)
-    assert deltas[-1] == 0.0
-    by_level = [epsilon_lower_bound(300, 100, 1000, alpha=alpha) for alpha in (1e-9, 1e-6, 0.01, 0.05, 0.5, 0.9)]
-    assert np.all(np.diff(by_level) > 0)
-
-
 def test_the_bounds_on_epsilon_and_delta_agree():
     epsilon = epsilon_lower_bound(600, 200, 1000, 0.05)
     assert delta_lower_bound(600, 200, 1000, epsilon) == pytest.approx(0.05, abs=0.003)
@@ -328,13 +310,6 @@ def test_large_samples_reach_the_asymptotic_bound(c1, c2, delta):
     region = rejection_region(c1, c2, (10**10, 10**10), ALPHA, None, delta)
     bound = epsilon_lower_bound(c1, c2, 10**10, delta)
     assert bound == pytest.approx(region.score_root, abs=0.01 * region.standard_error)
-
-
-@pytest.mark.parametrize(
-    ("c1", "c2", "truth"), [(10**10, 10**4, 13.8155), (5 * 10**9, 10, 20.0301), (10**10 - 5, 10**8, 4.6052)]
-)
-def test_events_with_extreme_ratios_have_finite_tight_bounds(c1, c2, truth):
-    assert truth - 1.0 < epsilon_lower_bound(c1, c2, 10**10) < truth
 
 
 def test_bounds_are_deterministic_and_broadcast():
@@ -383,20 +358,6 @@ def test_bad_input_is_refused_with_a_message_of_one_line(changes, message):
     with pytest.raises(InputError, match=message) as caught:
         claim_p_value(**(good | changes))
     assert "\n" not in str(caught.value)
-
-
-def test_p_values_agree_with_the_bound_near_alpha_and_far_from_it():
-    runs, alpha, near, far = 2000, 0.05, 0, 0
-    for c1, c2 in ((300, 200), (40, 11), (1900, 1500), (9, 0), (500, 500)):
-        bound = epsilon_lower_bound(c1, c2, runs, alpha=alpha)
-        for epsilon in (*bound + np.array([-0.3, -0.02, -1e-6, 1e-6, 0.02, 0.3]),):
-            if epsilon < 0:
-                continue
-            p = claim_p_value(c1, c2, runs, epsilon, alpha=alpha)
-            assert (p <= alpha) == (epsilon < bound)
-            near, far = near + (alpha / 2 < p < 2 * alpha), far + (not alpha / 2 < p < 2 * alpha)
-    assert near
-    assert far  # here the bound is not computed
 
 
 @pytest.mark.parametrize("below", [1e-6, 1e-9, 1e-12])

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dpverify as dpv
-from dpverify.sampling.count import Accumulator, CellCounter, Counts, count_cells, occupied_codes
+from dpverify.sampling.count import Accumulator, CellCounter, Counts, count_cells
 from dpverify.util.arrays import (
     array_namespace,
     digitize,
-    digitize_columns,
     enable_x64,
     first_true,
     from_tensor,
@@ -33,19 +30,6 @@ def test_digitize_agrees_with_searchsorted(distribution, number):
     edges = np.sort(rng.choice(x, number))  # samples that lie on edges occur
     for size in (100, 2000, 20_000):  # each is located in another way
         np.testing.assert_array_equal(digitize(edges, x[:size]), np.searchsorted(edges, x[:size]))
-
-
-@pytest.mark.parametrize("distribution", ["standard_normal", "standard_cauchy", "integers"])
-@pytest.mark.parametrize("number", [1, 20, 70])
-def test_bins_of_columns_agree_with_searchsorted(distribution, number):
-    rng = np.random.default_rng(number)
-    x = rng.integers(-90, 90, (5000, 4)) / 4 if distribution == "integers" else getattr(rng, distribution)((5000, 4))
-    edges = np.sort(x[:number], axis=0).T.copy()  # samples that lie on edges occur
-    edges[0, number // 2 :] = np.inf  # a column with fewer edges
-    edges[1, 1:] = np.inf  # and one with a single edge
-    x[7], x[8] = np.nan, np.inf
-    expected = np.stack([np.searchsorted(edges[j], x[:, j]) for j in range(4)], axis=1)
-    np.testing.assert_array_equal(digitize_columns(edges, x), expected)
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (100, 7), (1000, 130)])
@@ -72,27 +56,6 @@ def test_digitize_counts_nan_above_all_edges(size, number):
     x[7] = np.nan
     edges = np.linspace(-1, 1, number)
     np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
-
-
-def test_digitize_handles_values_far_outside_the_edges():
-    x = np.append(np.linspace(-1, 1, 5000), [1e308, -1e308])
-    edges = np.linspace(-0.5, 0.5, 32)
-    np.testing.assert_array_equal(digitize(edges, x), np.searchsorted(edges, x))
-
-
-@given(st.lists(st.lists(st.integers(-3, 9), max_size=30), min_size=1, max_size=8))
-def test_sums_of_counts_do_not_depend_on_the_order(blocks):
-    parts = [Counts(*np.unique(np.array(block, np.int64), return_counts=True)) for block in blocks]
-    all_codes = np.array([code for block in blocks for code in block], np.int64)
-    codes, counts = np.unique(all_codes, return_counts=True)
-    for total in (Counts.merge(parts), Counts.merge(parts[::-1]), Counts.merge([Counts.merge(parts[:2]), *parts[2:]])):
-        np.testing.assert_array_equal(total.codes, codes)
-        np.testing.assert_array_equal(total.counts, counts)
-        assert total.total == all_codes.size
-    np.testing.assert_array_equal(occupied_codes(*parts), codes)
-    np.testing.assert_array_equal(
-        Counts.merge(parts).of(np.arange(-3, 10)), [(all_codes == k).sum() for k in range(-3, 10)]
-    )
 
 
 def test_a_running_sum_merges_in_batches():

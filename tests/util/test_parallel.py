@@ -27,15 +27,6 @@ def test_results_keep_the_order_of_the_items(cores):
     assert map_parallel(abs, [], MIN_NUMBERS) == []
 
 
-def test_few_numbers_and_one_core_need_no_thread(cores):
-    def thread(_):
-        return threading.current_thread()
-
-    here = {threading.current_thread()}
-    assert set(map_parallel(thread, range(4), MIN_NUMBERS - 1)) == here
-    assert (set(map_parallel(thread, range(4), MIN_NUMBERS)) == here) == (cores == 1)
-
-
 def test_an_error_is_raised_and_no_thread_stays(cores):
     def fail(x):
         if x == 3:

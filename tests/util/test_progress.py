@@ -26,15 +26,6 @@ def test_the_automatic_display_writes_to_terminals_only():
         assert bool(stream.getvalue()) is shown
 
 
-def test_a_stated_choice_overrides_the_automatic_one():
-    for stated, stream in ((True, io.StringIO()), (False, Terminal())):
-        show = Progress(stated, stream=stream)
-        show.plan(10**6)
-        show.announce(100.0)
-        show.close()
-        assert bool(stream.getvalue()) is stated
-
-
 @pytest.mark.parametrize(
     ("shown", "runs", "level"), [(None, 10**5, "WARNING"), (None, 3000, "INFO"), (False, 10**5, "WARNING")]
 )
@@ -66,19 +57,6 @@ def test_plain_lines_without_rich(monkeypatch):
         "dpverify: about 2.8 h for 1 000 000 runs at 100 runs/s; advice; Ctrl-C stops it",
         "dpverify: test runs: 10 of 1 000 000 runs",
     ]
-
-
-def test_the_total_does_not_change_while_runs_are_drawn(monkeypatch):
-    clock = iter(range(0, 10**6, 6))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
-    stream = io.StringIO()
-    show = Progress(True, stream=stream)
-    show.plan(1000)
-    show.announce(10.0)
-    for _ in range(4):
-        show.advance(100)
-        show.skip(50)
-    assert [line.split(" of ")[1] for line in stream.getvalue().splitlines()[1:]] == ["1 000 runs"] * 4
 
 
 def test_the_duration_is_announced_when_the_speed_is_known(monkeypatch):
