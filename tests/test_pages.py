@@ -1,18 +1,18 @@
-"""The pages of the documentation: their examples run and print what is shown, and their links lead to files."""
+"""README and pages: their examples run and print what is shown, and their links lead to files."""
 
 import re
 import sys
 
 import pytest
 from pages import PAGES, PROJECT, blocks, python, run, same, shown
+from refresh import outputs
 
-# These pages have their own tests: test_recipes.py, test_studies_page.py, test_readme.py; the example of the index is
-# the README's.
-TESTED_ELSEWHERE = {"adapters", "studies", "index", "start"}
+# These pages have their own tests: test_recipes.py, test_studies_page.py; the example of the index is the README's.
+TESTED_ELSEWHERE = {"adapters", "studies", "index"}
 WITH_EXAMPLES = [page for page in PAGES if python(page) and page.stem not in TESTED_ELSEWHERE]
 README = PROJECT / "README.md"
-METHOD = PROJECT / "docs" / "method.md"
-GENERATED = {"reference.md", "examples.md"}  # written by docs/site/build.py
+WITH_LINKS = [*PAGES, README, PROJECT / "CONTRIBUTING.md"]
+MAX_README_WORDS = 500
 
 
 @pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -46,42 +46,27 @@ def run_pytest_block(page, scope, monkeypatch):
 
 
 def test_the_tutorial_explains_the_numbers_that_it_shows():
-    text = (PROJECT / "docs" / "tutorial.md").read_text()
-    section = text[text.index("## 3. Read the report") : text.index("The witness shows the mistake.")]
-    printed = text[: text.index("## 3. Read the report")].rsplit("```text", 1)[1]
+    before, _, after = (PROJECT / "docs" / "tutorial.md").read_text().partition("## 2. Read the report")
+    section = after.partition("The witness shows the mistake.")[0]
     explained = set(re.findall(r"\d+\.\d+%?", section)) - {"6.5", "2.72"}  # the ratio of the shares, and e
     assert {"6.17%", "0.951%", "1.822"} <= explained
-    assert explained <= set(re.findall(r"\d+\.\d+%?", printed))
+    assert explained <= set(re.findall(r"\d+\.\d+%?", before))
 
 
-def test_the_first_page_begins_like_the_readme():
-    index = PROJECT / "docs" / "index.md"
-    assert blocks(index)[:2] == blocks(README)[:2]
+def test_the_readme_is_short_and_begins_with_an_example_that_prints_what_is_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, output = (block.code for block in blocks(README)[:2])
+    assert code == (PROJECT / "examples" / "readme.py").read_text() == blocks(PROJECT / "docs" / "index.md")[1].code
+    [printed] = outputs(README.read_text()).values()
+    same(printed, output)
+    assert len(re.findall(r"[\w']+", re.sub(r"\]\(.*?\)", "]", README.read_text()))) <= MAX_README_WORDS
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_example_is_run_or_says_why_not(page):
+@pytest.mark.parametrize("page", WITH_LINKS, ids=lambda page: page.stem)
+def test_every_example_is_run_or_says_why_not_and_links_lead_to_files(page):
     for block in blocks(page):
-        assert not block.mark or re.match(r"pytest$|saved as \S|needs: \S|not run: \S", block.mark), block
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_lead_to_files(page):
+        assert not block.mark or re.match(r"pytest$|needs: \S|not run: \S", block.mark), block
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
-        assert (page.parent / target).exists() or target in GENERATED, target
-
-
-def test_the_tests_that_the_method_names_exist():
-    files = {path.name: path.read_text() for path in (PROJECT / "tests").rglob("test_*.py")}
-    code = "\n".join(files.values())
-    for name in re.findall(r"`(test_\w+)(?:\.\.\.)?`", METHOD.read_text()):
-        assert f"def {name}" in code, name
-    for name in re.findall(r"`(?:tests/(?:\w+/)?)?(test_\w+\.py)`", METHOD.read_text()):
-        assert name in files, name
-
-
-def test_the_modules_that_the_method_names_exist():
-    modules = {path.name for path in (PROJECT / "src" / "dpverify").rglob("*.py")}
-    for name in re.findall(r"`([a-z]\w+\.py)`", METHOD.read_text()):
-        assert name in modules or name.startswith("test_"), name
+        generated = target in ("commands.md", "glossary.md") or target.startswith("reference")
+        assert (page.parent / target).exists() or generated, target

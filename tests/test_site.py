@@ -1,6 +1,7 @@
 """The documentation site: it has every public name, loads nothing from a network, and opens from disk."""
 
 import inspect
+import re
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ import pytest
 from pages import PROJECT
 
 import dpverify
+from dpverify.cli.commands import COMMANDS
 
 SITE = PROJECT / "site"
 sys.path[:0] = [str(PROJECT / "docs" / "site"), str(PROJECT / "tests" / "render")]
@@ -65,10 +67,19 @@ def test_reference_has_every_public_name_once():
 
     listed = " ".join(reference.GROUPS.values()).split()
     assert sorted(listed) == sorted(name for name in dpverify.__all__ if not inspect.ismodule(getattr(dpverify, name)))
-    page = reference.page()
-    for module in reference.MODULES.values():
-        assert all(f"\n### {name}\n" in page for name, _ in reference.public_members(module))
-    assert " object at 0x" not in page
+    pages = reference.pages()
+    for name, module in reference.MODULES.items():
+        page = pages[f"reference-{name.rpartition('.')[2]}.md"]
+        assert all(f"\n### {member}\n" in page for member, _ in reference.public_members(module))
+    assert " object at 0x" not in "".join(pages.values())
+
+
+def test_every_command_has_its_help_and_every_status_its_meaning():
+    import reference
+
+    page = reference.pages()["commands.md"]
+    assert all(f"\n## {command.name}\n" in page for command in COMMANDS)
+    assert re.findall(r"^\| (\d) \|", page, re.MULTILINE) == ["2", "1", "3", "0"]
 
 
 def test_every_public_method_has_a_docstring():

@@ -19,50 +19,31 @@ FOLDER = Path(__file__).parent
 PROJECT = FOLDER.parent.parent
 STAGE, SITE = PROJECT / "build" / "docs", PROJECT / "site"
 LANGUAGES = {".py": "python", ".c": "c", ".pl": "perl", ".m": "matlab"}
-AUDIENCES = {
-    "Control": (
-        "Estimators of dynamic systems, and programs in other languages. [Adapters](adapters.md) has recipes for other "
-        "packages, and [Estimators](estimators.md) the estimators that come with dpverify.",
-        ("w2mhe.py", "nile.py", "pendulum.py", "tracker.py", "smoother.*"),
-    ),
-    "Privacy": (
-        "A false claim, and noise in double precision. Published mechanisms for dynamic data are in the folder "
-        "`gallery/` of a clone, and their results in the [gallery](gallery.md).",
-        ("readme.py", "rounding.py"),
-    ),
-    "CI": ("[The claims of a project](checks.md) has a manifest, a test and a template for a CI service.", ()),
-}
+EXAMPLES = "readme.py rounding.py w2mhe.py nile.py pendulum.py tracker.py smoother.c smoother.m smoother.pl"
 
 
 def stage_pages() -> None:
-    """Copy docs/ to the staging folder, and add the API reference and the page of examples."""
+    """Copy docs/ to the staging folder, and add the pages that the code and other files give."""
     shutil.rmtree(STAGE, ignore_errors=True)
     pages = STAGE / "pages"
     shutil.copytree(PROJECT / "docs", pages, ignore=shutil.ignore_patterns("site", "*.py"))
     texts = {str(page.relative_to(pages)): page.read_text() for page in pages.rglob("*.md")}
-    texts |= {"reference.md": reference.page(), "examples.md": examples_page()}
+    texts |= {**reference.pages(), "examples.md": examples_page(), "contributing.md": contributing_page()}
     for name, text in texts.items():
         (pages / name).write_text(resolve_links(text, set(texts)))
     for name in ("site.css", "iframe-worker.js"):
         shutil.copy(FOLDER / name, pages)
-    (STAGE / "zensical.toml").write_text(configuration(set(texts)))
+    shutil.copy(FOLDER / "zensical.toml", STAGE)
 
 
-def configuration(pages: set[str]) -> str:
-    """Return zensical.toml without the navigation entries of missing pages."""
-    lines = []
-    for line in (FOLDER / "zensical.toml").read_text().splitlines():
-        entry = re.search(r'= "(\S+\.md)"', line)
-        if entry is None or entry[1] in pages:
-            lines.append(line)
-    return "\n".join(lines)
+def contributing_page() -> str:
+    """Return CONTRIBUTING.md with links to pages; links to other files of the clone become plain text."""
+    text = (PROJECT / "CONTRIBUTING.md").read_text().replace("](docs/", "](")
+    return re.sub(r"\[([^\]]+)\]\((?!https?:|[\w-]+\.md)[^)]*\)", r"\1", text)
 
 
 def resolve_links(text: str, pages: set[str]) -> str:
-    """Turn links to example files into anchors.
-
-    Some pages are written by measurements and may be missing. A link to a missing page becomes plain text.
-    """
+    """Turn links to example files into anchors; a link to a page that is not there becomes plain text."""
     text = re.sub(r"\]\(\.\./examples/([\w./]+)\)", lambda match: f"](examples.md#{anchor(match[1])})", text)
     return re.sub(r"\[([^\]]+)\]\(([\w/]+\.md)\)", lambda match: match[0] if match[2] in pages else match[1], text)
 
@@ -73,14 +54,12 @@ def anchor(name: str) -> str:
 
 
 def examples_page() -> str:
-    """Return a page with every file of examples/, by audience."""
-    parts = ["# Examples\n\nThese files are in the folder `examples`; the tests run all of them.\n"]
-    for title, (introduction, patterns) in AUDIENCES.items():
-        parts.append(f"## {title}\n\n{introduction}\n")
-        for path in [path for pattern in patterns for path in sorted(PROJECT.glob(f"examples/{pattern}"))]:
-            name = path.relative_to(PROJECT / "examples").as_posix()
-            heading = f"### {name} {{ #{anchor(name)} }}"
-            parts.append(f"{heading}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text().strip()}\n```\n")
+    """Return a page with every file of examples/."""
+    parts = ["# Examples\n\nThese files are in the folder `examples` of a clone; the tests run all of them.\n"]
+    for name in EXAMPLES.split():
+        path = PROJECT / "examples" / name
+        heading = f"## {name} {{ #{anchor(name)} }}"
+        parts.append(f"{heading}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text().strip()}\n```\n")
     return "\n".join(parts)
 
 

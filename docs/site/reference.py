@@ -1,11 +1,13 @@
-"""The API reference: signatures and docstrings of all public names as one Markdown page."""
+"""The pages that the code writes itself: the API on a page per module, the commands, and the glossary."""
 
 from __future__ import annotations
 
+import argparse
 import ast
 import dataclasses
 import enum
 import inspect
+import os
 import re
 import types
 from collections.abc import Callable, Iterator
@@ -15,10 +17,13 @@ from docstrings import indent_after_first_line, to_markdown
 
 import dpverify
 import dpverify.adapters
+import dpverify.cli
 import dpverify.estimation
 import dpverify.render
 import dpverify.studies
+from dpverify.cli.app import make_parser
 from dpverify.estimation import theory
+from dpverify.render.pages import TERMS
 from dpverify.report.certificate import DensityCertificate, LipschitzCertificate
 from dpverify.report.statements import CellBounds, Paper
 
@@ -35,12 +40,7 @@ GROUPS = {
     "Geometry": "scenario_size high_likely_set Region minimum_volume_ellipsoid Ellipsoid",
     "Errors": "InputError MechanismError FolderError Stopped TooWeak DPVerifyWarning",
 }
-REPORT_PARTS = (
-    CellBounds,
-    DensityCertificate,
-    LipschitzCertificate,
-    Paper,
-)  # types of the fields of a report; they have no public name
+REPORT_PARTS = (CellBounds, DensityCertificate, LipschitzCertificate, Paper)  # of a report; they have no public name
 MODULES = {
     "dpverify.claims": dpverify.claims,
     "dpverify.neighbours": dpverify.neighbours,
@@ -50,20 +50,69 @@ MODULES = {
     "dpverify.adapters": dpverify.adapters,
     "dpverify.render": dpverify.render,
 }
+# Words of the documentation that the pages of reports do not need; `TERMS` has the others.
+WORDS = {
+    "neighbouring datasets": "Two datasets that differ only in what must stay secret: one value replaced "
+    "(replace-one), or one record added or removed (add-remove).",
+    "mechanism": "A randomised function of the data; in Python a callable `(data, runs, rng)`.",
+    "run": "One execution of the mechanism. Its result is an output.",
+    "block": "The runs of one call of the mechanism, which share a random generator.",
+    "pilot, selection, test runs": "Different runs that locate the outputs, choose the events, and count them.",
+    "score": "One number per run, large where the first dataset is more likely.",
+    "direction": "The dataset with which an event is expected to be more frequent.",
+    "lower confidence bound": "A number that is at most the true value with the stated confidence.",
+    "not refuted": "No violation was found. This is not a proof.",
+    "too weak": "Not refuted, by runs that would not have noticed a violation of the stated size.",
+    "detectable epsilon": "The smallest true epsilon of the witness that these runs refute about 80 % of the time.",
+    "diagnostic": "A finding about the mechanism or the datasets; a voiding one leaves the test without an answer.",
+    "e-value": "The evidence at the end of a verification that may stop early.",
+    "ledger": "The evidence of all versions of a project against its claims, in one file.",
+    "digest": "A hash of the result of a report, without times, versions and workers.",
+}
 
 
-def page() -> str:
-    """Return the whole reference."""
-    parts = ["# Reference\n\n`import dpverify as dpv`. Every name below is public; all other names are internal.\n"]
+def pages() -> dict[str, str]:
+    """Return every generated page by its file name."""
+    parts = ["# dpverify\n\n`import dpverify as dpv`. Every name below is public; all other names are internal.\n"]
     for title, names in GROUPS.items():
         parts.append(f"## {title}\n")
         parts += [entry(name, getattr(dpverify, name)) for name in names.split()]
         if title == "Verify":
             parts += [entry(part.__name__, part) for part in REPORT_PARTS]
+    result = {"reference.md": "\n".join(parts), "commands.md": commands_page(), "glossary.md": glossary_page()}
     for name, module in MODULES.items():
-        parts.append(f"## {name}\n\n{docstring(module)}\n")
-        parts += [entry(member, value) for member, value in public_members(module)]
+        members = [entry(member, value) for member, value in public_members(module)]
+        words = "\n".join([f"# {name}\n\n{docstring(module)}\n", *members])
+        result[f"reference-{name.rpartition('.')[2]}.md"] = words
+    return result
+
+
+def commands_page() -> str:
+    """Return the exit statuses and the help of every command."""
+    statuses = inspect.cleandoc(dpverify.cli.__doc__ or "").partition("\n\n")[2]
+    rows = re.findall(r"^(\d) +(.+(?:\n {4}.+)*)", statuses, re.MULTILINE)
+    parts = [
+        "# Commands\n",
+        "## Exit statuses\n",
+        "The first one that applies counts.\n",
+        "| status | meaning |\n|---|---|",
+    ]
+    parts += [f"| {status} | {' '.join(meaning.split())} |" for status, meaning in rows]
+    parts.append("\nA fault never looks like a result: a mechanism that crashes or ends its process gives status 3.\n")
+    os.environ["COLUMNS"] = "88"  # the width of the help
+    for action in make_parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, parser in action.choices.items():
+                parts.append(f"## {name}\n\n```\n{parser.format_help().strip()}\n```\n")
     return "\n".join(parts)
+
+
+def glossary_page() -> str:
+    """Return the words that reports, their pages and the documentation use, in alphabetical order."""
+    words = sorted((TERMS | WORDS).items(), key=lambda item: item[0].lower())
+    return "\n".join(
+        ["# Glossary\n", "| term | meaning |\n|---|---|", *(f"| {term} | {text} |" for term, text in words), ""]
+    )
 
 
 def public_members(module: ModuleType) -> Iterator[tuple[str, object]]:

