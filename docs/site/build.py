@@ -33,7 +33,9 @@ def stage_pages() -> None:
         (pages / name).write_text(resolve_links(text, set(texts)))
     for name in ("site.css", "iframe-worker.js"):
         shutil.copy(FOLDER / name, pages)
-    shutil.copy(FOLDER / "zensical.toml", STAGE)
+    listed = r'"([\w-]+\.md)",? ?'  # a page that is written by measurements may be missing
+    menu = re.sub(listed, lambda match: match[0] if match[1] in texts else "", (FOLDER / "zensical.toml").read_text())
+    (STAGE / "zensical.toml").write_text(menu)
 
 
 def contributing_page() -> str:

@@ -62,14 +62,14 @@ def describe_exception(problem: BaseException, shorten: Callable[[str], str] = s
 
 
 def how_to_install(extra: str) -> str:
-    """Return the commands that install an optional part of the package, from an index or from a clone.
+    """Return the command that installs an optional part of the package.
 
     Examples
     --------
     >>> print(how_to_install("report"))
-    pip install "dpverify[report]", or in a clone pip install -e ".[report]"
+    pip install ".[report]" in a clone of dpverify
     """
-    return f'pip install "dpverify[{extra}]", or in a clone pip install -e ".[{extra}]"'
+    return f'pip install ".[{extra}]" in a clone of dpverify'
 
 
 class InputError(ValueError):

@@ -93,7 +93,7 @@ class Settings:
     search : {"auto", "quick", "thorough"}, default "auto"
         How many kinds of scores are fitted. "quick": few, for short verifications. "auto": all plain ones. "thorough":
         a general learner besides, which finds differences that no plain score describes; it takes seconds to a minute
-        and needs scikit-learn (`pip install 'dpverify[learn]'`).
+        and needs scikit-learn (the extra `learn`).
     test : {"exact", "thinned", "averaged"}, default "exact"
         The hypothesis test. "exact" is the unconditional test of this library. The others are those of the paper, for
         comparison, and support delta 0 only. "thinned" is the randomised test as printed. "averaged" is the exact mean

@@ -18,7 +18,7 @@ RECIPES = [
     (kind, packages, code.replace('__name__ == "__main__"', "True"))
     for page in PAGES
     for kind, packages, code in re.findall(
-        r"(?:<!-- (\S+) ?(.*?) -->\n)?```python\n(.*?)```", page.read_text(), re.DOTALL
+        r"(?:<!-- (\S+) ?([^\n]*?) ?-->\n)?```python\n(.*?)```", page.read_text(), re.DOTALL
     )
 ]
 

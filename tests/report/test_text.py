@@ -201,7 +201,7 @@ def test_the_power_line_speaks_of_the_parameter():
     report = measured()
     level = report.witness.share * report.alpha
     parameter = report.claim.parameter * detectable_factor(report.witness, report.claim, report.delta, level)
-    assert f"if the true mu of the witness were {parameter:.4g}, these runs would refute" in report_text(
+    assert f"refute the claim about 80% of the time if the true mu of the witness were {parameter:.4g}" in report_text(
         report, width=1000
     )
     assert parameter > 1.2

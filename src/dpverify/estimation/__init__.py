@@ -2,7 +2,7 @@
 
 The package holds the estimators of the paper (W2-MHE, KL-MHE, private EKF, input perturbation), linear estimators whose
 privacy has a closed form for every prefix, a particle filter, and the paper's system. It needs JAX:
-`pip install "dpverify[estimation]"`.
+`pip install ".[estimation]"` in a clone.
 """
 
 from dpverify.errors import how_to_install

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from dpverify.errors import InputError
+from dpverify.errors import InputError, how_to_install
 from dpverify.events.partition import pad_rows
 from dpverify.events.scores.additive import coordinate_binning, fit_additive
 from dpverify.events.scores.base import Score, count_numbers
@@ -172,8 +172,7 @@ def fit_general(training: TrainingData) -> list[Score]:
         import sklearn.neural_network  # noqa: F401
     except ImportError as missing:
         raise InputError(
-            'search: found "thorough" without scikit-learn, which fits the general learner; '
-            "run pip install 'dpverify[learn]'"
+            f'search="thorough" needs scikit-learn, which fits the general learner: {how_to_install("learn")}'
         ) from missing
     runs = min(len(training.first), len(training.second), max(1, MAX_LEARNER_NUMBERS // training.dimension))
     held_out = [side[runs - runs // HELD_OUT : runs] for side in (training.first, training.second)]
