@@ -88,7 +88,7 @@ def true_ratio_bounds(mechanism: Any, result: dpv.PrivacyOverTime, first: Any, s
     with open_run(mechanism, first, second, result.settings, None, False, None, call) as run:
         check_mechanism(run)
         checker = BlockChecker.make((events,), np.zeros((2, *result.shape)))
-        ((counts, _),) = count_test_runs(run, checker, plan_looks(run.settings))
+        ((counts, *_),) = count_test_runs(run, checker, plan_looks(run.settings))
     above = counts[:, :, 1]
     bounds = [epsilon_lower_bound(int(a), int(b), runs, result.delta, alpha) for a, b in above.T]
     return np.maximum.accumulate(bounds)

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from limits import most
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import dpverify as dpv
@@ -192,7 +194,71 @@ def test_estimators_with_bounded_noise_have_the_density_where_the_output_determi
     first, second = np.zeros((6, 1)), np.eye(6)[:, [2]] / 5
     samples = np.asarray(mechanism(first, 20_000, np.random.default_rng(0)))
     assert (np.asarray(mechanism.log_density(first, samples)) == 0).all()
-    impossible = np.isneginf(np.asarray(mechanism.log_density(second, samples))).mean()
+    impossible = np.isneginf(np.asarray(mechanism.log_density(second, samples))[:, -1]).mean()
     report = dpv.verify(mechanism, first, second, 1.0, 0.5, select_runs=2000, test_runs=20_000, block=1000)
     assert not report.voiding
     assert 0.02 < impossible < report.certificate.delta_upper(1.0) < impossible + 0.03
+
+
+class Chain:
+    """Each output is a part of the one before, plus the data, plus noise that may be smaller at step 1 than stated."""
+
+    def __init__(self, noise=1.0):
+        self.noise = np.array([1.0, noise, 1.0, 1.0, 1.0])
+
+    def __call__(self, data, runs, rng):
+        x, output = np.zeros(runs), np.empty((runs, 5, 1))
+        for step, value in enumerate(data):
+            x = 0.8 * x + value + self.noise[step] * rng.standard_normal(runs)
+            output[:, step, 0] = x
+        return output
+
+    def log_density(self, data, samples):
+        x = samples[:, :, 0]
+        before = np.concatenate([np.zeros((len(x), 1)), 0.8 * x[:, :-1]], axis=1)
+        return -0.5 * ((x - before - data) ** 2).cumsum(1)
+
+
+CHAIN = np.zeros(5), np.array([0.0, 0.5, 0.0, 0.5, 0.0])
+CHAIN_RUNS = {"select_runs": 2000, "test_runs": 20_000, "block": 1000}
+
+
+def test_every_prefix_of_a_stream_has_a_certificate(tmp_path):
+    result = dpv.privacy_over_time(Chain(), *CHAIN, 0.01, epsilon=2.0, folder=tmp_path / "run", **CHAIN_RUNS)
+    shifts = np.sqrt(np.cumsum((CHAIN[1] - CHAIN[0]) ** 2))
+    exact = [brentq(lambda e, mu=mu: gaussian_delta(mu, e) - 0.01, 0, 9) if mu else 0.0 for mu in shifts]
+    assert (result.epsilon_lower <= exact).all()
+    assert (exact <= result.epsilon_certified).all()
+    assert (result.epsilon_certified <= np.array(exact) + 0.15).all()
+    assert result.verdict is dpv.Verdict.CERTIFIED
+    assert "provided that the stated density is correct" in str(result)
+    assert result == dpv.privacy_over_time(Chain(), *CHAIN, 0.01, epsilon=2.0, folder=tmp_path / "run", **CHAIN_RUNS)
+    result.to_json(tmp_path / "result.json")
+    assert (dpv.PrivacyOverTime.from_json(tmp_path / "result.json").epsilon_certified == result.epsilon_certified).all()
+
+
+def test_the_density_of_whole_outputs_bounds_all_prefixes_alike():
+    whole = dpv.privacy_over_time(
+        Chain(), *CHAIN, 0.01, log_density=lambda data, x: Chain().log_density(data, x)[:, -1], **CHAIN_RUNS
+    )
+    assert np.unique(whole.epsilon_certified).size == 1
+    assert whole.epsilon_lower[-1] <= whole.epsilon_certified[0] < 2.0
+
+
+def test_a_wrong_density_of_one_step_leaves_a_stream_without_an_answer():
+    result = dpv.privacy_over_time(Chain(0.6), *CHAIN, 0.01, epsilon=2.0, **CHAIN_RUNS)
+    assert result.voiding == (Diagnostic.WRONG_DENSITY,)
+    assert result.epsilon_certified is None
+    assert "step" not in str(result).splitlines()[-1]
+
+
+def test_limits_of_all_prefixes_hold_together():
+    seeds, wrong = 40, 0
+    for seed in range(seeds):
+        result = dpv.privacy_over_time(
+            Chain(), *CHAIN, 0.05, alpha=0.3, seed=seed, select_runs=200, test_runs=400, block=100
+        )
+        exact = [gaussian_delta(mu, 0.5) if mu else 0.0 for mu in np.sqrt(np.cumsum(CHAIN[1] ** 2))]
+        bounds = [one.delta_upper(0.5) for one in result.certificates]
+        wrong += any(bound < delta for bound, delta in zip(bounds, exact, strict=True))
+    assert wrong <= most(seeds, 0.3)

@@ -34,13 +34,21 @@ from dpverify.events.prefix_scores import (
     prefix_learners,
 )
 from dpverify.events.region import Region
-from dpverify.events.scores import Levels, TrainingData, summarise
+from dpverify.events.scores import Levels, TrainingData, UserScore, summarise
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.neighbours import check_pairs
 from dpverify.mechanisms.protocol import Mechanism, is_seeded, mechanism_name
 from dpverify.pipeline import check_stop_early
 from dpverify.report import json as files
 from dpverify.report.assemble import describe_problems, describe_run
+from dpverify.report.certificate import (
+    DENSITY_ALPHA,
+    DensityCertificate,
+    LogDensity,
+    LogRatio,
+    slice_edges,
+    stated_log_ratio,
+)
 from dpverify.report.report import divide_p_value, load_pages
 from dpverify.report.sequence import StoppedBy
 from dpverify.report.statements import CellBounds, Verdict
@@ -49,6 +57,7 @@ from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.count import (
     BlockChecker,
     EventTables,
+    Statistic,
     TableCounter,
     counts_from_table,
     runs_are_dependent,
@@ -82,7 +91,14 @@ from dpverify.stats.upper import epsilon_upper_bound
 from dpverify.studies.tables import STATES, ResultColumn, ResultTable, Row, lower_text, upper_text, verdict_text
 from dpverify.util.arrays import Array, array_namespace, digitize, digitize_columns, evaluate_method, on_accelerator
 from dpverify.util.checks import check_epsilon, shorten
-from dpverify.util.formatting import format_confidence, format_count, format_lower, format_number, format_percent
+from dpverify.util.formatting import (
+    format_confidence,
+    format_count,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
 from dpverify.util.hashing import fingerprint
 from dpverify.util.serialization import nested_kinds, to_plain
 
@@ -447,6 +463,56 @@ class _OverTime(ResultTable):
         return files.read(cls, path, KINDS)
 
 
+class LossTable(NamedTuple):
+    """Slices of the stated log-ratios of prefixes, each divided by the event of its prefix: what a certificate counts.
+
+    Attributes
+    ----------
+    ratio : LogRatio
+        The log-ratios of J prefixes, the last ones.
+    edges : ndarray of shape (J, S)
+        The edges of the slices, padded with infinity.
+    events : PrefixEvents
+        The events of all prefixes.
+    """
+
+    ratio: LogRatio
+    edges: np.ndarray
+    events: PrefixEvents
+
+    def measure(self, samples: Array) -> np.ndarray:
+        """Return the counts of a block of runs, of shape (J, S + 1, 2)."""
+        number, slices = len(self.edges), self.edges.shape[1] + 1
+        codes = digitize_columns(self.edges, np.asarray(self.ratio.of_prefixes(samples)))
+        codes = 2 * (codes + slices * np.arange(number)) + self.events.contains(np.asarray(samples))[:, -number:]
+        return np.bincount(codes.ravel(), minlength=2 * slices * number).reshape(number, slices, 2)
+
+
+@dataclass(frozen=True)
+class PrefixLosses:
+    """Test runs in slices of the stated log-ratios of the last J prefixes.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (J, S)
+        The edges of the slices of each prefix, padded with infinity.
+    counts : ndarray of shape (2, J, S + 1, 2)
+        Test runs of each dataset in each slice, outside and inside the event of the prefix.
+    """
+
+    edges: np.ndarray
+    counts: np.ndarray
+
+    def certificates(self, runs: int, level: float, misfit_level: float) -> list[DensityCertificate]:
+        """Return the certificate of each prefix; all of them hold together, with confidence 1 - level."""
+        number, found = len(self.edges), []
+        for prefix, own in enumerate(self.edges):
+            edges = own[np.isfinite(own)]
+            counts = self.counts[:, prefix, : edges.size + 1]
+            found.append(DensityCertificate(edges, counts, runs, level / number, misfit_level / number))
+        return found
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivacyOverTime(_OverTime):
     """The privacy of every prefix of an output: how much the steps 0 to k reveal together, for every k.
@@ -482,6 +548,8 @@ class PrivacyOverTime(_OverTime):
         The exact epsilon of every prefix if the mechanism knows it (its method `truth`), otherwise None.
     provenance : dict
         Time, versions, device and workers; not part of the result.
+    losses : PrefixLosses or None
+        What `epsilon_certified` is computed from; None unless the density of the output is stated.
 
     Examples
     --------
@@ -507,6 +575,7 @@ class PrivacyOverTime(_OverTime):
     diagnostics: tuple[Diagnostic, ...]
     truth: np.ndarray | None
     provenance: dict[str, Any]
+    losses: PrefixLosses | None = None
 
     identity: ClassVar[Sequence[str]] = ("record", "step")
 
@@ -607,6 +676,25 @@ class PrivacyOverTime(_OverTime):
         )
 
     @functools.cached_property
+    def certificates(self) -> list[DensityCertificate]:
+        """Upper bounds over all events of the prefixes whose density is stated, the last ones; all hold together."""
+        if self.losses is None:
+            return []
+        return self.losses.certificates(self.runs, self.look_alpha, self.share * DENSITY_ALPHA)
+
+    @functools.cached_property
+    def epsilon_certified(self) -> np.ndarray | None:
+        """Upper bounds on epsilon over all events, one per step, if the stated density is correct; may be infinite.
+
+        What bounds a longer prefix bounds a shorter one. None without an answer or a stated density.
+        """
+        if self.voiding or not self.certificates:
+            return None
+        bounds = np.array([one.epsilon_upper(self.delta) for one in self.certificates])
+        unstated = np.full(self.steps - bounds.size, np.inf)
+        return np.minimum.accumulate(np.r_[unstated, bounds][::-1])[::-1]
+
+    @functools.cached_property
     def p_values(self) -> np.ndarray | None:
         """The p-value of the claim for every prefix on its own, over all looks together, or None."""
         if self.claim is None or self.voiding:
@@ -643,7 +731,10 @@ class PrivacyOverTime(_OverTime):
             return Verdict.NO_ANSWER
         if self.claim is None:
             return Verdict.MEASURED
-        return Verdict.REFUTED if self.refuted else Verdict.NOT_REFUTED
+        if self.refuted:
+            return Verdict.REFUTED
+        is_certified = bool(self.certificates) and self.certificates[-1].meets_claim(self.claim)
+        return Verdict.CERTIFIED if is_certified else Verdict.NOT_REFUTED
 
     @functools.cached_property
     def holds_on_cells(self) -> bool:
@@ -725,6 +816,7 @@ class PrivacyOverTime(_OverTime):
             "p_value": self.p_values,
             "epsilon_lower": self.epsilon_lower,
             "epsilon_upper_on_partition": self.epsilon_upper,
+            "epsilon_certified": self.epsilon_certified,
             "increment": self.increments,
             "spent": self.spent,
             "c1": None if self.voiding else self.event_counts[:, 0],
@@ -753,6 +845,11 @@ class PrivacyOverTime(_OverTime):
         ]
 
     @property
+    def listed(self) -> list[Row]:
+        """The rows of the text and of the page; none without an answer."""
+        return [] if self.voiding else self.rows
+
+    @property
     def over(self) -> str:
         """What was measured."""
         label = f" ({self.record})" if self.record else ""
@@ -774,11 +871,10 @@ class PrivacyOverTime(_OverTime):
         """Return what is said below the headline."""
         claim = [] if self.claim is None else [f"claim: {self.claim_sentence()}"]
         runs = f"{runs_phrase([self])}, the same for all steps"
-        return [*claim, *([] if self.voiding else [f"{self.scope()}; {UNCHECKED}", runs]), *other_findings([self])]
-
-    def scope(self) -> str:
-        """Return what the bounds hold for."""
-        return f"the bounds hold for all steps together with confidence {format_confidence(self.alpha)}"
+        scope = f"the bounds hold for all steps together with confidence {format_confidence(self.alpha)}; {UNCHECKED}"
+        assumed = [f"the bounds over all events hold provided that {one.assumption}" for one in self.certificates[:1]]
+        bounds = [] if self.voiding else [scope, *assumed, runs]
+        return [*claim, *bounds, *other_findings([self])]
 
     def claim_sentence(self) -> str:
         """Return what is known about the claim, in one sentence."""
@@ -788,6 +884,8 @@ class PrivacyOverTime(_OverTime):
             return f"{claim}: no conclusion is possible"
         if self.refuted_from is not None:
             return f"{claim}: refuted from step {self.refuted_from} on{self.sharper_test()}; {confidence}"
+        if self.verdict is Verdict.CERTIFIED:
+            return f"{claim}: certified for all events, provided that {self.certificates[0].assumption}; {confidence}"
         if self.holds_on_cells:
             return f"{claim}: not refuted in {self.steps} steps, and no union of the cells violates it; {confidence}"
         return f"{claim}: not refuted in {self.steps} steps; this does not prove that it holds"
@@ -817,7 +915,7 @@ class PrivacyOverTime(_OverTime):
 
     def printed_rows(self, most: int) -> Sequence[Row]:
         """Return evenly spaced steps, the last one included."""
-        return self.rows[::-1][:: -(-self.steps // most)][::-1]
+        return self.listed[::-1][:: -(-self.steps // most)][::-1]
 
     def drawings(self) -> list[Drawing]:
         """Return the figure of the bounds of every step."""
@@ -1004,6 +1102,7 @@ class PrivacyTable(_OverTime):
         wordings = {
             Verdict.NO_ANSWER: f"no conclusion is possible for {{}} of {number}",
             Verdict.REFUTED: f"refuted for {{}} of {number}{sharper}, {levels}",
+            Verdict.CERTIFIED: f"certified for {{}} of {number}",
             Verdict.NOT_REFUTED: f"not refuted for {{}} of {number}, which does not prove that it holds",
         }
         parts = [words.format(verdicts[verdict]) for verdict, words in wordings.items() if verdicts[verdict]]
@@ -1059,9 +1158,14 @@ UNCHECKED = "the upper bounds hold over the cells, and events that split a cell 
 BOUND_COLUMNS = (
     ResultColumn("epsilon_lower", "proved", lower_text, True),
     ResultColumn("epsilon_upper_on_partition", "over the cells", upper_text, True),
+    ResultColumn("epsilon_certified", "all events", lambda row: _text(row["epsilon_certified"], _at_most), True),
 )
 # What a file may contain.
-KINDS = (PrivacyTable, PrivacyOverTime, *PREFIX_EVENT_KINDS, Settings, Diagnostic, *CLAIM_KINDS)
+KINDS = (PrivacyTable, PrivacyOverTime, PrefixLosses, *PREFIX_EVENT_KINDS, Settings, Diagnostic, *CLAIM_KINDS)
+
+
+def _at_most(bound: float) -> str:
+    return "none" if bound == math.inf else f"at most {format_upper(bound)}"
 
 
 def _text(value: Any, form: Callable[[Any], str]) -> str:
@@ -1105,6 +1209,7 @@ class OverTimeOptions(SettingsChanges, total=False):
 
     epsilon: float | None
     claim: object
+    log_density: LogDensity | None
     jointly: bool
     settings: Settings
     executor: int | Executor | None
@@ -1134,6 +1239,7 @@ def privacy_over_time(
     epsilon: float | None = None,
     claim: object = None,
     pairs: Mapping[str, tuple[object, object]] | None = None,
+    log_density: LogDensity | None = None,
     jointly: bool = False,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     executor: int | Executor | None = None,
@@ -1162,6 +1268,9 @@ def privacy_over_time(
     pairs : mapping from str to (first, second), optional
         Several pairs of data sets by the name of the record in which they differ; `dpverify.neighbours` makes them.
         The result is then a table of records and steps.
+    log_density : callable or None, default None
+        As in `verify`: it gives upper bounds over all events (`epsilon_certified`). If it returns an array of shape
+        (runs, K), the log-density of every prefix, each prefix has a bound of its own.
     jointly : bool, default False
         Whether the bounds of all records hold together with confidence 1 - alpha, so that each record has a share of
         alpha. False: the bounds of each record hold for all its steps together.
@@ -1201,7 +1310,18 @@ def privacy_over_time(
         if first is None and second is None:
             raise InputError("there are no datasets; pass first and second, or pairs")
         return measure_pair(
-            mechanism, first, second, delta, tested, "", settings, executor, folder, progress, trust_results
+            mechanism,
+            first,
+            second,
+            delta,
+            tested,
+            "",
+            log_density,
+            settings,
+            executor,
+            folder,
+            progress,
+            trust_results,
         )
     if first is not None or second is not None:
         raise InputError("use first and second, or pairs, not both")
@@ -1215,7 +1335,7 @@ def privacy_over_time(
         for number, (record, pair) in enumerate(pairs.items()):
             own, place = settings.spawn(number), None if folder is None else str(Path(folder) / str(number))
             places = pool.executor, place, progress, trust_results
-            curves.append(measure_pair(mechanism, *pair, delta, tested, str(record), own, *places))
+            curves.append(measure_pair(mechanism, *pair, delta, tested, str(record), log_density, own, *places))
             if curves[-1].steps != curves[0].steps:
                 raise InputError(
                     f"pairs: found outputs of {curves[0].steps} and {curves[-1].steps} steps for {curves[0].record!r} "
@@ -1242,6 +1362,7 @@ def measure_pair(
     delta: float,
     claim: Claim | None,
     record: str,
+    log_density: LogDensity | None,
     settings: Settings,
     executor: int | Executor | None,
     folder: str | os.PathLike[str] | None,
@@ -1256,6 +1377,8 @@ def measure_pair(
     planned = settings.change(stop_early=False)  # the blocks and the selection do not depend on early stopping
     if is_curve(claim):  # the selection depends on a claim that is a curve
         call["claim"] = fingerprint(to_plain(claim))
+    if log_density is not None:
+        call["log density"] = fingerprint(log_density)
     about = f" ({record})" if record else ""
     with open_run(mechanism, first, second, planned, executor, progress, folder, call, None, trust_results) as run:
         diagnostics, shape = check_mechanism(run) + not_stopping, run.source.shape
@@ -1277,7 +1400,7 @@ def measure_pair(
             run = shorten_run(run)
             diagnostics += (Diagnostic.SHORTENED,)
         run.progress.skip(len(run.plan.sides) * run.plan.pilot_runs)  # no region is needed
-        events, checker = freeze_events(run, delta, claim)
+        events, checker, losses = freeze_events(run, delta, claim, stated_log_ratio(log_density, run.source))
         result = PrivacyOverTime(
             name=mechanism_name(mechanism),
             record=record,
@@ -1292,7 +1415,7 @@ def measure_pair(
             truth=exact_epsilons(run, delta),
             provenance={},
         )
-        result = replace(count_until_decided(run, result, checker), provenance=describe_run(run))
+        result = replace(count_until_decided(run, result, checker, losses), provenance=describe_run(run))
     # Closing the run calls the mechanism's method finish, which can fail.
     result.provenance.update(describe_problems(run))
     if not result.seeded:
@@ -1300,36 +1423,46 @@ def measure_pair(
     return result
 
 
-def freeze_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, BlockChecker]:
-    """Select the events of all prefixes with the selection runs and store them; a resumed run reads them."""
+def freeze_events(
+    run: RunContext, delta: float, claim: Claim | None, score: UserScore | None
+) -> tuple[PrefixEvents, BlockChecker, LossTable | None]:
+    """Select the events of all prefixes with the selection runs and store them; a resumed run reads them.
+
+    With the stated log-ratio as a score, slices of it are placed as well.
+    """
     checkpoint, settings = run.checkpoint, run.settings
-    stored = checkpoint.read_choice("prefix-events", PREFIX_EVENT_KINDS, read_prefix_events)
-    if stored is not None:
+    frozen = checkpoint.read_choice("prefix-events", PREFIX_EVENT_KINDS, dict)
+    if frozen is not None:
         run.progress.skip(2 * settings.select_runs)
-        return stored
-    done_before = run.progress.done
-    events, samples = select_prefix_events(run, delta, claim)
-    checker = BlockChecker.make((events,), samples)
-    run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
-    frozen = {"events": events, "coordinates": checker.coordinates, "medians": checker.medians}
-    checkpoint.write("prefix-events", Record(to_plain(frozen)))
-    if checkpoint.problem is None:
-        checkpoint.forget("train", "propose", "decide")
-    run.finished["selection"] = time.perf_counter()
-    return events, checker
+    else:
+        done_before = run.progress.done
+        events, samples = select_prefix_events(run, delta, claim)
+        checker = BlockChecker.make((events,), samples)
+        run.progress.skip(done_before + 2 * settings.select_runs - run.progress.done)
+        frozen = {"events": events, "coordinates": checker.coordinates, "medians": checker.medians, "slices": None}
+        if score is not None:
+            score.check_row_by_row(samples)
+            ratios = np.asarray(score.function.of_prefixes(samples))
+            frozen["slices"] = pad_rows([slice_edges(column) for column in ratios.T])
+        checkpoint.write("prefix-events", Record(to_plain(frozen)))
+        if checkpoint.problem is None:
+            checkpoint.forget("train", "propose", "decide")
+        run.finished["selection"] = time.perf_counter()
+    events = frozen["events"]
+    losses = None if score is None else LossTable(score.function, frozen["slices"], events)
+    return events, BlockChecker(frozen["coordinates"], frozen["medians"], (events,)), losses
 
 
-def read_prefix_events(record: Mapping[str, Any]) -> tuple[PrefixEvents, BlockChecker]:
-    """Return the stored events, and what checks the blocks of runs."""
-    events = record["events"]
-    return events, BlockChecker(record["coordinates"], record["medians"], (events,))
-
-
-def count_until_decided(run: RunContext, result: PrivacyOverTime, checker: BlockChecker) -> PrivacyOverTime:
+def count_until_decided(
+    run: RunContext, result: PrivacyOverTime, checker: BlockChecker, losses: LossTable | None
+) -> PrivacyOverTime:
     """Count the test runs, and return the result of the first look at which the claim is decided, or of the last."""
     planned, done_before, before = result.settings.test_runs, run.progress.done, result.diagnostics
-    for counts, found in count_test_runs(run, checker, plan_looks(result.settings)):
-        result = replace(result, counts=counts, diagnostics=before if result.voiding else before + found)
+    for counts, sliced, found in count_test_runs(run, checker, plan_looks(result.settings), losses):
+        own = None if losses is None or sliced is None else PrefixLosses(losses.edges, sliced)
+        result = replace(result, counts=counts, losses=own, diagnostics=before if result.voiding else before + found)
+        if any(one.misfit for one in result.certificates):
+            result = replace(result, diagnostics=(*result.diagnostics, Diagnostic.WRONG_DENSITY))
         if result.runs < planned and result.verdict in DECIDED:
             break
     run.progress.skip(done_before + 2 * planned - run.progress.done)
@@ -1338,21 +1471,23 @@ def count_until_decided(run: RunContext, result: PrivacyOverTime, checker: Block
 
 
 def count_test_runs(
-    run: RunContext, checker: BlockChecker, looks: Sequence[PlannedLook]
-) -> Iterator[tuple[np.ndarray, tuple[Diagnostic, ...]]]:
-    """Yield at every look the counts of both data sets in the level sets of every prefix, and diagnostics."""
+    run: RunContext, checker: BlockChecker, looks: Sequence[PlannedLook], losses: LossTable | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray | None, tuple[Diagnostic, ...]]]:
+    """Yield at every look the counts of both datasets in the level sets of every prefix and in slices; diagnostics."""
+    statistics: list[Statistic] = [checker, *([] if losses is None else [TableCounter(losses)])]
     block, stages = run.source.block, []
     counted: frozenset[tuple[int, int]] = frozenset()
     for look in looks:
-        stages += collect_statistics(run.source, "test", look.runs, [checker], run.pool, run.progress, counted)
+        stages.append(collect_statistics(run.source, "test", look.runs, statistics, run.pool, run.progress, counted))
         counted = frozenset((side, number) for side in (0, 1) for number in range(look.runs // block))
-        first, second = (EventTables.merge(side) for side in zip(*stages, strict=True))
+        tables, *slices = zip(*stages, strict=True)
+        first, second = (EventTables.merge(side) for side in zip(*tables, strict=True))
         found: tuple[Diagnostic, ...] = ()
         if not threads_agree(run.source, run.pool):
             found = (Diagnostic.NOT_THREAD_SAFE,)
         elif runs_are_dependent([first], [second]):
             found = (Diagnostic.DEPENDENT_RUNS,)
-        yield np.stack([first.levels, second.levels]), found
+        yield np.stack([first.levels, second.levels]), np.sum(slices, axis=(0, 1)) if slices else None, found
 
 
 def exact_epsilons(run: RunContext, delta: float) -> np.ndarray | None:

@@ -109,11 +109,11 @@ class _Noisy:
         raise AttributeError(attribute)
 
     def _log_density(self, data: ArrayLike, samples: Array) -> Array:
-        """Return the logarithm of the density of the output, but for a constant."""
+        """Return the logarithm of the density of every prefix of the output, but for a constant."""
         clean = np.asarray(self.clean(data), float)
         scale = np.broadcast_to(self.scale, clean.shape)
         clean, scale = (one.reshape(samples.shape[1:]) for one in (clean, scale))
-        return NOISES[self.noise].log_density(array_namespace(samples), (samples - clean) / scale).sum((1, 2))
+        return NOISES[self.noise].log_density(array_namespace(samples), (samples - clean) / scale).sum(2).cumsum(1)
 
 
 @dataclass(frozen=True)

@@ -338,7 +338,13 @@ class GaussianStream(ABC):
             )
 
     def log_density(self, data: object, samples: Any) -> Any:
-        """Return the logarithm of the density of outputs (runs, K, d); -inf outside the subspace that they lie in."""
+        """Return the logarithm of the density of outputs (runs, K, d); -inf outside the subspace that they lie in.
+
+        With independent noise it is that of every prefix, of shape (runs, K).
+        """
+        mean, scale, gain = self.distribution(data)
+        if gain is None:
+            return -0.5 * (((samples - mean) / scale) ** 2).sum(2).cumsum(1)
         kept = self.__dict__.setdefault("_densities", {})  # of each dataset: the decomposition takes long
         key = fingerprint(data)
         if key not in kept:
@@ -757,13 +763,13 @@ class PrivateConsensus:
         return messages
 
     def log_density(self, data: object, samples: np.ndarray) -> np.ndarray:
-        """Return the logarithm of the density of the messages, but for a constant: they show the noise of each step."""
-        L, states, log = np.asarray(self.laplacian), np.broadcast_to(self._check(data), samples[:, 0].shape), 0.0
+        """Return the log-density of the messages up to each step, but for a constant: they show all noise."""
+        L, states, logs = np.asarray(self.laplacian), np.broadcast_to(self._check(data), samples[:, 0].shape), []
         for k in range(self.steps):
             eta = samples[:, k] - states
-            log = log - abs(eta).sum(1) / (self.noise * self.decay**k)
+            logs.append(-abs(eta).sum(1) / (self.noise * self.decay**k))
             states = states - self.step_size * samples[:, k] @ L.T + self.own_weight * eta
-        return np.asarray(log)
+        return np.cumsum(logs, axis=0).T
 
     def truth(self, first: object, second: object) -> LaplaceTruth:
         """Return the exact privacy: given the messages, the states differ by |1 - own_weight|^k of the start."""

@@ -824,6 +824,6 @@ def multiply_columns(matrix: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def log_uniform(noise: Any) -> Any:
-    """Return the log-density of uniform noise on [-1, 1] of shape (runs, K, d), but for a constant; one per run."""
-    inside = (abs(noise) <= 1 + SUPPORT_TOLERANCE).all((1, 2))
-    return array_namespace(noise).where(inside, 0.0, -np.inf)
+    """Return the log-density of every prefix of uniform noise on [-1, 1] of shape (runs, K, d), but for a constant."""
+    inside = (abs(noise) <= 1 + SUPPORT_TOLERANCE).all(2)
+    return array_namespace(noise).where(inside, 0.0, -np.inf).cumsum(1)

@@ -62,7 +62,8 @@ class Mechanism(Protocol):
         seeded=False)`.
     log_density : callable, optional
         `log_density(data, samples)` returns the logarithm of the density of the output for this data set, at samples of
-        shape (runs, K, d), one number per run (argument `log_density` of `verify`).
+        shape (runs, K, d), one number per run (argument `log_density` of `verify`). With one number per run and step it
+        is that of every prefix, which `privacy_over_time` uses.
     log_lipschitz : callable, optional
         `log_lipschitz(data)` returns a Lipschitz constant of the log-density of the output for this data set, with
         respect to the Euclidean norm of the flattened output.

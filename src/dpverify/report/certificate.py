@@ -244,20 +244,28 @@ class LogRatio:
         self.density, self.data = density, data
 
     def __call__(self, samples: Array) -> Array:
-        """Return the log-ratios, from -700 to 700; where both densities are 0 it is that of a run without a density."""
+        """Return the log-ratios of whole outputs."""
+        return self.of_prefixes(samples)[:, -1]
+
+    def of_prefixes(self, samples: Array) -> Array:
+        """Return the log-ratios of all prefixes, or in one column those of whole outputs, if only these are stated.
+
+        They lie from -700 to 700. Where both densities are 0, the log-ratio is that of a run without a density.
+        """
         xp = array_namespace(samples)
         with enable_x64(samples), np.errstate(invalid="ignore"):
             # A density in JAX may be asked about runs in NumPy; then the densities are compared in NumPy.
             logs = [xp.asarray(self.density(data, samples)) for data in self.data]
             for one in logs:
-                if one.shape != samples.shape[:1]:
+                if one.shape not in (samples.shape[:1], samples.shape[:2]):
                     raise InputError(
                         f"log_density: found shape {one.shape}; expected one number per run, shape {samples.shape[:1]}"
                     )
             ratio = xp.where(xp.isneginf(logs[0]) & xp.isneginf(logs[1]), xp.inf, logs[0] - logs[1])
             # Noise in floating point has traces in the last digits of the ratio, which no stated density describes.
             # Other scores look for them.
-            return xp.round(xp.clip(ratio, -MAX_EXPONENT, MAX_EXPONENT), DECIMALS[ratio.dtype.itemsize])
+            ratio = xp.round(xp.clip(ratio, -MAX_EXPONENT, MAX_EXPONENT), DECIMALS[ratio.dtype.itemsize])
+            return ratio.reshape(samples.shape[0], -1)
 
 
 def stated_log_ratio(stated: LogDensity | None, source: SampleSource) -> UserScore | None:
@@ -272,9 +280,13 @@ def stated_log_ratio(stated: LogDensity | None, source: SampleSource) -> UserSco
 def density_source(score: UserScore, rival: Levels | None, points: np.ndarray) -> DensitySource:
     """Return slices of the log-ratio that follow its distribution in runs of shape (n, K, d), which are not counted."""
     score.check_row_by_row(points)
-    losses = np.abs(np.asarray(score.values(points.reshape(len(points), -1)), float))
-    thresholds = loss_thresholds(losses)
-    return DensitySource(Slices(Levels(score, np.unique(np.r_[-thresholds, thresholds])), rival))
+    return DensitySource(Slices(Levels(score, slice_edges(score.values(points.reshape(len(points), -1)))), rival))
+
+
+def slice_edges(log_ratios: Array) -> np.ndarray:
+    """Return the edges of slices, symmetric around 0, that follow the distribution of some log-ratios."""
+    thresholds = loss_thresholds(np.abs(np.asarray(log_ratios, float)))
+    return np.unique(np.r_[-thresholds, thresholds])
 
 
 class SmoothGrid(NamedTuple):

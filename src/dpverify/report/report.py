@@ -31,7 +31,7 @@ from dpverify.report.sequence import Sequence, StoppedBy
 from dpverify.report.statements import CellBounds, DeltaEvents, Paper, Verdict, Witness, check_claim
 from dpverify.report.text import next_step, report_text
 from dpverify.settings import Settings
-from dpverify.stats.exact import delta_lower_bound, epsilon_lower_bound, is_rejected, score_lower_bound
+from dpverify.stats.exact import delta_lower_bound, epsilon_lower_bound
 from dpverify.stats.paper import critical_epsilon, eta_upper_bound, p_values, paper_lambda
 from dpverify.stats.upper import PROFILE_EPSILONS
 from dpverify.util.checks import is_real_number
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 THINNING_KEY, SWEEP_KEY = 100, 101  # spawn keys of the paper's randomised p-values; the stages use smaller ones
-ROUNDING_FACTOR = 1 + 1e-12  # a p-value larger by this factor is larger whatever the rounding
 MAX_EXPONENT = 700.0  # of an e-value in double precision
 
 
@@ -178,19 +177,27 @@ class Report(Tabular):
 
     @functools.cached_property
     def _bounds(self) -> list[float]:
-        return bound_by_event(self.tested, self.sequence, self.delta, self.alpha)
+        """The lower bound on epsilon at this delta by each event; the largest one has confidence 1 - alpha.
 
-    @functools.cached_property
-    def _strongest(self) -> Witness:
-        """The event with the largest bound on epsilon."""
-        return self.tested[int(np.argmax(self._bounds[: len(self.tested)]))]
+        After an early stop the runs of an event are those that selected it, so that its own bound is 0.
+        """
+        if not self.is_tested:
+            return [0.0] * len(self.tested)
+        return [epsilon_lower_bound(*one.ordered, one.runs, self.delta, one.share * self.level) for one in self.tested]
 
     @functools.cached_property
     def _p_values(self) -> list[float]:
         """The p-value of the claim by each event, divided by its share of the level."""
         if self.claim is None or not self.is_tested:
             return [1.0] * len(self.tested)
-        return p_value_by_event(self.tested, self._strongest, self.claim, self.level)
+        levels = [(one, one.share * self.level) for one in self.tested]
+        p_values = [self.claim.p_value(*one.ordered, one.runs, level) for one, level in levels]
+        return [divide_p_value(p, one.share, self.level) for p, one in zip(p_values, self.tested, strict=True)]
+
+    @property
+    def _strongest(self) -> Witness:
+        """The event with the largest bound on epsilon."""
+        return self.tested[int(np.argmax(self._bounds))]
 
     @functools.cached_property
     def witness(self) -> Witness:
@@ -202,7 +209,7 @@ class Report(Tabular):
         if self.voiding or len(self.tested) == 1:
             return self.tested[0]
         proof = self.tested[int(np.argmin(self._p_values))] if self.is_curve else self._strongest
-        if max(self._bounds[: len(self.tested)]) > 0 and not obeys(proof, self.claim):
+        if max(self._bounds) > 0 and not obeys(proof, self.claim):
             return proof
         return min(self.tested, key=lambda one: detectable_factor(one, self.claim, self.delta, one.share * self.alpha))
 
@@ -211,13 +218,18 @@ class Report(Tabular):
         """The events that were frozen and tested together with the witness."""
         return tuple(one for one in self.tested if one is not self.witness)
 
-    @property
+    @functools.cached_property
     def epsilon_lower(self) -> float | None:
         """Lower confidence bound on epsilon at `delta`: the true epsilon of this pair is at least this.
 
         It holds because one event is enough to prove it. 0 if nothing is proved; None without an answer.
         """
-        return None if self.voiding else max(self._bounds)
+        if self.voiding:
+            return None
+        by_bets = (
+            0.0 if self.sequence is None else self.sequence.parameter_lower(Approximate(0.0, self.delta), self.alpha)
+        )
+        return max(*self._bounds, by_bets or 0.0)
 
     @functools.cached_property
     def claim_lower(self) -> float | None:
@@ -577,46 +589,6 @@ def load_pages() -> Any:
         return importlib.import_module("dpverify.render")
     except ImportError as problem:
         raise InputError(f"a page: {problem}; expected matplotlib and MarkupSafe; {how_to_install('report')}") from None
-
-
-def bound_by_event(tested: tuple[Witness, ...], sequence: Sequence | None, delta: float, alpha: float) -> list[float]:
-    """Return the lower bounds on epsilon at this delta by each tested event, and by the bets if there are any.
-
-    Only the largest one is exact: an event that proves less than another one may have the bound 0. The largest one
-    holds with confidence 1 - alpha. The counts of an event prove a bound only if it was fixed before these runs. After
-    an early stop they are the runs that selected it, and its own bound is 0.
-    """
-    bounds: list[float] = []
-    if sequence is not None and not sequence.exact_runs:
-        bounds = [0.0] * len(tested)
-    else:
-        level = alpha if sequence is None else sequence.exact_alpha(alpha)
-        tests = [(*one.ordered, one.runs, delta, one.share * level) for one in tested]
-        bounds = [0.0] * len(tested)
-        # A bound that does not exceed an earlier one has no effect, and the test of one claim is enough to see it. So
-        # the event that probably proves most comes first.
-        by_score = sorted(range(len(tests)), key=lambda event: -score_lower_bound(*tests[event]))
-        for event in by_score:
-            c1, c2, runs, _, own_level = tests[event]
-            if event == by_score[0] or is_rejected(c1, c2, runs, max(bounds), delta, own_level):
-                bounds[event] = epsilon_lower_bound(*tests[event])
-    if sequence is not None:
-        bounds.append(sequence.parameter_lower(Approximate(0.0, delta), alpha) or 0.0)
-    return bounds
-
-
-def p_value_by_event(tested: tuple[Witness, ...], proof: Witness, claim: Claim, level: float) -> list[float]:
-    """Return the p-value of a claim by each event, divided by its share of the level of all events together.
-
-    Only the smallest one is exact: a larger one need not be computed. So the event that proves most comes first.
-    """
-    p_values = [1.0] * len(tested)
-    for event in sorted(range(len(tested)), key=lambda number: tested[number] is not proof):
-        one = tested[event]
-        limit = ROUNDING_FACTOR * one.share * min(p_values)
-        p_value = claim.p_value(*one.ordered, one.runs, one.share * level, limit)
-        p_values[event] = divide_p_value(p_value, one.share, level)
-    return p_values
 
 
 def divide_p_value(p_value: float, share: float, level: float) -> float:

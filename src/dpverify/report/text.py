@@ -60,6 +60,11 @@ SYMBOLS = (("epsilon", "ε"), ("delta", "δ"), ("alpha", "α"))
 Line = tuple[str, str]  # a label and a statement; a statement without a label belongs to the line above
 
 
+def labelled(label: str, *statements: str) -> list[Line]:
+    """Return statements of which the first has a label, and the others belong to it."""
+    return [("" if number else label, text) for number, text in enumerate(statements)]
+
+
 def report_text(report: Report, with_next: bool = True, width: int = LINE_WIDTH) -> str:
     """Return the text of a report: the verdict, then one labelled line for each statement.
 
@@ -73,20 +78,20 @@ def report_text(report: Report, with_next: bool = True, width: int = LINE_WIDTH)
         Longer lines are continued below their statement.
     """
     verdict = f"{refutation(report)}: {report.verdict.value}" if report.refuted else report.verdict.value
-    lines: list[Line] = [("cause", diagnostic.value) for diagnostic in report.voiding]
+    lines = [("cause", diagnostic.value) for diagnostic in report.voiding]
     if Diagnostic.WRONG_DENSITY in report.voiding and report.certificate_counts is not None:
         lines.append(("", report.certificate_counts.describe_misfit()))
     if report.claim is not None:
         lines += [("claimed", report.claim.describe()), *_p_value_lines(report)]
     if report.data_difference is not None:
-        lines += describe_data(report.data_difference, report.claim is not None)
+        scope = () if report.claim is None else ("datasets that differ in another way are not tested",)
+        lines += labelled("data", describe_data(report.data_difference), *scope)
     if not report.voiding:
         lines += bound_lines(report) + _witness_lines(report)
-    lines += [("note", sentence) for sentence in (*_findings(report), *report.remarks)]
-    if (power := describe_power(report)) is not None:
-        lines.append(("power", power))
-    if with_next:
-        lines.append(("next", report.next_step))
+    findings = (diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids)
+    lines += [("note", sentence) for sentence in (*findings, *report.remarks)]
+    lines += [("power", text) for text in filter(None, [describe_power(report)])]
+    lines += [("next", report.next_step)] if with_next else []
     wrapped = [_wrapped(f"  {label:<{LABEL_WIDTH}}", text, width) for label, text in lines]
     return "\n".join([printable(f"{report.name}: {verdict_words(report)}"), _wrapped("  ", verdict, width), *wrapped])
 
@@ -108,10 +113,6 @@ def terminal_width() -> int:
 def verdict_words(report: Report) -> str:
     """Return the name of the verdict in words, for example "NOT REFUTED"."""
     return report.verdict.name.replace("_", " ")
-
-
-def _findings(report: Report) -> list[str]:
-    return [diagnostic.value for diagnostic in report.diagnostics if not diagnostic.voids]
 
 
 def refutation(report: Report) -> str:
@@ -144,12 +145,10 @@ def _p_value_lines(report: Report) -> list[Line]:
     return lines
 
 
-def describe_data(difference: DataDifference, claimed: bool) -> list[Line]:
-    """Return how the datasets differ, and that datasets that differ in another way are not tested."""
+def describe_data(difference: DataDifference) -> str:
+    """Return how the datasets differ."""
     text = f"the two datasets differ in {difference.text}" if difference.relation in COMPARED else difference.text
-    text += f" ({difference.relation.value})" if difference.relation in NAMED else ""
-    scope = [("", "datasets that differ in another way are not tested")] if claimed else []
-    return [("data", text), *scope]
+    return text + (f" ({difference.relation.value})" if difference.relation in NAMED else "")
 
 
 def bound_lines(report: Report) -> list[Line]:
@@ -157,11 +156,11 @@ def bound_lines(report: Report) -> list[Line]:
     claim, lower, confidence = report.claim, report.claim_lower, confidence_text(report)
     lines: list[Line] = []
     if claim is not None and report.is_curve and lower is not None:
-        bound = f"{claim.parameter_words} >= {format_lower(lower, claim.parameter)} ({confidence})"
-        lines.append(
-            ("proved", f"{bound}, for these two datasets" if lower else f"no bound on {claim.parameter_words}")
-        )
-        lines += [("", UNDERSTATED)] if claim.is_divergence and lower else []
+        proved = [f"no bound on {claim.parameter_words}"]
+        if lower:
+            bound = f"{claim.parameter_words} >= {format_lower(lower, claim.parameter)} ({confidence})"
+            proved = [f"{bound}, for these two datasets", *([UNDERSTATED] if claim.is_divergence else [])]
+        lines += labelled("proved", *proved)
     lines += _early_lines(report)
     at_delta = f"at delta {format_number(report.delta)}"
     if not report.is_curve or report.delta > 0:
@@ -170,19 +169,24 @@ def bound_lines(report: Report) -> list[Line]:
             bound = f"epsilon >= {format_lower(report.epsilon_lower, report.epsilon)} {at_delta} ({confidence})"
             bound += ", for these two datasets" + (", with an alpha of its own" if report.is_curve else "")
         lines.append(("proved", bound))
-    lines += [("cells", text) for text in describe_cells(report)[:1]] + [
-        ("", text) for text in describe_cells(report)[1:]
-    ]
-    if report.certificate is not None:
-        bound, delta = report.certificate.epsilon_upper(report.delta), report.certificate.certifiable_delta
+    return lines + labelled("cells", *describe_cells(report)) + labelled("certified", *describe_certificate(report))
+
+
+def describe_certificate(report: Report) -> list[str]:
+    """Return the statements over all events; none if nothing is stated about the density."""
+    if report.certificate is None:
+        return []
+    confidence, delta = f"({confidence_text(report)}), over all events", report.certificate.certifiable_delta
+
+    def bound_at(delta: float) -> str:
+        bound = report.certificate_counts.epsilon_upper(delta) if report.certificate_counts else math.inf
         limit = f"epsilon <= {format_upper(bound)}" if bound < math.inf else "no finite upper bound on epsilon"
-        lines.append(("certified", f"{limit} {at_delta} ({confidence}), over all events"))
-        if bound == math.inf and report.delta < delta < 1:
-            finite = f"epsilon <= {format_upper(report.certificate.epsilon_upper(delta))}"
-            lines.append(("", "runs cannot exclude an event that they never show"))
-            lines.append(("", f"{finite} at delta {format_number(delta)} ({confidence}), over all events"))
-        lines.append(("", f"provided that {report.certificate.assumption}"))
-    return lines
+        return f"{limit} at delta {format_number(delta)} {confidence}"
+
+    statements = [bound_at(report.delta)]
+    if report.certificate.epsilon_upper(report.delta) == math.inf and report.delta < delta < 1:
+        statements += ["runs cannot exclude an event that they never show", bound_at(delta)]
+    return [*statements, f"provided that {report.certificate.assumption}"]
 
 
 def _early_lines(report: Report) -> list[Line]:
@@ -197,11 +201,12 @@ def _early_lines(report: Report) -> list[Line]:
     }[sequence.stopped]
     threshold, evidence = format_number(sequence.threshold(report.alpha)), format_number(report.e_value or 0.0)
     share = format_percent(sequence.early_share)
-    return [
-        ("stopped", f"{reason} after {format_count(sequence.runs_used)} runs per dataset"),
-        ("", f"evidence {evidence} (refuted at {threshold})"),
-        ("", f"this test uses {share} of alpha, the exact test at the end of the first budget the rest"),
-    ]
+    return labelled(
+        "stopped",
+        f"{reason} after {format_count(sequence.runs_used)} runs per dataset",
+        f"evidence {evidence} (refuted at {threshold})",
+        f"this test uses {share} of alpha, the exact test at the end of the first budget the rest",
+    )
 
 
 def describe_cells(report: Report) -> list[str]:
@@ -243,7 +248,7 @@ def describe_choice(report: Report) -> str:
 
 
 def _witness_lines(report: Report) -> list[Line]:
-    lines = [("witness", report.witness.text), ("", describe_shares(report.witness)), ("", describe_choice(report))]
+    lines = labelled("witness", report.witness.text, describe_shares(report.witness), describe_choice(report))
     lines += [("means", text)] if (text := describe_observer(report)) else []
     if report.error is not None:
         (mean1, error1), (mean2, error2) = (map(format_number, pair) for pair in report.error)
@@ -426,42 +431,17 @@ def claim_words(report: Report) -> str:
 
 def summary(report: Report) -> list[Line]:
     """Return what was claimed, what the finding means, and what to do, as labelled sentences."""
-    claimed = f"{claim_words(report)}." if report.claim is not None else "No claim was given."
+    claimed = [f"{claim_words(report)}." if report.claim is not None else "No claim was given."]
     if report.data_difference is not None:
-        claimed += f" {as_sentence(describe_data(report.data_difference, False)[0][1])}"
-    advice = [as_sentence(report.next_step)]
-    if report.voiding:
+        claimed.append(as_sentence(describe_data(report.data_difference)))
+    meaning = [report.verdict.value, *filter(None, [describe_power(report)])]
+    if not report.voiding:
+        advice = [as_sentence(report.next_step)]
+    else:
+        meaning = [*(diagnostic.cause for diagnostic in report.voiding), *meaning]
         advice = [as_sentence(diagnostic.remedy) for diagnostic in report.voiding] + ["Then verify again."]
-    lines = [("Claimed", claimed), ("This means", _meaning(report)), ("What to do", " ".join(advice))]
-    if report.voiding:
-        causes = " ".join(as_sentence(diagnostic.cause) for diagnostic in report.voiding)
-        lines.insert(1, ("Found", causes))
-    return lines
-
-
-def _meaning(report: Report) -> str:
-    """Return what the verdict means, and what it does not mean."""
-    match report.verdict:
-        case Verdict.NO_ANSWER:
-            return "This test says nothing about privacy, so this page has no bounds."
-        case Verdict.REFUTED:
-            limit = type_one_error_factor(report.settings) * (report.p_value or 0.0)
-            return (
-                f"If the claim were true, a result like this would have a probability of at most {limit:.3g}. If it is "
-                "false, anyone who sees the output can tell the two datasets apart better than the claim allows."
-            )
-        case Verdict.CERTIFIED:
-            return "No event violates the claim for this pair of datasets. Other pairs are not bounded."
-        case Verdict.NOT_REFUTED:
-            text = (
-                "No event was found that violates the claim. This does not prove the claim: there may be too few runs, "
-                "another event, or a worse pair of datasets."
-            )
-            power = describe_power(report)
-            return text if power is None else f"{text} {as_sentence(power)}"
-        case _:
-            loss = "The true ε is at least this large" if report.epsilon_lower else "No event told the datasets apart"
-            return f"{loss}. Another event, or another pair of datasets, may have a larger privacy loss."
+    means = " ".join(map(as_sentence, meaning))
+    return [("Claimed", " ".join(claimed)), ("This means", means), ("What to do", " ".join(advice))]
 
 
 def facts(report: Report) -> list[str]:
@@ -477,21 +457,13 @@ def facts(report: Report) -> list[str]:
 
 def describe_event(report: Report) -> list[str]:
     """Return how the shares of the witness compare, and when it was fixed, as sentences of the page."""
-    witness = report.witness
-    larger, smaller = (("first", "second")[number - 1] for number in witness.direction)
-    larger_count, smaller_count = witness.ordered
-    comparison = f"The witness never occurred with the {smaller if larger_count else larger} dataset."
-    if larger_count and smaller_count:
-        ratio = f"{larger_count / smaller_count:.3g}"
-        times = "as often" if ratio == "1" else f"{ratio} times as often"
-        comparison = f"The witness occurred {times} with the {larger} dataset as with the {smaller}."
-    if report.epsilon is not None and report.delta > 0:
-        scale = math.exp(min(report.epsilon, 700.0))
-        excess = max((larger_count - scale * smaller_count) / witness.runs, 0.0)
-        comparison += (
-            f" Its excess over e^ε = {scale:.4g} times the smaller share is {format_percent(excess)}; the claim allows "
-            f"δ = {format_percent(report.delta)}."
-        )
+    larger, smaller = report.witness.ordered
+    first, second = (("first", "second")[number - 1] for number in report.witness.direction)
+    times = f"{larger / smaller:.3g} times as often" if smaller else "and never with the other"
+    if smaller and larger:
+        comparison = f"The witness occurred {times} with the {first} dataset as with the {second}."
+    else:
+        comparison = f"The witness never occurred with the {second if larger else first} dataset."
     return [f"{comparison} {as_sentence(describe_choice(report))}"]
 
 

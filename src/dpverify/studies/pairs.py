@@ -6,6 +6,7 @@ claim fails, and the share on which it holds over the cells (docs/method.md, sec
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from dpverify.errors import InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.protocol import Mechanism
 from dpverify.report.power import DETECTS, check_detects
-from dpverify.report.report import Report, bound_by_event
+from dpverify.report.report import Report
 from dpverify.settings import VerifyOptions, type_one_error_factor
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.many import benjamini_hochberg, holm
@@ -130,7 +131,8 @@ class ManyPairs(ResultTable):
         if self.worst is None:
             return None
         report = self.reports[self.worst]
-        return max(bound_by_event(report.tested, report.sequence, report.delta, self.alpha / len(self.reports)))
+        level = report.settings.change(alpha=self.alpha / len(self.reports))
+        return dataclasses.replace(report, settings=level).epsilon_lower
 
     @property
     def p_values(self) -> tuple[float, ...]:

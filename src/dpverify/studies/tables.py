@@ -219,6 +219,8 @@ class ResultTable(Tabular):
         """Return the rows as aligned text; only some rows of a long table."""
         printed = self.printed_rows(most)
         shown = [one for one in self.columns if one.in_text and any(map(one.text, self.listed))]
+        if not shown:
+            return []
         lines = format_table([one.header for one in shown], [[one.text(row) for one in shown] for row in printed])
         left_out = len(self.listed) - len(printed)
         return [*lines, f"  and {left_out} more"] if left_out else lines
