@@ -141,8 +141,8 @@ def test_over_time(tmp_path):
     assert result.on_partition(0) is None
     assert not result.holds_on_cells
     assert result.counts.sum() > 0  # what was counted is kept
-    assert {row["epsilon_lower"] for row in result.rows()} == {None}
-    assert {row["diagnostic"] for row in result.rows()} == {"REPEATED_BLOCKS"}
+    assert {row["epsilon_lower"] for row in result.rows} == {None}
+    assert {row["diagnostic"] for row in result.rows} == {"REPEATED_BLOCKS"}
     result.to_json(tmp_path / "result.json")
     assert dpv.PrivacyOverTime.from_json(tmp_path / "result.json") == result
     result.to_html(tmp_path / "page.html")

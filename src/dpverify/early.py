@@ -60,6 +60,7 @@ from dpverify.sampling.count import (
     Cells,
     CheckedEvent,
     Counts,
+    Errors,
     EventTables,
     MeanError,
     MeanErrors,
@@ -530,7 +531,8 @@ class Batches:
         self._run, self._error = run, error
         self._number = 0
         self._blocks: list[tuple[EventTables, EventTables]] = []
-        self._errors: list[tuple[int, MeanErrors]] = []
+        self._errors: list[tuple[Errors, Errors]] = []
+        self._runs = 0  # per data set
         self._last: SampleSource | None = None
         self._first_block = 0
         self.samples = first_samples(run)
@@ -556,9 +558,9 @@ class Batches:
         else:
             results = collect_statistics(source, "test", size, statistics, run.pool, run.progress)
         if self._error is not None:
-            self._errors.append((size, mean_errors(results.pop(), size)))
+            self._errors.append(results.pop())
         self._blocks.append(results.pop())
-        self._number += 1
+        self._number, self._runs = self._number + 1, self._runs + size
         self._first_block = self._first_block or source.block
         self._last = source
         return results
@@ -587,17 +589,10 @@ class Batches:
         """Return the mean error over all batches and its standard error, for both data sets."""
         if not self._errors:
             return None
-        total = sum(size for size, _ in self._errors)
-        pairs = []
-        for side in (0, 1):
-            mean = sum(size * errors[side][0] for size, errors in self._errors) / total
-            squares = [
-                size * errors[side][0] ** 2 + size * max(size - 1, 1) * errors[side][1] ** 2
-                for size, errors in self._errors
-            ]
-            variance = max(sum(squares) / total - mean**2, 0.0)
-            pairs.append((mean, math.sqrt(variance / max(total - 1, 1))))
-        return pairs[0], pairs[1]
+        first, second = (
+            Errors(*map(np.concatenate, zip(*side, strict=True))) for side in zip(*self._errors, strict=True)
+        )
+        return mean_errors((first, second), self._runs)
 
     def repeat(self) -> bool | None:
         """Return whether blocks repeat each other, from the first recorded runs; None if this is not certain yet."""
