@@ -273,7 +273,7 @@ class ResultTable(Tabular):
         figures = [pages.Figures([drawing]) for drawing in self.drawings()]
         blocks = [
             *(pages.Sentence(self.on_page(sentence), style="lead") for sentence in self.sentences()),
-            pages.Section("All answers", (pages.Sentence(SCOPE, style="small"), table)),
+            *([pages.Section("All answers", (pages.Sentence(SCOPE, style="small"), table))] if shown else []),
             *([pages.Section("Bounds on the privacy loss", figures)] if figures else []),
         ]
         return pages.Page(self.on_page(self.headline), blocks, self.over, self.state.replace("_", " "), self.state)
