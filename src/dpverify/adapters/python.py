@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,13 +89,18 @@ def _estimate_once(estimate: Callable[[Any], ArrayLike], data: Any) -> np.ndarra
     return first
 
 
+@dataclass(frozen=True)
 class _Noisy:
-    """The density of an estimate with noise; with noise on the data it is unknown, and there is no method."""
+    """An estimator with noise, and its density; with noise on the data it is unknown, and there is no method."""
 
     estimate: Callable[[Any], Any]
     scale: float
     where: str
-    noise: str
+    noise: str = "gaussian"
+
+    @property
+    def name(self) -> str:
+        return mechanism_name(self.estimate)
 
     def clean(self, data: Any) -> ArrayLike:
         """Return the estimate without noise."""
@@ -119,15 +124,6 @@ class _Noisy:
 @dataclass(frozen=True)
 class Perturbed(_Noisy):
     """The mechanism that `perturbed` returns."""
-
-    estimate: Callable[[Any], ArrayLike]
-    scale: float
-    where: str
-    noise: str = "gaussian"
-
-    @property
-    def name(self) -> str:
-        return mechanism_name(self.estimate)
 
     def __call__(self, data: ArrayLike, runs: int, rng: np.random.Generator) -> np.ndarray:
         clean = np.asanyarray(data, float) if self.where == "input" else _estimate_once(self.estimate, data)
@@ -179,15 +175,6 @@ def perturbed(
 @dataclass(frozen=True)
 class _PerturbedRun(_Noisy):
     """One run of the mechanism that `perturbed_jax` returns."""
-
-    estimate: Callable[[Any], Any]
-    scale: float
-    where: str
-    noise: str = "gaussian"
-
-    @property
-    def name(self) -> str:
-        return mechanism_name(self.estimate)
 
     def __call__(self, data: ArrayLike, key: Any) -> Any:
         import jax
@@ -246,16 +233,6 @@ def perturbed_jax(
     return jax_run(_PerturbedRun(estimate, scale, where, noise))
 
 
-class Filter(Protocol):
-    """A recursive filter with the interface of filterpy: `x` is the current estimate."""
-
-    x: Any
-
-    def predict(self) -> object: ...
-
-    def update(self, z: Any, /) -> object: ...
-
-
 @dataclass(frozen=True)
 class FilterPyEstimates:
     """The function that `filterpy_estimates` returns."""
@@ -268,7 +245,7 @@ class FilterPyEstimates:
         return mechanism_name(self.make)
 
     def __call__(self, data: ArrayLike) -> np.ndarray:
-        tracker: Filter = self.make()
+        tracker = self.make()
         states = []
         for measurement in np.asanyarray(data):
             tracker.predict()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from dpverify.claims import resolve_claim
 from dpverify.errors import TooWeak
@@ -83,7 +83,8 @@ def assert_private(
     __tracebackhide__ = True  # pytest then shows the line of the test instead of a line of this function
     tested, delta = resolve_claim(epsilon, delta, claim)
     check_detects(detects, tested)
-    report = verify(mechanism, first, second, delta=delta, claim=tested, alpha=alpha, **options)
+    call: dict[str, Any] = {**options, "alpha": alpha}
+    report = verify(mechanism, first, second, delta=delta, claim=tested, **call)
     if report.voiding:
         raise AssertionError(f"{report.voiding[0].value}\n{report}")
     if report.refuted:

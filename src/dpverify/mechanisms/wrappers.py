@@ -34,7 +34,7 @@ from dpverify.util.arrays import Array, enable_x64
 class PerRun:
     """A mechanism that calls `function(data, rng)` once per run."""
 
-    function: Callable[[Any, np.random.Generator], ArrayLike]
+    function: Callable[[Any, np.random.Generator], Any]
     can_be_seeded: bool = True
 
     @property
@@ -66,7 +66,7 @@ def _copied(output: Any) -> Any:
     return array if array.dtype.kind in "biuf" else copy.copy(output)
 
 
-def per_run(function: Callable[[Any, np.random.Generator], ArrayLike], *, seeded: bool = True) -> Mechanism:
+def per_run(function: Callable[[Any, np.random.Generator], Any], *, seeded: bool = True) -> Mechanism:
     """Make a mechanism from a function that computes one output.
 
     Parameters

@@ -554,7 +554,7 @@ class Report(Tabular):
         figure: Figure = load_pages().pages.plot(self, kind)
         return figure
 
-    def table_rows(self) -> list[dict[str, object]]:
+    def table_rows(self) -> list[dict[str, Any]]:
         """Return the columns of `row` as one row."""
         return [self.row()]
 

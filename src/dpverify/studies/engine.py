@@ -469,8 +469,9 @@ def open_engine(
     with open_checkpoint(folder) as checkpoint, open_pool(None if workers else executor) as pool:
         checkpoint.acquire({**OWNER, "kind": kind}, {})
         place = checkpoint.folder  # absolute, because a mechanism may change the working folder
-        for part in () if place is None else (REPORTS_FOLDER, RUNNING_FOLDER):
-            (place / part).mkdir(exist_ok=True)
+        if place is not None:
+            (place / REPORTS_FOLDER).mkdir(exist_ok=True)
+            (place / RUNNING_FOLDER).mkdir(exist_ok=True)
         engine = Engine(place, workers, pool.executor, progress, trust_results, timeout, release, kind)
         try:
             yield engine

@@ -367,7 +367,7 @@ class Variant:
             found = f"{len(parts)} parts" if parts else "no tuple"
             raise InputError(f"pairs.{self.name}: found {found}; expected (first, second) or (first, second, truth)")
         first, second, *truth = parts
-        error = truth[0] if truth and callable(truth[0]) else rmse(truth[0]) if truth else None
+        error: Any = truth[0] if truth and callable(truth[0]) else rmse(truth[0]) if truth else None
         return PairData(first, second, error)
 
     def _call(self, kind: str) -> Any:

@@ -286,7 +286,7 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
     claim, delta = resolve_claim(values["epsilon"], values["delta"], claim)
     check_claim(settings, None, delta, claim)
     if "detects" in document:
-        check_detects(document["detects"], claim)
+        check_detects(values["detects"], claim)
     seeds = values["seeds"]
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise InputError(f"{path}: found seeds {seeds!r}; expected the number of seeds, a whole number from 1 up")
