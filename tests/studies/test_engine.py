@@ -242,7 +242,7 @@ def test_results_are_a_table_and_a_page(tmp_path):
         Job("curve", Noise(1.0), 0.0, 1.0, dpv.claims.gaussian(1.0), SMALL),
     ]
     results = Results.of(jobs, verify_many(jobs))
-    assert results.headline == "2 verifications, 1 refuted"
+    assert results.headline == "2 verifications: 1 refuted, 1 not refuted"
     lines = str(results).splitlines()
     assert [name in line for name, line in zip(("a <b>", "curve"), lines[2:], strict=True)] == [True, True]
     results.to_csv(tmp_path / "table.csv")

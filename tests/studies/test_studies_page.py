@@ -37,7 +37,7 @@ def test_the_study(tmp_path, monkeypatch, capsys):
         toml.replace("seeds = 2", "seeds = 1").replace("10000", "2000").replace("[settings]", "[settings]\nseed = 1")
     )
     assert main(["study", str(tmp_path / "noise.toml")]) == 1
-    assert "  9 verifications, 3 refuted" in capsys.readouterr().out
+    assert "  9 verifications: 3 refuted" in capsys.readouterr().out
     for row in dpv.run_study(tmp_path / "noise.toml").rows:
         exact = {0.5: 2.0, 1.0: 1.0, 2.0: 0.5}[row["mechanism.scale"]] * (row["pair.by"] or 1.0)
         assert 0.3 * exact < row["epsilon_lower"] < 1.3 * exact  # each bound at 95%

@@ -110,7 +110,7 @@ def test_every_combination_has_a_report_and_a_row(place, capsys):
     out, err = capsys.readouterr()
     lines = table(place / "study")
     assert len(lines) == (3 + 1) * (1 + 2) * 2
-    assert "24 verifications, 6 refuted (each at its own alpha), 6 together (Holm), 12 too weak, 6 failed." in out
+    assert "24 verifications: 6 failed, 6 refuted, 12 too weak." in out
     assert err.count("ValueError: more than the truth") == 6 + 1
     assert {line["seed"] for line in lines} == {"3", "4"}
     assert [line["mechanism"] for line in lines[:18]] == ["response"] * 18
@@ -143,7 +143,7 @@ def test_the_exit_status_needs_a_refutation_of_all_rows_together(place, capsys, 
     assert weak.certain == ()
     monkeypatch.setattr("dpverify.cli.commands.run_study", lambda *_, **__: weak)
     assert main(["study", "inner/study.toml"]) == 0
-    assert "6 refuted (each at its own alpha), 0 together (Holm)" in capsys.readouterr().out
+    assert "Each claim is tested at its own alpha; 0 are refuted together (Holm)." in capsys.readouterr().out
     assert len(study.certain) == 6  # their p-values are far below alpha
 
 
@@ -193,10 +193,11 @@ def test_finished_combinations_are_not_drawn_again(place, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:.*failed")
 def test_the_printed_study_is_an_aligned_table(place):
-    headline, claimed, summary, weak, header, *lines = str(dpv.run_study(place / "study.toml")).splitlines()
+    headline, claimed, summary, together, weak, header, *lines = str(dpv.run_study(place / "study.toml")).splitlines()
     assert headline == "6 of 24 refuted (response: 6 of 12, none at truth 0.6; plain: none)."
     assert claimed == "  Claimed: epsilon 1, delta 0."
-    assert summary.startswith("  24 verifications, 6 refuted (each at its own alpha), 6 together (Holm), 12 too weak")
+    assert summary.startswith("  24 verifications: 6 failed, 6 refuted, 12 too weak.")
+    assert together.endswith("6 are refuted together (Holm).")
     assert "too few to notice a violation" in weak
     assert header.split()[:6] == ["mechanism", "pair", "truth", "value", "exact", "seed"]
     assert len(lines) == 20 + 1
@@ -249,10 +250,7 @@ def test_a_voiding_diagnostic_is_no_answer_unless_another_claim_is_refuted(place
     (place / "b.csv").write_text("0\n")  # equal to the first data set
     assert main(["study", "inner/study.toml"]) == 1  # a refuted claim counts before a missing answer
     out = capsys.readouterr().out
-    assert (
-        "12 verifications, 8 without an answer, 2 refuted (each at its own alpha), 2 together (Holm), 2 too weak, "
-        "0 failed." in out
-    )
+    assert "12 verifications: 2 refuted, 8 no answer, 2 too weak." in out
     assert "  No answer for response files 0.6, response files 0.9" in out
     voided = [(line["mechanism"] == "plain" or line["pair"] == "files") for line in table(place / "study")]
     assert voided == [line["diagnostic"] != "" for line in table(place / "study")]
@@ -296,7 +294,7 @@ BAD = [
     ("seeds = 2", "sedes = 2", "did you mean 'seeds'?"),
     ("epsilon = 1.0", "epsilon = -1", "epsilon must be"),
     ("test_runs", "test_rnus", "did you mean 'test_runs'?"),
-    ("test_runs = 400", "epsilon = 1", "expected it at the top"),
+    ("test_runs = 400", "epsilon = 1", "must be at the top of the file"),
     ("seed = 3", 'preset = "papers"', 'expected "paper"'),
     ("a.txt", "c.txt", "c.txt: no such file"),
     ("mine.py:Response", "mine.py:Absent", "has no Absent"),

@@ -27,7 +27,7 @@ from dpverify.ci.history import (
     with_release,
     write_history,
 )
-from dpverify.ci.junit import FAILED, TOO_WEAK, junit_xml
+from dpverify.ci.junit import junit_xml
 from dpverify.ci.manifest import read_manifest
 from dpverify.errors import DPVerifyWarning, InputError
 from dpverify.mechanisms.diagnostics import Diagnostic
@@ -36,7 +36,7 @@ from dpverify.report.statements import Verdict
 from dpverify.studies.engine import JOB_KEY, Engine, Outcome, open_engine
 from dpverify.studies.loading import Combination, integer_hint
 from dpverify.studies.study import write_report_page
-from dpverify.studies.tables import ResultTable, Row, lower_text, row_state, verdict_text
+from dpverify.studies.tables import FAILED, TOO_WEAK, ResultTable, Row, lower_text, row_state, verdict_text
 from dpverify.util.files import locked, write_text
 from dpverify.util.formatting import format_number, one_line
 from dpverify.util.provenance import current_commit
@@ -46,8 +46,6 @@ from dpverify.util.serialization import to_plain
 if TYPE_CHECKING:
     from dpverify.render import Page
 
-GOOD_STATES = (Verdict.NOT_REFUTED.name, Verdict.CERTIFIED.name)
-WORST_FIRST = (Verdict.REFUTED.name, FAILED, Verdict.NO_ANSWER.name, TOO_WEAK, *GOOD_STATES)
 VERIFIED_FOLDER = "verified"
 MAX_NAMED = 4  # claims that a headline names
 
@@ -81,18 +79,6 @@ class Check(ResultTable):
     changes: tuple[Change, ...]
     identity = ("name",)
 
-    def in_state(self, *states: str) -> tuple[Row, ...]:
-        """Return the rows in one of these states."""
-        return tuple(row for row in self.rows if row["state"] in states)
-
-    @property
-    def summary(self) -> str:
-        """How many claims there are in each state, the worst first."""
-        number = len(self.rows)
-        counts = [(len(self.in_state(state)), state) for state in WORST_FIRST]
-        parts = [f"{count} {state.replace('_', ' ').lower()}" for count, state in counts if count]
-        return f"{number} claim{'s' * (number != 1)}: {', '.join(parts)}"
-
     @property
     def over(self) -> str:
         """What was verified."""
@@ -106,7 +92,7 @@ class Check(ResultTable):
     def sentences(self) -> list[str]:
         """Return what is said below the headline."""
         alphas = {row["alpha"] for row in self.rows if row.get("alpha") is not None}
-        found = [*super().sentences(), f"{self.summary[0].upper()}{self.summary[1:]}."]
+        found = [*super().sentences(), f"{self.count_states('claim')}."]
         if len(alphas) == 1:
             found.append(
                 f"If all claims are true, none is refuted with probability at least "
@@ -133,14 +119,14 @@ class Check(ResultTable):
         changed = pages.Section(f"What changed since {one_line(self.previous.release)}", (shown,))
         return dataclasses.replace(page, blocks=(*page.blocks, changed))
 
+    def printed_rows(self, most: int) -> Sequence[Row]:
+        """Return all rows."""
+        return self.rows
+
     def __str__(self) -> str:
-        changed = (
-            [] if self.previous is None else [f"since {one_line(self.previous.release)}: {len(self.changes)} changed"]
-        )
-        changed += [f"  {change.name}: {change.text}" for change in self.changes]
-        unanswered = [f"  {sentence}" for sentence in super().sentences()]
-        stored = [f"{row['name']}: {stored_text(row)}" for row in self.rows if row.get("result_of")]
-        return "\n".join([self.summary, *unanswered, *self.table_lines(len(self.rows)), *stored, *changed])
+        since = "" if self.previous is None else f"since {one_line(self.previous.release)}: {len(self.changes)} changed"
+        changes = [f"  {change.name}: {change.text}" for change in self.changes]
+        return "\n".join([super().__str__(), *filter(None, [since]), *changes])
 
 
 def run_check(
@@ -207,7 +193,7 @@ def run_check(
     ... test_runs = 6000
     ... ''')
     >>> check = run_check(manifest, release="1.0", pages=False)
-    >>> check.summary
+    >>> check.count_states("claim")
     '1 claim: 1 refuted'
     >>> temporary.cleanup()
     """
@@ -325,8 +311,8 @@ def check_headline(rows: Sequence[Row]) -> str:
     for state, words in (
         ("NO_ANSWER", ("has no answer", "have no answer")),
         ("REFUTED", ("is refuted", "are refuted")),
-        ("FAILED", ("could not be verified", "could not be verified")),
-        ("TOO_WEAK", ("had too few runs", "had too few runs")),
+        (FAILED, ("could not be verified", "could not be verified")),
+        (TOO_WEAK, ("had too few runs", "had too few runs")),
     ):
         names = [row["name"] for row in rows if row["state"] == state]
         if names:

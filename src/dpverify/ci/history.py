@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from dpverify.report.statements import Verdict
 from dpverify.studies.comparison import EpsilonBounds, compare_bounds
+from dpverify.studies.tables import GOOD_STATES
 from dpverify.util.files import read_document, write_document
 from dpverify.util.formatting import one_line
 from dpverify.util.serialization import to_plain
 
-GOOD_STATES = (Verdict.NOT_REFUTED.name, Verdict.CERTIFIED.name)
 MAX_CHANGE_LENGTH = 1000  # characters of the text of a change; texts of a history come from a file
 KEPT_COLUMNS = ("state", "claim", "delta", "epsilon_lower", "epsilon_upper_on_partition", "alpha", "digest")
 

@@ -7,9 +7,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
 from dpverify.report.statements import Verdict
-from dpverify.studies.tables import Row, is_curve, lower_text, verdict_text
+from dpverify.studies.tables import FAILED, TOO_WEAK, Row, is_curve, lower_text, verdict_text
 
-FAILED, TOO_WEAK = "FAILED", "TOO_WEAK"  # states of a claim besides the names of the verdicts
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 PROPERTIES = ("claim", "epsilon_lower", "epsilon_upper_on_partition", "epsilon_detectable", "p_value", "alpha", "seed")
 CURVE_PROPERTIES = ("claim", "claim_parameter", "claim_lower", "p_value", "alpha", "seed")

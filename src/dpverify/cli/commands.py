@@ -23,7 +23,6 @@ import numpy as np
 
 import dpverify as dpv
 from dpverify.ci.check import run_check
-from dpverify.ci.junit import FAILED, TOO_WEAK
 from dpverify.ci.ledger import read_ledger, write_ledger
 from dpverify.claims import resolve_claim
 from dpverify.errors import InputError, Stopped, StopReason, how_to_install
@@ -43,6 +42,7 @@ from dpverify.studies.loading import (
     load_object,
 )
 from dpverify.studies.study import check_folder, run_study
+from dpverify.studies.tables import FAILED, TOO_WEAK, ResultTable
 from dpverify.util.checks import check_epsilon, shorten
 from dpverify.util.files import locked
 from dpverify.util.formatting import format_count, format_number
@@ -163,16 +163,7 @@ def study(arguments: argparse.Namespace) -> Answer:
         timeout=arguments.timeout,
         trust_results=arguments.trust_results,
     )
-    failed = no_answer = ""
-    if found.failed:
-        failed = f"{len(found.failed)} failed, the first with: {found.failed[0]['problem']}"
-    if found.unanswered:
-        reason = Diagnostic[found.unanswered[0]["diagnostic"]].value
-        no_answer = f"{len(found.unanswered)} without an answer, the first: {reason}"
-    elif found.too_weak:
-        no_answer = f"{len(found.too_weak)} too weak, the first: {found.too_weak[0]['too_weak']}"
-    text = f"{found}\ntable: {found.folder / TABLE_FILE}"
-    return Answer(found, text, failed, bool(found.certain), no_answer)
+    return table_answer(found, f"{found}\ntable: {found.folder / TABLE_FILE}", bool(found.certain))
 
 
 def check(arguments: argparse.Namespace) -> Answer:
@@ -194,14 +185,8 @@ def check(arguments: argparse.Namespace) -> Answer:
         if arguments.quiet
         else lambda line: print(f"dpverify: {line}", file=sys.stderr, flush=True),
     )
-    failed, weak = found.in_state(FAILED), found.in_state(TOO_WEAK, "NO_ANSWER")
-    return Answer(
-        found,
-        f"{found}\nresults: {found.folder / ('results.csv' if arguments.no_pages else 'page.html')}",
-        f"{failed[0]['name']} failed: {failed[0]['problem']}" if failed else "",
-        bool(found.in_state("REFUTED")),
-        f"{weak[0]['name']}: {weak[0]['problem']}" if weak else "",
-    )
+    page = found.folder / ("results.csv" if arguments.no_pages else "page.html")
+    return table_answer(found, f"{found}\nresults: {page}", bool(found.in_state("REFUTED")))
 
 
 def ledger(arguments: argparse.Namespace) -> Answer:
@@ -410,6 +395,17 @@ def read_records(arguments: argparse.Namespace) -> dict[str, Any]:
 def void_reason(*results: Any) -> str:
     """Return why the first result without an answer has none; empty if all have one."""
     return next((result.voiding[0].value for result in results if result.voiding), "")
+
+
+def table_answer(table: ResultTable, text: str, refuted: bool) -> Answer:
+    """Return the answer of a table: the first reason of those that failed, and of those without an answer."""
+    reasons = []
+    for states, words in (((FAILED,), "failed"), (("NO_ANSWER",), "without an answer"), ((TOO_WEAK,), "too weak")):
+        rows = table.in_state(*states)
+        first = rows[0] if rows else {}
+        cause = first.get("problem") or first.get("too_weak") or (rows and Diagnostic[first["diagnostic"]].value)
+        reasons.append(f"{len(rows)} {words}, the first: {cause}" if rows else "")
+    return Answer(table, text, reasons[0], refuted, reasons[1] or reasons[2])
 
 
 def load_mechanism(arguments: argparse.Namespace) -> dpv.Mechanism:

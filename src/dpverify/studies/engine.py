@@ -849,7 +849,7 @@ class Results(ResultTable):
     >>> job = Job("count", noisy, 0.0, 2.0, dpv.claims.pure(1.0), settings)
     >>> results = Results.of([job], verify_many([job]))
     >>> results.headline
-    '1 verification, 1 refuted'
+    '1 verification: 1 refuted'
     """
 
     names: tuple[str, ...]
@@ -868,8 +868,5 @@ class Results(ResultTable):
 
     @property
     def headline(self) -> str:
-        """How many verifications there are, how many of them have no answer, and how many claims are refuted."""
-        number, refuted = len(self.reports), sum(report.refuted for report in self.reports)
-        void = [name for name, report in zip(self.names, self.reports, strict=True) if report.voiding]
-        no_answer = f"{len(void)} without an answer ({', '.join(void)}), " if void else ""
-        return f"{number} verification{'s' * (number != 1)}, {no_answer}{refuted} refuted"
+        """How many verifications there are, and in which states."""
+        return self.count_states()

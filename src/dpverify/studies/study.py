@@ -46,6 +46,9 @@ from dpverify.studies.loading import (
     read_settings,
 )
 from dpverify.studies.tables import (
+    FAILED,
+    GOOD_STATES,
+    TOO_WEAK,
     ResultTable,
     Row,
     accuracy_drawings,
@@ -107,12 +110,12 @@ class Study(ResultTable):
     @property
     def failed(self) -> tuple[Row, ...]:
         """The rows whose verification failed; the column `problem` has the reason."""
-        return tuple(row for row in self.rows if row["problem"] is not None)
+        return self.in_state(FAILED)
 
     @property
     def refuted(self) -> tuple[Row, ...]:
         """The rows whose claim is refuted, each at its own alpha."""
-        return tuple(row for row in self.rows if row.get("verdict") == Verdict.REFUTED.name)
+        return self.in_state(Verdict.REFUTED.name)
 
     @property
     def certain(self) -> tuple[Row, ...]:
@@ -126,31 +129,18 @@ class Study(ResultTable):
     @property
     def unanswered(self) -> tuple[Row, ...]:
         """The rows with a voiding diagnostic, which have no answer; the column `diagnostic` has its name."""
-        return tuple(row for row in self.rows if row.get("diagnostic") is not None)
+        return self.in_state(Verdict.NO_ANSWER.name)
 
     @property
     def too_weak(self) -> tuple[Row, ...]:
         """The rows that are not refuted by runs that are too few; the column `too_weak` says why."""
-        return tuple(row for row in self.rows if row.get("too_weak") is not None)
+        return self.in_state(TOO_WEAK)
 
     @property
     def state(self) -> str:
         """The state that decides the exit status: a refuted claim counts if it is refuted together with the others."""
-        ignored = Verdict.NOT_REFUTED.name if self.refuted and not self.certain else None
-        return self.worst_state(
-            [row if ignored is None or row not in self.refuted else {"state": ignored} for row in self.rows]
-        )
-
-    @property
-    def summary(self) -> str:
-        """The number of verifications, and how many of them are refuted, too weak, failed and without an answer."""
-        number = len(self.rows)
-        text = f"{number} verification{'' if number == 1 else 's'}, "
-        text += f"{len(self.unanswered)} without an answer, " if self.unanswered else ""
-        text += f"{len(self.refuted)} refuted (each at its own alpha)"
-        text += f", {len(self.certain)} together (Holm)" if self.refuted else ""
-        text += f", {len(self.too_weak)} too weak" if self.too_weak else ""
-        return f"{text}, {len(self.failed)} failed"
+        ignored = () if self.certain else self.refuted
+        return self.worst_state([{"state": GOOD_STATES[0]} if row in ignored else row for row in self.rows])
 
     @property
     def headline(self) -> str:
@@ -167,10 +157,14 @@ class Study(ResultTable):
         claim = next((row["claim"] for row in self.rows if row.get("claim") is not None), None)
         found = super().sentences()
         found += ["No claim was stated."] if claim is None else [f"Claimed: {claim}."]
-        found.append(f"{self.summary}.{'' if claim is None else ' A claim that is not refuted may still be false.'}")
-        weak = next((row["too_weak"] for row in self.too_weak), None)
-        if weak is not None:
-            found.append(f"The runs of some verifications are too few to notice a violation; the first is {weak}.")
+        found.append(
+            f"{self.count_states()}.{'' if claim is None else ' A claim that is not refuted may still be false.'}"
+        )
+        if self.refuted:
+            found.append(f"Each claim is tested at its own alpha; {len(self.certain)} are refuted together (Holm).")
+        if self.too_weak:
+            first = self.too_weak[0]["too_weak"]
+            found.append(f"The runs of some verifications are too few to notice a violation; the first is {first}.")
         if self.stored:
             old = ", ".join(sorted(set(self.stored.values())))
             found.append(f"{len(self.stored)} not run again: results of {old}.")

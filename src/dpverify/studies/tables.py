@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,15 +40,9 @@ SCOPE = (
     "Click a heading to sort. The lower bound on ε holds over all events, the upper bound over the cells of one "
     "partition only."
 )
-STATES = (
-    "FAILED",
-    "REFUTED",
-    "NO_ANSWER",
-    "TOO_WEAK",
-    "NOT_REFUTED",
-    "CERTIFIED",
-    "MEASURED",
-)  # the first decides the exit status
+FAILED, TOO_WEAK = "FAILED", "TOO_WEAK"  # states of a row besides the names of the verdicts
+GOOD_STATES = ("NOT_REFUTED", "CERTIFIED")
+STATES = (FAILED, "REFUTED", "NO_ANSWER", TOO_WEAK, *GOOD_STATES, "MEASURED")  # the first decides the exit status
 
 
 class ResultColumn(NamedTuple):
@@ -90,8 +85,8 @@ def row_state(row: Mapping[str, Any]) -> str:
     if row.get("state") is not None:
         return row["state"]
     if row.get("problem") is not None:
-        return "FAILED"
-    return row["verdict"] if row.get("too_weak") is None else "TOO_WEAK"
+        return FAILED
+    return row["verdict"] if row.get("too_weak") is None else TOO_WEAK
 
 
 def is_answered(row: Mapping[str, Any]) -> bool:
@@ -194,6 +189,16 @@ class ResultTable(Tabular):
     def worst_state(rows: Iterable[Row]) -> str:
         """Return the state of these rows that comes first in `STATES`."""
         return min(map(row_state, rows), key=STATES.index, default="MEASURED")
+
+    def in_state(self, *states: str) -> tuple[Row, ...]:
+        """Return the rows in one of these states."""
+        return tuple(row for row in self.rows if row_state(row) in states)
+
+    def count_states(self, noun: str = "verification") -> str:
+        """Return how many rows there are in each state, the worst first."""
+        number, counts = len(self.rows), Counter(map(row_state, self.rows))
+        parts = [f"{counts[state]} {state.replace('_', ' ').lower()}" for state in STATES if counts[state]]
+        return f"{number} {noun}{'s' * (number != 1)}: {', '.join(parts)}"
 
     @property
     def listed(self) -> Sequence[Row]:
