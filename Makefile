@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start many processes, which would all compile the package again
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all doctest lines coverage check bench calibration reproduced gallery docs dist fuzz faults pins lowest pythons clean
+.PHONY: help demo test test-all doctest lines coverage check bench calibration reproduced gallery figures docs dist fuzz faults pins lowest pythons clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -123,6 +123,9 @@ gallery: $(VENV)/test.stamp  ## verify the gallery of published mechanisms (half
 	cp build/bugs/rows.json build/bugs/corpus.csv gallery/bugs
 	cp build/bugs/bugs.md docs/bugs.md
 	cp build/bugs/figures/*.png docs/figures/bugs
+
+figures: $(VENV)/estimation.stamp  ## draw the figures of the README and the documentation (a few minutes; Chromium)
+	$(BIN)/python docs/make_figures.py
 
 docs: $(VENV)/docs.stamp  ## build the documentation into site/, which opens from disk
 	$(BIN)/python docs/site/build.py

@@ -1,6 +1,6 @@
 """Draws the figures of the README and of the documentation into docs/figures.
 
-Run: python docs/make_figures.py (some minutes; needs dpverify[all], and Chromium for the screenshot of a page).
+Run: make figures (a few minutes; needs dpverify[all], and Chromium for the screenshot of a page).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import runpy
 import shutil
 import subprocess
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import dpverify as dpv
-from dpverify.demo import PrivateTracker, laplace_sum
+from dpverify.demo import PrivateTracker
 
 PROJECT = Path(__file__).parent.parent
 FIGURES = PROJECT / "docs" / "figures"
@@ -35,39 +36,31 @@ def label_axes(axes, title, x, y):
 
 
 def save(figure, name):
-    """Write a figure as PNG and SVG."""
+    """Write a figure as PNG."""
     figure.savefig(FIGURES / f"{name}.png", dpi=160, bbox_inches="tight")
-    figure.savefig(FIGURES / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
 
 
-def witness():
-    """Draw the two output distributions of the README's example, and the event that distinguishes them."""
-    first, second = np.array([3.0, 2.0]), np.array([3.0, 3.0])
-    report = dpv.verify(laplace_sum, first, second, epsilon=0.5)
-    rng = np.random.default_rng(1)
-    x = np.linspace(-1, 12, 2601)
-    inside = report.witness.contains(x)
-    figure, axes = plt.subplots(figsize=(7.2, 3.0))
-    top = 0.62
-    axes.fill_between(x, 0, top, where=inside, color=EVENT_COLOUR, alpha=0.45, lw=0, label="witness")
-    for data, color, name in ((first, FIRST_COLOUR, "first data set"), (second, SECOND_COLOUR, "second data set")):
-        samples = laplace_sum(data, 200_000, rng)[:, 0]
-        axes.hist(samples, bins=260, range=(-1, 12), density=True, histtype="step", color=color, lw=1.4, label=name)
-    p1, p2 = (share for share, *_ in report.witness.probabilities)
-    edge = x[inside][0] if inside[-1] else x[inside][-1]
-    axes.annotate(
-        f"{100 * p1:.1f}% of the first,\n{100 * p2:.1f}% of the second",
-        (edge, 0.5),
-        xytext=(edge + (0.25 if inside[-1] else -0.25), 0.5),
-        ha="left" if inside[-1] else "right",
-        va="center",
-        fontsize=9,
-    )
-    axes.set_ylim(0, top)
-    axes.legend(frameon=False, loc="upper left", fontsize=9)
-    label_axes(axes, f"Claimed epsilon 0.5; proved at least {report.epsilon_lower:.3f}", "released sum", "density")
-    save(figure, "witness")
+def peers():
+    """Draw the bounds of dpverify and of two other tools as shares of the best expected bound, from docs/tools.md."""
+    text = (PROJECT / "docs" / "tools.md").read_text().partition("| distributions | best |")[2]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[2:10]]
+    numbers = [[float(cell.strip("*()")) for cell in row[1:]] for row in rows]
+    columns = {  # the best of the variants of a tool
+        "dpverify": [row[1] / row[0] for row in numbers],
+        "DP-Sniper": [max(row[3], row[5]) / row[0] for row in numbers],
+        "DP-Auditorium": [row[7] / row[0] for row in numbers],
+    }
+    figure, axes = plt.subplots(figsize=(7.2, 3.2))
+    places = np.arange(len(rows))
+    for number, (name, shares) in enumerate(columns.items()):
+        color = (FIRST_COLOUR, SECOND_COLOUR, EVENT_COLOUR)[number]
+        axes.bar(places + 0.27 * (number - 1), shares, 0.25, color=color, label=name)
+    axes.set_xticks(places, [textwrap.fill(row[0], 12) for row in rows], fontsize=7)
+    axes.set_ylim(0, 1.2)
+    axes.legend(frameon=False, ncols=3, fontsize=8, loc="upper right")
+    label_axes(axes, "Proved epsilon, as a share of the best expected bound", "", "")
+    save(figure, "peers")
 
 
 def resolution():
@@ -244,7 +237,7 @@ def stream():
 
 
 def page():
-    """Take a screenshot of the page of the README's first example, if Chromium is installed."""
+    """Take screenshots, light and dark, of the page of the README's first example, if Chromium is installed."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         print("Chromium is not installed: page.png is not changed")
@@ -254,15 +247,17 @@ def page():
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         report.to_html(Path(folder) / "page.html")
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-        shot = [f"--screenshot={FIGURES / 'page.png'}", "--hide-scrollbars", "--window-size=1180,1816"]
-        light = ["--blink-settings=preferredColorScheme=1", f"--user-data-dir={folder}/profile"]
-        subprocess.run([chromium, *flags, *shot, *light, f"file://{folder}/page.html"], check=True, capture_output=True)
+        for scheme, name in enumerate(("page-dark", "page")):  # Chromium's numbers of the colour schemes
+            shot = [f"--screenshot={FIGURES / name}.png", "--hide-scrollbars", "--window-size=1180,1100"]
+            scheme_flags = [f"--blink-settings=preferredColorScheme={scheme}", f"--user-data-dir={folder}/profile"]
+            command = [chromium, *flags, *shot, *scheme_flags, f"file://{folder}/page.html"]
+            subprocess.run(command, check=True, capture_output=True)
 
 
 if __name__ == "__main__":
     FIGURES.mkdir(exist_ok=True)
     page()
-    witness()
+    peers()
     resolution()
     kalman()
     nile()

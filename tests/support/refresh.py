@@ -3,9 +3,8 @@
 A ```text block that follows a ```python block shows what this Python block prints. A ```text block that follows a
 ```sh block with `python examples/NAME.py` shows the output of that script. All Python blocks of a page run in order in
 one namespace, as a reader would paste them. Blocks with a comment before them (`pytest`, `needs: ...`, `not run: ...`)
-are skipped. A block after `saved as NAME` is also written to this file, so that later blocks can import it. Without
-arguments every page with such a block is refreshed. With --check nothing is written, and a page that would change is an
-error.
+are skipped. Without arguments every page with such a block is refreshed. With --check nothing is written, and a page
+that would change is an error.
 """
 
 import contextlib
@@ -19,7 +18,6 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"(?:<!-- (?P<mark>.+?) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.DOTALL)
-SAVED = "saved as "
 SCRIPT = re.compile(r"python (examples/\w+\.py)")
 
 
@@ -34,9 +32,7 @@ def outputs(text):
             if printed is not None:
                 results[block.start("code")] = printed
             printed = None
-        elif language == "python" and (not block["mark"] or block["mark"].startswith(SAVED)):
-            if block["mark"]:
-                Path(block["mark"].removeprefix(SAVED)).write_text(code)
+        elif language == "python" and not block["mark"]:
             with contextlib.redirect_stdout(io.StringIO()) as stdout:
                 exec(code.replace('__name__ == "__main__"', "True"), scope)
             printed = stdout.getvalue()

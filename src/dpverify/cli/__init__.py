@@ -1,6 +1,6 @@
 """The command `dpverify`: `commands` has the commands and their options, `app` what all of them have in common.
 
-The exit status is the first of these that applies (docs/usage.md):
+The exit status is the first of these that applies; the page of the commands shows this list:
 
 2   wrong usage, bad input, a file that cannot be written, or an exception of the mechanism, in one line
 1   a claim is refuted

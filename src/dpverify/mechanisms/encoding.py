@@ -1,4 +1,4 @@
-"""Outputs of any kind as numbers: dictionaries, texts, sets, lists of any length, tables, nested (docs/usage.md).
+"""Outputs of any kind as numbers: dictionaries, texts, sets, lists of any length, tables, nested (docs/outputs.md).
 
 An `Encoding` is learned from a few runs of both datasets, before any run that selects or tests an event, and is plain
 data. It maps every output to the same number of columns, also outputs that it has never seen. A column is a number, a
