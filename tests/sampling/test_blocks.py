@@ -190,15 +190,3 @@ def test_a_second_look_with_other_settings_draws_new_test_runs():
         again = looks(**changes)[1]
         assert not drawn[test_stage] & again[test_stage]
         assert drawn[STAGES.index("train")] & again[STAGES.index("train")]
-
-
-def test_a_missing_attribute_of_another_argument_suggests_exchanged_parameters():
-    for function, data, suggested in (
-        (lambda data, rng, runs: rng.laplace(runs), (0, 1), True),
-        (lambda data, *_: data.mean(), (0, 1), False),
-        (lambda runs, data, rng: data.mean() + rng.laplace(size=runs), (ZERO, ONE), True),
-        (lambda data, runs, rng: rng.lapalce(size=runs), (ZERO, ONE), False),
-    ):
-        with pytest.raises(dpv.MechanismError) as caught:
-            dpv.verify(function, *data)
-        assert ("compare the order of its parameters" in str(caught.value)) == suggested

@@ -11,8 +11,6 @@ import enum
 import os
 from pathlib import Path
 
-import numpy as np
-
 from dpverify.errors import InputError, describe_exception
 from dpverify.mechanisms.outputs import CallableOutput
 from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name, positional_names
@@ -165,8 +163,6 @@ def describe_failure(mechanism: Mechanism, data: object, problem: BaseException)
     elif has_other_order(mechanism):
         names = ", ".join(positional_names(mechanism))
         cause += f"; {CALL_ORDER}; compare the order of its parameters, ({names})"
-    elif isinstance(problem, AttributeError) and _is_another_argument(problem, data):
-        cause += f"; {CALL_ORDER}; compare the order of its parameters"
     if isinstance(problem, CallableOutput):
         cause += _call_first(mechanism)
     if isinstance(problem, ValueError) and "read-only" in cause:
@@ -194,12 +190,6 @@ def _read_first(data: object) -> str:
     if not name.endswith(DATA_SUFFIXES) and not is_readable(Path(name)):
         return ""
     return f"; the data set is the text {shorten(name)}; read the file first, for example with numpy.loadtxt"
-
-
-def _is_another_argument(problem: AttributeError, data: object) -> bool:
-    """Return whether the object without the attribute is probably the number of runs."""
-    is_data = type(data) is int and not hasattr(np.random.Generator, problem.name or "")
-    return type(problem.obj) is int and not is_data
 
 
 def _call_first(mechanism: Mechanism) -> str:

@@ -31,10 +31,10 @@ from dpverify.util.arrays import Array, enable_x64
 
 
 @dataclass(frozen=True)
-class PerRun:
-    """A mechanism that calls `function(data, rng)` once per run."""
+class _Wrapped:
+    """What the wrappers of a function of one run have in common: the name and the attributes of the function."""
 
-    function: Callable[[Any, np.random.Generator], Any]
+    function: Callable[..., Any]
     can_be_seeded: bool = True
 
     @property
@@ -47,6 +47,10 @@ class PerRun:
 
     def __getattr__(self, attribute: str) -> Any:
         return inherited_attribute(attribute, lambda: self.function)
+
+
+class PerRun(_Wrapped):
+    """A mechanism that calls `function(data, rng)` once per run."""
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> np.ndarray | list[Any]:
         # Each output is copied, because the function may return the same buffer every time.
@@ -145,23 +149,8 @@ def _compiled_block(function: Callable[[Any, Any], Any], runs: int) -> Callable[
     return jax.jit(block)
 
 
-@dataclass(frozen=True)
-class JaxRun:
+class JaxRun(_Wrapped):
     """A mechanism that maps `function(data, key)` over the keys of all runs, compiled and in 64-bit mode."""
-
-    function: Callable[[Any, Any], Any]
-    can_be_seeded: bool = True
-
-    @property
-    def name(self) -> str:
-        return wrapped_name(self.function)
-
-    @property
-    def seeded(self) -> bool:
-        return self.can_be_seeded and is_seeded(self.function)
-
-    def __getattr__(self, attribute: str) -> Any:
-        return inherited_attribute(attribute, lambda: self.function)
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> Array:
         with enable_x64():

@@ -470,13 +470,18 @@ def _p_value(
     """Return the p-value of one claim, which is at most alpha exactly where epsilon lies below the lower bound."""
     region = rejection_region(c1, c2, runs, alpha, None, delta)
     p = largest_p_value(region, math.exp(epsilon), delta, max(limit, 2 * alpha))
-    if not alpha / 2 < p < 2 * alpha:  # far from alpha the bound agrees with the p-value
+    return _agreed(p, alpha, lambda: epsilon < _lower_bound(c1, c2, runs, alpha, None, delta))
+
+
+def _agreed(p: float, alpha: float, is_below_bound: Callable[[], bool]) -> float:
+    """Return the p-value of a claim, moved to the side of alpha on which the lower bound decides about the claim.
+
+    The bound and the p-value both come from upper bounds on one rising function. Where they disagree about alpha, the
+    difference lies within the error of these upper bounds, and either decision is valid. Far from alpha they agree.
+    """
+    if not alpha / 2 < p < 2 * alpha:
         return p
-    # The bound and the p-value both come from upper bounds on one rising function. Where they disagree about alpha, the
-    # difference lies within the error of these upper bounds, and either decision is valid.
-    if epsilon < _lower_bound(c1, c2, runs, alpha, None, delta):
-        return min(p, alpha)
-    return max(p, math.nextafter(alpha, 1.0))
+    return min(p, alpha) if is_below_bound() else max(p, math.nextafter(alpha, 1.0))
 
 
 def is_rejected(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float) -> bool:
@@ -715,7 +720,6 @@ def repeat_at_smaller_levels(p_value: float, alpha: float, rejects: Callable[[fl
 
 MAX_BOUNDARY_NODES = 512  # second counts at which the boundary is evaluated for the region
 MAX_PARAMETER = 1e6  # no larger parameter of a claim can be certified
-AGREEMENT = 0.02  # relative; a p-value farther from alpha than this agrees with the lower bound about the claim
 
 
 def _root(condition: Callable[[float], bool]) -> float:
@@ -839,13 +843,7 @@ def parameter_p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, fam
     if region is None:
         return 1.0
     p = largest_p_value_below(region, family.with_parameter(parameter).boundary)
-    if abs(p - alpha) > AGREEMENT * alpha:
-        return p
-    # The bound and the p-value come from upper bounds on one rising function. Where they disagree about alpha, the
-    # difference lies within the error of these upper bounds, and either decision is valid.
-    if parameter < parameter_lower_bound(c1, c2, runs, alpha, family):
-        return min(p, alpha)
-    return max(p, math.nextafter(alpha, 1.0))
+    return _agreed(p, alpha, lambda: parameter < parameter_lower_bound(c1, c2, runs, alpha, family))
 
 
 @lru_cache(maxsize=4096)

@@ -533,23 +533,6 @@ def supporting_epsilons(claim: Curve, most: int = MAX_SUPPORTING_LINES) -> Float
     return np.linspace(0.0, epsilons[-1], most)
 
 
-def enclosing_lines(
-    counts1: ArrayLike, counts2: ArrayLike, runs: int, alpha: float, epsilons: FloatArray, all_occupied: bool
-) -> Lines:
-    """Return lines above the points (P_j(E), P_i(E)) of all unions E of cells in both orders, at confidence 1 - alpha.
-
-    The bound at each epsilon has an equal share of alpha, and so has the bound on epsilon at delta 0, which exists only
-    if every cell of the partition was hit.
-    """
-    level = alpha / (len(epsilons) + 1)
-    orders = [frontier(a, b, runs, level) for a, b in ((counts1, counts2), (counts2, counts1))]
-    deltas = np.maximum(0.0, np.maximum(*(frontier_bounds(line, epsilons) for line in orders)))
-    pure = epsilon_upper_bound(counts1, counts2, runs, 0.0, level) if all_occupied else math.inf
-    if pure < math.inf:
-        epsilons, deltas = np.append(epsilons, pure), np.append(deltas, 0.0)
-    return lower_envelope(*with_mirror_images(epsilons, deltas))
-
-
 def holds_on_partition(
     claim: Curve, counts1: ArrayLike, counts2: ArrayLike, runs: int, alpha: float, all_occupied: bool
 ) -> bool:
@@ -576,13 +559,15 @@ def holds_on_partition(
     >>> holds_on_partition(gaussian(0.4), [60_000, 40_000], [40_000, 60_000], 100_000, 0.05, True)
     False
     """
-    first, second = np.asarray(counts1, float), np.asarray(counts2, float)
-    for a, b in ((first, second), (second, first)):
-        order = np.argsort(-a / np.maximum(a + b, 1.0), kind="stable")
-        q, p = np.minimum(np.cumsum(b[order]) / runs, 1.0), np.cumsum(a[order]) / runs
-        if (p > claim.boundary(q)).any():  # not even the observed shares satisfy the claim
-            return False
-    return lies_above(claim, enclosing_lines(counts1, counts2, runs, alpha, supporting_epsilons(claim), all_occupied))
+    epsilons = supporting_epsilons(claim)
+    level = alpha / (len(epsilons) + 1)  # the bound at each epsilon has an equal share, and so has that at delta 0
+    orders = [frontier(a, b, runs, level) for a, b in ((counts1, counts2), (counts2, counts1))]
+    deltas = np.maximum(0.0, np.maximum(*(frontier_bounds(line, epsilons) for line in orders)))
+    pure = epsilon_upper_bound(counts1, counts2, runs, 0.0, level) if all_occupied else math.inf
+    if pure < math.inf:
+        epsilons, deltas = np.append(epsilons, pure), np.append(deltas, 0.0)
+    # These lines are above the points (P_j(E), P_i(E)) of all unions E of cells in both orders.
+    return lies_above(claim, lower_envelope(*with_mirror_images(epsilons, deltas)))
 
 
 def lies_above(claim: Curve, lines: Lines) -> bool:
